@@ -1,0 +1,78 @@
+//! The one injected clock: boot time and wall time (spec/safety.md, Who leads: Lease).
+//!
+//! Leases and deadlines are measured in boot time, which counts a suspended laptop's sleep and never steps. Wall
+//! time is only for what is written down and for what commands are told.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Where time comes from.
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// The host's `CLOCK_BOOTTIME` and real-time clock.
+    Host,
+    /// tokio's clock (which tests pause) plus an offset of its own for each engine.
+    Tokio {
+        /// tokio's time when the sandbox began.
+        start: tokio::time::Instant,
+        /// Wall time at that moment, this engine's error included.
+        wall: Timestamp,
+    },
+}
+
+impl Clock {
+    /// Time since the machine booted, suspension included.
+    pub fn boot(&self) -> Duration {
+        match self {
+            Self::Host => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+                Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+            }
+            Self::Tokio { start, .. } => start.elapsed(),
+        }
+    }
+
+    /// Wall time.
+    pub fn wall(&self) -> Timestamp {
+        match self {
+            Self::Host => Timestamp::now(),
+            Self::Tokio { start, wall } => SignedDuration::try_from(start.elapsed())
+                .ok()
+                .and_then(|elapsed| wall.checked_add(elapsed).ok())
+                .unwrap_or(*wall),
+        }
+    }
+}
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Now {
+    /// Boot time.
+    pub boot: Duration,
+    /// Wall time, steady within one leadership: see [`Steady`].
+    pub wall: Timestamp,
+}
+
+/// Wall time that never steps: read once, then advanced by boot time, so that a clock set back or forth in the
+/// middle of a drain neither ends it early nor holds it for ever (I37).
+#[derive(Clone, Debug)]
+pub struct Steady {
+    clock: Clock,
+    boot: Duration,
+    wall: Timestamp,
+}
+
+impl Steady {
+    /// Begins now.
+    pub fn new(clock: &Clock) -> Self {
+        Self { clock: clock.clone(), boot: clock.boot(), wall: clock.wall() }
+    }
+
+    /// This moment.
+    pub fn now(&self) -> Now {
+        let boot = self.clock.boot();
+        let elapsed = SignedDuration::try_from(boot.saturating_sub(self.boot)).unwrap_or_default();
+        Now { boot, wall: self.wall.checked_add(elapsed).unwrap_or(self.wall) }
+    }
+}

@@ -1,0 +1,3 @@
+//! The controller: observe, decide, act.
+
+pub mod snapshot;

@@ -1,0 +1,214 @@
+//! Everything that a decision is made from, as one value that can be cloned, compared and written down.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::Now,
+    model::{
+        attempt::Outcome,
+        drain::Answer,
+        entry::EntryId,
+        kube::{KubeView, NodeRow},
+        reason::Reason,
+    },
+    store::view::StoreView,
+};
+
+/// What the engine (or an observing console) knows at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The live copy of etcd.
+    pub store: Arc<StoreView>,
+    /// The live copy of Kubernetes.
+    pub kube: Arc<KubeView>,
+    /// Who we are and whether we lead.
+    pub engine: Engine,
+    /// What we saw of each control plane's probe, by address.
+    pub probes: BTreeMap<String, Probe>,
+    /// What we remember of entries in work. A cache of observations: a new leader begins with none.
+    pub work: BTreeMap<EntryId, Work>,
+    /// Effects under way, by machine (Node name, else address): at most one each.
+    pub in_flight: BTreeMap<String, InFlight>,
+}
+
+/// Who we are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Engine {
+    /// Host name.
+    pub host: String,
+    /// Our lease; 0 = none yet.
+    pub lease: i64,
+    /// Set while we lead.
+    pub leading: Option<Leading>,
+    /// Why we only observe, in words; empty = fit to lead.
+    pub observing: Vec<String>,
+    /// Programs of the definition that this host lacks: they bar only the entries that need them.
+    pub missing_programs: Vec<String>,
+    /// We resign as soon as nothing is in work: nothing new starts.
+    pub resigning: Option<String>,
+    /// TTL of the lease in seconds.
+    pub ttl: u64,
+    /// Seed of this leadership's jitter.
+    pub seed: u64,
+}
+
+/// Our leadership.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Leading {
+    /// The key in `leader/`.
+    pub key: String,
+    /// Its create revision, which fences every write.
+    pub create_revision: i64,
+    /// Boot-time seconds of the win: from here the attempts of dead leaders are waited out.
+    pub since: f64,
+}
+
+/// What we saw of one control plane's probe.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Boot-time seconds of the last good answer.
+    pub last_good: Option<f64>,
+    /// Boot-time seconds since which every answer was good; none after a bad one.
+    pub good_since: Option<f64>,
+    /// The last bad answer, until a good one.
+    pub error: Option<String>,
+    /// The address probed.
+    pub url: String,
+}
+
+/// What we remember of an entry in work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// The drain, as far as this leader has seen it.
+    pub drain: DrainWork,
+    /// The last boot check and when it ended (boot-time seconds).
+    pub check: Option<(f64, CheckAnswer)>,
+    /// Boot-time seconds before which the entry is not tried again after an effect failed, and why it failed.
+    pub pause: Option<(f64, String)>,
+    /// Why the drain was backed off last (kept while queued, for display).
+    pub backoff_cause: Option<String>,
+}
+
+/// A drain, as far as this leader has seen it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DrainWork {
+    /// We took the drain over from another leader: it counts as having evicted (spec/safety.md, Drains).
+    pub taken_over: bool,
+    /// Pods on the node when we first saw them all.
+    pub pods_at_start: Option<u32>,
+    /// Previews done that found a blocker.
+    pub refused_previews: u32,
+    /// Boot-time seconds of the last refusal (of a preview or of all first evictions).
+    pub refused_at: Option<f64>,
+    /// The preview was clean (for these pods); evictions may be sent.
+    pub preview_clean: bool,
+    /// Dry-run answers by pod UID, of the preview under way.
+    pub dry_runs: BTreeMap<String, Answer>,
+    /// Some eviction or deletion was accepted.
+    pub accepted: bool,
+    /// First rounds of evictions that were refused as a whole.
+    pub refused_rounds: u32,
+    /// Last answers to evictions and deletions by pod UID.
+    pub answers: BTreeMap<String, Answer>,
+}
+
+/// What a boot check said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckAnswer {
+    /// Exit 0 and `true`.
+    Yes,
+    /// Any other exit, a timeout, or other output: what it said.
+    No(String),
+    /// It could not be asked: not a "no".
+    Unavailable(String),
+}
+
+/// An effect under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InFlight {
+    /// What, in a word that screens may show.
+    pub what: String,
+    /// For which entry, where there is one.
+    pub entry: Option<EntryId>,
+    /// It begins work on the machine: counts as in progress already.
+    pub starts: bool,
+    /// The attempt whose command is running under us.
+    pub attempt: Option<String>,
+    /// Boot-time seconds since when.
+    pub since: f64,
+}
+
+/// What came of an effect; the loop puts it into [`Work`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Came {
+    /// Done.
+    Done,
+    /// Not done, nothing changed: why.
+    Failed(String),
+    /// The world had changed: decide again at once.
+    Stale,
+    /// Answers to dry runs.
+    DryRuns(BTreeMap<String, Answer>),
+    /// Answers to evictions and deletions.
+    Answers(BTreeMap<String, Answer>),
+    /// The boot check's answer.
+    Check(CheckAnswer),
+    /// A command ended.
+    Command(Outcome),
+    /// Leadership is lost.
+    Lost,
+}
+
+impl Snapshot {
+    /// The Node of a machine: by the definition's name, else by address.
+    pub fn node_of(&self, address: &str) -> Option<&Arc<NodeRow>> {
+        let by_name = self.store.definition().and_then(|d| {
+            let member = d.members.by_address(&d.cluster, address)?;
+            self.kube.nodes.get(member.node_name())
+        });
+        by_name.or_else(|| self.kube.by_address.get(address).and_then(|name| self.kube.nodes.get(name)))
+    }
+
+    /// The name under which a machine's effects are kept apart: its Node's name, else the address.
+    pub fn machine(&self, address: &str) -> String {
+        let member = self.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
+        member.map_or_else(
+            || self.kube.by_address.get(address).cloned().unwrap_or_else(|| address.to_owned()),
+            |m| m.node_name().to_owned(),
+        )
+    }
+}
+
+/// Boot time as the seconds that snapshots hold.
+pub fn secs(boot: Duration) -> f64 {
+    boot.as_secs_f64()
+}
+
+/// What a pass saw and concluded: what screens, words and metrics show. Published after every pass, leading or not.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// What the pass saw.
+    pub snapshot: Snapshot,
+    /// The moment it was made for.
+    pub now: Now,
+    /// Why each unfinished entry does not move, or `Ready`; where another engine leads, its published progress has
+    /// been put in already.
+    pub reasons: Arc<BTreeMap<EntryId, Reason>>,
+    /// Nodes that stay cordoned after their entry went, by Node name.
+    pub orphans: Arc<BTreeMap<String, Reason>>,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            snapshot: Snapshot::default(),
+            now: Now { boot: Duration::ZERO, wall: Timestamp::UNIX_EPOCH },
+            reasons: Arc::default(),
+            orphans: Arc::default(),
+        }
+    }
+}

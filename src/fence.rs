@@ -1,0 +1,181 @@
+//! The fence: nothing that the engine does begins without a [`Permit`], and only a [`Fence`] with a living lease and
+//! enough margin gives one (spec/safety.md, Who leads: Lease, and Effects; I23, I24).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::clock::Clock;
+
+/// Our leadership: the key that every write compares, and how much of the lease is left.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    key: Arc<str>,
+    create_revision: i64,
+    lease: i64,
+    life: Life,
+}
+
+/// The lease's clock, shared with the task that keeps it alive.
+#[derive(Clone, Debug)]
+pub struct Life {
+    clock: Clock,
+    ttl: Duration,
+    /// Boot time in milliseconds of the *sending* of the last acknowledged keep-alive.
+    acknowledged: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+}
+
+/// Leave to carry out one effect, now. Not cloneable on purpose: ask again for the next one.
+#[derive(Debug)]
+pub struct Permit {
+    /// The key in `leader/`.
+    pub leader_key: Arc<str>,
+    /// Its create revision.
+    pub create_revision: i64,
+    /// Its lease.
+    pub lease: i64,
+}
+
+/// Why no effect may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoPermit {
+    /// The lease is lost, or about to be.
+    #[error("the leader's lease has {left_ms} ms left, an effect needs {need_ms} ms")]
+    NoMargin {
+        /// Milliseconds left.
+        left_ms: u64,
+        /// Milliseconds needed.
+        need_ms: u64,
+    },
+    /// Too long ago.
+    #[error("the decision is {age_ms} ms old, an effect starts within {limit_ms} ms")]
+    TooOld {
+        /// Milliseconds since the decision.
+        age_ms: u64,
+        /// Milliseconds allowed.
+        limit_ms: u64,
+    },
+}
+
+impl Life {
+    /// A lease granted by a request that was sent at `sent` (boot time).
+    pub fn new(clock: Clock, ttl: Duration, sent: Duration) -> Self {
+        Self {
+            clock,
+            ttl,
+            acknowledged: Arc::new(AtomicU64::new(millis(sent))),
+            ended: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    /// A keep-alive that was sent at `sent` (boot time) has been acknowledged.
+    pub fn acknowledge(&self, sent: Duration) {
+        self.acknowledged.fetch_max(millis(sent), Ordering::SeqCst);
+    }
+
+    /// The lease is known to be gone: revoked, expired or not found.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// What is left of it by our own reckoning.
+    pub fn remaining(&self) -> Duration {
+        if self.ended.load(Ordering::SeqCst) {
+            return Duration::ZERO;
+        }
+        let since = millis(self.clock.boot()).saturating_sub(self.acknowledged.load(Ordering::SeqCst));
+        self.ttl.saturating_sub(Duration::from_millis(since))
+    }
+
+    /// Its time to live.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+}
+
+impl Fence {
+    /// The fence of a leader that won with this key and create revision.
+    pub fn new(key: &str, create_revision: i64, lease: i64, life: Life) -> Self {
+        Self { key: key.into(), create_revision, lease, life }
+    }
+
+    /// Leave to begin one effect that was decided at `decided` (boot time): within TTL/12 of the decision, and with
+    /// TTL/6 of the lease left.
+    pub fn permit(&self, decided: Duration) -> Result<Permit, NoPermit> {
+        let (left, need) = (self.life.remaining(), self.life.ttl / 6);
+        if left < need {
+            return Err(NoPermit::NoMargin { left_ms: millis(left), need_ms: millis(need) });
+        }
+        let (age, limit) = (self.life.clock.boot().saturating_sub(decided), self.life.ttl / 12);
+        if age > limit {
+            return Err(NoPermit::TooOld { age_ms: millis(age), limit_ms: millis(limit) });
+        }
+        Ok(Permit { leader_key: Arc::clone(&self.key), create_revision: self.create_revision, lease: self.lease })
+    }
+
+    /// The same without a decision before it: for records of what has already happened.
+    pub fn permit_record(&self) -> Result<Permit, NoPermit> {
+        self.permit(self.life.clock.boot())
+    }
+
+    /// The key in `leader/`.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Its create revision.
+    pub fn create_revision(&self) -> i64 {
+        self.create_revision
+    }
+
+    /// Its lease.
+    pub fn lease(&self) -> i64 {
+        self.lease
+    }
+
+    /// The lease's clock.
+    pub fn life(&self) -> &Life {
+        &self.life
+    }
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fence(ttl: u64) -> (Fence, Clock) {
+        let clock = Clock::Tokio { start: tokio::time::Instant::now(), wall: jiff::Timestamp::UNIX_EPOCH };
+        let life = Life::new(clock.clone(), Duration::from_secs(ttl), clock.boot());
+        (Fence::new("/cke/leader//1", 7, 1, life), clock)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn i24_an_effect_needs_a_sixth_of_the_lease() {
+        let (fence, clock) = fence(60);
+        tokio::time::advance(Duration::from_secs(50)).await;
+        assert!(fence.permit(clock.boot()).is_ok());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(matches!(fence.permit(clock.boot()), Err(NoPermit::NoMargin { .. })));
+        fence.life().acknowledge(clock.boot());
+        assert!(fence.permit(clock.boot()).is_ok());
+        fence.life().end();
+        assert!(fence.permit(clock.boot()).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn i24_an_effect_starts_within_a_twelfth_of_the_lease_of_its_decision() {
+        let (fence, clock) = fence(60);
+        let decided = clock.boot();
+        tokio::time::advance(Duration::from_millis(5001)).await;
+        assert!(matches!(fence.permit(decided), Err(NoPermit::TooOld { .. })));
+    }
+}

@@ -1,0 +1,1 @@
+//! Nodes, pods, budgets and drains on the `kube` crate.

@@ -1,0 +1,10 @@
+//! cketerm: the console, and the controller inside it, for keeping bare-metal Kubernetes clusters running.
+//!
+//! Arrows point one way: `model` ← `store`, `kubernetes` ← `engine`, `actions` ← `console`, `cli`, `daemon`.
+
+pub mod clock;
+pub mod engine;
+pub mod fence;
+pub mod kubernetes;
+pub mod model;
+pub mod store;

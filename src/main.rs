@@ -1,0 +1,3 @@
+//! Chooses one of the ways to run.
+
+fn main() {}

@@ -1,0 +1,101 @@
+//! One try of a command of the definition, written before it starts (spec/safety.md, Effects: Attempts; I25).
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::entry::EntryId;
+
+/// `cketerm/attempts/<queue>/<index>/<n>`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// A name of its own, given to the command as `CKETERM_ATTEMPT`.
+    pub id: String,
+    /// The entry it belongs to.
+    pub entry: EntryId,
+    /// Counted from 1 over the entry's (and step's) life.
+    pub number: u32,
+    /// The node's or machine's address.
+    pub address: String,
+    /// The Kubernetes Node's name, where the machine is a cluster member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Whether the machine is a control-plane node of the definition.
+    #[serde(default)]
+    pub control_plane: bool,
+    /// The leader's lease when it started.
+    pub lease: i64,
+    /// The leader's host name.
+    pub host: String,
+    /// The whole command line, address included.
+    pub argv: Vec<String>,
+    /// Seconds after which the command is ended.
+    pub bound_seconds: u64,
+    /// The node's boot id before, where it was known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// When it was written, right before the start.
+    pub start: Timestamp,
+    /// Who asked for it beyond the definition's retries (`rq retry`), with the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered_by: Option<String>,
+    /// How it ended; none while it may be running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: Ended,
+    /// When.
+    pub at: Timestamp,
+    /// The last 4 KiB of standard output, control characters made visible.
+    #[serde(default)]
+    pub stdout: String,
+    /// The last 4 KiB of standard error, likewise.
+    #[serde(default)]
+    pub stderr: String,
+}
+
+/// The ways a command ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// By itself, with this status.
+    Exit(i32),
+    /// By a signal that was not our timeout's.
+    Signal(i32),
+    /// We ended it after so many seconds.
+    TimedOut(u64),
+    /// It could not be started: why.
+    NotStarted(String),
+    /// Nobody knows; a person or a check settled it so.
+    Unknown(String),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(code) => write!(f, "exit {code}"),
+            Self::Signal(number) => write!(f, "signal {number}"),
+            Self::TimedOut(seconds) => write!(f, "ended after {seconds} s"),
+            Self::NotStarted(why) => write!(f, "not started: {why}"),
+            Self::Unknown(why) => write!(f, "unknown: {why}"),
+        }
+    }
+}
+
+impl Attempt {
+    /// No outcome was recorded yet.
+    pub fn open(&self) -> bool {
+        self.outcome.is_none()
+    }
+
+    /// It ended with exit status 0.
+    pub fn succeeded(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|o| o.end == Ended::Exit(0))
+    }
+}

@@ -1,0 +1,123 @@
+//! What names an entry of either queue, and how entries lie in etcd.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Which of the two queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueKind {
+    /// `reboots/` in etcd, `reboot-queue` on the command line.
+    Reboot,
+    /// `repairs/` in etcd, `repair-queue` on the command line.
+    Repair,
+}
+
+impl QueueKind {
+    /// The folder below the prefix: `reboots` or `repairs`.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Reboot => "reboots",
+            Self::Repair => "repairs",
+        }
+    }
+}
+
+impl fmt::Display for QueueKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reboot => "reboot",
+            Self::Repair => "repair",
+        })
+    }
+}
+
+/// One entry: its queue and its index, written `reboots/12`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId {
+    /// The queue that holds it.
+    pub queue: QueueKind,
+    /// Its index, counted from 0, never reused.
+    pub index: u64,
+}
+
+impl EntryId {
+    /// An entry of the reboot queue.
+    pub fn reboot(index: u64) -> Self {
+        Self { queue: QueueKind::Reboot, index }
+    }
+
+    /// An entry of the repair queue.
+    pub fn repair(index: u64) -> Self {
+        Self { queue: QueueKind::Repair, index }
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.queue.folder(), self.index)
+    }
+}
+
+impl FromStr for EntryId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once('/').and_then(|(folder, index)| {
+            let queue = match folder {
+                "reboots" => QueueKind::Reboot,
+                "repairs" => QueueKind::Repair,
+                _ => return None,
+            };
+            Some(Self { queue, index: index.parse().ok()? })
+        });
+        parsed.ok_or_else(|| format!("{text:?} names no entry: expected reboots/INDEX or repairs/INDEX"))
+    }
+}
+
+impl Serialize for EntryId {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for EntryId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A value as it lies in etcd: with the revision to compare, and readable or not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stored<T> {
+    /// The whole key.
+    pub key: String,
+    /// ModRevision, which every write compares.
+    pub mod_revision: i64,
+    /// The value, or why it cannot be read (shown; never stops the others).
+    pub value: Result<Arc<T>, String>,
+}
+
+impl<T> Stored<T> {
+    /// The value where it can be read.
+    pub fn get(&self) -> Option<&T> {
+        self.value.as_ref().ok().map(AsRef::as_ref)
+    }
+}
+
+/// For `#[serde(with = "text_number")]`: a number that CKE stores as a JSON string.
+pub mod text_number {
+    use super::{Deserialize, Deserializer, Serializer};
+
+    /// Writes `"12"`.
+    pub fn serialize<S: Serializer>(number: &u64, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(number)
+    }
+
+    /// Reads `"12"`; anything else is an error that shows the text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is not a number in a string")))
+    }
+}

@@ -1,0 +1,304 @@
+//! Typed rows of Kubernetes objects: only what decisions and screens need, so that 5,000 nodes stay small.
+
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{entry::EntryId, selector::Selector};
+
+/// CKE's mark of a node that a queue cordoned, shared with CKE: value `true`.
+pub const CKE_ANNOTATION: &str = "cke.cybozu.com/reboot";
+/// Our record of who cordoned and what was before: JSON of [`Owner`].
+pub const OWNER_ANNOTATION: &str = "cketerm.io/owner";
+/// Makes a cordon of ours the administrator's; any value.
+pub const KEEP_CORDONED_ANNOTATION: &str = "cketerm.io/keep-cordoned";
+
+/// The value of `cketerm.io/owner` (spec/safety.md, Effects and Cordons; I9).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The leader's lease: late patches of an older leader fail on the resourceVersion.
+    pub lease: i64,
+    /// The entry for which the node was cordoned.
+    pub entry: EntryId,
+    /// Whether pods could be scheduled before us. `false`: the cordon stays when we go (I11).
+    pub schedulable_before: bool,
+    /// UID of the Node when the work began.
+    pub uid: String,
+    /// The node's boot id before.
+    pub boot_id: String,
+    /// The machine was already rebooting under another program when this was written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub taken_over_rebooting: bool,
+    /// How often we cordoned again after somebody uncordoned the node.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub recordoned: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// What we read of a Node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeRow {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`, which every patch of ours carries.
+    pub resource_version: String,
+    /// `status.addresses[].address`, host names included.
+    pub addresses: Vec<String>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// When that condition last changed.
+    pub ready_since: Option<Timestamp>,
+    /// `status.nodeInfo.bootID`.
+    pub boot_id: String,
+    /// `status.nodeInfo.kubeletVersion`.
+    pub kubelet: String,
+    /// `status.volumesInUse`.
+    pub volumes_in_use: Vec<String>,
+    /// It carries CKE's annotation with the value `true`.
+    pub cke_mark: bool,
+    /// Our annotation: none, readable, or why not.
+    pub owner: Option<Result<Owner, String>>,
+    /// An administrator keeps the cordon.
+    pub keep_cordoned: bool,
+    /// Labels that screens group by: `topology.kubernetes.io/zone`, `…/rack`, roles. Not all labels.
+    pub shown_labels: Vec<(String, String)>,
+}
+
+impl NodeRow {
+    /// Our record, if there is a readable one.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref().and_then(|o| o.as_ref().ok())
+    }
+}
+
+/// The controlling owner of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Controller {
+    /// `DaemonSet`, `Job`, `ReplicaSet`, `Node` …
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// What we read of a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PodRow {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`, the precondition of every eviction and deletion (I17).
+    pub uid: String,
+    /// `spec.nodeName`.
+    pub node: String,
+    /// `status.phase`.
+    pub phase: String,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// All labels: budgets and job selectors need them.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// The owner with `controller: true`.
+    pub controller: Option<Controller>,
+    /// It carries `kubernetes.io/config.mirror`: a static pod, which never leaves.
+    pub mirror: bool,
+    /// `metadata.deletionTimestamp`, minus the grace period: when its deletion was asked.
+    pub terminating_since: Option<Timestamp>,
+}
+
+impl PodRow {
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Ended by itself: `Succeeded` or `Failed`.
+    pub fn finished(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Whether a controller of this kind owns it.
+    pub fn controlled_by(&self, kind: &str) -> Option<&Controller> {
+        self.controller.as_ref().filter(|c| c.kind == kind)
+    }
+}
+
+/// What we read of a PodDisruptionBudget.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BudgetRow {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.resourceVersion`: a change of it is what a refused eviction waits for.
+    pub resource_version: String,
+    /// Which pods; an empty selector selects all, an absent one none (policy/v1).
+    pub selector: Option<Selector>,
+    /// `status.disruptionsAllowed`.
+    pub allowed: i32,
+    /// `status.currentHealthy`.
+    pub healthy: i32,
+    /// `status.desiredHealthy`.
+    pub needed: i32,
+}
+
+impl BudgetRow {
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether it selects this pod.
+    pub fn selects(&self, pod: &PodRow) -> bool {
+        self.namespace == pod.namespace && self.selector.as_ref().is_some_and(|s| s.matches(&pod.labels))
+    }
+}
+
+/// What we read of a Namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NamespaceRow {
+    /// `metadata.name`.
+    pub name: String,
+    /// All labels.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// `status.phase` is Terminating.
+    pub terminating: bool,
+}
+
+/// What we read of a DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DaemonSetRow {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `spec.updateStrategy.type` is `OnDelete`.
+    pub on_delete: bool,
+}
+
+/// The addresses behind the API server's service, as far as CKE manages them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointsRow {
+    /// `Endpoints` or `EndpointSlice`.
+    pub kind: String,
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// All ready addresses.
+    pub addresses: Vec<String>,
+}
+
+/// The pods of one node that is under work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodePods {
+    /// Listed completely since the node was added to the watched ones.
+    pub synced: bool,
+    /// By UID.
+    pub pods: OrdMap<String, Arc<PodRow>>,
+}
+
+/// How one watch is doing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceState {
+    /// Listed completely at least once.
+    pub synced: bool,
+    /// Boot-time seconds of the last sign of life (event, bookmark, successful list or open connection).
+    pub heard: f64,
+    /// What went wrong last, until something went right again.
+    pub error: Option<String>,
+}
+
+/// A live copy of what the engine and the screens need of Kubernetes. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KubeView {
+    /// By name.
+    pub nodes: OrdMap<String, Arc<NodeRow>>,
+    /// Address (or host name in `status.addresses`) → node name.
+    pub by_address: imbl::HashMap<String, String>,
+    /// Names of nodes whose Ready condition is not True.
+    pub not_ready: OrdSet<String>,
+    /// Names of nodes that carry CKE's or our annotation.
+    pub marked: OrdSet<String>,
+    /// By name.
+    pub namespaces: OrdMap<String, Arc<NamespaceRow>>,
+    /// By namespace and name.
+    pub budgets: OrdMap<(String, String), Arc<BudgetRow>>,
+    /// By UID.
+    pub daemon_sets: OrdMap<String, Arc<DaemonSetRow>>,
+    /// By node name: only nodes under work.
+    pub pods: OrdMap<String, NodePods>,
+    /// The API server's endpoints and slices; empty until watched.
+    pub endpoints: Vec<EndpointsRow>,
+    /// The watches by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`, `endpoints`.
+    pub sources: OrdMap<String, SourceState>,
+    /// UID of the `kube-system` namespace, once known.
+    pub cluster_uid: Option<String>,
+    /// API server's clock minus ours in seconds, once known.
+    pub clock_ahead: Option<f64>,
+    /// Rights that the queues need and this account lacks, e.g. `create pods/eviction`.
+    pub missing_rights: Vec<String>,
+    /// Whether the rights were asked.
+    pub rights_known: bool,
+}
+
+impl KubeView {
+    /// The four cluster-wide watches that decisions need are complete.
+    pub fn synced(&self) -> bool {
+        ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
+            .iter()
+            .all(|name| self.sources.get(*name).is_some_and(|s| s.synced))
+    }
+
+    /// Puts a node in, keeping the indexes.
+    pub fn put_node(&mut self, row: NodeRow) {
+        self.remove_node(&row.name.clone());
+        for address in &row.addresses {
+            self.by_address.insert(address.clone(), row.name.clone());
+        }
+        if !row.ready {
+            self.not_ready.insert(row.name.clone());
+        }
+        if row.cke_mark || row.owner.is_some() {
+            self.marked.insert(row.name.clone());
+        }
+        self.nodes.insert(row.name.clone(), Arc::new(row));
+    }
+
+    /// Takes a node out, keeping the indexes.
+    pub fn remove_node(&mut self, name: &str) {
+        if let Some(old) = self.nodes.remove(name) {
+            for address in &old.addresses {
+                if self.by_address.get(address).is_some_and(|n| n == name) {
+                    self.by_address.remove(address);
+                }
+            }
+        }
+        self.not_ready.remove(name);
+        self.marked.remove(name);
+    }
+
+    /// The budgets that select a pod.
+    pub fn budgets_of<'a>(&'a self, pod: &'a PodRow) -> impl Iterator<Item = &'a Arc<BudgetRow>> {
+        self.budgets
+            .range((pod.namespace.clone(), String::new())..)
+            .take_while(|((namespace, _), _)| *namespace == pod.namespace)
+            .map(|(_, budget)| budget)
+            .filter(|budget| budget.selects(pod))
+    }
+}

@@ -1,0 +1,19 @@
+//! The words of the domain as plain data.
+//!
+//! Everything here can be written down, compared and read back; nothing here does I/O, asks a clock
+//! or knows a client library. Every other room may use these words; this room uses none of theirs.
+
+pub mod attempt;
+pub mod cluster;
+pub mod constraints;
+pub mod drain;
+pub mod entry;
+pub mod kube;
+pub mod ours;
+pub mod policy;
+pub mod reason;
+pub mod reboot;
+pub mod repair;
+pub mod selector;
+pub mod text;
+pub mod time;

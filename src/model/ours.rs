@@ -1,0 +1,208 @@
+//! What lies under `cketerm/`: our own keys, which CKE never reads (spec/etcd.md, Our own keys).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    attempt::Attempt,
+    entry::EntryId,
+    reason::{Blocker, Reason},
+};
+
+/// The number of this layout, under `cketerm/schema`. A newer one than ours: observe only.
+pub const SCHEMA: u32 = 1;
+
+/// Who asked for something, from where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Who {
+    /// The login name; `SUDO_USER` where the program runs under sudo.
+    pub user: String,
+    /// The host cketerm ran on.
+    pub host: String,
+    /// The client's address in `SSH_CONNECTION`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh_client: Option<String>,
+}
+
+impl std::fmt::Display for Who {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.user, self.host)?;
+        match &self.ssh_client {
+            Some(client) => write!(f, " from {client}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `cketerm/identity`: which Kubernetes cluster this etcd prefix belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// UID of the `kube-system` namespace.
+    pub uid: String,
+    /// Who confirmed it; none while it is only proposed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_by: Option<Who>,
+    /// When it was confirmed, else when it was proposed.
+    pub at: Timestamp,
+}
+
+/// `cketerm/engines/<lease>`: one engine, in the transaction and under the lease of its key in `leader/`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineRegistration {
+    /// Host name.
+    pub host: String,
+    /// Process id.
+    pub pid: u32,
+    /// Version of cketerm.
+    pub version: String,
+    /// `daemon` or `console`.
+    pub mode: String,
+    /// Address of its HTTP endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// Programs of the definition that its host lacks.
+    #[serde(default)]
+    pub missing_programs: Vec<String>,
+    /// Whether it has seen every control plane's probe good.
+    #[serde(default)]
+    pub probes_seen: bool,
+}
+
+impl EngineRegistration {
+    /// Lacks nothing that campaigning at once asks for (spec/safety.md, Preflight).
+    pub fn complete(&self) -> bool {
+        self.missing_programs.is_empty() && self.probes_seen
+    }
+}
+
+/// `cketerm/requests/<queue>/<index>`: who asked for the entry; in the enqueue transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Who.
+    pub who: Who,
+    /// When.
+    pub at: Timestamp,
+    /// Reason or ticket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// UID of the Kubernetes Node at that time, where the program asked Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_uid: Option<String>,
+}
+
+/// `cketerm/progress/<queue>/<index>`: what the leader sees, under its lease, for every console.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// What is being done, in words: `cordoning`, `previewing`, `evicting`, `waiting for pods`, `rebooting` …
+    pub phase: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Pods that were there at the start of the drain.
+    pub pods_at_start: u32,
+    /// How many of them are gone.
+    pub pods_gone: u32,
+    /// Why it does not move, if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// The pods that are left, each with what holds it.
+    #[serde(default)]
+    pub blockers: Vec<Blocker>,
+    /// When something happens next, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Timestamp>,
+}
+
+/// What a person may order for one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// Keep it from starting.
+    Hold,
+    /// Let it start again.
+    Unhold,
+    /// Run the command once more.
+    Retry,
+    /// Treat the machine as booted or healthy.
+    Done,
+    /// Skip pods and volumes.
+    Force,
+    /// Release an orphaned cordon.
+    Uncordon,
+}
+
+impl std::fmt::Display for Verb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Hold => "hold",
+            Self::Unhold => "unhold",
+            Self::Retry => "retry",
+            Self::Done => "done",
+            Self::Force => "force",
+            Self::Uncordon => "uncordon",
+        })
+    }
+}
+
+/// `cketerm/orders/<queue>/<index>`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// What.
+    pub verb: Verb,
+    /// Who.
+    pub who: Who,
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The entry's ModRevision it was given for: it dies with any later change of the entry.
+    pub entry_revision: i64,
+}
+
+/// `cketerm/history/<id>`: one entry that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ending {
+    /// The entry.
+    pub entry: EntryId,
+    /// The machine.
+    pub address: String,
+    /// `booted`, `cancelled`, `dequeued: …`, `done by …`.
+    pub outcome: String,
+    /// When it ended.
+    pub at: Timestamp,
+    /// The entry as it was last, in CKE's JSON.
+    pub last: serde_json::Value,
+    /// Who asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Request>,
+    /// Its attempts.
+    #[serde(default)]
+    pub attempts: Vec<Attempt>,
+}
+
+/// `cketerm/audit/<id>`: who did what on what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Audit {
+    /// When.
+    pub at: Timestamp,
+    /// Who: a person, or the engine (`engine@host`).
+    pub who: Who,
+    /// What: `reboot add`, `reboot cancel`, `queue disable`, `cordon`, `power` …
+    pub what: String,
+    /// On what: entries, nodes, a key.
+    pub on: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What came of it.
+    pub result: String,
+}
+
+/// `status`: what the leader is at, in CKE's words, under its lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// `uncordon-nodes`, `repair-machines`, `reboot-nodes`, `completed`; CKE has more.
+    pub phase: String,
+    /// RFC 3339 with nanoseconds.
+    pub timestamp: String,
+}

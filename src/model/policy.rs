@@ -1,0 +1,159 @@
+//! `cketerm/policy`: everything that changes a decision and is not CKE's (spec/safety.md, Policy).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Whether our engine campaigns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineChoice {
+    /// Never; cketerm is the console of CKE's queues.
+    Cke,
+    /// Yes, and makes room when a CKE stands behind us.
+    #[default]
+    Cketerm,
+    /// Yes, and stays.
+    Always,
+}
+
+/// When API servers are rebooted, relative to the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApiServerOrder {
+    /// After all others (newer seed).
+    #[default]
+    Last,
+    /// Before all others (older seed).
+    First,
+}
+
+/// How unreachable nodes hold the queue back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnreachableRule {
+    /// Only nodes outside the reboot process count, and only new drains stop.
+    #[default]
+    Newer,
+    /// All unreachable nodes count, and power commands stop too.
+    Older,
+}
+
+/// What ends a worker's reboot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerCompletion {
+    /// The boot check.
+    #[default]
+    BootCheck,
+    /// The boot check, a new boot id, and Ready.
+    BootId,
+}
+
+/// Whether API servers in reboot are taken out of the endpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ManageEndpoints {
+    /// Only where CKE manages them: the `cke-etcd` Endpoints of `kube-system` exist.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// Which strategy generates the cluster definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// The seed's.
+    #[default]
+    Weighted,
+    /// Today's CKE.
+    AllHealthy,
+}
+
+/// Whether large registry changes wait for a person.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Approval {
+    /// Above `gate_percent`, or a control plane.
+    #[default]
+    Gate,
+    /// Never: CKE's behaviour.
+    Never,
+}
+
+/// The whole policy; absent fields have their defaults, unknown ones make an engine observe only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// Whether our engine campaigns.
+    pub engine: EngineChoice,
+    /// API servers last or first.
+    pub api_server_order: ApiServerOrder,
+    /// Newer or older rule of the unreachable limit.
+    pub unreachable_rule: UnreachableRule,
+    /// URL with `{address}`, or `node` for Ready alone.
+    pub control_plane_probe: String,
+    /// Seconds for which a rebooted API server's probe must stay good.
+    pub settle_seconds: u64,
+    /// Whether endpoints are managed.
+    pub manage_endpoints: ManageEndpoints,
+    /// What ends a worker's reboot.
+    pub worker_completion: WorkerCompletion,
+    /// Bound in seconds of a command whose timeout is 0.
+    pub command_cap_seconds: u64,
+    /// Seconds after which a `rebooting` entry is reported stuck.
+    pub stuck_seconds: u64,
+    /// Which strategy generates the definition.
+    pub strategy: Strategy,
+    /// Whether large registry changes wait.
+    pub approval: Approval,
+    /// Percent of the nodes above which they wait.
+    pub gate_percent: u64,
+    /// Seconds between questions to sabakan.
+    pub sabakan_poll_seconds: u64,
+    /// Seconds before a machine that vanished is removed.
+    pub removal_wait_seconds: u64,
+    /// Whether the engine is the Metal3 controller too.
+    pub metal3_controller: bool,
+    /// Maintenance windows (day two).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Value>,
+    /// A freeze (day two).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze: Option<Value>,
+    /// Groups (day two).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Value>,
+    /// Fields of a newer cketerm.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            engine: EngineChoice::default(),
+            api_server_order: ApiServerOrder::default(),
+            unreachable_rule: UnreachableRule::default(),
+            control_plane_probe: "https://{address}:6443/readyz".to_owned(),
+            settle_seconds: 60,
+            manage_endpoints: ManageEndpoints::default(),
+            worker_completion: WorkerCompletion::default(),
+            command_cap_seconds: 3600,
+            stuck_seconds: 1800,
+            strategy: Strategy::default(),
+            approval: Approval::default(),
+            gate_percent: 10,
+            sabakan_poll_seconds: 60,
+            removal_wait_seconds: 300,
+            metal3_controller: false,
+            windows: None,
+            freeze: None,
+            groups: None,
+            unknown: Map::new(),
+        }
+    }
+}

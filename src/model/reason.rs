@@ -1,0 +1,381 @@
+//! Why an entry does not move (spec/invariants.md, Reasons). Each names its object; the wording is an interface.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::entry::EntryId;
+
+/// What keeps one pod on its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocker {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Why it is still there.
+    pub why: PodHold,
+}
+
+/// Why a pod is still on its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum PodHold {
+    /// A budget refuses.
+    Budget {
+        /// `namespace/name` of the PodDisruptionBudget.
+        budget: String,
+        /// Healthy pods now.
+        healthy: i32,
+        /// Healthy pods needed.
+        needed: i32,
+    },
+    /// Its budget's controller has not caught up (429 with Retry-After).
+    BudgetLag {
+        /// `namespace/name` of the PodDisruptionBudget, or `?`.
+        budget: String,
+    },
+    /// Several budgets select it: the API cannot evict it (500).
+    ManyBudgets {
+        /// Their `namespace/name`s.
+        budgets: Vec<String>,
+    },
+    /// A protected Job runs it.
+    Job {
+        /// `namespace/name` of the Job.
+        job: String,
+    },
+    /// Its namespace is being deleted (403).
+    NamespaceTerminating,
+    /// The pod was replaced by another of the same name (409).
+    Replaced,
+    /// It is terminating.
+    Terminating {
+        /// Since when.
+        since: Timestamp,
+        /// Whether the node is Ready.
+        node_ready: bool,
+    },
+    /// Eviction was accepted or it waits to be asked.
+    Leaving,
+    /// The API answered something else.
+    Refused {
+        /// Status code and message.
+        answer: String,
+    },
+}
+
+impl fmt::Display for PodHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Budget { budget, healthy, needed } => write!(f, "pdb {budget} (healthy {healthy}, needs {needed})"),
+            Self::BudgetLag { budget } => write!(f, "pdb {budget} is still being processed"),
+            Self::ManyBudgets { budgets } => write!(f, "several pdbs: {}", budgets.join(", ")),
+            Self::Job { job } => write!(f, "protected job {job}"),
+            Self::NamespaceTerminating => f.write_str("namespace is terminating"),
+            Self::Replaced => f.write_str("replaced by a new pod of that name"),
+            Self::Terminating { since, node_ready } => {
+                write!(f, "terminating since {since}{}", if *node_ready { "" } else { ", node not Ready" })
+            }
+            Self::Leaving => f.write_str("leaving"),
+            Self::Refused { answer } => write!(f, "eviction refused: {answer}"),
+        }
+    }
+}
+
+/// Why an entry does not move.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "PascalCase")]
+#[allow(missing_docs)] // each variant is its own sentence; `Display` spells it out
+pub enum Reason {
+    WaitingForSlot {
+        holder: Option<EntryId>,
+        limit: i64,
+    },
+    WaitingForWorkers {
+        holder: EntryId,
+    },
+    WaitingForControlPlane {
+        other: String,
+    },
+    UnreachableGate {
+        count: i64,
+        limit: i64,
+        names: Vec<String>,
+    },
+    ControlPlaneUnhealthy {
+        node: String,
+        why: String,
+    },
+    OutsideWindow {
+        next_open: Option<Timestamp>,
+    },
+    Backoff {
+        count: i64,
+        until: Timestamp,
+        cause: Option<String>,
+    },
+    #[serde(rename = "BlockedByPDB")]
+    BlockedByPdb {
+        pod: String,
+        pdb: String,
+        healthy: i32,
+        needed: i32,
+    },
+    #[serde(rename = "BlockedByManyPDBs")]
+    BlockedByManyPdbs {
+        pod: String,
+        pdbs: Vec<String>,
+    },
+    BlockedByJob {
+        pod: String,
+        job: String,
+    },
+    PodsLeaving {
+        left: u32,
+        first: String,
+    },
+    EvictionRefused {
+        pod: String,
+        answer: String,
+    },
+    TerminatingStuck {
+        pod: String,
+        since: Timestamp,
+        node_ready: bool,
+    },
+    VolumeAttached {
+        names: Vec<String>,
+    },
+    UncordonedByOther {
+        since: Timestamp,
+    },
+    CommandRunning {
+        attempt: String,
+        since: Timestamp,
+    },
+    CommandFailed {
+        how: String,
+        stderr: String,
+    },
+    OutcomeUnknown {
+        attempt: Option<String>,
+        until: Option<Timestamp>,
+    },
+    CheckUnavailable {
+        why: String,
+    },
+    NodeMismatch {
+        expected: String,
+        found: String,
+    },
+    OrphanedCordon {
+        node: String,
+        entry: EntryId,
+    },
+    AwaitingApproval {
+        digest: String,
+    },
+    Frozen {
+        until: Timestamp,
+    },
+    EngineElsewhere {
+        holder: String,
+    },
+    EngineObserving {
+        why: String,
+    },
+    NoEngine {
+        why: String,
+    },
+    OnHold {
+        who: String,
+        why: Option<String>,
+    },
+    Stale {
+        source: String,
+        since: Timestamp,
+    },
+    ProgramMissing {
+        path: String,
+    },
+    DuplicateOf {
+        index: u64,
+    },
+    MachineInRepair {
+        entry: EntryId,
+    },
+    WaitingForJoin {
+        node: String,
+    },
+    WaitingForBoot {
+        since: Timestamp,
+        last: String,
+        stuck: bool,
+    },
+    Settling {
+        node: String,
+        until: Option<Timestamp>,
+        missing: String,
+    },
+    PowerError {
+        text: String,
+    },
+    HeldByOtherKey {
+        keys: Vec<String>,
+    },
+    QueueDisabled,
+    NoCommand {
+        field: String,
+    },
+    NotMember {
+        address: String,
+    },
+    InvalidEntry {
+        why: String,
+    },
+    /// Nothing holds it back: the next pass takes it.
+    Ready,
+}
+
+impl Reason {
+    /// The reason's name, as metrics and `-o json` have it.
+    pub fn name(&self) -> String {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::Object(fields)) => {
+                fields.get("reason").and_then(|v| v.as_str()).unwrap_or_default().to_owned()
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Whether a person has to do something, as opposed to waiting for one's turn.
+    pub fn needs_attention(&self) -> bool {
+        match self {
+            Self::UnreachableGate { .. }
+            | Self::ControlPlaneUnhealthy { .. }
+            | Self::BlockedByPdb { .. }
+            | Self::BlockedByManyPdbs { .. }
+            | Self::BlockedByJob { .. }
+            | Self::EvictionRefused { .. }
+            | Self::TerminatingStuck { .. }
+            | Self::VolumeAttached { .. }
+            | Self::UncordonedByOther { .. }
+            | Self::CommandFailed { .. }
+            | Self::OutcomeUnknown { .. }
+            | Self::CheckUnavailable { .. }
+            | Self::NodeMismatch { .. }
+            | Self::OrphanedCordon { .. }
+            | Self::AwaitingApproval { .. }
+            | Self::EngineObserving { .. }
+            | Self::NoEngine { .. }
+            | Self::Stale { .. }
+            | Self::ProgramMissing { .. }
+            | Self::PowerError { .. }
+            | Self::NoCommand { .. }
+            | Self::NotMember { .. }
+            | Self::InvalidEntry { .. } => true,
+            Self::WaitingForBoot { stuck, .. } => *stuck,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WaitingForSlot { holder: Some(holder), limit } => {
+                write!(f, "waits for a slot ({limit} in use, one by {holder})")
+            }
+            Self::WaitingForSlot { holder: None, limit } => write!(f, "waits for a slot (limit {limit})"),
+            Self::WaitingForWorkers { holder } => write!(f, "API server: waits for the workers before it ({holder})"),
+            Self::WaitingForControlPlane { other } => write!(f, "waits for API server {other}"),
+            Self::UnreachableGate { count, limit, names } => {
+                write!(f, "{count} nodes unreachable, limit {limit}: {}", some(names, 3))
+            }
+            Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
+            Self::OutsideWindow { next_open: Some(at) } => write!(f, "outside the window, opens {at}"),
+            Self::OutsideWindow { next_open: None } => f.write_str("outside the window, which never opens"),
+            Self::Backoff { count, until, cause } => {
+                write!(f, "backed off {count}×, until {until}")?;
+                cause.as_ref().map_or(Ok(()), |c| write!(f, ": {c}"))
+            }
+            Self::BlockedByPdb { pod, pdb, healthy, needed } => {
+                write!(f, "pod {pod} is kept by pdb {pdb} (healthy {healthy}, needs {needed})")
+            }
+            Self::BlockedByManyPdbs { pod, pdbs } => {
+                write!(f, "pod {pod} has several pdbs, so nothing can evict it: {}", pdbs.join(", "))
+            }
+            Self::BlockedByJob { pod, job } => write!(f, "pod {pod} belongs to the protected running job {job}"),
+            Self::PodsLeaving { left, first } => write!(f, "{left} pods are leaving, {first} among them"),
+            Self::EvictionRefused { pod, answer } => write!(f, "eviction of {pod} was refused: {answer}"),
+            Self::TerminatingStuck { pod, since, node_ready } => write!(
+                f,
+                "pod {pod} is stuck terminating since {since}{}",
+                if *node_ready { "" } else { " on a node that is not Ready" }
+            ),
+            Self::VolumeAttached { names } => write!(f, "volumes still in use: {}", some(names, 2)),
+            Self::UncordonedByOther { since } => write!(f, "somebody uncordoned the node at {since}"),
+            Self::CommandRunning { attempt, since } => write!(f, "command runs since {since} (attempt {attempt})"),
+            Self::CommandFailed { how, stderr } if stderr.is_empty() => write!(f, "reboot command failed: {how}"),
+            Self::CommandFailed { how, stderr } => write!(f, "reboot command failed: {how}: {}", last_line(stderr)),
+            Self::OutcomeUnknown { until: Some(until), .. } => {
+                write!(f, "a command of a dead leader may still be running, until {until}")
+            }
+            Self::OutcomeUnknown { attempt: Some(attempt), .. } => {
+                write!(f, "outcome of attempt {attempt} unknown: retry, done, or wait for the boot check")
+            }
+            Self::OutcomeUnknown { attempt: None, .. } => {
+                f.write_str("started by another program, outcome unknown: retry, done, or wait for the boot check")
+            }
+            Self::CheckUnavailable { why } => write!(f, "the boot check gives no answer: {why}"),
+            Self::NodeMismatch { expected, found } => {
+                write!(f, "not the machine that was meant: expected {expected}, found {found}; cancel and add again")
+            }
+            Self::OrphanedCordon { node, entry } => {
+                write!(f, "node {node} stays cordoned after {entry} until it has booted, or until you uncordon it")
+            }
+            Self::AwaitingApproval { digest } => write!(f, "waits for approval of {digest}"),
+            Self::Frozen { until } => write!(f, "frozen until {until}"),
+            Self::EngineElsewhere { holder } => write!(f, "{holder} leads: the queue is processed there"),
+            Self::EngineObserving { why } => write!(f, "the engine only observes: {why}"),
+            Self::NoEngine { why } => write!(f, "no engine leads: {why}"),
+            Self::OnHold { who, why } => {
+                write!(f, "on hold by {who}")?;
+                why.as_ref().map_or(Ok(()), |w| write!(f, ": {w}"))
+            }
+            Self::Stale { source, since } => write!(f, "{source} was last heard at {since}"),
+            Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
+            Self::DuplicateOf { index } => write!(f, "the same machine is in entry {index}"),
+            Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
+            Self::WaitingForJoin { node } => write!(f, "waits for {node} to join"),
+            Self::WaitingForBoot { since, last, stuck } => {
+                write!(f, "{}waits for boot since {since}", if *stuck { "STUCK: " } else { "" })?;
+                if last.is_empty() { Ok(()) } else { write!(f, " (check: {last})") }
+            }
+            Self::Settling { node, until, missing } => {
+                write!(f, "API server {node} settles: {missing}")?;
+                until.map_or(Ok(()), |u| write!(f, ", until {u}"))
+            }
+            Self::PowerError { text } => write!(f, "power error: {text}"),
+            Self::HeldByOtherKey { keys } => write!(f, "held off by {}", keys.join(", ")),
+            Self::QueueDisabled => f.write_str("the queue is disabled"),
+            Self::NoCommand { field } => write!(f, "the definition has no {field}"),
+            Self::NotMember { address } => write!(f, "{address} is not in the cluster definition"),
+            Self::InvalidEntry { why } => write!(f, "cannot be read: {why}"),
+            Self::Ready => f.write_str("next"),
+        }
+    }
+}
+
+/// The first `n` names and how many more there are.
+fn some(names: &[String], n: usize) -> String {
+    let shown = names.iter().take(n).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(n) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn last_line(text: &str) -> &str {
+    text.trim_end().lines().last().unwrap_or_default()
+}

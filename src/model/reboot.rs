@@ -1,0 +1,113 @@
+//! The reboot queue's entry (spec/reboot.md, Entry JSON; seed `cke-reboot-newer.md`, Data schema).
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RebootStatus {
+    /// Waits for its turn, or for its backoff to end.
+    Queued,
+    /// The node is cordoned and its pods are leaving.
+    Draining,
+    /// The reboot command was, or is about to be, run.
+    Rebooting,
+    /// To be removed at once.
+    Cancelled,
+}
+
+impl fmt::Display for RebootStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Queued => "queued",
+            Self::Draining => "draining",
+            Self::Rebooting => "rebooting",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// `reboots/data/%016x`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RebootEntry {
+    /// Its index; a number in a JSON string.
+    #[serde(with = "super::entry::text_number")]
+    pub index: u64,
+    /// The node's IP address.
+    pub node: String,
+    /// Where it stands.
+    pub status: RebootStatus,
+    /// When `status` last changed; none for a fresh entry.
+    #[serde(with = "super::time::go", default)]
+    pub last_transition_time: Option<Timestamp>,
+    /// How often its drain was backed off. CKE leaves it out where it is 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drain_backoff_count: i64,
+    /// Until when it is not drained again.
+    #[serde(with = "super::time::go", default)]
+    pub drain_backoff_expire: Option<Timestamp>,
+    /// Fields that we do not know, kept as they are.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+fn is_zero(n: &i64) -> bool {
+    *n == 0
+}
+
+impl RebootEntry {
+    /// A fresh entry, as `ckecli reboot-queue add` writes it.
+    pub fn queued(index: u64, address: &str) -> Self {
+        Self {
+            index,
+            node: address.to_owned(),
+            status: RebootStatus::Queued,
+            last_transition_time: None,
+            drain_backoff_count: 0,
+            drain_backoff_expire: None,
+            unknown: Map::new(),
+        }
+    }
+
+    /// The same entry in another status since `now`, cut to whole seconds.
+    #[must_use]
+    pub fn moved_to(&self, status: RebootStatus, now: Timestamp) -> Self {
+        Self { status, last_transition_time: Some(super::time::whole_seconds(now)), ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_entry_is_written_byte_for_byte_as_ckecli_does() {
+        let text = serde_json::to_string(&RebootEntry::queued(0, "10.0.0.12")).unwrap();
+        assert_eq!(
+            text,
+            r#"{"index":"0","node":"10.0.0.12","status":"queued","last_transition_time":"0001-01-01T00:00:00Z","drain_backoff_expire":"0001-01-01T00:00:00Z"}"#
+        );
+    }
+
+    #[test]
+    fn the_last_three_fields_may_be_absent_and_unknown_fields_survive() {
+        let text = r#"{"index":"7","node":"10.0.0.1","status":"draining","ticket":{"a":[1]}}"#;
+        let entry: RebootEntry = serde_json::from_str(text).unwrap();
+        assert_eq!((entry.index, entry.drain_backoff_count, entry.drain_backoff_expire), (7, 0, None));
+        let back: Value = serde_json::to_value(&entry).unwrap();
+        assert_eq!(back["ticket"]["a"][0], 1);
+    }
+
+    #[test]
+    fn an_index_that_is_no_number_in_a_string_is_refused() {
+        for index in ["3", "\"x\""] {
+            let text = format!(r#"{{"index":{index},"node":"10.0.0.1","status":"queued"}}"#);
+            assert!(serde_json::from_str::<RebootEntry>(&text).is_err(), "{index}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Times as Go writes them: RFC 3339 in UTC, with `0001-01-01T00:00:00Z` for "none" (spec/etcd.md, Rules).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serializer};
+
+/// What Go's zero `time.Time` looks like in JSON.
+pub const GO_ZERO: &str = "0001-01-01T00:00:00Z";
+
+/// Reads an RFC 3339 time; Go's zero time and the empty string are "none".
+pub fn parse(text: &str) -> Result<Option<Timestamp>, jiff::Error> {
+    if text.is_empty() || text == GO_ZERO {
+        return Ok(None);
+    }
+    text.parse().map(Some)
+}
+
+/// Writes a time as Go does: UTC, fractions only where there are any.
+pub fn write(time: Option<Timestamp>) -> String {
+    time.map_or_else(|| GO_ZERO.to_owned(), |t| t.to_string())
+}
+
+/// Cuts a time to whole seconds, as transitions are written.
+pub fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// `time + seconds`, saturating at the ends of the calendar.
+pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
+    time.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+/// Whole and fractional seconds from `earlier` to `later`; negative when the order is the other way round.
+pub fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
+    later.duration_since(earlier).as_secs_f64()
+}
+
+/// For `#[serde(with = "go")]` on an `Option<Timestamp>`.
+pub mod go {
+    use super::{Deserialize, Deserializer, Serializer, Timestamp};
+
+    /// Writes the time, or Go's zero.
+    #[allow(clippy::ref_option)] // the signature is serde's
+    pub fn serialize<S: Serializer>(time: &Option<Timestamp>, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(&super::write(*time))
+    }
+
+    /// Reads the time; absent, `null`, empty and Go's zero are "none".
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+        let text = Option::<String>::deserialize(from)?.unwrap_or_default();
+        super::parse(&text).map_err(|e| serde::de::Error::custom(format!("{text:?} is not an RFC 3339 time: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_zero_time_of_go_is_none_and_is_written_back() {
+        assert_eq!(parse(GO_ZERO).unwrap(), None);
+        assert_eq!(write(None), GO_ZERO);
+    }
+
+    #[test]
+    fn whole_seconds_are_written_without_a_fraction_and_nanoseconds_survive() {
+        for text in ["2026-08-01T10:20:30Z", "2026-08-01T10:20:30.123456789Z"] {
+            assert_eq!(write(parse(text).unwrap()), text);
+        }
+        let t = parse("2026-08-01T10:20:30.9Z").unwrap().unwrap();
+        assert_eq!(whole_seconds(t).to_string(), "2026-08-01T10:20:30Z");
+    }
+}

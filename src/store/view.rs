@@ -1,0 +1,161 @@
+//! The live copy of what lies in etcd, typed. Cheap to clone: a change touches only what changed.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    attempt::Attempt,
+    cluster::{Cluster, Members},
+    constraints::Constraints,
+    entry::{EntryId, Stored},
+    ours::{EngineRegistration, Identity, Order, Progress, Request, Status},
+    policy::Policy,
+    reboot::RebootEntry,
+    repair::RepairEntry,
+};
+
+/// One of the four switches: only the exact bytes `true` under `…/disabled` disable (spec/etcd.md).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// What lies there, as text; an odd value is shown.
+    pub raw: Option<String>,
+    /// ModRevision; 0 = no key.
+    pub mod_revision: i64,
+}
+
+impl Switch {
+    /// Whether the queue (or integration) is enabled.
+    pub fn enabled(&self) -> bool {
+        self.raw.as_deref() != Some("true")
+    }
+
+    /// A value that is neither `true` nor `false`.
+    pub fn odd(&self) -> Option<&str> {
+        self.raw.as_deref().filter(|v| !matches!(*v, "true" | "false"))
+    }
+}
+
+/// One queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound(serialize = "E: Serialize", deserialize = "E: Deserialize<'de>"))]
+pub struct Queue<E: Clone> {
+    /// `…/disabled`.
+    pub switch: Switch,
+    /// `…/write-index`: the next index; missing = 0, or why it cannot be read.
+    pub write_index: Result<u64, String>,
+    /// The entries by the index of their *key*; broken ones included.
+    pub entries: OrdMap<u64, Stored<E>>,
+}
+
+impl<E: Clone> Default for Queue<E> {
+    fn default() -> Self {
+        Self { switch: Switch::default(), write_index: Ok(0), entries: OrdMap::new() }
+    }
+}
+
+/// A candidate of the election: `leader//<lease id in hex>`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The whole key.
+    pub key: String,
+    /// Its lease.
+    pub lease: i64,
+    /// The value: a host name.
+    pub host: String,
+    /// The smallest leads.
+    pub create_revision: i64,
+}
+
+/// The definition together with its index.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Definition {
+    /// As it lies in etcd.
+    pub cluster: Cluster,
+    /// By address and name.
+    pub members: Members,
+}
+
+/// Everything under the prefix that decisions and screens need; history, audit and records are read on demand.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoreView {
+    /// The revision that it shows.
+    pub revision: i64,
+    /// Boot-time seconds of the last answer of the watch (event or progress); see safety.md: nothing new starts
+    /// while this is older than 10 s.
+    pub heard: f64,
+    /// What went wrong last, until something went right again.
+    pub error: Option<String>,
+    /// A first complete read was done.
+    pub synced: bool,
+    /// `cluster`.
+    pub cluster: Option<Stored<Definition>>,
+    /// `constraints`.
+    pub constraints: Option<Stored<Constraints>>,
+    /// `reboots/`.
+    pub reboots: Queue<RebootEntry>,
+    /// `repairs/`.
+    pub repairs: Queue<RepairEntry>,
+    /// `cketerm/schema`.
+    pub schema: Option<Stored<u32>>,
+    /// `cketerm/policy`.
+    pub policy: Option<Stored<Policy>>,
+    /// `cketerm/identity`.
+    pub identity: Option<Stored<Identity>>,
+    /// `leader/` by create revision: the first leads.
+    pub candidates: OrdMap<i64, Candidate>,
+    /// `cketerm/engines/` by lease.
+    pub engines: OrdMap<i64, Stored<EngineRegistration>>,
+    /// `cketerm/requests/`.
+    pub requests: OrdMap<EntryId, Stored<Request>>,
+    /// `cketerm/attempts/` by entry and number.
+    pub attempts: OrdMap<(EntryId, u32), Stored<Attempt>>,
+    /// `cketerm/progress/`.
+    pub progress: OrdMap<EntryId, Stored<Progress>>,
+    /// `cketerm/orders/`.
+    pub orders: OrdMap<EntryId, Stored<Order>>,
+    /// `status`.
+    pub status: Option<Stored<Status>>,
+    /// Keys of ours or CKE's that cannot be read, and why.
+    pub broken: OrdMap<String, String>,
+}
+
+impl StoreView {
+    /// The definition, where there is a readable one.
+    pub fn definition(&self) -> Option<&Definition> {
+        self.cluster.as_ref().and_then(Stored::get)
+    }
+
+    /// The policy in force: the stored one, or the defaults where there is none or it cannot be read (an engine then
+    /// only observes, see preflight).
+    pub fn policy(&self) -> Arc<Policy> {
+        match self.policy.as_ref().map(|s| &s.value) {
+            Some(Ok(policy)) => Arc::clone(policy),
+            _ => Arc::new(Policy::default()),
+        }
+    }
+
+    /// The constraints in force: the stored ones, or the defaults where there are none.
+    pub fn constraints(&self) -> Arc<Constraints> {
+        match self.constraints.as_ref().map(|s| &s.value) {
+            Some(Ok(constraints)) => Arc::clone(constraints),
+            _ => Arc::new(Constraints::default()),
+        }
+    }
+
+    /// Who leads: the candidate with the smallest create revision.
+    pub fn leader(&self) -> Option<&Candidate> {
+        self.candidates.values().next()
+    }
+
+    /// A candidate without a registration under `cketerm/engines/` is CKE's (spec/safety.md, Beside CKE).
+    pub fn is_cke(&self, candidate: &Candidate) -> bool {
+        !self.engines.contains_key(&candidate.lease)
+    }
+
+    /// The attempts of one entry, oldest first.
+    pub fn attempts_of(&self, entry: EntryId) -> impl DoubleEndedIterator<Item = &Stored<Attempt>> {
+        self.attempts.range((entry, 0)..=(entry, u32::MAX)).map(|(_, attempt)| attempt)
+    }
+}

@@ -1,0 +1,13 @@
+//! Integration tests: real etcd, real kube-apiserver, recorded runs of ckecli, a real terminal.
+//!
+//! One binary, so that it links once. `tests/servers/` builds and starts the servers; what is missing is skipped
+//! with a loud line (see `world`).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod commands;
+mod console;
+mod engine;
+mod kubernetes;
+mod recorded;
+mod store;
+mod world;
