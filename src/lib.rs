@@ -3,6 +3,7 @@
 //! Arrows point one way: `model` ← `store`, `kubernetes` ← `engine`, `actions` ← `console`, `cli`, `daemon`.
 
 pub mod clock;
+pub mod config;
 pub mod engine;
 pub mod fence;
 pub mod kubernetes;

@@ -1,5 +1,17 @@
 //! etcd: keys, typed reads, compare-and-swap writes, election, and one watch that keeps a live copy.
 //!
-//! Knows `model` and etcd's client; knows nothing of Kubernetes, of decisions, or of screens.
+//! Knows `model`, `clock`, `fence` and etcd's client; knows nothing of Kubernetes, of decisions, or of screens.
 
+pub mod apply;
+pub mod commit;
+pub mod connect;
+pub mod election;
+pub mod error;
+pub mod keys;
+pub mod live;
+pub mod queue;
+pub mod settings;
 pub mod view;
+
+pub use connect::{EtcdSettings, Store};
+pub use error::StoreError;

@@ -93,6 +93,12 @@ pub struct StoreView {
     pub cluster: Option<Stored<Definition>>,
     /// `constraints`.
     pub constraints: Option<Stored<Constraints>>,
+    /// `cketerm/constraints`: our copy of the two that `ckecli` drops, as a `Constraints` of which only they count.
+    pub our_constraints: Option<Stored<Constraints>>,
+    /// `sabakan/disabled`.
+    pub sabakan: Switch,
+    /// `auto-repair/disabled`.
+    pub auto_repair: Switch,
     /// `reboots/`.
     pub reboots: Queue<RebootEntry>,
     /// `repairs/`.

@@ -1,0 +1,416 @@
+//! The keys below the prefix, and which kind a key is (spec/etcd.md, the two tables).
+//!
+//! The only place that spells a key; everything else asks [`Keys`].
+
+use std::sync::Arc;
+
+use crate::model::entry::{EntryId, QueueKind};
+
+/// The four switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SwitchName {
+    /// `reboots/disabled`.
+    Reboots,
+    /// `repairs/disabled`.
+    Repairs,
+    /// `sabakan/disabled`.
+    Sabakan,
+    /// `auto-repair/disabled`.
+    AutoRepair,
+}
+
+impl SwitchName {
+    /// The folder that holds the switch; also its name in messages.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Reboots => "reboots",
+            Self::Repairs => "repairs",
+            Self::Sabakan => "sabakan",
+            Self::AutoRepair => "auto-repair",
+        }
+    }
+
+    /// What people call it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Reboots => "reboot queue",
+            Self::Repairs => "repair queue",
+            Self::Sabakan => "sabakan integration",
+            Self::AutoRepair => "automatic repair",
+        }
+    }
+}
+
+impl From<QueueKind> for SwitchName {
+    fn from(queue: QueueKind) -> Self {
+        match queue {
+            QueueKind::Reboot => Self::Reboots,
+            QueueKind::Repair => Self::Repairs,
+        }
+    }
+}
+
+/// What a key is. Indexes, leases and numbers are those of the *key*; `Err` holds the part that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// `leader//<lease>`; 0 where the lease cannot be read.
+    Candidate(i64),
+    /// `cluster`.
+    Cluster,
+    /// `constraints`.
+    Constraints,
+    /// `<folder>/disabled`.
+    Switch(SwitchName),
+    /// `reboots/write-index`, `repairs/write-index`.
+    WriteIndex(QueueKind),
+    /// `reboots/data/%016x`, `repairs/data/%016x`.
+    Entry(QueueKind, Result<u64, String>),
+    /// `status`.
+    Status,
+    /// `cketerm/schema`.
+    Schema,
+    /// `cketerm/identity`.
+    Identity,
+    /// `cketerm/policy`.
+    Policy,
+    /// `cketerm/constraints`.
+    OurConstraints,
+    /// `cketerm/engines/<lease>`.
+    Engine(Result<i64, String>),
+    /// `cketerm/requests/<queue>/<index>`.
+    Request(Result<EntryId, String>),
+    /// `cketerm/attempts/<queue>/<index>/<n>`.
+    Attempt(Result<(EntryId, u32), String>),
+    /// `cketerm/progress/<queue>/<index>`.
+    Progress(Result<EntryId, String>),
+    /// `cketerm/orders/<queue>/<index>`.
+    Order(Result<EntryId, String>),
+    /// `records/…`, `cketerm/history/…`, `cketerm/audit/…`: read on demand, not part of the live copy.
+    OnDemand,
+    /// Anything else: other programs', or a newer cketerm's.
+    Other,
+}
+
+/// The keys below one prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    prefix: Arc<str>,
+}
+
+impl Keys {
+    /// Keys below `prefix`, which gets a slash at its end where it has none (CKE's default is `/cke/`).
+    pub fn new(prefix: &str) -> Self {
+        let slash = if prefix.ends_with('/') { "" } else { "/" };
+        Self { prefix: format!("{prefix}{slash}").into() }
+    }
+
+    /// The prefix, with its slash.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    fn at(&self, below: &str) -> String {
+        format!("{}{below}", self.prefix)
+    }
+
+    /// `leader//`: what every candidate's key begins with.
+    pub fn leader_prefix(&self) -> String {
+        self.at("leader//")
+    }
+
+    /// `leader//<lease>`.
+    pub fn leader(&self, lease: i64) -> String {
+        self.at(&format!("leader//{lease:x}"))
+    }
+
+    /// `cluster`.
+    pub fn cluster(&self) -> String {
+        self.at("cluster")
+    }
+
+    /// `cluster-revision`.
+    pub fn cluster_revision(&self) -> String {
+        self.at("cluster-revision")
+    }
+
+    /// `constraints`.
+    pub fn constraints(&self) -> String {
+        self.at("constraints")
+    }
+
+    /// `status`.
+    pub fn status(&self) -> String {
+        self.at("status")
+    }
+
+    /// `records`: the next record's id.
+    pub fn records(&self) -> String {
+        self.at("records")
+    }
+
+    /// `records/%016x`.
+    pub fn record(&self, id: u64) -> String {
+        self.at(&format!("records/{id:016x}"))
+    }
+
+    /// `records/`.
+    pub fn records_prefix(&self) -> String {
+        self.at("records/")
+    }
+
+    /// `<folder>/disabled`.
+    pub fn switch(&self, name: SwitchName) -> String {
+        self.at(&format!("{}/disabled", name.folder()))
+    }
+
+    /// `<queue>/write-index`.
+    pub fn write_index(&self, queue: QueueKind) -> String {
+        self.at(&format!("{}/write-index", queue.folder()))
+    }
+
+    /// `<queue>/data/`.
+    pub fn entries_prefix(&self, queue: QueueKind) -> String {
+        self.at(&format!("{}/data/", queue.folder()))
+    }
+
+    /// `<queue>/data/%016x`.
+    pub fn entry(&self, id: EntryId) -> String {
+        self.at(&format!("{}/data/{:016x}", id.queue.folder(), id.index))
+    }
+
+    /// `reboots/data/%016x`.
+    pub fn reboot(&self, index: u64) -> String {
+        self.entry(EntryId::reboot(index))
+    }
+
+    /// `repairs/data/%016x`.
+    pub fn repair(&self, index: u64) -> String {
+        self.entry(EntryId::repair(index))
+    }
+
+    /// `sabakan/<name>`: `url`, `template`, `query-variables`.
+    pub fn sabakan(&self, name: &str) -> String {
+        self.at(&format!("sabakan/{name}"))
+    }
+
+    /// `auto-repair/query-variables`.
+    pub fn auto_repair_variables(&self) -> String {
+        self.at("auto-repair/query-variables")
+    }
+
+    /// `cketerm/schema`.
+    pub fn schema(&self) -> String {
+        self.at("cketerm/schema")
+    }
+
+    /// `cketerm/identity`.
+    pub fn identity(&self) -> String {
+        self.at("cketerm/identity")
+    }
+
+    /// `cketerm/policy`.
+    pub fn policy(&self) -> String {
+        self.at("cketerm/policy")
+    }
+
+    /// `cketerm/constraints`.
+    pub fn our_constraints(&self) -> String {
+        self.at("cketerm/constraints")
+    }
+
+    /// `cketerm/engines/<lease>`.
+    pub fn engine(&self, lease: i64) -> String {
+        self.at(&format!("cketerm/engines/{lease:x}"))
+    }
+
+    /// `cketerm/requests/<queue>/<index>`.
+    pub fn request(&self, id: EntryId) -> String {
+        self.ours("requests", id)
+    }
+
+    /// `cketerm/attempts/<queue>/<index>/<n>`.
+    pub fn attempt(&self, id: EntryId, n: u32) -> String {
+        format!("{}{n}", self.attempts_prefix(id))
+    }
+
+    /// `cketerm/attempts/<queue>/<index>/`.
+    pub fn attempts_prefix(&self, id: EntryId) -> String {
+        format!("{}/", self.ours("attempts", id))
+    }
+
+    /// `cketerm/progress/<queue>/<index>`.
+    pub fn progress(&self, id: EntryId) -> String {
+        self.ours("progress", id)
+    }
+
+    /// `cketerm/orders/<queue>/<index>`.
+    pub fn order(&self, id: EntryId) -> String {
+        self.ours("orders", id)
+    }
+
+    /// `cketerm/history/<id>`.
+    pub fn history(&self, id: &str) -> String {
+        self.at(&format!("cketerm/history/{id}"))
+    }
+
+    /// `cketerm/history/`.
+    pub fn history_prefix(&self) -> String {
+        self.history("")
+    }
+
+    /// `cketerm/audit/<id>`.
+    pub fn audit(&self, id: &str) -> String {
+        self.at(&format!("cketerm/audit/{id}"))
+    }
+
+    /// `cketerm/audit/`.
+    pub fn audit_prefix(&self) -> String {
+        self.audit("")
+    }
+
+    fn ours(&self, folder: &str, id: EntryId) -> String {
+        self.at(&format!("cketerm/{folder}/{id}"))
+    }
+
+    /// Which kind a key is; `None` for one outside the prefix or one that is no text.
+    pub fn parse(&self, key: &[u8]) -> Option<KeyKind> {
+        let below = std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)?;
+        Some(match below {
+            "cluster" => KeyKind::Cluster,
+            "constraints" => KeyKind::Constraints,
+            "status" => KeyKind::Status,
+            "reboots/disabled" => KeyKind::Switch(SwitchName::Reboots),
+            "repairs/disabled" => KeyKind::Switch(SwitchName::Repairs),
+            "sabakan/disabled" => KeyKind::Switch(SwitchName::Sabakan),
+            "auto-repair/disabled" => KeyKind::Switch(SwitchName::AutoRepair),
+            "reboots/write-index" => KeyKind::WriteIndex(QueueKind::Reboot),
+            "repairs/write-index" => KeyKind::WriteIndex(QueueKind::Repair),
+            "cketerm/schema" => KeyKind::Schema,
+            "cketerm/identity" => KeyKind::Identity,
+            "cketerm/policy" => KeyKind::Policy,
+            "cketerm/constraints" => KeyKind::OurConstraints,
+            _ => Self::in_folder(below),
+        })
+    }
+
+    fn in_folder(below: &str) -> KeyKind {
+        let after = |folder: &str| below.strip_prefix(folder);
+        if let Some(lease) = after("leader//") {
+            KeyKind::Candidate(i64::from_str_radix(lease, 16).unwrap_or(0))
+        } else if let Some(index) = after("reboots/data/") {
+            KeyKind::Entry(QueueKind::Reboot, hex(index))
+        } else if let Some(index) = after("repairs/data/") {
+            KeyKind::Entry(QueueKind::Repair, hex(index))
+        } else if let Some(lease) = after("cketerm/engines/") {
+            KeyKind::Engine(i64::from_str_radix(lease, 16).map_err(|_| format!("{lease:?} is no lease id in hex")))
+        } else if let Some(id) = after("cketerm/requests/") {
+            KeyKind::Request(entry_id(id))
+        } else if let Some(rest) = after("cketerm/attempts/") {
+            KeyKind::Attempt(attempt_id(rest))
+        } else if let Some(id) = after("cketerm/progress/") {
+            KeyKind::Progress(entry_id(id))
+        } else if let Some(id) = after("cketerm/orders/") {
+            KeyKind::Order(entry_id(id))
+        } else if ["records/", "cketerm/history/", "cketerm/audit/"].iter().any(|f| below.starts_with(f)) {
+            KeyKind::OnDemand
+        } else {
+            KeyKind::Other
+        }
+    }
+
+    /// The ranges `[from, to)` that the live copy reads: everything but the folders that are read on demand.
+    pub fn live_ranges(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut from = self.prefix.as_bytes().to_vec();
+        let mut ranges = Vec::new();
+        for folder in [self.audit_prefix(), self.history_prefix(), self.records_prefix()] {
+            ranges.push((from, folder.as_bytes().to_vec()));
+            from = end_of(folder.as_bytes());
+        }
+        ranges.push((from, end_of(self.prefix.as_bytes())));
+        ranges
+    }
+}
+
+/// The first key behind all keys that begin with `prefix`.
+pub fn end_of(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+fn hex(text: &str) -> Result<u64, String> {
+    let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let number = u64::from_str_radix(text, 16).ok().filter(|_| digits);
+    number.ok_or_else(|| format!("{text:?} is no index of 16 hex digits"))
+}
+
+fn entry_id(text: &str) -> Result<EntryId, String> {
+    // only the form that is written: `+7` or `007` would make two keys of one entry
+    text.parse().and_then(|id: EntryId| if id.to_string() == text { Ok(id) } else { Err(format!("expected {id}")) })
+}
+
+fn attempt_id(text: &str) -> Result<(EntryId, u32), String> {
+    let (entry, number) = text.rsplit_once('/').ok_or_else(|| format!("{text:?} names no attempt"))?;
+    Ok((entry_id(entry)?, number.parse().map_err(|_| format!("{number:?} is no number of an attempt"))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read_back_as_what_it_was_written() {
+        let keys = Keys::new("/cke");
+        let id = EntryId::repair(17);
+        let cases = [
+            (keys.leader(0x7a), KeyKind::Candidate(0x7a)),
+            (keys.entry(id), KeyKind::Entry(QueueKind::Repair, Ok(17))),
+            (keys.switch(SwitchName::AutoRepair), KeyKind::Switch(SwitchName::AutoRepair)),
+            (keys.write_index(QueueKind::Reboot), KeyKind::WriteIndex(QueueKind::Reboot)),
+            (keys.engine(255), KeyKind::Engine(Ok(255))),
+            (keys.request(id), KeyKind::Request(Ok(id))),
+            (keys.attempt(id, 3), KeyKind::Attempt(Ok((id, 3)))),
+            (keys.progress(id), KeyKind::Progress(Ok(id))),
+            (keys.order(id), KeyKind::Order(Ok(id))),
+            (keys.record(1), KeyKind::OnDemand),
+            (keys.audit("x"), KeyKind::OnDemand),
+            (keys.cluster_revision(), KeyKind::Other),
+        ];
+        for (key, kind) in cases {
+            assert_eq!(keys.parse(key.as_bytes()), Some(kind), "{key}");
+        }
+        assert_eq!(keys.entry(id), "/cke/repairs/data/0000000000000011");
+        assert_eq!(keys.leader(0x7a), "/cke/leader//7a");
+        assert_eq!(keys.parse(b"/other/cluster"), None);
+    }
+
+    #[test]
+    fn a_key_with_a_foreign_index_says_so_instead_of_vanishing() {
+        let keys = Keys::new("/cke/");
+        for key in ["/cke/reboots/data/xyz", "/cke/reboots/data/12", "/cke/cketerm/orders/reboots/007"] {
+            let kind = keys.parse(key.as_bytes());
+            assert!(matches!(kind, Some(KeyKind::Entry(_, Err(_)) | KeyKind::Order(Err(_)))), "{key}: {kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_live_ranges_leave_out_only_the_folders_that_are_read_on_demand() {
+        let keys = Keys::new("/cke/");
+        let covered = |key: &str| {
+            keys.live_ranges()
+                .iter()
+                .any(|(from, to)| from.as_slice() <= key.as_bytes() && key.as_bytes() < to.as_slice())
+        };
+        for key in [keys.cluster(), keys.leader(1), keys.records(), keys.policy(), keys.reboot(3), keys.status()] {
+            assert!(covered(&key), "{key}");
+        }
+        for key in [keys.record(1), keys.history("1"), keys.audit("1"), "/ckf".to_owned()] {
+            assert!(!covered(&key), "{key}");
+        }
+    }
+}
