@@ -32,9 +32,43 @@ pub fn tail(bytes: &[u8], limit: usize) -> String {
     visible(&String::from_utf8_lossy(&bytes[start..]), true)
 }
 
+/// The name among `known` that was probably meant: at most a third of its letters differ.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    let scored = known.into_iter().map(|k| (distance(&name, &k.to_lowercase()), k));
+    scored.filter(|(d, k)| *d <= k.chars().count().max(3) / 3).min_by_key(|(d, _)| *d).map(|(_, k)| k)
+}
+
+/// Letters to insert, delete, replace or swap (Levenshtein with neighbours swapped).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_name_is_the_one_that_was_meant() {
+        let known = ["reboot_command", "boot_check_command", "command_retries"];
+        assert_eq!(nearest("reboot_comand", known), Some("reboot_command"));
+        assert_eq!(nearest("Command_Retires", known), Some("command_retries"));
+        assert_eq!(nearest("colour", known), None);
+    }
 
     #[test]
     fn escape_sequences_become_visible() {

@@ -1,4 +1,17 @@
 //! The cluster definition: CKE's format, of which we use a part and keep the rest (spec/cluster.md).
+//!
+//! Reading what is stored is lenient: whatever CKE took must not stop an engine. What a person sets is read by
+//! [`parse`], judged by [`check`] and brought into CKE's form by [`written`].
+
+mod check;
+mod limits;
+mod parse;
+mod schema;
+mod written;
+
+pub use check::{Checked, Fault, check};
+pub use parse::parse;
+pub use written::written;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,19 +25,23 @@ use super::selector::Selector;
 #[serde(default)]
 pub struct Cluster {
     /// Its name.
+    #[serde(deserialize_with = "null_is_default")]
     pub name: String,
     /// The members.
     #[serde(deserialize_with = "null_is_default")]
     pub nodes: Vec<Node>,
     /// Whether control planes are tainted.
+    #[serde(deserialize_with = "null_is_default")]
     pub taint_control_plane: bool,
     /// Keys of taints that control planes tolerate.
     pub control_plane_tolerations: Option<Vec<String>>,
     /// Kept.
+    #[serde(deserialize_with = "null_is_default")]
     pub service_subnet: String,
     /// Kept.
     pub dns_servers: Option<Vec<String>>,
     /// Kept.
+    #[serde(deserialize_with = "null_is_default")]
     pub dns_service: String,
     /// How nodes are rebooted.
     #[serde(deserialize_with = "null_is_default")]
@@ -46,12 +63,16 @@ pub struct Cluster {
 #[serde(default)]
 pub struct Node {
     /// IP address; empty in templates.
+    #[serde(deserialize_with = "null_is_default")]
     pub address: String,
     /// The Kubernetes Node's name where it is not the address.
+    #[serde(deserialize_with = "null_is_default")]
     pub hostname: String,
     /// SSH user of CKE.
+    #[serde(deserialize_with = "null_is_default")]
     pub user: String,
     /// Runs an API server.
+    #[serde(deserialize_with = "null_is_default")]
     pub control_plane: bool,
     /// Annotations of the Kubernetes Node.
     pub annotations: Option<BTreeMap<String, String>>,
@@ -76,11 +97,13 @@ impl Node {
 #[serde(default)]
 pub struct Taint {
     /// Its key.
+    #[serde(deserialize_with = "null_is_default")]
     pub key: String,
     /// Its value.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    #[serde(deserialize_with = "null_is_default")]
     pub effect: String,
 }
 
@@ -110,10 +133,10 @@ pub struct Reboot {
     /// Seconds between them.
     pub evict_interval: Option<i64>,
     /// Namespaces whose pods are never deleted; none = all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "selector_or_all", skip_serializing_if = "Option::is_none")]
     pub protected_namespaces: Option<Selector>,
     /// Running Job-managed pods that hold a drain back; none = all.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "selector_or_all", skip_serializing_if = "Option::is_none")]
     pub protected_job_pods: Option<Selector>,
     /// Everything else; refused by `cluster set`, kept where it is there already.
     #[serde(flatten)]
@@ -155,10 +178,10 @@ pub struct Repair {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_concurrent_repairs: Option<i64>,
     /// As for reboots.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "selector_or_all", skip_serializing_if = "Option::is_none")]
     pub protected_namespaces: Option<Selector>,
     /// As for reboots.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "selector_or_all", skip_serializing_if = "Option::is_none")]
     pub protected_job_pods: Option<Selector>,
     /// As for reboots.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,6 +215,7 @@ pub struct Procedure {
 #[serde(default)]
 pub struct Operation {
     /// Its name.
+    #[serde(deserialize_with = "null_is_default")]
     pub operation: String,
     /// Its steps.
     pub repair_steps: Option<Vec<Step>>,
@@ -243,6 +267,12 @@ where
     D: serde::Deserializer<'de>,
 {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
+}
+
+/// A stored selector that cannot be read protects all, like a missing one: that errs on the side of the pods.
+fn selector_or_all<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Selector>, D::Error> {
+    let selector = serde_json::from_value(Value::deserialize(from)?).unwrap_or_default();
+    Ok(selector)
 }
 
 /// The members of a definition by address, made once for each definition.
