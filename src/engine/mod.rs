@@ -1,3 +1,4 @@
 //! The controller: observe, decide, act.
 
+pub mod decide;
 pub mod snapshot;

@@ -86,6 +86,8 @@ pub struct Work {
     pub drain: DrainWork,
     /// The last boot check and when it ended (boot-time seconds).
     pub check: Option<(f64, CheckAnswer)>,
+    /// Boot-time seconds since which boot check, boot id, Ready and probe have all been good without a break.
+    pub sound_since: Option<f64>,
     /// Boot-time seconds before which the entry is not tried again after an effect failed, and why it failed.
     pub pause: Option<(f64, String)>,
     /// Why the drain was backed off last (kept while queued, for display).
@@ -97,22 +99,20 @@ pub struct Work {
 pub struct DrainWork {
     /// We took the drain over from another leader: it counts as having evicted (spec/safety.md, Drains).
     pub taken_over: bool,
-    /// Pods on the node when we first saw them all.
+    /// Pods to leave when we first saw them all.
     pub pods_at_start: Option<u32>,
-    /// Previews done that found a blocker.
-    pub refused_previews: u32,
-    /// Boot-time seconds of the last refusal (of a preview or of all first evictions).
-    pub refused_at: Option<f64>,
-    /// The preview was clean (for these pods); evictions may be sent.
-    pub preview_clean: bool,
-    /// Dry-run answers by pod UID, of the preview under way.
-    pub dry_runs: BTreeMap<String, Answer>,
+    /// The preview was clean; evictions may be sent.
+    pub previewed: bool,
+    /// Previews and first rounds of evictions that were refused as a whole.
+    pub refusals: u32,
+    /// Boot-time seconds of the last refusal, and what refused.
+    pub refused: Option<(f64, Reason)>,
     /// Some eviction or deletion was accepted.
     pub accepted: bool,
-    /// First rounds of evictions that were refused as a whole.
-    pub refused_rounds: u32,
     /// Last answers to evictions and deletions by pod UID.
     pub answers: BTreeMap<String, Answer>,
+    /// When we first saw that somebody uncordoned the node.
+    pub uncordoned: Option<Timestamp>,
 }
 
 /// What a boot check said.
@@ -151,9 +151,9 @@ pub enum Came {
     Failed(String),
     /// The world had changed: decide again at once.
     Stale,
-    /// Answers to dry runs.
-    DryRuns(BTreeMap<String, Answer>),
-    /// Answers to evictions and deletions.
+    /// A preview's blocker; none = clean.
+    Previewed(Option<Reason>),
+    /// Answers to evictions and deletions by pod UID.
     Answers(BTreeMap<String, Answer>),
     /// The boot check's answer.
     Check(CheckAnswer),

@@ -35,6 +35,9 @@ pub struct Attempt {
     /// The node's boot id before, where it was known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
+    /// UID of the Node before, where it was known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_uid: Option<String>,
     /// When it was written, right before the start.
     pub start: Timestamp,
     /// Who asked for it beyond the definition's retries (`rq retry`), with the reason.

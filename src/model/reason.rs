@@ -233,6 +233,15 @@ pub enum Reason {
     InvalidEntry {
         why: String,
     },
+    /// An effect failed and is tried again: what, and what was answered.
+    EffectFailed {
+        what: String,
+        why: String,
+    },
+    /// It moves: what is being done.
+    Working {
+        phase: String,
+    },
     /// Nothing holds it back: the next pass takes it.
     Ready,
 }
@@ -271,6 +280,7 @@ impl Reason {
             | Self::Stale { .. }
             | Self::ProgramMissing { .. }
             | Self::PowerError { .. }
+            | Self::EffectFailed { .. }
             | Self::NoCommand { .. }
             | Self::NotMember { .. }
             | Self::InvalidEntry { .. } => true,
@@ -362,6 +372,8 @@ impl fmt::Display for Reason {
             Self::NoCommand { field } => write!(f, "the definition has no {field}"),
             Self::NotMember { address } => write!(f, "{address} is not in the cluster definition"),
             Self::InvalidEntry { why } => write!(f, "cannot be read: {why}"),
+            Self::EffectFailed { what, why } => write!(f, "{what} failed, is tried again: {why}"),
+            Self::Working { phase } => f.write_str(phase),
             Self::Ready => f.write_str("next"),
         }
     }

@@ -1,0 +1,90 @@
+//! What is in work: which machines are claimed, which slots are taken, which API server is the one (I1, I3, I4).
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::boot;
+use crate::{
+    clock::Now,
+    engine::snapshot::Snapshot,
+    model::{entry::EntryId, entry::QueueKind, reboot::RebootStatus},
+};
+
+/// Everything in work, over both queues.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// Workers in `draining` or `rebooting`, about to be, or with a command that may still run; by address.
+    pub workers: BTreeMap<String, EntryId>,
+    /// API servers likewise, and orphaned ones that have not come back; by address.
+    pub api_servers: BTreeMap<String, EntryId>,
+    /// API servers under repair, by address.
+    pub api_repairs: BTreeMap<String, EntryId>,
+    /// Machines that an entry of either queue works on, by address.
+    pub machines: HashMap<String, EntryId>,
+    /// Machines with a command that may still run although its entry is gone, by address.
+    pub running: BTreeMap<String, EntryId>,
+}
+
+impl Claims {
+    pub(super) fn of(snap: &Snapshot, now: Now) -> Self {
+        let mut claims = Self::default();
+        let store = &snap.store;
+        let control_plane = |address: &str| {
+            store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|n| n.control_plane)
+        };
+        for (&index, stored) in &store.reboots.entries {
+            let (id, Some(entry)) = (EntryId::reboot(index), stored.get()) else { continue };
+            let starting = || snap.in_flight.values().any(|f| f.entry == Some(id) && f.starts);
+            let in_work = match entry.status {
+                RebootStatus::Draining | RebootStatus::Rebooting => true,
+                RebootStatus::Queued => !snap.in_flight.is_empty() && starting(),
+                RebootStatus::Cancelled => false,
+            };
+            if in_work && store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &entry.node).is_some()) {
+                claims.add(&entry.node, id, control_plane(&entry.node));
+            }
+        }
+        for (&index, stored) in &store.repairs.entries {
+            let Some(entry) = stored.get().filter(|e| e.claims_machine()) else { continue };
+            let id = EntryId::repair(index);
+            claims.machines.entry(entry.address.clone()).or_insert(id);
+            if control_plane(&entry.address) {
+                claims.api_repairs.insert(entry.address.clone(), id);
+            }
+        }
+        claims.add_commands_without_entry(snap, now);
+        claims
+    }
+
+    /// Cancel removes an entry at once, but a command that runs is let to end: it keeps its slot and bars the machine;
+    /// an API server so orphaned is in progress until it has come back (spec/safety.md, Effects: Cancel).
+    fn add_commands_without_entry(&mut self, snap: &Snapshot, now: Now) {
+        for ((id, _), stored) in &snap.store.attempts {
+            let Some(attempt) = stored.get() else { continue };
+            if id.queue != QueueKind::Reboot || boot::has_live_entry(snap, *id) {
+                continue;
+            }
+            let may_run = boot::may_still_run(snap, attempt, now).is_some();
+            if may_run {
+                self.running.insert(attempt.address.clone(), *id);
+            }
+            let orphaned = attempt.control_plane
+                && snap
+                    .node_of(&attempt.address)
+                    .is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id) && n.unschedulable);
+            if may_run || orphaned {
+                self.add(&attempt.address, *id, attempt.control_plane);
+            }
+        }
+    }
+
+    fn add(&mut self, address: &str, id: EntryId, control_plane: bool) {
+        let kind = if control_plane { &mut self.api_servers } else { &mut self.workers };
+        kind.entry(address.to_owned()).or_insert(id);
+        self.machines.entry(address.to_owned()).or_insert(id);
+    }
+
+    /// Whether this machine is under the reboot process: unreachable ones of these are not held against new drains.
+    pub(super) fn reboots(&self, address: &str) -> bool {
+        self.workers.contains_key(address) || self.api_servers.contains_key(address)
+    }
+}

@@ -1,0 +1,167 @@
+//! Letting go of cordons, and holding on to them (spec/reboot.md, Decisions 6; spec/safety.md, Cordons; I9–I13).
+
+use std::sync::Arc;
+
+use super::{Effect, Guard, Member, Pass, boot, drain};
+use crate::model::{
+    entry::{EntryId, QueueKind, Stored},
+    kube::{NodeRow, Owner},
+    ours::Verb,
+    reason::Reason,
+    reboot::RebootStatus,
+};
+
+/// What becomes of a cordon whose entry is gone.
+enum Orphan {
+    /// It can go.
+    LetGo,
+    /// The machine was being rebooted and has not come back: it stays.
+    Stays(Reason),
+}
+
+impl<'a> Pass<'a> {
+    /// If a node is cordoned by the reboot operation and its entry is not `draining` or `rebooting`, uncordon it; one
+    /// that was being rebooted not before it has booted (I10, I13, I14). The queue's switch does not matter here.
+    pub(super) fn let_go_of_cordons(&mut self) {
+        let snap = self.snap;
+        for name in &snap.kube.marked {
+            let Some(node) = snap.kube.nodes.get(name) else { continue };
+            let address = self.address_of(node);
+            if self.claimed(&address) {
+                continue;
+            }
+            let owner = node.owner();
+            match self.orphan(node, owner) {
+                Orphan::LetGo => self.release(node, owner),
+                Orphan::Stays(reason) => {
+                    self.out.orphans.insert(name.clone(), reason);
+                }
+            }
+        }
+        self.settle_what_is_left();
+    }
+
+    /// Whether an entry of either queue works on it now, by what is persisted.
+    fn claimed(&self, address: &str) -> bool {
+        let Some(&id) = self.claims.machines.get(address) else { return false };
+        match id.queue {
+            QueueKind::Repair => true,
+            QueueKind::Reboot => boot::has_live_entry(self.snap, id) || self.claims.running.contains_key(address),
+        }
+    }
+
+    fn orphan(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) -> Orphan {
+        let Some(owner) = owner else { return Orphan::LetGo };
+        let id = owner.entry;
+        let attempt = self.snap.store.attempts_of(id).next().and_then(Stored::get);
+        let powered = attempt.is_some() || owner.taken_over_rebooting;
+        if !powered {
+            return Orphan::LetGo;
+        }
+        // A person uncordoned it: that settles it.
+        if !node.unschedulable || self.ordered_uncordon(id) {
+            return Orphan::LetGo;
+        }
+        let stays = Orphan::Stays(Reason::OrphanedCordon { node: node.name.clone(), entry: id });
+        if boot::back_again(self.snap, id, Some(node)).is_some() {
+            return stays;
+        }
+        if boot::recorded_boot_id(self.snap, id, node).is_some() {
+            return Orphan::LetGo;
+        }
+        // No boot id was recorded: the boot check must say it.
+        let answer = self.snap.work.get(&id).and_then(|w| w.check.as_ref());
+        if matches!(answer, Some((_, crate::engine::snapshot::CheckAnswer::Yes))) {
+            return Orphan::LetGo;
+        }
+        if let (Some(definition), true) = (self.definition, self.leading()) {
+            let since = attempt.map_or(self.now.wall, |a| a.start);
+            let address = attempt.map_or_else(|| self.address_of(node), |a| a.address.clone());
+            self.plan_check(id, &node.name, &address, since, &definition.cluster.reboot, Guard::default());
+        }
+        stays
+    }
+
+    fn ordered_uncordon(&self, id: EntryId) -> bool {
+        self.snap.store.orders.get(&id).and_then(Stored::get).is_some_and(|o| o.verb == Verb::Uncordon)
+    }
+
+    /// Takes our annotations off. `unschedulable` goes too if it was our cordon and no administrator made it his
+    /// (I11, I12); then `keep-cordoned` has done its work and goes.
+    fn release(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) {
+        let ours = drain::schedulable_before(node);
+        let effect = Effect::Release {
+            node: Arc::clone(node),
+            uncordon: ours && !node.keep_cordoned,
+            drop_keep: ours && node.keep_cordoned,
+            settle: owner.map(|o| o.entry),
+        };
+        self.plan(&node.name, owner.map(|o| o.entry), Guard::default(), effect);
+    }
+
+    /// A new leader first writes its own lease on every Node that it takes over, so that late patches of the old one
+    /// fail (spec/safety.md, Effects; I23). A node that another program is rebooting gets its first record.
+    pub(super) fn restamp(&mut self, member: Member<'a>, node: &Arc<NodeRow>) {
+        debug_assert_eq!(member.entry.status, RebootStatus::Rebooting);
+        let lease = self.snap.engine.lease;
+        let effect = match node.owner().filter(|o| o.entry == member.id) {
+            Some(owner) if owner.lease == lease => return,
+            Some(owner) => {
+                let owner = Owner { lease, ..owner.clone() };
+                let mark = owner.schedulable_before;
+                Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark }
+            }
+            // Not one of our drains' cordons, and not CKE's either: somebody uncordoned it and took the records off.
+            None if !node.cke_mark => return,
+            None => {
+                let owner = Owner {
+                    lease,
+                    entry: member.id,
+                    schedulable_before: drain::schedulable_before(node),
+                    uid: node.uid.clone(),
+                    boot_id: String::new(),
+                    taken_over_rebooting: true,
+                    recordoned: 0,
+                };
+                Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark: true }
+            }
+        };
+        let guard = Guard::of_entry(member.id, member.stored.mod_revision);
+        self.plan(&node.name, Some(member.id), guard, effect);
+    }
+
+    /// Attempts whose entry is gone and whose Node is gone, or carries our record no more, go into history.
+    fn settle_what_is_left(&mut self) {
+        let snap = self.snap;
+        let mut last = None;
+        for ((id, _), stored) in &snap.store.attempts {
+            if id.queue != QueueKind::Reboot || last == Some(*id) || boot::has_live_entry(snap, *id) {
+                continue;
+            }
+            // A cancelled entry is removed first.
+            if snap.store.reboots.entries.contains_key(&id.index) {
+                continue;
+            }
+            let Some(attempt) = stored.get() else { continue };
+            let open = snap
+                .store
+                .attempts_of(*id)
+                .filter_map(Stored::get)
+                .any(|a| boot::may_still_run(snap, a, self.now).is_some());
+            let held = snap.node_of(&attempt.address).is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id));
+            if open || held || !snap.kube.synced() {
+                continue;
+            }
+            last = Some(*id);
+            let machine = snap.machine(&attempt.address);
+            self.plan(&machine, Some(*id), Guard::default(), Effect::Settle { entry: *id });
+        }
+    }
+
+    /// The address under which a Node's machine is known: the definition's, else the first of its own.
+    fn address_of(&self, node: &NodeRow) -> String {
+        let member = self.definition.and_then(|d| d.members.by_name(&d.cluster, &node.name));
+        member
+            .map_or_else(|| node.addresses.first().cloned().unwrap_or_else(|| node.name.clone()), |m| m.address.clone())
+    }
+}

@@ -1,0 +1,511 @@
+//! One node's drain: cordon, preview, evict, wait, back off (seed: steps 1–3; spec/reboot.md, Drain of one node;
+//! spec/safety.md, Cordons and Drains; I15–I22).
+
+use std::sync::Arc;
+
+use super::{Effect, Guard, Member, Pass};
+use crate::{
+    engine::snapshot::Work,
+    model::{
+        attempt::Attempt,
+        cluster::Reboot,
+        drain::{Answer, Verdict},
+        entry::Stored,
+        kube::{BudgetRow, KubeView, NodeRow, Owner, PodRow},
+        ours::{Order, Verb},
+        policy::UnreachableRule,
+        reason::{PodHold, Reason},
+        time::seconds_between,
+    },
+};
+
+/// A terminating pod is named as stuck after so many seconds (spec/safety.md, Deadlines).
+const STUCK: f64 = 60.0;
+/// Seconds before a request that got no answer, or met a replaced pod, is sent again.
+const AGAIN: f64 = 1.0;
+
+/// What a drain does with one pod. Decided for all pods first, as data; acted on second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodVerdict {
+    /// It does not count: a mirror pod, a DaemonSet's, finished, or a Job's that is Pending (I19).
+    Ignore,
+    /// A protected running Job's: nothing may be evicted (I18).
+    Protected {
+        /// `namespace/name` of the Job.
+        job: String,
+    },
+    /// A running Job's that is not protected.
+    Delete,
+    /// Through the Eviction API.
+    Evict {
+        /// In a protected namespace: never deleted.
+        protected: bool,
+    },
+    /// It is going already.
+    Terminating,
+}
+
+/// What to do with a pod, by the definition's `reboot` section.
+pub fn judge(pod: &PodRow, reboot: &Reboot, kube: &KubeView) -> PodVerdict {
+    if pod.mirror || pod.finished() || pod.controlled_by("DaemonSet").is_some() {
+        return PodVerdict::Ignore;
+    }
+    if let Some(job) = pod.controlled_by("Job") {
+        if pod.phase == "Pending" {
+            return PodVerdict::Ignore;
+        }
+        if pod.terminating_since.is_some() {
+            return PodVerdict::Terminating;
+        }
+        let protected = reboot.protected_job_pods.as_ref().is_none_or(|s| s.matches(&pod.labels));
+        return if protected {
+            PodVerdict::Protected { job: format!("{}/{}", pod.namespace, job.name) }
+        } else {
+            PodVerdict::Delete
+        };
+    }
+    if pod.terminating_since.is_some() {
+        return PodVerdict::Terminating;
+    }
+    // A missing selector protects all namespaces. One that we have not seen yet counts as protected too.
+    let protected = reboot.protected_namespaces.as_ref().is_none_or(|selector| {
+        kube.namespaces.get(&pod.namespace).is_none_or(|namespace| selector.matches(&namespace.labels))
+    });
+    PodVerdict::Evict { protected }
+}
+
+/// The pods of a node that have to leave, sorted by what is done with them.
+#[derive(Default)]
+struct Leaving<'a> {
+    jobs: Vec<(&'a Arc<PodRow>, String)>,
+    delete: Vec<&'a Arc<PodRow>>,
+    evict: Vec<(&'a Arc<PodRow>, bool)>,
+    terminating: Vec<&'a Arc<PodRow>>,
+}
+
+impl Leaving<'_> {
+    fn len(&self) -> usize {
+        self.jobs.len() + self.delete.len() + self.evict.len() + self.terminating.len()
+    }
+}
+
+impl<'a> Pass<'a> {
+    /// An entry in `draining`.
+    pub(super) fn go_on_draining(&mut self, member: Member<'a>) {
+        let reason = self.drain(member);
+        self.reason(member.id, reason);
+    }
+
+    fn drain(&mut self, member: Member<'a>) -> Reason {
+        let snap = self.snap;
+        let (Some(definition), work) = (self.definition, snap.work.get(&member.id)) else {
+            return self.no_definition();
+        };
+        let reboot = &definition.cluster.reboot;
+        let node = snap.node_of(&member.entry.node);
+        if let Some(node) = node {
+            self.out.watch_pods.insert(node.name.clone());
+        }
+        // Disabled: what is draining backs off. Nothing is stranded.
+        if !snap.store.reboots.switch.enabled() {
+            return self.back_off(member, Reason::QueueDisabled);
+        }
+        if let Some(reason @ Reason::NoCommand { .. }) = self.no_command() {
+            return self.back_off(member, reason);
+        }
+        let waits = self.drain_step(member, reboot, node, work);
+        let since = member.entry.last_transition_time.unwrap_or(self.now.wall);
+        let left = f64::from(i32::try_from(reboot.eviction_timeout()).unwrap_or(i32::MAX))
+            - seconds_between(since, self.now.wall);
+        match waits {
+            Ok(power) => power,
+            Err(Waits::BackOff(cause)) => self.back_off(member, cause),
+            Err(Waits::For(reason)) if left <= 0.0 => self.back_off(member, reason),
+            Err(Waits::For(reason)) => {
+                self.wake_at(self.boot() + left + 0.001);
+                reason
+            }
+        }
+    }
+
+    /// The next step of a drain: `Ok` when the power command is next.
+    fn drain_step(
+        &mut self,
+        member: Member<'a>,
+        reboot: &Reboot,
+        node: Option<&'a Arc<NodeRow>>,
+        work: Option<&'a Work>,
+    ) -> Result<Reason, Waits> {
+        // An observer or a new leader knows nothing of the drain yet.
+        let (Some(work), true) = (work, self.leading()) else {
+            let reason = self.not_ours().unwrap_or_else(|| Reason::Working { phase: "drains".to_owned() });
+            return Err(Waits::For(reason));
+        };
+        if let Some(stale) = self.stale() {
+            return Err(Waits::For(stale));
+        }
+        if let Some(reason) = self.wrong_node(member, node.map(AsRef::as_ref)) {
+            return Err(Waits::For(reason));
+        }
+        let Some(node) = node else {
+            return Err(Waits::For(Reason::Working { phase: "waits for the Node".to_owned() }));
+        };
+        if let Some(other) = self.claims.running.get(&member.entry.node) {
+            return Err(Waits::For(Reason::OutcomeUnknown { attempt: Some(other.to_string()), until: None }));
+        }
+        if let Some((until, why)) = &work.pause
+            && *until > self.boot()
+        {
+            self.wake_at(*until);
+            return Err(Waits::For(Reason::EffectFailed { what: "the last step".to_owned(), why: why.clone() }));
+        }
+        self.cordoned(member, node, work).map_err(Waits::For)?;
+        let pods = self.snap.kube.pods.get(&node.name).filter(|p| p.synced);
+        let Some(pods) = pods else {
+            return Err(Waits::For(Reason::Working { phase: "lists pods".to_owned() }));
+        };
+        let force = self.order_of(member, Verb::Force);
+        let leaving = sort(pods.pods.values(), reboot, &self.snap.kube);
+        if force.is_none() {
+            if leaving.len() > 0 {
+                return Err(self.clear_out(member, node, work, reboot, &leaving));
+            }
+            if !node.volumes_in_use.is_empty() {
+                return Err(Waits::For(Reason::VolumeAttached { names: node.volumes_in_use.clone() }));
+            }
+        }
+        self.power(member, reboot, node, force.cloned()).map_err(Waits::For)
+    }
+
+    /// The node is cordoned by our own record, under our own lease (I9, I16); else the stamp comes first.
+    fn cordoned(&mut self, member: Member<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
+        let lease = self.snap.engine.lease;
+        let mine = node.owner().filter(|o| o.entry == member.id && o.lease == lease);
+        let recordoned = match mine {
+            Some(_) if node.unschedulable => return Ok(()),
+            // An uncordon by somebody else is noticed: cordon again once, then wait with the reason (I12).
+            Some(owner) if owner.recordoned > 0 => {
+                let since = work.drain.uncordoned.unwrap_or(self.now.wall);
+                return Err(Reason::UncordonedByOther { since });
+            }
+            Some(owner) => owner.recordoned + 1,
+            None => node.owner().filter(|o| o.entry == member.id).map_or(0, |o| o.recordoned),
+        };
+        let before = schedulable_before(node);
+        let owner = Owner {
+            lease,
+            entry: member.id,
+            schedulable_before: before,
+            uid: node.uid.clone(),
+            boot_id: node.boot_id.clone(),
+            taken_over_rebooting: false,
+            recordoned,
+        };
+        let effect = Effect::Stamp { node: Arc::clone(node), owner, cordon: true, mark: before };
+        self.plan(
+            &node.name,
+            Some(member.id),
+            Guard::starting(member.id, member.stored.mod_revision, &self.snap.store),
+            effect,
+        );
+        Err(Reason::Working { phase: "cordons".to_owned() })
+    }
+
+    /// Preview, then evict all together, then wait for the pods to be gone.
+    fn clear_out(
+        &mut self,
+        member: Member<'a>,
+        node: &NodeRow,
+        work: &Work,
+        reboot: &Reboot,
+        leaving: &Leaving<'a>,
+    ) -> Waits {
+        let drain = &work.drain;
+        let began = drain.taken_over || drain.accepted;
+        let tries = 1 + u32::try_from(reboot.evict_retries.unwrap_or(0)).unwrap_or(0);
+        let interval = f64::from(i32::try_from(reboot.evict_interval.unwrap_or(0)).unwrap_or(i32::MAX));
+        if let (false, Some((at, cause))) = (began, &drain.refused) {
+            if drain.refusals >= tries {
+                return Waits::BackOff(cause.clone());
+            }
+            if self.boot() < at + interval {
+                self.wake_at(at + interval);
+                return Waits::For(cause.clone());
+            }
+        }
+        let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
+        if !began && !drain.previewed {
+            let effect = self.preview(leaving);
+            self.plan(&node.name, Some(member.id), guard, effect);
+            return Waits::For(
+                drain
+                    .refused
+                    .as_ref()
+                    .map_or_else(|| Reason::Working { phase: "previews".to_owned() }, |r| r.1.clone()),
+            );
+        }
+        // The preview was clean; a protected Job's pod that came since is never touched (I18).
+        if let Some((pod, job)) = leaving.jobs.first() {
+            let blocked = Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() };
+            return if began { Waits::For(blocked) } else { Waits::BackOff(blocked) };
+        }
+        let mut next = Next::default();
+        for &pod in &leaving.delete {
+            self.consider(pod, Way::Delete, drain.answers.get(&pod.uid), &mut next);
+        }
+        for &(pod, protected) in &leaving.evict {
+            let way = if protected { Way::EvictProtected } else { Way::Evict };
+            self.consider(pod, way, drain.answers.get(&pod.uid), &mut next);
+        }
+        if let Some(failed) = next.failed {
+            return Waits::BackOff(failed);
+        }
+        if let Some(at) = next.wake {
+            self.wake_at(at);
+        }
+        if !next.evict.is_empty() || !next.delete.is_empty() {
+            let effect = Effect::Evict { evict: next.evict, delete: next.delete };
+            self.plan(&node.name, Some(member.id), guard, effect);
+        }
+        Waits::For(self.what_is_left(node, leaving, next.held))
+    }
+
+    /// What must be asked before anything is evicted or deleted: a protected running Job blocks without asking; pods
+    /// of protected namespaces that a budget selects are asked by dry run (I15).
+    fn preview(&self, leaving: &Leaving<'a>) -> Effect {
+        let known =
+            leaving.jobs.first().map(|(pod, job)| Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() });
+        let pods = leaving
+            .evict
+            .iter()
+            .filter(|(_, protected)| *protected)
+            .map(|(pod, _)| (Arc::clone(pod), self.budgets(pod)))
+            .filter(|(_, budgets)| !budgets.is_empty())
+            .collect();
+        Effect::Preview { known, pods }
+    }
+
+    fn budgets(&self, pod: &PodRow) -> Vec<Arc<BudgetRow>> {
+        self.snap.kube.budgets_of(pod).cloned().collect()
+    }
+
+    /// Whether this pod is worth a request now, and what holds it if not.
+    fn consider(&self, pod: &Arc<PodRow>, way: Way, answer: Option<&Answer>, next: &mut Next) {
+        let send = |next: &mut Next| match way {
+            Way::Delete => next.delete.push(Arc::clone(pod)),
+            Way::Evict | Way::EvictProtected => next.evict.push((Arc::clone(pod), self.budgets(pod))),
+        };
+        let Some(answer) = answer else {
+            send(next);
+            return;
+        };
+        let wait_until = |next: &mut Next, at: f64| {
+            if self.boot() >= at {
+                send(next);
+            } else {
+                next.wake = Some(next.wake.map_or(at, |w| w.min(at)));
+            }
+        };
+        match &answer.verdict {
+            // The watch will show it.
+            Verdict::Accepted | Verdict::Gone => {}
+            Verdict::NoAnswer(_) => wait_until(next, answer.at + AGAIN),
+            Verdict::Failed(text) => {
+                next.failed = Some(Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() });
+            }
+            Verdict::Held { hold, retry_after } => {
+                next.held.get_or_insert_with(|| held_reason(pod, hold));
+                match hold {
+                    // Refused by a budget: in an unprotected namespace the pod is deleted (I18).
+                    PodHold::Budget { .. } | PodHold::BudgetLag { .. } if way == Way::Evict => {
+                        next.delete.push(Arc::clone(pod));
+                    }
+                    // Retry-After is a wait, not a try; else the budget's change is waited for.
+                    PodHold::Budget { .. } | PodHold::BudgetLag { .. } => {
+                        let changed = self
+                            .budgets(pod)
+                            .iter()
+                            .any(|b| answer.budgets.get(&b.full_name()) != Some(&b.resource_version));
+                        match retry_after {
+                            _ if changed => send(next),
+                            #[allow(clippy::cast_precision_loss)] // seconds
+                            Some(seconds) => wait_until(next, answer.at + *seconds as f64),
+                            None if answer.budgets.is_empty() => wait_until(next, answer.at + 10.0 * AGAIN),
+                            None => {}
+                        }
+                    }
+                    // "Any other error": nothing can evict it.
+                    PodHold::ManyBudgets { .. } => next.failed = Some(held_reason(pod, hold)),
+                    PodHold::Replaced => wait_until(next, answer.at + AGAIN),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn what_is_left(&mut self, node: &NodeRow, leaving: &Leaving<'a>, held: Option<Reason>) -> Reason {
+        for pod in &leaving.terminating {
+            let Some(since) = pod.terminating_since else { continue };
+            let for_seconds = seconds_between(since, self.now.wall);
+            if for_seconds >= STUCK {
+                return Reason::TerminatingStuck { pod: pod.full_name(), since, node_ready: node.ready };
+            }
+            self.wake_at(self.boot() + STUCK - for_seconds + 0.01);
+        }
+        held.unwrap_or_else(|| {
+            let first =
+                (leaving.terminating.first()).or(leaving.evict.first().map(|(pod, _)| pod)).or(leaving.delete.first());
+            Reason::PodsLeaving {
+                left: u32::try_from(leaving.len()).unwrap_or(u32::MAX),
+                first: first.map_or_else(String::new, |pod| pod.full_name()),
+            }
+        })
+    }
+
+    /// Drained: the power command is next. An API server first leaves the endpoints; the older rule of the
+    /// unreachable limit and an unhealthy control plane hold the power command back too (I6, I7).
+    fn power(
+        &mut self,
+        member: Member<'a>,
+        reboot: &Reboot,
+        node: &Arc<NodeRow>,
+        force: Option<Stored<Order>>,
+    ) -> Result<Reason, Reason> {
+        if let Some(missing) = self.no_command() {
+            return Err(missing);
+        }
+        if self.policy.unreachable_rule == UnreachableRule::Older
+            && let Some(gate) = self.unreachable_gate()
+        {
+            return Err(gate);
+        }
+        if member.node.control_plane {
+            if let Some(unhealthy) = self.control_plane_unhealthy() {
+                return Err(unhealthy);
+            }
+            if !self.left_endpoints(&member.entry.node) {
+                return Err(Reason::Working { phase: "leaves the API server's endpoints".to_owned() });
+            }
+        }
+        let on_delete = self.on_delete_uids();
+        let attempt = self.next_attempt(member, reboot, node);
+        let effect = Effect::Power { entry: member.entry.clone(), node: Arc::clone(node), force, on_delete, attempt };
+        let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
+        self.plan(&node.name, Some(member.id), guard, effect);
+        Ok(Reason::Working { phase: "drained, reboots".to_owned() })
+    }
+
+    fn on_delete_uids(&self) -> Vec<String> {
+        self.snap.kube.daemon_sets.iter().filter(|(_, ds)| ds.on_delete).map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// The attempt that is written before the command starts.
+    pub(super) fn next_attempt(&self, member: Member<'_>, reboot: &Reboot, node: &NodeRow) -> Attempt {
+        let number =
+            self.snap.store.attempts_of(member.id).next_back().and_then(Stored::get).map_or(1, |last| last.number + 1);
+        let mut argv = reboot.reboot_command.clone().unwrap_or_default();
+        argv.push(member.entry.node.clone());
+        Attempt {
+            id: format!("{}-{number}", member.id).replace('/', "-"),
+            entry: member.id,
+            number,
+            address: member.entry.node.clone(),
+            node: Some(node.name.clone()),
+            control_plane: member.node.control_plane,
+            lease: self.snap.engine.lease,
+            host: self.snap.engine.host.clone(),
+            argv,
+            bound_seconds: reboot.command_bound(self.policy.command_cap_seconds),
+            boot_id: Some(node.boot_id.clone()).filter(|id| !id.is_empty()),
+            node_uid: Some(node.uid.clone()),
+            start: self.now.wall,
+            ordered_by: None,
+            outcome: None,
+        }
+    }
+
+    /// Back to `queued`: the count goes up, the wait doubles (spec/reboot.md, Backoff). Rule 6 uncordons at once.
+    fn back_off(&mut self, member: Member<'a>, cause: Reason) -> Reason {
+        let guard = Guard::of_entry(member.id, member.stored.mod_revision);
+        let effect = Effect::BackOff { entry: member.entry.clone(), cause: cause.clone() };
+        self.plan(member.node.node_name(), Some(member.id), guard, effect);
+        cause
+    }
+
+    pub(super) fn order_of(&self, member: Member<'_>, verb: Verb) -> Option<&'a Stored<Order>> {
+        self.order(member.id, member.stored.mod_revision, verb)?;
+        self.snap.store.orders.get(&member.id)
+    }
+}
+
+/// Why a drain does not reach the power command yet.
+enum Waits {
+    For(Reason),
+    BackOff(Reason),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Delete,
+    Evict,
+    EvictProtected,
+}
+
+#[derive(Default)]
+struct Next {
+    evict: Vec<(Arc<PodRow>, Vec<Arc<BudgetRow>>)>,
+    delete: Vec<Arc<PodRow>>,
+    held: Option<Reason>,
+    failed: Option<Reason>,
+    wake: Option<f64>,
+}
+
+/// The reason that an entry shows for what holds one of its pods.
+pub(crate) fn held_reason(pod: &PodRow, hold: &PodHold) -> Reason {
+    let pod = pod.full_name();
+    match hold {
+        PodHold::Budget { budget, healthy, needed } => {
+            Reason::BlockedByPdb { pod, pdb: budget.clone(), healthy: *healthy, needed: *needed }
+        }
+        PodHold::ManyBudgets { budgets } => Reason::BlockedByManyPdbs { pod, pdbs: budgets.clone() },
+        PodHold::Job { job } => Reason::BlockedByJob { pod, job: job.clone() },
+        PodHold::Terminating { since, node_ready } => {
+            Reason::TerminatingStuck { pod, since: *since, node_ready: *node_ready }
+        }
+        other => Reason::EvictionRefused { pod, answer: other.to_string() },
+    }
+}
+
+/// Whether pods could be scheduled on the node before any of us came. What the owner annotation says counts; without
+/// one, CKE's annotation means that the cordon is CKE's; else an unschedulable node was so before us (I11).
+pub(super) fn schedulable_before(node: &NodeRow) -> bool {
+    match node.owner() {
+        Some(owner) => owner.schedulable_before,
+        None => node.cke_mark || !node.unschedulable,
+    }
+}
+
+fn sort<'a>(pods: impl Iterator<Item = &'a Arc<PodRow>>, reboot: &Reboot, kube: &KubeView) -> Leaving<'a> {
+    let mut leaving = Leaving::default();
+    for pod in pods {
+        match judge(pod, reboot, kube) {
+            PodVerdict::Ignore => {}
+            PodVerdict::Protected { job } => leaving.jobs.push((pod, job)),
+            PodVerdict::Delete => leaving.delete.push(pod),
+            PodVerdict::Evict { protected } => leaving.evict.push((pod, protected)),
+            PodVerdict::Terminating => leaving.terminating.push(pod),
+        }
+    }
+    leaving
+}
+
+/// How many pods of a node have to leave, by the definition's `reboot` section.
+pub(crate) fn count_leaving(pods: &[Arc<PodRow>], reboot: &Reboot, kube: &KubeView) -> usize {
+    sort(pods.iter(), reboot, kube).len()
+}
+
+/// Seconds to wait after the `count`-th backoff: min(300·2^(count−1), 1200) + random(0..299), the shift clamped (I34).
+pub fn backoff_seconds(count: i64, random: u64) -> i64 {
+    let shift = u32::try_from((count - 1).clamp(0, 8)).unwrap_or(0);
+    (300_i64 << shift).min(1200) + i64::try_from(random % 300).unwrap_or(0)
+}

@@ -1,0 +1,80 @@
+//! While we lead, a rebooting API server's address is taken out of the endpoints where CKE manages them, never the
+//! last one, and put back after it settled (spec/safety.md, Ends and starts of API servers).
+
+use std::collections::BTreeSet;
+
+use super::{Effect, Guard, Pass};
+use crate::model::{kube::EndpointsRow, policy::ManageEndpoints, reboot::RebootStatus};
+
+impl Pass<'_> {
+    fn manages_endpoints(&self) -> bool {
+        match self.policy.manage_endpoints {
+            ManageEndpoints::On => true,
+            ManageEndpoints::Off => false,
+            ManageEndpoints::Auto => {
+                self.snap.kube.endpoints.iter().any(|r| r.namespace == "kube-system" && r.name.starts_with("cke-etcd"))
+            }
+        }
+    }
+
+    /// Whether this API server's address is out of every endpoints object (or is the last there).
+    pub(super) fn left_endpoints(&mut self, address: &str) -> bool {
+        let watched = self.snap.kube.sources.get("endpoints").is_some_and(|s| s.synced);
+        if self.policy.manage_endpoints != ManageEndpoints::Off && !watched {
+            return false;
+        }
+        if !self.manages_endpoints() {
+            return true;
+        }
+        let rows: Vec<EndpointsRow> = self
+            .snap
+            .kube
+            .endpoints
+            .iter()
+            .filter(|row| row.addresses.iter().any(|a| a == address) && row.addresses.len() > 1)
+            .cloned()
+            .collect();
+        for row in &rows {
+            let addresses = row.addresses.iter().filter(|a| *a != address).cloned().collect();
+            self.set(row, addresses);
+        }
+        rows.is_empty()
+    }
+
+    /// Puts settled API servers back, from the definition.
+    pub(super) fn keep_endpoints(&mut self) {
+        let Some(definition) = self.definition else { return };
+        if !self.leading() || !self.manages_endpoints() {
+            return;
+        }
+        let members: BTreeSet<&str> =
+            definition.members.control_planes(&definition.cluster).map(|n| n.address.as_str()).collect();
+        // One that is only draining may have left already; it comes back when its drain is backed off.
+        let out = |address: &str| {
+            self.claims.api_servers.get(address).is_some_and(|id| {
+                let entry = self.snap.store.reboots.entries.get(&id.index).and_then(|s| s.get());
+                entry.is_none_or(|e| matches!(e.status, RebootStatus::Rebooting | RebootStatus::Draining))
+            })
+        };
+        let mut changes = Vec::new();
+        for row in &self.snap.kube.endpoints {
+            if !row.addresses.iter().any(|a| members.contains(a.as_str())) {
+                continue;
+            }
+            let have: BTreeSet<&str> = row.addresses.iter().map(String::as_str).collect();
+            let mut wanted: BTreeSet<&str> = members.iter().copied().filter(|a| have.contains(a) || !out(a)).collect();
+            wanted.retain(|a| !out(a) || have.contains(a));
+            if wanted != have && !wanted.is_empty() {
+                changes.push((row.clone(), wanted.into_iter().map(str::to_owned).collect::<Vec<_>>()));
+            }
+        }
+        for (row, addresses) in changes {
+            self.set(&row, addresses);
+        }
+    }
+
+    fn set(&mut self, row: &EndpointsRow, addresses: Vec<String>) {
+        let machine = format!("{} {}/{}", row.kind, row.namespace, row.name);
+        self.plan(&machine, None, Guard::default(), Effect::SetEndpoints { row: row.clone(), addresses });
+    }
+}

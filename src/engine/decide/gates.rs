@@ -1,0 +1,116 @@
+//! What stops new starts, and only those: completion, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
+
+use super::Pass;
+use crate::model::{policy::UnreachableRule, reason::Reason, time::after};
+
+/// While a copy is older than this, no new work starts (spec/etcd.md, Reading and watching), in seconds.
+pub(super) const STALE: f64 = 10.0;
+/// A control plane's probe counts as good for so long, in seconds (spec/safety.md, Ends and starts).
+const PROBE_FRESH: f64 = 60.0;
+/// Waiting for the copies to be read for the first time is not yet worth a reason of its own.
+const NEVER: f64 = 0.0;
+
+impl Pass<'_> {
+    /// What keeps *every* new start back.
+    pub(super) fn shut(&self) -> Option<Reason> {
+        self.not_ours().or_else(|| self.stale()).or_else(|| self.unreachable_gate())
+    }
+
+    /// We do not lead, or are about to stop leading.
+    pub(super) fn not_ours(&self) -> Option<Reason> {
+        let engine = &self.snap.engine;
+        if engine.leading.is_some() {
+            return engine.resigning.clone().map(|why| Reason::EngineObserving { why });
+        }
+        let store = &self.snap.store;
+        match store.leader() {
+            Some(leader) if store.is_cke(leader) => {
+                Some(Reason::EngineElsewhere { holder: format!("CKE on {}", leader.host) })
+            }
+            // Another cketerm leads: it publishes its reasons, and ours are what it would say.
+            Some(_) => None,
+            None if !engine.observing.is_empty() => Some(Reason::EngineObserving { why: engine.observing.join("; ") }),
+            None => {
+                Some(Reason::NoEngine { why: "start `cketerm --daemon`, or a console without --observe".to_owned() })
+            }
+        }
+    }
+
+    /// The copy of etcd or Kubernetes is older than 10 s.
+    pub(super) fn stale(&self) -> Option<Reason> {
+        if !self.leading() {
+            return None;
+        }
+        let store = &self.snap.store;
+        let stale = |source: &str, heard: f64, error: Option<&String>| Reason::Stale {
+            source: error.map_or_else(|| source.to_owned(), |e| format!("{source} ({e})")),
+            since: after(self.now.wall, -to_seconds(self.boot() - heard)),
+        };
+        if self.boot() - store.heard > STALE {
+            return Some(stale("etcd", store.heard, store.error.as_ref()));
+        }
+        if !self.snap.kube.synced() {
+            let error = self.snap.kube.sources.values().find_map(|s| s.error.as_ref());
+            return Some(stale("kubernetes", self.boot() - NEVER, error));
+        }
+        let oldest = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
+            .iter()
+            .filter_map(|name| self.snap.kube.sources.get(*name))
+            .min_by(|a, b| a.heard.total_cmp(&b.heard))?;
+        (self.boot() - oldest.heard > STALE).then(|| stale("kubernetes", oldest.heard, oldest.error.as_ref()))
+    }
+
+    /// Unreachable nodes outnumber `maximum-unreachable-nodes-for-reboot`. Newer rule: nodes under this reboot process
+    /// do not count. Older rule: all count (and power commands stop too, see `drain`).
+    pub(super) fn unreachable_gate(&self) -> Option<Reason> {
+        let definition = self.definition?;
+        if !self.snap.kube.synced() {
+            return None;
+        }
+        let limit = self.snap.store.constraints().maximum_unreachable_nodes_for_reboot;
+        let newer = self.policy.unreachable_rule == UnreachableRule::Newer;
+        let kube = &self.snap.kube;
+        let unreachable = |node: &&crate::model::cluster::Node| {
+            let down = !kube.nodes.contains_key(node.node_name()) || kube.not_ready.contains(node.node_name());
+            down && !(newer && self.claims.reboots(&node.address))
+        };
+        let names: Vec<String> =
+            definition.cluster.nodes.iter().filter(unreachable).map(|n| n.node_name().to_owned()).collect();
+        let count = i64::try_from(names.len()).unwrap_or(i64::MAX);
+        (count > limit).then_some(Reason::UnreachableGate { count, limit, names })
+    }
+
+    /// Before the next API server starts: every control-plane node is Ready, and the probe of every one was good
+    /// within the last minute, seen by this leader (I7).
+    pub(super) fn control_plane_unhealthy(&self) -> Option<Reason> {
+        let definition = self.definition?;
+        let by_node = self.policy.control_plane_probe == "node";
+        definition.members.control_planes(&definition.cluster).find_map(|member| {
+            let name = member.node_name().to_owned();
+            let unhealthy = |why: String| Some(Reason::ControlPlaneUnhealthy { node: name.clone(), why });
+            match self.snap.kube.nodes.get(member.node_name()) {
+                None => return unhealthy("no Node object".to_owned()),
+                Some(node) if !node.ready => return unhealthy("not Ready".to_owned()),
+                Some(_) => {}
+            }
+            if by_node {
+                return None;
+            }
+            let policy = "policy control_plane_probe";
+            match self.snap.probes.get(&member.address) {
+                None => unhealthy(format!("not probed yet ({policy})")),
+                Some(probe) => match (&probe.error, probe.last_good) {
+                    (Some(error), _) => unhealthy(format!("{} answers {error} ({policy})", probe.url)),
+                    (None, Some(at)) if self.boot() - at <= PROBE_FRESH => None,
+                    (None, _) => unhealthy(format!("{} gave no good answer for 60 s ({policy})", probe.url)),
+                },
+            }
+        })
+    }
+}
+
+/// Whole seconds of a span that was measured in boot time.
+#[allow(clippy::cast_possible_truncation)] // spans of a process's life
+pub(super) fn to_seconds(span: f64) -> i64 {
+    span as i64
+}

@@ -1,0 +1,225 @@
+//! The rules: from what is seen to what is done and why not. Pure: no clock, no I/O, no randomness of its own.
+//!
+//! `decide` reads like the seeds' sentences; each rule has a file:
+//!
+//! | file | rule |
+//! | --- | --- |
+//! | `claims` | what is in work: one API server, one entry per machine, slots (I1, I3, I4) |
+//! | `gates` | what stops new starts only: unreachable nodes, control-plane health, staleness (I6, I7) |
+//! | `line` | who starts next: order, API servers, backoff, holds (I2, I5, I30) |
+//! | `drain` | cordon, preview, evict, wait, back off (I15–I22) |
+//! | `boot` | attempts, retries, boot check, the end of a reboot (I14, I25, I35) |
+//! | `cordons` | uncordon, orphans, re-stamping after a change of leader (I9–I13) |
+//! | `endpoints` | an API server in reboot is taken out of the endpoints |
+
+mod boot;
+mod claims;
+mod cordons;
+mod drain;
+mod effect;
+mod endpoints;
+mod gates;
+mod line;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+pub use self::{
+    drain::{PodVerdict, judge},
+    effect::{Effect, End, Guard, Planned},
+};
+use super::snapshot::Snapshot;
+use crate::{
+    clock::Now,
+    model::{
+        cluster::Node,
+        entry::{EntryId, Stored},
+        reason::Reason,
+        reboot::{RebootEntry, RebootStatus},
+    },
+    store::view::Definition,
+};
+
+/// What a pass concludes.
+#[derive(Clone, Debug, Default)]
+pub struct Decision {
+    /// What to do, at most one effect for a machine. Empty unless we lead.
+    pub effects: Vec<Planned>,
+    /// Why each unfinished entry does not move, or `Ready`.
+    pub reasons: BTreeMap<EntryId, Reason>,
+    /// Nodes that stay cordoned after their entry went, by Node name.
+    pub orphans: BTreeMap<String, Reason>,
+    /// Nodes whose pods are to be watched.
+    pub watch_pods: BTreeSet<String>,
+    /// An API server is in work or next: probe often.
+    pub probe_often: bool,
+    /// CKE's word for `status`.
+    pub phase: &'static str,
+    /// Boot-time seconds at which something happens by the clock alone.
+    pub wake: Option<f64>,
+}
+
+/// One pass as the rules see it.
+pub(super) struct Pass<'a> {
+    snap: &'a Snapshot,
+    now: Now,
+    definition: Option<&'a Definition>,
+    policy: std::sync::Arc<crate::model::policy::Policy>,
+    claims: claims::Claims,
+    out: Decision,
+}
+
+/// An entry that can be read, of a machine that is a member.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'a> {
+    id: EntryId,
+    stored: &'a Stored<RebootEntry>,
+    entry: &'a RebootEntry,
+    node: &'a Node,
+}
+
+/// What is to be done now, and why the rest waits.
+///
+/// Sources: seed `cke-reboot-newer.md` (Detailed behavior), spec/reboot.md (Decisions, each pass), spec/safety.md.
+pub fn decide(snap: &Snapshot, now: Now) -> Decision {
+    let mut pass = Pass {
+        snap,
+        now,
+        definition: snap.store.definition(),
+        policy: snap.store.policy(),
+        claims: claims::Claims::of(snap, now),
+        out: Decision { phase: "completed", ..Decision::default() },
+    };
+    let waiting = pass.sort_out_entries();
+    pass.start_drains(&waiting);
+    pass.let_go_of_cordons();
+    pass.keep_endpoints();
+    pass.name_the_phase();
+    if snap.engine.leading.is_none() {
+        pass.out.effects.clear();
+    }
+    pass.out
+}
+
+impl<'a> Pass<'a> {
+    /// Goes through the queue by index: removes what is to be removed, moves what is in work, and returns the
+    /// queued entries that are looked at.
+    fn sort_out_entries(&mut self) -> Vec<Member<'a>> {
+        let (mut waiting, mut seen) =
+            (Vec::new(), std::collections::HashMap::with_capacity(self.snap.store.reboots.entries.len()));
+        let snap = self.snap;
+        for (&index, stored) in &snap.store.reboots.entries {
+            let id = EntryId::reboot(index);
+            let entry = match &stored.value {
+                Ok(entry) => entry.as_ref(),
+                // A broken entry is shown and never stops the others (I5).
+                Err(why) => {
+                    self.out.reasons.insert(id, Reason::InvalidEntry { why: why.clone() });
+                    continue;
+                }
+            };
+            if entry.status == RebootStatus::Cancelled {
+                self.remove(id, stored, &entry.node, End::Cancelled);
+                continue;
+            }
+            // Without a definition nobody can say who is a member: nothing is removed, nothing moves.
+            let Some(definition) = self.definition else {
+                self.out.reasons.insert(id, self.no_definition());
+                continue;
+            };
+            let Some(node) = definition.members.by_address(&definition.cluster, &entry.node) else {
+                self.out.reasons.insert(id, Reason::NotMember { address: entry.node.clone() });
+                self.remove(id, stored, &entry.node, End::NotMember);
+                continue;
+            };
+            // Two entries for one node: only the one with the smaller index is looked at (I4).
+            if let Some(&first) = seen.get(entry.node.as_str()) {
+                self.out.reasons.insert(id, Reason::DuplicateOf { index: first });
+                continue;
+            }
+            seen.insert(entry.node.as_str(), index);
+            let member = Member { id, stored, entry, node };
+            match entry.status {
+                RebootStatus::Queued => waiting.push(member),
+                RebootStatus::Draining => self.go_on_draining(member),
+                RebootStatus::Rebooting => self.go_on_rebooting(member),
+                RebootStatus::Cancelled => {}
+            }
+        }
+        waiting
+    }
+
+    fn no_definition(&self) -> Reason {
+        let why = match self.snap.store.cluster.as_ref().map(|c| &c.value) {
+            Some(Err(why)) => format!("readable cluster definition ({why})"),
+            _ => "cluster definition (`cluster set FILE`)".to_owned(),
+        };
+        Reason::NoCommand { field: why }
+    }
+
+    /// Cancel and dequeue wait for nothing: not for the switch, a limit, or another machine (spec/reboot.md,
+    /// Decisions 1 and 7; I27).
+    fn remove(&mut self, id: EntryId, stored: &Stored<RebootEntry>, address: &str, end: End) {
+        let machine = self.snap.machine(address);
+        let guard = Guard::of_entry(id, stored.mod_revision);
+        // Not `plan`: a command that runs on the machine does not hold the removal back. It goes on, and its open
+        // attempt keeps its slot.
+        let removing = self.snap.in_flight.values().any(|f| f.entry == Some(id) && f.what == "removing");
+        if !removing {
+            self.out.effects.push(Planned {
+                machine: format!("entry {id} of {machine}"),
+                entry: Some(id),
+                guard,
+                effect: Effect::Remove { end },
+            });
+        }
+    }
+
+    /// Plans an effect, unless one is under way on that machine already (one action per machine over both queues).
+    fn plan(&mut self, machine: &str, entry: Option<EntryId>, guard: Guard, effect: Effect) -> bool {
+        if self.snap.in_flight.contains_key(machine) || self.out.effects.iter().any(|p| p.machine == machine) {
+            return false;
+        }
+        self.out.effects.push(Planned { machine: machine.to_owned(), entry, guard, effect });
+        true
+    }
+
+    fn reason(&mut self, id: EntryId, reason: Reason) {
+        self.out.reasons.insert(id, reason);
+    }
+
+    /// Boot-time seconds now.
+    fn boot(&self) -> f64 {
+        self.now.boot.as_secs_f64()
+    }
+
+    /// Asks to be woken at this boot time.
+    fn wake_at(&mut self, boot: f64) {
+        if boot > self.boot() {
+            self.out.wake = Some(self.out.wake.map_or(boot, |w| w.min(boot)));
+        }
+    }
+
+    /// Asks to be woken at this wall time.
+    fn wake_at_wall(&mut self, at: Timestamp) {
+        self.wake_at(self.boot() + crate::model::time::seconds_between(self.now.wall, at) + 0.001);
+    }
+
+    fn leading(&self) -> bool {
+        self.snap.engine.leading.is_some()
+    }
+
+    fn name_the_phase(&mut self) {
+        let store = &self.snap.store;
+        self.out.phase = if self.out.effects.iter().any(|p| matches!(p.effect, Effect::Release { .. })) {
+            "uncordon-nodes"
+        } else if store.reboots.entries.is_empty() {
+            "completed"
+        } else {
+            "reboot-nodes"
+        };
+    }
+}
