@@ -1,8 +1,23 @@
-//! From keys and values to the typed view: only what changed is parsed.
+//! From keys and values to the typed view: only what changed is parsed. The one place that reads a value, so that
+//! headless words, consoles and engines agree on what is broken.
 
-use super::{keys::Keys, view::StoreView};
+use std::sync::Arc;
 
-/// One event, or one key of a read.
+use serde::de::DeserializeOwned;
+
+use super::{
+    keys::{KeyKind, Keys, SwitchName},
+    view::{Candidate, Definition, Queue, StoreView, Switch},
+};
+use crate::model::{
+    cluster::{Cluster, Members},
+    entry::{QueueKind, Stored},
+    ours::SCHEMA,
+    reboot::RebootEntry,
+    repair::RepairEntry,
+};
+
+/// One key as it lies in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The whole key.
@@ -15,14 +30,307 @@ pub struct Row {
     pub create_revision: i64,
 }
 
+impl Row {
+    /// A row for tests and scenarios.
+    pub fn new(key: &str, value: &str, mod_revision: i64, create_revision: i64) -> Self {
+        Self { key: key.as_bytes().to_vec(), value: value.as_bytes().to_vec(), mod_revision, create_revision }
+    }
+}
+
+/// One event of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A key was written.
+    Put(Row),
+    /// A key was deleted.
+    Delete(Vec<u8>),
+}
+
 impl StoreView {
+    /// Takes over events in their order; `revision` becomes that of the last one written.
+    pub fn apply(&mut self, keys: &Keys, events: impl IntoIterator<Item = Event>) {
+        for event in events {
+            match event {
+                Event::Put(row) => {
+                    self.put(keys, &row);
+                    self.revision = self.revision.max(row.mod_revision);
+                }
+                Event::Delete(key) => self.delete(keys, &key),
+            }
+        }
+    }
+
     /// Takes over a key that was written.
     pub fn put(&mut self, keys: &Keys, row: &Row) {
-        let _ = (keys, row);
+        let Some(kind) = keys.parse(&row.key) else { return };
+        if matches!(kind, KeyKind::OnDemand | KeyKind::Other) {
+            return;
+        }
+        let key = String::from_utf8_lossy(&row.key).into_owned();
+        let fault = self.take(kind, &key, row).err();
+        match fault {
+            Some(why) => self.broken.insert(key, why),
+            None => self.broken.remove(&key),
+        };
+    }
+
+    /// Puts the value where it belongs; the sentence says why it cannot be read.
+    fn take(&mut self, kind: KeyKind, key: &str, row: &Row) -> Result<(), String> {
+        match kind {
+            KeyKind::Candidate(lease) => {
+                let host = String::from_utf8_lossy(&row.value).into_owned();
+                let create_revision = row.create_revision;
+                // a key that was deleted and written again stands at the end of the line
+                self.forget_candidate(&row.key);
+                let candidate = Candidate { key: key.to_owned(), lease, host, create_revision };
+                self.candidates.insert(create_revision, candidate);
+                if lease == 0 {
+                    Err(format!("{key}: ends in no lease id in hex, yet it takes part in the election"))
+                } else {
+                    Ok(())
+                }
+            }
+            KeyKind::Cluster => {
+                let parsed = parse::<Cluster>(key, row).map(|cluster| {
+                    let members = Members::of(&cluster);
+                    Definition { cluster, members }
+                });
+                let (stored, fault) = store(key, row, parsed);
+                self.cluster = Some(stored);
+                fault
+            }
+            KeyKind::Constraints => whole(&mut self.constraints, key, row),
+            KeyKind::OurConstraints => whole(&mut self.our_constraints, key, row),
+            KeyKind::Policy => whole(&mut self.policy, key, row),
+            KeyKind::Identity => whole(&mut self.identity, key, row),
+            KeyKind::Status => whole(&mut self.status, key, row),
+            KeyKind::Schema => {
+                whole(&mut self.schema, key, row)?;
+                match self.schema.as_ref().and_then(Stored::get) {
+                    Some(&number) if number > SCHEMA => Err(format!(
+                        "{key}: schema {number} is newer than ours ({SCHEMA}); upgrade cketerm, until then it only observes"
+                    )),
+                    _ => Ok(()),
+                }
+            }
+            KeyKind::Switch(name) => {
+                *self.switch_mut(name) = switch(row);
+                Ok(())
+            }
+            KeyKind::WriteIndex(queue) => {
+                let text = String::from_utf8_lossy(&row.value);
+                let index = text.trim().parse::<u64>().map_err(|_| {
+                    format!("{key}: {text:?} is no number, so nothing can be added; write the next free index there with etcdctl")
+                });
+                let fault = index.as_ref().map(|_| ()).map_err(Clone::clone);
+                match queue {
+                    QueueKind::Reboot => self.reboots.write_index = index,
+                    QueueKind::Repair => self.repairs.write_index = index,
+                }
+                fault
+            }
+            KeyKind::Entry(_, Err(why)) => Err(format!("{key}: {why}; remove it with etcdctl")),
+            KeyKind::Entry(QueueKind::Reboot, Ok(index)) => {
+                entry(&mut self.reboots, index, key, row, |e: &RebootEntry| e.index)
+            }
+            KeyKind::Entry(QueueKind::Repair, Ok(index)) => {
+                entry(&mut self.repairs, index, key, row, |e: &RepairEntry| e.index)
+            }
+            KeyKind::Engine(id) => one(&mut self.engines, id, key, row),
+            KeyKind::Request(id) => one(&mut self.requests, id, key, row),
+            KeyKind::Attempt(id) => one(&mut self.attempts, id, key, row),
+            KeyKind::Progress(id) => one(&mut self.progress, id, key, row),
+            KeyKind::Order(id) => one(&mut self.orders, id, key, row),
+            KeyKind::OnDemand | KeyKind::Other => Ok(()),
+        }
     }
 
     /// Takes over a key that was deleted.
     pub fn delete(&mut self, keys: &Keys, key: &[u8]) {
-        let _ = (keys, key);
+        let Some(kind) = keys.parse(key) else { return };
+        self.broken.remove(&*String::from_utf8_lossy(key));
+        match kind {
+            KeyKind::Candidate(_) => self.forget_candidate(key),
+            KeyKind::Cluster => self.cluster = None,
+            KeyKind::Constraints => self.constraints = None,
+            KeyKind::OurConstraints => self.our_constraints = None,
+            KeyKind::Policy => self.policy = None,
+            KeyKind::Identity => self.identity = None,
+            KeyKind::Status => self.status = None,
+            KeyKind::Schema => self.schema = None,
+            KeyKind::Switch(name) => *self.switch_mut(name) = Switch::default(),
+            KeyKind::WriteIndex(QueueKind::Reboot) => self.reboots.write_index = Ok(0),
+            KeyKind::WriteIndex(QueueKind::Repair) => self.repairs.write_index = Ok(0),
+            KeyKind::Entry(QueueKind::Reboot, Ok(index)) => drop(self.reboots.entries.remove(&index)),
+            KeyKind::Entry(QueueKind::Repair, Ok(index)) => drop(self.repairs.entries.remove(&index)),
+            KeyKind::Engine(Ok(id)) => drop(self.engines.remove(&id)),
+            KeyKind::Request(Ok(id)) => drop(self.requests.remove(&id)),
+            KeyKind::Attempt(Ok(id)) => drop(self.attempts.remove(&id)),
+            KeyKind::Progress(Ok(id)) => drop(self.progress.remove(&id)),
+            KeyKind::Order(Ok(id)) => drop(self.orders.remove(&id)),
+            _ => {}
+        }
+    }
+
+    fn forget_candidate(&mut self, key: &[u8]) {
+        let place = self.candidates.iter().find(|(_, c)| c.key.as_bytes() == key).map(|(revision, _)| *revision);
+        if let Some(revision) = place {
+            self.candidates.remove(&revision);
+        }
+    }
+
+    fn switch_mut(&mut self, name: SwitchName) -> &mut Switch {
+        match name {
+            SwitchName::Reboots => &mut self.reboots.switch,
+            SwitchName::Repairs => &mut self.repairs.switch,
+            SwitchName::Sabakan => &mut self.sabakan,
+            SwitchName::AutoRepair => &mut self.auto_repair,
+        }
+    }
+}
+
+fn switch(row: &Row) -> Switch {
+    // bytes that are no text are shown as such, and do not disable
+    Switch { raw: Some(String::from_utf8_lossy(&row.value).into_owned()), mod_revision: row.mod_revision }
+}
+
+fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, String> {
+    serde_json::from_slice(&row.value)
+        .map_err(|e| format!("{key}: not as it should be: {e}; look with `etcdctl get {key}`, mend it or remove it"))
+}
+
+fn store<T>(key: &str, row: &Row, value: Result<T, String>) -> (Stored<T>, Result<(), String>) {
+    let fault = value.as_ref().map(|_| ()).map_err(Clone::clone);
+    (Stored { key: key.to_owned(), mod_revision: row.mod_revision, value: value.map(Arc::new) }, fault)
+}
+
+fn whole<T: DeserializeOwned>(slot: &mut Option<Stored<T>>, key: &str, row: &Row) -> Result<(), String> {
+    let (stored, fault) = store(key, row, parse(key, row));
+    *slot = Some(stored);
+    fault
+}
+
+fn one<I: Ord + Clone, T: DeserializeOwned + Clone>(
+    map: &mut imbl::OrdMap<I, Stored<T>>,
+    id: Result<I, String>,
+    key: &str,
+    row: &Row,
+) -> Result<(), String> {
+    let id = id.map_err(|why| format!("{key}: {why}; remove it with etcdctl"))?;
+    let (stored, fault) = store(key, row, parse(key, row));
+    map.insert(id, stored);
+    fault
+}
+
+/// An entry whose own index is not its key's is broken: CKE would write its changes under the other key.
+fn entry<E: DeserializeOwned + Clone>(
+    queue: &mut Queue<E>,
+    index: u64,
+    key: &str,
+    row: &Row,
+    own: impl Fn(&E) -> u64,
+) -> Result<(), String> {
+    let value = parse::<E>(key, row).and_then(|e| match own(&e) {
+        same if same == index => Ok(e),
+        other => {
+            Err(format!("{key}: says that its index is {other}, its key says {index}; remove it and add it again"))
+        }
+    });
+    let (stored, fault) = store(key, row, value);
+    queue.entries.insert(index, stored);
+    fault
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::entry::EntryId;
+
+    fn view(rows: &[(&str, &str)]) -> (StoreView, Keys) {
+        let keys = Keys::new("/cke/");
+        let mut view = StoreView::default();
+        let events = rows.iter().zip(1..).map(|((k, v), r)| Event::Put(Row::new(&format!("/cke/{k}"), v, r, r)));
+        view.apply(&keys, events);
+        (view, keys)
+    }
+
+    const ENTRY: &str = r#"{"index":"0","node":"10.0.0.1","status":"queued"}"#;
+
+    #[test]
+    fn a_broken_entry_is_shown_with_its_key_and_the_others_are_kept() {
+        let (view, _) = view(&[
+            ("reboots/data/0000000000000000", ENTRY),
+            ("reboots/data/0000000000000001", "{"),
+            ("reboots/data/zz", "{}"),
+            ("reboots/write-index", "two"),
+        ]);
+        assert!(view.reboots.entries[&0].get().is_some());
+        assert!(view.reboots.entries[&1].value.as_ref().unwrap_err().contains("reboots/data/0000000000000001"));
+        assert!(view.reboots.write_index.as_ref().unwrap_err().contains("\"two\""));
+        assert_eq!(view.broken.len(), 3);
+    }
+
+    #[test]
+    fn an_entry_that_names_another_index_than_its_key_is_broken() {
+        let (view, _) = view(&[("reboots/data/0000000000000005", ENTRY)]);
+        assert!(view.reboots.entries[&5].value.as_ref().unwrap_err().contains("says that its index is 0"));
+    }
+
+    #[test]
+    fn only_the_exact_bytes_true_disable_and_an_odd_value_is_shown() {
+        for (value, enabled, odd) in
+            [("true", false, None), ("false", true, None), ("1", true, Some("1")), ("true\n", true, Some("true\n"))]
+        {
+            let (view, _) = view(&[("reboots/disabled", value)]);
+            assert_eq!((view.reboots.switch.enabled(), view.reboots.switch.odd()), (enabled, odd), "{value:?}");
+        }
+        let (view, keys) = view(&[("sabakan/disabled", "true")]);
+        let mut view = view;
+        assert!(!view.sabakan.enabled());
+        view.delete(&keys, b"/cke/sabakan/disabled");
+        assert!(view.sabakan.enabled());
+    }
+
+    #[test]
+    fn what_was_mended_or_deleted_is_broken_no_longer() {
+        let (mut view, keys) = view(&[("reboots/data/0000000000000000", "{"), ("cluster", "[]")]);
+        assert_eq!(view.broken.len(), 2);
+        view.put(&keys, &Row::new("/cke/reboots/data/0000000000000000", ENTRY, 9, 1));
+        view.delete(&keys, b"/cke/cluster");
+        assert_eq!((view.broken.len(), view.cluster.is_none()), (0, true));
+    }
+
+    #[test]
+    fn the_candidate_with_the_smallest_create_revision_leads_and_one_without_registration_is_ckes() {
+        let (mut view, keys) = view(&[("leader//aa", "host-a"), ("leader//bb", "host-b")]);
+        view.put(
+            &keys,
+            &Row::new("/cke/cketerm/engines/bb", r#"{"host":"h","pid":1,"version":"0","mode":"daemon"}"#, 7, 7),
+        );
+        assert_eq!(view.leader().map(|c| c.lease), Some(0xaa));
+        assert!(view.leader().is_some_and(|c| view.is_cke(c)));
+        view.delete(&keys, b"/cke/leader//aa");
+        assert!(view.leader().is_some_and(|c| !view.is_cke(c) && c.host == "host-b"));
+    }
+
+    #[test]
+    fn our_copy_of_the_workers_constraints_counts_only_where_ckes_object_lacks_them() {
+        let (with, _) = view(&[
+            ("constraints", r#"{"control-plane-count":3,"minimum-workers":7}"#),
+            ("cketerm/constraints", r#"{"minimum-workers":5,"maximum-workers":9}"#),
+        ]);
+        let constraints = with.constraints();
+        assert_eq!((constraints.minimum_workers, constraints.maximum_workers), (Some(7), Some(9)));
+        assert_eq!(constraints.control_plane_count, 3);
+        let (none, _) = view(&[]);
+        assert_eq!(none.constraints().minimum_workers_rate, 80);
+    }
+
+    #[test]
+    fn a_newer_schema_is_named_and_foreign_keys_are_left_alone() {
+        let (view, _) = view(&[("cketerm/schema", "2"), ("cketerm/approvals/hold", "?"), ("records/01", "{")]);
+        assert!(view.broken.values().next().unwrap().contains("newer"));
+        assert_eq!((view.broken.len(), view.schema.unwrap().get().copied()), (1, Some(2)));
+        assert!(view.attempts.range((EntryId::reboot(0), 0)..).next().is_none());
     }
 }

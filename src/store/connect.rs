@@ -1,10 +1,10 @@
 //! The connection: settings, the client, and etcd's errors turned into sentences.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use etcd_client::{Client, ConnectOptions, KvClient, LeaseClient, WatchClient};
+use etcd_client::{Certificate, Client, ConnectOptions, Identity, KvClient, LeaseClient, TlsOptions, WatchClient};
 
-use super::{error::StoreError, keys::Keys};
+use super::{answer::Failure, error::StoreError, keys::Keys};
 use crate::clock::Clock;
 
 /// Where etcd is and how we get in.
@@ -66,7 +66,14 @@ pub struct Store {
     keys: Keys,
     clock: Clock,
     timeout: Duration,
-    endpoints: Arc<str>,
+    endpoints: Arc<[String]>,
+    named: Arc<str>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("endpoints", &self.named).field("prefix", &self.keys.prefix()).finish()
+    }
 }
 
 /// The largest answer that is taken: a page of 500 attempts with their tails passes gRPC's default of 4 MiB.
@@ -75,13 +82,79 @@ const LARGEST_ANSWER: usize = 256 << 20;
 impl Store {
     /// Connects when first used, except that a user name is checked at once. Ends within the settings' timeout.
     pub async fn connect(settings: &EtcdSettings, clock: Clock) -> Result<Self, StoreError> {
-        let _ = (settings, clock);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let endpoints = checked_endpoints(settings)?;
+        match Self::client_for(settings, &endpoints, true).await {
+            // as etcd's own client: a user name is no fault where nobody asks for one
+            Err(Failure::Refused(cause)) if cause.contains("authentication is not enabled") => {
+                let client = Self::client_for(settings, &endpoints, false).await;
+                Self::connected(client, settings, endpoints, clock).await
+            }
+            client => Self::connected(client, settings, endpoints, clock).await,
+        }
+    }
+
+    async fn connected(
+        client: Result<Client, Failure>,
+        settings: &EtcdSettings,
+        endpoints: Vec<String>,
+        clock: Clock,
+    ) -> Result<Self, StoreError> {
+        match client {
+            Ok(client) => Ok(Self {
+                client,
+                keys: Keys::new(&settings.prefix),
+                clock,
+                timeout: settings.timeout,
+                named: endpoints.join(", ").into(),
+                endpoints: endpoints.into(),
+            }),
+            Err(Failure::NoAnswer { cause, .. }) => Err(unreachable(&endpoints, cause).await),
+            Err(Failure::Denied(cause)) => Err(StoreError::Denied {
+                endpoints: endpoints.join(", "),
+                cause,
+                remedy: "check etcd.username and etcd.password".to_owned(),
+            }),
+            Err(other) => Err(StoreError::Settings(match other {
+                Failure::Refused(cause) => cause,
+                other => format!("{other:?}"),
+            })),
+        }
+    }
+
+    async fn client_for(settings: &EtcdSettings, endpoints: &[String], user: bool) -> Result<Client, Failure> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(settings.timeout)
+            // etcd allows a ping every 5 s, and none while nothing is being asked
+            .with_keep_alive(Duration::from_secs(6), Duration::from_secs(4))
+            // a member that is cut off says so instead of answering from its own old copy
+            .with_require_leader(true)
+            .with_auto_token_refresh(true);
+        if let (true, Some(name)) = (user, &settings.username) {
+            options = options.with_user(name, settings.password.clone().unwrap_or_default());
+        }
+        if endpoints.iter().any(|e| e.starts_with("https://")) {
+            options = options.with_tls(tls(settings));
+        }
+        let connecting = Client::connect(endpoints, Some(options));
+        match tokio::time::timeout(settings.timeout, connecting).await {
+            Ok(Ok(client)) => Ok(client),
+            Ok(Err(etcd_client::Error::InvalidArgs(text))) => Err(Failure::Refused(text)),
+            Ok(Err(etcd_client::Error::InvalidUri(e))) => Err(Failure::Refused(e.to_string())),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Failure::NoAnswer { cause: format!("no answer within {:?}", settings.timeout), sent: true }),
+        }
     }
 
     /// A store over a client that is there already (the sandbox's).
     pub fn from_client(client: Client, prefix: &str, clock: Clock) -> Self {
-        Self { client, keys: Keys::new(prefix), clock, timeout: Duration::from_secs(2), endpoints: "sandbox".into() }
+        Self {
+            client,
+            keys: Keys::new(prefix),
+            clock,
+            timeout: Duration::from_secs(2),
+            endpoints: Arc::default(),
+            named: "the sandbox".into(),
+        }
     }
 
     /// The keys.
@@ -101,6 +174,143 @@ impl Store {
 
     /// The endpoints as messages name them.
     pub fn endpoints(&self) -> &str {
-        &self.endpoints
+        &self.named
+    }
+
+    /// Bound of every request.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) fn kv(&self) -> KvClient {
+        self.client.kv_client().max_decoding_message_size(LARGEST_ANSWER)
+    }
+
+    pub(crate) fn watching(&self) -> WatchClient {
+        self.client.watch_client().max_decoding_message_size(LARGEST_ANSWER)
+    }
+
+    pub(crate) fn leases(&self) -> LeaseClient {
+        self.client.lease_client()
+    }
+
+    /// The sentence for an etcd that gives no answer.
+    pub(crate) async fn unreachable(&self, cause: String) -> StoreError {
+        unreachable(&self.endpoints, cause).await
+    }
+}
+
+/// URLs with their scheme; TLS and plain endpoints do not mix.
+fn checked_endpoints(settings: &EtcdSettings) -> Result<Vec<String>, StoreError> {
+    let tls = settings.tls_ca.is_some() || settings.tls_cert.is_some();
+    let endpoints: Vec<String> = settings
+        .endpoints
+        .iter()
+        .map(|e| e.trim().trim_end_matches('/'))
+        .map(|e| if e.contains("://") { e.to_owned() } else { format!("http{}://{e}", if tls { "s" } else { "" }) })
+        .collect();
+    if endpoints.is_empty() {
+        return Err(StoreError::Settings("no endpoint is named; give etcd.endpoints".to_owned()));
+    }
+    let secure = endpoints.iter().filter(|e| e.starts_with("https://")).count();
+    if secure != 0 && secure != endpoints.len() {
+        return Err(StoreError::Settings(format!(
+            "{} mixes http and https; name endpoints of one kind",
+            endpoints.join(", ")
+        )));
+    }
+    if let Some(odd) = endpoints.iter().find(|e| host_and_port(e).is_none()) {
+        return Err(StoreError::Settings(format!("{odd:?} is no URL of an etcd; expected http://HOST:2379")));
+    }
+    if settings.tls_cert.is_some() != settings.tls_key.is_some() {
+        return Err(StoreError::Settings("tls-cert and tls-key belong together; one of them is missing".to_owned()));
+    }
+    Ok(endpoints)
+}
+
+fn tls(settings: &EtcdSettings) -> TlsOptions {
+    let mut tls = TlsOptions::new();
+    tls = match &settings.tls_ca {
+        Some(ca) => tls.ca_certificate(Certificate::from_pem(ca)),
+        None => tls.with_enabled_roots(),
+    };
+    if let (Some(cert), Some(key)) = (&settings.tls_cert, &settings.tls_key) {
+        tls = tls.identity(Identity::from_pem(cert, key));
+    }
+    tls
+}
+
+fn host_and_port(endpoint: &str) -> Option<(String, u16)> {
+    let (scheme, rest) = endpoint.split_once("://")?;
+    let authority = rest.split('/').next()?;
+    let default = if scheme == "https" { 443 } else { 80 };
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+        _ => (authority, default),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty() && matches!(scheme, "http" | "https")).then(|| (host.to_owned(), port))
+}
+
+/// Finds out, endpoint by endpoint, what a person would find out with a TCP connection, and says what to check.
+async fn unreachable(endpoints: &[String], cause: String) -> StoreError {
+    let mut cause = cause;
+    let mut open = false;
+    for endpoint in endpoints {
+        let Some((host, port)) = host_and_port(endpoint) else { continue };
+        let connecting = tokio::net::TcpStream::connect((host.as_str(), port));
+        match tokio::time::timeout(Duration::from_millis(500), connecting).await {
+            Ok(Ok(_)) => open = true,
+            Ok(Err(e)) if cause.contains(&e.to_string()) => {}
+            Ok(Err(e)) => cause = format!("{cause}; {endpoint}: {e}"),
+            Err(_) => cause = format!("{cause}; {endpoint}: no TCP connection within 500 ms"),
+        }
+    }
+    let remedy = match (open, cause.contains("certificate")) {
+        (_, true) => "check tls-ca and the certificate's names, and this host's clock",
+        (true, _) => "its port is open: check http against https, the certificates, and whether it has a leader",
+        (false, _) => "check that etcd runs there, etcd.endpoints and the network",
+    };
+    StoreError::Unreachable { endpoints: endpoints.join(", "), cause, remedy: remedy.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_without_a_scheme_get_the_one_that_the_certificates_ask_for() {
+        let mut settings = EtcdSettings { endpoints: vec!["a:1".to_owned()], ..EtcdSettings::default() };
+        assert_eq!(checked_endpoints(&settings).unwrap(), ["http://a:1"]);
+        settings.tls_ca = Some(Vec::new());
+        assert_eq!(checked_endpoints(&settings).unwrap(), ["https://a:1"]);
+    }
+
+    #[test]
+    fn endpoints_that_cannot_work_are_refused_with_their_name() {
+        for (endpoints, word) in
+            [(vec!["ftp://a"], "ftp://a"), (vec!["http://a", "https://b"], "mixes"), (vec![], "no endpoint")]
+        {
+            let endpoints = endpoints.into_iter().map(str::to_owned).collect();
+            let error = checked_endpoints(&EtcdSettings { endpoints, ..EtcdSettings::default() }).unwrap_err();
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let settings = EtcdSettings {
+            password: Some("hunter2".to_owned()),
+            tls_key: Some(b"KEY".to_vec()),
+            ..EtcdSettings::default()
+        };
+        assert!(!format!("{settings:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn hosts_and_ports_are_read_from_every_form_of_url() {
+        assert_eq!(host_and_port("http://[::1]:2379"), Some(("::1".to_owned(), 2379)));
+        assert_eq!(host_and_port("https://etcd.site"), Some(("etcd.site".to_owned(), 443)));
+        assert_eq!(host_and_port("http://"), None);
     }
 }

@@ -223,6 +223,11 @@ impl Keys {
         self.at(&format!("cketerm/engines/{lease:x}"))
     }
 
+    /// `cketerm/engines/`.
+    pub fn engine_prefix(&self) -> String {
+        self.at("cketerm/engines/")
+    }
+
     /// `cketerm/requests/<queue>/<index>`.
     pub fn request(&self, id: EntryId) -> String {
         self.ours("requests", id)

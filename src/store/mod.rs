@@ -2,6 +2,7 @@
 //!
 //! Knows `model`, `clock`, `fence` and etcd's client; knows nothing of Kubernetes, of decisions, or of screens.
 
+mod answer;
 pub mod apply;
 pub mod commit;
 pub mod connect;
@@ -9,7 +10,9 @@ pub mod election;
 pub mod error;
 pub mod keys;
 pub mod live;
+pub mod operator;
 pub mod queue;
+pub mod read;
 pub mod settings;
 pub mod view;
 

@@ -3,11 +3,35 @@
 
 use std::collections::BTreeMap;
 
-use super::{connect::Store, error::StoreError, keys::SwitchName, view::Switch};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, SortOrder, SortTarget, TxnOp, TxnOpResponse};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    answer::MOST_OPS,
+    connect::Store,
+    error::StoreError,
+    keys::{KeyKind, SwitchName},
+    operator::{Note, Wrote, json, ranges},
+    view::Switch,
+};
 use crate::model::{
     entry::{EntryId, QueueKind},
-    ours::{Request, Verb, Who},
+    ours::{Order, Request, Verb, Who},
+    reboot::{RebootEntry, RebootStatus},
+    repair::RepairEntry,
 };
+
+/// How often a lost race is run again before the person is asked to look.
+const RACES: u32 = 50;
+/// Entries of one enqueue transaction: each is an entry and a request, beside the index and the audit record.
+const BATCH: usize = (MOST_OPS - 2) / 2;
+
+/// The next free index and the ModRevision that it was read at.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    index: u64,
+    mod_revision: i64,
+}
 
 impl Store {
     /// Queues one reboot for each address, in this order, and returns their indexes. `uids` holds the Node's UID by
@@ -19,11 +43,105 @@ impl Store {
         request: &Request,
         uids: &BTreeMap<String, String>,
     ) -> Result<Vec<u64>, StoreError> {
-        let _ = (addresses, request, uids);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let mut added: Vec<u64> = Vec::with_capacity(addresses.len());
+        let mut next: Option<Next> = None;
+        let mut races = 0;
+        while added.len() < addresses.len() {
+            let batch = &addresses[added.len()..addresses.len().min(added.len() + BATCH)];
+            let wrote = match self.add_batch(batch, request, uids, &mut next).await {
+                Ok(indexes) => indexes,
+                Err(cause) if added.is_empty() => return Err(cause),
+                Err(cause) => {
+                    let (done, all) = (added.len(), addresses.len());
+                    return Err(StoreError::Partial { done, all, cause: Box::new(cause) });
+                }
+            };
+            match wrote {
+                Some(indexes) => {
+                    added.extend(indexes);
+                    races = 0;
+                }
+                None if races < RACES => races += 1,
+                None => return Err(StoreError::Conflict { what: self.keys().write_index(QueueKind::Reboot) }),
+            }
+        }
+        Ok(added)
     }
 
-    /// Cancels one reboot; `expect` is the ModRevision that the person saw, if any.
+    /// One transaction of an enqueue; `None` when somebody else was faster. `next` is known after a success.
+    async fn add_batch(
+        &self,
+        addresses: &[String],
+        request: &Request,
+        uids: &BTreeMap<String, String>,
+        next: &mut Option<Next>,
+    ) -> Result<Option<Vec<u64>>, StoreError> {
+        let from = match *next {
+            Some(next) => next,
+            None => self.next_index(QueueKind::Reboot).await?,
+        };
+        let indexes: Vec<u64> = (from.index..).take(addresses.len()).collect();
+        let after = from.index.saturating_add(addresses.len() as u64);
+        let index_key = self.keys().write_index(QueueKind::Reboot);
+        let mut compares = vec![Compare::mod_revision(index_key.as_str(), CompareOp::Equal, from.mod_revision)];
+        let mut ops = vec![TxnOp::put(index_key, after.to_string(), None)];
+        for (&index, address) in indexes.iter().zip(addresses) {
+            let (entry, id) = (RebootEntry::queued(index, address), EntryId::reboot(index));
+            let request = Request { node_uid: uids.get(address).cloned(), ..request.clone() };
+            compares.push(Compare::create_revision(self.keys().entry(id), CompareOp::Equal, 0));
+            ops.push(TxnOp::put(self.keys().entry(id), json(&entry), None));
+            ops.push(TxnOp::put(self.keys().request(id), json(&request), None));
+        }
+        let (on, result) = (addresses.join(" "), format!("entries {}", ranges(&indexes)));
+        let note = Note { who: &request.who, what: "reboot add", on: &on, reason: request.reason.as_deref() };
+        match self.write(note, &result, compares, ops).await? {
+            Wrote::At(mod_revision) => {
+                *next = Some(Next { index: after, mod_revision });
+                Ok(Some(indexes))
+            }
+            Wrote::Conflict => {
+                *next = None;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The next index: what `write-index` says, or behind the last entry where that is further (an index is never
+    /// used again, I29).
+    async fn next_index(&self, queue: QueueKind) -> Result<Next, StoreError> {
+        let key = self.keys().write_index(queue);
+        let last = GetOptions::new()
+            .with_prefix()
+            .with_keys_only()
+            .with_sort(SortTarget::Key, SortOrder::Descend)
+            .with_limit(1);
+        let reads = vec![(key.clone(), GetOptions::new()), (self.keys().entries_prefix(queue), last)];
+        let answer = match self.get_all(reads).await {
+            Ok(answer) => answer,
+            Err(failure) => return Err(self.sentence(&format!("read {key}"), failure).await),
+        };
+        let mut found = answer.op_responses().into_iter().map(|op| match op {
+            TxnOpResponse::Get(got) => got.kvs().first().cloned(),
+            _ => None,
+        });
+        let (stored, last) = (found.next().flatten(), found.next().flatten());
+        let last = last.and_then(|kv| match self.keys().parse(kv.key()) {
+            Some(KeyKind::Entry(_, Ok(index))) => Some(index),
+            _ => None,
+        });
+        let behind_last = last.map_or(0, |index| index.saturating_add(1));
+        let Some(stored) = stored else { return Ok(Next { index: behind_last, mod_revision: 0 }) };
+        let text = String::from_utf8_lossy(stored.value()).into_owned();
+        let index: u64 = text.trim().parse().map_err(|_| StoreError::Broken {
+            key: key.clone(),
+            cause: format!("{text:?} is no number"),
+            remedy: format!("write the next free index there: etcdctl put {key} {behind_last}"),
+        })?;
+        Ok(Next { index: index.max(behind_last), mod_revision: stored.mod_revision() })
+    }
+
+    /// Cancels one reboot; `expect` is the ModRevision that the person saw, if any. What is cancelled already stays
+    /// as it is.
     pub async fn cancel_reboot(
         &self,
         index: u64,
@@ -31,14 +149,28 @@ impl Store {
         who: &Who,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
-        let _ = (index, expect, who, reason);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let id = EntryId::reboot(index);
+        for _ in 0..RACES {
+            let (entry, mod_revision) = self.entry::<RebootEntry>(id).await?;
+            if expect.is_some_and(|seen| seen != mod_revision) {
+                return Err(StoreError::Conflict { what: id.to_string() });
+            }
+            let Some(cancelled) = cancelled(&entry) else { return Ok(()) };
+            let note = Note { who, what: "reboot cancel", on: &id.to_string(), reason };
+            let result = format!("cancelled {} ({})", entry.node, entry.status);
+            let key = self.keys().entry(id);
+            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, mod_revision)];
+            let ops = vec![TxnOp::put(key, json(&cancelled), None)];
+            if let Wrote::At(_) = self.write(note, &result, compares, ops).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Conflict { what: id.to_string() })
     }
 
-    /// Cancels every reboot that is there and returns the indexes it cancelled.
+    /// Cancels every reboot that is there and returns the indexes it cancelled. Entries that cannot be read stay.
     pub async fn cancel_all_reboots(&self, who: &Who, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
-        let _ = (who, reason);
-        Err(StoreError::Settings("not yet".to_owned()))
+        self.change_entries(QueueKind::Reboot, None, ("reboot cancel-all", who, reason), cancelled).await
     }
 
     /// Sets the backoff of one entry, or of all, to nothing; returns the indexes that had one.
@@ -49,14 +181,117 @@ impl Store {
         who: &Who,
         reason: Option<&str>,
     ) -> Result<Vec<u64>, StoreError> {
-        let _ = (queue, only, who, reason);
-        Err(StoreError::Settings("not yet".to_owned()))
+        if let Some(index) = only {
+            self.stored_entry(EntryId { queue, index }).await?;
+        }
+        match queue {
+            QueueKind::Reboot => {
+                self.change_entries(queue, only, ("reboot reset-backoff", who, reason), without_backoff).await
+            }
+            QueueKind::Repair => {
+                self.change_entries(queue, only, ("repair reset-backoff", who, reason), repair_without_backoff).await
+            }
+        }
+    }
+
+    /// Changes the entries for which `change` gives a new value, in few transactions, each compared; those that
+    /// were touched meanwhile are read and judged again. `(what, who, why)` go into the audit.
+    async fn change_entries<E: DeserializeOwned + Serialize>(
+        &self,
+        queue: QueueKind,
+        only: Option<u64>,
+        (what, who, reason): (&str, &Who, Option<&str>),
+        change: impl Fn(&E) -> Option<E>,
+    ) -> Result<Vec<u64>, StoreError> {
+        let mut changed: Vec<u64> = Vec::new();
+        let (mut races, mut batch) = (0, MOST_OPS - 1);
+        loop {
+            let all = self.entries_of(queue, only).await?;
+            let wanted: Vec<(u64, i64, E)> = all
+                .iter()
+                .filter_map(|kv| match self.keys().parse(kv.key()) {
+                    Some(KeyKind::Entry(_, Ok(index))) => Some((index, kv)),
+                    _ => None,
+                })
+                .filter_map(|(index, kv)| {
+                    let entry: E = serde_json::from_slice(kv.value()).ok()?;
+                    Some((index, kv.mod_revision(), change(&entry)?))
+                })
+                .collect();
+            let mut raced = false;
+            for part in wanted.chunks(batch) {
+                let indexes: Vec<u64> = part.iter().map(|(index, ..)| *index).collect();
+                let key = |index: u64| self.keys().entry(EntryId { queue, index });
+                let compares =
+                    part.iter().map(|(i, r, _)| Compare::mod_revision(key(*i), CompareOp::Equal, *r)).collect();
+                let ops = part.iter().map(|(i, _, entry)| TxnOp::put(key(*i), json(entry), None)).collect();
+                let on = format!("{} {}", queue.folder(), ranges(&indexes));
+                match self.write(Note { who, what, on: &on, reason }, "done", compares, ops).await {
+                    Ok(Wrote::At(_)) => changed.extend(indexes),
+                    Ok(Wrote::Conflict) => raced = true,
+                    Err(cause) if changed.is_empty() => return Err(cause),
+                    Err(cause) => {
+                        let (done, all) = (changed.len(), changed.len() + wanted.len());
+                        return Err(StoreError::Partial { done, all, cause: Box::new(cause) });
+                    }
+                }
+            }
+            if !raced {
+                changed.sort_unstable();
+                changed.dedup();
+                return Ok(changed);
+            }
+            races += 1;
+            // one entry that keeps moving must not hold the others back
+            batch = (batch / 2).max(1);
+            if races > RACES {
+                return Err(StoreError::Conflict { what: format!("the {queue} queue") });
+            }
+        }
+    }
+
+    /// All entries of a queue, or one, as they lie there.
+    async fn entries_of(&self, queue: QueueKind, only: Option<u64>) -> Result<Vec<KeyValue>, StoreError> {
+        match only {
+            Some(index) => match self.stored_entry(EntryId { queue, index }).await {
+                Ok(kv) => Ok(vec![kv]),
+                Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
+                Err(other) => Err(other),
+            },
+            None => {
+                let from = self.keys().entries_prefix(queue).into_bytes();
+                let to = super::keys::end_of(&from);
+                match self.pages(&from, &to, 0).await {
+                    Ok((_, kvs)) => Ok(kvs),
+                    Err(failure) => Err(self.sentence(&format!("read the {queue} queue"), failure).await),
+                }
+            }
+        }
+    }
+
+    async fn stored_entry(&self, id: EntryId) -> Result<KeyValue, StoreError> {
+        let key = self.keys().entry(id);
+        match self.get(key, GetOptions::new()).await {
+            Ok(mut got) => got.take_kvs().pop().ok_or_else(|| StoreError::NotFound { what: id.to_string() }),
+            Err(failure) => Err(self.sentence(&format!("read {id}"), failure).await),
+        }
+    }
+
+    async fn entry<E: DeserializeOwned>(&self, id: EntryId) -> Result<(E, i64), StoreError> {
+        let kv = self.stored_entry(id).await?;
+        let key = self.keys().entry(id);
+        let entry = serde_json::from_slice(kv.value()).map_err(|e| StoreError::Broken {
+            remedy: format!("look with `etcdctl get {key}`; remove it with `etcdctl del {key}`"),
+            cause: e.to_string(),
+            key,
+        })?;
+        Ok((entry, kv.mod_revision()))
     }
 
     /// One of the four switches.
     pub async fn switch(&self, name: SwitchName) -> Result<Switch, StoreError> {
-        let _ = name;
-        Err(StoreError::Settings("not yet".to_owned()))
+        let raw = self.raw(&self.keys().switch(name)).await?;
+        Ok(raw.map_or_else(Switch::default, |r| Switch { mod_revision: r.mod_revision, raw: Some(r.text) }))
     }
 
     /// Turns one of the four switches.
@@ -67,8 +302,10 @@ impl Store {
         who: &Who,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
-        let _ = (name, enabled, who, reason);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let what = if enabled { "enable" } else { "disable" };
+        let note = Note { who, what, on: name.title(), reason };
+        let value = if enabled { "false" } else { "true" };
+        self.put_raw(&self.keys().switch(name), value, None, note).await.map(|_| ())
     }
 
     /// Leaves an order for whoever leads; `expect` is the entry's ModRevision that the person saw, if any. Only
@@ -81,7 +318,48 @@ impl Store {
         who: &Who,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
-        let _ = (entry, verb, expect, who, reason);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let (key, on) = (self.keys().entry(entry), entry.to_string());
+        for _ in 0..RACES {
+            let entry_revision = match self.stored_entry(entry).await {
+                Ok(kv) => kv.mod_revision(),
+                Err(StoreError::NotFound { .. }) if verb == Verb::Uncordon => 0,
+                Err(other) => return Err(other),
+            };
+            if expect.is_some_and(|seen| seen != entry_revision) {
+                return Err(StoreError::Conflict { what: on });
+            }
+            let at = self.clock().wall();
+            let order = Order { verb, who: who.clone(), at, reason: reason.map(str::to_owned), entry_revision };
+            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, entry_revision)];
+            let ops = vec![TxnOp::put(self.keys().order(entry), json(&order), None)];
+            let what = format!("{} {verb}", entry.queue);
+            if let Wrote::At(_) =
+                self.write(Note { who, what: &what, on: &on, reason }, "ordered", compares, ops).await?
+            {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Conflict { what: on })
     }
+}
+
+/// As `ckecli reboot-queue cancel` writes it: only the status changes. `None` where nothing is to be done.
+fn cancelled(entry: &RebootEntry) -> Option<RebootEntry> {
+    (entry.status != RebootStatus::Cancelled).then(|| RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() })
+}
+
+fn without_backoff(entry: &RebootEntry) -> Option<RebootEntry> {
+    (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some()).then(|| RebootEntry {
+        drain_backoff_count: 0,
+        drain_backoff_expire: None,
+        ..entry.clone()
+    })
+}
+
+fn repair_without_backoff(entry: &RepairEntry) -> Option<RepairEntry> {
+    (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some()).then(|| RepairEntry {
+        drain_backoff_count: 0,
+        drain_backoff_expire: None,
+        ..entry.clone()
+    })
 }

@@ -1,16 +1,26 @@
 //! What is stored once: definition, constraints, policy, identity, schema, status, sabakan's settings.
 
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, GetOptions, TxnOp, TxnOpResponse};
+use serde::de::DeserializeOwned;
+
 use super::{
     connect::Store,
     error::StoreError,
-    view::{Candidate, StoreView},
+    operator::{Wrote, fits, json},
 };
 use crate::model::{
     constraints::Constraints,
     entry::Stored,
-    ours::{Identity, Status, Who},
-    policy::Policy,
+    ours::{Identity, SCHEMA, Status, Who},
+    policy::{EngineChoice, Policy},
 };
+
+pub use super::operator::Note;
+
+/// How often a lost race is run again.
+const RACES: u32 = 20;
 
 /// A value as text, with the revision to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,30 +33,51 @@ pub struct Raw {
     pub mod_revision: i64,
 }
 
-/// What an operator's write says about itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Note<'a> {
-    /// Who.
-    pub who: &'a Who,
-    /// What, as the audit record has it: `cluster set`.
-    pub what: &'a str,
-    /// On what.
-    pub on: &'a str,
-    /// Why.
-    pub reason: Option<&'a str>,
-}
-
 impl Store {
     /// The value of one key.
     pub async fn raw(&self, key: &str) -> Result<Option<Raw>, StoreError> {
-        let _ = key;
-        Err(StoreError::Settings("not yet".to_owned()))
+        let got = match self.get(key, GetOptions::new()).await {
+            Ok(mut got) => got.take_kvs().pop(),
+            Err(failure) => return Err(self.sentence(&format!("read {key}"), failure).await),
+        };
+        Ok(got.map(|kv| Raw {
+            key: key.to_owned(),
+            text: String::from_utf8_lossy(kv.value()).into_owned(),
+            mod_revision: kv.mod_revision(),
+        }))
     }
 
-    /// Writes one key with its audit record; `expect` is the ModRevision it must still have (0 = absent).
+    /// Writes one key with its audit record; `expect` is the ModRevision it must still have (0 = absent). Returns the
+    /// revision of the write.
     pub async fn put_raw(&self, key: &str, text: &str, expect: Option<i64>, note: Note<'_>) -> Result<i64, StoreError> {
-        let _ = (key, text, expect, note);
-        Err(StoreError::Settings("not yet".to_owned()))
+        fits(key, text)?;
+        let compares = expect.map(|r| Compare::mod_revision(key, CompareOp::Equal, r)).into_iter().collect();
+        match self.write(note, "done", compares, vec![TxnOp::put(key, text, None)]).await? {
+            Wrote::At(revision) => Ok(revision),
+            Wrote::Conflict => Err(StoreError::Conflict { what: note.on.to_owned() }),
+        }
+    }
+
+    /// The value of one key, typed; a value that cannot be read is an `Err` inside.
+    async fn stored<T: DeserializeOwned>(&self, key: &str) -> Result<Option<Stored<T>>, StoreError> {
+        let raw = self.raw(key).await?;
+        Ok(raw.map(|raw| Stored {
+            value: serde_json::from_str(&raw.text).map(Arc::new).map_err(|e| e.to_string()),
+            key: raw.key,
+            mod_revision: raw.mod_revision,
+        }))
+    }
+
+    /// The value and its ModRevision (0 = none); one that cannot be read is an error with a remedy.
+    async fn readable<T: DeserializeOwned + Clone>(&self, key: &str) -> Result<(Option<T>, i64), StoreError> {
+        match self.stored::<T>(key).await? {
+            None => Ok((None, 0)),
+            Some(Stored { value: Ok(value), mod_revision, .. }) => Ok((Some(T::clone(&value)), mod_revision)),
+            Some(Stored { value: Err(cause), key, .. }) => {
+                let remedy = format!("mend it with etcdctl, or remove it with `etcdctl del {key}`");
+                Err(StoreError::Broken { key, cause, remedy })
+            }
+        }
     }
 
     /// The definition as it lies there.
@@ -68,78 +99,222 @@ impl Store {
 
     /// The constraints in force, our copy of the two that `ckecli` drops included; `None` where none are stored.
     pub async fn constraints(&self) -> Result<Option<Constraints>, StoreError> {
-        Err(StoreError::Settings("not yet".to_owned()))
+        let (theirs, _) = self.readable::<Constraints>(&self.keys().constraints()).await?;
+        let ours = self.stored::<Constraints>(&self.keys().our_constraints()).await?;
+        Ok(theirs.map(|mut constraints| {
+            if let Some(ours) = ours.as_ref().and_then(Stored::get) {
+                fill_workers(&mut constraints, ours);
+            }
+            constraints
+        }))
     }
 
-    /// Changes the constraints; `change` may refuse with a sentence, and is asked again after a conflict.
+    /// Changes the constraints; `change` may refuse with a sentence, and is asked again after a conflict. The two
+    /// that `ckecli` drops are kept in our own key too, in the same transaction.
     pub async fn update_constraints(
         &self,
         who: &Who,
         reason: Option<&str>,
-        change: impl FnMut(&mut Constraints) -> Result<(), String> + Send,
+        mut change: impl FnMut(&mut Constraints) -> Result<(), String> + Send,
     ) -> Result<Constraints, StoreError> {
-        let _ = (who, reason, change);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let (key, copy) = (self.keys().constraints(), self.keys().our_constraints());
+        for _ in 0..RACES {
+            let (theirs, revision) = self.readable::<Constraints>(&key).await?;
+            let ours = self.stored::<Constraints>(&copy).await?;
+            let copy_revision = ours.as_ref().map_or(0, |s| s.mod_revision);
+            let mut constraints = theirs.unwrap_or_default();
+            if let Some(ours) = ours.as_ref().and_then(Stored::get) {
+                fill_workers(&mut constraints, ours);
+            }
+            change(&mut constraints).map_err(StoreError::NotAllowed)?;
+            let mut compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
+            let mut ops = vec![TxnOp::put(key.as_str(), json(&constraints), None)];
+            if constraints.minimum_workers.is_some() || constraints.maximum_workers.is_some() {
+                let mut workers = serde_json::Map::new();
+                for (name, value) in
+                    [("minimum-workers", constraints.minimum_workers), ("maximum-workers", constraints.maximum_workers)]
+                {
+                    workers.extend(value.map(|v| (name.to_owned(), v.into())));
+                }
+                compares.push(Compare::mod_revision(copy.as_str(), CompareOp::Equal, copy_revision));
+                ops.push(TxnOp::put(copy.as_str(), json(&workers), None));
+            }
+            let note = Note { who, what: "constraints set", on: "constraints", reason };
+            if let Wrote::At(_) = self.write(note, &json(&constraints), compares, ops).await? {
+                return Ok(constraints);
+            }
+        }
+        Err(StoreError::Conflict { what: "constraints".to_owned() })
     }
 
     /// The stored policy.
     pub async fn policy(&self) -> Result<Option<Stored<Policy>>, StoreError> {
-        Err(StoreError::Settings("not yet".to_owned()))
+        self.stored(&self.keys().policy()).await
     }
 
-    /// Changes the policy; `change` may refuse with a sentence, and is asked again after a conflict.
+    /// Changes the policy; `change` may refuse with a sentence, and is asked again after a conflict. Without a schema
+    /// both are created first, as an engine would (see [`Store::ensure_schema`]).
     pub async fn update_policy(
         &self,
         who: &Who,
         reason: Option<&str>,
-        change: impl FnMut(&mut Policy) -> Result<(), String> + Send,
+        mut change: impl FnMut(&mut Policy) -> Result<(), String> + Send,
     ) -> Result<Policy, StoreError> {
-        let _ = (who, reason, change);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let key = self.keys().policy();
+        let schema = self.ensure_schema(who).await?;
+        if schema > SCHEMA {
+            return Err(StoreError::NotAllowed(format!(
+                "{} says {schema}, this cketerm knows {SCHEMA}: change the policy with the newer one",
+                self.keys().schema()
+            )));
+        }
+        for _ in 0..RACES {
+            let (stored, revision) = self.readable::<Policy>(&key).await?;
+            let mut policy = stored.unwrap_or_default();
+            let before = policy.clone();
+            change(&mut policy).map_err(StoreError::NotAllowed)?;
+            if policy == before && revision != 0 {
+                return Ok(policy);
+            }
+            let note = Note { who, what: "policy set", on: "policy", reason };
+            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
+            let ops = vec![TxnOp::put(key.as_str(), json(&policy), None)];
+            if let Wrote::At(_) = self.write(note, &json(&policy), compares, ops).await? {
+                return Ok(policy);
+            }
+        }
+        Err(StoreError::Conflict { what: "policy".to_owned() })
     }
 
     /// Which cluster this prefix belongs to.
     pub async fn identity(&self) -> Result<Option<Stored<Identity>>, StoreError> {
-        Err(StoreError::Settings("not yet".to_owned()))
+        self.stored(&self.keys().identity()).await
     }
 
     /// Proposes the cluster's UID where none is stored; returns what is stored then.
     pub async fn propose_identity(&self, uid: &str, who: &Who) -> Result<Identity, StoreError> {
-        let _ = (uid, who);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let key = self.keys().identity();
+        for _ in 0..RACES {
+            if let (Some(identity), _) = self.readable::<Identity>(&key).await? {
+                return Ok(identity);
+            }
+            let identity = Identity { uid: uid.to_owned(), confirmed_by: None, at: self.clock().wall() };
+            let note = Note { who, what: "cluster identify: proposed", on: uid, reason: None };
+            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, 0)];
+            let ops = vec![TxnOp::put(key.as_str(), json(&identity), None)];
+            if let Wrote::At(_) = self.write(note, "done", compares, ops).await? {
+                return Ok(identity);
+            }
+        }
+        Err(StoreError::Conflict { what: "identity".to_owned() })
     }
 
     /// A person's word that this prefix belongs to the cluster `uid`. Another stored UID is refused unless `replace`
     /// names it.
     pub async fn confirm_identity(&self, uid: &str, replace: Option<&str>, who: &Who) -> Result<Identity, StoreError> {
-        let _ = (uid, replace, who);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let key = self.keys().identity();
+        for _ in 0..RACES {
+            let (stored, revision) = self.readable::<Identity>(&key).await?;
+            match (&stored, replace) {
+                (Some(s), None) if s.uid == uid && s.confirmed_by.is_some() => return Ok(s.clone()),
+                (Some(s), None) if s.uid != uid => {
+                    return Err(StoreError::NotAllowed(format!(
+                        "{} belongs to the cluster {}, Kubernetes is {uid}; if the cluster was rebuilt, repeat with \
+                         --replace {}",
+                        self.keys().prefix(),
+                        s.uid,
+                        s.uid
+                    )));
+                }
+                (Some(s), Some(old)) if s.uid != old => {
+                    return Err(StoreError::NotAllowed(format!("the stored cluster is {}, not {old}", s.uid)));
+                }
+                (None, Some(old)) => {
+                    return Err(StoreError::NotAllowed(format!("no cluster is stored, so {old} cannot be replaced")));
+                }
+                _ => {}
+            }
+            let identity = Identity { uid: uid.to_owned(), confirmed_by: Some(who.clone()), at: self.clock().wall() };
+            let result = stored.map_or_else(|| "confirmed".to_owned(), |s| format!("confirmed, was {}", s.uid));
+            let note = Note { who, what: "cluster identify", on: uid, reason: None };
+            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
+            let ops = vec![TxnOp::put(key.as_str(), json(&identity), None)];
+            if let Wrote::At(_) = self.write(note, &result, compares, ops).await? {
+                return Ok(identity);
+            }
+        }
+        Err(StoreError::Conflict { what: "identity".to_owned() })
     }
 
     /// Writes schema and first policy in one transaction where there is no schema yet; returns the schema's number.
+    /// The policy's `engine` is `cke` where CKE left a trace (a key in `leader/` without a registration of ours,
+    /// `status`, `records`), else `cketerm`; after this only a person changes it (spec/safety.md, Beside CKE).
     pub async fn ensure_schema(&self, who: &Who) -> Result<u32, StoreError> {
-        let _ = who;
-        Err(StoreError::Settings("not yet".to_owned()))
+        let key = self.keys().schema();
+        for _ in 0..RACES {
+            if let (Some(schema), _) = self.readable::<u32>(&key).await? {
+                return Ok(schema);
+            }
+            let (engine, trace) = self.first_choice().await?;
+            let policy_key = self.keys().policy();
+            let compares = vec![
+                Compare::mod_revision(key.as_str(), CompareOp::Equal, 0),
+                // a policy without a schema was put there by a person: it stays
+                Compare::mod_revision(policy_key.as_str(), CompareOp::Equal, 0),
+            ];
+            let policy = Policy { engine, ..Policy::default() };
+            let mut ops = vec![TxnOp::put(key.as_str(), SCHEMA.to_string(), None)];
+            let note = Note { who, what: "schema", on: "cketerm/schema", reason: None };
+            let wrote = match self.readable::<Policy>(&policy_key).await? {
+                (None, _) => {
+                    ops.push(TxnOp::put(policy_key, json(&policy), None));
+                    self.write(note, &format!("policy engine: {}; {trace}", json(&engine)), compares, ops).await?
+                }
+                (Some(_), _) => self.write(note, "policy kept", compares[..1].to_vec(), ops).await?,
+            };
+            if let Wrote::At(_) = wrote {
+                return Ok(SCHEMA);
+            }
+        }
+        Err(StoreError::Conflict { what: "schema".to_owned() })
+    }
+
+    /// What CKE left, if anything.
+    async fn first_choice(&self) -> Result<(EngineChoice, String), StoreError> {
+        let keys_only = || GetOptions::new().with_keys_only();
+        let reads = vec![
+            (self.keys().leader_prefix(), keys_only().with_prefix()),
+            (self.keys().engine_prefix(), keys_only().with_prefix()),
+            (self.keys().status(), keys_only()),
+            (self.keys().records(), keys_only()),
+        ];
+        let answer = match self.get_all(reads).await {
+            Ok(answer) => answer,
+            Err(failure) => return Err(self.sentence("look for traces of CKE", failure).await),
+        };
+        let mut found = answer.op_responses().into_iter().map(|op| match op {
+            TxnOpResponse::Get(mut got) => got.take_kvs(),
+            _ => Vec::new(),
+        });
+        let (candidates, engines) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+        let lease = |key: &[u8]| key.rsplit(|b| *b == b'/').next().map(<[u8]>::to_vec);
+        let ours: Vec<_> = engines.iter().map(|kv| lease(kv.key())).collect();
+        let foreign = candidates.iter().find(|kv| !ours.contains(&lease(kv.key())));
+        let trace = foreign.cloned().or_else(|| found.find_map(|mut kvs| kvs.pop()));
+        Ok(match trace {
+            Some(kv) => (EngineChoice::Cke, format!("CKE left {}", String::from_utf8_lossy(kv.key()))),
+            None => (EngineChoice::Cketerm, "no trace of CKE".to_owned()),
+        })
     }
 
     /// What the leader is at.
     pub async fn status(&self) -> Result<Option<Status>, StoreError> {
-        Err(StoreError::Settings("not yet".to_owned()))
+        Ok(self.readable(&self.keys().status()).await?.0)
     }
+}
 
-    /// Who leads.
-    pub async fn leader(&self) -> Result<Option<Candidate>, StoreError> {
-        Err(StoreError::Settings("not yet".to_owned()))
-    }
-
-    /// One linearizable read of everything that the live copy holds, at one revision, in pages.
-    pub async fn read_view(&self) -> Result<StoreView, StoreError> {
-        self.read_view_from(0).await
-    }
-
-    /// The same, at a revision that is not before `revision`: a leader's first.
-    pub async fn read_view_from(&self, revision: i64) -> Result<StoreView, StoreError> {
-        let _ = revision;
-        Err(StoreError::Settings("not yet".to_owned()))
-    }
+/// Takes the two constraints that today's `ckecli` drops from our copy where CKE's object lacks them.
+pub(crate) fn fill_workers(theirs: &mut Constraints, ours: &Constraints) {
+    theirs.minimum_workers = theirs.minimum_workers.or(ours.minimum_workers);
+    theirs.maximum_workers = theirs.maximum_workers.or(ours.maximum_workers);
 }

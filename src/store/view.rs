@@ -142,11 +142,20 @@ impl StoreView {
         }
     }
 
-    /// The constraints in force: the stored ones, or the defaults where there are none.
+    /// The constraints in force: the stored ones, or the defaults where there are none. The two that today's `ckecli`
+    /// drops come from our own copy where CKE's object lacks them.
     pub fn constraints(&self) -> Arc<Constraints> {
-        match self.constraints.as_ref().map(|s| &s.value) {
+        let theirs = match self.constraints.as_ref().map(|s| &s.value) {
             Some(Ok(constraints)) => Arc::clone(constraints),
             _ => Arc::new(Constraints::default()),
+        };
+        match self.our_constraints.as_ref().and_then(Stored::get) {
+            Some(ours) if theirs.minimum_workers.is_none() || theirs.maximum_workers.is_none() => {
+                let mut merged = Constraints::clone(&theirs);
+                super::settings::fill_workers(&mut merged, ours);
+                Arc::new(merged)
+            }
+            _ => theirs,
         }
     }
 

@@ -1,0 +1,173 @@
+//! etcd's answers, and what their errors mean for us: was it carried out, may we ask again, what should a person do.
+
+use std::{future::Future, time::Duration};
+
+use etcd_client::{Compare, Error, GetOptions, GetResponse, Txn, TxnOp, TxnResponse};
+
+use super::{connect::Store, error::StoreError};
+
+/// etcd's default limit of operations in one transaction.
+pub(crate) const MOST_OPS: usize = 128;
+/// etcd's default limit of one request in bytes (1.5 MiB), less what the frame around it takes.
+pub(crate) const MOST_BYTES: usize = 3 * 512 * 1024 - 4096;
+
+/// What an error means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No answer; `sent` = the request may have reached etcd.
+    NoAnswer { cause: String, sent: bool },
+    /// User, password or permission.
+    Denied(String),
+    /// Refused; nothing was written.
+    Refused(String),
+    /// The lease is gone.
+    NoLease,
+    /// The revision has been compacted.
+    Compacted,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let status = match error {
+            Error::GRpcStatus(status) => status,
+            Error::LeaseKeepAliveError(text) if text.contains("not found") => return Self::NoLease,
+            Error::TransportError(e) => return Self::NoAnswer { cause: chain(&e), sent: false },
+            other => return Self::NoAnswer { cause: other.to_string(), sent: true },
+        };
+        let text = status.message().trim_start_matches("etcdserver: ").to_owned();
+        // the numbers are gRPC's codes
+        match status.code() as i32 {
+            3 if text.contains("authentication failed") || text.contains("user name is empty") => Self::Denied(text),
+            5 if text.contains("lease") => Self::NoLease,
+            7 | 16 => Self::Denied(text),
+            11 if text.contains("compacted") => Self::Compacted,
+            3 | 5 | 6 | 8 | 9 | 11 | 12 => Self::Refused(text),
+            _ => {
+                let cause = chain(&status);
+                let sent = !["connect error", "dns error", "handshake"].iter().any(|w| cause.contains(w));
+                Self::NoAnswer { cause, sent }
+            }
+        }
+    }
+}
+
+/// An error with its causes, each once; gRPC's own frame around them is left out.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(e) = next {
+        let text = e.to_string();
+        // a status prints its code and metadata; its message alone is worth reading
+        let text = match text.split_once("message: \"") {
+            Some((_, rest)) => rest.split('"').next().unwrap_or_default().to_owned(),
+            None => text,
+        };
+        if !text.is_empty() && text != "transport error" && !texts.iter().any(|t| t.contains(&text)) {
+            texts.push(text);
+        }
+        next = e.source();
+    }
+    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
+}
+
+impl Store {
+    /// One request, bounded by the timeout.
+    pub(crate) async fn once<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        match tokio::time::timeout(self.timeout(), request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Failure::NoAnswer { cause: format!("no answer within {:?}", self.timeout()), sent: true }),
+        }
+    }
+
+    /// A request that may be repeated (a read, or a write that says so), tried on other endpoints while one of them
+    /// is away.
+    pub(crate) async fn asked<T, F>(&self, request: impl Fn() -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.once(request()).await {
+                Err(Failure::NoAnswer { cause, .. }) if tries < 5 && !cause.starts_with("no answer within") => {
+                    tokio::time::sleep(Duration::from_millis(10 * tries)).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// A read of one key or range.
+    pub(crate) async fn get(&self, key: impl Into<Vec<u8>>, options: GetOptions) -> Result<GetResponse, Failure> {
+        let key = key.into();
+        self.asked(|| {
+            let (mut kv, key, options) = (self.kv(), key.clone(), options.clone());
+            async move { kv.get(key, Some(options)).await }
+        })
+        .await
+    }
+
+    /// Several reads at one revision.
+    pub(crate) async fn get_all(&self, reads: Vec<(String, GetOptions)>) -> Result<TxnResponse, Failure> {
+        let ops: Vec<TxnOp> = reads.into_iter().map(|(key, options)| TxnOp::get(key, Some(options))).collect();
+        self.asked(|| {
+            let (mut kv, txn) = (self.kv(), Txn::new().and_then(ops.clone()));
+            async move { kv.txn(txn).await }
+        })
+        .await
+    }
+
+    /// A transaction that is tried again only while it surely has not been sent.
+    pub(crate) async fn transact(
+        &self,
+        compares: Vec<Compare>,
+        ops: Vec<TxnOp>,
+        otherwise: Vec<TxnOp>,
+    ) -> Result<TxnResponse, Failure> {
+        let txn = Txn::new().when(compares).and_then(ops).or_else(otherwise);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (mut kv, txn) = (self.kv(), txn.clone());
+            match self.once(async move { kv.txn(txn).await }).await {
+                Err(Failure::NoAnswer { sent: false, .. }) if tries < 5 => {
+                    tokio::time::sleep(Duration::from_millis(10 * tries)).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The sentence for a failed read, or for a write that surely was not carried out.
+    pub(crate) async fn sentence(&self, what: &str, failure: Failure) -> StoreError {
+        let endpoints = self.endpoints().to_owned();
+        match failure {
+            Failure::NoAnswer { cause, .. } => self.unreachable(cause).await,
+            Failure::Denied(cause) => {
+                let remedy = if cause.contains("permission") {
+                    format!("grant the user read and write on {}", self.keys().prefix())
+                } else {
+                    "check etcd.username and etcd.password".to_owned()
+                };
+                StoreError::Denied { endpoints, cause, remedy }
+            }
+            Failure::Refused(cause) => {
+                let cause = if cause.contains("database space exceeded") {
+                    format!("{cause}; compact and defragment it, then `etcdctl alarm disarm`")
+                } else {
+                    cause
+                };
+                StoreError::Refused { what: what.to_owned(), endpoints, cause }
+            }
+            Failure::NoLease => {
+                StoreError::Refused { what: what.to_owned(), endpoints, cause: "the lease is gone".to_owned() }
+            }
+            Failure::Compacted => StoreError::Refused {
+                what: what.to_owned(),
+                endpoints,
+                cause: "the revision was compacted while it was being read; try again".to_owned(),
+            },
+        }
+    }
+}

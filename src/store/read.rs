@@ -1,0 +1,127 @@
+//! Reads of ranges in pages at one revision, and of the whole view (spec/etcd.md, Reading and watching).
+
+use etcd_client::{GetOptions, KeyValue};
+
+use super::{
+    answer::Failure,
+    apply::Row,
+    connect::Store,
+    error::StoreError,
+    view::{Candidate, StoreView},
+};
+
+/// Keys of one page.
+const PAGE: i64 = 500;
+/// How often a read is begun again when its revision is compacted under it.
+const COMPACTIONS: u32 = 3;
+
+impl From<&KeyValue> for Row {
+    fn from(kv: &KeyValue) -> Self {
+        Self {
+            key: kv.key().to_vec(),
+            value: kv.value().to_vec(),
+            mod_revision: kv.mod_revision(),
+            create_revision: kv.create_revision(),
+        }
+    }
+}
+
+/// Everything that the live copy holds, at one revision.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) revision: i64,
+    /// Which etcd answered: revisions of another one mean nothing to us.
+    pub(crate) cluster: u64,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Store {
+    /// All keys of `[from, to)` at `revision`, or now where that is 0; and the revision read at.
+    pub(crate) async fn pages(&self, from: &[u8], to: &[u8], revision: i64) -> Result<(i64, Vec<KeyValue>), Failure> {
+        let (head, kvs) = self.paged(from, to, revision).await?;
+        Ok((head.0, kvs))
+    }
+
+    async fn paged(&self, from: &[u8], to: &[u8], revision: i64) -> Result<((i64, u64), Vec<KeyValue>), Failure> {
+        let (mut head, mut at) = ((0, 0), revision);
+        let mut kvs: Vec<KeyValue> = Vec::new();
+        let mut next = from.to_vec();
+        loop {
+            let options = GetOptions::new().with_range(to).with_limit(PAGE).with_revision(at);
+            let mut page = self.get(next.as_slice(), options).await?;
+            if at == revision {
+                head = page.header().map_or((0, 0), |h| (h.revision(), h.cluster_id()));
+                at = if revision == 0 { head.0 } else { revision };
+            }
+            let more = page.more();
+            kvs.extend(page.take_kvs());
+            match kvs.last() {
+                Some(last) if more => {
+                    next = last.key().to_vec();
+                    next.push(0);
+                }
+                _ => return Ok(((at, head.1), kvs)),
+            }
+        }
+    }
+
+    /// One linearizable reading of the live ranges at one revision.
+    pub(crate) async fn reading(&self) -> Result<Reading, Failure> {
+        let mut compactions = 0;
+        loop {
+            match self.reading_once().await {
+                Err(Failure::Compacted) if compactions < COMPACTIONS => compactions += 1,
+                other => return other,
+            }
+        }
+    }
+
+    async fn reading_once(&self) -> Result<Reading, Failure> {
+        let mut reading = Reading { revision: 0, cluster: 0, rows: Vec::new() };
+        for (from, to) in self.keys().live_ranges() {
+            let (head, kvs) = self.paged(&from, &to, reading.revision).await?;
+            (reading.revision, reading.cluster) = head;
+            reading.rows.extend(kvs.iter().map(Row::from));
+        }
+        Ok(reading)
+    }
+
+    /// One linearizable read of everything that the live copy holds, at one revision, in pages.
+    pub async fn read_view(&self) -> Result<StoreView, StoreError> {
+        self.read_view_from(0).await
+    }
+
+    /// The same, at a revision that is not before `revision`: a leader's first. A linearizable read cannot be older
+    /// than an answer that we already have, unless etcd was restored from a backup meanwhile: that is an error.
+    pub async fn read_view_from(&self, revision: i64) -> Result<StoreView, StoreError> {
+        let what = format!("read {}", self.keys().prefix());
+        let heard = self.clock().boot().as_secs_f64();
+        let reading = match self.reading().await {
+            Ok(reading) => reading,
+            Err(failure) => return Err(self.sentence(&what, failure).await),
+        };
+        if reading.revision < revision {
+            let cause = format!("it is at revision {}, we have seen {revision}: was it restored?", reading.revision);
+            return Err(StoreError::Refused { what, endpoints: self.endpoints().to_owned(), cause });
+        }
+        let mut view = StoreView::default();
+        for row in &reading.rows {
+            view.put(self.keys(), row);
+        }
+        (view.revision, view.heard, view.synced) = (reading.revision, heard, true);
+        Ok(view)
+    }
+
+    /// Who leads; also where the value of its key is empty.
+    pub async fn leader(&self) -> Result<Option<Candidate>, StoreError> {
+        let from = self.keys().leader_prefix().into_bytes();
+        match self.pages(&from, &super::keys::end_of(&from), 0).await {
+            Ok((_, kvs)) => {
+                let mut view = StoreView::default();
+                kvs.iter().for_each(|kv| view.put(self.keys(), &Row::from(kv)));
+                Ok(view.leader().cloned())
+            }
+            Err(failure) => Err(self.sentence("read the leader", failure).await),
+        }
+    }
+}
