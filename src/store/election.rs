@@ -1,30 +1,73 @@
-//! The election: the recipe of Go's `concurrency.Election` over `leader/`, so that CKE and cketerm never both lead.
+//! The election: the recipe of Go's `concurrency.Election` over `leader/`, so that CKE and cketerm never both lead
+//! (spec/etcd.md; spec/safety.md, Who leads). The recipe gives the create revision that fences every write.
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
-use super::{connect::Store, error::StoreError};
+use etcd_client::{
+    Compare, CompareOp, EventType, GetOptions, LeaseKeepAliveStream, LeaseKeeper, PutOptions, SortOrder, SortTarget,
+    TxnOp, TxnOpResponse, WatchOptions,
+};
+use tokio::{sync::watch, task::JoinSet, time::sleep};
+
+use super::{answer::Failure, connect::Store, error::StoreError, operator::json};
 use crate::{
     fence::{Fence, Life},
     model::ours::EngineRegistration,
 };
 
+/// Between two tries of a question that had no answer.
+const AGAIN: Duration = Duration::from_millis(200);
+
 /// Our place in the line, held by a lease that is kept alive until this is dropped or resigned.
 #[derive(Debug)]
 pub struct Candidacy {
+    store: Store,
     lease: i64,
+    key: String,
+    create_revision: i64,
     life: Life,
+    /// Why it is over, once it is.
+    over: watch::Receiver<Option<String>>,
+    /// Keeps the lease alive, watches our key; ended with us.
+    tasks: JoinSet<()>,
 }
 
 impl Candidacy {
-    /// Takes a lease and writes, in one transaction under it, the key in `leader/` and the registration.
+    /// Takes a lease and writes, in one transaction under it, the key in `leader/` and the registration. `ttl` is cut
+    /// to whole seconds; etcd may grant more, we count the shorter.
     pub async fn stand(
         store: &Store,
         ttl: Duration,
         host: &str,
         registration: EngineRegistration,
     ) -> Result<Self, StoreError> {
-        let _ = (store, ttl, host, registration);
-        Err(StoreError::Settings("not yet".to_owned()))
+        let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
+        let sent = store.clock().boot();
+        let mut leases = store.leases();
+        let lease = match store.once(leases.grant(seconds, None)).await {
+            Ok(granted) => granted.id(),
+            Err(failure) => return Err(store.sentence("take a lease", failure).await),
+        };
+        let life = Life::new(store.clock().clone(), Duration::from_secs(seconds.unsigned_abs()), sent);
+        let key = store.keys().leader(lease);
+        let create_revision = match enter(store, lease, &key, host, &registration).await {
+            Ok(revision) => revision,
+            Err(failure) => {
+                let _ = store.once(leases.revoke(lease)).await;
+                return Err(store.sentence("stand for election", failure).await);
+            }
+        };
+
+        let (say, over) = watch::channel(None);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(keep(store.clone(), lease, life.clone(), say.clone()));
+        let (watched, ended) = (gone(store.clone(), key.clone(), create_revision), life.clone());
+        tasks.spawn(async move {
+            watched.await;
+            ended.end();
+            say.send_if_modified(|why| why.replace("its key in leader/ was deleted".to_owned()).is_none());
+        });
+        Ok(Self { store: store.clone(), lease, key, create_revision, life, over, tasks })
     }
 
     /// Our lease.
@@ -32,9 +75,49 @@ impl Candidacy {
         self.lease
     }
 
-    /// Waits until every candidate before us is gone.
+    /// Waits until every candidate before us is gone: on the one right before us, by watch. Safe to drop and call
+    /// again.
     pub async fn elected(&mut self) -> Result<Fence, StoreError> {
-        Err(StoreError::Settings("not yet".to_owned()))
+        let why = tokio::select! {
+            won = self.first() => return won,
+            why = self.why_over() => why,
+        };
+        Err(StoreError::LeaseLost { lease: self.lease, cause: why })
+    }
+
+    async fn first(&self) -> Result<Fence, StoreError> {
+        let before = GetOptions::new()
+            .with_prefix()
+            .with_keys_only()
+            .with_sort(SortTarget::Create, SortOrder::Descend)
+            .with_limit(1)
+            .with_max_create_revision(self.create_revision - 1);
+        loop {
+            // the one before us and our own key, at one revision
+            let own = GetOptions::new().with_keys_only();
+            let reads = vec![(self.store.keys().leader_prefix(), before.clone()), (self.key.clone(), own)];
+            let answer = match self.store.get_all(reads).await {
+                Ok(answer) => answer,
+                Err(Failure::NoAnswer { .. }) => {
+                    sleep(AGAIN).await;
+                    continue;
+                }
+                Err(failure) => return Err(self.store.sentence("stand for election", failure).await),
+            };
+            let mut found = answer.op_responses().into_iter().map(|op| match op {
+                TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
+                _ => None,
+            });
+            let (predecessor, own) = (found.next().flatten(), found.next().flatten());
+            if own.is_none_or(|kv| kv.create_revision() != self.create_revision) {
+                let cause = "its key in leader/ is gone".to_owned();
+                return Err(StoreError::LeaseLost { lease: self.lease, cause });
+            }
+            let Some(kv) = predecessor else {
+                return Ok(Fence::new(&self.key, self.create_revision, self.lease, self.life.clone()));
+            };
+            gone(self.store.clone(), String::from_utf8_lossy(kv.key()).into_owned(), kv.create_revision()).await;
+        }
     }
 
     /// The lease's clock.
@@ -44,17 +127,165 @@ impl Candidacy {
 
     /// Resolves once the lease or the key in `leader/` is gone.
     pub async fn lost(&self) {
-        std::future::pending().await
+        self.why_over().await;
+    }
+
+    fn why_over(&self) -> impl Future<Output = String> + Send + 'static {
+        let mut over = self.over.clone();
+        async move {
+            match over.wait_for(Option::is_some).await {
+                Ok(why) => why.clone().unwrap_or_default(),
+                Err(_) => "its keeper ended".to_owned(),
+            }
+        }
     }
 
     /// Writes the registration anew (programs found, probes seen).
     pub async fn register_again(&self, registration: EngineRegistration) -> Result<(), StoreError> {
-        let _ = registration;
-        Err(StoreError::Settings("not yet".to_owned()))
+        let compares = vec![Compare::create_revision(self.key.as_str(), CompareOp::Equal, self.create_revision)];
+        let under = Some(PutOptions::new().with_lease(self.lease));
+        let ops = vec![TxnOp::put(self.store.keys().engine(self.lease), json(&registration), under)];
+        match self.store.transact(compares, ops, Vec::new()).await {
+            Ok(answer) if answer.succeeded() => Ok(()),
+            Ok(_) | Err(Failure::NoLease) => {
+                let cause = "its key in leader/ is gone".to_owned();
+                Err(StoreError::LeaseLost { lease: self.lease, cause })
+            }
+            Err(failure) => Err(self.store.sentence("register this engine", failure).await),
+        }
     }
 
-    /// Gives the place up: nothing may begin any more, then the lease is revoked.
-    pub async fn resign(self) {
+    /// Gives the place up: nothing may begin any more, then the lease is revoked, which deletes every key under it.
+    /// Where etcd does not answer, the lease runs out by itself.
+    pub async fn resign(mut self) {
         self.life.end();
+        self.tasks.abort_all();
+        revoke(&self.store, self.lease).await;
+    }
+}
+
+async fn revoke(store: &Store, lease: i64) {
+    let revoked = store
+        .asked(|| {
+            let mut leases = store.leases();
+            async move { leases.revoke(lease).await }
+        })
+        .await;
+    if let Err(failure) = revoked
+        && failure != Failure::NoLease
+    {
+        tracing::warn!(lease = format!("{lease:x}"), ?failure, "the lease was not revoked, it will run out");
+    }
+}
+
+/// Writes our two keys. May be sent again without an answer: the key holds our lease, so what is there is ours.
+async fn enter(
+    store: &Store,
+    lease: i64,
+    key: &str,
+    host: &str,
+    registration: &EngineRegistration,
+) -> Result<i64, Failure> {
+    let under = || Some(PutOptions::new().with_lease(lease));
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let compares = vec![Compare::create_revision(key, CompareOp::Equal, 0)];
+        let ops =
+            vec![TxnOp::put(key, host, under()), TxnOp::put(store.keys().engine(lease), json(registration), under())];
+        let look = vec![TxnOp::get(key, Some(GetOptions::new().with_keys_only()))];
+        match store.transact(compares, ops, look).await {
+            Ok(answer) if answer.succeeded() => {
+                return Ok(answer.header().map_or(0, etcd_client::ResponseHeader::revision));
+            }
+            Ok(answer) => {
+                let created = answer.op_responses().into_iter().find_map(|op| match op {
+                    TxnOpResponse::Get(got) => got.kvs().first().map(etcd_client::KeyValue::create_revision),
+                    _ => None,
+                });
+                return created.ok_or_else(|| Failure::Refused("the key in leader/ was there and vanished".to_owned()));
+            }
+            Err(Failure::NoAnswer { .. }) if tries < 3 => sleep(AGAIN).await,
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Keeps the lease alive every TTL/3, quickly again after a failure, until it is known or reckoned to be gone.
+async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<String>>) {
+    let bound = store.timeout().min(life.ttl() / 6);
+    let mut stream = None;
+    let mut wait = life.ttl() / 3;
+    let why = loop {
+        sleep(wait.min(life.remaining())).await;
+        if life.remaining().is_zero() {
+            // etcd may know it for longer than we do: let whoever is behind us pass
+            let late = store.clone();
+            tokio::spawn(async move { revoke(&late, lease).await });
+            break format!("no keep-alive was answered for {:?}", life.ttl());
+        }
+        let sent = store.clock().boot();
+        match tokio::time::timeout(bound, beat(&store, lease, &mut stream)).await {
+            Ok(Ok(())) => {
+                life.acknowledge(sent);
+                wait = life.ttl() / 3;
+            }
+            Ok(Err(Failure::NoLease)) => break "etcd does not know the lease any more".to_owned(),
+            other => {
+                // a late answer must not be taken for that of the next keep-alive
+                stream = None;
+                wait = AGAIN.min(life.ttl() / 30);
+                let cause = format!("{other:?}");
+                tracing::warn!(lease = format!("{lease:x}"), cause, "a keep-alive of the lease was not answered");
+            }
+        }
+    };
+    life.end();
+    over.send_if_modified(|said| said.replace(why).is_none());
+}
+
+/// One keep-alive and its answer.
+async fn beat(
+    store: &Store,
+    lease: i64,
+    stream: &mut Option<(LeaseKeeper, LeaseKeepAliveStream)>,
+) -> Result<(), Failure> {
+    let Some((keeper, answers)) = stream else {
+        // opening the stream is a keep-alive of its own
+        *stream = Some(store.leases().keep_alive(lease).await?);
+        return Ok(());
+    };
+    keeper.keep_alive().await?;
+    match answers.message().await? {
+        Some(answer) if answer.ttl() > 0 => Ok(()),
+        Some(_) => Err(Failure::NoLease),
+        None => Err(Failure::NoAnswer { cause: "the stream of keep-alives ended".to_owned(), sent: true }),
+    }
+}
+
+/// Resolves once the key with this create revision is gone; survives whatever happens to the connection.
+async fn gone(store: Store, key: String, create_revision: i64) {
+    loop {
+        let revision = match store.get(key.as_str(), GetOptions::new().with_keys_only()).await {
+            Ok(got) if got.kvs().first().is_none_or(|kv| kv.create_revision() != create_revision) => return,
+            Ok(got) => got.header().map_or(0, etcd_client::ResponseHeader::revision),
+            Err(_) => {
+                sleep(AGAIN).await;
+                continue;
+            }
+        };
+        let mut watching = store.watching();
+        let options = WatchOptions::new().with_start_revision(revision + 1);
+        if let Ok(mut stream) = store.once(watching.watch(key.as_str(), Some(options))).await {
+            while let Ok(Some(message)) = stream.message().await {
+                if message.events().iter().any(|e| e.event_type() == EventType::Delete) {
+                    return;
+                }
+                if message.canceled() {
+                    break;
+                }
+            }
+        }
+        sleep(AGAIN).await;
     }
 }
