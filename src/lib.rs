@@ -2,6 +2,8 @@
 //!
 //! Arrows point one way: `model` ← `store`, `kubernetes` ← `engine`, `actions` ← `console`, `cli`, `daemon`.
 
+pub mod actions;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod engine;

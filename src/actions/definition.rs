@@ -1,0 +1,92 @@
+//! Actions on the cluster definition, and on which cluster it belongs to.
+
+use super::{ActionError, Operator};
+use crate::model::{
+    cluster::{Fault, check, parse, written},
+    ours::Identity,
+};
+
+/// What came of setting a definition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SetCluster {
+    /// Fields that were kept without being known, missing commands.
+    pub warnings: Vec<Fault>,
+    /// The sabakan integration will overwrite it.
+    pub overwritten_by_sabakan: bool,
+}
+
+/// Whether etcd and Kubernetes belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identified {
+    /// What etcd says.
+    pub stored: Option<Identity>,
+    /// What Kubernetes says: the UID of its `kube-system` namespace.
+    pub found: String,
+}
+
+impl Identified {
+    /// They differ.
+    pub fn mismatch(&self) -> bool {
+        self.stored.as_ref().is_some_and(|s| s.uid != self.found)
+    }
+}
+
+impl Operator {
+    /// Checks a definition (YAML or JSON) against the rules and the constraints, and stores it in CKE's form.
+    pub async fn set_cluster(&self, text: &str, reason: Option<&str>) -> Result<SetCluster, ActionError> {
+        let definition = parse(text).map_err(|e| ActionError::failed(format!("the definition {e}")))?;
+        let constraints = self.store.constraints().await?.unwrap_or_default();
+        let checked = check(&definition, Some(&constraints));
+        if !checked.faults.is_empty() {
+            let lines: Vec<String> = checked.faults.iter().map(ToString::to_string).collect();
+            return Err(ActionError::failed(format!("the definition was not set:\n{}", lines.join("\n"))));
+        }
+        let json = written(&definition).to_string();
+        self.store.set_cluster(&json, None, &self.who, reason).await?;
+        let keys = self.store.keys();
+        let template = self.store.raw(&keys.sabakan("template")).await?;
+        let switch = self.store.switch(crate::store::keys::SwitchName::Sabakan).await?;
+        Ok(SetCluster { warnings: checked.warnings, overwritten_by_sabakan: template.is_some() && switch.enabled() })
+    }
+
+    /// What etcd and Kubernetes say about which cluster this is. Needs both.
+    pub async fn identify(&self) -> Result<Identified, ActionError> {
+        let kube = self.kube("cluster identify")?;
+        let stored = self.store.identity().await?;
+        let stored = match stored.map(|s| (s.key, s.value)) {
+            None => None,
+            Some((_, Ok(identity))) => Some(identity.as_ref().clone()),
+            Some((key, Err(e))) => {
+                let text = format!("{key} cannot be read: {e}; delete it with etcdctl, then confirm again");
+                return Err(ActionError::failed(text));
+            }
+        };
+        let found = kube.cluster_uid().await.map_err(|e| ActionError::failed(format!("cluster identify: {e}")))?;
+        Ok(Identified { stored, found })
+    }
+
+    /// A person's word that this etcd prefix and this Kubernetes cluster belong together; `replace` names the UID of
+    /// the cluster that was there before.
+    pub async fn confirm_identity(&self, replace: Option<&str>) -> Result<Identity, ActionError> {
+        let seen = self.identify().await?;
+        let stored = seen.stored.as_ref().map(|s| s.uid.as_str());
+        match (stored, replace) {
+            (Some(old), None) if old != seen.found => {
+                return Err(ActionError::refused(format!(
+                    "etcd below {} belongs to the cluster {old}, Kubernetes is {}: if the cluster was rebuilt, say \
+                     `cketerm cluster identify --confirm --replace {old}`; else mend the configuration",
+                    self.store.keys().prefix(),
+                    seen.found
+                )));
+            }
+            (stored, Some(old)) if stored != Some(old) && stored != Some(seen.found.as_str()) => {
+                return Err(ActionError::refused(format!(
+                    "--replace {old}: the stored cluster is {}",
+                    stored.unwrap_or("none")
+                )));
+            }
+            _ => {}
+        }
+        Ok(self.store.confirm_identity(&seen.found, replace, &self.who).await?)
+    }
+}

@@ -1,0 +1,81 @@
+//! What an operator can do: check, write, leave an audit record. The console and the words call the same ones.
+//!
+//! An action refuses before it writes, says what it refuses on which object and what to do instead, and never
+//! decides what the engine decides. Nothing here draws, parses arguments or prints.
+
+mod definition;
+mod error;
+mod kube;
+mod policy;
+mod queue;
+mod who;
+
+pub use definition::{Identified, SetCluster};
+pub use error::{ActionError, Kind};
+pub use kube::Kube;
+pub use queue::Added;
+pub use who::host_name;
+
+use crate::{
+    model::ours::Who,
+    store::{Store, keys::SwitchName},
+};
+
+/// A person at a keyboard, or a script in that person's name.
+#[derive(Clone)]
+pub struct Operator {
+    /// etcd.
+    pub store: Store,
+    /// Kubernetes, where it was configured *and* the action may ask it: words that touch only etcd never do.
+    pub kube: Option<Kube>,
+    /// Who it is, for the audit.
+    pub who: Who,
+}
+
+impl Operator {
+    /// The person who runs this process.
+    pub fn new(store: Store, kube: Option<Kube>) -> Self {
+        Self { store, kube, who: who::here() }
+    }
+
+    /// Turns one of the four switches.
+    pub async fn set_switch(&self, name: SwitchName, enabled: bool, reason: Option<&str>) -> Result<(), ActionError> {
+        if enabled {
+            self.refuse_mismatch().await?;
+        }
+        Ok(self.store.set_switch(name, enabled, &self.who, reason).await?)
+    }
+
+    /// Makes a cordon of ours the administrator's (or gives it back). Needs Kubernetes.
+    pub async fn keep_cordoned(&self, node: &str, keep: bool) -> Result<(), ActionError> {
+        let kube = self.kube("keep-cordoned")?;
+        let done = kube.annotate_keep_cordoned(node, keep).await;
+        done.map_err(|e| ActionError::failed(format!("node {node}: the annotation was not changed: {e}")))
+    }
+
+    fn kube(&self, what: &str) -> Result<&Kube, ActionError> {
+        self.kube.as_ref().ok_or_else(|| {
+            ActionError::misused(format!(
+                "{what} needs Kubernetes, and none is configured: give --kubeconfig FILE, or set `kubernetes` in the \
+                 configuration file"
+            ))
+        })
+    }
+
+    /// Refuses to start work when etcd and Kubernetes do not belong together. Kubernetes that does not answer, or an
+    /// identity that nobody confirmed, is no mismatch (spec/safety.md, Which cluster).
+    pub(crate) async fn refuse_mismatch(&self) -> Result<(), ActionError> {
+        let Some(kube) = &self.kube else { return Ok(()) };
+        let (stored, found) = tokio::join!(self.store.identity(), kube.cluster_uid());
+        let (Some(stored), Ok(found)) = (stored?, found) else { return Ok(()) };
+        match stored.get() {
+            Some(identity) if identity.uid != found => Err(ActionError::refused(format!(
+                "etcd below {} belongs to the cluster with the kube-system UID {}, the kubeconfig leads to {found}: \
+                 nothing was started; look at both with `cketerm cluster identify`",
+                self.store.keys().prefix(),
+                identity.uid
+            ))),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Actions on the reboot queue's entries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ActionError, Operator};
+use crate::{
+    model::{
+        cluster::{Cluster, Members},
+        entry::{EntryId, QueueKind},
+        ours::{Request, Verb},
+        reboot::{RebootEntry, RebootStatus},
+    },
+    store::settings::Raw,
+};
+
+/// What came of adding entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// Their indexes, in the order of the addresses.
+    pub indexes: Vec<u64>,
+    /// What a person should know: duplicates, a disabled queue.
+    pub notes: Vec<String>,
+}
+
+/// Above so many addresses one list of all Nodes costs less than a request each.
+const SINGLE_NODE_READS: usize = 20;
+
+impl Operator {
+    /// Queues a reboot of each address. All are checked before any entry is written.
+    pub async fn add_reboots(&self, addresses: &[String], reason: Option<&str>) -> Result<Added, ActionError> {
+        if addresses.is_empty() {
+            return Ok(Added::default());
+        }
+        let cluster = self.definition().await?;
+        let members = Members::of(&cluster);
+        let unknown: Vec<&str> = addresses
+            .iter()
+            .map(String::as_str)
+            .filter(|a| members.by_address(&cluster, a).is_none())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        if !unknown.is_empty() {
+            return Err(ActionError::failed(not_members(&cluster, &members, &unknown)));
+        }
+        self.refuse_mismatch().await?;
+        let notes = self.notes_on(addresses).await?;
+        let uids = self.node_uids(addresses, &cluster, &members).await;
+        let request = Request {
+            who: self.who.clone(),
+            at: self.store.clock().wall(),
+            reason: reason.map(str::to_owned),
+            node_uid: None,
+        };
+        let indexes = self.store.add_reboots(addresses, &request, &uids).await?;
+        Ok(Added { indexes, notes })
+    }
+
+    /// Cancels one entry; `seen` is the `ModRevision` that the person saw, where there was a screen.
+    pub async fn cancel_reboot(&self, index: u64, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
+        Ok(self.store.cancel_reboot(index, seen, &self.who, reason).await?)
+    }
+
+    /// Cancels every entry; returns the indexes.
+    pub async fn cancel_all_reboots(&self, reason: Option<&str>) -> Result<Vec<u64>, ActionError> {
+        Ok(self.store.cancel_all_reboots(&self.who, reason).await?)
+    }
+
+    /// Ends the backoff of one entry or of all; returns the indexes that had one.
+    pub async fn reset_backoff(
+        &self,
+        queue: QueueKind,
+        only: Option<u64>,
+        reason: Option<&str>,
+    ) -> Result<Vec<u64>, ActionError> {
+        Ok(self.store.reset_backoff(queue, only, &self.who, reason).await?)
+    }
+
+    /// Leaves an order for whoever leads. Only `hold`, `unhold` and `uncordon` need no reason.
+    pub async fn order(
+        &self,
+        entry: EntryId,
+        verb: Verb,
+        seen: Option<i64>,
+        reason: Option<&str>,
+    ) -> Result<(), ActionError> {
+        if matches!(verb, Verb::Retry | Verb::Done | Verb::Force) {
+            if reason.is_none_or(|r| r.trim().is_empty()) {
+                return Err(ActionError::misused(format!("{verb} of {entry} needs a reason: give --reason TEXT")));
+            }
+            self.refuse_mismatch().await?;
+        }
+        let mut seen = seen;
+        if entry.queue == QueueKind::Reboot && verb != Verb::Uncordon {
+            let key = self.store.keys().entry(entry);
+            let raw = self.store.raw(&key).await?;
+            let raw = raw.ok_or_else(|| ActionError::failed(format!("entry {entry} does not exist: see `rq list`")))?;
+            let found = read_entry(&raw)?;
+            fits(&found, entry, verb)?;
+            seen = seen.or(Some(raw.mod_revision));
+        }
+        Ok(self.store.give_order(entry, verb, seen, &self.who, reason).await?)
+    }
+
+    /// The stored definition, or what to do without one.
+    pub(super) async fn definition(&self) -> Result<Cluster, ActionError> {
+        let raw = self.store.cluster_text().await?;
+        let raw = raw.ok_or_else(|| {
+            ActionError::failed("no cluster definition is stored: set one with `cketerm cluster set FILE`")
+        })?;
+        serde_json::from_str(&raw.text).map_err(|e| {
+            ActionError::failed(format!(
+                "the cluster definition ({}) cannot be read: {e}; set it again with `cketerm cluster set FILE`",
+                raw.key
+            ))
+        })
+    }
+
+    /// What a person who adds entries should know. Costs one read of the queue.
+    async fn notes_on(&self, addresses: &[String]) -> Result<Vec<String>, ActionError> {
+        let view = self.store.read_view().await?;
+        let mut notes = Vec::new();
+        if !view.reboots.switch.enabled() {
+            notes.push("the reboot queue is disabled: nothing starts before `cketerm rq enable`".to_owned());
+        }
+        let mut seen: BTreeMap<&str, String> = BTreeMap::new();
+        for (index, entry) in &view.reboots.entries {
+            if let Some(entry) = entry.get().filter(|e| e.status != RebootStatus::Cancelled) {
+                seen.entry(&entry.node).or_insert_with(|| format!("is in entry {index} already"));
+            }
+        }
+        for address in addresses {
+            if let Some(before) = seen.get(address.as_str()) {
+                notes.push(format!("{address} {before}: the new entry waits for that one, then reboots it again"));
+            } else {
+                seen.insert(address, "is named twice".to_owned());
+            }
+        }
+        Ok(notes)
+    }
+
+    /// UIDs of the Nodes by address, as far as Kubernetes says; without them the drain's start notes the UID.
+    async fn node_uids(&self, addresses: &[String], cluster: &Cluster, members: &Members) -> BTreeMap<String, String> {
+        let mut uids = BTreeMap::new();
+        let Some(kube) = &self.kube else { return uids };
+        let named = addresses.iter().filter_map(|a| members.by_address(cluster, a));
+        if addresses.len() <= SINGLE_NODE_READS {
+            for member in named {
+                if let Ok(Some(row)) = kube.node(member.node_name()).await {
+                    uids.insert(member.address.clone(), row.uid);
+                }
+            }
+        } else if let Ok(rows) = kube.nodes().await {
+            let by_name: BTreeMap<&str, &str> = rows.iter().map(|r| (r.name.as_str(), r.uid.as_str())).collect();
+            for member in named {
+                if let Some(uid) = by_name.get(member.node_name()) {
+                    uids.insert(member.address.clone(), (*uid).to_owned());
+                }
+            }
+        }
+        uids
+    }
+}
+
+fn read_entry(raw: &Raw) -> Result<RebootEntry, ActionError> {
+    serde_json::from_str(&raw.text).map_err(|e| {
+        ActionError::failed(format!("{} cannot be read: {e}; repair or delete that key with etcdctl", raw.key))
+    })
+}
+
+/// Whether an order makes sense for an entry that stands there.
+fn fits(entry: &RebootEntry, id: EntryId, verb: Verb) -> Result<(), ActionError> {
+    let wanted = match verb {
+        Verb::Retry | Verb::Done => Some((RebootStatus::Rebooting, "after its reboot command")),
+        Verb::Force => Some((RebootStatus::Draining, "while it drains")),
+        Verb::Hold | Verb::Unhold | Verb::Uncordon => None,
+    };
+    match wanted {
+        Some((status, when)) if entry.status != status => Err(ActionError::refused(format!(
+            "{verb} is for an entry {when} ({status}); {id} ({}) is {}",
+            entry.node, entry.status
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn not_members(cluster: &Cluster, members: &Members, unknown: &[&str]) -> String {
+    let known = || cluster.nodes.iter().map(|n| n.address.as_str());
+    let each = unknown.iter().take(5).map(|name| match members.by_name(cluster, name) {
+        Some(node) => format!("{name} (a name; its address is {})", node.address),
+        None => match crate::model::text::nearest(name, known()) {
+            Some(near) => format!("{name} (did you mean {near}?)"),
+            None => (*name).to_owned(),
+        },
+    });
+    let shown = each.collect::<Vec<_>>().join(", ");
+    let more = if unknown.len() > 5 { format!(" and {} more", unknown.len() - 5) } else { String::new() };
+    format!("not in the cluster definition: {shown}{more}; no entry was written; see `cketerm cluster get`")
+}

@@ -1,0 +1,250 @@
+//! The tree of words and the options that all of them take.
+
+#![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::{
+    cluster::ClusterWord, completions::Shell, config::ConfigWord, constraints::ConstraintsWord, nodes::NodesWord,
+    policy::PolicyWord, reboot_queue::RebootWord, repair_queue::RepairWord, switches::SwitchWord,
+};
+use crate::config::Overrides;
+
+/// Console and controller for keeping bare-metal Kubernetes clusters running.
+///
+/// Without a word: the console, and an engine where the policy lets one campaign. Exit status of words: 0 done,
+/// 1 failed, 2 misused, 3 refused.
+#[derive(Debug, Parser)]
+#[command(name = "cketerm", version, max_term_width = 100, args_conflicts_with_subcommands = false)]
+pub struct Cli {
+    /// Options of every word.
+    #[command(flatten)]
+    pub globals: Globals,
+    /// How to run without a word.
+    #[command(flatten)]
+    pub run: RunOptions,
+    /// The word.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Options that every word takes. Those that say where the servers are are read from the environment too, below the
+/// options (`CKETERM_CONFIG`, `CKETERM_ETCD_ENDPOINTS` …).
+#[derive(Args, Clone, Debug)]
+pub struct Globals {
+    /// Configuration file, in our form or CKE's [env: CKETERM_CONFIG]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub config: Option<PathBuf>,
+    /// URLs of etcd, separated by commas [env: CKETERM_ETCD_ENDPOINTS]
+    #[arg(long, global = true, value_name = "URLS", help_heading = "Global options")]
+    pub etcd_endpoints: Option<String>,
+    /// What all keys in etcd begin with [env: CKETERM_ETCD_PREFIX]
+    #[arg(long, global = true, value_name = "PREFIX", help_heading = "Global options")]
+    pub etcd_prefix: Option<String>,
+    /// Kubeconfig; never taken from KUBECONFIG or a home directory [env: CKETERM_KUBECONFIG]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [env: CKETERM_CONTEXT]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
+    pub context: Option<String>,
+    /// Form of the output; each word has a default of its own
+    #[arg(short, long, global = true, env = "CKETERM_OUTPUT", hide_env_values = true, help_heading = "Global options")]
+    pub output: Option<Output>,
+    /// Colours
+    #[arg(
+        long,
+        global = true,
+        env = "CKETERM_COLOR",
+        hide_env_values = true,
+        default_value = "auto",
+        value_name = "WHEN",
+        help_heading = "Global options"
+    )]
+    pub color: Color,
+    /// Say more on standard error
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
+    pub verbose: u8,
+}
+
+/// Forms of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Columns, for people.
+    #[value(alias = "simple")]
+    Table,
+    /// JSON, indented by four.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How to run without a word.
+#[derive(Args, Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a flag of its own
+pub struct RunOptions {
+    /// The engine alone, without a console
+    #[arg(long, conflicts_with_all = ["observe", "read_only", "view", "sandbox"])]
+    pub daemon: bool,
+    /// Where the daemon's /healthz and /readyz listen
+    #[arg(long, value_name = "ADDRESS", requires = "daemon")]
+    pub http: Option<SocketAddr>,
+    /// The console without an engine
+    #[arg(long)]
+    pub observe: bool,
+    /// The console without an engine and without actions
+    #[arg(long)]
+    pub read_only: bool,
+    /// The console's first view
+    #[arg(long, value_name = "NAME")]
+    pub view: Option<String>,
+    /// A simulated data centre (not in this version)
+    #[arg(long, hide = true)]
+    pub sandbox: bool,
+}
+
+/// The nouns.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The reboot queue
+    #[command(visible_alias = "rq", subcommand_required = true, arg_required_else_help = true)]
+    RebootQueue {
+        /// What to do with it.
+        #[command(subcommand)]
+        word: RebootWord,
+    },
+    /// The repair queue
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    RepairQueue {
+        /// What to do with it.
+        #[command(subcommand)]
+        word: RepairWord,
+    },
+    /// The sabakan integration's switch
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Sabakan {
+        /// What to do with it.
+        #[command(subcommand)]
+        word: SwitchWord,
+    },
+    /// Automatic repair's switch
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    AutoRepair {
+        /// What to do with it.
+        #[command(subcommand)]
+        word: SwitchWord,
+    },
+    /// The limits that administrators set
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Constraints {
+        /// What to do with them.
+        #[command(subcommand)]
+        word: ConstraintsWord,
+    },
+    /// The cluster definition, and which cluster it is
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Cluster {
+        /// What to do with it.
+        #[command(subcommand)]
+        word: ClusterWord,
+    },
+    /// Kubernetes' Nodes and the definition's
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Nodes {
+        /// What to do with them.
+        #[command(subcommand)]
+        word: NodesWord,
+    },
+    /// What every leader decides by
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Policy {
+        /// What to do with it.
+        #[command(subcommand)]
+        word: PolicyWord,
+    },
+    /// Print the host name of the leader
+    Leader,
+    /// Print what the leader is at
+    Status,
+    /// The local settings
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Config {
+        /// What to do with them.
+        #[command(subcommand)]
+        word: ConfigWord,
+    },
+    /// Print a completion script
+    Completions {
+        /// For which shell.
+        shell: Shell,
+    },
+}
+
+impl Cli {
+    /// What the command line says about settings.
+    pub fn overrides(&self) -> Overrides {
+        let g = self.globals.clone();
+        Overrides {
+            config: g.config,
+            etcd_endpoints: g.etcd_endpoints,
+            etcd_prefix: g.etcd_prefix,
+            kubeconfig: g.kubeconfig,
+            context: g.context,
+            http: self.run.http.map(|a| a.to_string()),
+        }
+    }
+}
+
+/// Why, for the audit.
+#[derive(Args, Clone, Debug)]
+pub struct Reason {
+    /// Reason or ticket, for the record
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
+impl Reason {
+    /// As actions take it.
+    pub fn get(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_tree_of_words_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn simple_is_an_alias_of_table_and_rq_of_reboot_queue() {
+        let cli = Cli::try_parse_from(["cketerm", "rq", "list", "-o", "simple"]).unwrap();
+        assert_eq!(cli.globals.output, Some(Output::Table));
+        assert!(matches!(cli.command, Some(Command::RebootQueue { word: RebootWord::List })));
+    }
+
+    #[test]
+    fn extra_arguments_and_unknown_words_are_misuse() {
+        for line in [&["cketerm", "rq", "enable", "x"][..], &["cketerm", "nope"], &["cketerm", "rq", "cancel", "x"]] {
+            let e = Cli::try_parse_from(line).unwrap_err();
+            assert_eq!(e.exit_code(), 2, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What every word has at hand: settings, the connection when it needs one, and the way to print.
+
+use super::{
+    args::{Globals, Output},
+    output::Out,
+};
+use crate::{
+    actions::{ActionError, Kube, Operator},
+    clock::Clock,
+    config::Settings,
+    store::Store,
+};
+
+/// For one run of the program.
+#[derive(Debug)]
+pub struct Context {
+    /// Local settings.
+    pub settings: Settings,
+    /// Where data goes.
+    pub out: Out,
+    output: Option<Output>,
+    verbose: bool,
+}
+
+impl Context {
+    /// For these settings and options.
+    pub fn new(settings: Settings, globals: &Globals) -> Self {
+        Self { settings, out: Out, output: globals.output, verbose: globals.verbose > 0 }
+    }
+
+    /// The form of output asked for, or the word's own.
+    pub fn output(&self, default: Output) -> Output {
+        self.output.unwrap_or(default)
+    }
+
+    /// etcd.
+    pub async fn store(&self) -> Result<Store, ActionError> {
+        Ok(Store::connect(&self.settings.etcd, Clock::Host).await?)
+    }
+
+    /// An operator who touches only etcd: Kubernetes is never asked.
+    pub async fn operator(&self) -> Result<Operator, ActionError> {
+        Ok(Operator::new(self.store().await?, None))
+    }
+
+    /// Kubernetes, for the words that are about it.
+    pub async fn kube(&self, what: &str) -> Result<Kube, ActionError> {
+        if self.settings.kube.is_none() {
+            return Err(ActionError::misused(format!(
+                "{what} needs Kubernetes, and none is configured: give --kubeconfig FILE, or name one in the \
+                 configuration file (KUBECONFIG is not read)"
+            )));
+        }
+        Err(ActionError::failed(format!("{what}: Kubernetes is not connected in this build")))
+    }
+
+    /// A line on standard error.
+    pub fn say(&self, text: &str) {
+        self.out.message(text);
+    }
+
+    /// A line on standard error with `-v` only.
+    pub fn say_more(&self, text: &str) {
+        if self.verbose {
+            self.out.message(text);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `leader` and `status`.
+
+use serde_json::{Value, json};
+
+use super::{Context, args::Output};
+use crate::actions::ActionError;
+
+/// Prints the leader's host name.
+pub async fn leader(context: &Context) -> Result<(), ActionError> {
+    let store = context.store().await?;
+    let leader = store.leader().await?;
+    let leader = leader.ok_or_else(|| {
+        ActionError::failed("nobody leads: start `cketerm --daemon` (policy `engine` permitting), or CKE")
+    })?;
+    match context.output(Output::Table) {
+        Output::Table => context.out.line(&crate::model::text::visible(&leader.host, false)),
+        form => {
+            let lease = format!("{:x}", leader.lease);
+            context.out.value(&json!({"host": leader.host, "lease": lease, "key": leader.key}), form)
+        }
+    }
+}
+
+/// Prints what the leader is at.
+pub async fn status(context: &Context) -> Result<(), ActionError> {
+    let store = context.store().await?;
+    let key = store.keys().status();
+    let raw = store.raw(&key).await?;
+    let raw = raw.ok_or_else(|| {
+        ActionError::failed("no status: nobody leads, or the leader has not finished a pass (see `cketerm leader`)")
+    })?;
+    let value: Value = serde_json::from_str(&raw.text)
+        .map_err(|e| ActionError::failed(format!("{key} cannot be read: {e}; the next pass of a leader mends it")))?;
+    context.out.value(&value, if context.output(Output::Json) == Output::Yaml { Output::Yaml } else { Output::Json })
+}

@@ -1,0 +1,44 @@
+//! The words: one file per noun, and what they print.
+//!
+//! A word parses its arguments, asks the store or an action, and prints. Checks that an operator in the console needs
+//! too belong to `actions`; decisions belong to the engine.
+
+mod args;
+mod cluster;
+mod completions;
+mod config;
+mod constraints;
+mod context;
+mod history;
+mod leader;
+mod nodes;
+mod output;
+mod policy;
+mod reboot_queue;
+mod repair_queue;
+mod switches;
+mod wait;
+mod why;
+
+pub use args::{Cli, Command};
+pub use context::Context;
+
+use crate::actions::ActionError;
+
+/// Runs one word.
+pub async fn run(command: Command, context: &Context) -> Result<(), ActionError> {
+    match command {
+        Command::RebootQueue { word } => reboot_queue::run(word, context).await,
+        Command::RepairQueue { word } => repair_queue::run(word, context).await,
+        Command::Sabakan { word } => switches::run(word, crate::store::keys::SwitchName::Sabakan, context).await,
+        Command::AutoRepair { word } => switches::run(word, crate::store::keys::SwitchName::AutoRepair, context).await,
+        Command::Constraints { word } => constraints::run(word, context).await,
+        Command::Cluster { word } => cluster::run(word, context).await,
+        Command::Nodes { word } => nodes::run(word, context).await,
+        Command::Policy { word } => policy::run(word, context).await,
+        Command::Leader => leader::leader(context).await,
+        Command::Status => leader::status(context).await,
+        Command::Config { word } => config::run(&word, context),
+        Command::Completions { shell } => completions::run(shell, context),
+    }
+}

@@ -1,0 +1,208 @@
+//! `reboot-queue`, `rq`: the words that `ckecli` has, and the ways out when an entry does not move.
+
+use std::{io::Read, path::PathBuf};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    Context,
+    args::{Output, Reason},
+    output::{cell, columns},
+    switches::{self, SwitchWord},
+    wait, why,
+};
+use crate::{
+    actions::ActionError,
+    model::{
+        entry::{EntryId, QueueKind, Stored},
+        ours::Verb,
+    },
+    store::keys::SwitchName,
+};
+
+/// The words.
+#[derive(Debug, Subcommand)]
+pub enum RebootWord {
+    /// The queue's switch.
+    #[command(flatten)]
+    Switch(SwitchWord),
+    /// Queue reboots of node addresses, separated by white space
+    Add {
+        /// The file that holds them; - = standard input
+        file: PathBuf,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
+    /// Print the entries
+    List,
+    /// Cancel one entry; always works, also in mid-work
+    Cancel {
+        /// The entry's index
+        #[arg(allow_negative_numbers = true)]
+        index: u64,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
+    /// Cancel every entry
+    CancelAll(Reason),
+    /// End the backoff of every entry, so that the next pass takes it
+    ResetBackoff {
+        /// Only of this entry
+        index: Option<u64>,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
+    /// Print why an entry does not move
+    Why {
+        /// The entry's index
+        index: u64,
+    },
+    /// Print progress until the entries have ended; exit 1 if one did not end by booting
+    Wait {
+        /// The entries' indexes; none = all that are there now
+        index: Vec<u64>,
+        /// Give up after so many seconds
+        #[arg(long, value_name = "SECONDS")]
+        timeout_seconds: Option<u64>,
+    },
+    /// Run the reboot command once more; for an entry whose outcome is unknown or whose command failed
+    Retry(Order),
+    /// Treat the machine as booted
+    Done(Order),
+    /// Skip the pods and volumes that are left; never the rules of API servers
+    Force(Order),
+    /// Keep an entry from starting
+    Hold(Order),
+    /// Let an entry start again
+    Unhold(Order),
+}
+
+/// An order for one entry.
+#[derive(Args, Debug)]
+pub struct Order {
+    /// The entry's index
+    pub index: u64,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reason: Reason,
+}
+
+/// Runs one of them.
+pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError> {
+    match word {
+        RebootWord::Switch(word) => switches::run(word, SwitchName::Reboots, context).await,
+        RebootWord::Add { file, reason } => add(&file, &reason, context).await,
+        RebootWord::List => list(context).await,
+        RebootWord::Cancel { index, reason } => {
+            context.operator().await?.cancel_reboot(index, None, reason.get()).await
+        }
+        RebootWord::CancelAll(reason) => {
+            let cancelled = context.operator().await?.cancel_all_reboots(reason.get()).await?;
+            context.say_more(&format!("cancelled: {}", join(&cancelled)));
+            Ok(())
+        }
+        RebootWord::ResetBackoff { index, reason } => {
+            let operator = context.operator().await?;
+            let reset = operator.reset_backoff(QueueKind::Reboot, index, reason.get()).await?;
+            tell_reset(context, &reset);
+            Ok(())
+        }
+        RebootWord::Why { index } => why::run(index, context).await,
+        RebootWord::Wait { index, timeout_seconds } => wait::run(&index, timeout_seconds, context).await,
+        RebootWord::Retry(o) => order(Verb::Retry, &o, context).await,
+        RebootWord::Done(o) => order(Verb::Done, &o, context).await,
+        RebootWord::Force(o) => order(Verb::Force, &o, context).await,
+        RebootWord::Hold(o) => order(Verb::Hold, &o, context).await,
+        RebootWord::Unhold(o) => order(Verb::Unhold, &o, context).await,
+    }
+}
+
+async fn order(verb: Verb, order: &Order, context: &Context) -> Result<(), ActionError> {
+    let entry = EntryId::reboot(order.index);
+    context.operator().await?.order(entry, verb, None, order.reason.get()).await
+}
+
+async fn add(file: &PathBuf, reason: &Reason, context: &Context) -> Result<(), ActionError> {
+    let text = read(file)?;
+    let addresses: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let added = context.operator().await?.add_reboots(&addresses, reason.get()).await?;
+    for note in &added.notes {
+        context.say(note);
+    }
+    context.say_more(&format!("added: {}", join(&added.indexes)));
+    Ok(())
+}
+
+/// A file, or standard input for `-`.
+pub(super) fn read(file: &PathBuf) -> Result<String, ActionError> {
+    let mut bytes = Vec::new();
+    let done = if file.as_os_str() == "-" {
+        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ())
+    } else {
+        std::fs::read(file).map(|read| bytes = read)
+    };
+    done.map_err(|e| ActionError::failed(format!("{}: cannot be read: {e}", file.display())))?;
+    String::from_utf8(bytes).map_err(|_| ActionError::failed(format!("{}: is not text in UTF-8", file.display())))
+}
+
+const COLUMNS: [(&str, &str); 6] = [
+    ("Index", "index"),
+    ("Node", "node"),
+    ("Status", "status"),
+    ("LastTransitionTime", "last_transition_time"),
+    ("DrainBackOffCount", "drain_backoff_count"),
+    ("DrainBackOffExpire", "drain_backoff_expire"),
+];
+
+async fn list(context: &Context) -> Result<(), ActionError> {
+    let view = context.store().await?.read_view().await?;
+    let (entries, broken) = readable(view.reboots.entries.values());
+    match context.output(Output::Json) {
+        Output::Table => {
+            let row = |e: &Value| {
+                let mut cells: Vec<String> = COLUMNS.iter().map(|(_, field)| cell(e.get(field))).collect();
+                if cells[4].is_empty() {
+                    cells[4].push('0'); // CKE leaves a count of 0 out of the JSON
+                }
+                cells
+            };
+            let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            context.out.text(&columns(&COLUMNS.map(|(title, _)| title), &rows))?;
+        }
+        form => context.out.value(&entries, form)?,
+    }
+    broken
+}
+
+/// The entries that can be read; and an error that names those that cannot, to be returned once the others are out.
+pub(super) fn readable<'a, T: Serialize + Clone + 'a>(
+    entries: impl Iterator<Item = &'a Stored<T>>,
+) -> (Vec<Value>, Result<(), ActionError>) {
+    let (mut good, mut broken) = (Vec::new(), Vec::new());
+    for stored in entries {
+        match &stored.value {
+            Ok(entry) => match serde_json::to_value(entry.as_ref()) {
+                Ok(value) => good.push(value),
+                Err(e) => broken.push(format!("{} cannot be written: {e}", stored.key)),
+            },
+            Err(e) => broken
+                .push(format!("{} cannot be read: {e}; it is left alone, mend or delete it with etcdctl", stored.key)),
+        }
+    }
+    let told = if broken.is_empty() { Ok(()) } else { Err(ActionError::failed(broken.join("\n"))) };
+    (good, told)
+}
+
+pub(super) fn tell_reset(context: &Context, reset: &[u64]) {
+    let what = if reset.is_empty() { "none had a backoff".to_owned() } else { join(reset) };
+    context.say_more(&format!("backoff ended: {what}"));
+}
+
+fn join(indexes: &[u64]) -> String {
+    indexes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}

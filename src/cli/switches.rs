@@ -1,0 +1,36 @@
+//! `enable`, `disable`, `is-enabled`: the same three words for all four switches.
+
+use clap::Subcommand;
+
+use super::{Context, args::Reason};
+use crate::{actions::ActionError, store::keys::SwitchName};
+
+/// The three words.
+#[derive(Debug, Subcommand)]
+pub enum SwitchWord {
+    /// Let it start work
+    Enable(Reason),
+    /// Let it start nothing new
+    Disable(Reason),
+    /// Print true or false
+    IsEnabled,
+}
+
+/// Runs one of them.
+pub async fn run(word: SwitchWord, name: SwitchName, context: &Context) -> Result<(), ActionError> {
+    let operator = context.operator().await?;
+    match word {
+        SwitchWord::Enable(reason) => operator.set_switch(name, true, reason.get()).await,
+        SwitchWord::Disable(reason) => operator.set_switch(name, false, reason.get()).await,
+        SwitchWord::IsEnabled => {
+            let switch = operator.store.switch(name).await?;
+            if let Some(odd) = switch.odd() {
+                let key = operator.store.keys().switch(name);
+                context.say(&format!(
+                    "{key} holds {odd:?}, which is neither true nor false: it counts as enabled; say `enable` or `disable` to mend it"
+                ));
+            }
+            context.out.line(if switch.enabled() { "true" } else { "false" })
+        }
+    }
+}

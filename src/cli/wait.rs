@@ -1,0 +1,154 @@
+//! `rq wait`: follows entries until they have ended, and says how they ended.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{Context, history, why};
+use crate::{
+    actions::ActionError,
+    model::{entry::EntryId, ours::Ending, reboot::RebootStatus, text::visible},
+    store::{Store, live::Live, view::StoreView},
+};
+
+/// What was last said of an entry.
+#[derive(Default)]
+struct Seen {
+    node: String,
+    status: Option<RebootStatus>,
+    line: String,
+}
+
+/// Prints each change until all are gone, then how each ended.
+pub async fn run(indexes: &[u64], timeout: Option<u64>, context: &Context) -> Result<(), ActionError> {
+    let store = context.store().await?;
+    // one read that says at once what is wrong with the connection
+    let view = store.read_view().await?;
+    let all: BTreeSet<u64> = if indexes.is_empty() {
+        view.reboots.entries.keys().copied().collect()
+    } else {
+        indexes.iter().copied().collect()
+    };
+    if all.is_empty() {
+        context.say("the reboot queue is empty");
+        return Ok(());
+    }
+    let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
+    let gone: BTreeSet<u64> = all.iter().filter(|i| !view.reboots.entries.contains_key(*i)).copied().collect();
+    let recorded = endings(&store, &gone).await?;
+    if let Some(index) = gone.iter().find(|i| !recorded.contains_key(&EntryId::reboot(**i))) {
+        return Err(ActionError::failed(format!(
+            "entry {} does not exist and no record says how it ended: see `rq list`",
+            EntryId::reboot(*index)
+        )));
+    }
+    let following = follow(&store, &all, &mut seen, context);
+    match timeout {
+        Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds), following).await.unwrap_or_else(|_| {
+            Err(ActionError::failed(format!("entries are still there after {seconds} s; they go on")))
+        })?,
+        None => following.await?,
+    }
+    summary(&store, &all, &seen, context).await
+}
+
+async fn follow(
+    store: &Store,
+    all: &BTreeSet<u64>,
+    seen: &mut BTreeMap<u64, Seen>,
+    context: &Context,
+) -> Result<(), ActionError> {
+    let live = Live::follow(store);
+    let mut views = live.subscribe();
+    let mut trouble = None;
+    loop {
+        let view = views.borrow_and_update().clone();
+        if view.error != trouble {
+            if let Some(error) = &view.error {
+                context.say(&format!("{error}; still trying"));
+            }
+            trouble.clone_from(&view.error);
+        }
+        if view.synced {
+            let mut left = false;
+            for &index in all {
+                left |= tell(&view, index, seen.entry(index).or_default(), store, context)?;
+            }
+            if !left {
+                return Ok(());
+            }
+        }
+        if views.changed().await.is_err() {
+            return Err(ActionError::failed("following etcd ended: run it again"));
+        }
+    }
+}
+
+/// Prints what changed of one entry; whether it is still there.
+fn tell(view: &StoreView, index: u64, seen: &mut Seen, store: &Store, context: &Context) -> Result<bool, ActionError> {
+    let Some(stored) = view.reboots.entries.get(&index) else { return Ok(false) };
+    let now = store.clock().wall();
+    let line = match stored.get() {
+        None => "cannot be read".to_owned(),
+        Some(entry) => {
+            seen.node.clone_from(&entry.node);
+            seen.status = Some(entry.status);
+            let progress = why::published(view, index);
+            let pods = progress
+                .filter(|p| p.pods_at_start > 0)
+                .map(|p| format!(", {}/{} pods gone", p.pods_gone, p.pods_at_start));
+            let phase = progress.map(|p| format!(" ({})", p.phase));
+            let reason = why::reason(view, index, now);
+            format!("{}{}{}: {reason}", entry.status, phase.unwrap_or_default(), pods.unwrap_or_default())
+        }
+    };
+    if line != seen.line {
+        let at = now.strftime("%H:%M:%S");
+        context.out.line(&visible(&format!("{at} {index} {} {line}", seen.node), false))?;
+        seen.line = line;
+    }
+    Ok(true)
+}
+
+async fn endings(store: &Store, indexes: &BTreeSet<u64>) -> Result<BTreeMap<EntryId, Ending>, ActionError> {
+    let wanted = indexes.iter().map(|i| EntryId::reboot(*i)).collect();
+    history::endings(store, &wanted).await
+}
+
+async fn summary(
+    store: &Store,
+    all: &BTreeSet<u64>,
+    seen: &BTreeMap<u64, Seen>,
+    context: &Context,
+) -> Result<(), ActionError> {
+    let recorded = endings(store, all).await?;
+    let mut bad = Vec::new();
+    for &index in all {
+        let last = seen.get(&index);
+        let (good, node, how) = match recorded.get(&EntryId::reboot(index)) {
+            Some(ending) => (history::good(ending), ending.address.clone(), ending.outcome.clone()),
+            // CKE keeps no such record: it removes what it saw boot, and what was cancelled
+            None => match last.and_then(|s| s.status) {
+                Some(RebootStatus::Rebooting) => {
+                    (true, String::new(), "removed while rebooting (no record)".to_owned())
+                }
+                _ => (false, String::new(), "removed before it was rebooted (no record)".to_owned()),
+            },
+        };
+        let node = if node.is_empty() { last.map(|s| s.node.clone()).unwrap_or_default() } else { node };
+        context.out.line(&visible(&format!("{index} {node} ended: {how}"), false))?;
+        if !good {
+            bad.push(index.to_string());
+        }
+    }
+    if bad.is_empty() {
+        return Ok(());
+    }
+    Err(ActionError::failed(format!(
+        "{} of {} entries did not end by booting: {}",
+        bad.len(),
+        all.len(),
+        bad.join(", ")
+    )))
+}
