@@ -69,24 +69,6 @@ impl Operator {
     /// the cluster that was there before.
     pub async fn confirm_identity(&self, replace: Option<&str>) -> Result<Identity, ActionError> {
         let seen = self.identify().await?;
-        let stored = seen.stored.as_ref().map(|s| s.uid.as_str());
-        match (stored, replace) {
-            (Some(old), None) if old != seen.found => {
-                return Err(ActionError::refused(format!(
-                    "etcd below {} belongs to the cluster {old}, Kubernetes is {}: if the cluster was rebuilt, say \
-                     `cketerm cluster identify --confirm --replace {old}`; else mend the configuration",
-                    self.store.keys().prefix(),
-                    seen.found
-                )));
-            }
-            (stored, Some(old)) if stored != Some(old) && stored != Some(seen.found.as_str()) => {
-                return Err(ActionError::refused(format!(
-                    "--replace {old}: the stored cluster is {}",
-                    stored.unwrap_or("none")
-                )));
-            }
-            _ => {}
-        }
         Ok(self.store.confirm_identity(&seen.found, replace, &self.who).await?)
     }
 }

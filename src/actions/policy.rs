@@ -20,7 +20,6 @@ impl Operator {
     /// Sets one field of the policy, judged by its type.
     pub async fn set_policy(&self, name: &str, value: &str, reason: Option<&str>) -> Result<Policy, ActionError> {
         with_field(&Policy::default(), name, value).map_err(ActionError::misused)?;
-        self.store.ensure_schema(&self.who).await?;
         let set = self.store.update_policy(&self.who, reason, |policy| {
             *policy = with_field(policy, name, value)?;
             Ok(())

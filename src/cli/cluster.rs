@@ -245,8 +245,11 @@ mod tests {
         assert_eq!(planes, 1);
         let found = cluster::check(&cluster::parse(&text).unwrap(), Some(&Constraints::default()));
         assert_eq!(found.faults, []);
-        let lines: Vec<&str> =
-            text.lines().filter(|l| !l.starts_with("# ")).map(|l| l.trim_start_matches('#')).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|l| !l.starts_with("# ") || l.starts_with("#  "))
+            .map(|l| l.trim_start_matches('#'))
+            .collect();
         let uncommented = lines.join("\n");
         let found = cluster::check(&cluster::parse(&uncommented).unwrap(), Some(&Constraints::default()));
         assert_eq!(found, cluster::Checked::default(), "the examples are valid too");

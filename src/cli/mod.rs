@@ -28,14 +28,14 @@ use crate::actions::ActionError;
 /// Runs one word.
 pub async fn run(command: Command, context: &Context) -> Result<(), ActionError> {
     match command {
-        Command::RebootQueue { word } => reboot_queue::run(word, context).await,
+        Command::RebootQueue { word } => Box::pin(reboot_queue::run(word, context)).await,
         Command::RepairQueue { word } => repair_queue::run(word, context).await,
         Command::Sabakan { word } => switches::run(word, crate::store::keys::SwitchName::Sabakan, context).await,
         Command::AutoRepair { word } => switches::run(word, crate::store::keys::SwitchName::AutoRepair, context).await,
         Command::Constraints { word } => constraints::run(word, context).await,
         Command::Cluster { word } => cluster::run(word, context).await,
         Command::Nodes { word } => nodes::run(word, context).await,
-        Command::Policy { word } => policy::run(word, context).await,
+        Command::Policy { word } => Box::pin(policy::run(word, context)).await,
         Command::Leader => leader::leader(context).await,
         Command::Status => leader::status(context).await,
         Command::Config { word } => config::run(&word, context),

@@ -96,7 +96,7 @@ pub struct Order {
 pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError> {
     match word {
         RebootWord::Switch(word) => switches::run(word, SwitchName::Reboots, context).await,
-        RebootWord::Add { file, reason } => add(&file, &reason, context).await,
+        RebootWord::Add { file, reason } => Box::pin(add(&file, &reason, context)).await,
         RebootWord::List => list(context).await,
         RebootWord::Cancel { index, reason } => {
             context.operator().await?.cancel_reboot(index, None, reason.get()).await
@@ -113,7 +113,7 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
             Ok(())
         }
         RebootWord::Why { index } => why::run(index, context).await,
-        RebootWord::Wait { index, timeout_seconds } => wait::run(&index, timeout_seconds, context).await,
+        RebootWord::Wait { index, timeout_seconds } => Box::pin(wait::run(&index, timeout_seconds, context)).await,
         RebootWord::Retry(o) => order(Verb::Retry, &o, context).await,
         RebootWord::Done(o) => order(Verb::Done, &o, context).await,
         RebootWord::Force(o) => order(Verb::Force, &o, context).await,

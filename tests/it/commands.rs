@@ -1,1 +1,7 @@
-//! (filled by its room)
+//! The words, as the built program on a real etcd: what scripts and people see.
+
+mod bad_input;
+mod help;
+mod recorded;
+mod rig;
+mod words;

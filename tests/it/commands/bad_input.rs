@@ -1,0 +1,194 @@
+//! Bad input: each is told with the object and the remedy, and nothing else is lost or stopped.
+
+use std::time::{Duration, Instant};
+
+use super::rig::{DEFINITION, Ran, Rig, run};
+
+/// It failed with `status` and its message has all these words.
+fn said(ran: &Ran, status: i32, words: &[&str]) {
+    assert_eq!(ran.status, status, "{ran:?}");
+    for word in words {
+        assert!(ran.stderr.contains(word), "{word:?} is missing: {}", ran.stderr);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_address_bars_all_of_the_list() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let before = rig.keys().await;
+    let ran = rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.99 worker13");
+    said(&ran, 1, &["10.0.0.99", "worker13 (a name; its address is 10.0.0.13)", "no entry was written", "cluster get"]);
+    assert_eq!(rig.keys().await, before);
+}
+
+#[tokio::test]
+async fn without_a_definition_the_remedy_is_named() {
+    let Some(rig) = Rig::start().await else { return };
+    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 1, &["no cluster definition", "cluster set FILE"]);
+    said(&rig.run(&["cluster", "get"]), 1, &["no cluster definition"]);
+}
+
+#[tokio::test]
+async fn a_duplicate_is_queued_as_ckecli_does_and_told() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.12"), 0, &["10.0.0.12 is named twice"]);
+    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 0, &["10.0.0.12 is in entry 0 already"]);
+}
+
+#[tokio::test]
+async fn a_definition_with_a_fault_is_refused_and_the_stored_one_stays() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let before = rig.keys().await;
+    for (from, to, words) in [
+        ("reboot:", "reboot:\n  command_retries: -1", &["reboot.command_retries must not be negative, is -1"][..]),
+        ("reboot:", "reboot:\n  max_concurrent_reboots: 0", &["reboot.max_concurrent_reboots must be positive"]),
+        ("reboot:", "reboot:\n  comand_retries: 1", &["reboot.comand_retries", "did you mean command_retries?"]),
+        (
+            "reboot:",
+            "reboot:\n  protected_namespaces: {matchExpressions: [{key: a, operator: Is}]}",
+            &["reboot.protected_namespaces is not a label selector"],
+        ),
+        ("control_plane: true", "control_plane: yes", &["nodes[0].control_plane", "YAML 1.1", "write true"]),
+        ("10.0.0.13", "10.0.0.12", &["nodes[2].address 10.0.0.12 is nodes[1]'s address too"]),
+        ("10.0.0.13", "host13", &["nodes[2].address is an invalid IP address: host13"]),
+        (", control_plane: true", "", &["control-plane-count is 1", "constraints set"]),
+        ("nodes:", "nodes: [", &["neither YAML nor JSON", "line"]),
+    ] {
+        let file = rig.file("bad.yml", &DEFINITION.replacen(from, to, 1));
+        let ran = rig.run(&["cluster", "set", &file]);
+        said(&ran, 1, words);
+        assert!(ran.stderr.contains("bad.yml"), "{}", ran.stderr);
+        assert_eq!(rig.keys().await, before, "{to}");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_without_commands_is_stored_with_a_warning() {
+    let Some(rig) = Rig::start().await else { return };
+    let text = &DEFINITION[..DEFINITION.find("reboot:").unwrap()];
+    let ran = rig.run(&["cluster", "set", &rig.file("c.yml", text)]);
+    said(&ran, 0, &["warning: reboot.reboot_command is not given", "boot_check_command"]);
+}
+
+#[tokio::test]
+async fn an_entry_that_is_not_json_is_named_and_the_others_go_on() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
+    rig.put("/cke/reboots/data/0000000000000000", "{oops").await;
+    let ran = rig.run(&["rq", "list"]);
+    said(&ran, 1, &["/cke/reboots/data/0000000000000000 cannot be read", "etcdctl"]);
+    assert!(ran.stdout.contains("10.0.0.13"), "{}", ran.stdout);
+    said(&rig.run(&["rq", "cancel", "0"]), 1, &["/cke/reboots/data/0000000000000000"]);
+    assert_eq!(rig.run(&["rq", "cancel", "1"]).status, 0);
+    assert_eq!(rig.run(&["rq", "cancel-all"]).status, 0);
+    assert_eq!(rig.get("/cke/reboots/data/0000000000000000").await.as_deref(), Some("{oops"), "left alone");
+    assert_eq!(rig.run_with(&["rq", "add", "-"], "10.0.0.14").status, 0);
+    assert!(rig.run(&["rq", "why", "0"]).stdout.contains("cannot be read"));
+}
+
+#[tokio::test]
+async fn a_write_index_that_is_no_number_is_named_with_the_remedy() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    rig.put("/cke/reboots/write-index", "x").await;
+    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 1, &["/cke/reboots/write-index", "etcdctl put"]);
+    assert_eq!(rig.run(&["rq", "list"]).status, 0);
+}
+
+#[tokio::test]
+async fn a_foreign_value_in_a_switch_counts_as_enabled_and_is_told() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.put("/cke/reboots/disabled", "True").await;
+    let ran = rig.run(&["rq", "is-enabled"]);
+    said(&ran, 0, &["/cke/reboots/disabled", "\"True\"", "counts as enabled"]);
+    assert_eq!(ran.stdout, "true\n");
+}
+
+#[tokio::test]
+async fn numbers_and_names_of_constraints_and_policy_are_judged() {
+    let Some(rig) = Rig::start().await else { return };
+    for (words, told) in [
+        (&["constraints", "set", "control-plane-count", "-1"][..], &["control-plane-count must not be negative"][..]),
+        (&["constraints", "set", "control-plane-count", "x"], &["must be a whole number, not \"x\""]),
+        (&["constraints", "set", "control-plane-cuont", "1"], &["did you mean control-plane-count?"]),
+        (&["policy", "set", "settle_seconds", "-1"], &["settle_seconds must be a whole number"]),
+        (&["policy", "set", "settle_second", "1"], &["did you mean settle_seconds?"]),
+        (&["policy", "set", "engine", "ours"], &["policy engine", "`cke`, `cketerm`, `always`"]),
+    ] {
+        said(&rig.run(words), 2, told);
+    }
+    assert!(rig.keys().await.is_empty());
+    assert_eq!(rig.get("/cke/cketerm/policy").await, None);
+}
+
+#[tokio::test]
+async fn an_order_that_does_not_fit_the_entry_is_refused() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    rig.run_with(&["rq", "add", "-"], "10.0.0.12");
+    said(
+        &rig.run(&["rq", "retry", "0", "--reason", "x"]),
+        3,
+        &["retry is for an entry", "reboots/0 (10.0.0.12) is queued"],
+    );
+    said(&rig.run(&["rq", "force", "0"]), 2, &["needs a reason", "--reason TEXT"]);
+    said(&rig.run(&["rq", "done", "7", "--reason", "x"]), 1, &["reboots/7 does not exist", "rq list"]);
+    said(&rig.run(&["rq", "cancel", "7"]), 1, &["reboots/7"]);
+    said(&rig.run(&["rq", "why", "7"]), 1, &["reboots/7 does not exist"]);
+    said(&rig.run(&["rq", "wait", "7"]), 1, &["reboots/7 does not exist"]);
+    assert_eq!(rig.get("/cke/cketerm/orders/reboots/0").await, None);
+}
+
+#[tokio::test]
+async fn words_that_touch_only_etcd_never_ask_kubernetes() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let nowhere = rig.file("kubeconfig", KUBECONFIG);
+    let with = |words: &[&str], stdin: &str| {
+        let mut all = vec!["--kubeconfig", &nowhere];
+        all.extend(words);
+        rig.run_with(&all, stdin)
+    };
+    assert_eq!(with(&["rq", "add", "-"], "10.0.0.12").status, 0);
+    assert_eq!(with(&["rq", "cancel", "0"], "").status, 0);
+    assert_eq!(with(&["rq", "disable"], "").status, 0);
+    said(&with(&["nodes", "list"], ""), 1, &["nodes list", "127.0.0.1:1"]);
+    said(&with(&["cluster", "identify"], ""), 1, &["127.0.0.1:1"]);
+    said(&rig.run(&["nodes", "list"]), 2, &["none is configured", "--kubeconfig FILE"]);
+}
+
+#[tokio::test]
+async fn an_etcd_that_answers_with_an_error_or_not_at_all_is_named() {
+    let begun = Instant::now();
+    let ran = run(&["--etcd-endpoints", "http://127.0.0.1:1", "rq", "list"], "");
+    said(&ran, 1, &["http://127.0.0.1:1"]);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+
+    let Some(rig) = Rig::start().await else { return };
+    let mut auth = rig.client.auth_client();
+    auth.user_add("root", "secret", None).await.unwrap();
+    auth.user_grant_role("root", "root").await.unwrap();
+    auth.auth_enable().await.unwrap();
+    said(&rig.run(&["rq", "list"]), 1, &[&rig.url, "user"]);
+    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 1, &[&rig.url]);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    said(&run(&["cluster", "check", "/nowhere.yml"], ""), 1, &["/nowhere.yml: cannot be read"]);
+    said(&run(&["rq", "add", "/nowhere.txt"], ""), 1, &["/nowhere.txt: cannot be read"]);
+    said(&run(&["--config", "/nowhere.yaml", "rq", "list"], ""), 2, &["/nowhere.yaml"]);
+}
+
+const KUBECONFIG: &str = "\
+apiVersion: v1
+kind: Config
+clusters: [{name: x, cluster: {server: \"http://127.0.0.1:1\"}}]
+users: [{name: x, user: {}}]
+contexts: [{name: x, context: {cluster: x, user: x}}]
+current-context: x
+";

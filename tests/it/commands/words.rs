@@ -1,0 +1,193 @@
+//! The words on good input.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::rig::Rig;
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[tokio::test]
+async fn entries_are_added_listed_held_and_cancelled_with_who_and_why() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let ran = rig.run_with(&["rq", "add", "-", "--reason", "INC-7"], "10.0.0.12 10.0.0.13\n\t10.0.0.11\n");
+    assert_eq!((ran.status, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
+    let listed = json_of(&rig.run(&["rq", "list"]).stdout);
+    let nodes: Vec<&str> = listed.as_array().unwrap().iter().map(|e| e["node"].as_str().unwrap()).collect();
+    assert_eq!(nodes, ["10.0.0.12", "10.0.0.13", "10.0.0.11"]);
+    let request = json_of(&rig.get("/cke/cketerm/requests/reboots/1").await.unwrap());
+    assert_eq!(request["reason"], "INC-7");
+    assert_ne!(request["who"]["user"], "");
+
+    assert_eq!(rig.run(&["rq", "hold", "0", "--reason", "wait for Anna"]).status, 0);
+    let order = json_of(&rig.get("/cke/cketerm/orders/reboots/0").await.unwrap());
+    assert_eq!((&order["verb"], &order["reason"]), (&json!("hold"), &json!("wait for Anna")));
+
+    assert_eq!(rig.run(&["rq", "cancel", "1"]).status, 0);
+    let listed = json_of(&rig.run(&["rq", "list"]).stdout);
+    assert_eq!(listed[1]["status"], "cancelled");
+    assert_eq!(rig.run(&["rq", "cancel-all"]).status, 0);
+    let yaml = rig.run(&["rq", "list", "-o", "yaml"]).stdout;
+    assert_eq!(yaml.matches("status: cancelled").count(), 3);
+}
+
+#[tokio::test]
+async fn an_empty_list_is_a_list() {
+    let Some(rig) = Rig::start().await else { return };
+    assert_eq!(rig.run(&["rq", "list"]).stdout, "[]\n");
+    assert_eq!(rig.run(&["repair-queue", "list"]).stdout, "[]\n");
+}
+
+#[tokio::test]
+async fn the_switch_is_turned_and_asked() {
+    let Some(rig) = Rig::start().await else { return };
+    assert_eq!(rig.run(&["rq", "disable"]).status, 0);
+    assert_eq!(rig.run(&["rq", "is-enabled"]).stdout, "false\n");
+    assert_eq!(rig.get("/cke/reboots/disabled").await.as_deref(), Some("true"));
+    assert_eq!(rig.run(&["reboot-queue", "enable"]).status, 0);
+    assert_eq!(rig.run(&["rq", "is-enabled"]).stdout, "true\n");
+}
+
+#[tokio::test]
+async fn what_get_prints_can_be_set_again() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let stored = json_of(&rig.get("/cke/cluster").await.unwrap());
+    let printed = rig.run(&["cluster", "get"]).stdout;
+    let set = rig.run_with(&["cluster", "set", "-"], &printed);
+    assert_eq!((set.status, set.stderr.as_str()), (0, ""));
+    assert_eq!(json_of(&rig.get("/cke/cluster").await.unwrap()), stored);
+    assert_eq!(json_of(&rig.run(&["cluster", "get", "-o", "json"]).stdout), stored);
+}
+
+#[tokio::test]
+async fn unknown_fields_outside_of_nodes_reboot_and_repair_are_kept_with_a_warning() {
+    let Some(rig) = Rig::start().await else { return };
+    let text = format!("{}site_contact: ops\n", super::rig::DEFINITION);
+    let set = rig.run(&["cluster", "set", &rig.file("c.yml", &text)]);
+    assert_eq!(set.status, 0);
+    assert!(set.stderr.contains("warning: site_contact"), "{}", set.stderr);
+    assert_eq!(json_of(&rig.get("/cke/cluster").await.unwrap())["site_contact"], "ops");
+}
+
+#[tokio::test]
+async fn check_lists_every_fault_and_stores_nothing() {
+    let Some(rig) = Rig::start().await else { return };
+    let text = super::rig::DEFINITION.replace("10.0.0.14", "10.0.0.13").replace("name: test", "name: ''");
+    let ran = rig.run(&["cluster", "check", &rig.file("c.yml", &text)]);
+    assert_eq!(ran.status, 1);
+    assert_eq!(
+        ran.stdout,
+        "error: name must not be empty\nerror: nodes[3].address 10.0.0.13 is nodes[2]'s address too\n"
+    );
+    assert!(rig.keys().await.is_empty());
+    assert_eq!(rig.run(&["cluster", "check", &rig.file("good.yml", super::rig::DEFINITION)]).status, 0);
+}
+
+#[tokio::test]
+async fn the_policy_is_shown_and_set_by_field() {
+    let Some(rig) = Rig::start().await else { return };
+    let shown = rig.run(&["policy", "show"]);
+    assert!(shown.stdout.contains("settle_seconds: 60"), "{}", shown.stdout);
+    assert!(shown.stderr.contains("no policy is stored yet"));
+    assert_eq!(rig.run(&["policy", "set", "settle_seconds", "5"]).status, 0);
+    assert_eq!(json_of(&rig.run(&["policy", "show", "-o", "json"]).stdout)["settle_seconds"], 5);
+    assert_eq!(rig.get("/cke/cketerm/schema").await.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn the_first_policy_beside_cke_leaves_the_lock_to_it() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.put("/cke/records", "4").await;
+    assert_eq!(rig.run(&["policy", "set", "settle_seconds", "5"]).status, 0);
+    assert!(rig.run(&["policy", "show"]).stdout.contains("engine: cke\n"));
+}
+
+#[tokio::test]
+async fn constraints_keep_what_ckecli_does_not_know() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.put("/cke/constraints", r#"{"control-plane-count":3,"minimum-workers":7,"x":1}"#).await;
+    assert_eq!(rig.run(&["constraints", "set", "control-plane-count", "5"]).status, 0);
+    let shown = json_of(&rig.run(&["constraints", "show"]).stdout);
+    assert_eq!(
+        (&shown["control-plane-count"], &shown["minimum-workers"], &shown["x"]),
+        (&json!(5), &json!(7), &json!(1))
+    );
+}
+
+#[tokio::test]
+async fn the_leader_and_its_status_are_printed() {
+    let Some(rig) = Rig::start().await else { return };
+    assert_eq!(rig.run(&["leader"]).status, 1);
+    rig.put("/cke/leader//7a", "boot-0").await;
+    rig.put("/cke/leader//7b", "boot-1").await;
+    rig.put("/cke/status", r#"{"phase":"completed","timestamp":"2026-06-01T00:00:00.5Z"}"#).await;
+    assert_eq!(rig.run(&["leader"]).stdout, "boot-0\n");
+    assert_eq!(json_of(&rig.run(&["status"]).stdout)["phase"], "completed");
+}
+
+#[tokio::test]
+async fn why_names_the_reason_that_the_leader_published() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    rig.run_with(&["rq", "add", "-"], "10.0.0.12");
+    let alone = rig.run(&["rq", "why", "0"]);
+    assert!(alone.stdout.contains("reboots/0 (10.0.0.12, queued): no engine leads"), "{alone:?}");
+    rig.put("/cke/leader//7a", "boot-0").await;
+    let blocked = json!({
+        "phase": "waiting for pods", "since": "2026-06-01T00:00:00Z", "pods_at_start": 9, "pods_gone": 7,
+        "reason": {"reason": "BlockedByPDB", "pod": "default/web-1", "pdb": "default/web", "healthy": 2, "needed": 2},
+        "blockers": [{"pod": "default/web-1", "why": {"kind": "budget", "budget": "default/web", "healthy": 2, "needed": 2}}],
+    });
+    rig.put("/cke/cketerm/progress/reboots/0", &blocked.to_string()).await;
+    let why = rig.run(&["rq", "why", "0"]);
+    assert!(why.stdout.contains("pod default/web-1 is kept by pdb default/web (healthy 2, needs 2)"), "{why:?}");
+    assert_eq!(json_of(&rig.run(&["rq", "why", "0", "-o", "json"]).stdout)["reason"]["reason"], "BlockedByPDB");
+}
+
+fn ending(index: u64, outcome: &str) -> String {
+    json!({
+        "entry": format!("reboots/{index}"), "address": "10.0.0.12", "outcome": outcome,
+        "at": "2026-06-01T00:00:00Z", "last": {},
+    })
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wait_ends_with_the_entries_and_says_how_they_ended() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
+    let timed_out = rig.run(&["rq", "wait", "--timeout-seconds", "1"]);
+    assert_eq!(timed_out.status, 1);
+    assert!(timed_out.stderr.contains("still there after 1 s"), "{timed_out:?}");
+
+    let end = |index: u64, outcome: &'static str| {
+        let client = rig.client.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            let mut kv = client.kv_client();
+            kv.put(format!("/cke/cketerm/history/{index}"), ending(index, outcome), None).await.unwrap();
+            kv.delete(format!("/cke/reboots/data/{index:016x}"), None).await.unwrap();
+        })
+    };
+    let ended = end(0, "booted");
+    let ran = rig.run(&["rq", "wait", "0"]);
+    ended.await.unwrap();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.stdout.contains(" 0 10.0.0.12 queued: no engine leads"), "{ran:?}");
+    assert!(ran.stdout.ends_with("0 10.0.0.12 ended: booted\n"), "{ran:?}");
+
+    let ended = end(1, "cancelled");
+    let ran = rig.run(&["rq", "wait"]);
+    ended.await.unwrap();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.stderr.contains("1 of 1 entries did not end by booting: 1"), "{ran:?}");
+
+    let why = rig.run(&["rq", "why", "1"]);
+    assert!(why.stdout.contains("reboots/1 (10.0.0.12) ended at 2026-06-01T00:00:00Z: cancelled"), "{why:?}");
+}
