@@ -128,6 +128,7 @@ pub fn run(args: &[&str], stdin: &str) -> Ran {
         .args(args)
         .env("HOME", home.path())
         .env_remove("XDG_CONFIG_HOME")
+        .env_remove("COLUMNS")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
