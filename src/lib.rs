@@ -11,3 +11,4 @@ pub mod fence;
 pub mod kubernetes;
 pub mod model;
 pub mod store;
+pub mod telemetry;

@@ -1,4 +1,23 @@
 //! The controller: observe, decide, act.
+//!
+//! | file | |
+//! | --- | --- |
+//! | `snapshot` | what is known at one moment |
+//! | `decide/` | the rules: pure, from a snapshot to effects and reasons |
+//! | `act/` | carrying effects out, fenced and compared |
+//! | `run` | the loop that ties them together |
+//! | `lead`, `preflight` | who leads, and what must be so before |
+//! | `memory` | what is remembered between passes: observations only |
+//! | `command` | the definition's commands as child processes |
+//! | `probe` | is each API server alive |
+//! | `publish` | progress and status for everybody who looks on |
 
+pub mod command;
 pub mod decide;
+pub mod explain;
+mod memory;
+pub mod probe;
+mod publish;
 pub mod snapshot;
+
+pub use explain::explain;

@@ -108,10 +108,10 @@ impl RepairEntry {
         !self.deleted && matches!(self.status, RepairStatus::Queued | RepairStatus::Processing)
     }
 
-    /// Whether it holds its machine now: draining, or watching after a command (spec/reboot.md, Decisions 6).
+    /// Whether it holds its machine now: draining, or watching after a command (spec/reboot.md, Decisions 6). One that
+    /// is marked as deleted holds it until it is removed.
     pub fn claims_machine(&self) -> bool {
         self.status == RepairStatus::Processing
-            && !self.deleted
             && matches!(self.step_status, StepStatus::Draining | StepStatus::Watching)
     }
 }

@@ -30,6 +30,13 @@ pub struct Put {
     pub leased: bool,
 }
 
+impl Put {
+    /// A value as JSON that does not hang on the lease.
+    pub fn json(key: String, value: &impl serde::Serialize) -> Self {
+        Self { key, value: serde_json::to_string(value).unwrap_or_default(), leased: false }
+    }
+}
+
 /// Why a transaction of the engine was not, or may not have been, carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {

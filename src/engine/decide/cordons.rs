@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Effect, Guard, Member, Pass, boot, drain};
 use crate::model::{
+    attempt::{Attempt, Ended},
     entry::{EntryId, QueueKind, Stored},
     kube::{NodeRow, Owner},
     ours::Verb,
@@ -54,7 +55,9 @@ impl<'a> Pass<'a> {
         let Some(owner) = owner else { return Orphan::LetGo };
         let id = owner.entry;
         let attempt = self.snap.store.attempts_of(id).next().and_then(Stored::get);
-        let powered = attempt.is_some() || owner.taken_over_rebooting;
+        // A command that was cancelled before it could start did nothing to the machine.
+        let began = |a: &Attempt| !matches!(a.outcome.as_ref().map(|o| &o.end), Some(Ended::NotStarted(_)));
+        let powered = self.snap.store.attempts_of(id).filter_map(Stored::get).any(began) || owner.taken_over_rebooting;
         if !powered {
             return Orphan::LetGo;
         }

@@ -113,6 +113,7 @@ impl<'a> Pass<'a> {
         if let Some(reason @ Reason::NoCommand { .. }) = self.no_command() {
             return self.back_off(member, reason);
         }
+        let planned = self.out.effects.len();
         let waits = self.drain_step(member, reboot, node, work);
         let since = member.entry.last_transition_time.unwrap_or(self.now.wall);
         let left = f64::from(i32::try_from(reboot.eviction_timeout()).unwrap_or(i32::MAX))
@@ -120,7 +121,11 @@ impl<'a> Pass<'a> {
         match waits {
             Ok(power) => power,
             Err(Waits::BackOff(cause)) => self.back_off(member, cause),
-            Err(Waits::For(reason)) if left <= 0.0 => self.back_off(member, reason),
+            // Timed out: whatever the step would have done is not done any more.
+            Err(Waits::For(reason)) if left <= 0.0 => {
+                self.out.effects.truncate(planned);
+                self.back_off(member, reason)
+            }
             Err(Waits::For(reason)) => {
                 self.wake_at(self.boot() + left + 0.001);
                 reason

@@ -85,7 +85,9 @@ impl<'a> Pass<'a> {
 
     /// API servers are not processed simultaneously with anything else of this queue.
     fn api_server_in_work(&mut self, workers: &[Member<'a>], api_servers: &[Member<'a>]) -> bool {
-        let Some(other) = self.claims.api_servers.keys().next().map(|address| self.snap.machine(address)) else {
+        let own = |address: &String| api_servers.first().is_some_and(|m| m.entry.node == *address);
+        let in_work = self.claims.api_servers.keys().find(|address| !own(address));
+        let Some(other) = in_work.map(|address| self.snap.machine(address)) else {
             return false;
         };
         for member in workers.iter().chain(api_servers) {
@@ -97,10 +99,14 @@ impl<'a> Pass<'a> {
     fn start_workers(&mut self, workers: &[Member<'a>]) {
         let limit = self.definition.map_or(0, |d| d.cluster.reboot.concurrency());
         let taken = self.claims.workers.len() + self.claims.api_servers.len();
-        let free = usize::try_from(limit).unwrap_or(0).saturating_sub(taken);
+        let mut free = usize::try_from(limit).unwrap_or(0).saturating_sub(taken);
         let holder = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
-        for (place, &member) in workers.iter().enumerate() {
-            if place < free {
+        for &member in workers {
+            // A later entry of the same machine may be in work already: the machine counts once.
+            let counted = self.claims.workers.contains_key(&member.entry.node);
+            let room = if counted { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
+            if room {
+                free -= usize::from(!counted);
                 self.start(member);
             } else {
                 self.reason(member.id, Reason::WaitingForSlot { holder, limit });
@@ -160,9 +166,11 @@ impl<'a> Pass<'a> {
             Some(&entry) if entry.queue == crate::model::entry::QueueKind::Repair => {
                 return Some(Reason::MachineInRepair { entry });
             }
-            Some(&entry) if super::boot::has_live_entry(self.snap, entry) => {
-                return Some(Reason::DuplicateOf { index: entry.index });
-            }
+            // Only the one with the smaller index is looked at, whatever state a later one is in.
+            Some(&entry)
+                if entry.index > member.id.index
+                    && super::boot::has_live_entry(self.snap, entry)
+                    && !self.command_may_run(entry) => {}
             Some(&entry) => {
                 let running = self.claims.running.contains_key(address);
                 return Some(if running {
@@ -186,6 +194,11 @@ impl<'a> Pass<'a> {
             return Some(Reason::EffectFailed { what: "the start".to_owned(), why: why.clone() });
         }
         self.wrong_node(member, self.snap.node_of(address).map(AsRef::as_ref))
+    }
+
+    fn command_may_run(&self, id: EntryId) -> bool {
+        let attempts = self.snap.store.attempts_of(id).filter_map(crate::model::entry::Stored::get);
+        attempts.into_iter().any(|a| super::boot::may_still_run(self.snap, a, self.now).is_some())
     }
 
     /// Without both commands nothing starts; a program that is not on this host bars only the entries that need it.

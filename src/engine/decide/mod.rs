@@ -27,8 +27,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+pub(crate) use self::{
+    boot::soundness,
+    drain::{count_leaving, held_reason},
+};
 pub use self::{
-    drain::{PodVerdict, judge},
+    drain::{PodVerdict, backoff_seconds, judge},
     effect::{Effect, End, Guard, Planned},
 };
 use super::snapshot::Snapshot;
@@ -122,6 +126,7 @@ impl<'a> Pass<'a> {
                 }
             };
             if entry.status == RebootStatus::Cancelled {
+                seen.entry(entry.node.as_str()).or_insert(index);
                 self.remove(id, stored, &entry.node, End::Cancelled);
                 continue;
             }

@@ -1,0 +1,342 @@
+//! Commands of the definition as child processes (spec/safety.md, Commands).
+//!
+//! An argv list, never a shell, run by a small helper: this program executed again as `cketerm run-command`. The helper
+//! has a session of its own, enforces the timeout by itself, ends the whole process group, and goes on when the engine
+//! is gone: a machine between off and on must not stay off. Checks are ended when the engine goes.
+
+use std::{
+    io::{Read, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::PathBuf,
+    process::{Command, ExitCode, Stdio},
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group, setsid};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt;
+
+use super::snapshot::CheckAnswer;
+use crate::model::{
+    attempt::{Ended, Outcome},
+    text,
+};
+
+/// Bytes kept of each output.
+pub const TAIL: usize = 4096;
+/// Between SIGTERM and SIGKILL of a group whose time is over.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long output is still read after the command has ended, for children that keep its pipes.
+const DRAINING: Duration = Duration::from_millis(300);
+
+/// What a command is for: decides what becomes of it when the engine goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Power and repair commands are never killed for the engine's sake.
+    Power,
+    /// Checks are.
+    Check,
+}
+
+/// One command line to run.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Seconds after which it is ended.
+    pub bound: u64,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// `CKETERM_ENTRY`.
+    pub entry: String,
+    /// `CKETERM_ATTEMPT`; empty for checks.
+    pub attempt: String,
+}
+
+/// Runs command lines on this host.
+#[derive(Clone, Debug)]
+pub struct Spawner {
+    helper: PathBuf,
+    environment: Arc<Vec<(String, String)>>,
+}
+
+/// What the helper prints when the command has ended.
+#[derive(Debug, Serialize, Deserialize)]
+struct Report {
+    end: Ended,
+    stdout: String,
+    stderr: String,
+}
+
+impl Spawner {
+    /// Commands get PATH, HOME, LANG, `CKETERM_CONFIG` and the variables named in `also`, and nothing else.
+    /// `helper` is this program.
+    pub fn new(helper: PathBuf, config: Option<&str>, also: &[String]) -> Self {
+        let names = ["PATH", "HOME", "LANG"].iter().map(|n| (*n).to_owned()).chain(also.iter().cloned());
+        let mut environment: Vec<_> = names.filter_map(|n| std::env::var(&n).ok().map(|v| (n, v))).collect();
+        if let Some(config) = config {
+            environment.push(("CKETERM_CONFIG".to_owned(), config.to_owned()));
+        }
+        Self { helper, environment: Arc::new(environment) }
+    }
+
+    /// Whether the program is on this host: an absolute path, or found in PATH, and executable.
+    pub fn has(&self, program: &str) -> bool {
+        use std::os::unix::fs::PermissionsExt;
+        let executable =
+            |path: PathBuf| std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+        if program.contains('/') {
+            return executable(program.into());
+        }
+        let path = self.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, v)| v.as_str());
+        path.split(':').any(|dir| executable(PathBuf::from(dir).join(program)))
+    }
+
+    /// Runs it to its end. Never fails: what cannot be run is an outcome too.
+    pub async fn run(&self, line: &CommandLine) -> (Ended, String, String) {
+        match self.spawn(line).await {
+            Ok(report) => (report.end, report.stdout, report.stderr),
+            Err(why) => (Ended::NotStarted(why), String::new(), String::new()),
+        }
+    }
+
+    async fn spawn(&self, line: &CommandLine) -> Result<Report, String> {
+        let mut command = tokio::process::Command::new(&self.helper);
+        command
+            .args(["run-command", "--timeout", &line.bound.to_string()])
+            .args((line.purpose == Purpose::Check).then_some("--end-with-engine"))
+            .arg("--")
+            .args(&line.argv)
+            .env_clear()
+            .envs(self.environment.iter().map(|(n, v)| (n, v)))
+            .env("CKETERM_ENTRY", &line.entry)
+            .env("CKETERM_ATTEMPT", &line.attempt)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // Dropping the helper's stdin is what ends a check; nothing ends a power command.
+            .kill_on_drop(false);
+        let mut child = command.spawn().map_err(|e| format!("helper {}: {e}", self.helper.display()))?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let mut said = String::new();
+        if let Some(mut stdout) = stdout {
+            stdout.read_to_string(&mut said).await.map_err(|e| format!("helper's answer: {e}"))?;
+        }
+        let status = child.wait().await.map_err(|e| format!("helper: {e}"))?;
+        drop(stdin);
+        serde_json::from_str(said.trim()).or_else(|_| {
+            // The helper itself was killed: the command's fate is unknown, which is not the same as "not started".
+            Ok(Report {
+                end: Ended::Unknown(format!("the helper ended with {status}")),
+                stdout: String::new(),
+                stderr: String::new(),
+            })
+        })
+    }
+}
+
+/// The outcome that is recorded on an attempt.
+pub fn outcome(at: jiff::Timestamp, (end, stdout, stderr): (Ended, String, String)) -> Outcome {
+    Outcome { end, at, stdout, stderr }
+}
+
+/// What a check's end means: exit 0 and `true` is yes; what could not be asked is no answer; the rest is no.
+pub fn check_answer((end, stdout, stderr): (Ended, String, String)) -> CheckAnswer {
+    let said =
+        || [stdout.trim(), stderr.trim()].iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join("; ");
+    match end {
+        Ended::Exit(0) if stdout.trim() == "true" => CheckAnswer::Yes,
+        Ended::Exit(0) => CheckAnswer::No(said()),
+        Ended::Exit(code @ (126 | 127)) => CheckAnswer::Unavailable(format!("exit {code}: {}", said())),
+        Ended::Exit(code) => CheckAnswer::No(format!("exit {code} {}", said()).trim_end().to_owned()),
+        Ended::TimedOut(seconds) => CheckAnswer::No(format!("no answer in {seconds} s")),
+        Ended::Signal(number) => CheckAnswer::Unavailable(format!("ended by signal {number}")),
+        Ended::NotStarted(why) | Ended::Unknown(why) => CheckAnswer::Unavailable(why),
+    }
+}
+
+/// `cketerm run-command --timeout SECONDS [--end-with-engine] -- ARGV…`: the helper. Prints one JSON line at the end.
+pub fn helper_main(args: &[String]) -> ExitCode {
+    let Some(split) = args.iter().position(|a| a == "--") else { return ExitCode::from(2) };
+    let (options, argv) = (&args[..split], &args[split + 1..]);
+    let timeout = options.iter().position(|a| a == "--timeout").and_then(|i| options.get(i + 1)?.parse().ok());
+    let (Some(timeout), false) = (timeout, argv.is_empty()) else { return ExitCode::from(2) };
+    // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
+    let _ = setsid();
+    let report = supervise(argv, timeout, options.iter().any(|a| a == "--end-with-engine"));
+    let mut line = serde_json::to_string(&report).unwrap_or_default();
+    line.push('\n');
+    // The engine may be gone: nobody reads.
+    let _ = std::io::stdout().write_all(line.as_bytes());
+    ExitCode::SUCCESS
+}
+
+enum Event {
+    Ended(std::io::Result<std::process::ExitStatus>),
+    EngineGone,
+}
+
+fn supervise(argv: &[String], timeout: u64, end_with_engine: bool) -> Report {
+    let spawned = Command::new(&argv[0])
+        .args(&argv[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .current_dir("/")
+        .process_group(0)
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(e) => {
+            let end = Ended::NotStarted(format!("{}: {e}", text::visible(&argv[0], false)));
+            return Report { end, stdout: String::new(), stderr: String::new() };
+        }
+    };
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (out, err) = (keep_tail(child.stdout.take()), keep_tail(child.stderr.take()));
+    let (events, inbox) = mpsc::channel();
+    let waiter = events.clone();
+    thread::spawn(move || waiter.send(Event::Ended(child.wait())));
+    if end_with_engine {
+        thread::spawn(move || {
+            let mut sink = Vec::new();
+            let _ = std::io::stdin().read_to_end(&mut sink);
+            events.send(Event::EngineGone)
+        });
+    }
+    let deadline = Duration::from_secs(timeout);
+    let end = match inbox.recv_timeout(deadline) {
+        Ok(Event::Ended(status)) => ended(status),
+        Ok(Event::EngineGone) => {
+            end_group(group, &inbox);
+            Ended::Unknown("the engine went away".to_owned())
+        }
+        Err(_) => {
+            end_group(group, &inbox);
+            Ended::TimedOut(timeout)
+        }
+    };
+    Report { end, stdout: out.finish(), stderr: err.finish() }
+}
+
+fn ended(status: std::io::Result<std::process::ExitStatus>) -> Ended {
+    match status {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => Ended::Exit(code),
+            (None, Some(signal)) => Ended::Signal(signal),
+            (None, None) => Ended::Unknown(status.to_string()),
+        },
+        Err(e) => Ended::Unknown(e.to_string()),
+    }
+}
+
+/// SIGTERM for the whole group, then SIGKILL.
+fn end_group(group: Option<Pid>, inbox: &mpsc::Receiver<Event>) {
+    let Some(group) = group else { return };
+    let _ = kill_process_group(group, Signal::TERM);
+    let until = Instant::now() + GRACE;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        match inbox.recv_timeout(left) {
+            Ok(Event::Ended(_)) | Err(_) => break,
+            Ok(Event::EngineGone) => {}
+        }
+    }
+    // Its children may be there still.
+    let _ = kill_process_group(group, Signal::KILL);
+}
+
+/// The tail of one output, read to the end by a thread of its own, so that a command that prints megabytes never waits.
+struct Tail {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    done: mpsc::Receiver<()>,
+}
+
+fn keep_tail(from: Option<impl Read + Send + 'static>) -> Tail {
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let (tx, done) = mpsc::channel();
+    let kept = Arc::clone(&bytes);
+    thread::spawn(move || {
+        let mut buffer = [0; 8192];
+        if let Some(mut from) = from {
+            while let Ok(n @ 1..) = from.read(&mut buffer) {
+                if let Ok(mut kept) = kept.lock() {
+                    kept.extend_from_slice(&buffer[..n]);
+                    let surplus = kept.len().saturating_sub(TAIL);
+                    kept.drain(..surplus);
+                }
+            }
+        }
+        let _ = tx.send(());
+    });
+    Tail { bytes, done }
+}
+
+impl Tail {
+    fn finish(self) -> String {
+        let _ = self.done.recv_timeout(DRAINING);
+        self.bytes.lock().map_or_else(|_| String::new(), |bytes| text::tail(&bytes, TAIL))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str, timeout: u64) -> Report {
+        supervise(&["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], timeout, false)
+    }
+
+    #[test]
+    fn exit_and_outputs_are_reported() {
+        let report = sh("echo true; echo oops >&2; exit 3", 10);
+        assert_eq!((report.end, report.stdout.trim(), report.stderr.trim()), (Ended::Exit(3), "true", "oops"));
+    }
+
+    #[test]
+    fn a_command_that_prints_megabytes_ends_and_only_its_tail_is_kept() {
+        let report = sh("head -c 5000000 /dev/zero | tr '\\0' x; echo END", 30);
+        assert_eq!(report.end, Ended::Exit(0));
+        assert!(report.stdout.len() <= TAIL && report.stdout.trim_end().ends_with("xEND"));
+    }
+
+    #[test]
+    fn control_characters_become_visible() {
+        assert_eq!(sh("printf 'a\\033[2Jb'", 10).stdout, "a␛[2Jb");
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_with_its_whole_group() {
+        let marker = tempfile::NamedTempFile::new().unwrap();
+        let path = marker.path().display().to_string();
+        let script = format!("(sleep 3; echo survived > {path}) & sleep 60");
+        assert_eq!(sh(&script, 1).end, Ended::TimedOut(1));
+        thread::sleep(Duration::from_millis(3500));
+        assert_eq!(std::fs::read_to_string(marker.path()).unwrap(), "");
+    }
+
+    #[test]
+    fn a_signal_that_is_not_our_timeouts_is_told_apart() {
+        assert_eq!(sh("kill -9 $$", 10).end, Ended::Signal(9));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_not_started() {
+        let report = supervise(&["/no/such/program".to_owned()], 5, false);
+        assert!(matches!(report.end, Ended::NotStarted(why) if why.contains("/no/such/program")));
+    }
+
+    #[test]
+    fn only_exit_zero_and_true_is_yes_and_what_cannot_be_asked_is_no_answer() {
+        let answer = |end: Ended, out: &str| check_answer((end, out.to_owned(), String::new()));
+        assert_eq!(answer(Ended::Exit(0), " true\n"), CheckAnswer::Yes);
+        assert!(matches!(answer(Ended::Exit(0), "TRUE"), CheckAnswer::No(_)));
+        assert!(matches!(answer(Ended::Exit(1), "true"), CheckAnswer::No(_)));
+        assert!(matches!(answer(Ended::TimedOut(3), ""), CheckAnswer::No(_)));
+        for end in [Ended::Exit(127), Ended::Exit(126), Ended::Signal(11), Ended::NotStarted("x".to_owned())] {
+            assert!(matches!(answer(end, "true"), CheckAnswer::Unavailable(_)));
+        }
+    }
+}

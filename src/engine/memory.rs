@@ -1,0 +1,148 @@
+//! What the engine remembers of entries in work between passes: observations, never the only copy of a decision.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    decide::{Effect, count_leaving, soundness},
+    snapshot::{Came, CheckAnswer, Snapshot, Work, secs},
+};
+use crate::{
+    clock::Now,
+    model::{
+        drain::Verdict,
+        entry::{EntryId, Stored},
+        reason::Reason,
+        reboot::RebootStatus,
+    },
+};
+
+/// Seconds before a machine is tried again after an effect on it failed.
+pub(super) const PAUSE: f64 = 2.0;
+
+/// Brings the memory up to what the copies show, before a pass.
+pub(super) fn observe(snap: &mut Snapshot, now: Now) {
+    let mut work = std::mem::take(&mut snap.work);
+    let store = Arc::clone(&snap.store);
+    work.retain(|id, _| store.reboots.entries.contains_key(&id.index) || store.attempts_of(*id).next().is_some());
+    if snap.engine.leading.is_some() {
+        for (&index, stored) in &store.reboots.entries {
+            let Some(entry) = stored.get() else { continue };
+            let id = EntryId::reboot(index);
+            match entry.status {
+                RebootStatus::Draining => {
+                    let work = work.entry(id).or_insert_with(taken_over);
+                    look_at_drain(snap, work, id, &entry.node, now);
+                }
+                RebootStatus::Rebooting => {
+                    let control_plane = member(snap, &entry.node);
+                    let node = snap.node_of(&entry.node);
+                    let work = work.entry(id).or_default();
+                    let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
+                    let sound = yes && soundness(snap, id, control_plane, node, now).missing.is_none();
+                    work.sound_since = sound.then(|| work.sound_since.unwrap_or(secs(now.boot)));
+                }
+                RebootStatus::Queued | RebootStatus::Cancelled => {}
+            }
+        }
+    }
+    snap.work = work;
+}
+
+/// A drain that we did not start counts as having evicted (spec/safety.md, Drains).
+fn taken_over() -> Work {
+    let mut work = Work::default();
+    work.drain.taken_over = true;
+    work
+}
+
+fn member(snap: &Snapshot, address: &str) -> bool {
+    snap.store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|n| n.control_plane)
+}
+
+fn look_at_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
+    let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return };
+    let ours = node.owner().is_some_and(|o| o.entry == id);
+    if ours && !node.unschedulable {
+        work.drain.uncordoned.get_or_insert(now.wall);
+    } else {
+        work.drain.uncordoned = None;
+    }
+    let Some(pods) = snap.kube.pods.get(&node.name).filter(|p| p.synced) else { return };
+    if work.drain.pods_at_start.is_none() {
+        let all: Vec<_> = pods.pods.values().cloned().collect();
+        let count = count_leaving(&all, &definition.cluster.reboot, &snap.kube);
+        work.drain.pods_at_start = u32::try_from(count).ok();
+    }
+    work.drain.answers.retain(|uid, _| pods.pods.contains_key(uid));
+}
+
+/// Puts what came of an effect into the memory.
+pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: &Effect, came: &Came, now: Now) {
+    let at = secs(now.boot);
+    match (effect, came) {
+        (Effect::StartDrain { .. }, Came::Done) => {
+            work.insert(id, Work::default());
+        }
+        (Effect::BackOff { cause, .. }, Came::Done) => {
+            work.insert(id, Work { backoff_cause: Some(cause.to_string()), ..Work::default() });
+        }
+        (Effect::Remove { .. }, Came::Done) => {
+            work.remove(&id);
+        }
+        (_, Came::Failed(why)) => {
+            work.entry(id).or_default().pause = Some((at + PAUSE, why.clone()));
+        }
+        (_, Came::Previewed(None)) => {
+            let drain = &mut work.entry(id).or_default().drain;
+            (drain.previewed, drain.refusals, drain.refused) = (true, 0, None);
+        }
+        (_, Came::Previewed(Some(cause))) => refused(work.entry(id).or_default(), cause.clone(), at),
+        (Effect::Evict { evict, .. }, Came::Answers(answers)) => {
+            let work = work.entry(id).or_default();
+            work.drain.accepted |= answers.values().any(|a| a.verdict == Verdict::Accepted);
+            work.drain.answers.extend(answers.clone());
+            // If none was accepted, the whole round counts as refused, once, when all have answered.
+            let held = evict.iter().find_map(|(pod, _)| match answers.get(&pod.uid).map(|a| &a.verdict) {
+                Some(Verdict::Held { hold, .. }) => Some(super::decide::held_reason(pod, hold)),
+                _ => None,
+            });
+            if let (Some(cause), false, false) = (held, work.drain.accepted, work.drain.taken_over) {
+                refused(work, cause, at);
+            }
+        }
+        (_, Came::Check(answer)) => {
+            let work = work.entry(id).or_default();
+            work.check = Some((at, answer.clone()));
+        }
+        (_, Came::Command(_)) => {
+            // Only a check made after this command says anything.
+            let work = work.entry(id).or_default();
+            (work.check, work.sound_since) = (None, None);
+        }
+        _ => {}
+    }
+}
+
+fn refused(work: &mut Work, cause: Reason, at: f64) {
+    work.drain.refusals = work.drain.refusals.saturating_add(1);
+    work.drain.refused = Some((at, cause));
+}
+
+/// How many of the pods that were there at the start are gone, and how many there were.
+pub(super) fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u32) {
+    let start = snap.work.get(&id).and_then(|w| w.drain.pods_at_start).unwrap_or(0);
+    let left = || {
+        let (node, definition) = (snap.node_of(address)?, snap.store.definition()?);
+        let pods: Vec<_> = snap.kube.pods.get(&node.name)?.pods.values().cloned().collect();
+        u32::try_from(count_leaving(&pods, &definition.cluster.reboot, &snap.kube)).ok()
+    };
+    let rebooting = snap
+        .store
+        .reboots
+        .entries
+        .get(&id.index)
+        .and_then(Stored::get)
+        .is_some_and(|e| e.status == RebootStatus::Rebooting);
+    let left = if rebooting { 0 } else { left().unwrap_or(start) };
+    (start.saturating_sub(left), start)
+}
