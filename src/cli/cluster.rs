@@ -90,7 +90,7 @@ async fn get(context: &Context) -> Result<(), ActionError> {
     })?;
     match context.output(Output::Yaml) {
         Output::Json => context.out.value(&value, Output::Json),
-        Output::Yaml | Output::Table => context.out.value(&value, Output::Yaml),
+        Output::Yaml | Output::Table => context.out.text(&super::yaml::document(&value)),
     }
 }
 

@@ -19,6 +19,7 @@ mod repair_queue;
 mod switches;
 mod wait;
 mod why;
+mod yaml;
 
 pub use args::{Cli, Command};
 pub use context::Context;
