@@ -5,10 +5,16 @@ use std::{io::IsTerminal, process::ExitCode};
 use cketerm::{
     cli::{Cli, Context, run},
     config::Settings,
+    engine::command::helper_main,
 };
 use clap::Parser;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    if words.next().as_deref() == Some("run-command") {
+        // this program as the engine's helper: no settings, no runtime
+        return helper_main(&words.collect::<Vec<_>>());
+    }
     let cli = Cli::parse();
     let settings = match Settings::load(&cli.overrides()) {
         Ok(settings) => settings,

@@ -99,7 +99,7 @@ fn tell(view: &StoreView, index: u64, seen: &mut Seen, store: &Store, context: &
                 .filter(|p| p.pods_at_start > 0)
                 .map(|p| format!(", {}/{} pods gone", p.pods_gone, p.pods_at_start));
             let phase = progress.map(|p| format!(" ({})", p.phase));
-            let reason = why::reason(view, index, now);
+            let reason = why::reason(view, index, store.clock());
             format!("{}{}{}: {reason}", entry.status, phase.unwrap_or_default(), pods.unwrap_or_default())
         }
     };

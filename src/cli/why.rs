@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use super::{Context, args::Output, history};
 use crate::{
     actions::ActionError,
+    clock::{Clock, Now},
+    engine::explain,
     model::{entry::EntryId, ours::Progress, reason::Reason, text::visible},
     store::view::StoreView,
 };
@@ -28,8 +30,7 @@ pub async fn run(index: u64, context: &Context) -> Result<(), ActionError> {
             form => context.out.value(ending, form),
         };
     };
-    let now = store.clock().wall();
-    let reason = reason(&view, index, now);
+    let reason = reason(&view, index, store.clock());
     let progress = view.progress.get(&id).and_then(|s| s.get());
     match context.output(Output::Table) {
         Output::Table => {
@@ -58,29 +59,13 @@ pub async fn run(index: u64, context: &Context) -> Result<(), ActionError> {
     }
 }
 
-/// What the leader published, else what can be said without Kubernetes.
-pub fn reason(view: &StoreView, index: u64, now: jiff::Timestamp) -> Reason {
-    published(view, index).and_then(|p| p.reason.clone()).unwrap_or_else(|| derived(view, index, now))
+/// What the leader published, else what etcd itself tells; Kubernetes is not asked.
+pub fn reason(view: &StoreView, index: u64, clock: &Clock) -> Reason {
+    let now = Now { boot: clock.boot(), wall: clock.wall() };
+    explain(view, EntryId::reboot(index), now).unwrap_or(Reason::Ready)
 }
 
 /// The leader's word on the entry.
 pub fn published(view: &StoreView, index: u64) -> Option<&Progress> {
     view.progress.get(&EntryId::reboot(index)).and_then(|s| s.get())
-}
-
-fn derived(view: &StoreView, index: u64, now: jiff::Timestamp) -> Reason {
-    let entry = match view.reboots.entries.get(&index).map(|s| &s.value) {
-        Some(Ok(entry)) => entry,
-        Some(Err(e)) => return Reason::InvalidEntry { why: e.clone() },
-        None => return Reason::Ready,
-    };
-    let Some(leader) = view.leader() else {
-        let why = if view.engines.is_empty() { "no cketerm and no CKE runs" } else { "nobody stands for election" };
-        return Reason::NoEngine { why: why.to_owned() };
-    };
-    match entry.drain_backoff_expire {
-        Some(until) if until > now => Reason::Backoff { count: entry.drain_backoff_count, until, cause: None },
-        _ if !view.reboots.switch.enabled() => Reason::QueueDisabled,
-        _ => Reason::EngineElsewhere { holder: leader.host.clone() },
-    }
 }

@@ -138,6 +138,10 @@ async fn why_names_the_reason_that_the_leader_published() {
     let alone = rig.run(&["rq", "why", "0"]);
     assert!(alone.stdout.contains("reboots/0 (10.0.0.12, queued): no engine leads"), "{alone:?}");
     rig.put("/cke/leader//7a", "boot-0").await;
+    let cke = rig.run(&["rq", "why", "0"]);
+    assert!(cke.stdout.contains("CKE on boot-0 leads"), "{cke:?}");
+    let engine = json!({"host": "boot-0", "pid": 1, "version": "0", "mode": "daemon"});
+    rig.put("/cke/cketerm/engines/7a", &engine.to_string()).await;
     let blocked = json!({
         "phase": "waiting for pods", "since": "2026-06-01T00:00:00Z", "pods_at_start": 9, "pods_gone": 7,
         "reason": {"reason": "BlockedByPDB", "pod": "default/web-1", "pdb": "default/web", "healthy": 2, "needed": 2},
