@@ -6,11 +6,11 @@ use super::{ActionError, Operator};
 use crate::{
     model::{
         cluster::{Cluster, Members},
-        entry::{EntryId, QueueKind},
+        entry::{EntryId, QueueKind, Stored},
         ours::{Request, Verb},
         reboot::{RebootEntry, RebootStatus},
     },
-    store::settings::Raw,
+    store::view::StoreView,
 };
 
 /// What came of adding entries.
@@ -92,12 +92,19 @@ impl Operator {
         }
         let mut seen = seen;
         if entry.queue == QueueKind::Reboot && verb != Verb::Uncordon {
-            let key = self.store.keys().entry(entry);
-            let raw = self.store.raw(&key).await?;
-            let raw = raw.ok_or_else(|| ActionError::failed(format!("entry {entry} does not exist: see `rq list`")))?;
-            let found = read_entry(&raw)?;
-            fits(&found, entry, verb)?;
-            seen = seen.or(Some(raw.mod_revision));
+            let view = self.store.read_view().await?;
+            let stored =
+                view.reboots.entries.get(&entry.index).ok_or_else(|| {
+                    ActionError::failed(format!("entry {entry} does not exist: see `cketerm rq list`"))
+                })?;
+            let found = stored.value.as_ref().map_err(|e| {
+                ActionError::failed(format!("{} cannot be read: {e}; mend or delete it with etcdctl", stored.key))
+            })?;
+            fits(found, entry, verb)?;
+            if verb == Verb::Retry {
+                refuse_running(&view, entry)?;
+            }
+            seen = seen.or(Some(stored.mod_revision));
         }
         Ok(self.store.give_order(entry, verb, seen, &self.who, reason).await?)
     }
@@ -162,12 +169,6 @@ impl Operator {
     }
 }
 
-fn read_entry(raw: &Raw) -> Result<RebootEntry, ActionError> {
-    serde_json::from_str(&raw.text).map_err(|e| {
-        ActionError::failed(format!("{} cannot be read: {e}; repair or delete that key with etcdctl", raw.key))
-    })
-}
-
 /// Whether an order makes sense for an entry that stands there.
 fn fits(entry: &RebootEntry, id: EntryId, verb: Verb) -> Result<(), ActionError> {
     let wanted = match verb {
@@ -182,6 +183,18 @@ fn fits(entry: &RebootEntry, id: EntryId, verb: Verb) -> Result<(), ActionError>
         ))),
         _ => Ok(()),
     }
+}
+
+/// A second command beside one that runs would be the very thing that attempts prevent.
+fn refuse_running(view: &StoreView, id: EntryId) -> Result<(), ActionError> {
+    let last = view.attempts_of(id).next_back().and_then(Stored::get);
+    let running = last.filter(|a| a.open() && view.candidates.values().any(|c| c.lease == a.lease));
+    running.map_or(Ok(()), |a| {
+        Err(ActionError::refused(format!(
+            "the command of {id} ({}) runs on {} since {}, at most {} s: wait for its end, or cancel the entry",
+            a.address, a.host, a.start, a.bound_seconds
+        )))
+    })
 }
 
 fn not_members(cluster: &Cluster, members: &Members, unknown: &[&str]) -> String {

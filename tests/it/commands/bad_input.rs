@@ -144,6 +144,23 @@ async fn an_order_that_does_not_fit_the_entry_is_refused() {
 }
 
 #[tokio::test]
+async fn a_retry_beside_a_running_command_is_refused() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    rig.put("/cke/reboots/data/0000000000000000", r#"{"index":"0","node":"10.0.0.12","status":"rebooting"}"#).await;
+    rig.put("/cke/leader//7a", "boot-0").await;
+    let attempt = serde_json::json!({
+        "id": "x", "entry": "reboots/0", "number": 1, "address": "10.0.0.12", "lease": 0x7a, "host": "boot-0",
+        "argv": ["/bin/true", "10.0.0.12"], "bound_seconds": 60, "start": "2026-06-01T00:00:00Z",
+    });
+    rig.put("/cke/cketerm/attempts/reboots/0/1", &attempt.to_string()).await;
+    let retry = ["rq", "retry", "0", "--reason", "x"];
+    said(&rig.run(&retry), 3, &["reboots/0 (10.0.0.12) runs on boot-0", "at most 60 s", "cancel"]);
+    rig.client.kv_client().delete("/cke/leader//7a", None).await.unwrap();
+    assert_eq!(rig.run(&retry).status, 0, "a dead leader's attempt is a person's to settle");
+}
+
+#[tokio::test]
 async fn words_that_touch_only_etcd_never_ask_kubernetes() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
