@@ -1,8 +1,21 @@
 //! The program's settings: both configuration forms, the environment, and which one wins (spec/cli.md, spec/etcd.md).
+//!
+//! Local files hold connections, looks and logs only: whatever changes a decision lies in etcd (spec/safety.md,
+//! Policy).
 
-use std::{collections::BTreeMap, path::PathBuf};
+mod form;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use crate::store::EtcdSettings;
+
+/// CKE's own file.
+const CKE_FILE: &str = "/etc/cke/config.yml";
+/// Ours for the whole host.
+const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 
 /// Where Kubernetes is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +98,8 @@ pub struct Overrides {
     pub context: Option<String>,
     /// `--http`.
     pub http: Option<String>,
+    /// `--sandbox`: everything that names a server is ignored, wherever it stands.
+    pub sandbox: bool,
 }
 
 /// Why the settings cannot be used.
@@ -110,11 +125,130 @@ impl Default for Settings {
     }
 }
 
+/// Where etcd or Kubernetes comes from, as messages name it.
+const ENVIRONMENT: &str = "environment or options";
+
+/// Whose file it is, which decides the form and what a readable secret means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// `/etc/cke/config.yml`: CKE's form.
+    Cke,
+    /// Ours.
+    Ours,
+    /// `--config`: either form.
+    Named,
+}
+
 impl Settings {
     /// Reads files and environment and puts the command line on top.
     pub fn load(overrides: &Overrides) -> Result<Self, ConfigError> {
-        let _ = overrides;
-        Ok(Self::default())
+        let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let user = directories::ProjectDirs::from("", "", "cketerm").map(|d| d.config_dir().join("config.yaml"));
+        let mut places = vec![(Place::Cke, PathBuf::from(CKE_FILE)), (Place::Ours, PathBuf::from(HOST_FILE))];
+        places.extend(user.map(|path| (Place::Ours, path)));
+        Self::load_from(overrides, environment, &places)
+    }
+
+    fn load_from(
+        overrides: &Overrides,
+        environment: impl Fn(&str) -> Option<String>,
+        places: &[(Place, PathBuf)],
+    ) -> Result<Self, ConfigError> {
+        let mut settings = Self::default();
+        for (place, path) in places {
+            settings.looked_for.push(path.clone());
+            match std::fs::read_to_string(path) {
+                Ok(text) => settings.take_file(*place, path, &text)?,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                // a file that is not for us must not keep a person with a file of his own out
+                Err(e) => settings.warnings.push(format!("{} was left out: {e}", path.display())),
+            }
+        }
+        let named = overrides.config.clone().or_else(|| environment("CKETERM_CONFIG").map(PathBuf::from));
+        if let Some(path) = named {
+            settings.looked_for.push(path.clone());
+            let text = std::fs::read_to_string(&path)
+                .map_err(|e| ConfigError(format!("{} cannot be read: {e}; check --config", path.display())))?;
+            settings.take_file(Place::Named, &path, &text)?;
+        }
+        settings.take_environment(&environment)?;
+        settings.take_options(overrides);
+        if overrides.sandbox {
+            (settings.etcd, settings.kube) = (EtcdSettings::default(), KubeSettings::default());
+            settings.sources.clear();
+        }
+        if settings.lease_ttl_seconds < 2 {
+            let ttl = settings.lease_ttl_seconds;
+            return Err(ConfigError(format!("engine.lease_ttl_seconds: {ttl} is too short; give 2 or more")));
+        }
+        Ok(settings)
+    }
+
+    fn take_file(&mut self, place: Place, path: &Path, text: &str) -> Result<(), ConfigError> {
+        let (cke, secret) = form::take(self, place, path, text)?;
+        self.files.push(path.to_owned());
+        if secret && world_readable(path) {
+            let advice = format!("chmod o-r {}", path.display());
+            if !cke {
+                return Err(ConfigError(format!(
+                    "{} holds a password or key and can be read by everyone; {advice}",
+                    path.display()
+                )));
+            }
+            self.warnings
+                .push(format!("{} holds a password or key and everyone can read it: {advice}", path.display()));
+        }
+        Ok(())
+    }
+
+    fn take_environment(&mut self, environment: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
+        if let Some(urls) = environment("CKETERM_ETCD_ENDPOINTS") {
+            self.name_endpoints(&urls);
+        }
+        if let Some(prefix) = environment("CKETERM_ETCD_PREFIX") {
+            self.etcd.prefix = prefix;
+        }
+        self.etcd.username = environment("CKETERM_ETCD_USERNAME").or_else(|| self.etcd.username.take());
+        self.etcd.password = environment("CKETERM_ETCD_PASSWORD").or_else(|| self.etcd.password.take());
+        if let Some(file) = environment("CKETERM_KUBECONFIG") {
+            self.name_kubeconfig(file.into());
+        }
+        self.kube.context = environment("CKETERM_CONTEXT").or_else(|| self.kube.context.take());
+        if let Some(http) = environment("CKETERM_HTTP") {
+            self.http = listen(&http);
+        }
+        if let Some(ttl) = environment("CKETERM_LEASE_TTL") {
+            let wrong = |_| ConfigError(format!("CKETERM_LEASE_TTL: {ttl:?} is no number of seconds"));
+            self.lease_ttl_seconds = ttl.parse().map_err(wrong)?;
+        }
+        Ok(())
+    }
+
+    fn take_options(&mut self, options: &Overrides) {
+        if let Some(urls) = &options.etcd_endpoints {
+            self.name_endpoints(urls);
+        }
+        if let Some(prefix) = &options.etcd_prefix {
+            self.etcd.prefix.clone_from(prefix);
+        }
+        if let Some(file) = &options.kubeconfig {
+            self.name_kubeconfig(file.clone());
+        }
+        self.kube.context = options.context.clone().or_else(|| self.kube.context.take());
+        if let Some(http) = &options.http {
+            self.http = listen(http);
+        }
+    }
+
+    fn name_endpoints(&mut self, urls: &str) {
+        self.etcd.endpoints = urls.split(',').map(|u| u.trim().to_owned()).filter(|u| !u.is_empty()).collect();
+        self.sources.insert("etcd".to_owned(), ENVIRONMENT.to_owned());
+        self.sources.remove("cke-form");
+    }
+
+    fn name_kubeconfig(&mut self, file: PathBuf) {
+        (self.kube.kubeconfig, self.kube.in_cluster) = (Some(file), false);
+        self.sources.insert("kubernetes".to_owned(), ENVIRONMENT.to_owned());
     }
 
     /// Something names an etcd: a file, the environment or an option.
@@ -122,14 +256,78 @@ impl Settings {
         self.sources.contains_key("etcd")
     }
 
-    /// Whether an engine may run with these: etcd and Kubernetes come from one source together (spec/safety.md, Which
-    /// cluster). The sentence says why not.
+    /// Whether an engine may run with these: etcd and Kubernetes come from one source together, or etcd from CKE's
+    /// form and Kubernetes from an explicit kubeconfig or the in-cluster account (spec/safety.md, Which cluster). The
+    /// sentence says why not.
     pub fn engine_sources(&self) -> Result<(), String> {
-        Ok(())
+        let Some(etcd) = self.sources.get("etcd") else {
+            return Err("no etcd is configured; see `cketerm config default`".to_owned());
+        };
+        let Some(kube) = self.sources.get("kubernetes").filter(|_| !self.kube.is_none()) else {
+            return Err("no Kubernetes is configured: give kubernetes.kubeconfig, --kubeconfig or \
+                        kubernetes.in_cluster; the ambient one is never used"
+                .to_owned());
+        };
+        if etcd == kube || self.sources.contains_key("cke-form") {
+            return Ok(());
+        }
+        Err(format!(
+            "etcd comes from {etcd}, Kubernetes from {kube}: an engine takes both from one place, so that they belong \
+             to one cluster"
+        ))
     }
 
     /// Our form with every default, commented.
     pub fn default_yaml() -> &'static str {
-        ""
+        DEFAULT_YAML
     }
 }
+
+/// An address to listen on; `off` and nothing mean nowhere.
+fn listen(text: &str) -> Option<String> {
+    (!matches!(text, "" | "off" | "none")).then(|| text.to_owned())
+}
+
+fn world_readable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o004 != 0)
+}
+
+const DEFAULT_YAML: &str = r#"# cketerm: connections, looks and logs. What changes a decision lies in etcd: `cketerm policy show`.
+# Places, later wins: /etc/cke/config.yml (CKE's own file, etcd only), /etc/cketerm/config.yaml,
+# ~/.config/cketerm/config.yaml, --config FILE, environment (CKETERM_…), options.
+# A file that holds a secret must not be readable by everyone.
+
+etcd:                                   # a file that names endpoints replaces this whole section
+  endpoints: ["http://127.0.0.1:2379"]  # CKETERM_ETCD_ENDPOINTS, --etcd-endpoints
+  prefix: /cke/                         # CKETERM_ETCD_PREFIX, --etcd-prefix
+  timeout: 2s
+  # username: cketerm                   # CKETERM_ETCD_USERNAME
+  # password: secret                    # CKETERM_ETCD_PASSWORD
+  # tls-ca-file: /etc/cketerm/etcd-ca.crt      # or tls-ca, tls-cert, tls-key with the PEM text itself
+  # tls-cert-file: /etc/cketerm/etcd.crt
+  # tls-key-file: /etc/cketerm/etcd.key
+
+kubernetes:                             # never the ambient KUBECONFIG; an engine takes it from the file that names etcd
+  # kubeconfig: /etc/cketerm/kubeconfig # CKETERM_KUBECONFIG, --kubeconfig
+  # context: production                 # CKETERM_CONTEXT, --context
+  in_cluster: false                     # the service account of the pod
+
+engine:
+  lease_ttl_seconds: 60                 # CKETERM_LEASE_TTL
+  http: 127.0.0.1:10181                 # metrics and health of the daemon; off = none
+  command_env: []                       # variables that commands of the definition get from our environment
+
+console:
+  theme: terminal                       # the terminal's own colours
+  view: reboots                         # the view shown first
+  mouse: false
+
+log:
+  level: info                           # error, warn, info, debug, trace, or a filter: info,cketerm::store=debug
+  # directory: /var/log/cketerm         # rolling files; without it the daemon logs to standard error
+  json: false
+"#;
+
+#[cfg(test)]
+mod tests;

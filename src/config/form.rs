@@ -1,0 +1,321 @@
+//! The two forms of a configuration file: ours, in sections, and CKE's, which is that of its etcd utility.
+//!
+//! Every key is asked for by name; a key that nobody asked for is an error with the nearest one that is.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_yaml::{Mapping, Value};
+
+use super::{ConfigError, KubeSettings, Place, Settings, listen};
+use crate::store::EtcdSettings;
+
+/// The keys of CKE's form, which are also those of our `etcd` section.
+const ETCD_KEYS: [&str; 11] = [
+    "endpoints",
+    "prefix",
+    "timeout",
+    "username",
+    "password",
+    "tls-ca",
+    "tls-ca-file",
+    "tls-cert",
+    "tls-cert-file",
+    "tls-key",
+    "tls-key-file",
+];
+/// The sections of our form.
+const SECTIONS: [&str; 5] = ["etcd", "kubernetes", "engine", "console", "log"];
+
+/// Takes a file over; returns whether it has CKE's form and whether it holds a secret.
+pub(super) fn take(
+    settings: &mut Settings,
+    place: Place,
+    path: &Path,
+    text: &str,
+) -> Result<(bool, bool), ConfigError> {
+    let file = path.display().to_string();
+    let value: Value = serde_yaml::from_str(text).map_err(|e| ConfigError(format!("{file} is no YAML: {e}")))?;
+    let map = match value {
+        Value::Null => Mapping::new(),
+        Value::Mapping(map) => map,
+        _ => return Err(ConfigError(format!("{file}: expected keys and values, see `cketerm config default`"))),
+    };
+    let has = |names: &[&str]| names.iter().any(|name| map.keys().any(|k| k.as_str().is_some_and(|k| same(k, name))));
+    let cke = match place {
+        Place::Cke => true,
+        Place::Ours => false,
+        Place::Named => match (has(&SECTIONS), has(&ETCD_KEYS)) {
+            (true, true) => {
+                return Err(ConfigError(format!(
+                    "{file} mixes both forms: CKE's keys (endpoints …) stand alone, or below `etcd:` beside our sections"
+                )));
+            }
+            (ours, theirs) => theirs || !ours,
+        },
+    };
+    let valid: Vec<&str> = if cke && place == Place::Named && !has(&ETCD_KEYS) {
+        // neither form is recognized: any key of both may have been meant
+        ETCD_KEYS.iter().chain(&SECTIONS).copied().collect()
+    } else if cke {
+        ETCD_KEYS.to_vec()
+    } else {
+        SECTIONS.to_vec()
+    };
+    let mut root = Section::new(&file, "", map);
+    if cke {
+        let secret = etcd(settings, &mut root, path)?;
+        root.finish_with(&valid)?;
+        settings.sources.insert("etcd".to_owned(), file.clone());
+        settings.sources.insert("cke-form".to_owned(), file);
+        return Ok((true, secret));
+    }
+    let mut secret = false;
+    if let Some(mut section) = root.section("etcd")? {
+        let named = section.left.keys().any(|k| k.as_str().is_some_and(|k| same(k, "endpoints")));
+        secret = etcd(settings, &mut section, path)?;
+        section.finish()?;
+        // a section that names no servers adds to those of an earlier file
+        if named || !settings.configured() {
+            settings.sources.insert("etcd".to_owned(), file.clone());
+            settings.sources.remove("cke-form");
+        }
+    }
+    if let Some(mut section) = root.section("kubernetes")? {
+        kubernetes(settings, &mut section, path)?;
+        section.finish()?;
+    }
+    if let Some(mut section) = root.section("engine")? {
+        if let Some(ttl) = section.number("lease_ttl_seconds")? {
+            settings.lease_ttl_seconds = ttl;
+        }
+        if let Some(http) = section.text("http")? {
+            settings.http = listen(&http);
+        }
+        if let Some(names) = section.list("command_env")? {
+            settings.command_env = names;
+        }
+        section.finish()?;
+    }
+    if let Some(mut section) = root.section("console")? {
+        let console = &mut settings.console;
+        console.theme = section.text("theme")?.unwrap_or(console.theme.clone());
+        console.view = section.text("view")?.unwrap_or(console.view.clone());
+        console.mouse = section.flag("mouse")?.unwrap_or(console.mouse);
+        section.finish()?;
+    }
+    if let Some(mut section) = root.section("log")? {
+        let log = &mut settings.log;
+        log.level = section.text("level")?.unwrap_or(log.level.clone());
+        log.directory = section.text("directory")?.map(|d| beside(path, &d)).or(log.directory.take());
+        log.json = section.flag("json")?.unwrap_or(log.json);
+        section.finish()?;
+    }
+    root.finish_with(&valid)?;
+    Ok((false, secret))
+}
+
+/// The etcd keys of either form; returns whether there was a secret among them. A file that names endpoints replaces
+/// what other files said: a password is for the servers that it was written for.
+fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<bool, ConfigError> {
+    let endpoints = section.list("endpoints")?;
+    if let Some(endpoints) = endpoints {
+        settings.etcd = EtcdSettings { endpoints, ..EtcdSettings::default() };
+    }
+    let etcd = &mut settings.etcd;
+    etcd.prefix = section.text("prefix")?.unwrap_or(etcd.prefix.clone());
+    if let Some(timeout) = section.text("timeout")? {
+        let wrong = || section.wrong("timeout", &format!("{timeout:?} is no time like 2s or 500ms"));
+        etcd.timeout = duration(&timeout).filter(|t| !t.is_zero()).ok_or_else(wrong)?;
+    }
+    etcd.username = section.text("username")?.or(etcd.username.take());
+    let password = section.text("password")?;
+    let mut secret = password.as_ref().is_some_and(|p| !p.is_empty());
+    etcd.password = password.or(etcd.password.take());
+    for (name, slot) in [("tls-ca", &mut etcd.tls_ca), ("tls-cert", &mut etcd.tls_cert), ("tls-key", &mut etcd.tls_key)]
+    {
+        let inline = section.text(name)?.filter(|text| !text.is_empty());
+        let file = section.text(&format!("{name}-file"))?.filter(|text| !text.is_empty());
+        match (inline, file) {
+            (Some(_), Some(_)) => return Err(section.wrong(name, "given here and as a file; give one of them")),
+            (Some(text), None) => {
+                secret |= name == "tls-key";
+                *slot = Some(pem(text.into_bytes()).map_err(|why| section.wrong(name, &why))?);
+            }
+            (None, Some(file)) => {
+                let field = format!("{name}-file");
+                let file = beside(path, &file);
+                let bytes = std::fs::read(&file)
+                    .map_err(|e| section.wrong(&field, &format!("{} cannot be read: {e}", file.display())))?;
+                let why = |why: String| section.wrong(&field, &format!("{}: {why}", file.display()));
+                *slot = Some(pem(bytes).map_err(why)?);
+            }
+            (None, None) => {}
+        }
+    }
+    Ok(secret)
+}
+
+fn kubernetes(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<(), ConfigError> {
+    let kubeconfig = section.text("kubeconfig")?.filter(|f| !f.is_empty()).map(|f| beside(path, &f));
+    let context = section.text("context")?;
+    let in_cluster = section.flag("in_cluster")?.unwrap_or(false);
+    if in_cluster && kubeconfig.is_some() {
+        return Err(section.wrong("in_cluster", "given together with a kubeconfig; give one of them"));
+    }
+    if kubeconfig.is_some() || in_cluster {
+        settings.kube = KubeSettings { kubeconfig, context, in_cluster };
+        settings.sources.insert("kubernetes".to_owned(), path.display().to_string());
+    } else if context.is_some() {
+        settings.kube.context = context;
+    }
+    Ok(())
+}
+
+/// PEM is text with a frame; anything else is said here, not by a handshake that fails.
+fn pem(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    let framed = bytes.windows(11).any(|w| w == b"-----BEGIN ");
+    if framed { Ok(bytes) } else { Err("no PEM: there is no -----BEGIN line".to_owned()) }
+}
+
+/// A path as the file means it: relative to the folder that holds the file.
+fn beside(file: &Path, path: &str) -> PathBuf {
+    file.parent().map_or_else(|| PathBuf::from(path), |folder| folder.join(path))
+}
+
+/// Go's way to write a time: `2s`, `1m30s`, `500ms`, `1.5h`.
+fn duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|&n| n > 0)?;
+        let (number, tail) = rest.split_at(digits);
+        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (name, tail) = tail.split_at(unit);
+        let seconds = match name {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        total += number.parse::<f64>().ok()? * seconds;
+        rest = tail;
+    }
+    (!text.trim().is_empty()).then(|| Duration::try_from_secs_f64(total).ok()).flatten()
+}
+
+/// Keys are the same whatever their case (as CKE's reader has it), and whether they are joined by `-` or `_`.
+fn same(a: &str, b: &str) -> bool {
+    let plain = |t: &str| t.to_lowercase().replace('_', "-");
+    plain(a) == plain(b)
+}
+
+/// Some keys of a file, asked for one by one.
+struct Section {
+    file: String,
+    path: String,
+    left: Mapping,
+    asked: Vec<String>,
+}
+
+impl Section {
+    fn new(file: &str, path: &str, left: Mapping) -> Self {
+        Self { file: file.to_owned(), path: path.to_owned(), left, asked: Vec::new() }
+    }
+
+    fn wrong(&self, name: &str, why: &str) -> ConfigError {
+        ConfigError(format!("{}: {}{name}: {why}", self.file, self.path))
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.asked.push(name.to_owned());
+        let key = self.left.keys().find(|k| k.as_str().is_some_and(|k| same(k, name))).cloned()?;
+        self.left.remove(&key).filter(|value| !value.is_null())
+    }
+
+    fn section(&mut self, name: &str) -> Result<Option<Self>, ConfigError> {
+        // a section without keys below it is empty, not missing
+        let there = self.left.keys().any(|k| k.as_str() == Some(name));
+        match self.take(name) {
+            None if there => Ok(Some(Self::new(&self.file, &format!("{name}."), Mapping::new()))),
+            None => Ok(None),
+            Some(Value::Mapping(map)) => Ok(Some(Self::new(&self.file, &format!("{name}."), map))),
+            Some(_) => Err(self.wrong(name, "expected keys below it")),
+        }
+    }
+
+    fn text(&mut self, name: &str) -> Result<Option<String>, ConfigError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(Value::Number(number)) => Ok(Some(number.to_string())),
+            Some(_) => Err(self.wrong(name, "expected text")),
+        }
+    }
+
+    fn flag(&mut self, name: &str) -> Result<Option<bool>, ConfigError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(other) => {
+                let found = other.as_str().map(|t| format!(", not {t:?}")).unwrap_or_default();
+                Err(self.wrong(name, &format!("expected true or false{found}")))
+            }
+        }
+    }
+
+    fn number(&mut self, name: &str) -> Result<Option<u64>, ConfigError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(value) => {
+                value.as_u64().map(Some).ok_or_else(|| self.wrong(name, "expected a number that is not negative"))
+            }
+        }
+    }
+
+    fn list(&mut self, name: &str) -> Result<Option<Vec<String>>, ConfigError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.split(',').map(|t| t.trim().to_owned()).collect())),
+            Some(Value::Sequence(values)) => {
+                let texts = values.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
+                texts.map(Some).ok_or_else(|| self.wrong(name, "expected a list of texts"))
+            }
+            Some(_) => Err(self.wrong(name, "expected a list of texts")),
+        }
+    }
+
+    fn finish(self) -> Result<(), ConfigError> {
+        let asked = self.asked.clone();
+        self.finish_with(&asked.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// Nothing may be left that nobody asked for.
+    fn finish_with(self, valid: &[&str]) -> Result<(), ConfigError> {
+        let Some(key) = self.left.keys().next() else { return Ok(()) };
+        let key = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);
+        let distance = |name: &&&str| strsim::damerau_levenshtein(&key.to_lowercase(), name);
+        let nearest = valid.iter().min_by_key(distance).map(|n| format!("; the nearest key is {}{n}", self.path));
+        Err(ConfigError(format!("{}: unknown key {}{key}{}", self.file, self.path, nearest.unwrap_or_default())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_go_writes_them() {
+        assert_eq!(duration("2s"), Some(Duration::from_secs(2)));
+        assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
+        assert_eq!(duration("1.5s"), Some(Duration::from_millis(1500)));
+        for wrong in ["", "2", "s", "2x", "-1s"] {
+            assert_eq!(duration(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Both forms, which of them wins, and what is refused.
+
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+
+use super::*;
+
+struct Desk {
+    dir: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        path
+    }
+
+    fn load(&self, text: &str) -> Result<Settings, ConfigError> {
+        let config = Some(self.file("config.yaml", text));
+        Settings::load_from(&Overrides { config, ..Overrides::default() }, |_| None, &[])
+    }
+}
+
+const PEM: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+
+#[test]
+fn the_default_file_says_what_holds_without_any() {
+    let settings = Desk::new().load(Settings::default_yaml()).unwrap();
+    let plain = Settings::default();
+    assert_eq!((&settings.etcd, &settings.kube, &settings.console), (&plain.etcd, &plain.kube, &plain.console));
+    assert_eq!((&settings.log, &settings.http), (&plain.log, &plain.http));
+    assert_eq!(settings.lease_ttl_seconds, plain.lease_ttl_seconds);
+    assert!(settings.configured() && !plain.configured());
+}
+
+#[test]
+fn ckes_own_file_is_taken_unchanged() {
+    let desk = Desk::new();
+    let ca = desk.file("ca.crt", PEM);
+    let text = format!(
+        "endpoints: [\"https://10.0.0.1:2379\", \"https://10.0.0.2:2379\"]\nprefix: /cke/\ntimeout: 5s\nusername: cke\n\
+         password: p\ntls-ca-file: {}\ntls-cert: |\n  -----BEGIN CERTIFICATE-----\n  AA==\ntls-key: |\n  -----BEGIN KEY-----\n  AA==\n",
+        ca.display()
+    );
+    let settings = desk.load(&text).unwrap();
+    assert_eq!(settings.etcd.endpoints.len(), 2);
+    assert_eq!(settings.etcd.timeout, Duration::from_secs(5));
+    assert_eq!(settings.etcd.username.as_deref(), Some("cke"));
+    assert!(settings.etcd.tls_ca.is_some() && settings.etcd.tls_cert.is_some() && settings.etcd.tls_key.is_some());
+}
+
+#[test]
+fn an_unknown_key_is_an_error_with_file_key_and_the_nearest_valid_one() {
+    let desk = Desk::new();
+    for (text, key, nearest) in [
+        ("etcd:\n  endpoint: [x]\n", "etcd.endpoint", "etcd.endpoints"),
+        ("endpoint: [x]\n", "endpoint", "endpoints"),
+        ("endpoints: [x]\ntls-ca-fle: x\n", "tls-ca-fle", "tls-ca-file"),
+        ("consol:\n  theme: x\n", "consol", "console"),
+        ("etcd: {}\nenigne: {}\n", "enigne", "engine"),
+        ("console:\n  temhe: x\n", "console.temhe", "console.theme"),
+    ] {
+        let error = desk.load(text).unwrap_err().to_string();
+        assert!(error.contains("config.yaml") && error.contains(&format!("unknown key {key}")), "{error}");
+        assert!(error.ends_with(&format!("nearest key is {nearest}")), "{error}");
+    }
+}
+
+#[test]
+fn values_of_the_wrong_kind_are_named() {
+    let desk = Desk::new();
+    for (text, words) in [
+        ("console:\n  mouse: yes\n", "console.mouse: expected true or false, not \"yes\""),
+        ("endpoints: [x]\ntimeout: 2 apples\n", "timeout: \"2 apples\""),
+        ("endpoints: [x]\ntls-ca: nonsense\n", "tls-ca: no PEM"),
+        ("endpoints: [x]\ntls-ca-file: /nowhere/ca\n", "/nowhere/ca cannot be read"),
+        ("engine:\n  lease_ttl_seconds: -1\n", "engine.lease_ttl_seconds"),
+        ("engine:\n  lease_ttl_seconds: 1\n", "too short"),
+        ("etcd: {}\nendpoints: [x]\n", "mixes both forms"),
+        ("- a\n", "expected keys"),
+        ("a: b: c", "is no YAML"),
+    ] {
+        let error = desk.load(text).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_secret_that_everyone_can_read_is_refused_in_our_form_and_warned_of_in_ckes() {
+    let desk = Desk::new();
+    let open = |text: &str, mode: u32| {
+        let path = desk.file("c.yaml", text);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        Settings::load_from(&Overrides { config: Some(path), ..Overrides::default() }, |_| None, &[])
+    };
+    let ours = "etcd:\n  endpoints: [x]\n  password: p\n";
+    assert!(open(ours, 0o644).unwrap_err().to_string().contains("chmod o-r"));
+    assert!(open(ours, 0o640).unwrap().warnings.is_empty());
+    assert_eq!(open("endpoints: [x]\npassword: p\n", 0o644).unwrap().warnings.len(), 1);
+    assert!(open("endpoints: [x]\n", 0o644).unwrap().warnings.is_empty());
+}
+
+#[test]
+fn later_places_win_and_a_file_with_endpoints_does_not_inherit_another_files_password() {
+    let desk = Desk::new();
+    let places = [
+        (Place::Cke, desk.file("cke.yml", "endpoints: [\"http://a:1\"]\npassword: p\nusername: u\n")),
+        (Place::Ours, desk.file("host.yaml", "etcd:\n  prefix: /site/\nlog:\n  level: debug\n")),
+        (Place::Ours, desk.dir.path().join("missing.yaml")),
+    ];
+    let settings = Settings::load_from(&Overrides::default(), |_| None, &places).unwrap();
+    assert_eq!((settings.etcd.prefix.as_str(), settings.etcd.password.as_deref()), ("/site/", Some("p")));
+    assert_eq!((settings.files.len(), settings.looked_for.len()), (2, 3));
+
+    let config = Some(desk.file("named.yaml", "etcd:\n  endpoints: [\"http://b:1\"]\n"));
+    let overrides = Overrides { config, ..Overrides::default() };
+    let settings = Settings::load_from(&overrides, |_| None, &places).unwrap();
+    assert_eq!((settings.etcd.endpoints[0].as_str(), settings.etcd.password.as_deref()), ("http://b:1", None));
+    assert_eq!((settings.etcd.prefix.as_str(), settings.log.level.as_str()), ("/cke/", "debug"));
+
+    let environment = |name: &str| (name == "CKETERM_ETCD_ENDPOINTS").then(|| "http://c:1, http://d:1".to_owned());
+    let settings = Settings::load_from(&overrides, environment, &places).unwrap();
+    assert_eq!(settings.etcd.endpoints, ["http://c:1", "http://d:1"]);
+    let overrides = Overrides { etcd_endpoints: Some("http://e:1".to_owned()), ..overrides };
+    assert_eq!(Settings::load_from(&overrides, environment, &places).unwrap().etcd.endpoints, ["http://e:1"]);
+    let overrides = Overrides { sandbox: true, ..overrides };
+    let sandbox = Settings::load_from(&overrides, environment, &places).unwrap();
+    assert!(!sandbox.configured() && sandbox.etcd == EtcdSettings::default() && sandbox.log.level == "debug");
+}
+
+#[test]
+fn an_engine_takes_etcd_and_kubernetes_from_one_place_or_ckes_file_and_an_explicit_kubeconfig() {
+    let desk = Desk::new();
+    let load = |text: &str, kubeconfig: Option<&str>| {
+        let config = Some(desk.file("c.yaml", text));
+        let overrides = Overrides { config, kubeconfig: kubeconfig.map(PathBuf::from), ..Overrides::default() };
+        Settings::load_from(&overrides, |_| None, &[]).unwrap().engine_sources()
+    };
+    let etcd = "etcd:\n  endpoints: [x]\n";
+    assert_eq!(load(&format!("{etcd}kubernetes:\n  kubeconfig: k\n"), None), Ok(()));
+    assert_eq!(load(&format!("{etcd}kubernetes:\n  in_cluster: true\n"), None), Ok(()));
+    assert_eq!(load("endpoints: [x]\n", Some("k")), Ok(()));
+    assert!(load(etcd, Some("k")).unwrap_err().contains("one place"));
+    assert!(load(etcd, None).unwrap_err().contains("no Kubernetes"));
+    assert!(Settings::default().engine_sources().unwrap_err().contains("no etcd"));
+}
+
+#[test]
+fn a_missing_named_file_is_an_error_and_relative_paths_are_beside_the_file() {
+    let overrides = Overrides { config: Some("/nowhere/c.yaml".into()), ..Overrides::default() };
+    let error = Settings::load_from(&overrides, |_| None, &[]).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/c.yaml"), "{error}");
+    let desk = Desk::new();
+    let settings = desk.load("etcd: {}\nkubernetes:\n  kubeconfig: kube/config\n").unwrap();
+    assert_eq!(settings.kube.kubeconfig, Some(desk.dir.path().join("kube/config")));
+}
