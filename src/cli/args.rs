@@ -203,6 +203,7 @@ impl Cli {
             kubeconfig: g.kubeconfig,
             context: g.context,
             http: self.run.http.map(|a| a.to_string()),
+            sandbox: self.run.sandbox,
         }
     }
 }
