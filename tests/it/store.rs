@@ -1,1 +1,34 @@
-//! (filled by its room)
+//! The store on a real etcd: what is written is asserted with etcdctl, not with our own reads.
+
+mod connection;
+mod etcd;
+mod leading;
+mod live;
+mod queue;
+mod settings;
+
+use cketerm::model::ours::{EngineRegistration, Request, Who};
+
+fn who() -> Who {
+    Who { user: "ann".to_owned(), host: "desk".to_owned(), ssh_client: Some("192.0.2.7".to_owned()) }
+}
+
+fn request() -> Request {
+    Request { who: who(), at: jiff::Timestamp::now(), reason: Some("firmware 7".to_owned()), node_uid: None }
+}
+
+fn registration() -> EngineRegistration {
+    EngineRegistration {
+        host: "desk".to_owned(),
+        pid: 1,
+        version: "0".to_owned(),
+        mode: "daemon".to_owned(),
+        http: None,
+        missing_programs: Vec::new(),
+        probes_seen: true,
+    }
+}
+
+fn addresses(n: usize) -> Vec<String> {
+    (0..n).map(|i| format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256)).collect()
+}

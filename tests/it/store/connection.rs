@@ -1,0 +1,155 @@
+//! Getting in: TLS, user and password, endpoints that are away, and what is said when it fails.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use cketerm::{
+    clock::Clock,
+    store::{EtcdSettings, Store, StoreError, keys::SwitchName},
+};
+
+use super::{
+    etcd::{Etcd, any, free_port, versions},
+    who,
+};
+
+async fn connect(settings: &EtcdSettings) -> Result<Store, StoreError> {
+    Store::connect(settings, Clock::Host).await
+}
+
+fn openssl(dir: &Path, args: &str) {
+    let out = Command::new("openssl").args(args.split_whitespace()).current_dir(dir).output().unwrap();
+    assert!(out.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// An authority, a server's and a client's certificate.
+fn certificates(dir: &Path) {
+    let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(dir, &format!("req -x509 {new} -days 2 -subj /CN=ca -keyout ca.key -out ca.crt"));
+    openssl(dir, &format!("req -x509 {new} -days 2 -subj /CN=other -keyout other.key -out other.crt"));
+    std::fs::write(dir.join("ext"), "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n").unwrap();
+    for name in ["server", "client"] {
+        openssl(dir, &format!("req {new} -subj /CN={name} -keyout {name}.key -out {name}.csr"));
+        openssl(
+            dir,
+            &format!(
+                "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile ext -out {name}.crt"
+            ),
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_with_our_own_certificate_works_and_a_foreign_authority_is_named() {
+    for version in versions() {
+        let dir = tempfile::tempdir().unwrap();
+        certificates(dir.path());
+        let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let read = |name: &str| Some(std::fs::read(dir.path().join(name)).unwrap());
+        let args = ["--cert-file", &file("server.crt"), "--key-file", &file("server.key")].map(str::to_owned);
+        let ca = ["--client-cert-auth=true".to_owned(), format!("--trusted-ca-file={}", file("ca.crt"))];
+        let etcd = Etcd::serve(&version, "https", &[&args[..], &ca[..]].concat());
+        let good = EtcdSettings {
+            tls_ca: read("ca.crt"),
+            tls_cert: read("client.crt"),
+            tls_key: read("client.key"),
+            ..etcd.settings()
+        };
+        let store = connect(&good).await.unwrap();
+        store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
+        assert!(!store.switch(SwitchName::Reboots).await.unwrap().enabled());
+
+        let foreign = EtcdSettings { tls_ca: read("other.crt"), ..good.clone() };
+        let error = connect(&foreign).await.unwrap().read_view().await.unwrap_err().to_string();
+        for words in [etcd.url.as_str(), "certificate", "check tls-ca"] {
+            assert!(error.contains(words), "{error}");
+        }
+        let plain = EtcdSettings { endpoints: vec![etcd.url.replace("https", "http")], ..EtcdSettings::default() };
+        let error = connect(&plain).await.unwrap().read_view().await.unwrap_err().to_string();
+        assert!(error.contains("check http against https"), "{error}");
+        let no_cert = EtcdSettings { tls_cert: None, tls_key: None, ..good.clone() };
+        let error = connect(&no_cert).await.unwrap().read_view().await.unwrap_err().to_string();
+        assert!(error.contains("certificate"), "{error}");
+        let half = EtcdSettings { tls_key: None, ..good };
+        assert!(connect(&half).await.unwrap_err().to_string().contains("belong together"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let settings = |user: &str, password: &str| EtcdSettings {
+            username: Some(user.to_owned()),
+            password: Some(password.to_owned()),
+            ..etcd.settings()
+        };
+        // a user name is no fault where nobody asks for one
+        let early = connect(&settings("cke", "secret")).await.unwrap();
+        early.read_view().await.unwrap();
+        for args in ["user add root:pw", "user grant-role root root", "user add cke:secret", "role add cke"] {
+            etcd.ctl(&args.split(' ').collect::<Vec<_>>());
+        }
+        etcd.ctl(&["role", "grant-permission", "--prefix", "cke", "readwrite", "/cke/"]);
+        etcd.ctl(&["user", "grant-role", "cke", "cke"]);
+        etcd.ctl(&["auth", "enable"]);
+
+        let store = connect(&settings("cke", "secret")).await.unwrap();
+        store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
+        let live = cketerm::store::live::Live::follow(&store);
+        super::etcd::soon("the copy is read with rights on the prefix alone", Duration::from_secs(5), || {
+            live.borrow().synced && live.borrow().error.is_none()
+        })
+        .await;
+
+        let error = connect(&settings("cke", "wrong")).await.unwrap_err();
+        assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+        for words in [etcd.url.as_str(), "invalid user ID or password", "etcd.password"] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        let error = connect(&etcd.settings()).await.unwrap().read_view().await.unwrap_err();
+        assert!(matches!(error, StoreError::Denied { .. }), "{error}");
+        let elsewhere = EtcdSettings { prefix: "/other/".to_owned(), ..settings("cke", "secret") };
+        let error = connect(&elsewhere).await.unwrap().read_view().await.unwrap_err().to_string();
+        assert!(error.contains("permission denied") && error.contains("/other/"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_is_away_is_named_with_the_cause_and_what_to_check() {
+    let url = format!("http://127.0.0.1:{}", free_port());
+    let settings = EtcdSettings { endpoints: vec![url.clone()], ..EtcdSettings::default() };
+    let store = connect(&settings).await.unwrap();
+    let began = std::time::Instant::now();
+    let error = store.read_view().await.unwrap_err().to_string();
+    assert!(began.elapsed() < Duration::from_secs(4));
+    for words in [url.as_str(), "refused", "check that etcd runs there"] {
+        assert!(error.contains(words), "{error}");
+    }
+    let error = store.set_switch(SwitchName::Reboots, true, &who(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable { .. }), "surely not written: {error}");
+    // with a user name, connecting itself asks
+    let named = EtcdSettings { username: Some("u".to_owned()), ..settings };
+    let error = connect(&named).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable { .. }) && error.to_string().contains(&url), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_endpoint_of_three_that_is_away_is_not_noticed() {
+    let etcd = any();
+    let away = format!("http://127.0.0.1:{}", free_port());
+    let endpoints = vec![away.clone(), etcd.url.clone(), etcd.url.replace("127.0.0.1", "localhost")];
+    let store = connect(&EtcdSettings { endpoints, ..EtcdSettings::default() }).await.unwrap();
+    for round in 0..40 {
+        store.set_switch(SwitchName::Reboots, round % 2 == 0, &who(), None).await.unwrap();
+        store.read_view().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_cannot_work_are_refused_by_name() {
+    for endpoint in ["ftp://x:1", "http://", "http://a b:1"] {
+        let settings = EtcdSettings { endpoints: vec![endpoint.to_owned()], ..EtcdSettings::default() };
+        let error = connect(&settings).await.unwrap_err();
+        assert!(matches!(error, StoreError::Settings(_)), "{endpoint}: {error}");
+    }
+}

@@ -1,0 +1,234 @@
+//! A real etcd of a test's own, and a line to it that can be cut or made silent.
+
+use std::{
+    net::TcpListener as StdListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use cketerm::{
+    clock::Clock,
+    store::{EtcdSettings, Store},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+};
+
+pub fn free_port() -> u16 {
+    StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Debian's etcd 3.4 and, where it was built, 3.6.
+pub fn versions() -> Vec<PathBuf> {
+    let newer = PathBuf::from(std::env::var("HOME").unwrap_or_default()).join(".cache/kube-servers/bin/etcd");
+    let mut found = Vec::new();
+    for (name, path) in [("etcd in PATH", PathBuf::from("etcd")), ("the newer etcd", newer)] {
+        if Command::new(&path).arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
+            found.push(path);
+        } else {
+            eprintln!("SKIPPED: {name} ({}) is not there", path.display());
+        }
+    }
+    assert!(!found.is_empty(), "no etcd at all: these tests show nothing");
+    found
+}
+
+/// Debian's, or the newer one where there is none.
+pub fn any() -> Etcd {
+    Etcd::start(&versions()[0], &[])
+}
+
+pub struct Etcd {
+    pub url: String,
+    pub dir: tempfile::TempDir,
+    bin: PathBuf,
+    args: Vec<String>,
+    child: Option<Child>,
+}
+
+impl Etcd {
+    pub fn start(bin: &Path, more: &[String]) -> Self {
+        Self::serve(bin, "http", more)
+    }
+
+    pub fn serve(bin: &Path, scheme: &str, more: &[String]) -> Self {
+        let (client, peer) = (free_port(), free_port());
+        let (url, peer) = (format!("{scheme}://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let dir = tempfile::tempdir().unwrap();
+        let mut args: Vec<String> = [
+            "--data-dir",
+            dir.path().join("data").to_str().unwrap(),
+            "--listen-client-urls",
+            &url,
+            "--advertise-client-urls",
+            &url,
+            "--listen-peer-urls",
+            &peer,
+            "--initial-advertise-peer-urls",
+            &peer,
+            "--initial-cluster",
+            &format!("default={peer}"),
+            // another history after a rebuild is another cluster
+            "--initial-cluster-token",
+            &format!("{:?}", Instant::now()),
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        args.extend_from_slice(more);
+        let mut etcd = Self { url, dir, bin: bin.to_owned(), args, child: None };
+        etcd.up();
+        etcd
+    }
+
+    pub fn up(&mut self) {
+        let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
+        let mut command = Command::new(&self.bin);
+        command.args(&self.args).stdout(Stdio::null()).stderr(log).env_remove("ETCDCTL_API");
+        self.child = Some(command.spawn().unwrap());
+        let address = self.url.split("://").nth(1).unwrap().to_owned();
+        let began = Instant::now();
+        loop {
+            let up = std::net::TcpStream::connect(&address).is_ok();
+            let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            if up && (log.contains("ready to serve client requests") || log.contains("serving client traffic")) {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "etcd does not come up: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn down(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Stopped with its data gone: what comes up again has another history.
+    pub fn rebuild(&mut self) {
+        self.down();
+        std::fs::remove_dir_all(self.dir.path().join("data")).unwrap();
+        let token = self.args.iter().position(|a| a == "--initial-cluster-token").unwrap() + 1;
+        self.args[token] = format!("{:?}", Instant::now());
+        self.up();
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    pub fn ctl(&self, args: &[&str]) -> String {
+        let mut command = Command::new("etcdctl");
+        let out = command.env("ETCDCTL_API", "3").args(["--endpoints", &self.url]).args(args).output().unwrap();
+        assert!(out.status.success(), "etcdctl {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    /// The value of one key, as etcdctl prints it.
+    pub fn value(&self, key: &str) -> String {
+        self.ctl(&["get", "--print-value-only", key]).trim_end_matches('\n').to_owned()
+    }
+
+    pub fn settings(&self) -> EtcdSettings {
+        EtcdSettings { endpoints: vec![self.url.clone()], ..EtcdSettings::default() }
+    }
+
+    pub async fn store(&self) -> Store {
+        Store::connect(&self.settings(), Clock::Host).await.unwrap()
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.down();
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Both ways.
+    Open,
+    /// What the client sends arrives, the answers do not.
+    NoAnswers,
+    /// Connections end and none is made.
+    Cut,
+}
+
+/// A line to an etcd.
+pub struct Proxy {
+    pub url: String,
+    state: watch::Sender<Line>,
+    _task: JoinSet<()>,
+}
+
+impl Proxy {
+    pub async fn before(etcd: &Etcd) -> Self {
+        let target = etcd.url.split("://").nth(1).unwrap().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (state, line) = watch::channel(Line::Open);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                if *line.borrow() == Line::Cut {
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(&target).await else { continue };
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
+                let mut cut = line.clone();
+                let (up, down) = (pump(from_client, to_server, None), pump(from_server, to_client, Some(line.clone())));
+                connections.spawn(async move {
+                    tokio::select! {
+                        () = up => {}
+                        () = down => {}
+                        _ = cut.wait_for(|l| *l == Line::Cut) => {}
+                    }
+                });
+            }
+        });
+        Self { url, state, _task: task }
+    }
+
+    pub fn set(&self, line: Line) {
+        self.state.send_replace(line);
+    }
+
+    pub async fn store(&self) -> Store {
+        let settings = EtcdSettings { endpoints: vec![self.url.clone()], ..EtcdSettings::default() };
+        Store::connect(&settings, Clock::Host).await.unwrap()
+    }
+}
+
+async fn pump(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut line: Option<watch::Receiver<Line>>,
+) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(n @ 1..) = from.read(&mut buffer).await {
+        if let Some(line) = &mut line {
+            let _ = line.wait_for(|l| *l == Line::Open).await;
+        }
+        if to.write_all(&buffer[..n]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits for something that has to come true soon; says what it was when it does not.
+pub async fn soon(what: &str, bound: Duration, mut true_now: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !true_now() {
+        assert!(began.elapsed() < bound, "not within {bound:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,215 @@
+//! Election, lease, and what a leader may still write.
+
+use std::time::{Duration, Instant};
+
+use cketerm::{
+    fence::Fence,
+    store::{
+        Store, StoreError,
+        commit::{Change, CommitError, Put},
+        election::Candidacy,
+    },
+};
+use tokio::time::timeout;
+
+use super::{
+    addresses,
+    etcd::{Etcd, Line, Proxy, any, versions},
+    registration, request, who,
+};
+
+const TTL: Duration = Duration::from_secs(5);
+
+async fn stand(store: &Store, host: &str) -> Candidacy {
+    Candidacy::stand(store, TTL, host, registration()).await.unwrap()
+}
+
+async fn lead(store: &Store) -> (Candidacy, Fence) {
+    let mut candidacy = stand(store, "first").await;
+    let fence = timeout(TTL, candidacy.elected()).await.unwrap().unwrap();
+    (candidacy, fence)
+}
+
+fn put(key: &str, value: &str) -> Put {
+    Put { key: key.to_owned(), value: value.to_owned(), leased: false }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_candidate_leads_when_the_first_resigns_and_not_before() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let store = etcd.store().await;
+        let (first, fence) = lead(&store).await;
+        assert_eq!(etcd.value(fence.key()), "first");
+        let view = store.read_view_from(fence.create_revision()).await.unwrap();
+        assert_eq!(view.leader().map(|c| (c.lease, c.create_revision)), Some((first.lease(), fence.create_revision())));
+        assert_eq!(view.engines.len(), 1, "registered in the same transaction");
+        assert!(view.leader().is_some_and(|c| !view.is_cke(c)));
+
+        let other = etcd.store().await;
+        let mut second = stand(&other, "second").await;
+        assert!(timeout(Duration::from_millis(500), second.elected()).await.is_err(), "the first one still leads");
+        let began = Instant::now();
+        first.resign().await;
+        let fence = timeout(TTL, second.elected()).await.unwrap().unwrap();
+        assert!(began.elapsed() < Duration::from_millis(800), "by watch: {:?}", began.elapsed());
+        assert_eq!(other.leader().await.unwrap().map(|c| c.host).as_deref(), Some("second"));
+        assert_eq!(other.read_view().await.unwrap().engines.len(), 1, "the first one's registration went with it");
+        assert!(fence.permit_record().is_ok());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ckes_election_and_ours_are_the_same_one() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let store = etcd.store().await;
+        // etcd's election service is what CKE's library does
+        let mut cke = store.client();
+        let lease = cke.lease_grant(60, None).await.unwrap().id();
+        cke.campaign("/cke/leader/", "cke-host", lease).await.unwrap();
+        let mut ours = stand(&store, "ours").await;
+        assert!(timeout(Duration::from_millis(500), ours.elected()).await.is_err());
+        let leader = store.leader().await.unwrap().unwrap();
+        assert_eq!((leader.host.as_str(), leader.lease), ("cke-host", lease));
+        let view = store.read_view().await.unwrap();
+        assert!(view.leader().is_some_and(|c| view.is_cke(c)));
+        cke.lease_revoke(lease).await.unwrap();
+        timeout(TTL, ours.elected()).await.unwrap().unwrap();
+        // and the other way round
+        let lease = cke.lease_grant(60, None).await.unwrap().id();
+        let mut behind = store.client();
+        let campaign = tokio::spawn(async move { behind.campaign("/cke/leader/", "cke-host", lease).await });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!campaign.is_finished(), "CKE waits for us");
+        ours.resign().await;
+        timeout(TTL, campaign).await.unwrap().unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i23_a_deposed_leader_commits_nothing_and_learns_it() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let (candidacy, fence) = lead(&store).await;
+    let permit = fence.permit_record().unwrap();
+    let change = || Change { puts: vec![put("/cke/x", "1")], ..Change::default() };
+    store.commit(&permit, change()).await.unwrap();
+    etcd.ctl(&["lease", "revoke", &format!("{:x}", candidacy.lease())]);
+    etcd.ctl(&["del", "/cke/x"]);
+    // even with a permit that was given before
+    assert_eq!(store.commit(&permit, change()).await, Err(CommitError::LostLeadership));
+    let leased = Change { puts: vec![Put { leased: true, ..put("/cke/x", "1") }], ..Change::default() };
+    assert_eq!(store.commit(&permit, leased).await, Err(CommitError::LostLeadership));
+    assert_eq!(etcd.value("/cke/x"), "");
+    timeout(TTL, candidacy.lost()).await.unwrap();
+    assert!(fence.permit_record().is_err());
+    assert!(matches!(candidacy.register_again(registration()).await, Err(StoreError::LeaseLost { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i23_another_leader_between_permit_and_write_wins() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let (old, fence) = lead(&store).await;
+    let permit = fence.permit_record().unwrap();
+    let mut new = stand(&store, "second").await;
+    old.resign().await;
+    new.elected().await.unwrap();
+    let change = Change { puts: vec![put("/cke/x", "late")], deletes: vec!["/cke/y".to_owned()], ..Change::default() };
+    assert_eq!(store.commit(&permit, change).await, Err(CommitError::LostLeadership));
+    assert_eq!(etcd.value("/cke/x"), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_key_is_deleted_by_hand_stops() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let (mut candidacy, fence) = lead(&store).await;
+    etcd.ctl(&["del", fence.key()]);
+    timeout(Duration::from_secs(2), candidacy.lost()).await.unwrap();
+    assert!(fence.permit_record().is_err());
+    let error = candidacy.elected().await.unwrap_err();
+    assert!(matches!(error, StoreError::LeaseLost { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i27_a_cancel_between_the_engines_read_and_its_write_is_never_overwritten() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let (_candidacy, fence) = lead(&store).await;
+    store.add_reboots(&addresses(1), &request(), &std::collections::BTreeMap::new()).await.unwrap();
+    let seen = store.read_view().await.unwrap().reboots.entries[&0].clone();
+    store.cancel_reboot(0, Some(seen.mod_revision), &who(), None).await.unwrap();
+    let change = Change {
+        compares: vec![
+            ("/cke/reboots/write-index".to_owned(), seen.mod_revision),
+            (seen.key.clone(), seen.mod_revision),
+        ],
+        puts: vec![put(&seen.key, r#"{"index":"0","node":"10.0.0.0","status":"draining"}"#), put("/cke/x", "1")],
+        deletes: vec![],
+    };
+    let conflict = store.commit(&fence.permit_record().unwrap(), change).await;
+    assert_eq!(conflict, Err(CommitError::Conflict { keys: vec![seen.key.clone()] }));
+    assert!(etcd.value(&seen.key).contains("\"cancelled\""));
+    assert_eq!(etcd.value("/cke/x"), "", "nothing of the transaction happened");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_compares_absence_deletes_and_leases() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let (candidacy, fence) = lead(&store).await;
+    let change = Change {
+        compares: vec![("/cke/new".to_owned(), 0)],
+        puts: vec![Put { leased: true, ..put("/cke/new", "1") }],
+        deletes: vec!["/cke/old".to_owned()],
+    };
+    etcd.ctl(&["put", "/cke/old", "1"]);
+    let revision = store.commit(&fence.permit_record().unwrap(), change.clone()).await.unwrap();
+    assert_eq!(store.raw("/cke/new").await.unwrap().unwrap().mod_revision, revision);
+    assert_eq!(etcd.value("/cke/old"), "");
+    let again = store.commit(&fence.permit_record().unwrap(), change).await;
+    assert_eq!(again, Err(CommitError::Conflict { keys: vec!["/cke/new".to_owned()] }));
+    candidacy.resign().await;
+    assert_eq!(etcd.value("/cke/new"), "", "under the leader's lease");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_without_an_answer_is_of_unknown_outcome() {
+    let etcd = any();
+    let line = Proxy::before(&etcd).await;
+    let store = line.store().await;
+    let (_candidacy, fence) = lead(&store).await;
+    line.set(Line::NoAnswers);
+    let permit = fence.permit_record().unwrap();
+    let answer = store.commit(&permit, Change { puts: vec![put("/cke/x", "1")], ..Change::default() }).await;
+    assert!(matches!(answer, Err(CommitError::Unknown(_))), "{answer:?}");
+    assert_eq!(etcd.value("/cke/x"), "1", "and it had happened");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_is_kept_alive_and_is_lost_by_our_own_reckoning_when_etcd_is_silent() {
+    let etcd = any();
+    let line = Proxy::before(&etcd).await;
+    let store = line.store().await;
+    let (candidacy, fence) = lead(&store).await;
+    let kept = tokio::time::sleep(TTL + Duration::from_secs(1));
+    tokio::select! {
+        () = candidacy.lost() => panic!("lost while etcd answered"),
+        () = kept => {}
+    }
+    assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
+    // a short outage costs nothing
+    line.set(Line::Cut);
+    tokio::time::sleep(TTL / 5).await;
+    line.set(Line::Open);
+    tokio::time::sleep(TTL / 2).await;
+    assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
+    // a long one ends it, before etcd gives the lock to another
+    line.set(Line::Cut);
+    let began = Instant::now();
+    timeout(TTL + Duration::from_secs(1), candidacy.lost()).await.unwrap();
+    assert!(began.elapsed() <= TTL + Duration::from_millis(300), "{:?}", began.elapsed());
+    assert!(fence.permit_record().is_err());
+}

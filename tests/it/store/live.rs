@@ -1,0 +1,151 @@
+//! The live copy through everything that happens to an etcd.
+
+use std::{sync::Arc, time::Duration};
+
+use cketerm::{
+    clock::Clock,
+    store::{Store, live::Live, view::StoreView},
+};
+
+use super::{
+    addresses,
+    etcd::{Etcd, Line, Proxy, any, soon, versions},
+    request, who,
+};
+
+const SOON: Duration = Duration::from_secs(10);
+
+async fn until(live: &Live, what: &str, holds: impl Fn(&StoreView) -> bool) -> Arc<StoreView> {
+    soon(what, SOON, || holds(&live.borrow())).await;
+    live.borrow()
+}
+
+/// The copy and a fresh read agree in everything but the hour.
+async fn agrees(live: &Live, store: &Store) {
+    let fresh = store.read_view().await.unwrap();
+    until(live, "the copy catches up", |v| v.revision >= fresh.revision).await;
+    let copy = StoreView::clone(&live.borrow());
+    let copy = StoreView { heard: fresh.heard, revision: fresh.revision, ..copy };
+    assert_eq!(copy, fresh);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_copy_follows_pages_of_keys_changes_and_deletions() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let store = etcd.store().await;
+        store.add_reboots(&addresses(1600), &request(), &Default::default()).await.unwrap();
+        etcd.ctl(&["put", "/cke/records/0000000000000001", "{"]);
+        let live = Live::follow(&store);
+        let view = until(&live, "3,200 keys are read", |v| v.synced).await;
+        assert_eq!((view.reboots.entries.len(), view.requests.len(), view.broken.len()), (1600, 1600, 0));
+        agrees(&live, &store).await;
+        store.cancel_reboot(7, None, &who(), None).await.unwrap();
+        etcd.ctl(&["del", "/cke/reboots/data/0000000000000008"]);
+        until(&live, "a deletion is seen", |v| !v.reboots.entries.contains_key(&8)).await;
+        agrees(&live, &store).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_copy_survives_a_cut_line_and_a_compaction_meanwhile() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let line = Proxy::before(&etcd).await;
+        let direct = etcd.store().await;
+        direct.add_reboots(&addresses(600), &request(), &Default::default()).await.unwrap();
+        let live = Live::follow(&line.store().await);
+        until(&live, "the first read", |v| v.synced).await;
+        // a gap that can be bridged
+        line.set(Line::Cut);
+        until(&live, "the fault is shown", |v| v.error.is_some()).await;
+        let error = live.borrow().error.clone().unwrap();
+        assert!(error.contains(&line.url), "{error}");
+        direct.cancel_reboot(1, None, &who(), None).await.unwrap();
+        line.set(Line::Open);
+        until(&live, "the copy goes on", |v| v.error.is_none()).await;
+        agrees(&live, &direct).await;
+        // one that cannot: deletions and changes are compacted away
+        line.set(Line::Cut);
+        until(&live, "the fault is shown", |v| v.error.is_some()).await;
+        etcd.ctl(&["del", "--prefix", "/cke/reboots/data/000000000000000"]);
+        etcd.ctl(&["put", "/cke/reboots/disabled", "true"]);
+        let revision = direct.read_view().await.unwrap().revision;
+        etcd.ctl(&["compact", &revision.to_string()]);
+        line.set(Line::Open);
+        let view = until(&live, "the copy is read again", |v| v.error.is_none() && !v.reboots.switch.enabled()).await;
+        assert_eq!(view.reboots.entries.len(), 600 - 16);
+        agrees(&live, &direct).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_copy_survives_a_restart_and_an_etcd_that_was_rebuilt() {
+    let mut etcd = any();
+    let store = etcd.store().await;
+    store.add_reboots(&addresses(5), &request(), &Default::default()).await.unwrap();
+    let live = Live::follow(&store);
+    until(&live, "the first read", |v| v.synced).await;
+    etcd.down();
+    until(&live, "the fault is shown", |v| v.error.is_some()).await;
+    assert!(live.borrow().synced, "what was read is still shown");
+    etcd.up();
+    etcd.ctl(&["put", "/cke/reboots/disabled", "true"]);
+    until(&live, "the copy goes on", |v| v.error.is_none() && !v.reboots.switch.enabled()).await;
+    // another history, with smaller revisions
+    etcd.rebuild();
+    etcd.ctl(&["put", "/cke/constraints", "{}"]);
+    let view = until(&live, "the new one is read", |v| v.constraints.is_some()).await;
+    assert_eq!((view.reboots.entries.len(), view.reboots.switch.enabled(), view.revision), (0, true, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_copy_is_known_to_be_fresh_while_nothing_happens_and_known_to_be_old_when_etcd_is_silent() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let store = etcd.store().await;
+        let live = Live::follow(&store);
+        until(&live, "the first read", |v| v.synced).await;
+        let age = || Clock::Host.boot().as_secs_f64() - live.borrow().heard;
+        for _ in 0..35 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            assert!(age() < 4.0, "{} s old on an idle etcd", age());
+        }
+        etcd.signal("-STOP");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(age() > 4.0, "{} s old on a stopped etcd", age());
+        etcd.signal("-CONT");
+        soon("it is heard again", SOON, || age() < 2.0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_keys_are_shown_while_the_others_are_followed() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let live = Live::follow(&store);
+    store.add_reboots(&addresses(2), &request(), &Default::default()).await.unwrap();
+    for (key, value) in [("reboots/data/0000000000000009", "{"), ("cluster", "no"), ("cketerm/policy", "[]")] {
+        etcd.ctl(&["put", &format!("/cke/{key}"), value]);
+    }
+    let view = until(&live, "all three are shown", |v| v.broken.len() == 3).await;
+    for (key, why) in &view.broken {
+        assert!(why.contains(key.as_str()) && why.contains("etcdctl"), "{why}");
+    }
+    assert_eq!(view.reboots.entries.values().filter(|e| e.value.is_ok()).count(), 2);
+    etcd.ctl(&["put", "/cke/cluster", r#"{"name":"c","nodes":[{"address":"10.0.0.1","user":"u"}]}"#]);
+    let view = until(&live, "it is mended", |v| v.definition().is_some()).await;
+    assert_eq!(view.broken.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_begun_without_etcd_says_so_and_fills_when_it_comes() {
+    let mut etcd = any();
+    etcd.down();
+    let live = Live::follow(&etcd.store().await);
+    let view = until(&live, "the fault is shown", |v| v.error.is_some()).await;
+    let error = view.error.clone().unwrap();
+    assert!(!view.synced && error.contains(&etcd.url) && error.contains("refused"), "{error}");
+    etcd.up();
+    until(&live, "the first read", |v| v.synced && v.error.is_none()).await;
+}

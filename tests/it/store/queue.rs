@@ -1,0 +1,273 @@
+//! What operators write to the queues.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use cketerm::{
+    model::{
+        entry::{EntryId, QueueKind},
+        ours::Verb,
+    },
+    store::{StoreError, keys::SwitchName},
+};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::{
+    addresses,
+    etcd::{Etcd, Line, Proxy, any, versions},
+    request, who,
+};
+
+const ENTRY: &str = r#"{"index":"0","node":"10.0.0.12","status":"queued","last_transition_time":"0001-01-01T00:00:00Z","drain_backoff_expire":"0001-01-01T00:00:00Z"}"#;
+
+fn none() -> BTreeMap<String, String> {
+    BTreeMap::new()
+}
+
+fn json(etcd: &Etcd, key: &str) -> Value {
+    serde_json::from_str(&etcd.value(key)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_enqueue_is_one_transaction_that_writes_what_ckecli_writes_and_who_asked() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let store = etcd.store().await;
+        let uids = BTreeMap::from([("10.0.0.12".to_owned(), "uid-12".to_owned())]);
+        assert_eq!(store.add_reboots(&["10.0.0.12".to_owned()], &request(), &uids).await, Ok(vec![0]));
+        assert_eq!(etcd.value("/cke/reboots/data/0000000000000000"), ENTRY);
+        assert_eq!(etcd.value("/cke/reboots/write-index"), "1");
+        let asked = json(&etcd, "/cke/cketerm/requests/reboots/0");
+        assert_eq!((&asked["who"]["user"], &asked["node_uid"]), (&"ann".into(), &"uid-12".into()));
+        let audit = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/cketerm/audit/"]);
+        let audit: Value = serde_json::from_str(audit.trim()).unwrap();
+        assert_eq!((&audit["what"], &audit["result"]), (&"reboot add".into(), &"entries 0".into()));
+        // one revision for all four keys
+        assert_eq!(etcd.ctl(&["get", "--prefix", "/", "-w", "json"]).matches("\"mod_revision\":2,").count(), 4);
+        let before = etcd.ctl(&["get", "x", "-w", "json"]);
+        assert_eq!(store.add_reboots(&[], &request(), &none()).await, Ok(vec![]));
+        assert_eq!(before, etcd.ctl(&["get", "x", "-w", "json"]), "an empty list writes nothing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i29_concurrent_enqueues_never_share_or_skip_an_index() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let mut tasks = JoinSet::new();
+        for task in 0..6 {
+            let store = etcd.store().await;
+            tasks.spawn(async move {
+                let mut mine = Vec::new();
+                for round in 0..5 {
+                    // now and then more than one transaction's worth
+                    let n = if (task + round) % 7 == 0 { 70 } else { 1 + round };
+                    mine.extend(store.add_reboots(&addresses(n), &request(), &none()).await.unwrap());
+                }
+                mine
+            });
+        }
+        let all: Vec<u64> = tasks.join_all().await.into_iter().flatten().collect();
+        let distinct: BTreeSet<u64> = all.iter().copied().collect();
+        assert_eq!(all.len(), distinct.len(), "an index was shared");
+        assert_eq!(
+            distinct.into_iter().collect::<Vec<_>>(),
+            (0..all.len() as u64).collect::<Vec<_>>(),
+            "one was skipped"
+        );
+        assert_eq!(etcd.value("/cke/reboots/write-index"), all.len().to_string());
+        assert_eq!(etcd.store().await.read_view().await.unwrap().reboots.entries.len(), all.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i29_an_index_is_not_used_again_when_the_write_index_was_lost() {
+    let etcd = any();
+    let store = etcd.store().await;
+    store.add_reboots(&addresses(3), &request(), &none()).await.unwrap();
+    etcd.ctl(&["del", "/cke/reboots/write-index"]);
+    assert_eq!(store.add_reboots(&addresses(1), &request(), &none()).await, Ok(vec![3]));
+    etcd.ctl(&["put", "/cke/reboots/write-index", "four"]);
+    let error = store.add_reboots(&addresses(1), &request(), &none()).await.unwrap_err().to_string();
+    for words in ["/cke/reboots/write-index", "\"four\"", "etcdctl put /cke/reboots/write-index 4"] {
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_addresses_are_queued_in_few_transactions() {
+    let etcd = any();
+    let store = etcd.store().await;
+    store.read_view().await.unwrap();
+    let began = Instant::now();
+    let indexes = store.add_reboots(&addresses(2000), &request(), &none()).await.unwrap();
+    let took = began.elapsed();
+    eprintln!("2,000 entries in {took:?} (this build)");
+    assert_eq!(indexes, (0..2000).collect::<Vec<_>>());
+    let revision: Value = serde_json::from_str(&etcd.ctl(&["get", "x", "-w", "json"])).unwrap();
+    assert!(revision["header"]["revision"].as_i64().unwrap() <= 1 + 32, "{revision}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    let view = store.read_view().await.unwrap();
+    assert_eq!((view.reboots.entries.len(), view.requests.len()), (2000, 2000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i28_a_write_whose_answer_was_lost_is_carried_out_once() {
+    let etcd = any();
+    let line = Proxy::before(&etcd).await;
+    let store = line.store().await;
+    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+    // the answer to the index's read passes, then nothing does for longer than one timeout
+    let writing = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
+            store.add_reboots(&addresses(2), &request(), &none()).await
+        })
+    };
+    line.set(Line::NoAnswers);
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    line.set(Line::Open);
+    assert_eq!(writing.await.unwrap(), Ok(vec![1, 2]));
+    assert_eq!(etcd.value("/cke/reboots/write-index"), "3");
+    assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "/cke/cketerm/audit/"]).split_whitespace().count(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_without_any_answer_says_that_it_may_have_happened() {
+    let etcd = any();
+    let line = Proxy::before(&etcd).await;
+    let store = line.store().await;
+    store.read_view().await.unwrap();
+    line.set(Line::NoAnswers);
+    let error = store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
+    assert!(error.to_string().contains("look before you repeat it"), "{error}");
+    assert_eq!(etcd.value("/cke/reboots/disabled"), "true", "and so it did");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_changes_only_the_status_and_keeps_unknown_fields() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let entry = r#"{"index":"5","node":"10.0.0.12","status":"draining","last_transition_time":"2026-06-01T01:02:03.5Z","drain_backoff_count":3,"drain_backoff_expire":"2026-06-01T02:00:00Z","ticket":{"a":[1,2]}}"#;
+    etcd.ctl(&["put", "/cke/reboots/data/0000000000000005", entry]);
+    store.cancel_reboot(5, None, &who(), Some("wrong rack")).await.unwrap();
+    assert_eq!(etcd.value("/cke/reboots/data/0000000000000005"), entry.replace("draining", "cancelled"));
+    let audit = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/cketerm/audit/"]);
+    assert!(audit.contains("reboots/5") && audit.contains("wrong rack") && audit.contains("192.0.2.7"), "{audit}");
+    // again: nothing to do, nothing written
+    store.cancel_reboot(5, None, &who(), None).await.unwrap();
+    assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "/cke/cketerm/audit/"]).split_whitespace().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_of_what_was_shown_is_refused_once_it_has_changed() {
+    let etcd = any();
+    let store = etcd.store().await;
+    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+    let seen = store.read_view().await.unwrap().reboots.entries[&0].mod_revision;
+    etcd.ctl(&["put", "/cke/reboots/data/0000000000000000", &ENTRY.replace("queued", "rebooting")]);
+    let error = store.cancel_reboot(0, Some(seen), &who(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+    store.cancel_reboot(0, None, &who(), None).await.unwrap();
+    let error = store.cancel_reboot(9, None, &who(), None).await.unwrap_err();
+    assert_eq!(error.to_string(), "reboots/9 does not exist");
+    etcd.ctl(&["put", "/cke/reboots/data/0000000000000001", "{"]);
+    let error = store.cancel_reboot(1, None, &who(), None).await.unwrap_err().to_string();
+    assert!(error.contains("/cke/reboots/data/0000000000000001") && error.contains("etcdctl del"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i27_cancel_all_cancels_everything_however_busy_the_queue_is() {
+    let etcd = any();
+    let store = etcd.store().await;
+    store.add_reboots(&addresses(300), &request(), &none()).await.unwrap();
+    etcd.ctl(&["put", "/cke/reboots/data/00000000000000ff", "not JSON"]);
+    // another program keeps rewriting some entries, as CKE does, but honours what it reads
+    let (busy, keys) = (etcd.store().await, store.keys().clone());
+    let writer = tokio::spawn(async move {
+        for round in 0..200_u64 {
+            let key = keys.reboot(round % 5);
+            let raw = busy.raw(&key).await.unwrap().unwrap();
+            let mut kv = busy.client();
+            let compare =
+                etcd_client::Compare::mod_revision(key.as_str(), etcd_client::CompareOp::Equal, raw.mod_revision);
+            let put = etcd_client::TxnOp::put(key, raw.text, None);
+            kv.txn(etcd_client::Txn::new().when([compare]).and_then([put])).await.unwrap();
+        }
+    });
+    let cancelled = store.cancel_all_reboots(&who(), None).await.unwrap();
+    writer.await.unwrap();
+    assert_eq!(cancelled.len(), 299, "all but the broken one");
+    let all = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/reboots/data/"]);
+    assert_eq!((all.matches("\"cancelled\"").count(), all.matches("not JSON").count()), (299, 1));
+    assert_eq!(store.cancel_all_reboots(&who(), None).await, Ok(vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_writes_only_entries_with_a_backoff_and_keeps_unknown_fields() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let put = |index: u64, rest: &str| {
+        let entry = format!(r#"{{"index":"{index}","node":"10.0.0.1","status":"queued"{rest}}}"#);
+        etcd.ctl(&["put", &format!("/cke/reboots/data/{index:016x}"), &entry]);
+    };
+    put(0, "");
+    put(17, r#","drain_backoff_count":4,"drain_backoff_expire":"2026-06-01T02:00:00+09:00","extra":{"a":1}"#);
+    put(18, r#","drain_backoff_count":2,"drain_backoff_expire":"2026-06-01T02:00:00Z""#);
+    let repair = r#"{"index":"0","address":"10.0.0.9","machine_type":"t","operation":"o","status":"queued","drain_backoff_count":1}"#;
+    etcd.ctl(&["put", "/cke/repairs/data/0000000000000000", repair]);
+    assert_eq!(store.reset_backoff(QueueKind::Reboot, Some(18), &who(), None).await, Ok(vec![18]));
+    assert_eq!(store.reset_backoff(QueueKind::Reboot, None, &who(), None).await, Ok(vec![17]));
+    assert_eq!(store.reset_backoff(QueueKind::Repair, None, &who(), None).await, Ok(vec![0]));
+    let entry = json(&etcd, "/cke/reboots/data/0000000000000011");
+    assert_eq!(entry["extra"]["a"], 1);
+    assert_eq!(entry["drain_backoff_expire"], "0001-01-01T00:00:00Z");
+    assert!(entry.get("drain_backoff_count").is_none(), "{entry}");
+    let error = store.reset_backoff(QueueKind::Reboot, Some(99), &who(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_switches_hold_the_bytes_of_ckecli_and_foreign_values_are_enabled_and_shown() {
+    let etcd = any();
+    let store = etcd.store().await;
+    for (name, key) in [
+        (SwitchName::Reboots, "/cke/reboots/disabled"),
+        (SwitchName::Repairs, "/cke/repairs/disabled"),
+        (SwitchName::Sabakan, "/cke/sabakan/disabled"),
+        (SwitchName::AutoRepair, "/cke/auto-repair/disabled"),
+    ] {
+        assert!(store.switch(name).await.unwrap().enabled());
+        for (enabled, bytes) in [(false, "true"), (true, "false")] {
+            store.set_switch(name, enabled, &who(), None).await.unwrap();
+            assert_eq!(etcd.value(key), bytes);
+            assert_eq!(store.switch(name).await.unwrap().enabled(), enabled);
+        }
+        etcd.ctl(&["put", key, "TRUE"]);
+        let switch = store.switch(name).await.unwrap();
+        assert_eq!((switch.enabled(), switch.odd()), (true, Some("TRUE")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_notes_the_revision_that_it_was_given_for() {
+    let etcd = any();
+    let store = etcd.store().await;
+    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+    let (id, seen) = (EntryId::reboot(0), store.read_view().await.unwrap().reboots.entries[&0].mod_revision);
+    store.give_order(id, Verb::Retry, Some(seen), &who(), Some("fan was stuck")).await.unwrap();
+    let order = json(&etcd, "/cke/cketerm/orders/reboots/0");
+    assert_eq!((&order["verb"], &order["entry_revision"]), (&"retry".into(), &seen.into()));
+    let error = store.give_order(id, Verb::Done, Some(seen - 1), &who(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+    let gone = EntryId::reboot(7);
+    let error = store.give_order(gone, Verb::Hold, None, &who(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+    store.give_order(gone, Verb::Uncordon, None, &who(), None).await.unwrap();
+    assert_eq!(store.read_view().await.unwrap().orders.len(), 2);
+}

@@ -1,0 +1,146 @@
+//! What is stored once: schema, policy, constraints, identity, definition.
+
+use cketerm::{
+    model::policy::{ApiServerOrder, EngineChoice},
+    store::{StoreError, election::Candidacy},
+};
+
+use super::{etcd::any, registration, who};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_policy_campaigns_only_where_cke_left_no_trace() {
+    for (trace, choice) in [
+        (None, EngineChoice::Cketerm),
+        (Some("/cke/leader//7a"), EngineChoice::Cke),
+        (Some("/cke/status"), EngineChoice::Cke),
+        (Some("/cke/records"), EngineChoice::Cke),
+        // of CKE's queues alone nobody can say who wrote them
+        (Some("/cke/reboots/write-index"), EngineChoice::Cketerm),
+    ] {
+        let etcd = any();
+        let store = etcd.store().await;
+        if let Some(key) = trace {
+            etcd.ctl(&["put", key, "1"]);
+        }
+        assert_eq!(store.ensure_schema(&who()).await, Ok(1));
+        let stored = store.policy().await.unwrap().unwrap();
+        assert_eq!(stored.get().unwrap().engine, choice, "{trace:?}");
+        let view = store.read_view().await.unwrap();
+        let (schema, policy) = (view.schema.unwrap(), view.policy.unwrap());
+        assert_eq!(schema.mod_revision, policy.mod_revision, "one transaction");
+        // decided once
+        etcd.ctl(&["put", "/cke/records", "4"]);
+        assert_eq!(store.ensure_schema(&who()).await, Ok(1));
+        assert_eq!(store.policy().await.unwrap().unwrap().mod_revision, policy.mod_revision);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_own_candidate_is_no_trace_of_cke() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let ttl = std::time::Duration::from_secs(5);
+    let _candidacy = Candidacy::stand(&store, ttl, "ours", registration()).await.unwrap();
+    store.ensure_schema(&who()).await.unwrap();
+    assert_eq!(store.policy().await.unwrap().unwrap().get().unwrap().engine, EngineChoice::Cketerm);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_schema_is_left_alone() {
+    let etcd = any();
+    let store = etcd.store().await;
+    etcd.ctl(&["put", "/cke/cketerm/schema", "2"]);
+    assert_eq!(store.ensure_schema(&who()).await, Ok(2));
+    let error = store.update_policy(&who(), None, |_| Ok(())).await.unwrap_err();
+    assert!(error.to_string().contains("newer"), "{error}");
+    assert_eq!(etcd.value("/cke/cketerm/policy"), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policy_changes_by_field_keeps_unknown_ones_and_is_audited() {
+    let etcd = any();
+    let store = etcd.store().await;
+    etcd.ctl(&["put", "/cke/cketerm/schema", "1"]);
+    etcd.ctl(&["put", "/cke/cketerm/policy", r#"{"engine":"always","of_tomorrow":{"x":1}}"#]);
+    let first = |p: &mut cketerm::model::policy::Policy| {
+        p.api_server_order = ApiServerOrder::First;
+        Ok(())
+    };
+    store.update_policy(&who(), Some("older rules"), first).await.unwrap();
+    let policy: serde_json::Value = serde_json::from_str(&etcd.value("/cke/cketerm/policy")).unwrap();
+    assert_eq!(policy["of_tomorrow"]["x"], 1);
+    assert_eq!((&policy["engine"], &policy["api_server_order"]), (&"always".into(), &"first".into()));
+    assert!(etcd.ctl(&["get", "--prefix", "/cke/cketerm/audit/"]).contains("older rules"));
+    let error = store.update_policy(&who(), None, |_| Err("no such value".to_owned())).await.unwrap_err();
+    assert_eq!(error, StoreError::NotAllowed("no such value".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn constraints_are_written_as_ckecli_does_and_what_it_drops_is_kept_beside() {
+    let etcd = any();
+    let store = etcd.store().await;
+    assert_eq!(store.constraints().await, Ok(None));
+    store
+        .update_constraints(&who(), None, |c| {
+            c.control_plane_count = 3;
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        etcd.value("/cke/constraints"),
+        r#"{"control-plane-count":3,"minimum-workers-rate":80,"maximum-unreachable-nodes-for-reboot":0,"maximum-repair-queue-entries":0,"wait-seconds-to-repair-rebooting":0}"#
+    );
+    store
+        .update_constraints(&who(), None, |c| {
+            c.maximum_workers = Some(9);
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(etcd.value("/cke/cketerm/constraints"), r#"{"maximum-workers":9}"#);
+    // ckecli drops the member, ours stays in force and comes back with the next change
+    etcd.ctl(&["put", "/cke/constraints", r#"{"control-plane-count":3,"minimum-workers-rate":70,"x":1}"#]);
+    assert_eq!(store.constraints().await.unwrap().unwrap().maximum_workers, Some(9));
+    assert_eq!(store.read_view().await.unwrap().constraints().maximum_workers, Some(9));
+    store
+        .update_constraints(&who(), None, |c| {
+            c.minimum_workers_rate = 60;
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let stored: serde_json::Value = serde_json::from_str(&etcd.value("/cke/constraints")).unwrap();
+    assert_eq!((&stored["maximum-workers"], &stored["x"]), (&9.into(), &1.into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_identity_is_proposed_once_confirmed_by_a_person_and_replaced_only_by_name() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let proposed = store.propose_identity("uid-1", &who()).await.unwrap();
+    assert_eq!((proposed.uid.as_str(), proposed.confirmed_by), ("uid-1", None));
+    assert_eq!(store.propose_identity("uid-2", &who()).await.unwrap().uid, "uid-1");
+    let error = store.confirm_identity("uid-2", None, &who()).await.unwrap_err().to_string();
+    assert!(error.contains("--replace uid-1"), "{error}");
+    let confirmed = store.confirm_identity("uid-1", None, &who()).await.unwrap();
+    assert_eq!(confirmed.confirmed_by, Some(who()));
+    assert!(store.confirm_identity("uid-2", Some("uid-9"), &who()).await.is_err());
+    assert_eq!(store.confirm_identity("uid-2", Some("uid-1"), &who()).await.unwrap().uid, "uid-2");
+    assert_eq!(store.identity().await.unwrap().unwrap().get().unwrap().uid, "uid-2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_beyond_etcds_limit_is_refused_with_bytes_limit_and_remedy() {
+    let etcd = any();
+    let store = etcd.store().await;
+    let error = store.set_cluster(&"x".repeat(1_700_000), None, &who(), None).await.unwrap_err().to_string();
+    for words in ["/cke/cluster", "1700012", "--max-request-bytes"] {
+        assert!(error.contains(words), "{error}");
+    }
+    // the largest that fits really does
+    let text = "x".repeat(3 * 512 * 1024 - 4096 - "/cke/cluster".len());
+    store.set_cluster(&text, Some(0), &who(), None).await.unwrap();
+    let error = store.set_cluster("{}", Some(0), &who(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+}
