@@ -8,7 +8,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
 };
 
 use super::{answer::Failure, apply::Row, connect::Store, keys::KeyKind, read::Reading, view::StoreView};
@@ -70,7 +70,7 @@ struct Follower {
     view: StoreView,
     /// The ModRevision of every key that the copy shows.
     known: HashMap<Vec<u8>, i64>,
-    /// The revision at which the watch goes on; 0 = read first.
+    /// The first revision that is not in the copy; 0 = read first.
     next: i64,
     /// Which etcd we follow.
     cluster: u64,
@@ -147,14 +147,17 @@ impl Follower {
 
     /// Watches from `next` on until something ends it.
     async fn follow(&mut self) -> Gap {
-        let options = WatchOptions::new().with_prefix().with_start_revision(self.next).with_progress_notify();
+        // From the last revision that is known, not the one behind it: etcd 3.6 answers no request for progress before
+        // a watch's first revision exists. What is told twice changes nothing.
+        let from = (self.next - 1).max(1);
+        let options = WatchOptions::new().with_prefix().with_start_revision(from).with_progress_notify();
         let prefix = self.store.keys().prefix().to_owned();
         let mut watching = self.store.watching();
         let mut stream = match self.store.once(watching.watch(prefix, Some(options))).await {
             Ok(stream) => stream,
             Err(failure) => return Gap::Broken(failure),
         };
-        let mut ask = interval(PROGRESS);
+        let mut ask = interval_at(Instant::now() + PROGRESS, PROGRESS);
         ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = Instant::now();
         loop {
@@ -179,6 +182,10 @@ impl Follower {
             for taken in 0.. {
                 match message {
                     Some(Ok(answer)) => {
+                        if answer.created() {
+                            // before this, etcd does not answer a request for progress
+                            ask.reset_immediately();
+                        }
                         if let Err(gap) = self.answer(&answer) {
                             self.show();
                             return gap;

@@ -109,11 +109,11 @@ async fn the_copy_is_known_to_be_fresh_while_nothing_happens_and_known_to_be_old
         let age = || Clock::Host.boot().as_secs_f64() - live.borrow().heard;
         for _ in 0..35 {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            assert!(age() < 4.0, "{} s old on an idle etcd", age());
+            assert!(age() < 5.0, "{} s old on an idle etcd", age());
         }
         etcd.signal("-STOP");
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        assert!(age() > 4.0, "{} s old on a stopped etcd", age());
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert!(age() > 5.0, "{} s old on a stopped etcd", age());
         etcd.signal("-CONT");
         soon("it is heard again", SOON, || age() < 2.0).await;
     }
