@@ -240,14 +240,13 @@ impl<'a> Pass<'a> {
         }
         let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
         if !began && !drain.previewed {
-            let effect = self.preview(leaving);
-            self.plan(&node.name, Some(member.id), guard, effect);
-            return Waits::For(
-                drain
-                    .refused
-                    .as_ref()
-                    .map_or_else(|| Reason::Working { phase: "previews".to_owned() }, |r| r.1.clone()),
-            );
+            let (known, pods) = self.preview(leaving);
+            // Nothing to ask and nothing known: that is a clean preview.
+            if known.is_some() || !pods.is_empty() {
+                self.plan(&node.name, Some(member.id), guard, Effect::Preview { known, pods });
+                let reason = drain.refused.as_ref().map(|r| r.1.clone());
+                return Waits::For(reason.unwrap_or_else(|| Reason::Working { phase: "previews".to_owned() }));
+            }
         }
         // The preview was clean; a protected Job's pod that came since is never touched (I18).
         if let Some((pod, job)) = leaving.jobs.first() {
@@ -277,7 +276,7 @@ impl<'a> Pass<'a> {
 
     /// What must be asked before anything is evicted or deleted: a protected running Job blocks without asking; pods
     /// of protected namespaces that a budget selects are asked by dry run (I15).
-    fn preview(&self, leaving: &Leaving<'a>) -> Effect {
+    fn preview(&self, leaving: &Leaving<'a>) -> (Option<Reason>, Vec<Budgeted>) {
         let known =
             leaving.jobs.first().map(|(pod, job)| Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() });
         let pods = leaving
@@ -287,7 +286,7 @@ impl<'a> Pass<'a> {
             .map(|(pod, _)| (Arc::clone(pod), self.budgets(pod)))
             .filter(|(_, budgets)| !budgets.is_empty())
             .collect();
-        Effect::Preview { known, pods }
+        (known, pods)
     }
 
     fn budgets(&self, pod: &PodRow) -> Vec<Arc<BudgetRow>> {
@@ -456,9 +455,12 @@ enum Way {
     EvictProtected,
 }
 
+/// A pod and the budgets that select it.
+type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+
 #[derive(Default)]
 struct Next {
-    evict: Vec<(Arc<PodRow>, Vec<Arc<BudgetRow>>)>,
+    evict: Vec<Budgeted>,
     delete: Vec<Arc<PodRow>>,
     held: Option<Reason>,
     failed: Option<Reason>,

@@ -1,0 +1,180 @@
+//! From the power command to the end.
+
+use super::scene::{BOOT, LEASE, Scene};
+use crate::{
+    engine::{
+        decide::{Effect, End},
+        snapshot::{CheckAnswer, InFlight},
+    },
+    model::{attempt::Ended, ours::Verb, policy::WorkerCompletion, reason::Reason, reboot::RebootStatus::Rebooting},
+};
+
+fn failed() -> Option<Ended> {
+    Some(Ended::Exit(1))
+}
+
+fn ok() -> Option<Ended> {
+    Some(Ended::Exit(0))
+}
+
+#[test]
+fn an_entry_is_removed_when_the_boot_check_says_true_also_while_disabled() {
+    let scene = Scene::new(1).rebooting(0, 11, 30, ok()).checked(0, CheckAnswer::Yes, Some(0.0));
+    assert_eq!(scene.ends(0), Some(End::Booted));
+    assert_eq!(scene.disabled().ends(0), Some(End::Booted));
+}
+
+#[test]
+fn i37_the_boot_check_gets_address_and_the_unix_time_of_the_transition() {
+    let scene = Scene::new(1).rebooting(0, 11, 30, ok());
+    let Some(Effect::BootCheck { argv, .. }) = scene.effect(0) else { panic!() };
+    let since = scene.store.reboots.entries[&0].get().unwrap().last_transition_time.unwrap();
+    assert_eq!(argv, ["check".to_owned(), "10.0.0.11".to_owned(), since.as_second().to_string()]);
+}
+
+#[test]
+fn a_check_that_gives_no_answer_is_no_step_further() {
+    let scene =
+        Scene::new(1).rebooting(0, 11, 30, ok()).checked(0, CheckAnswer::Unavailable("exit 127".to_owned()), None);
+    assert_eq!(scene.ends(0), None);
+    assert_eq!(scene.reason(0), Reason::CheckUnavailable { why: "exit 127".to_owned() });
+}
+
+#[test]
+fn policy_boot_id_asks_for_a_new_boot_id_and_ready_too() {
+    let scene = Scene::new(1)
+        .rebooting(0, 11, 30, ok())
+        .checked(0, CheckAnswer::Yes, Some(0.0))
+        .with(|s| s.policy.worker_completion = WorkerCompletion::BootId);
+    assert_eq!(scene.ends(0), None);
+    assert_eq!(scene.booted(11).ends(0), Some(End::Booted));
+}
+
+#[test]
+fn i14_an_api_server_ends_on_check_boot_id_ready_and_a_probe_good_for_the_settle_time() {
+    let scene = |sound| Scene::new(0).rebooting(0, 1, 300, ok()).checked(0, CheckAnswer::Yes, Some(sound));
+    assert_eq!(scene(61.0).ends(0), None, "the boot id is the old one");
+    assert_eq!(scene(59.0).booted(1).ends(0), None);
+    assert!(matches!(scene(59.0).booted(1).reason(0), Reason::Settling { until: Some(_), .. }));
+    assert_eq!(scene(61.0).booted(1).ends(0), Some(End::Booted));
+    assert_eq!(scene(61.0).booted(1).node(1, |n| n.ready = false).ends(0), None);
+    let silent =
+        scene(61.0).booted(1).with(|s| s.snap.probes.get_mut("10.0.0.1").unwrap().error = Some("refused".to_owned()));
+    assert_eq!(silent.ends(0), None);
+}
+
+#[test]
+fn i25_a_failed_command_is_tried_again_as_often_as_the_definition_says_and_not_more() {
+    let scene = Scene::new(1).with(|s| {
+        s.cluster.reboot.command_retries = Some(1);
+        s.cluster.reboot.command_interval = Some(20);
+    });
+    let young = scene.clone().rebooting(0, 11, 10, failed());
+    assert_eq!(young.does(0), None, "the interval has not passed");
+    let due = scene.rebooting(0, 11, 30, failed());
+    let Some(Effect::RunAgain { attempt, order: None, .. }) = due.effect(0) else { panic!() };
+    assert_eq!((attempt.number, attempt.boot_id.as_deref()), (2, Some("before")));
+    let spent = due.attempt(0, 11, 2, LEASE, 25, failed());
+    assert_eq!(spent.does(0), Some("checking boot"), "the check may settle it");
+    assert!(matches!(
+        spent.checked(0, CheckAnswer::No("down".to_owned()), None).reason(0),
+        Reason::CommandFailed { .. }
+    ));
+}
+
+#[test]
+fn i25_an_attempt_of_a_dead_leader_is_waited_out_and_never_run_again() {
+    let scene = |since| {
+        Scene::new(1)
+            .with(|s| s.cluster.reboot.command_retries = Some(3))
+            .rebooting(0, 11, 30, None)
+            .attempt(0, 11, 1, 3, 30, None)
+            .checked(0, CheckAnswer::Yes, Some(0.0))
+            .with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - since)
+    };
+    // TTL 60 + TTL/12 + the command's bound of 30, and what ending its group may take.
+    let waiting = scene(94.0);
+    assert_eq!(waiting.does(0), None, "no command, no check, no end");
+    assert!(matches!(waiting.reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
+    let over = scene(101.0);
+    assert_eq!(over.ends(0), Some(End::Booted), "the boot check settles it");
+    let no = scene(101.0).checked(0, CheckAnswer::No("false".to_owned()), None);
+    assert!(matches!(no.reason(0), Reason::OutcomeUnknown { attempt: Some(_), until: None }));
+    assert!(!matches!(no.effect(0), Some(Effect::RunAgain { .. })));
+}
+
+#[test]
+fn a_rebooting_entry_without_an_attempt_of_ours_was_started_by_another_program() {
+    let scene =
+        Scene::new(1).entry(0, 11, Rebooting, 30).cordoned(11, 0).checked(0, CheckAnswer::No("false".to_owned()), None);
+    assert_eq!(scene.reason(0), Reason::OutcomeUnknown { attempt: None, until: None });
+    assert_eq!(scene.checked(0, CheckAnswer::Yes, Some(0.0)).ends(0), Some(End::Booted));
+}
+
+#[test]
+fn while_the_command_runs_nothing_else_happens_to_the_machine() {
+    let scene = Scene::new(1).rebooting(0, 11, 5, None).checked(0, CheckAnswer::Yes, Some(0.0)).with(|s| {
+        let in_flight = InFlight {
+            what: "rebooting".to_owned(),
+            entry: None,
+            starts: false,
+            attempt: Some("reboots-0-1".to_owned()),
+            since: BOOT,
+        };
+        s.snap.in_flight.insert("10.0.0.11".to_owned(), in_flight);
+    });
+    assert_eq!(scene.does(0), None);
+    assert!(matches!(scene.reason(0), Reason::CommandRunning { .. }));
+}
+
+#[test]
+fn a_persons_retry_runs_the_command_once_more() {
+    let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 10);
+    let Some(Effect::RunAgain { attempt, order: Some(_), .. }) = scene.effect(0) else { panic!() };
+    assert!(attempt.ordered_by.unwrap().contains("T-1"));
+    let stale = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 9);
+    assert_eq!(stale.does(0), Some("checking boot"));
+}
+
+#[test]
+fn done_treats_the_machine_as_booted_but_the_node_must_be_ready() {
+    let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Done, 10);
+    assert!(matches!(scene.ends(0), Some(End::DoneBy(_))));
+    assert_eq!(scene.node(11, |n| n.ready = false).ends(0), None);
+}
+
+#[test]
+fn a_new_uid_with_the_same_address_ready_ends_the_entry() {
+    let scene = Scene::new(1).rebooting(0, 11, 30, ok()).node(11, |n| {
+        n.uid = "new".to_owned();
+        n.owner = None;
+        n.cke_mark = false;
+    });
+    assert_eq!(scene.ends(0), Some(End::Replaced));
+}
+
+#[test]
+fn i35_a_reboot_that_takes_longer_than_thirty_minutes_is_reported_stuck_and_not_rebooted_again() {
+    let scene = Scene::new(1).rebooting(0, 11, 1801, ok()).checked(0, CheckAnswer::No("false".to_owned()), None);
+    assert!(matches!(scene.reason(0), Reason::WaitingForBoot { stuck: true, .. }));
+    assert!(!matches!(scene.effect(0), Some(Effect::RunAgain { .. })));
+}
+
+#[test]
+fn i27_a_cancel_removes_the_entry_at_once_even_while_its_command_runs() {
+    let scene = Scene::new(1)
+        .entry(0, 11, crate::model::reboot::RebootStatus::Cancelled, 5)
+        .cordoned(11, 0)
+        .attempt(0, 11, 1, LEASE, 5, None)
+        .with(|s| {
+            let in_flight = InFlight {
+                what: "rebooting".to_owned(),
+                entry: None,
+                starts: false,
+                attempt: Some("reboots-0-1".to_owned()),
+                since: BOOT,
+            };
+            s.snap.in_flight.insert("10.0.0.11".to_owned(), in_flight);
+        });
+    assert_eq!(scene.ends(0), Some(End::Cancelled));
+}

@@ -1,0 +1,129 @@
+//! "If a node is cordoned by reboot operation and its entry status is not draining or rebooting, uncordon it."
+
+use super::scene::{LEASE, Scene};
+use crate::{
+    engine::decide::{Decision, Effect},
+    model::{
+        attempt::Ended,
+        ours::Verb,
+        reason::Reason,
+        reboot::RebootStatus::{Cancelled, Rebooting},
+    },
+};
+
+/// `(uncordon, drop_keep)` of the release of this node.
+fn release(decision: &Decision, last: u8) -> Option<(bool, bool)> {
+    decision.effects.iter().find(|p| p.machine == Scene::address(last)).and_then(|p| match &p.effect {
+        Effect::Release { uncordon, drop_keep, .. } => Some((*uncordon, *drop_keep)),
+        _ => None,
+    })
+}
+
+#[test]
+fn i10_a_cordon_of_ours_is_removed_when_its_entry_is_queued_again_or_gone_also_while_disabled() {
+    let queued = Scene::new(1).queued(&[(0, 11)]).cordoned(11, 0).disabled();
+    assert_eq!(release(&queued.decide(), 11), Some((true, false)));
+    let gone = Scene::new(1).cordoned(11, 0);
+    assert_eq!(release(&gone.decide(), 11), Some((true, false)));
+}
+
+#[test]
+fn i10_ckes_mark_without_an_owner_is_taken_off_too() {
+    let scene = Scene::new(1).node(11, |n| {
+        n.unschedulable = true;
+        n.cke_mark = true;
+    });
+    assert_eq!(release(&scene.decide(), 11), Some((true, false)));
+}
+
+#[test]
+fn i11_the_administrators_own_cordon_from_before_stays() {
+    let scene = Scene::new(1).cordoned(11, 0).owner(11, |o| o.schedulable_before = false);
+    assert_eq!(release(&scene.decide(), 11), Some((false, false)));
+}
+
+#[test]
+fn i12_a_cordon_that_was_made_the_administrators_stays() {
+    let scene = Scene::new(1).cordoned(11, 0).node(11, |n| n.keep_cordoned = true);
+    assert_eq!(release(&scene.decide(), 11), Some((false, true)));
+}
+
+#[test]
+fn i13_a_node_whose_entry_is_draining_or_rebooting_is_never_let_go_of_whatever_the_switch_says() {
+    let rebooting = Scene::new(1).rebooting(0, 11, 5, Some(Ended::Exit(0))).disabled();
+    assert_eq!(release(&rebooting.decide(), 11), None);
+    let draining = Scene::new(1).draining(0, 11, 5).disabled();
+    assert_eq!(release(&draining.decide(), 11), None, "first it is queued again");
+}
+
+#[test]
+fn i14_after_a_cancel_a_rebooting_node_stays_cordoned_until_a_new_boot_id_and_ready() {
+    let orphan = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0)));
+    let decision = orphan.decide();
+    assert_eq!(release(&decision, 11), None);
+    assert!(matches!(decision.orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
+    assert_eq!(release(&orphan.clone().booted(11).node(11, |n| n.ready = false).decide(), 11), None);
+    assert_eq!(release(&orphan.clone().booted(11).decide(), 11), Some((true, false)));
+    assert_eq!(release(&orphan.order(0, Verb::Uncordon, 1).decide(), 11), Some((true, false)));
+}
+
+#[test]
+fn a_person_who_uncordons_an_orphan_settles_it() {
+    let orphan = Scene::new(1).cordoned(11, 0).node(11, |n| n.unschedulable = false).attempt(
+        0,
+        11,
+        1,
+        LEASE,
+        60,
+        Some(Ended::Exit(0)),
+    );
+    assert!(release(&orphan.decide(), 11).is_some());
+}
+
+#[test]
+fn a_command_that_was_cancelled_before_it_started_leaves_no_orphan() {
+    let end = Some(Ended::NotStarted("cancelled".to_owned()));
+    let scene = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, end);
+    assert_eq!(release(&scene.decide(), 11), Some((true, false)));
+}
+
+#[test]
+fn an_open_attempt_of_a_cancelled_entry_keeps_its_slot_and_bars_the_machine() {
+    let scene = Scene::new(2)
+        .entry(0, 11, Cancelled, 5)
+        .cordoned(11, 0)
+        .attempt(0, 11, 1, 3, 5, None)
+        .with(|s| s.snap.engine.leading.as_mut().unwrap().since = super::scene::BOOT - 1.0)
+        .queued(&[(1, 12), (2, 11)]);
+    assert!(scene.starts().is_empty());
+    assert!(matches!(scene.reason(1), Reason::WaitingForSlot { .. }));
+    assert_eq!(release(&scene.decide(), 11), None);
+}
+
+#[test]
+fn i23_a_new_leader_stamps_the_nodes_of_rebooting_entries_with_its_lease() {
+    let scene = Scene::new(1).rebooting(0, 11, 5, Some(Ended::Exit(0))).owner(11, |o| o.lease = 3);
+    let Some(Effect::Stamp { owner, cordon: false, .. }) = scene.effect(0) else { panic!() };
+    assert_eq!((owner.lease, owner.boot_id.as_str()), (LEASE, "before"));
+}
+
+#[test]
+fn a_node_that_cke_is_rebooting_gets_its_first_record_and_is_an_orphan_after_a_cancel() {
+    let scene = Scene::new(1).entry(0, 11, Rebooting, 5).node(11, |n| {
+        n.unschedulable = true;
+        n.cke_mark = true;
+    });
+    let Some(Effect::Stamp { owner, .. }) = scene.effect(0) else { panic!() };
+    assert!(owner.taken_over_rebooting && owner.boot_id.is_empty() && owner.schedulable_before);
+    let orphan = Scene::new(1).cordoned(11, 0).owner(11, |o| {
+        o.taken_over_rebooting = true;
+        o.boot_id = String::new();
+    });
+    assert_eq!(release(&orphan.decide(), 11), None);
+}
+
+#[test]
+fn attempts_whose_entry_and_cordon_are_gone_go_into_history() {
+    let scene = Scene::new(1).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0)));
+    assert!(scene.decide().effects.iter().any(|p| matches!(p.effect, Effect::Settle { .. })));
+}

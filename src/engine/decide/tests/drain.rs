@@ -1,0 +1,356 @@
+//! One node's drain.
+
+use super::scene::{BOOT, Scene, controlled, now, refused_by_budget};
+use crate::{
+    engine::decide::{Effect, backoff_seconds},
+    model::{
+        cluster::Reboot,
+        drain::Verdict,
+        kube::NamespaceRow,
+        ours::Verb,
+        policy::UnreachableRule,
+        reason::{PodHold, Reason},
+        reboot::RebootStatus::Draining,
+        time::after,
+    },
+};
+
+fn names(scene: &Scene) -> (Vec<String>, Vec<String>) {
+    match scene.effect(0) {
+        Some(Effect::Evict { evict, delete }) => {
+            (evict.iter().map(|(p, _)| p.name.clone()).collect(), delete.iter().map(|p| p.name.clone()).collect())
+        }
+        other => panic!("no evictions but {other:?}"),
+    }
+}
+
+fn unprotected(scene: Scene) -> Scene {
+    scene.with(|s| {
+        let selector = serde_json::json!({"matchLabels": {"protected": "true"}});
+        s.cluster.reboot.protected_namespaces = Some(serde_json::from_value(selector).unwrap());
+        let namespace = NamespaceRow { name: "shop".to_owned(), ..NamespaceRow::default() };
+        s.kube.namespaces.insert("shop".to_owned(), std::sync::Arc::new(namespace));
+    })
+}
+
+#[test]
+fn i9_the_cordon_records_who_for_which_entry_and_what_was_before() {
+    let scene = Scene::new(1).entry(0, 11, Draining, 1).work(0, |_| {});
+    let Some(Effect::Stamp { owner, cordon: true, mark: true, .. }) = scene.effect(0) else { panic!() };
+    assert_eq!((owner.lease, owner.entry.index, owner.schedulable_before), (super::scene::LEASE, 0, true));
+    assert_eq!((owner.uid.as_str(), owner.boot_id.as_str()), ("uid-10.0.0.11", "before"));
+}
+
+#[test]
+fn i11_a_node_that_was_unschedulable_before_gets_our_annotation_and_not_ckes() {
+    let scene = Scene::new(1).entry(0, 11, Draining, 1).work(0, |_| {}).node(11, |n| n.unschedulable = true);
+    let Some(Effect::Stamp { owner, mark: false, .. }) = scene.effect(0) else { panic!() };
+    assert!(!owner.schedulable_before);
+}
+
+#[test]
+fn i9_ckes_cordon_is_taken_over_as_a_cordon_of_the_queue() {
+    let scene = Scene::new(1).entry(0, 11, Draining, 1).work(0, |_| {}).node(11, |n| {
+        n.unschedulable = true;
+        n.cke_mark = true;
+    });
+    let Some(Effect::Stamp { owner, mark: true, .. }) = scene.effect(0) else { panic!() };
+    assert!(owner.schedulable_before);
+}
+
+#[test]
+fn i23_a_new_leader_stamps_its_lease_before_anything_else() {
+    let scene = Scene::new(1).draining(0, 11, 1).owner(11, |o| o.lease = 3).pod(11, "web", |_| {});
+    let Some(Effect::Stamp { owner, .. }) = scene.effect(0) else { panic!() };
+    assert_eq!(owner.lease, super::scene::LEASE);
+}
+
+#[test]
+fn nothing_is_asked_of_pods_before_they_are_listed() {
+    let scene = Scene::new(1).draining(0, 11, 1).with(|s| s.kube.pods.get_mut("10.0.0.11").unwrap().synced = false);
+    assert_eq!(scene.does(0), None);
+    assert!(scene.decide().watch_pods.contains("10.0.0.11"));
+}
+
+#[test]
+fn i15_a_protected_running_job_backs_off_before_anything_is_evicted() {
+    let scene = Scene::new(1)
+        .draining(0, 11, 1)
+        .pod(11, "web", |_| {})
+        .pod(11, "batch", |p| p.controller = controlled("Job", "nightly"));
+    assert_eq!(scene.does(0), Some("previewing"));
+    let Some(Effect::Preview { known: Some(Reason::BlockedByJob { job, .. }), .. }) = scene.effect(0) else { panic!() };
+    assert_eq!(job, "shop/nightly");
+    let refused = scene.work(0, |w| {
+        w.drain.refusals = 1;
+        w.drain.refused =
+            Some((BOOT, Reason::BlockedByJob { pod: "shop/batch".to_owned(), job: "shop/nightly".to_owned() }));
+    });
+    assert_eq!(refused.does(0), Some("backing off"));
+}
+
+#[test]
+fn after_a_refused_preview_evict_retries_more_are_made_evict_interval_apart() {
+    let blocked = Reason::BlockedByJob { pod: "shop/batch".to_owned(), job: "shop/nightly".to_owned() };
+    let scene = Scene::new(1)
+        .with(|s| {
+            s.cluster.reboot.evict_retries = Some(2);
+            s.cluster.reboot.evict_interval = Some(10);
+        })
+        .draining(0, 11, 1)
+        .pod(11, "batch", |p| p.controller = controlled("Job", "nightly"));
+    let refused = |n, ago: f64| {
+        scene.clone().work(0, |w| {
+            w.drain.refusals = n;
+            w.drain.refused = Some((BOOT - ago, blocked.clone()));
+        })
+    };
+    assert_eq!(refused(1, 5.0).does(0), None);
+    assert_eq!(refused(1, 11.0).does(0), Some("previewing"));
+    assert_eq!(refused(3, 5.0).does(0), Some("backing off"));
+}
+
+#[test]
+fn i15_dry_runs_are_sent_only_for_pods_of_protected_namespaces_that_a_budget_selects() {
+    let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).pod(11, "free", |_| {}).budget("web", "web");
+    let Some(Effect::Preview { known: None, pods }) = scene.effect(0) else { panic!() };
+    assert_eq!(pods.iter().map(|(p, _)| p.name.as_str()).collect::<Vec<_>>(), ["web"]);
+    assert_eq!(unprotected(scene).does(0), Some("evicting"), "nothing to ask");
+}
+
+#[test]
+fn i19_mirror_daemonset_and_finished_pods_and_pending_jobs_never_block() {
+    let scene = Scene::new(1)
+        .draining(0, 11, 1)
+        .pod(11, "static", |p| p.mirror = true)
+        .pod(11, "agent", |p| p.controller = controlled("DaemonSet", "agent"))
+        .pod(11, "done", |p| p.phase = "Succeeded".to_owned())
+        .pod(11, "failed", |p| {
+            p.phase = "Failed".to_owned();
+            p.controller = controlled("Job", "j");
+        })
+        .pod(11, "soon", |p| {
+            p.phase = "Pending".to_owned();
+            p.controller = controlled("Job", "j");
+        });
+    assert_eq!(scene.does(0), Some("rebooting"));
+}
+
+#[test]
+fn i18_running_jobs_that_are_not_protected_are_deleted_and_others_evicted_together() {
+    let scene = Scene::new(1)
+        .with(|s| {
+            let selector = serde_json::json!({"matchLabels": {"keep": "yes"}});
+            s.cluster.reboot.protected_job_pods = Some(serde_json::from_value(selector).unwrap());
+        })
+        .draining(0, 11, 1)
+        .work(0, |w| w.drain.previewed = true)
+        .pod(11, "batch", |p| p.controller = controlled("Job", "nightly"))
+        .pod(11, "db", |_| {})
+        .pod(11, "web", |_| {});
+    assert_eq!(names(&scene), (vec!["db".to_owned(), "web".to_owned()], vec!["batch".to_owned()]));
+}
+
+#[test]
+fn i18_after_a_pdb_refusal_a_pod_is_deleted_only_in_an_unprotected_namespace() {
+    let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).budget("web", "web").answered(
+        0,
+        "web",
+        refused_by_budget(),
+    );
+    assert_eq!(scene.does(0), None, "protected: waits");
+    let free = unprotected(scene);
+    assert_eq!(names(&free), (vec![], vec!["web".to_owned()]));
+}
+
+#[test]
+fn if_one_was_accepted_a_refused_pod_waits_for_its_budgets_change() {
+    let scene = Scene::new(1)
+        .draining(0, 11, 1)
+        .pod(11, "web", |_| {})
+        .budget("web", "web")
+        .answered(0, "web", refused_by_budget())
+        .work(0, |w| w.drain.accepted = true);
+    assert_eq!(scene.does(0), None);
+    assert_eq!(
+        scene.reason(0),
+        Reason::BlockedByPdb { pod: "shop/web".to_owned(), pdb: "shop/web".to_owned(), healthy: 1, needed: 1 }
+    );
+    let changed = scene.with(|s| {
+        let budget = s.kube.budgets.get_mut(&("shop".to_owned(), "web".to_owned())).unwrap();
+        std::sync::Arc::make_mut(budget).resource_version = "6".to_owned();
+    });
+    assert_eq!(names(&changed).0, ["web"]);
+}
+
+#[test]
+fn if_none_was_accepted_the_drain_backs_off() {
+    let scene = Scene::new(1)
+        .draining(0, 11, 1)
+        .pod(11, "web", |_| {})
+        .budget("web", "web")
+        .answered(0, "web", refused_by_budget())
+        .work(0, |w| {
+            w.drain.refusals = 1;
+            w.drain.refused = Some((
+                BOOT,
+                Reason::BlockedByPdb { pod: "shop/web".to_owned(), pdb: "shop/web".to_owned(), healthy: 1, needed: 1 },
+            ));
+        });
+    assert_eq!(scene.does(0), Some("backing off"));
+}
+
+#[test]
+fn a_drain_taken_over_counts_as_having_evicted() {
+    let scene = Scene::new(1)
+        .draining(0, 11, 1)
+        .pod(11, "web", |_| {})
+        .pod(11, "batch", |p| p.controller = controlled("Job", "nightly"))
+        .work(0, |w| w.drain.taken_over = true);
+    assert_eq!(scene.does(0), None, "no preview, no backing off: it waits for the Job");
+    assert!(matches!(scene.reason(0), Reason::BlockedByJob { .. }));
+}
+
+#[test]
+fn i20_retry_after_is_a_wait_and_each_answer_has_its_reason() {
+    let lag = Verdict::Held { hold: PodHold::BudgetLag { budget: "shop/web".to_owned() }, retry_after: Some(10) };
+    let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).budget("web", "web").answered(0, "web", lag);
+    assert_eq!(scene.does(0), None);
+    let later = scene.with(|s| {
+        s.boot += 10.0;
+        s.store.heard += 10.0;
+        for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
+            s.kube.sources.get_mut(source).unwrap().heard += 10.0;
+        }
+    });
+    assert_eq!(names(&later).0, ["web"]);
+    for (hold, does) in [
+        (PodHold::ManyBudgets { budgets: vec!["shop/a".to_owned(), "shop/b".to_owned()] }, Some("backing off")),
+        (PodHold::NamespaceTerminating, None),
+        (PodHold::Replaced, None),
+    ] {
+        let verdict = Verdict::Held { hold: hold.clone(), retry_after: None };
+        let scene =
+            Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).budget("web", "web").answered(0, "web", verdict);
+        assert_eq!(scene.does(0), does, "{hold:?}");
+    }
+    let other = Verdict::Failed("403: forbidden".to_owned());
+    let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).answered(0, "web", other);
+    assert_eq!(scene.does(0), Some("backing off"), "any other error: back off");
+}
+
+#[test]
+fn i21_an_accepted_eviction_is_not_yet_a_pod_that_is_gone() {
+    let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).answered(0, "web", Verdict::Accepted);
+    assert_eq!(scene.does(0), None);
+    assert!(matches!(scene.reason(0), Reason::PodsLeaving { left: 1, .. }));
+}
+
+#[test]
+fn i22_a_pod_stuck_terminating_is_named_after_sixty_seconds() {
+    let stuck = |ago: i64| {
+        Scene::new(1)
+            .draining(0, 11, 100)
+            .node(11, |n| n.ready = false)
+            .pod(11, "web", |p| p.terminating_since = Some(after(now(), -ago)))
+    };
+    assert!(matches!(stuck(59).reason(0), Reason::PodsLeaving { .. }));
+    assert!(matches!(stuck(60).reason(0), Reason::TerminatingStuck { node_ready: false, .. }));
+    assert_eq!(stuck(300).does(0), None, "never forced");
+}
+
+#[test]
+fn i16_volumes_in_use_hold_the_power_command_back() {
+    let scene = Scene::new(1).draining(0, 11, 1).node(11, |n| n.volumes_in_use = vec!["vol-1".to_owned()]);
+    assert_eq!(scene.does(0), None);
+    assert_eq!(scene.reason(0), Reason::VolumeAttached { names: vec!["vol-1".to_owned()] });
+}
+
+#[test]
+fn a_drain_that_timed_out_backs_off_with_what_blocked_it() {
+    let scene = Scene::new(1).draining(0, 11, 600).pod(11, "web", |_| {});
+    assert_eq!(scene.does(0), Some("backing off"));
+    let default = Reboot::default();
+    assert_eq!(default.eviction_timeout(), 600);
+    let empty = Scene::new(1).draining(0, 11, 601);
+    assert_eq!(empty.does(0), Some("rebooting"), "drained in the end: it is not thrown away");
+}
+
+#[test]
+fn i12_an_uncordon_by_somebody_else_is_mended_once_and_then_waited_with_the_reason() {
+    let scene = Scene::new(1).draining(0, 11, 1).node(11, |n| n.unschedulable = false);
+    let Some(Effect::Stamp { owner, cordon: true, .. }) = scene.effect(0) else { panic!() };
+    assert_eq!(owner.recordoned, 1);
+    let again = scene.owner(11, |o| o.recordoned = 1);
+    assert_eq!(again.does(0), None);
+    assert!(matches!(again.reason(0), Reason::UncordonedByOther { .. }));
+}
+
+#[test]
+fn disabled_what_is_draining_backs_off() {
+    let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).disabled();
+    assert_eq!(scene.does(0), Some("backing off"));
+}
+
+#[test]
+fn i26_a_new_uid_under_the_same_name_is_not_drained_on() {
+    let scene = Scene::new(1).draining(0, 11, 1).owner(11, |o| o.uid = "another".to_owned());
+    assert_eq!(scene.does(0), None);
+    assert!(matches!(scene.reason(0), Reason::NodeMismatch { .. }));
+}
+
+#[test]
+fn i6_the_older_rule_stops_power_commands_too() {
+    let scene = Scene::new(2)
+        .draining(0, 11, 1)
+        .node(12, |n| n.ready = false)
+        .with(|s| s.policy.unreachable_rule = UnreachableRule::Older);
+    assert_eq!(scene.does(0), None);
+    assert!(matches!(scene.reason(0), Reason::UnreachableGate { .. }));
+    let newer = scene.with(|s| s.policy.unreachable_rule = UnreachableRule::Newer);
+    assert_eq!(newer.does(0), Some("rebooting"));
+}
+
+#[test]
+fn i7_an_api_server_is_not_powered_off_while_another_does_not_answer() {
+    let scene = Scene::new(0)
+        .draining(0, 1, 1)
+        .with(|s| s.snap.probes.get_mut("10.0.0.2").unwrap().error = Some("503".to_owned()));
+    assert_eq!(scene.does(0), None);
+    assert!(matches!(scene.reason(0), Reason::ControlPlaneUnhealthy { .. }));
+}
+
+#[test]
+fn force_skips_pods_and_volumes_by_a_persons_order_and_never_the_rules_of_api_servers() {
+    let scene = Scene::new(1)
+        .draining(0, 11, 1)
+        .pod(11, "web", |_| {})
+        .node(11, |n| n.volumes_in_use = vec!["v".to_owned()])
+        .order(0, Verb::Force, 10);
+    let Some(Effect::Power { force: Some(_), .. }) = scene.effect(0) else { panic!() };
+    let stale = scene.order(0, Verb::Force, 9);
+    assert_ne!(stale.does(0), Some("rebooting"), "an order dies with any change of the entry");
+    let api = Scene::new(0)
+        .draining(0, 1, 1)
+        .pod(1, "web", |_| {})
+        .order(0, Verb::Force, 10)
+        .with(|s| s.snap.probes.get_mut("10.0.0.2").unwrap().error = Some("503".to_owned()));
+    assert_eq!(api.does(0), None);
+}
+
+#[test]
+fn i26_the_attempt_has_the_nodes_address_appended() {
+    let Some(Effect::Power { attempt, .. }) = Scene::new(1).draining(0, 11, 1).effect(0) else { panic!() };
+    assert_eq!(attempt.argv, ["reboot", "10.0.0.11"]);
+    assert_eq!((attempt.number, attempt.bound_seconds), (1, 3600));
+}
+
+#[test]
+fn i34_the_backoff_is_never_below_the_base_nor_above_the_cap_and_the_jitter() {
+    let table = [(1, 300), (2, 600), (3, 1200), (4, 1200), (64, 1200), (1_000_000, 1200), (i64::MAX, 1200)];
+    for (count, base) in table {
+        assert_eq!(backoff_seconds(count, 0), base, "count {count}");
+        assert_eq!(backoff_seconds(count, 299), base + 299);
+        assert_eq!(backoff_seconds(count, 300), base, "the jitter is below 300");
+    }
+}

@@ -1,0 +1,8 @@
+//! The rules by tables: a sentence of the seeds or the sheets each.
+
+mod api_servers;
+mod boot;
+mod cordons;
+mod drain;
+mod line;
+mod scene;

@@ -1,0 +1,334 @@
+//! A small cluster to put rules to: 3 API servers `10.0.0.1`–`3`, workers from `10.0.0.11`, all Ready and answering.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::{
+    clock::Now,
+    engine::{
+        decide::{Decision, Effect, End, decide},
+        snapshot::{CheckAnswer, Engine, Leading, Probe, Snapshot, Work},
+    },
+    model::{
+        attempt::{Attempt, Ended, Outcome},
+        cluster::{Cluster, Members, Node},
+        constraints::Constraints,
+        drain::{Answer, Verdict},
+        entry::{EntryId, Stored},
+        kube::{BudgetRow, Controller, KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
+        ours::{Order, Verb, Who},
+        policy::Policy,
+        reason::{PodHold, Reason},
+        reboot::{RebootEntry, RebootStatus},
+        time::after,
+    },
+    store::view::{Definition, StoreView, Switch},
+};
+
+pub(super) const LEASE: i64 = 7;
+pub(super) const BOOT: f64 = 100_000.0;
+
+pub(super) fn now() -> Timestamp {
+    "2026-08-01T12:00:00Z".parse().unwrap()
+}
+
+#[derive(Clone)]
+pub(super) struct Scene {
+    pub store: StoreView,
+    pub kube: KubeView,
+    pub snap: Snapshot,
+    pub policy: Policy,
+    pub cluster: Cluster,
+    pub constraints: Constraints,
+    pub boot: f64,
+}
+
+fn stored<T>(key: &str, revision: i64, value: T) -> Stored<T> {
+    Stored { key: key.to_owned(), mod_revision: revision, value: Ok(Arc::new(value)) }
+}
+
+impl Scene {
+    pub(super) fn new(workers: u8) -> Self {
+        let mut cluster = Cluster { name: "test".to_owned(), ..Cluster::default() };
+        for i in (1..=3).chain(11..11 + workers) {
+            cluster.nodes.push(Node { address: format!("10.0.0.{i}"), control_plane: i < 10, ..Node::default() });
+        }
+        cluster.reboot.reboot_command = Some(vec!["reboot".to_owned()]);
+        cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
+        let mut kube = KubeView { rights_known: true, ..KubeView::default() };
+        for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
+            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, error: None });
+        }
+        let mut snap = Snapshot {
+            engine: Engine {
+                host: "here".to_owned(),
+                lease: LEASE,
+                leading: Some(Leading { key: "leader//7".to_owned(), create_revision: 2, since: BOOT - 1000.0 }),
+                ttl: 60,
+                ..Engine::default()
+            },
+            ..Snapshot::default()
+        };
+        for node in &cluster.nodes {
+            kube.put_node(NodeRow {
+                name: node.address.clone(),
+                uid: format!("uid-{}", node.address),
+                resource_version: "1".to_owned(),
+                addresses: vec![node.address.clone()],
+                ready: true,
+                boot_id: "before".to_owned(),
+                ..NodeRow::default()
+            });
+            kube.pods.insert(node.address.clone(), NodePods { synced: true, ..NodePods::default() });
+            if node.control_plane {
+                let probe =
+                    Probe { last_good: Some(BOOT), good_since: Some(0.0), error: None, url: "https://x".to_owned() };
+                snap.probes.insert(node.address.clone(), probe);
+            }
+        }
+        let store = StoreView { synced: true, heard: BOOT, revision: 50, ..StoreView::default() };
+        Self { store, kube, snap, policy: Policy::default(), cluster, constraints: Constraints::default(), boot: BOOT }
+    }
+
+    pub(super) fn address(last: u8) -> String {
+        format!("10.0.0.{last}")
+    }
+
+    /// An entry in this status since `age` seconds ago.
+    pub(super) fn entry(mut self, index: u64, last: u8, status: RebootStatus, age: i64) -> Self {
+        let mut entry = RebootEntry::queued(index, &Self::address(last)).moved_to(status, after(now(), -age));
+        if status == RebootStatus::Queued {
+            entry.last_transition_time = None;
+        }
+        let key = format!("/cke/reboots/data/{index:016x}");
+        self.store.reboots.entries.insert(index, stored(&key, 10, entry));
+        self
+    }
+
+    pub(super) fn queued(self, entries: &[(u64, u8)]) -> Self {
+        entries.iter().fold(self, |scene, (index, last)| scene.entry(*index, *last, RebootStatus::Queued, 0))
+    }
+
+    pub(super) fn change(mut self, index: u64, how: impl FnOnce(&mut RebootEntry)) -> Self {
+        let slot = self.store.reboots.entries.get_mut(&index).unwrap();
+        let mut entry = slot.get().unwrap().clone();
+        how(&mut entry);
+        slot.value = Ok(Arc::new(entry));
+        self
+    }
+
+    /// A drain under way: cordoned by our record, pods known.
+    pub(super) fn draining(self, index: u64, last: u8, age: i64) -> Self {
+        let id = EntryId::reboot(index);
+        let mut scene = self.entry(index, last, RebootStatus::Draining, age);
+        scene.snap.work.entry(id).or_default();
+        scene.cordoned(last, index)
+    }
+
+    /// A reboot under way: cordoned, with an attempt that ended as given (none = still open) after `age` seconds.
+    pub(super) fn rebooting(self, index: u64, last: u8, age: i64, end: Option<Ended>) -> Self {
+        let scene = self.entry(index, last, RebootStatus::Rebooting, age).cordoned(last, index);
+        scene.attempt(index, last, 1, LEASE, age, end)
+    }
+
+    pub(super) fn attempt(
+        mut self,
+        index: u64,
+        last: u8,
+        number: u32,
+        lease: i64,
+        age: i64,
+        end: Option<Ended>,
+    ) -> Self {
+        let id = EntryId::reboot(index);
+        let attempt = Attempt {
+            id: format!("reboots-{index}-{number}"),
+            entry: id,
+            number,
+            address: Self::address(last),
+            node: Some(Self::address(last)),
+            control_plane: last < 10,
+            lease,
+            host: "here".to_owned(),
+            argv: vec!["reboot".to_owned(), Self::address(last)],
+            bound_seconds: 30,
+            boot_id: Some("before".to_owned()),
+            node_uid: Some(format!("uid-{}", Self::address(last))),
+            start: after(now(), -age),
+            ordered_by: None,
+            outcome: end.map(|end| Outcome {
+                end,
+                at: after(now(), 1 - age),
+                stdout: String::new(),
+                stderr: "oops".to_owned(),
+            }),
+        };
+        self.store.attempts.insert((id, number), stored("attempt", 11, attempt));
+        self
+    }
+
+    pub(super) fn node(mut self, last: u8, how: impl FnOnce(&mut NodeRow)) -> Self {
+        let mut row = (**self.kube.nodes.get(&Self::address(last)).unwrap()).clone();
+        how(&mut row);
+        self.kube.put_node(row);
+        self
+    }
+
+    pub(super) fn cordoned(self, last: u8, index: u64) -> Self {
+        self.node(last, |n| {
+            n.unschedulable = true;
+            n.cke_mark = true;
+            n.owner = Some(Ok(Owner {
+                lease: LEASE,
+                entry: EntryId::reboot(index),
+                schedulable_before: true,
+                uid: n.uid.clone(),
+                boot_id: "before".to_owned(),
+                taken_over_rebooting: false,
+                recordoned: 0,
+            }));
+        })
+    }
+
+    pub(super) fn owner(self, last: u8, how: impl FnOnce(&mut Owner)) -> Self {
+        self.node(last, |n| {
+            let mut owner = n.owner().unwrap().clone();
+            how(&mut owner);
+            n.owner = Some(Ok(owner));
+        })
+    }
+
+    /// The machine has come back: a new boot id, Ready.
+    pub(super) fn booted(self, last: u8) -> Self {
+        self.node(last, |n| n.boot_id = "after".to_owned())
+    }
+
+    pub(super) fn checked(mut self, index: u64, answer: CheckAnswer, sound_for: Option<f64>) -> Self {
+        let work: &mut Work = self.snap.work.entry(EntryId::reboot(index)).or_default();
+        work.check = Some((self.boot - 0.2, answer));
+        work.sound_since = sound_for.map(|s| self.boot - s);
+        self
+    }
+
+    pub(super) fn pod(mut self, last: u8, name: &str, how: impl FnOnce(&mut PodRow)) -> Self {
+        let mut pod = PodRow {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: format!("uid-{name}"),
+            node: Self::address(last),
+            phase: "Running".to_owned(),
+            ready: true,
+            labels: [("app".to_owned(), name.to_owned())].into(),
+            ..PodRow::default()
+        };
+        how(&mut pod);
+        let pods = self.kube.pods.get_mut(&Self::address(last)).unwrap();
+        pods.pods.insert(pod.uid.clone(), Arc::new(pod));
+        self
+    }
+
+    pub(super) fn budget(mut self, name: &str, app: &str) -> Self {
+        let selector = serde_json::from_value(serde_json::json!({"matchLabels": {"app": app}})).unwrap();
+        let budget = BudgetRow {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            resource_version: "5".to_owned(),
+            selector: Some(selector),
+            allowed: 0,
+            healthy: 1,
+            needed: 1,
+        };
+        self.kube.budgets.insert(("shop".to_owned(), name.to_owned()), Arc::new(budget));
+        self
+    }
+
+    pub(super) fn work(mut self, index: u64, how: impl FnOnce(&mut Work)) -> Self {
+        how(self.snap.work.entry(EntryId::reboot(index)).or_default());
+        self
+    }
+
+    pub(super) fn answered(self, index: u64, pod: &str, verdict: Verdict) -> Self {
+        let at = self.boot - 0.5;
+        let budgets = [("shop/web".to_owned(), "5".to_owned())].into();
+        self.work(index, |w| {
+            w.drain.previewed = true;
+            w.drain.answers.insert(format!("uid-{pod}"), Answer { verdict, at, budgets });
+        })
+    }
+
+    pub(super) fn order(mut self, index: u64, verb: Verb, revision: i64) -> Self {
+        let order = Order {
+            verb,
+            who: Who { user: "ann".to_owned(), host: "h".to_owned(), ssh_client: None },
+            at: now(),
+            reason: Some("T-1".to_owned()),
+            entry_revision: revision,
+        };
+        self.store.orders.insert(EntryId::reboot(index), stored("order", 12, order));
+        self
+    }
+
+    pub(super) fn disabled(mut self) -> Self {
+        self.store.reboots.switch = Switch { raw: Some("true".to_owned()), mod_revision: 3 };
+        self
+    }
+
+    pub(super) fn with(mut self, how: impl FnOnce(&mut Self)) -> Self {
+        how(&mut self);
+        self
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let mut store = self.store.clone();
+        let definition = Definition { members: Members::of(&self.cluster), cluster: self.cluster.clone() };
+        store.cluster = Some(stored("/cke/cluster", 4, definition));
+        store.policy = Some(stored("/cke/cketerm/policy", 4, self.policy.clone()));
+        store.constraints = Some(stored("/cke/constraints", 4, self.constraints.clone()));
+        Snapshot { store: Arc::new(store), kube: Arc::new(self.kube.clone()), ..self.snap.clone() }
+    }
+
+    pub(super) fn decide(&self) -> Decision {
+        decide(&self.snapshot(), Now { boot: Duration::from_secs_f64(self.boot), wall: now() })
+    }
+
+    pub(super) fn reason(&self, index: u64) -> Reason {
+        self.decide()
+            .reasons
+            .get(&EntryId::reboot(index))
+            .cloned()
+            .unwrap_or_else(|| panic!("entry {index} is silent (I32)"))
+    }
+
+    /// The indexes whose drain starts.
+    pub(super) fn starts(&self) -> Vec<u64> {
+        self.decide().effects.iter().filter(|p| p.effect.starts()).filter_map(|p| p.entry).map(|e| e.index).collect()
+    }
+
+    /// What is done for one entry, in a word.
+    pub(super) fn does(&self, index: u64) -> Option<&'static str> {
+        let id = EntryId::reboot(index);
+        self.decide().effects.iter().find(|p| p.entry == Some(id)).map(|p| p.effect.word())
+    }
+
+    pub(super) fn effect(&self, index: u64) -> Option<Effect> {
+        let id = EntryId::reboot(index);
+        self.decide().effects.into_iter().find(|p| p.entry == Some(id)).map(|p| p.effect)
+    }
+
+    pub(super) fn ends(&self, index: u64) -> Option<End> {
+        match self.effect(index) {
+            Some(Effect::Remove { end }) => Some(end),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn controlled(kind: &str, name: &str) -> Option<Controller> {
+    Some(Controller { kind: kind.to_owned(), name: name.to_owned(), uid: format!("uid-{kind}-{name}") })
+}
+
+pub(super) fn refused_by_budget() -> Verdict {
+    let hold = PodHold::Budget { budget: "shop/web".to_owned(), healthy: 1, needed: 1 };
+    Verdict::Held { hold, retry_after: None }
+}
