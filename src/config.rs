@@ -206,7 +206,7 @@ impl Settings {
             self.name_endpoints(&urls);
         }
         if let Some(prefix) = environment("CKETERM_ETCD_PREFIX") {
-            self.etcd.prefix = prefix;
+            self.etcd.prefix = with_slash(&prefix);
         }
         self.etcd.username = environment("CKETERM_ETCD_USERNAME").or_else(|| self.etcd.username.take());
         self.etcd.password = environment("CKETERM_ETCD_PASSWORD").or_else(|| self.etcd.password.take());
@@ -229,7 +229,7 @@ impl Settings {
             self.name_endpoints(urls);
         }
         if let Some(prefix) = &options.etcd_prefix {
-            self.etcd.prefix.clone_from(prefix);
+            self.etcd.prefix = with_slash(prefix);
         }
         if let Some(file) = &options.kubeconfig {
             self.name_kubeconfig(file.clone());
@@ -286,6 +286,11 @@ impl Settings {
 /// An address to listen on; `off` and nothing mean nowhere.
 fn listen(text: &str) -> Option<String> {
     (!matches!(text, "" | "off" | "none")).then(|| text.to_owned())
+}
+
+/// People write `/cke` and mean `/cke/`. CKE takes its own file's prefix as it stands, so that one is left alone.
+fn with_slash(prefix: &str) -> String {
+    if prefix.is_empty() || prefix.ends_with('/') { prefix.to_owned() } else { format!("{prefix}/") }
 }
 
 fn world_readable(path: &Path) -> bool {

@@ -76,6 +76,7 @@ pub(super) fn take(
     if let Some(mut section) = root.section("etcd")? {
         let named = section.left.keys().any(|k| k.as_str().is_some_and(|k| same(k, "endpoints")));
         secret = etcd(settings, &mut section, path)?;
+        settings.etcd.prefix = super::with_slash(&settings.etcd.prefix);
         section.finish()?;
         // a section that names no servers adds to those of an earlier file
         if named || !settings.configured() {
@@ -114,6 +115,7 @@ pub(super) fn take(
         section.finish()?;
     }
     root.finish_with(&valid)?;
+
     Ok((false, secret))
 }
 

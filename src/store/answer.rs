@@ -11,6 +11,9 @@ pub(crate) const MOST_OPS: usize = 128;
 /// etcd's default limit of one request in bytes (1.5 MiB), less what the frame around it takes.
 pub(crate) const MOST_BYTES: usize = 3 * 512 * 1024 - 4096;
 
+/// How the cause of a timeout begins.
+const SILENT: &str = "no answer within";
+
 /// What an error means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -76,7 +79,7 @@ impl Store {
         match tokio::time::timeout(self.timeout(), request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Failure::NoAnswer { cause: format!("no answer within {:?}", self.timeout()), sent: true }),
+            Err(_) => Err(Failure::NoAnswer { cause: format!("{SILENT} {:?}", self.timeout()), sent: true }),
         }
     }
 
@@ -90,7 +93,10 @@ impl Store {
         loop {
             tries += 1;
             match self.once(request()).await {
-                Err(Failure::NoAnswer { cause, .. }) if tries < 5 && !cause.starts_with("no answer within") => {
+                // a timeout is not repeated against the only endpoint there is
+                Err(Failure::NoAnswer { cause, .. })
+                    if tries < 5 && (!cause.starts_with(SILENT) || (tries < 2 && self.has_choice())) =>
+                {
                     tokio::time::sleep(Duration::from_millis(10 * tries)).await;
                 }
                 other => return other,

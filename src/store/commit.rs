@@ -75,8 +75,9 @@ impl Store {
 
         let answer = self.transact(compares, ops, looks).await.map_err(|failure| match failure {
             Failure::NoAnswer { cause, sent: true } => CommitError::Unknown(cause),
-            Failure::NoAnswer { cause, sent: false } => CommitError::Refused(cause),
-            Failure::Denied(cause) | Failure::Refused(cause) => CommitError::Refused(cause),
+            Failure::NoAnswer { cause, .. } | Failure::Denied(cause) | Failure::Refused(cause) => {
+                CommitError::Refused(cause)
+            }
             Failure::NoLease => CommitError::LostLeadership,
             Failure::Compacted => CommitError::Refused("compacted".to_owned()),
         })?;

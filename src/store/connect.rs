@@ -12,7 +12,7 @@ use crate::clock::Clock;
 pub struct EtcdSettings {
     /// URLs; `https://` where TLS is used.
     pub endpoints: Vec<String>,
-    /// What all keys begin with; CKE's default is `/cke/`.
+    /// What all keys begin with, the slash at its end included; CKE's default is `/cke/`.
     pub prefix: String,
     /// Bound of every request.
     pub timeout: Duration,
@@ -72,7 +72,10 @@ pub struct Store {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("endpoints", &self.named).field("prefix", &self.keys.prefix()).finish()
+        f.debug_struct("Store")
+            .field("endpoints", &self.named)
+            .field("prefix", &self.keys.prefix())
+            .finish_non_exhaustive()
     }
 }
 
@@ -180,6 +183,11 @@ impl Store {
     /// Bound of every request.
     pub fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// More than one endpoint may answer.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.endpoints.len() > 1
     }
 
     pub(crate) fn kv(&self) -> KvClient {

@@ -43,8 +43,14 @@ impl Candidacy {
     ) -> Result<Self, StoreError> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
         let sent = store.clock().boot();
-        let mut leases = store.leases();
-        let lease = match store.once(leases.grant(seconds, None)).await {
+        // asked twice, the first lease runs out by itself
+        let granted = store
+            .asked(|| {
+                let mut leases = store.leases();
+                async move { leases.grant(seconds, None).await }
+            })
+            .await;
+        let lease = match granted {
             Ok(granted) => granted.id(),
             Err(failure) => return Err(store.sentence("take a lease", failure).await),
         };
@@ -53,7 +59,7 @@ impl Candidacy {
         let create_revision = match enter(store, lease, &key, host, &registration).await {
             Ok(revision) => revision,
             Err(failure) => {
-                let _ = store.once(leases.revoke(lease)).await;
+                revoke(store, lease).await;
                 return Err(store.sentence("stand for election", failure).await);
             }
         };
@@ -79,7 +85,7 @@ impl Candidacy {
     /// again.
     pub async fn elected(&mut self) -> Result<Fence, StoreError> {
         let why = tokio::select! {
-            won = self.first() => return won,
+            won = Box::pin(self.first()) => return won,
             why = self.why_over() => why,
         };
         Err(StoreError::LeaseLost { lease: self.lease, cause: why })

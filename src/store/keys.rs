@@ -1,95 +1,9 @@
-//! The keys below the prefix, and which kind a key is (spec/etcd.md, the two tables).
-//!
-//! The only place that spells a key; everything else asks [`Keys`].
+//! The keys below the prefix (spec/etcd.md, the two tables). With [`KeyKind`] the only place that spells a key.
 
 use std::sync::Arc;
 
+pub use super::kind::{KeyKind, SwitchName};
 use crate::model::entry::{EntryId, QueueKind};
-
-/// The four switches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SwitchName {
-    /// `reboots/disabled`.
-    Reboots,
-    /// `repairs/disabled`.
-    Repairs,
-    /// `sabakan/disabled`.
-    Sabakan,
-    /// `auto-repair/disabled`.
-    AutoRepair,
-}
-
-impl SwitchName {
-    /// The folder that holds the switch; also its name in messages.
-    pub fn folder(self) -> &'static str {
-        match self {
-            Self::Reboots => "reboots",
-            Self::Repairs => "repairs",
-            Self::Sabakan => "sabakan",
-            Self::AutoRepair => "auto-repair",
-        }
-    }
-
-    /// What people call it.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Reboots => "reboot queue",
-            Self::Repairs => "repair queue",
-            Self::Sabakan => "sabakan integration",
-            Self::AutoRepair => "automatic repair",
-        }
-    }
-}
-
-impl From<QueueKind> for SwitchName {
-    fn from(queue: QueueKind) -> Self {
-        match queue {
-            QueueKind::Reboot => Self::Reboots,
-            QueueKind::Repair => Self::Repairs,
-        }
-    }
-}
-
-/// What a key is. Indexes, leases and numbers are those of the *key*; `Err` holds the part that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyKind {
-    /// `leader//<lease>`; 0 where the lease cannot be read.
-    Candidate(i64),
-    /// `cluster`.
-    Cluster,
-    /// `constraints`.
-    Constraints,
-    /// `<folder>/disabled`.
-    Switch(SwitchName),
-    /// `reboots/write-index`, `repairs/write-index`.
-    WriteIndex(QueueKind),
-    /// `reboots/data/%016x`, `repairs/data/%016x`.
-    Entry(QueueKind, Result<u64, String>),
-    /// `status`.
-    Status,
-    /// `cketerm/schema`.
-    Schema,
-    /// `cketerm/identity`.
-    Identity,
-    /// `cketerm/policy`.
-    Policy,
-    /// `cketerm/constraints`.
-    OurConstraints,
-    /// `cketerm/engines/<lease>`.
-    Engine(Result<i64, String>),
-    /// `cketerm/requests/<queue>/<index>`.
-    Request(Result<EntryId, String>),
-    /// `cketerm/attempts/<queue>/<index>/<n>`.
-    Attempt(Result<(EntryId, u32), String>),
-    /// `cketerm/progress/<queue>/<index>`.
-    Progress(Result<EntryId, String>),
-    /// `cketerm/orders/<queue>/<index>`.
-    Order(Result<EntryId, String>),
-    /// `records/…`, `cketerm/history/…`, `cketerm/audit/…`: read on demand, not part of the live copy.
-    OnDemand,
-    /// Anything else: other programs', or a newer cketerm's.
-    Other,
-}
 
 /// The keys below one prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,13 +12,13 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Keys below `prefix`, which gets a slash at its end where it has none (CKE's default is `/cke/`).
+    /// Keys that begin with exactly `prefix`, as CKE takes it: its default is `/cke/`, and `/cke` would make
+    /// `/ckecluster`.
     pub fn new(prefix: &str) -> Self {
-        let slash = if prefix.ends_with('/') { "" } else { "/" };
-        Self { prefix: format!("{prefix}{slash}").into() }
+        Self { prefix: prefix.into() }
     }
 
-    /// The prefix, with its slash.
+    /// The prefix, its slash included.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -277,52 +191,6 @@ impl Keys {
         self.at(&format!("cketerm/{folder}/{id}"))
     }
 
-    /// Which kind a key is; `None` for one outside the prefix or one that is no text.
-    pub fn parse(&self, key: &[u8]) -> Option<KeyKind> {
-        let below = std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)?;
-        Some(match below {
-            "cluster" => KeyKind::Cluster,
-            "constraints" => KeyKind::Constraints,
-            "status" => KeyKind::Status,
-            "reboots/disabled" => KeyKind::Switch(SwitchName::Reboots),
-            "repairs/disabled" => KeyKind::Switch(SwitchName::Repairs),
-            "sabakan/disabled" => KeyKind::Switch(SwitchName::Sabakan),
-            "auto-repair/disabled" => KeyKind::Switch(SwitchName::AutoRepair),
-            "reboots/write-index" => KeyKind::WriteIndex(QueueKind::Reboot),
-            "repairs/write-index" => KeyKind::WriteIndex(QueueKind::Repair),
-            "cketerm/schema" => KeyKind::Schema,
-            "cketerm/identity" => KeyKind::Identity,
-            "cketerm/policy" => KeyKind::Policy,
-            "cketerm/constraints" => KeyKind::OurConstraints,
-            _ => Self::in_folder(below),
-        })
-    }
-
-    fn in_folder(below: &str) -> KeyKind {
-        let after = |folder: &str| below.strip_prefix(folder);
-        if let Some(lease) = after("leader//") {
-            KeyKind::Candidate(i64::from_str_radix(lease, 16).unwrap_or(0))
-        } else if let Some(index) = after("reboots/data/") {
-            KeyKind::Entry(QueueKind::Reboot, hex(index))
-        } else if let Some(index) = after("repairs/data/") {
-            KeyKind::Entry(QueueKind::Repair, hex(index))
-        } else if let Some(lease) = after("cketerm/engines/") {
-            KeyKind::Engine(i64::from_str_radix(lease, 16).map_err(|_| format!("{lease:?} is no lease id in hex")))
-        } else if let Some(id) = after("cketerm/requests/") {
-            KeyKind::Request(entry_id(id))
-        } else if let Some(rest) = after("cketerm/attempts/") {
-            KeyKind::Attempt(attempt_id(rest))
-        } else if let Some(id) = after("cketerm/progress/") {
-            KeyKind::Progress(entry_id(id))
-        } else if let Some(id) = after("cketerm/orders/") {
-            KeyKind::Order(entry_id(id))
-        } else if ["records/", "cketerm/history/", "cketerm/audit/"].iter().any(|f| below.starts_with(f)) {
-            KeyKind::OnDemand
-        } else {
-            KeyKind::Other
-        }
-    }
-
     /// The ranges `[from, to)` that the live copy reads: everything but the folders that are read on demand.
     pub fn live_ranges(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut from = self.prefix.as_bytes().to_vec();
@@ -348,29 +216,13 @@ pub fn end_of(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-fn hex(text: &str) -> Result<u64, String> {
-    let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    let number = u64::from_str_radix(text, 16).ok().filter(|_| digits);
-    number.ok_or_else(|| format!("{text:?} is no index of 16 hex digits"))
-}
-
-fn entry_id(text: &str) -> Result<EntryId, String> {
-    // only the form that is written: `+7` or `007` would make two keys of one entry
-    text.parse().and_then(|id: EntryId| if id.to_string() == text { Ok(id) } else { Err(format!("expected {id}")) })
-}
-
-fn attempt_id(text: &str) -> Result<(EntryId, u32), String> {
-    let (entry, number) = text.rsplit_once('/').ok_or_else(|| format!("{text:?} names no attempt"))?;
-    Ok((entry_id(entry)?, number.parse().map_err(|_| format!("{number:?} is no number of an attempt"))?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_key_is_read_back_as_what_it_was_written() {
-        let keys = Keys::new("/cke");
+        let keys = Keys::new("/cke/");
         let id = EntryId::repair(17);
         let cases = [
             (keys.leader(0x7a), KeyKind::Candidate(0x7a)),

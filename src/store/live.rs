@@ -116,14 +116,14 @@ impl Follower {
         }
         let heard = self.now();
         let reading = self.store.reading().await?;
-        self.take(reading);
+        self.take(&reading);
         (self.view.heard, self.view.synced, self.view.error) = (heard, true, None);
         self.show();
         Ok(())
     }
 
     /// Compares a reading with the copy: only what changed is parsed, what is not there any more is deleted.
-    fn take(&mut self, reading: Reading) {
+    fn take(&mut self, reading: &Reading) {
         if self.cluster != reading.cluster {
             // its revisions say nothing about ours
             self.known.clear();

@@ -16,13 +16,13 @@ use super::{
 };
 use crate::model::{
     entry::{EntryId, QueueKind},
-    ours::{Order, Request, Verb, Who},
+    ours::{Request, Who},
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
 };
 
 /// How often a lost race is run again before the person is asked to look.
-const RACES: u32 = 50;
+pub(crate) const RACES: u32 = 50;
 /// Entries of one enqueue transaction: each is an entry and a request, beside the index and the audit record.
 const BATCH: usize = (MOST_OPS - 2) / 2;
 
@@ -218,7 +218,7 @@ impl Store {
                     Some((index, kv.mod_revision(), change(&entry)?))
                 })
                 .collect();
-            let mut raced = false;
+            let mut lost_race = false;
             for part in wanted.chunks(batch) {
                 let indexes: Vec<u64> = part.iter().map(|(index, ..)| *index).collect();
                 let key = |index: u64| self.keys().entry(EntryId { queue, index });
@@ -228,7 +228,7 @@ impl Store {
                 let on = format!("{} {}", queue.folder(), ranges(&indexes));
                 match self.write(Note { who, what, on: &on, reason }, "done", compares, ops).await {
                     Ok(Wrote::At(_)) => changed.extend(indexes),
-                    Ok(Wrote::Conflict) => raced = true,
+                    Ok(Wrote::Conflict) => lost_race = true,
                     Err(cause) if changed.is_empty() => return Err(cause),
                     Err(cause) => {
                         let (done, all) = (changed.len(), changed.len() + wanted.len());
@@ -236,7 +236,7 @@ impl Store {
                     }
                 }
             }
-            if !raced {
+            if !lost_race {
                 changed.sort_unstable();
                 changed.dedup();
                 return Ok(changed);
@@ -252,24 +252,21 @@ impl Store {
 
     /// All entries of a queue, or one, as they lie there.
     async fn entries_of(&self, queue: QueueKind, only: Option<u64>) -> Result<Vec<KeyValue>, StoreError> {
-        match only {
-            Some(index) => match self.stored_entry(EntryId { queue, index }).await {
+        if let Some(index) = only {
+            return match self.stored_entry(EntryId { queue, index }).await {
                 Ok(kv) => Ok(vec![kv]),
                 Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
                 Err(other) => Err(other),
-            },
-            None => {
-                let from = self.keys().entries_prefix(queue).into_bytes();
-                let to = super::keys::end_of(&from);
-                match self.pages(&from, &to, 0).await {
-                    Ok((_, kvs)) => Ok(kvs),
-                    Err(failure) => Err(self.sentence(&format!("read the {queue} queue"), failure).await),
-                }
-            }
+            };
+        }
+        let from = self.keys().entries_prefix(queue).into_bytes();
+        match self.pages(&from, &super::keys::end_of(&from), 0).await {
+            Ok((_, kvs)) => Ok(kvs),
+            Err(failure) => Err(self.sentence(&format!("read the {queue} queue"), failure).await),
         }
     }
 
-    async fn stored_entry(&self, id: EntryId) -> Result<KeyValue, StoreError> {
+    pub(crate) async fn stored_entry(&self, id: EntryId) -> Result<KeyValue, StoreError> {
         let key = self.keys().entry(id);
         match self.get(key, GetOptions::new()).await {
             Ok(mut got) => got.take_kvs().pop().ok_or_else(|| StoreError::NotFound { what: id.to_string() }),
@@ -306,40 +303,6 @@ impl Store {
         let note = Note { who, what, on: name.title(), reason };
         let value = if enabled { "false" } else { "true" };
         self.put_raw(&self.keys().switch(name), value, None, note).await.map(|_| ())
-    }
-
-    /// Leaves an order for whoever leads; `expect` is the entry's ModRevision that the person saw, if any. Only
-    /// `uncordon` may be given for an entry that is gone.
-    pub async fn give_order(
-        &self,
-        entry: EntryId,
-        verb: Verb,
-        expect: Option<i64>,
-        who: &Who,
-        reason: Option<&str>,
-    ) -> Result<(), StoreError> {
-        let (key, on) = (self.keys().entry(entry), entry.to_string());
-        for _ in 0..RACES {
-            let entry_revision = match self.stored_entry(entry).await {
-                Ok(kv) => kv.mod_revision(),
-                Err(StoreError::NotFound { .. }) if verb == Verb::Uncordon => 0,
-                Err(other) => return Err(other),
-            };
-            if expect.is_some_and(|seen| seen != entry_revision) {
-                return Err(StoreError::Conflict { what: on });
-            }
-            let at = self.clock().wall();
-            let order = Order { verb, who: who.clone(), at, reason: reason.map(str::to_owned), entry_revision };
-            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, entry_revision)];
-            let ops = vec![TxnOp::put(self.keys().order(entry), json(&order), None)];
-            let what = format!("{} {verb}", entry.queue);
-            if let Wrote::At(_) =
-                self.write(Note { who, what: &what, on: &on, reason }, "ordered", compares, ops).await?
-            {
-                return Ok(());
-            }
-        }
-        Err(StoreError::Conflict { what: on })
     }
 }
 

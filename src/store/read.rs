@@ -118,7 +118,9 @@ impl Store {
         match self.pages(&from, &super::keys::end_of(&from), 0).await {
             Ok((_, kvs)) => {
                 let mut view = StoreView::default();
-                kvs.iter().for_each(|kv| view.put(self.keys(), &Row::from(kv)));
+                for kv in &kvs {
+                    view.put(self.keys(), &Row::from(kv));
+                }
                 Ok(view.leader().cloned())
             }
             Err(failure) => Err(self.sentence("read the leader", failure).await),

@@ -51,28 +51,28 @@ async fn the_copy_follows_pages_of_keys_changes_and_deletions() {
 async fn the_copy_survives_a_cut_line_and_a_compaction_meanwhile() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
-        let line = Proxy::before(&etcd).await;
+        let proxy = Proxy::before(&etcd).await;
         let direct = etcd.store().await;
         direct.add_reboots(&addresses(600), &request(), &Default::default()).await.unwrap();
-        let live = Live::follow(&line.store().await);
+        let live = Live::follow(&proxy.store().await);
         until(&live, "the first read", |v| v.synced).await;
         // a gap that can be bridged
-        line.set(Line::Cut);
+        proxy.set(Line::Cut);
         until(&live, "the fault is shown", |v| v.error.is_some()).await;
         let error = live.borrow().error.clone().unwrap();
-        assert!(error.contains(&line.url), "{error}");
+        assert!(error.contains(&proxy.url), "{error}");
         direct.cancel_reboot(1, None, &who(), None).await.unwrap();
-        line.set(Line::Open);
+        proxy.set(Line::Open);
         until(&live, "the copy goes on", |v| v.error.is_none()).await;
         agrees(&live, &direct).await;
         // one that cannot: deletions and changes are compacted away
-        line.set(Line::Cut);
+        proxy.set(Line::Cut);
         until(&live, "the fault is shown", |v| v.error.is_some()).await;
         etcd.ctl(&["del", "--prefix", "/cke/reboots/data/000000000000000"]);
         etcd.ctl(&["put", "/cke/reboots/disabled", "true"]);
         let revision = direct.read_view().await.unwrap().revision;
         etcd.ctl(&["compact", &revision.to_string()]);
-        line.set(Line::Open);
+        proxy.set(Line::Open);
         let view = until(&live, "the copy is read again", |v| v.error.is_none() && !v.reboots.switch.enabled()).await;
         assert_eq!(view.reboots.entries.len(), 600 - 16);
         agrees(&live, &direct).await;

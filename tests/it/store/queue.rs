@@ -8,7 +8,7 @@ use std::{
 use cketerm::{
     model::{
         entry::{EntryId, QueueKind},
-        ours::Verb,
+        ours::{Audit, Verb},
     },
     store::{StoreError, keys::SwitchName},
 };
@@ -270,4 +270,41 @@ async fn an_order_notes_the_revision_that_it_was_given_for() {
     assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
     store.give_order(gone, Verb::Uncordon, None, &who(), None).await.unwrap();
     assert_eq!(store.read_view().await.unwrap().orders.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unhold_takes_a_hold_away_and_nothing_else() {
+    let etcd = any();
+    let store = etcd.store().await;
+    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+    let id = EntryId::reboot(0);
+    let error = store.give_order(id, Verb::Unhold, None, &who(), None).await.unwrap_err();
+    assert_eq!(error.to_string(), "reboots/0 is not on hold");
+    store.give_order(id, Verb::Hold, None, &who(), Some("rack is open")).await.unwrap();
+    // a hold outlives changes of the entry
+    etcd.ctl(&["put", "/cke/reboots/data/0000000000000000", &ENTRY.replace("queued", "draining")]);
+    store.give_order(id, Verb::Unhold, None, &who(), None).await.unwrap();
+    assert_eq!(etcd.value("/cke/cketerm/orders/reboots/0"), "");
+    store.give_order(id, Verb::Force, None, &who(), None).await.unwrap();
+    assert!(store.give_order(id, Verb::Unhold, None, &who(), None).await.is_err());
+    assert!(etcd.value("/cke/cketerm/orders/reboots/0").contains("force"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_sort_by_time_and_the_oldest_beyond_the_limit_are_named() {
+    let etcd = any();
+    let store = etcd.store().await;
+    for index in 0..5 {
+        store.set_switch(SwitchName::Reboots, index % 2 == 0, &who(), Some(&index.to_string())).await.unwrap();
+    }
+    let folder = store.keys().audit_prefix();
+    let newest = store.newest::<Audit>(&folder, 2).await.unwrap();
+    let reasons: Vec<_> = newest.iter().map(|s| s.get().unwrap().reason.clone().unwrap()).collect();
+    assert_eq!(reasons, ["4", "3"]);
+    let ages_ago = jiff::Timestamp::UNIX_EPOCH;
+    assert_eq!(store.outdated(&folder, 5, ages_ago).await, Ok(vec![]));
+    let two = store.outdated(&folder, 3, ages_ago).await.unwrap();
+    assert_eq!(two.len(), 2);
+    assert!(etcd.value(&two[1]).contains("\"reason\":\"1\""));
+    assert_eq!(store.outdated(&folder, 5, jiff::Timestamp::now()).await.unwrap().len(), 5);
 }

@@ -1,0 +1,153 @@
+//! Which kind a key is: the way back from a key to what it means.
+
+use super::keys::Keys;
+use crate::model::entry::{EntryId, QueueKind};
+
+/// The four switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SwitchName {
+    /// `reboots/disabled`.
+    Reboots,
+    /// `repairs/disabled`.
+    Repairs,
+    /// `sabakan/disabled`.
+    Sabakan,
+    /// `auto-repair/disabled`.
+    AutoRepair,
+}
+
+impl SwitchName {
+    /// The folder that holds the switch; also its name in messages.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Reboots => "reboots",
+            Self::Repairs => "repairs",
+            Self::Sabakan => "sabakan",
+            Self::AutoRepair => "auto-repair",
+        }
+    }
+
+    /// What people call it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Reboots => "reboot queue",
+            Self::Repairs => "repair queue",
+            Self::Sabakan => "sabakan integration",
+            Self::AutoRepair => "automatic repair",
+        }
+    }
+}
+
+impl From<QueueKind> for SwitchName {
+    fn from(queue: QueueKind) -> Self {
+        match queue {
+            QueueKind::Reboot => Self::Reboots,
+            QueueKind::Repair => Self::Repairs,
+        }
+    }
+}
+
+/// What a key is. Indexes, leases and numbers are those of the *key*; `Err` holds the part that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// `leader//<lease>`; 0 where the lease cannot be read.
+    Candidate(i64),
+    /// `cluster`.
+    Cluster,
+    /// `constraints`.
+    Constraints,
+    /// `<folder>/disabled`.
+    Switch(SwitchName),
+    /// `reboots/write-index`, `repairs/write-index`.
+    WriteIndex(QueueKind),
+    /// `reboots/data/%016x`, `repairs/data/%016x`.
+    Entry(QueueKind, Result<u64, String>),
+    /// `status`.
+    Status,
+    /// `cketerm/schema`.
+    Schema,
+    /// `cketerm/identity`.
+    Identity,
+    /// `cketerm/policy`.
+    Policy,
+    /// `cketerm/constraints`.
+    OurConstraints,
+    /// `cketerm/engines/<lease>`.
+    Engine(Result<i64, String>),
+    /// `cketerm/requests/<queue>/<index>`.
+    Request(Result<EntryId, String>),
+    /// `cketerm/attempts/<queue>/<index>/<n>`.
+    Attempt(Result<(EntryId, u32), String>),
+    /// `cketerm/progress/<queue>/<index>`.
+    Progress(Result<EntryId, String>),
+    /// `cketerm/orders/<queue>/<index>`.
+    Order(Result<EntryId, String>),
+    /// `records/…`, `cketerm/history/…`, `cketerm/audit/…`: read on demand, not part of the live copy.
+    OnDemand,
+    /// Anything else: other programs', or a newer cketerm's.
+    Other,
+}
+
+impl Keys {
+    /// Which kind a key is; `None` for one outside the prefix or one that is no text.
+    pub fn parse(&self, key: &[u8]) -> Option<KeyKind> {
+        let below = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix())?;
+        Some(match below {
+            "cluster" => KeyKind::Cluster,
+            "constraints" => KeyKind::Constraints,
+            "status" => KeyKind::Status,
+            "reboots/disabled" => KeyKind::Switch(SwitchName::Reboots),
+            "repairs/disabled" => KeyKind::Switch(SwitchName::Repairs),
+            "sabakan/disabled" => KeyKind::Switch(SwitchName::Sabakan),
+            "auto-repair/disabled" => KeyKind::Switch(SwitchName::AutoRepair),
+            "reboots/write-index" => KeyKind::WriteIndex(QueueKind::Reboot),
+            "repairs/write-index" => KeyKind::WriteIndex(QueueKind::Repair),
+            "cketerm/schema" => KeyKind::Schema,
+            "cketerm/identity" => KeyKind::Identity,
+            "cketerm/policy" => KeyKind::Policy,
+            "cketerm/constraints" => KeyKind::OurConstraints,
+            _ => in_folder(below),
+        })
+    }
+}
+
+fn in_folder(below: &str) -> KeyKind {
+    let after = |folder: &str| below.strip_prefix(folder);
+    if let Some(lease) = after("leader//") {
+        KeyKind::Candidate(i64::from_str_radix(lease, 16).unwrap_or(0))
+    } else if let Some(index) = after("reboots/data/") {
+        KeyKind::Entry(QueueKind::Reboot, hex(index))
+    } else if let Some(index) = after("repairs/data/") {
+        KeyKind::Entry(QueueKind::Repair, hex(index))
+    } else if let Some(lease) = after("cketerm/engines/") {
+        KeyKind::Engine(i64::from_str_radix(lease, 16).map_err(|_| format!("{lease:?} is no lease id in hex")))
+    } else if let Some(id) = after("cketerm/requests/") {
+        KeyKind::Request(entry_id(id))
+    } else if let Some(rest) = after("cketerm/attempts/") {
+        KeyKind::Attempt(attempt_id(rest))
+    } else if let Some(id) = after("cketerm/progress/") {
+        KeyKind::Progress(entry_id(id))
+    } else if let Some(id) = after("cketerm/orders/") {
+        KeyKind::Order(entry_id(id))
+    } else if ["records/", "cketerm/history/", "cketerm/audit/"].iter().any(|f| below.starts_with(f)) {
+        KeyKind::OnDemand
+    } else {
+        KeyKind::Other
+    }
+}
+
+fn hex(text: &str) -> Result<u64, String> {
+    let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let number = u64::from_str_radix(text, 16).ok().filter(|_| digits);
+    number.ok_or_else(|| format!("{text:?} is no index of 16 hex digits"))
+}
+
+fn entry_id(text: &str) -> Result<EntryId, String> {
+    // only the form that is written: `+7` or `007` would make two keys of one entry
+    text.parse().and_then(|id: EntryId| if id.to_string() == text { Ok(id) } else { Err(format!("expected {id}")) })
+}
+
+fn attempt_id(text: &str) -> Result<(EntryId, u32), String> {
+    let (entry, number) = text.rsplit_once('/').ok_or_else(|| format!("{text:?} names no attempt"))?;
+    Ok((entry_id(entry)?, number.parse().map_err(|_| format!("{number:?} is no number of an attempt"))?))
+}

@@ -1,0 +1,59 @@
+//! Orders that people leave for whoever leads: `cketerm/orders/<queue>/<index>` (spec/safety.md, Effects).
+
+use etcd_client::{Compare, CompareOp, TxnOp};
+
+use super::{
+    connect::Store,
+    error::StoreError,
+    operator::{Note, Wrote, json},
+    queue::RACES,
+};
+use crate::model::{
+    entry::EntryId,
+    ours::{Order, Verb, Who},
+};
+
+impl Store {
+    /// Leaves an order for whoever leads; `expect` is the entry's ModRevision that the person saw, if any. It replaces
+    /// the one that waits for this entry, if any. Only `uncordon` may be given for an entry that is gone; `unhold`
+    /// takes a `hold` away.
+    pub async fn give_order(
+        &self,
+        entry: EntryId,
+        verb: Verb,
+        expect: Option<i64>,
+        who: &Who,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let (key, order_key, on) = (self.keys().entry(entry), self.keys().order(entry), entry.to_string());
+        let what = format!("{} {verb}", entry.queue);
+        for _ in 0..RACES {
+            let entry_revision = match self.stored_entry(entry).await {
+                Ok(kv) => kv.mod_revision(),
+                Err(StoreError::NotFound { .. }) if verb == Verb::Uncordon => 0,
+                Err(other) => return Err(other),
+            };
+            if expect.is_some_and(|seen| seen != entry_revision) {
+                return Err(StoreError::Conflict { what: on });
+            }
+            let mut compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, entry_revision)];
+            let op = if verb == Verb::Unhold {
+                let waiting = self.raw(&order_key).await?;
+                let held =
+                    waiting.filter(|raw| serde_json::from_str(&raw.text).is_ok_and(|o: Order| o.verb == Verb::Hold));
+                let held = held.ok_or_else(|| StoreError::NotAllowed(format!("{on} is not on hold")))?;
+                compares.push(Compare::mod_revision(order_key.as_str(), CompareOp::Equal, held.mod_revision));
+                TxnOp::delete(order_key.as_str(), None)
+            } else {
+                let at = self.clock().wall();
+                let order = Order { verb, who: who.clone(), at, reason: reason.map(str::to_owned), entry_revision };
+                TxnOp::put(order_key.as_str(), json(&order), None)
+            };
+            let note = Note { who, what: &what, on: &on, reason };
+            if let Wrote::At(_) = self.write(note, "ordered", compares, vec![op]).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Conflict { what: on })
+    }
+}
