@@ -1,7 +1,7 @@
 //! What the leader tells everybody: progress of entries in work, and `status`, both under its lease; and what those who
 //! look on make of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     decide::{Decision, PodVerdict, judge},
@@ -33,18 +33,19 @@ const BATCH: usize = 60;
 /// What is to be written so that all consoles show what the leader knows; `None` when nothing has changed.
 pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: Now) -> Option<Change> {
     let mut change = Change::default();
-    let mut waiting = 0;
+    let (mut waiting, mut published) = (0, BTreeSet::new());
     for (id, reason) in &decision.reasons {
+        if etcd_alone_tells(reason) {
+            continue;
+        }
         let Some(entry) = snap.store.reboots.entries.get(&id.index).and_then(Stored::get) else { continue };
         let in_work = matches!(entry.status, RebootStatus::Draining | RebootStatus::Rebooting);
         let worth = in_work || (only_leader_knows(reason) && waiting < WAITING);
         let old = snap.store.progress.get(id).and_then(Stored::get);
         if !worth {
-            if old.is_some() {
-                change.deletes.push(store.keys().progress(*id));
-            }
             continue;
         }
+        published.insert(*id);
         waiting += usize::from(!in_work);
         let new = progress(snap, *id, &entry.node, entry.status, reason, old, now);
         if old != Some(&new) {
@@ -52,6 +53,9 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
             value.leased = true;
             change.puts.push(value);
         }
+    }
+    for id in snap.store.progress.keys().filter(|id| !published.contains(id)) {
+        change.deletes.push(store.keys().progress(*id));
     }
     let phase = snap.store.status.as_ref().and_then(Stored::get).map(|s| s.phase.as_str());
     if phase != Some(decision.phase) {
@@ -63,6 +67,18 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
     change.puts.truncate(BATCH);
     change.deletes.truncate(BATCH);
     (!change.puts.is_empty() || !change.deletes.is_empty()).then_some(change)
+}
+
+/// The reasons that entries have by the thousand: everybody who reads etcd sees them for himself.
+fn etcd_alone_tells(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::WaitingForSlot { .. }
+            | Reason::DuplicateOf { .. }
+            | Reason::QueueDisabled
+            | Reason::WaitingForWorkers { .. }
+            | Reason::WaitingForControlPlane { .. }
+    )
 }
 
 /// Reasons that come from Kubernetes, probes or the leader's memory, and not from etcd alone.

@@ -168,9 +168,9 @@ impl Snapshot {
     pub fn node_of(&self, address: &str) -> Option<&Arc<NodeRow>> {
         let by_name = self.store.definition().and_then(|d| {
             let member = d.members.by_address(&d.cluster, address)?;
-            self.kube.nodes.get(member.node_name())
+            self.kube.by_name.get(member.node_name())
         });
-        by_name.or_else(|| self.kube.by_address.get(address).and_then(|name| self.kube.nodes.get(name)))
+        by_name.or_else(|| self.kube.by_address.get(address).and_then(|name| self.kube.by_name.get(name)))
     }
 
     /// The name under which a machine's effects are kept apart: its Node's name, else the address.

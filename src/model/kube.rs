@@ -231,6 +231,8 @@ pub struct KubeView {
     pub nodes: OrdMap<String, Arc<NodeRow>>,
     /// Address (or host name in `status.addresses`) → node name.
     pub by_address: imbl::HashMap<String, String>,
+    /// The same rows, for looking one up: a hash is several times faster than an ordered map of names.
+    pub by_name: imbl::HashMap<String, Arc<NodeRow>>,
     /// Names of nodes whose Ready condition is not True.
     pub not_ready: OrdSet<String>,
     /// Names of nodes that carry CKE's or our annotation.
@@ -277,7 +279,9 @@ impl KubeView {
         if row.cke_mark || row.owner.is_some() {
             self.marked.insert(row.name.clone());
         }
-        self.nodes.insert(row.name.clone(), Arc::new(row));
+        let row = Arc::new(row);
+        self.by_name.insert(row.name.clone(), Arc::clone(&row));
+        self.nodes.insert(row.name.clone(), row);
     }
 
     /// Takes a node out, keeping the indexes.
@@ -289,6 +293,7 @@ impl KubeView {
                 }
             }
         }
+        self.by_name.remove(name);
         self.not_ready.remove(name);
         self.marked.remove(name);
     }

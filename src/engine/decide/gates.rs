@@ -70,12 +70,17 @@ impl Pass<'_> {
         let limit = self.snap.store.constraints().maximum_unreachable_nodes_for_reboot;
         let newer = self.policy.unreachable_rule == UnreachableRule::Newer;
         let kube = &self.snap.kube;
-        let unreachable = |node: &&crate::model::cluster::Node| {
-            let down = !kube.nodes.contains_key(node.node_name()) || kube.not_ready.contains(node.node_name());
-            down && !(newer && self.claims.reboots(&node.address))
-        };
-        let names: Vec<String> =
-            definition.cluster.nodes.iter().filter(unreachable).map(|n| n.node_name().to_owned()).collect();
+        // Both are in the order of names: one walk beside each other, instead of a search for each of 5,000 members.
+        let mut rows = kube.nodes.iter().peekable();
+        let mut names: Vec<String> = Vec::new();
+        for node in definition.members.by_order_of_name(&definition.cluster) {
+            let name = node.node_name();
+            while rows.next_if(|(row, _)| row.as_str() < name).is_some() {}
+            let down = rows.peek().is_none_or(|(row, node)| row.as_str() != name || !node.ready);
+            if down && !(newer && self.claims.reboots(&node.address)) {
+                names.push(name.to_owned());
+            }
+        }
         let count = i64::try_from(names.len()).unwrap_or(i64::MAX);
         (count > limit).then_some(Reason::UnreachableGate { count, limit, names })
     }

@@ -73,6 +73,8 @@ pub(super) struct Pass<'a> {
     definition: Option<&'a Definition>,
     policy: std::sync::Arc<crate::model::policy::Policy>,
     claims: claims::Claims,
+    /// In the order in which they were found; the last word on an entry counts.
+    reasons: Vec<(EntryId, Reason)>,
     out: Decision,
 }
 
@@ -95,6 +97,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         definition: snap.store.definition(),
         policy: snap.store.policy(),
         claims: claims::Claims::of(snap, now),
+        reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
     };
     let waiting = pass.sort_out_entries();
@@ -105,6 +108,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     if snap.engine.leading.is_none() {
         pass.out.effects.clear();
     }
+    pass.out.reasons = pass.reasons.into_iter().collect();
     pass.out
 }
 
@@ -121,7 +125,7 @@ impl<'a> Pass<'a> {
                 Ok(entry) => entry.as_ref(),
                 // A broken entry is shown and never stops the others (I5).
                 Err(why) => {
-                    self.out.reasons.insert(id, Reason::InvalidEntry { why: why.clone() });
+                    self.reasons.push((id, Reason::InvalidEntry { why: why.clone() }));
                     continue;
                 }
             };
@@ -132,17 +136,17 @@ impl<'a> Pass<'a> {
             }
             // Without a definition nobody can say who is a member: nothing is removed, nothing moves.
             let Some(definition) = self.definition else {
-                self.out.reasons.insert(id, self.no_definition());
+                self.reasons.push((id, self.no_definition()));
                 continue;
             };
             let Some(node) = definition.members.by_address(&definition.cluster, &entry.node) else {
-                self.out.reasons.insert(id, Reason::NotMember { address: entry.node.clone() });
+                self.reasons.push((id, Reason::NotMember { address: entry.node.clone() }));
                 self.remove(id, stored, &entry.node, End::NotMember);
                 continue;
             };
             // Two entries for one node: only the one with the smaller index is looked at (I4).
             if let Some(&first) = seen.get(entry.node.as_str()) {
-                self.out.reasons.insert(id, Reason::DuplicateOf { index: first });
+                self.reasons.push((id, Reason::DuplicateOf { index: first }));
                 continue;
             }
             seen.insert(entry.node.as_str(), index);
@@ -193,7 +197,7 @@ impl<'a> Pass<'a> {
     }
 
     fn reason(&mut self, id: EntryId, reason: Reason) {
-        self.out.reasons.insert(id, reason);
+        self.reasons.push((id, reason));
     }
 
     /// Boot-time seconds now.

@@ -280,6 +280,8 @@ fn selector_or_all<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<S
 pub struct Members {
     by_address: HashMap<String, usize>,
     by_name: HashMap<String, usize>,
+    /// Places by Node name, in the order of the names.
+    sorted: Vec<usize>,
     control_planes: Vec<usize>,
 }
 
@@ -287,7 +289,10 @@ impl Members {
     /// Indexes a definition.
     pub fn of(cluster: &Cluster) -> Self {
         let each = || cluster.nodes.iter().enumerate();
+        let mut sorted: Vec<usize> = (0..cluster.nodes.len()).collect();
+        sorted.sort_by_key(|&i| cluster.nodes[i].node_name());
         Self {
+            sorted,
             by_address: each().map(|(i, n)| (n.address.clone(), i)).collect(),
             by_name: each().map(|(i, n)| (n.node_name().to_owned(), i)).collect(),
             control_planes: each().filter(|(_, n)| n.control_plane).map(|(i, _)| i).collect(),
@@ -302,6 +307,11 @@ impl Members {
     /// The member whose Kubernetes Node has this name.
     pub fn by_name<'a>(&self, cluster: &'a Cluster, name: &str) -> Option<&'a Node> {
         self.by_name.get(name).and_then(|&i| cluster.nodes.get(i))
+    }
+
+    /// All members in the order of their Node names.
+    pub fn by_order_of_name<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Node> {
+        self.sorted.iter().filter_map(|&i| cluster.nodes.get(i))
     }
 
     /// The control-plane nodes in the definition's order.
