@@ -1,0 +1,141 @@
+//! One request, its time limit, and what became of it.
+
+use std::time::Duration;
+
+use http::Request;
+use kube::core::Status;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::connect::{Kube, KubeError, chain};
+
+/// How long a call may take. Watches have limits of their own.
+pub(super) const CALL: Duration = Duration::from_secs(10);
+/// Rows of one page of a list.
+pub(super) const PAGE: u32 = 500;
+
+/// Why a call brought nothing.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The server answered with an error.
+    Answered(Box<Status>),
+    /// No answer, or none that can be read: a write may or may not have been carried out.
+    Silent(String),
+}
+
+impl From<kube::Error> for Fault {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Answered(status),
+            other => Self::Silent(chain(&other)),
+        }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Answered(status) => write!(f, "{}: {}", status.code, status.message),
+            Self::Silent(why) => f.write_str(why),
+        }
+    }
+}
+
+/// A list as it comes: its place in the history, and the rest of it.
+#[derive(Deserialize)]
+#[serde(bound = "W: DeserializeOwned")]
+pub(super) struct Listed<W> {
+    pub(super) metadata: ListMeta,
+    #[serde(default = "Vec::new", deserialize_with = "items")]
+    pub(super) items: Vec<W>,
+}
+
+/// Go writes an empty list as `null`.
+fn items<'de, D: serde::Deserializer<'de>, W: Deserialize<'de>>(from: D) -> Result<Vec<W>, D::Error> {
+    Ok(Option::<Vec<W>>::deserialize(from)?.unwrap_or_default())
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ListMeta {
+    pub(super) resource_version: String,
+    #[serde(rename = "continue")]
+    pub(super) next: String,
+}
+
+impl Kube {
+    /// Sends a request that was built, within [`CALL`].
+    pub(super) async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, Fault> {
+        let request = request.map_err(|e| Fault::Silent(format!("the request cannot be built: {e}")))?;
+        match tokio::time::timeout(CALL, self.client.request(request)).await {
+            Ok(answer) => answer.map_err(Fault::from),
+            Err(_) => Err(Fault::Silent(format!("no answer within {} s", CALL.as_secs()))),
+        }
+    }
+
+    /// A GET; 404 is none.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, KubeError> {
+        match self.send(get(path)).await {
+            Ok(object) => Ok(Some(object)),
+            Err(Fault::Answered(status)) if status.code == 404 => Ok(None),
+            Err(fault) => Err(self.error(&format!("GET {path}"), fault)),
+        }
+    }
+
+    /// All of a list, page by page, from a quorum: each page converted before the next is asked for. `query` is
+    /// empty or like `fieldSelector=…`, encoded.
+    pub(super) async fn list<W, R>(&self, path: &str, query: &str) -> Result<(Vec<R>, String), Fault>
+    where
+        W: DeserializeOwned,
+        R: From<W>,
+    {
+        let (mut rows, mut next) = (Vec::new(), String::new());
+        loop {
+            let mut url = format!("{path}?limit={PAGE}");
+            for (name, value) in [("", query), ("continue=", next.as_str())] {
+                if !value.is_empty() {
+                    url = format!("{url}&{name}{value}");
+                }
+            }
+            let page: Listed<W> = match self.send(get(&url)).await {
+                // The rest of an old list is gone: once more from the start.
+                Err(Fault::Answered(status)) if status.code == 410 && !next.is_empty() => {
+                    rows.clear();
+                    next.clear();
+                    continue;
+                }
+                answer => answer?,
+            };
+            rows.extend(page.items.into_iter().map(R::from));
+            if page.metadata.next.is_empty() {
+                return Ok((rows, page.metadata.resource_version));
+            }
+            next = encoded(&page.metadata.next);
+        }
+    }
+}
+
+/// A request, or why there is none.
+pub(super) type Built = Result<Request<Vec<u8>>, http::Error>;
+
+/// A GET.
+pub(super) fn get(path: &str) -> Built {
+    Request::get(path).body(Vec::new())
+}
+
+/// A request with a JSON body.
+pub(super) fn with_body(method: &str, path: &str, kind: &str, body: &serde_json::Value) -> Built {
+    Request::builder().method(method).uri(path).header("content-type", kind).body(body.to_string().into_bytes())
+}
+
+/// Percent-encoding of everything that is not plain in a query or a path segment.
+pub(super) fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}

@@ -1,0 +1,203 @@
+//! One list kept live: a stream of it where the server can, else pages and a watch; resumed where it broke off, begun
+//! anew where the history is gone (spec/kubernetes.md, Watching).
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use kube::core::{Status, WatchEvent};
+
+use super::{
+    call::{CALL, Fault, get},
+    live::Shared,
+    sources::Kind,
+    wire::Wire,
+};
+
+/// What we ask the server to end a watch after.
+const ASKED: u64 = 290;
+/// A watch that is silent for longer is given up, whatever the connection says.
+const IDLE: Duration = Duration::from_secs(ASKED + 15);
+/// The first and the longest wait after a failure.
+const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+/// The bookmark that ends a streamed list.
+const LIST_ENDS: &str = "k8s.io/initial-events-end";
+
+pub(super) struct Follow<K> {
+    shared: Arc<Shared>,
+    link: u64,
+    kind: K,
+    /// Where to resume; none = list anew.
+    version: Option<String>,
+    wait: Duration,
+}
+
+/// Why one connection ended.
+enum End {
+    /// By plan: go on at once.
+    Planned,
+    /// The history is gone: list anew.
+    Gone(String),
+    /// The server cannot stream lists.
+    CannotStream(String),
+    /// Something else: wait, then go on.
+    Failed(Fault),
+}
+
+impl<K: Kind> Follow<K> {
+    pub(super) fn new(shared: Arc<Shared>, link: u64, kind: K) -> Self {
+        Self { shared, link, kind, version: None, wait: WAIT.0 }
+    }
+
+    /// Until the task is aborted.
+    pub(super) async fn run(mut self) {
+        let mut epoch = self.shared.epoch.subscribe();
+        loop {
+            let end = tokio::select! {
+                end = self.once() => end,
+                // The server was away and is back: this connection may be dead without knowing it.
+                _ = epoch.changed() => End::Planned,
+            };
+            match end {
+                End::Planned => self.shared.closed(self.link, None),
+                End::Gone(why) => {
+                    tracing::info!(source = K::SOURCE, why, "listing anew");
+                    self.version = None;
+                    self.shared.closed(self.link, None);
+                    self.pause(&mut epoch).await;
+                }
+                End::CannotStream(why) => {
+                    tracing::info!(source = K::SOURCE, why, "no streaming lists here: pages and a watch instead");
+                    self.shared.no_streams();
+                }
+                End::Failed(fault) => {
+                    let error = self.shared.kube.error(&format!("GET {}", K::PATH), fault).to_string();
+                    tracing::warn!(source = K::SOURCE, error, "watch failed");
+                    self.shared.closed(self.link, Some(format!("{}: {error}", K::SOURCE)));
+                    self.pause(&mut epoch).await;
+                }
+            }
+        }
+    }
+
+    /// Waits a little longer each time, not in step with the others, and no longer than until the server is back.
+    async fn pause(&mut self, epoch: &mut tokio::sync::watch::Receiver<u64>) {
+        let spread = self.shared.kube.clock.wall().subsec_nanosecond().unsigned_abs() % 256;
+        let wait = self.wait.mul_f64(0.75 + f64::from(spread) / 512.0);
+        self.wait = (self.wait * 2).min(WAIT.1);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            _ = epoch.changed() => {}
+        }
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn once(&mut self) -> End {
+        let listing = self.version.is_none() && self.shared.streams();
+        if self.version.is_none() && !listing {
+            match self.shared.kube.list::<K::Wire, K::Row>(K::PATH, &self.kind.query()).await {
+                Ok((rows, version)) => self.complete(rows, version),
+                Err(fault) => return End::Failed(fault),
+            }
+        }
+        match self.watch(listing).await {
+            Ok(()) => End::Planned,
+            Err(Fault::Answered(status)) if status.code == 410 => End::Gone(status.message),
+            Err(Fault::Answered(status)) if listing && self.version.is_none() && cannot_stream(&status) => {
+                End::CannotStream(status.message)
+            }
+            Err(fault) => End::Failed(fault),
+        }
+    }
+
+    fn complete(&mut self, rows: Vec<K::Row>, version: String) {
+        self.version = Some(version);
+        self.wait = WAIT.0;
+        self.shared.heard(self.link, true, |view| self.kind.replace(view, rows));
+    }
+
+    /// Opens a watch, with the list before it if `listing`, and follows it to its end.
+    async fn watch(&mut self, listing: bool) -> Result<(), Fault> {
+        let mut url = format!("{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={ASKED}", K::PATH);
+        let from = match &self.version {
+            Some(version) => format!("resourceVersion={version}"),
+            // Without a version: not older than this moment.
+            None => "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
+        };
+        for part in [from, self.kind.query()] {
+            if !part.is_empty() {
+                url = format!("{url}&{part}");
+            }
+        }
+        let request = get(&url).map_err(|e| Fault::Silent(e.to_string()))?;
+        let opening = self.shared.kube.client.request_events::<K::Wire>(request);
+        let stream = tokio::time::timeout(CALL, opening)
+            .await
+            .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL.as_secs())))??;
+        let mut stream = std::pin::pin!(stream);
+        if !listing {
+            self.shared.heard(self.link, false, |_| {});
+        }
+        let (mut listing, mut rows) = (listing, Vec::new());
+        loop {
+            // A list comes without pauses.
+            let limit = if listing { CALL } else { IDLE };
+            let next = tokio::time::timeout(limit, stream.next())
+                .await
+                .map_err(|_| Fault::Silent(format!("silent for {} s", limit.as_secs())))?
+                .transpose()?;
+            match next {
+                None if listing => return Err(Fault::Silent("the list broke off".to_owned())),
+                None => return Ok(()),
+                Some(WatchEvent::Error(status)) => return Err(Fault::Answered(status)),
+                Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) if listing => {
+                    rows.push(K::Row::from(object));
+                }
+                Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                    self.version = Some(object.meta().resource_version.clone());
+                    let row = K::Row::from(object);
+                    self.shared.heard(self.link, false, |view| self.kind.put(view, row));
+                }
+                Some(WatchEvent::Deleted(object)) => {
+                    self.version = Some(object.meta().resource_version.clone());
+                    self.shared.heard(self.link, false, |view| self.kind.remove(view, object.meta()));
+                }
+                Some(WatchEvent::Bookmark(mark)) => {
+                    let version = mark.metadata.resource_version;
+                    if listing && mark.metadata.annotations.contains_key(LIST_ENDS) {
+                        listing = false;
+                        self.complete(std::mem::take(&mut rows), version);
+                    } else if !listing {
+                        self.version = Some(version);
+                        self.shared.heard(self.link, false, |_| {});
+                    }
+                }
+            }
+            self.wait = WAIT.0;
+        }
+    }
+}
+
+/// Whether this answer to a streamed list means that the server, or the etcd behind it, does not know how: an older
+/// etcd says 500 inside the stream ("required storage feature RequestWatchProgress is disabled"), an older server 400
+/// or 422.
+fn cannot_stream(status: &Status) -> bool {
+    match status.code {
+        400 | 405 | 422 | 501 => true,
+        500 => status.message.contains("storage feature") || status.message.contains("RequestWatchProgress"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_cannot_stream_makes_us_stop_asking() {
+        let refusal = "a watch stream was requested by the client but the required storage feature \
+                       RequestWatchProgress is disabled";
+        assert!(cannot_stream(&Status::failure(refusal, "InternalError").with_code(500)));
+        assert!(!cannot_stream(&Status::failure("etcdserver: leader changed", "InternalError").with_code(500)));
+        assert!(!cannot_stream(&Status::failure("forbidden", "Forbidden").with_code(403)));
+    }
+}

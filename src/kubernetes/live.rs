@@ -1,0 +1,306 @@
+//! The live copy: one view that the watches keep, published at most fifty times a second.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+};
+
+use super::{
+    connect::Kube,
+    follow::Follow,
+    pulse,
+    sources::{Budgets, DaemonSets, Kind, Namespaces, Nodes, PodsOn},
+};
+use crate::model::kube::{KubeView, NodePods, SourceState};
+
+/// A burst of events is published as one view.
+const COALESCE: Duration = Duration::from_millis(20);
+
+/// Whether lists may come as streams (`sendInitialEvents`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streaming {
+    /// Where the server can; a refusal is remembered.
+    Auto,
+    /// Never: pages and a watch.
+    Off,
+}
+
+/// Watches Kubernetes until it is dropped.
+pub struct Live {
+    shared: Arc<Shared>,
+    tasks: Vec<Task>,
+    pods: Mutex<BTreeMap<String, (u64, Task)>>,
+    endpoints: Mutex<Option<(u64, Task)>>,
+}
+
+/// A task that ends with its owner.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What the watches share.
+pub(super) struct Shared {
+    pub(super) kube: Kube,
+    state: Mutex<State>,
+    changed: Notify,
+    published: watch::Sender<Arc<KubeView>>,
+    streaming: AtomicBool,
+    /// Counted up when connections are to be made anew: the server was away.
+    pub(super) epoch: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    view: KubeView,
+    links: BTreeMap<u64, Link>,
+    last_link: u64,
+}
+
+/// How one watch is doing.
+#[derive(Default)]
+struct Link {
+    source: &'static str,
+    open: bool,
+    state: SourceState,
+}
+
+impl Live {
+    /// Starts to watch. Call it inside a tokio runtime. It never fails: what goes wrong stands in the view's sources,
+    /// and is tried again.
+    pub fn follow(kube: &Kube, streaming: Streaming) -> Self {
+        let shared = Arc::new(Shared {
+            kube: kube.clone(),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            published: watch::Sender::new(Arc::default()),
+            streaming: AtomicBool::new(streaming == Streaming::Auto),
+            epoch: watch::Sender::new(0),
+        });
+        let tasks = vec![
+            shared.watch(Nodes).1,
+            shared.watch(Namespaces).1,
+            shared.watch(Budgets).1,
+            shared.watch(DaemonSets).1,
+            Task(tokio::spawn(pulse::beat(Arc::clone(&shared)))),
+            Task(tokio::spawn(publish(Arc::clone(&shared)))),
+        ];
+        shared.publish();
+        Self { shared, tasks, pods: Mutex::default(), endpoints: Mutex::default() }
+    }
+
+    /// The view as it is now.
+    pub fn borrow(&self) -> Arc<KubeView> {
+        Arc::clone(&self.shared.published.borrow())
+    }
+
+    /// Follows the view.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<KubeView>> {
+        self.shared.published.subscribe()
+    }
+
+    /// From now on exactly these Nodes' pods are watched. When it returns the view has an entry for each of them; a
+    /// newly added one is not synced until a list that began after this call is complete.
+    pub fn watch_pods(&self, nodes: BTreeSet<String>) {
+        let mut watched = lock(&self.pods);
+        if watched.len() == nodes.len() && watched.keys().all(|n| nodes.contains(n)) {
+            return;
+        }
+        watched.retain(|node, (link, _)| {
+            let stays = nodes.contains(node);
+            if !stays {
+                self.shared.unlink(*link, |view| {
+                    view.pods.remove(node);
+                });
+            }
+            stays
+        });
+        for node in nodes {
+            if !watched.contains_key(&node) {
+                lock(&self.shared.state).view.pods.insert(node.clone(), NodePods::default());
+                let watch = self.shared.watch(PodsOn(node.as_str().into()));
+                watched.insert(node, watch);
+            }
+        }
+        self.shared.publish();
+    }
+
+    /// Whether the endpoints of the API server's services are kept in the view.
+    pub fn watch_endpoints(&self, on: bool) {
+        let mut watched = lock(&self.endpoints);
+        match (on, watched.take()) {
+            (true, Some(running)) => *watched = Some(running),
+            (true, None) => {
+                let link = self.shared.link("endpoints");
+                let task = tokio::spawn(pulse::keep_endpoints(Arc::clone(&self.shared), link));
+                *watched = Some((link, Task(task)));
+                self.shared.publish();
+            }
+            (false, Some((link, _))) => {
+                self.shared.unlink(link, |view| view.endpoints.clear());
+                self.shared.publish();
+            }
+            (false, None) => {}
+        }
+    }
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Publishes what changed, and gathers what comes in the meantime.
+async fn publish(shared: Arc<Shared>) {
+    loop {
+        shared.changed.notified().await;
+        shared.publish();
+        tokio::time::sleep(COALESCE).await;
+    }
+}
+
+impl Shared {
+    fn watch<K: Kind>(self: &Arc<Self>, kind: K) -> (u64, Task) {
+        let link = self.link(K::SOURCE);
+        (link, Task(tokio::spawn(Follow::new(Arc::clone(self), link, kind).run())))
+    }
+
+    /// Boot-time seconds.
+    pub(super) fn now(&self) -> f64 {
+        self.kube.clock.boot().as_secs_f64()
+    }
+
+    /// Whether lists may still be asked for as streams.
+    pub(super) fn streams(&self) -> bool {
+        self.streaming.load(Ordering::Relaxed)
+    }
+
+    /// The server cannot stream lists.
+    pub(super) fn no_streams(&self) {
+        self.streaming.store(false, Ordering::Relaxed);
+    }
+
+    fn publish(&self) {
+        let view = lock(&self.state).view.clone();
+        self.published.send_replace(Arc::new(view));
+    }
+
+    fn link(&self, source: &'static str) -> u64 {
+        let mut state = lock(&self.state);
+        state.last_link += 1;
+        let id = state.last_link;
+        state.links.insert(id, Link { source, ..Link::default() });
+        state.sum_up(source);
+        id
+    }
+
+    /// Ends a link: nothing that its watch still brings gets in.
+    fn unlink(&self, id: u64, clear: impl FnOnce(&mut KubeView)) {
+        let mut state = lock(&self.state);
+        if let Some(link) = state.links.remove(&id) {
+            clear(&mut state.view);
+            state.sum_up(link.source);
+        }
+    }
+
+    /// A sign of life with what it brought. `complete` = a whole list.
+    pub(super) fn heard(&self, id: u64, complete: bool, change: impl FnOnce(&mut KubeView)) {
+        let now = self.now();
+        self.update(id, |view, link| {
+            change(view);
+            link.open = true;
+            link.state.synced |= complete;
+            link.state.heard = now;
+            link.state.error = None;
+        });
+    }
+
+    /// The connection is closed: by plan, or for a reason.
+    pub(super) fn closed(&self, id: u64, error: Option<String>) {
+        self.update(id, |_, link| {
+            link.open = false;
+            if error.is_some() {
+                link.state.error = error;
+            }
+        });
+    }
+
+    fn update(&self, id: u64, change: impl FnOnce(&mut KubeView, &mut Link)) {
+        let mut state = lock(&self.state);
+        let State { view, links, .. } = &mut *state;
+        let Some(link) = links.get_mut(&id) else { return };
+        let source = link.source;
+        change(view, link);
+        state.sum_up(source);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The server answered a cheap request: every open connection is as good as heard.
+    pub(super) fn alive(&self, change: impl FnOnce(&mut KubeView)) {
+        let now = self.now();
+        let mut state = lock(&self.state);
+        for link in state.links.values_mut().filter(|l| l.open) {
+            link.state.heard = now;
+        }
+        state.sum_up_all();
+        change(&mut state.view);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The server did not answer it: no connection can be trusted.
+    pub(super) fn silent(&self, why: &str) {
+        let mut state = lock(&self.state);
+        for link in state.links.values_mut() {
+            link.open = false;
+            link.state.error.get_or_insert_with(|| why.to_owned());
+        }
+        state.sum_up_all();
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Changes what belongs to no watch.
+    pub(super) fn note(&self, change: impl FnOnce(&mut KubeView)) {
+        change(&mut lock(&self.state).view);
+        self.changed.notify_one();
+    }
+}
+
+impl State {
+    fn sum_up_all(&mut self) {
+        let sources: BTreeSet<&'static str> = self.links.values().map(|l| l.source).collect();
+        sources.into_iter().for_each(|s| self.sum_up(s));
+    }
+
+    /// A source is as good as the worst of its watches.
+    fn sum_up(&mut self, source: &'static str) {
+        let sum = self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| SourceState {
+            synced: a.synced && b.synced,
+            heard: a.heard.min(b.heard),
+            error: a.error.or(b.error),
+        });
+        match sum {
+            Some(sum) => self.view.sources.insert(source.to_owned(), sum),
+            None => self.view.sources.remove(source),
+        };
+    }
+}

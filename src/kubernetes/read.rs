@@ -1,0 +1,115 @@
+//! Fresh reads: answered from a quorum, never from a cache.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{
+    call::{CALL, Fault, encoded, get},
+    connect::{Kube, KubeError},
+    wire::{Namespace, Node, Pod},
+};
+use crate::model::kube::{NodeRow, PodRow};
+
+impl Kube {
+    /// UID of the `kube-system` namespace: which cluster this is.
+    pub async fn cluster_uid(&self) -> Result<String, KubeError> {
+        let path = "/api/v1/namespaces/kube-system";
+        self.get::<Namespace>(path).await?.map(String::from).ok_or_else(|| KubeError::Refused {
+            origin: self.origin.to_string(),
+            what: format!("GET {path}"),
+            code: 404,
+            message: "it has no kube-system namespace: this is not a whole cluster".to_owned(),
+        })
+    }
+
+    /// The API server's clock minus ours in seconds, from the `Date` of an answer: whole seconds, cut off, so good to
+    /// half a second and half the round trip.
+    pub async fn clock_ahead(&self) -> Result<f64, KubeError> {
+        let what = "GET /readyz";
+        match self.ask_time().await {
+            Ok(Some(ahead)) => Ok(ahead),
+            Ok(None) => Err(KubeError::Refused {
+                origin: self.origin.to_string(),
+                what: what.to_owned(),
+                code: 200,
+                message: "the answer has no readable Date".to_owned(),
+            }),
+            Err(fault) => Err(self.error(what, fault)),
+        }
+    }
+
+    /// A cheap request that any account may send: whether the server answers at all, and its time. An answer of any
+    /// kind is one; the server's own judgement of its health is not asked for.
+    pub(super) async fn ask_time(&self) -> Result<Option<f64>, Fault> {
+        let request = get("/readyz").map_err(|e| Fault::Silent(e.to_string()))?;
+        let (sent, from) = (self.clock.boot(), self.clock.wall());
+        let answer = tokio::time::timeout(CALL, self.client.send(request.map(kube::client::Body::from)))
+            .await
+            .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL.as_secs())))?
+            .map_err(Fault::from)?;
+        let trip = self.clock.boot().saturating_sub(sent);
+        let date = answer.headers().get("date").and_then(|d| d.to_str().ok()).and_then(http_date);
+        Ok(date.map(|date| ahead(date, from, trip)))
+    }
+
+    /// One Node; none if it does not exist.
+    pub async fn node(&self, name: &str) -> Result<Option<NodeRow>, KubeError> {
+        Ok(self.get::<Node>(&node_path(name)).await?.map(NodeRow::from))
+    }
+
+    /// All Nodes.
+    pub async fn nodes(&self) -> Result<Vec<NodeRow>, KubeError> {
+        let path = "/api/v1/nodes";
+        let rows = self.list::<Node, NodeRow>(path, "").await;
+        Ok(rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?.0)
+    }
+
+    /// All pods bound to this Node, in whatever phase.
+    pub async fn pods_on(&self, node: &str) -> Result<Vec<PodRow>, KubeError> {
+        let rows = self.list::<Pod, PodRow>("/api/v1/pods", &on_node(node)).await;
+        Ok(rows.map_err(|fault| self.error(&format!("GET pods on {node}"), fault))?.0)
+    }
+}
+
+/// Path of a Node.
+pub(super) fn node_path(name: &str) -> String {
+    format!("/api/v1/nodes/{}", encoded(name))
+}
+
+/// The query for the pods of a Node.
+pub(super) fn on_node(node: &str) -> String {
+    format!("fieldSelector=spec.nodeName%3D{}", encoded(node))
+}
+
+/// Theirs minus ours: their moment lies somewhere in the second that `date` begins, ours in the middle of the trip.
+fn ahead(date: Timestamp, sent: Timestamp, trip: Duration) -> f64 {
+    date.duration_since(sent).as_secs_f64() + 0.5 - trip.as_secs_f64() / 2.0
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn http_date(text: &str) -> Option<Timestamp> {
+    let plain = text.strip_suffix(" GMT")?;
+    jiff::fmt::rfc2822::parse(&format!("{plain} +0000")).ok().map(|z| z.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_of_an_answer_is_read() {
+        assert_eq!(http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap().as_second(), 784_111_777);
+        assert!(http_date("yesterday").is_none());
+    }
+
+    #[test]
+    fn equal_clocks_are_at_most_half_a_second_and_half_a_trip_apart() {
+        let second = Timestamp::from_second(1_000).unwrap();
+        for millis in [0, 250, 999] {
+            let sent = second.checked_add(jiff::SignedDuration::from_millis(millis)).unwrap();
+            assert!(ahead(second, sent, Duration::from_millis(10)).abs() <= 0.506);
+        }
+        assert!(ahead(second, second.checked_sub(jiff::SignedDuration::from_secs(20)).unwrap(), Duration::ZERO) > 19.0);
+    }
+}

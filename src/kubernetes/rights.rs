@@ -1,0 +1,91 @@
+//! What the account may do, asked once: a missing right is named before a drain runs into it (spec/invariants.md,
+//! Rights in Kubernetes; spec/safety.md, Preflight).
+
+use futures::future::try_join_all;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    call::with_body,
+    connect::{Kube, KubeError},
+};
+
+/// The rights of the queues: verbs, group, resource.
+const QUEUES: &[Rights] = &[
+    (&["get", "list", "watch", "patch"], "", "nodes"),
+    (&["get", "list", "watch", "delete"], "", "pods"),
+    (&["create"], "", "pods/eviction"),
+    (&["get", "list", "watch"], "apps", "daemonsets"),
+    (&["get", "list", "watch"], "apps", "replicasets"),
+    (&["get", "list", "watch"], "batch", "jobs"),
+    (&["get", "list", "watch"], "", "namespaces"),
+    (&["get", "list", "watch"], "policy", "poddisruptionbudgets"),
+    (&["get", "list", "watch"], "storage.k8s.io", "volumeattachments"),
+    (&["create", "patch"], "events.k8s.io", "events"),
+];
+/// Those for the endpoints, where they are managed.
+const ENDPOINTS: &[Rights] =
+    &[(&["get", "patch"], "", "endpoints"), (&["get", "patch"], "discovery.k8s.io", "endpointslices")];
+
+/// Verb, group, resource.
+type Right = (&'static str, &'static str, &'static str);
+/// Verbs, group, resource.
+type Rights = (&'static [&'static str], &'static str, &'static str);
+
+#[derive(Deserialize)]
+struct Review {
+    #[serde(default)]
+    status: Allowed,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Allowed {
+    allowed: bool,
+}
+
+impl Kube {
+    /// Rights that the queues need and this account lacks, like `create pods/eviction`; empty = all are there.
+    pub async fn missing_rights(&self) -> Result<Vec<String>, KubeError> {
+        self.missing(QUEUES).await
+    }
+
+    /// The same for the endpoints of the API server's services.
+    pub async fn missing_endpoint_rights(&self) -> Result<Vec<String>, KubeError> {
+        self.missing(ENDPOINTS).await
+    }
+
+    async fn missing(&self, rights: &[Rights]) -> Result<Vec<String>, KubeError> {
+        // Administrators may do everything: one question instead of thirty.
+        if self.may("*", "*", "*").await? {
+            return Ok(Vec::new());
+        }
+        let mut asked: Vec<Right> = Vec::new();
+        for (verbs, group, resource) in rights {
+            asked.extend(verbs.iter().map(|verb| (*verb, *group, *resource)));
+        }
+        let mut missing = Vec::new();
+        for some in asked.chunks(8) {
+            let answers = some.iter().map(|(verb, group, resource)| self.may(verb, group, resource));
+            for ((verb, group, resource), allowed) in some.iter().zip(try_join_all(answers).await?) {
+                if !allowed {
+                    let dot = if group.is_empty() { "" } else { "." };
+                    missing.push(format!("{verb} {resource}{dot}{group}"));
+                }
+            }
+        }
+        Ok(missing)
+    }
+
+    async fn may(&self, verb: &str, group: &str, resource: &str) -> Result<bool, KubeError> {
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let body = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes":
+                {"verb": verb, "group": group, "resource": resource, "subresource": subresource}},
+        });
+        let answer: Result<Review, _> = self.send(with_body("POST", path, "application/json", &body)).await;
+        answer.map(|r| r.status.allowed).map_err(|fault| self.error(&format!("POST {path}"), fault))
+    }
+}
