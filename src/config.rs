@@ -17,23 +17,7 @@ const CKE_FILE: &str = "/etc/cke/config.yml";
 /// Ours for the whole host.
 const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 
-/// Where Kubernetes is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KubeSettings {
-    /// A kubeconfig; never the ambient one.
-    pub kubeconfig: Option<PathBuf>,
-    /// A context of it; none = its current one.
-    pub context: Option<String>,
-    /// The service account of the pod we run in.
-    pub in_cluster: bool,
-}
-
-impl KubeSettings {
-    /// Nothing was configured: words that need Kubernetes say so.
-    pub fn is_none(&self) -> bool {
-        self.kubeconfig.is_none() && !self.in_cluster
-    }
-}
+pub use crate::kubernetes::KubeSettings;
 
 /// Settings of the console. Looks only.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -164,11 +164,9 @@ impl Kube {
         let client = Client::try_from(config).map_err(|e| {
             let problem = chain(&e);
             match &origin.file {
-                Some(file) => KubeError::Kubeconfig {
-                    file: file.display().to_string(),
-                    context: origin.context.clone(),
-                    problem,
-                },
+                Some(file) => {
+                    KubeError::Kubeconfig { file: file.display().to_string(), context: origin.context.clone(), problem }
+                }
                 None => KubeError::InCluster(problem),
             }
         })?;
@@ -220,7 +218,8 @@ async fn from_file(file: &Path, context: Option<&str>) -> Result<(Config, Option
         return Err(fail(Some(wanted), format!("it has no such context, only: {}", known.join(", "))));
     }
     let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| fail(Some(wanted), chain(&e)))?;
+    let config =
+        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| fail(Some(wanted), chain(&e)))?;
     Ok((config, context))
 }
 

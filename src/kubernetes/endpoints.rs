@@ -33,7 +33,8 @@ impl Kube {
         for (namespace, name) in SERVICES {
             for kind in ["Endpoints", "EndpointSlice"] {
                 let Some(object) = self.get::<Value>(&path(kind, namespace, name)).await? else { continue };
-                if object["metadata"]["labels"][MANAGED_BY].as_str().is_some_and(|by| by.contains("-controller.k8s.io")) {
+                if object["metadata"]["labels"][MANAGED_BY].as_str().is_some_and(|by| by.contains("-controller.k8s.io"))
+                {
                     continue;
                 }
                 rows.push(row(kind, namespace, name, &object));
@@ -45,12 +46,7 @@ impl Kube {
     /// Gives an object exactly these addresses; ports and what is known of an address stay. Errors:
     /// [`WriteError::Conflict`] if it is not any more as `row` says; no addresses at all are refused, so that the last
     /// one never goes.
-    pub async fn set_endpoints(
-        &self,
-        _: &Permit,
-        row: &EndpointsRow,
-        addresses: &[String],
-    ) -> Result<(), WriteError> {
+    pub async fn set_endpoints(&self, _: &Permit, row: &EndpointsRow, addresses: &[String]) -> Result<(), WriteError> {
         if addresses.is_empty() {
             return Err(WriteError::Refused {
                 code: 0,

@@ -164,10 +164,7 @@ mod tests {
             "message": "The disruption budget b needs 3 healthy pods and has 2 currently"}]}}));
         assert_eq!(
             judge(&s, &pod(), &[&row], ""),
-            Verdict::Held {
-                hold: PodHold::Budget { budget: "ns/b".into(), healthy: 2, needed: 3 },
-                retry_after: None
-            }
+            Verdict::Held { hold: PodHold::Budget { budget: "ns/b".into(), healthy: 2, needed: 3 }, retry_after: None }
         );
     }
 }

@@ -293,10 +293,8 @@ impl State {
 
     /// A source is as good as the worst of its watches.
     fn sum_up(&mut self, source: &'static str) {
-        let sum = self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| SourceState {
-            synced: a.synced && b.synced,
-            heard: a.heard.min(b.heard),
-            error: a.error.or(b.error),
+        let sum = self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| {
+            SourceState { synced: a.synced && b.synced, heard: a.heard.min(b.heard), error: a.error.or(b.error) }
         });
         match sum {
             Some(sum) => self.view.sources.insert(source.to_owned(), sum),

@@ -47,7 +47,10 @@ impl From<Fault> for WriteError {
                 409 => Self::Conflict,
                 // The server gave up in the middle, or something before it did.
                 502 | 504 => Self::NoAnswer(format!("{}: {}", status.code, status.message)),
-                403 => Self::Refused { code: 403, message: format!("{}; grant the right (docs/rbac.yaml)", status.message) },
+                403 => Self::Refused {
+                    code: 403,
+                    message: format!("{}; grant the right (docs/rbac.yaml)", status.message),
+                },
                 code => Self::Refused { code, message: status.message },
             },
         }

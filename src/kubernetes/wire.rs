@@ -178,11 +178,11 @@ impl From<Pod> for PodRow {
             ready: ready(&status.conditions).is_some_and(|c| c.status == "True"),
             mirror: meta.annotations.contains_key(MIRROR),
             labels: meta.labels,
-            controller: meta
-                .owner_references
-                .into_iter()
-                .find(|o| o.controller)
-                .map(|o| Controller { kind: o.kind, name: o.name, uid: o.uid }),
+            controller: meta.owner_references.into_iter().find(|o| o.controller).map(|o| Controller {
+                kind: o.kind,
+                name: o.name,
+                uid: o.uid,
+            }),
             terminating_since: meta.deletion_timestamp.map(|at| at.checked_sub(grace).unwrap_or(at)),
         }
     }
