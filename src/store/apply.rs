@@ -243,6 +243,10 @@ fn entry<E: DeserializeOwned + Clone>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::model::entry::EntryId;
 
@@ -332,5 +336,57 @@ mod tests {
         assert!(view.broken.values().next().unwrap().contains("newer"));
         assert_eq!((view.broken.len(), view.schema.unwrap().get().copied()), (1, Some(2)));
         assert!(view.attempts.range((EntryId::reboot(0), 0)..).next().is_none());
+    }
+
+    /// Keys of every kind, few enough that they collide; values that can be read, and ones that cannot.
+    fn events() -> impl Strategy<Value = Vec<(usize, Option<usize>)>> {
+        prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
+    }
+
+    const KEYS: [&str; 14] = [
+        "leader//a",
+        "leader//b",
+        "leader//?",
+        "cluster",
+        "constraints",
+        "status",
+        "reboots/disabled",
+        "reboots/write-index",
+        "reboots/data/0000000000000000",
+        "reboots/data/0",
+        "repairs/data/0000000000000000",
+        "cketerm/engines/a",
+        "cketerm/attempts/reboots/0/1",
+        "cketerm/orders/reboots/0",
+    ];
+    const VALUES: [&str; 5] = [ENTRY, "{", "true", "7", r#"{"name":"c"}"#];
+
+    proptest! {
+        /// A copy that followed every event is the copy that reads what is left: nothing sticks, nothing is lost.
+        #[test]
+        fn following_events_and_reading_their_result_give_the_same_view(events in events()) {
+            let keys = Keys::new("/cke/");
+            let (mut followed, mut left) = (StoreView::default(), BTreeMap::<String, Row>::new());
+            for ((key, value), revision) in events.into_iter().zip(1..) {
+                let key = format!("/cke/{}", KEYS[key]);
+                match value {
+                    Some(value) => {
+                        let created = left.get(&key).map_or(revision, |row| row.create_revision);
+                        let row = Row::new(&key, VALUES[value], revision, created);
+                        followed.put(&keys, &row);
+                        left.insert(key, row);
+                    }
+                    None => {
+                        followed.delete(&keys, key.as_bytes());
+                        left.remove(&key);
+                    }
+                }
+            }
+            let mut read = StoreView::default();
+            for row in left.values() {
+                read.put(&keys, row);
+            }
+            prop_assert_eq!(followed, read);
+        }
     }
 }

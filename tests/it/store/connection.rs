@@ -1,15 +1,16 @@
 //! Getting in: TLS, user and password, endpoints that are away, and what is said when it fails.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
 
 use cketerm::{
     clock::Clock,
-    store::{EtcdSettings, Store, StoreError, keys::SwitchName},
+    store::{EtcdSettings, Store, StoreError, election::Candidacy, keys::SwitchName, live::Live},
 };
 
 use super::{
+    addresses,
     etcd::{Etcd, any, free_port, versions},
-    who,
+    registration, request, who,
 };
 
 async fn connect(settings: &EtcdSettings) -> Result<Store, StoreError> {
@@ -95,7 +96,7 @@ async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy
 
         let store = connect(&settings("cke", "secret")).await.unwrap();
         store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
-        let live = cketerm::store::live::Live::follow(&store);
+        let live = Live::follow(&store);
         super::etcd::soon("the copy is read with rights on the prefix alone", Duration::from_secs(5), || {
             live.borrow().synced && live.borrow().error.is_none()
         })
@@ -152,4 +153,47 @@ async fn settings_that_cannot_work_are_refused_by_name() {
         let error = connect(&settings).await.unwrap_err();
         assert!(matches!(error, StoreError::Settings(_)), "{endpoint}: {error}");
     }
+}
+
+/// Each member dies in turn, and one hangs; whatever went through it goes on through the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_three_members_the_loss_of_any_one_costs_neither_the_lock_nor_the_copy_nor_a_write() {
+    let mut members = Etcd::cluster(&versions()[0]);
+    let endpoints: Vec<String> = members.iter().map(|m| m.url.clone()).collect();
+    let store = connect(&EtcdSettings { endpoints, ..EtcdSettings::default() }).await.unwrap();
+    let ttl = Duration::from_secs(20);
+    let mut candidacy = Candidacy::stand(&store, ttl, "host", registration()).await.unwrap();
+    let fence = candidacy.elected().await.unwrap();
+    let live = Live::follow(&store);
+    let mut added = 0;
+    for (round, (member, stop, go)) in
+        [(0, "-KILL", ""), (1, "-STOP", "-CONT"), (1, "-KILL", ""), (2, "-KILL", "")].into_iter().enumerate()
+    {
+        members[member].signal(stop);
+        let until = std::time::Instant::now() + Duration::from_secs(14);
+        let mut good = 0;
+        // until three writes in a row go through, with time to notice that a member hangs
+        while good < 3 {
+            match store.add_reboots(&addresses(1), &request(), &BTreeMap::new()).await {
+                Ok(_) => (good, added) = (good + 1, added + 1),
+                Err(error) => {
+                    good = 0;
+                    assert!(std::time::Instant::now() < until, "round {round}: {error}");
+                }
+            }
+        }
+        assert!(!fence.life().remaining().is_zero(), "round {round}");
+        super::etcd::soon("the copy goes on", Duration::from_secs(14), || {
+            live.borrow().reboots.entries.len() >= added && live.borrow().error.is_none()
+        })
+        .await;
+        if go.is_empty() {
+            members[member].down();
+            members[member].up();
+        } else {
+            members[member].signal(go);
+        }
+    }
+    assert!(tokio::time::timeout(Duration::from_millis(10), candidacy.lost()).await.is_err());
+    assert!(fence.life().remaining() > ttl / 4);
 }

@@ -84,11 +84,45 @@ impl Etcd {
         etcd
     }
 
+    /// Three members of one cluster, in the order of their names.
+    pub fn cluster(bin: &Path) -> Vec<Self> {
+        let peers: Vec<String> = (0..3).map(|_| format!("http://127.0.0.1:{}", free_port())).collect();
+        let initial: Vec<String> = peers.iter().enumerate().map(|(i, p)| format!("m{i}={p}")).collect();
+        let mut members: Vec<Self> = Vec::new();
+        for (i, peer) in peers.iter().enumerate() {
+            let (url, dir) = (format!("http://127.0.0.1:{}", free_port()), tempfile::tempdir().unwrap());
+            let data = dir.path().join("data").to_str().unwrap().to_owned();
+            let args = [
+                ("--name", format!("m{i}")),
+                ("--data-dir", data),
+                ("--listen-client-urls", url.clone()),
+                ("--advertise-client-urls", url.clone()),
+                ("--listen-peer-urls", peer.clone()),
+                ("--initial-advertise-peer-urls", peer.clone()),
+                ("--initial-cluster", initial.join(",")),
+            ];
+            let args = args.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
+            let mut member = Self { url, dir, bin: bin.to_owned(), args, child: None };
+            member.spawn();
+            members.push(member);
+        }
+        members.iter().for_each(Self::ready);
+        members
+    }
+
     pub fn up(&mut self) {
+        self.spawn();
+        self.ready();
+    }
+
+    fn spawn(&mut self) {
         let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
         let mut command = Command::new(&self.bin);
         command.args(&self.args).stdout(Stdio::null()).stderr(log).env_remove("ETCDCTL_API");
         self.child = Some(command.spawn().unwrap());
+    }
+
+    fn ready(&self) {
         let address = self.url.split("://").nth(1).unwrap().to_owned();
         let began = Instant::now();
         loop {

@@ -1,6 +1,6 @@
 //! The live copy through everything that happens to an etcd.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm::{
     clock::Clock,
@@ -34,7 +34,7 @@ async fn the_copy_follows_pages_of_keys_changes_and_deletions() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
-        store.add_reboots(&addresses(1600), &request(), &Default::default()).await.unwrap();
+        store.add_reboots(&addresses(1600), &request(), &BTreeMap::new()).await.unwrap();
         etcd.ctl(&["put", "/cke/records/0000000000000001", "{"]);
         let live = Live::follow(&store);
         let view = until(&live, "3,200 keys are read", |v| v.synced).await;
@@ -53,7 +53,7 @@ async fn the_copy_survives_a_cut_line_and_a_compaction_meanwhile() {
         let etcd = Etcd::start(&version, &[]);
         let proxy = Proxy::before(&etcd).await;
         let direct = etcd.store().await;
-        direct.add_reboots(&addresses(600), &request(), &Default::default()).await.unwrap();
+        direct.add_reboots(&addresses(600), &request(), &BTreeMap::new()).await.unwrap();
         let live = Live::follow(&proxy.store().await);
         until(&live, "the first read", |v| v.synced).await;
         // a gap that can be bridged
@@ -83,7 +83,7 @@ async fn the_copy_survives_a_cut_line_and_a_compaction_meanwhile() {
 async fn the_copy_survives_a_restart_and_an_etcd_that_was_rebuilt() {
     let mut etcd = any();
     let store = etcd.store().await;
-    store.add_reboots(&addresses(5), &request(), &Default::default()).await.unwrap();
+    store.add_reboots(&addresses(5), &request(), &BTreeMap::new()).await.unwrap();
     let live = Live::follow(&store);
     until(&live, "the first read", |v| v.synced).await;
     etcd.down();
@@ -124,7 +124,7 @@ async fn broken_keys_are_shown_while_the_others_are_followed() {
     let etcd = any();
     let store = etcd.store().await;
     let live = Live::follow(&store);
-    store.add_reboots(&addresses(2), &request(), &Default::default()).await.unwrap();
+    store.add_reboots(&addresses(2), &request(), &BTreeMap::new()).await.unwrap();
     for (key, value) in [("reboots/data/0000000000000009", "{"), ("cluster", "no"), ("cketerm/policy", "[]")] {
         etcd.ctl(&["put", &format!("/cke/{key}"), value]);
     }

@@ -5,7 +5,10 @@ use cketerm::{
     store::{StoreError, election::Candidacy},
 };
 
-use super::{etcd::any, registration, who};
+use super::{
+    etcd::{Etcd, any, versions},
+    registration, who,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_policy_campaigns_only_where_cke_left_no_trace() {
@@ -143,4 +146,22 @@ async fn a_definition_beyond_etcds_limit_is_refused_with_bytes_limit_and_remedy(
     store.set_cluster(&text, Some(0), &who(), None).await.unwrap();
     let error = store.set_cluster("{}", Some(0), &who(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_without_space_is_said_with_what_to_do() {
+    let etcd = Etcd::start(&versions()[0], &["--quota-backend-bytes=4000000".to_owned()]);
+    let store = etcd.store().await;
+    let mut refused = None;
+    for _ in 0..20 {
+        if let Err(error) = store.set_cluster(&"x".repeat(1_000_000), None, &who(), None).await {
+            refused = Some(error.to_string());
+            break;
+        }
+    }
+    let error = refused.unwrap();
+    for words in [etcd.url.as_str(), "space exceeded", "etcdctl alarm disarm"] {
+        assert!(error.contains(words), "{error}");
+    }
+    store.read_view().await.unwrap();
 }
