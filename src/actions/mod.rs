@@ -5,18 +5,17 @@
 
 mod definition;
 mod error;
-mod kube;
 mod policy;
 mod queue;
 mod who;
 
 pub use definition::{Identified, SetCluster};
 pub use error::{ActionError, Kind};
-pub use kube::Kube;
 pub use queue::Added;
 pub use who::host_name;
 
 use crate::{
+    kubernetes::Kube,
     model::ours::Who,
     store::{Store, keys::SwitchName},
 };

@@ -5,9 +5,10 @@ use super::{
     output::Out,
 };
 use crate::{
-    actions::{ActionError, Kube, Operator},
+    actions::{ActionError, Operator},
     clock::Clock,
     config::Settings,
+    kubernetes::Kube,
     store::Store,
 };
 
@@ -51,7 +52,7 @@ impl Context {
                  configuration file (KUBECONFIG is not read)"
             )));
         }
-        Err(ActionError::failed(format!("{what}: Kubernetes is not connected in this build")))
+        Kube::connect(&self.settings.kube, Clock::Host).await.map_err(|e| ActionError::failed(format!("{what}: {e}")))
     }
 
     /// A line on standard error.

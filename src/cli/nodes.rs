@@ -120,8 +120,6 @@ pub(super) fn internal_address(row: &NodeRow) -> String {
 
 /// Whether the Node's role label says so.
 pub(super) fn control_plane(row: &NodeRow) -> bool {
-    row.shown_labels.iter().any(|(key, value)| {
-        let role = key.strip_prefix("node-role.kubernetes.io/").unwrap_or(value);
-        matches!(role, "control-plane" | "master")
-    })
+    let role = |key: &str| key.strip_prefix("node-role.kubernetes.io/").map(str::to_owned);
+    row.shown_labels.iter().filter_map(|(key, _)| role(key)).any(|r| matches!(r.as_str(), "control-plane" | "master"))
 }
