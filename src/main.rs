@@ -33,11 +33,24 @@ fn main() -> ExitCode {
             }
         }
         None if cli.run.sandbox => fail(2, "--sandbox comes in a later version"),
-        None if cli.run.daemon => fail(1, "--daemon"),
+        None if cli.run.daemon => daemon(settings, cli.run.http),
         None if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() => {
             fail(2, "the console needs a terminal; without one use a word (`cketerm --help`) or --daemon")
         }
         None => fail(1, "the console"),
+    }
+}
+
+/// The engine alone.
+fn daemon(settings: Settings, http: Option<std::net::SocketAddr>) -> ExitCode {
+    let address = http.map_or_else(|| settings.http.clone().unwrap_or_default(), |a| a.to_string());
+    let Ok(address) = address.parse() else {
+        return fail(2, &format!("http: {address:?} is not an address with a port, such as 127.0.0.1:10181"));
+    };
+    match runtime(true).map(|runtime| runtime.block_on(cketerm::daemon::run(settings, address))) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(e)) => fail(1, &e.to_string()),
+        Err(e) => fail(1, &format!("the runtime could not be started: {e}")),
     }
 }
 

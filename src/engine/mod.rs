@@ -12,12 +12,16 @@
 //! | `probe` | is each API server alive |
 //! | `publish` | progress and status for everybody who looks on |
 
+mod act;
 pub mod command;
 pub mod decide;
 pub mod explain;
+mod lead;
 mod memory;
+mod preflight;
 pub mod probe;
 mod publish;
+pub mod run;
 pub mod snapshot;
 
 pub use explain::explain;

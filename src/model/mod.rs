@@ -13,6 +13,7 @@ pub mod ours;
 pub mod policy;
 pub mod reason;
 pub mod reboot;
+pub mod record;
 pub mod repair;
 pub mod selector;
 pub mod text;

@@ -1,0 +1,151 @@
+//! `cketerm --daemon`: the engine alone, with `/healthz`, `/readyz` and `/metrics`; ends cleanly on SIGTERM, resigning
+//! the lock (spec/cli.md, Ways to run; spec/safety.md).
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+use crate::{
+    clock::Clock,
+    config::Settings,
+    engine::{
+        command::Spawner,
+        run::{self, Handle, Options},
+        snapshot::{Seen, secs},
+    },
+    kubernetes::{Kube, Live as KubeLive, Streaming},
+    store::{Store, live::Live},
+    telemetry,
+};
+
+/// Everything that a running cketerm holds on to: the copies and the engine.
+pub struct Running {
+    /// etcd.
+    pub store: Store,
+    /// Kubernetes, where it is configured.
+    pub kube: Option<Kube>,
+    /// The engine.
+    pub engine: Handle,
+}
+
+/// Connects and starts an engine, for the daemon and for the console alike.
+pub async fn start(
+    settings: &Settings,
+    mode: &'static str,
+    campaign: bool,
+    http: Option<String>,
+) -> anyhow::Result<Running> {
+    let clock = Clock::Host;
+    let store = Store::connect(&settings.etcd, clock.clone()).await?;
+    let kube = if settings.kube.is_none() { None } else { Some(Kube::connect(&settings.kube, clock).await?) };
+    let live = Arc::new(Live::follow(&store));
+    let copies = kube.clone().map(|kube| {
+        let live = KubeLive::follow(&kube, Streaming::Auto);
+        (kube, live)
+    });
+    let config = settings.files.last().map(|p| p.display().to_string());
+    let options = Options {
+        campaign,
+        mode,
+        http,
+        ttl: Duration::from_secs(settings.lease_ttl_seconds),
+        host: host_name(),
+        // Not `current_exe`: an upgrade may have replaced the file under a running engine.
+        spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env),
+    };
+    let engine = run::start(&store, live, copies, options)?;
+    Ok(Running { store, kube, engine })
+}
+
+/// This host's name, as CKE writes it under `leader/`.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
+    let target = settings.log.directory.as_deref().map_or(telemetry::Target::Stderr, telemetry::Target::Directory);
+    let _logs = telemetry::start(target, &settings.log.level, settings.log.json)?;
+    let (mut term, mut int, mut hup) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    // Without this an engine would take its clusters from wherever the environment points.
+    settings.engine_sources().map_err(|why| anyhow::anyhow!(why))?;
+    let listener = TcpListener::bind(http)
+        .await
+        .map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))?;
+    let address = listener.local_addr()?;
+    let running = start(&settings, "daemon", true, Some(address.to_string())).await?;
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon runs");
+    let served = tokio::spawn(serve(listener, running.engine.seen()));
+    systemd("READY=1");
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+        _ = hup.recv() => {}
+    }
+    systemd("STOPPING=1");
+    tracing::info!("ends: finishes what runs, then resigns");
+    running.engine.stop().await;
+    served.abort();
+    tracing::info!("ended");
+    Ok(())
+}
+
+async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>) {
+    let app = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(seen);
+    if let Err(e) = axum::serve(listener, app).await {
+        tracing::error!(error = %e, "the HTTP endpoint ended");
+    }
+}
+
+/// Alive: the loop has made a pass within the last 30 s.
+async fn healthz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
+    let last = seen.borrow().now.boot;
+    let age = Clock::Host.boot().saturating_sub(last);
+    if age < Duration::from_secs(30) {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, format!("no pass for {} s\n", age.as_secs()))
+    }
+}
+
+/// Ready: etcd was read. An engine that only observes is ready too, and says why it observes.
+async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
+    let seen = seen.borrow().clone();
+    let store = &seen.snapshot.store;
+    if !store.synced || secs(seen.now.boot) - store.heard > 10.0 {
+        let why = store.error.clone().unwrap_or_else(|| "etcd was not read yet".to_owned());
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: etcd: {why}\n"));
+    }
+    let text = match (&seen.snapshot.engine.leading, seen.snapshot.engine.observing.as_slice()) {
+        (Some(_), _) => "leading\n".to_owned(),
+        (None, []) => "standing by\n".to_owned(),
+        (None, faults) => format!("observing: {}\n", faults.join("; ")),
+    };
+    (StatusCode::OK, text)
+}
+
+/// Tells systemd, where it asked to be told (`NOTIFY_SOCKET`).
+fn systemd(state: &str) {
+    use std::os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixDatagram},
+    };
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET").and_then(|p| p.into_string().ok()) else { return };
+    let address = match path.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let sent = address.and_then(|a| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &a));
+    if let Err(e) = sent {
+        tracing::warn!(error = %e, "systemd could not be told {state}");
+    }
+}

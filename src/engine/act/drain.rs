@@ -1,0 +1,195 @@
+//! Steps of a drain on Kubernetes: stamp, preview, evict, release, endpoints.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{Actor, SHOWN_WITHIN, Stop};
+use crate::{
+    engine::{
+        decide::{Guard, held_reason},
+        snapshot::{Came, secs},
+    },
+    kubernetes::{Release, WriteError},
+    model::{
+        drain::{Answer, Verdict},
+        entry::EntryId,
+        kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
+        reason::Reason,
+    },
+};
+
+/// A pod and the budgets that select it.
+type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+
+impl Actor {
+    /// Cordons, or re-stamps: one patch, conditioned on resourceVersion (I9).
+    pub(super) async fn stamp(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        node: &NodeRow,
+        owner: &Owner,
+        cordon: bool,
+        mark: bool,
+    ) -> Result<Came, Stop> {
+        let permit = self.permit(guard, decided)?;
+        let written = self.kube.stamp(&permit, node, owner, cordon, mark).await;
+        self.node_written(node, written, if cordon { "cordon" } else { "stamp" }).await
+    }
+
+    /// Takes our annotations off, and uncordons where it was our cordon; then settles what the entry left.
+    pub(super) async fn release(
+        &self,
+        decided: Duration,
+        node: &NodeRow,
+        uncordon: bool,
+        drop_keep: bool,
+        settle: Option<EntryId>,
+    ) -> Result<Came, Stop> {
+        let permit = self.permit(&Guard::default(), decided)?;
+        let written = self.kube.release(&permit, node, Release { uncordon, drop_keep }).await;
+        let came = self.node_written(node, written, "uncordon").await?;
+        if came == Came::Done && uncordon {
+            let address = node.addresses.first().unwrap_or(&node.name);
+            self.record("reboot-uncordon", address, "", self.steady.now().wall);
+        }
+        match (settle, &came) {
+            (Some(entry), Came::Done) => self.settle(self.steady.now().boot, entry).await,
+            _ => Ok(came),
+        }
+    }
+
+    async fn node_written(
+        &self,
+        before: &NodeRow,
+        written: Result<NodeRow, WriteError>,
+        what: &str,
+    ) -> Result<Came, Stop> {
+        match written {
+            Ok(_) => {
+                tracing::info!(node = before.name, "{what}");
+                let mut live = self.kube_live.subscribe();
+                let changed = |view: &Arc<crate::model::kube::KubeView>| {
+                    view.nodes.get(&before.name).is_none_or(|n| n.resource_version != before.resource_version)
+                };
+                let _ = tokio::time::timeout(SHOWN_WITHIN, live.wait_for(changed)).await;
+                Ok(Came::Done)
+            }
+            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),
+            Err(e) => Ok(Came::Failed(format!("{what} of node {}: {e}", before.name))),
+        }
+    }
+
+    /// Asks by dry run; the first refusal is the preview's result (I15).
+    pub(super) async fn preview(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        known: Option<Reason>,
+        pods: Vec<Budgeted>,
+    ) -> Result<Came, Stop> {
+        if known.is_some() {
+            return Ok(Came::Previewed(known));
+        }
+        let answers = self.ask(guard, decided, &pods, true).await?;
+        for (pod, _) in &pods {
+            match answers.get(&pod.uid).map(|a| &a.verdict) {
+                Some(Verdict::Held { hold, .. }) => return Ok(Came::Previewed(Some(held_reason(pod, hold)))),
+                Some(Verdict::Failed(text)) => {
+                    let refused = Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() };
+                    return Ok(Came::Previewed(Some(refused)));
+                }
+                Some(Verdict::NoAnswer(text)) => return Ok(Came::Failed(text.clone())),
+                Some(Verdict::Accepted | Verdict::Gone) | None => {}
+            }
+        }
+        Ok(Came::Previewed(None))
+    }
+
+    /// Evicts and deletes, all together; the result is there when all have answered.
+    pub(super) async fn evict(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        evict: Vec<Budgeted>,
+        delete: Vec<Arc<PodRow>>,
+    ) -> Result<Came, Stop> {
+        let deletions = async {
+            let each = delete.iter().map(|pod| async move {
+                let permit = self.permit(guard, decided)?;
+                Ok::<_, Stop>((pod.uid.clone(), self.answered(self.kube.delete_pod(&permit, pod).await, &[])))
+            });
+            futures::future::join_all(each).await
+        };
+        let (evicted, deleted) = futures::join!(self.ask(guard, decided, &evict, false), deletions);
+        let mut answers = match evicted {
+            Ok(answers) => answers,
+            // Nothing was sent.
+            Err(stop) if delete.is_empty() => return Err(stop),
+            Err(_) => BTreeMap::new(),
+        };
+        answers.extend(deleted.into_iter().filter_map(Result::ok));
+        Ok(Came::Answers(answers))
+    }
+
+    /// Sends one eviction for each pod at the same time. A pod that the live copy no longer has under this UID is
+    /// left out: a wrong UID would spend the budget all the same (spec/kubernetes.md; I17).
+    async fn ask(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        pods: &[Budgeted],
+        dry_run: bool,
+    ) -> Result<BTreeMap<String, Answer>, Stop> {
+        let view = self.kube_live.borrow();
+        let there = |pod: &PodRow| view.pods.get(&pod.node).is_some_and(|on| on.pods.contains_key(&pod.uid));
+        let each = pods.iter().filter(|(pod, _)| there(pod)).map(|(pod, budgets)| async move {
+            let permit = self.permit(guard, decided)?;
+            let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
+            let verdict = self.kube.evict(&permit, pod, &named, dry_run).await;
+            Ok::<_, Stop>((pod.uid.clone(), self.answered(verdict, budgets)))
+        });
+        let mut answers = BTreeMap::new();
+        let mut stopped = None;
+        for result in futures::future::join_all(each).await {
+            match result {
+                Ok((uid, answer)) => {
+                    answers.insert(uid, answer);
+                }
+                Err(stop) => stopped = Some(stop),
+            }
+        }
+        match stopped {
+            Some(stop) if answers.is_empty() => Err(stop),
+            _ => Ok(answers),
+        }
+    }
+
+    fn answered(&self, verdict: Verdict, budgets: &[Arc<BudgetRow>]) -> Answer {
+        Answer {
+            verdict,
+            at: secs(self.steady.now().boot),
+            budgets: budgets.iter().map(|b| (b.full_name(), b.resource_version.clone())).collect(),
+        }
+    }
+
+    pub(super) async fn set_endpoints(
+        &self,
+        decided: Duration,
+        row: &EndpointsRow,
+        addresses: &[String],
+    ) -> Result<Came, Stop> {
+        let permit = self.permit(&Guard::default(), decided)?;
+        let name = format!("{} {}/{}", row.kind, row.namespace, row.name);
+        match self.kube.set_endpoints(&permit, row, addresses).await {
+            Ok(()) => {
+                tracing::info!(name, addresses = addresses.join(","), "endpoints set");
+                let mut live = self.kube_live.subscribe();
+                let changed = |view: &Arc<crate::model::kube::KubeView>| !view.endpoints.contains(row);
+                let _ = tokio::time::timeout(SHOWN_WITHIN, live.wait_for(changed)).await;
+                Ok(Came::Done)
+            }
+            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),
+            Err(e) => Ok(Came::Failed(format!("{name}: {e}"))),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Carrying out what was decided: one effect, for one machine, re-checked right before each step.
+//!
+//! Every step asks the fence for a permit and compares the live copy with what it was decided from; every write to
+//! etcd is one fenced transaction; every write to Kubernetes carries a resourceVersion or a UID (I23, I24).
+
+mod drain;
+mod power;
+mod queue;
+mod record;
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    command::Spawner,
+    decide::{Effect, Guard, Planned},
+    snapshot::Came,
+};
+use crate::{
+    clock::Steady,
+    fence::{Fence, NoPermit, Permit},
+    kubernetes::{Kube, Live as KubeLive},
+    model::ours::{Audit, Who},
+    store::{
+        Store,
+        commit::{Change, CommitError, Put},
+        live::Live,
+    },
+};
+
+/// How long a task waits for the live copies to show what it has just written.
+const SHOWN_WITHIN: Duration = Duration::from_secs(5);
+
+/// What one leadership acts with.
+#[derive(Clone)]
+pub(super) struct Actor {
+    pub store: Store,
+    pub live: Arc<Live>,
+    pub kube: Kube,
+    pub kube_live: Arc<KubeLive>,
+    pub fence: Fence,
+    pub steady: Steady,
+    pub spawner: Spawner,
+    pub who: Who,
+    pub seed: u64,
+    /// Records of CKE's kind are written one at a time.
+    pub recording: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// Why an effect ended early; becomes a [`Came`].
+pub(super) struct Stop(pub Came);
+
+impl From<NoPermit> for Stop {
+    fn from(no: NoPermit) -> Self {
+        Self(match no {
+            NoPermit::TooOld { .. } => Came::Stale,
+            NoPermit::NoMargin { .. } => Came::Failed(no.to_string()),
+        })
+    }
+}
+
+impl Actor {
+    /// Carries out one planned effect, decided at `decided` (boot time).
+    pub(super) async fn carry_out(&self, planned: Planned, decided: Duration) -> Came {
+        let Planned { entry, guard, effect, machine } = planned;
+        tracing::debug!(machine, what = effect.word(), entry = entry.map(|e| e.to_string()), "effect starts");
+        let came = match effect {
+            Effect::StartDrain { entry } => self.start_drain(&guard, decided, &entry).await,
+            Effect::BackOff { entry, cause } => self.back_off(&guard, decided, &entry, &cause).await,
+            Effect::Remove { end } => self.remove(&guard, decided, &end).await,
+            Effect::Settle { entry } => self.settle(decided, entry).await,
+            Effect::Stamp { node, owner, cordon, mark } => {
+                self.stamp(&guard, decided, &node, &owner, cordon, mark).await
+            }
+            Effect::Release { node, uncordon, drop_keep, settle } => {
+                self.release(decided, &node, uncordon, drop_keep, settle).await
+            }
+            Effect::Preview { known, pods } => self.preview(&guard, decided, known, pods).await,
+            Effect::Evict { evict, delete } => self.evict(&guard, decided, evict, delete).await,
+            Effect::Power { entry, node, force, on_delete, attempt } => {
+                self.power(&guard, decided, &entry, &node, force.as_ref(), &on_delete, attempt).await
+            }
+            Effect::RunAgain { entry, before, order, attempt } => {
+                self.run_again(&guard, decided, &entry, before.as_ref(), order.as_ref(), attempt).await
+            }
+            Effect::BootCheck { argv, bound } => self.boot_check(&guard, entry, argv, bound).await,
+            Effect::SetEndpoints { row, addresses } => self.set_endpoints(decided, &row, &addresses).await,
+        };
+        match came {
+            Ok(came) | Err(Stop(came)) => came,
+        }
+    }
+
+    /// Leave for one step: what it was decided from still holds, and so does the lease.
+    fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
+        if !guard.holds(&self.live.borrow()) {
+            return Err(Stop(Came::Stale));
+        }
+        Ok(self.fence.permit(decided)?)
+    }
+
+    /// The keys and revisions that a transition compares.
+    fn compares(&self, guard: &Guard) -> Vec<(String, i64)> {
+        let keys = self.store.keys();
+        let mut compares = Vec::new();
+        if let Some((id, revision)) = guard.entry {
+            compares.push((keys.entry(id), revision));
+        }
+        if let Some((key, revision)) = &guard.attempt {
+            compares.push((key.clone(), *revision));
+        }
+        if let Some(start) = guard.start {
+            compares.push((keys.switch(crate::store::keys::SwitchName::Reboots), start.switch));
+            compares.push((keys.cluster(), start.cluster));
+            compares.push((keys.constraints(), start.constraints));
+            compares.push((keys.policy(), start.policy));
+        }
+        compares
+    }
+
+    /// One fenced transaction; returns when the live copy shows it.
+    async fn commit(&self, permit: &Permit, change: Change) -> Result<i64, Stop> {
+        match self.store.commit(permit, change).await {
+            Ok(revision) => {
+                self.shown(revision).await;
+                Ok(revision)
+            }
+            Err(CommitError::LostLeadership) => Err(Stop(Came::Lost)),
+            Err(CommitError::Conflict { .. }) => Err(Stop(Came::Stale)),
+            Err(CommitError::Refused(why)) => Err(Stop(Came::Failed(why))),
+            Err(CommitError::Unknown(why)) => {
+                // It may have happened: read again before anything else.
+                tracing::warn!(why, "no answer to a transaction, reading again");
+                if let Ok(view) = self.store.read_view().await {
+                    self.shown(view.revision).await;
+                }
+                Err(Stop(Came::Failed(why)))
+            }
+        }
+    }
+
+    /// Waits until the live copy of etcd is at this revision.
+    async fn shown(&self, revision: i64) {
+        let mut live = self.live.subscribe();
+        let _ = tokio::time::timeout(SHOWN_WITHIN, live.wait_for(|view| view.revision >= revision)).await;
+    }
+
+    /// An audit record of the engine, to be put into the transaction of what it tells (I38).
+    fn audit(&self, what: &str, on: &str, reason: Option<String>, result: &str) -> Put {
+        let at = self.steady.now().wall;
+        let audit = Audit {
+            at,
+            who: self.who.clone(),
+            what: what.to_owned(),
+            on: on.to_owned(),
+            reason,
+            result: result.to_owned(),
+        };
+        let id = format!("{:020}-{:x}-{}", at.as_nanosecond(), self.fence.lease(), on.replace('/', "-"));
+        Put::json(self.store.keys().audit(&id), &audit)
+    }
+}

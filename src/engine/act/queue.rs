@@ -1,0 +1,171 @@
+//! Transitions of entries: start, back off, remove; and what they leave in history.
+
+use std::time::Duration;
+
+use super::{Actor, Stop};
+use crate::{
+    engine::{
+        decide::{End, Guard, backoff_seconds},
+        snapshot::Came,
+    },
+    model::{
+        attempt::{Attempt, Ended, Outcome},
+        entry::{EntryId, Stored},
+        ours::Ending,
+        reason::Reason,
+        reboot::{RebootEntry, RebootStatus},
+        time::{after, whole_seconds},
+    },
+    store::commit::{Change, Put},
+};
+
+impl Actor {
+    /// `queued` → `draining`.
+    pub(super) async fn start_drain(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        entry: &RebootEntry,
+    ) -> Result<Came, Stop> {
+        let permit = self.permit(guard, decided)?;
+        let next = entry.moved_to(RebootStatus::Draining, self.steady.now().wall);
+        let id = EntryId::reboot(entry.index);
+        let change = Change {
+            compares: self.compares(guard),
+            puts: vec![
+                Put::json(self.store.keys().entry(id), &next),
+                self.audit("drain", &id.to_string(), None, "started"),
+            ],
+            deletes: Vec::new(),
+        };
+        self.commit(&permit, change).await?;
+        tracing::info!(entry = %id, node = entry.node, "drain starts");
+        self.record("reboot-drain-start", &entry.node, "", self.steady.now().wall);
+        Ok(Came::Done)
+    }
+
+    /// `draining` → `queued`, with the count raised and the time until the next try.
+    pub(super) async fn back_off(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        entry: &RebootEntry,
+        cause: &Reason,
+    ) -> Result<Came, Stop> {
+        let permit = self.permit(guard, decided)?;
+        let now = self.steady.now().wall;
+        let count = entry.drain_backoff_count.saturating_add(1);
+        let id = EntryId::reboot(entry.index);
+        let mut next = entry.moved_to(RebootStatus::Queued, now);
+        next.drain_backoff_count = count;
+        let wait = backoff_seconds(count, mix(self.seed, entry.index, count));
+        next.drain_backoff_expire = Some(after(whole_seconds(now), wait));
+        let change = Change {
+            compares: self.compares(guard),
+            puts: vec![
+                Put::json(self.store.keys().entry(id), &next),
+                self.audit("back off", &id.to_string(), Some(cause.to_string()), &format!("again in {wait} s")),
+            ],
+            deletes: vec![self.store.keys().progress(id)],
+        };
+        self.commit(&permit, change).await?;
+        tracing::warn!(entry = %id, node = entry.node, cause = %cause, count, wait, "drain backed off");
+        self.record("reboot-drain-timeout", &entry.node, &cause.to_string(), now);
+        Ok(Came::Done)
+    }
+
+    /// Removes the entry and leaves its story in history. Attempts of one that was not seen to boot stay beside it:
+    /// they bar the machine, and keep its cordon, until they are settled.
+    pub(super) async fn remove(&self, guard: &Guard, decided: Duration, end: &End) -> Result<Came, Stop> {
+        let permit = self.permit(guard, decided)?;
+        let Some((id, _)) = guard.entry else { return Ok(Came::Stale) };
+        let (keys, view) = (self.store.keys(), self.live.borrow());
+        let Some(stored) = view.reboots.entries.get(&id.index) else { return Ok(Came::Stale) };
+        let settled = !matches!(end, End::Cancelled | End::NotMember);
+        let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
+        let mut compares = self.compares(guard);
+        let mut deletes = vec![keys.entry(id), keys.request(id), keys.order(id), keys.progress(id)];
+        if settled {
+            let why = match end {
+                End::DoneBy(order) => format!("settled by {}", order.who),
+                _ => "settled by the boot check".to_owned(),
+            };
+            close(&mut attempts, &why, self.steady.now().wall);
+            for stored in view.attempts_of(id) {
+                compares.push((stored.key.clone(), stored.mod_revision));
+                deletes.push(stored.key.clone());
+            }
+        }
+        let ending = Ending {
+            entry: id,
+            address: stored.get().map_or_else(String::new, |e| e.node.clone()),
+            outcome: end.outcome(),
+            at: self.steady.now().wall,
+            last: stored.get().and_then(|e| serde_json::to_value(e).ok()).unwrap_or_default(),
+            request: view.requests.get(&id).and_then(Stored::get).cloned(),
+            attempts,
+        };
+        let reason = match end {
+            End::DoneBy(order) => order.reason.clone(),
+            _ => None,
+        };
+        let puts = vec![
+            Put::json(keys.history(&history_id(id)), &ending),
+            self.audit("end", &id.to_string(), reason, &ending.outcome),
+        ];
+        self.commit(&permit, Change { compares, puts, deletes }).await?;
+        tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ends");
+        let operation = if matches!(end, End::Cancelled) { "reboot-cancel" } else { "reboot-dequeue" };
+        self.record(operation, &ending.address, "", ending.at);
+        Ok(Came::Done)
+    }
+
+    /// Moves the attempts that an ended entry left behind into its history.
+    pub(super) async fn settle(&self, decided: Duration, id: EntryId) -> Result<Came, Stop> {
+        let (keys, view) = (self.store.keys(), self.live.borrow());
+        let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
+        let has_order = view.orders.contains_key(&id);
+        if attempts.is_empty() && !has_order {
+            return Ok(Came::Done);
+        }
+        close(&mut attempts, "settled after the entry had gone", self.steady.now().wall);
+        let before =
+            self.store.raw(&keys.history(&history_id(id))).await.map_err(|e| Stop(Came::Failed(e.to_string())))?;
+        let mut puts: Vec<Put> = Vec::new();
+        if let Some(mut ending) = before.and_then(|raw| serde_json::from_str::<Ending>(&raw.text).ok()) {
+            ending.attempts = attempts;
+            puts.push(Put::json(keys.history(&history_id(id)), &ending));
+        }
+        let mut change = Change { compares: Vec::new(), puts, deletes: vec![keys.order(id)] };
+        for stored in view.attempts_of(id) {
+            change.compares.push((stored.key.clone(), stored.mod_revision));
+            change.deletes.push(stored.key.clone());
+        }
+        let permit = self.permit(&Guard::default(), decided.max(self.steady.now().boot))?;
+        self.commit(&permit, change).await?;
+        Ok(Came::Done)
+    }
+}
+
+/// The history key of an entry: indexes are never reused.
+pub(super) fn history_id(id: EntryId) -> String {
+    format!("{}-{:016x}", id.queue.folder(), id.index)
+}
+
+/// Attempts without an outcome get one: nobody will learn it any more.
+fn close(attempts: &mut [Attempt], why: &str, at: jiff::Timestamp) {
+    for attempt in attempts.iter_mut().filter(|a| a.open()) {
+        let end = Ended::Unknown(why.to_owned());
+        attempt.outcome = Some(Outcome { end, at, stdout: String::new(), stderr: String::new() });
+    }
+}
+
+/// Jitter from the leadership's seed (splitmix64): the same decision twice gives the same wait.
+fn mix(seed: u64, index: u64, count: i64) -> u64 {
+    let mut z = seed
+        .wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .wrapping_add(count.unsigned_abs().wrapping_mul(0xbf58_476d_1ce4_e5b9));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

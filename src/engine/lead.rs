@@ -1,0 +1,120 @@
+//! Standing for election, winning, losing, resigning: one task that owns the candidacy and reports what happens to it.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::{
+    fence::Fence,
+    model::ours::EngineRegistration,
+    store::{Store, election::Candidacy},
+};
+
+/// What happens to a candidacy.
+#[derive(Debug)]
+pub(super) enum LeadEvent {
+    /// We stand, with this lease.
+    Standing(i64),
+    /// We lead.
+    Won(Fence),
+    /// Lease or key is gone: stop acting at once.
+    Lost,
+    /// Given up as asked; the lease is revoked.
+    Resigned,
+    /// Could not stand.
+    Failed(String),
+}
+
+/// What the loop asks of a candidacy.
+#[derive(Debug)]
+pub(super) enum LeadOrder {
+    /// Give it up.
+    Resign,
+    /// Register anew: programs or probes have changed.
+    Register(EngineRegistration),
+}
+
+/// A candidacy under way.
+pub(super) struct Standing {
+    orders: mpsc::Sender<LeadOrder>,
+    /// What happens to it.
+    pub events: mpsc::Receiver<LeadEvent>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Standing {
+    /// Stands for election.
+    pub(super) fn begin(store: &Store, ttl: Duration, host: &str, registration: EngineRegistration) -> Self {
+        let (orders, inbox) = mpsc::channel(8);
+        let (outbox, events) = mpsc::channel(8);
+        let (store, host) = (store.clone(), host.to_owned());
+        let task = tokio::spawn(async move {
+            let last = stand(&store, ttl, &host, registration, inbox, &outbox).await;
+            let _ = outbox.send(last).await;
+        });
+        Self { orders, events, task }
+    }
+
+    /// Asks something of it; a full or closed channel means that it is ending anyway.
+    pub(super) fn ask(&self, order: LeadOrder) {
+        let _ = self.orders.try_send(order);
+    }
+}
+
+async fn stand(
+    store: &Store,
+    ttl: Duration,
+    host: &str,
+    registration: EngineRegistration,
+    mut inbox: mpsc::Receiver<LeadOrder>,
+    outbox: &mpsc::Sender<LeadEvent>,
+) -> LeadEvent {
+    let mut candidacy = match Candidacy::stand(store, ttl, host, registration).await {
+        Ok(candidacy) => candidacy,
+        Err(e) => return LeadEvent::Failed(e.to_string()),
+    };
+    let _ = outbox.send(LeadEvent::Standing(candidacy.lease())).await;
+    loop {
+        tokio::select! {
+            won = candidacy.elected() => match won {
+                Ok(fence) => {
+                    let _ = outbox.send(LeadEvent::Won(fence)).await;
+                    break;
+                }
+                Err(e) => {
+                    candidacy.resign().await;
+                    return LeadEvent::Failed(e.to_string());
+                }
+            },
+            order = inbox.recv() => if let Some(LeadOrder::Register(registration)) = order {
+                register(&candidacy, registration).await;
+            } else {
+                candidacy.resign().await;
+                return LeadEvent::Resigned;
+            },
+        }
+    }
+    loop {
+        tokio::select! {
+            () = candidacy.lost() => return LeadEvent::Lost,
+            order = inbox.recv() => if let Some(LeadOrder::Register(registration)) = order {
+                register(&candidacy, registration).await;
+            } else {
+                candidacy.resign().await;
+                return LeadEvent::Resigned;
+            },
+        }
+    }
+}
+
+async fn register(candidacy: &Candidacy, registration: EngineRegistration) {
+    if let Err(e) = candidacy.register_again(registration).await {
+        tracing::warn!(error = %e, "the registration could not be renewed");
+    }
+}

@@ -1,0 +1,118 @@
+//! What must be so before this engine campaigns (spec/safety.md, Which cluster and Preflight).
+
+use super::{command::Spawner, snapshot::Snapshot};
+use crate::{
+    model::{
+        cluster::Cluster,
+        entry::Stored,
+        ours::{Identity, SCHEMA},
+        policy::EngineChoice,
+    },
+    store::view::StoreView,
+};
+
+/// Clocks that differ from the API server's by more than so many seconds are not trusted.
+const CLOCK_LIMIT: f64 = 5.0;
+
+/// Why this engine only observes, in words; empty = fit to lead.
+pub(super) fn faults(snap: &Snapshot, has_kubernetes: bool) -> Vec<String> {
+    let mut faults = Vec::new();
+    let store = &snap.store;
+    if !store.synced {
+        faults.push(match &store.error {
+            Some(error) => format!("etcd: {error}"),
+            None => "etcd was not read yet".to_owned(),
+        });
+        return faults;
+    }
+    match store.schema.as_ref().map(|s| &s.value) {
+        Some(Ok(number)) if **number > SCHEMA => {
+            faults.push(format!("cketerm/schema is {number}, newer than {SCHEMA}: upgrade this cketerm"));
+        }
+        Some(Err(why)) => faults.push(format!("cketerm/schema cannot be read: {why}")),
+        _ => {}
+    }
+    match store.policy.as_ref().map(|s| &s.value) {
+        Some(Err(why)) => faults.push(format!("cketerm/policy cannot be read: {why}")),
+        Some(Ok(policy)) if !policy.unknown.is_empty() => {
+            let names: Vec<_> = policy.unknown.keys().cloned().collect();
+            faults.push(format!("cketerm/policy has fields of a newer cketerm: {}", names.join(", ")));
+        }
+        _ => {}
+    }
+    if !has_kubernetes {
+        faults.push(
+            "no Kubernetes is configured (`kubernetes.kubeconfig` in the configuration, or --kubeconfig)".to_owned(),
+        );
+        return faults;
+    }
+    faults.extend(identity(store, snap.kube.cluster_uid.as_deref()));
+    if let Some(ahead) = snap.kube.clock_ahead.filter(|a| a.abs() > CLOCK_LIMIT) {
+        faults.push(format!("this host's clock differs from the API server's by {ahead:.0} s: mend it (NTP)"));
+    }
+    if !snap.kube.missing_rights.is_empty() {
+        faults.push(format!("missing rights in Kubernetes: {}", snap.kube.missing_rights.join(", ")));
+    }
+    if !snap.kube.rights_known {
+        faults.push("rights in Kubernetes are not known yet".to_owned());
+    }
+    faults
+}
+
+/// Whether etcd and Kubernetes belong together.
+fn identity(store: &StoreView, uid: Option<&str>) -> Option<String> {
+    let identity: Option<&Identity> = match store.identity.as_ref().map(|s| &s.value) {
+        Some(Err(why)) => return Some(format!("identity: cketerm/identity cannot be read: {why}")),
+        Some(Ok(identity)) => Some(identity),
+        None => None,
+    };
+    match (uid, identity) {
+        (None, _) => Some("identity: Kubernetes does not answer yet".to_owned()),
+        (Some(_), None) => Some("identity: not proposed yet".to_owned()),
+        (Some(uid), Some(identity)) if identity.uid != uid => Some(format!(
+            "identity: MISMATCH, this etcd belongs to cluster {} and Kubernetes is {uid}: correct the configuration, or \
+             `cluster identify --confirm --replace {}` after the cluster was rebuilt",
+            identity.uid, identity.uid
+        )),
+        (Some(uid), Some(identity)) if identity.confirmed_by.is_none() => {
+            Some(format!("identity: cluster {uid} is not confirmed: run `cketerm cluster identify --confirm` once"))
+        }
+        _ => None,
+    }
+}
+
+/// Programs of the definition's reboot section that this host lacks.
+pub(super) fn missing_programs(cluster: &Cluster, spawner: &Spawner) -> Vec<String> {
+    let commands = [&cluster.reboot.reboot_command, &cluster.reboot.boot_check_command];
+    let mut missing: Vec<String> = commands
+        .into_iter()
+        .filter_map(|argv| argv.as_ref()?.first().cloned())
+        .filter(|program| !spawner.has(program))
+        .collect();
+    missing.dedup();
+    missing
+}
+
+/// Whether we may stand for election now, by policy and by who is there (spec/safety.md, Beside CKE).
+pub(super) fn may_campaign(store: &StoreView) -> Result<(), String> {
+    match store.policy().engine {
+        EngineChoice::Cke => Err("policy engine is `cke`: CKE processes the queues".to_owned()),
+        EngineChoice::Always => Ok(()),
+        EngineChoice::Cketerm => match cke_candidate(store, None) {
+            Some(host) => Err(format!("a CKE on {host} is there (policy engine = cketerm makes room for it)")),
+            None => Ok(()),
+        },
+    }
+}
+
+/// The host of a CKE candidate other than `ours`, if there is one.
+pub(super) fn cke_candidate(store: &StoreView, ours: Option<i64>) -> Option<String> {
+    store.candidates.values().find(|c| Some(c.lease) != ours && store.is_cke(c)).map(|c| c.host.clone())
+}
+
+/// Whether another engine that lacks nothing is registered: an incomplete one lets it go first.
+pub(super) fn complete_one_is_there(store: &StoreView, ours: Option<i64>) -> bool {
+    store.engines.iter().any(|(lease, stored)| {
+        Some(*lease) != ours && Stored::get(stored).is_some_and(crate::model::ours::EngineRegistration::complete)
+    })
+}

@@ -1,0 +1,87 @@
+//! CKE's operation record, which `ckecli history` prints (spec/etcd.md, Record JSON).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// How many records are kept.
+pub const KEPT: u64 = 1000;
+
+/// `records/%016x`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// A number in a JSON string; the first is 1.
+    #[serde(with = "super::entry::text_number")]
+    pub id: u64,
+    /// `new`, `running`, `cancelled` or `completed`.
+    pub status: String,
+    /// Such as `reboot-drain-start`.
+    pub operation: String,
+    /// What was done on what.
+    pub command: RecordCommand,
+    /// Addresses.
+    #[serde(default)]
+    pub targets: Option<Vec<String>>,
+    /// Free text.
+    #[serde(default)]
+    pub info: String,
+    /// What went wrong.
+    #[serde(default)]
+    pub error: String,
+    /// With nanoseconds.
+    #[serde(rename = "start-at", with = "super::time::go", default)]
+    pub start_at: Option<Timestamp>,
+    /// With nanoseconds; none while it runs.
+    #[serde(rename = "end-at", with = "super::time::go", default)]
+    pub end_at: Option<Timestamp>,
+    /// Fields that we do not know, kept as they are.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+/// A record's command.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecordCommand {
+    /// CKE's name of it.
+    pub name: String,
+    /// An address or several.
+    #[serde(default)]
+    pub target: String,
+    /// More about it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+impl Record {
+    /// A record of something that has been done, as CKE words it.
+    pub fn completed(id: u64, operation: &str, address: &str, error: &str, start: Timestamp, end: Timestamp) -> Self {
+        Self {
+            id,
+            status: "completed".to_owned(),
+            operation: operation.to_owned(),
+            command: RecordCommand {
+                name: format!("{operation} (cketerm)"),
+                target: address.to_owned(),
+                detail: String::new(),
+            },
+            targets: Some(vec![address.to_owned()]),
+            info: String::new(),
+            error: error.to_owned(),
+            start_at: Some(start),
+            end_at: Some(end),
+            unknown: Map::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_cke_is_read_and_written_back_the_same() {
+        let text = r#"{"id":"3","status":"running","operation":"reboot-drain-start","command":{"name":"rebootDrainStartCommand","target":"10.0.0.12"},"targets":["10.0.0.12"],"info":"","error":"","start-at":"2026-06-01T00:00:03.5Z","end-at":"0001-01-01T00:00:00Z"}"#;
+        let record: Record = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+}
