@@ -1,11 +1,13 @@
 //! Chooses one of the ways to run.
 
-use std::{io::IsTerminal, process::ExitCode};
+use std::{io::IsTerminal, net::SocketAddr, process::ExitCode};
 
 use cketerm::{
     cli::{Cli, Context, run},
     config::Settings,
+    daemon,
     engine::command::helper_main,
+    model::text::visible,
 };
 use clap::Parser;
 
@@ -16,55 +18,85 @@ fn main() -> ExitCode {
         return helper_main(&words.collect::<Vec<_>>());
     }
     let cli = Cli::parse();
+    if cli.run.sandbox {
+        return fail(2, "--sandbox comes in a later version; until then point cketerm at an etcd (`config default`)");
+    }
     let settings = match Settings::load(&cli.overrides()) {
         Ok(settings) => settings,
         Err(e) => return fail(2, &e.to_string()),
     };
-    for warning in &settings.warnings {
-        eprintln!("cketerm: warning: {warning}");
-    }
     match cli.command {
         Some(command) => {
+            warn(&settings);
             let context = Context::new(settings, &cli.globals);
-            match runtime(false).map(|runtime| runtime.block_on(run(command, &context))) {
-                Ok(Ok(())) => ExitCode::SUCCESS,
-                Ok(Err(e)) => fail(e.kind.status(), &e.text),
-                Err(e) => fail(1, &format!("the runtime could not be started: {e}")),
-            }
+            with_runtime(Threads::One, async {
+                Box::pin(run(command, &context)).await.map_err(|e| (e.kind.status(), e.text))
+            })
         }
-        None if cli.run.sandbox => fail(2, "--sandbox comes in a later version"),
-        None if cli.run.daemon => daemon(settings, cli.run.http),
-        None if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() => {
-            fail(2, "the console needs a terminal; without one use a word (`cketerm --help`) or --daemon")
-        }
-        None => fail(1, "the console"),
+        None if cli.run.daemon => match listen(&settings) {
+            Ok(http) => with_runtime(Threads::All, async {
+                Box::pin(daemon::run(settings, http)).await.map_err(|e| (1, format!("{e:#}")))
+            }),
+            Err(text) => fail(2, &text),
+        },
+        None => console(&settings),
     }
 }
 
-/// The engine alone.
-fn daemon(settings: Settings, http: Option<std::net::SocketAddr>) -> ExitCode {
-    let address = http.map_or_else(|| settings.http.clone().unwrap_or_default(), |a| a.to_string());
-    let Ok(address) = address.parse() else {
-        return fail(2, &format!("http: {address:?} is not an address with a port, such as 127.0.0.1:10181"));
+fn console(settings: &Settings) -> ExitCode {
+    if !settings.configured() {
+        return fail(2, &unconfigured(settings));
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return fail(2, "the console needs a terminal; without one use a word (`cketerm --help`) or --daemon");
+    }
+    fail(1, "the console is not in this build")
+}
+
+/// Where the daemon listens; `off` gives it a port that nobody knows.
+fn listen(settings: &Settings) -> Result<SocketAddr, String> {
+    let text = settings.http.as_deref().unwrap_or("127.0.0.1:0");
+    text.parse().map_err(|_| format!("http: {text:?} is not an address such as 127.0.0.1:10181"))
+}
+
+fn unconfigured(settings: &Settings) -> String {
+    let files: Vec<String> = settings.looked_for.iter().map(|f| format!("  {}\n", f.display())).collect();
+    format!(
+        "no etcd is configured, so there is nothing to show. Looked for:\n{}\
+         \x20 CKETERM_ETCD_ENDPOINTS in the environment, --etcd-endpoints\n\
+         Write a configuration file with `cketerm config default`, or name the servers:\n\
+         \x20 cketerm --etcd-endpoints URL --kubeconfig FILE",
+        files.concat()
+    )
+}
+
+/// How many threads the work gets.
+enum Threads {
+    /// For a word, which has to start within milliseconds.
+    One,
+    /// For a daemon or a console.
+    All,
+}
+
+fn with_runtime(threads: Threads, work: impl Future<Output = Result<(), (u8, String)>>) -> ExitCode {
+    let mut builder = match threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::All => tokio::runtime::Builder::new_multi_thread(),
     };
-    match runtime(true).map(|runtime| runtime.block_on(cketerm::daemon::run(settings, address))) {
+    match builder.enable_all().build().map(|runtime| runtime.block_on(work)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(e)) => fail(1, &e.to_string()),
+        Ok(Err((status, text))) => fail(status, &text),
         Err(e) => fail(1, &format!("the runtime could not be started: {e}")),
     }
 }
 
-/// One thread for a word that starts within milliseconds, all of them for a daemon or a console.
-fn runtime(threads: bool) -> std::io::Result<tokio::runtime::Runtime> {
-    let mut builder = if threads {
-        tokio::runtime::Builder::new_multi_thread()
-    } else {
-        tokio::runtime::Builder::new_current_thread()
-    };
-    builder.enable_all().build()
+fn warn(settings: &Settings) {
+    for warning in &settings.warnings {
+        eprintln!("cketerm: warning: {}", visible(warning, true));
+    }
 }
 
 fn fail(status: u8, text: &str) -> ExitCode {
-    eprintln!("cketerm: {}", cketerm::model::text::visible(text, true));
+    eprintln!("cketerm: {}", visible(text, true));
     ExitCode::from(status)
 }

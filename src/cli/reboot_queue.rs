@@ -124,7 +124,8 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
 
 async fn order(verb: Verb, order: &Order, context: &Context) -> Result<(), ActionError> {
     let entry = EntryId::reboot(order.index);
-    context.operator().await?.order(entry, verb, None, order.reason.get()).await
+    let operator = context.operator().await?;
+    Box::pin(operator.order(entry, verb, None, order.reason.get())).await
 }
 
 async fn add(file: &PathBuf, reason: &Reason, context: &Context) -> Result<(), ActionError> {

@@ -33,7 +33,9 @@ fn misuse_is_told_with_exit_status_2_before_any_server_is_asked() {
         (&["cluster", "init"], "--from-kubernetes"),
         (&["cluster", "identify", "--replace", "x"], "--confirm"),
         (&["--sandbox"], "later version"),
-        (&[], "needs a terminal"),
+        (&[], "no etcd is configured"),
+        (&["--etcd-endpoints", "http://127.0.0.1:1"], "needs a terminal"),
+        (&["--daemon", "--http", "x"], "invalid value"),
     ] {
         let ran = run(words, "");
         assert_eq!(ran.status, 2, "{words:?}: {ran:?}");
