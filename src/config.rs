@@ -142,7 +142,17 @@ impl Settings {
         for (place, path) in places {
             settings.looked_for.push(path.clone());
             match std::fs::read_to_string(path) {
-                Ok(text) => settings.take_file(*place, path, &text)?,
+                Ok(text) => {
+                    let before = settings.clone();
+                    match settings.take_file(*place, path, &text) {
+                        // nor must keys and certificates of CKE's that are not for us
+                        Err(e) if *place == Place::Cke && e.0.contains(form::UNREADABLE) => {
+                            settings = before;
+                            settings.warnings.push(format!("{} was left out: {e}", path.display()));
+                        }
+                        taken => taken?,
+                    }
+                }
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 // a file that is not for us must not keep a person with a file of his own out
                 Err(e) => settings.warnings.push(format!("{} was left out: {e}", path.display())),

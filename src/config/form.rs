@@ -26,6 +26,8 @@ const ETCD_KEYS: [&str; 11] = [
     "tls-key",
     "tls-key-file",
 ];
+/// What is said of a file that one of the keys names.
+pub(super) const UNREADABLE: &str = "cannot be read";
 /// The sections of our form.
 const SECTIONS: [&str; 5] = ["etcd", "kubernetes", "engine", "console", "log"];
 
@@ -150,7 +152,7 @@ fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<b
                 let field = format!("{name}-file");
                 let file = beside(path, &file);
                 let bytes = std::fs::read(&file)
-                    .map_err(|e| section.wrong(&field, &format!("{} cannot be read: {e}", file.display())))?;
+                    .map_err(|e| section.wrong(&field, &format!("{} {UNREADABLE}: {e}", file.display())))?;
                 let why = |why: String| section.wrong(&field, &format!("{}: {why}", file.display()));
                 *slot = Some(pem(bytes).map_err(why)?);
             }

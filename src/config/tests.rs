@@ -159,3 +159,12 @@ fn a_missing_named_file_is_an_error_and_relative_paths_are_beside_the_file() {
     let settings = desk.load("etcd: {}\nkubernetes:\n  kubeconfig: kube/config\n").unwrap();
     assert_eq!(settings.kube.kubeconfig, Some(desk.dir.path().join("kube/config")));
 }
+
+#[test]
+fn ckes_file_whose_certificates_we_may_not_read_keeps_nobody_out() {
+    let desk = Desk::new();
+    let places = [(Place::Cke, desk.file("cke.yml", "endpoints: [\"http://a:1\"]\ntls-key-file: /nowhere/key\n"))];
+    let settings = Settings::load_from(&Overrides::default(), |_| None, &places).unwrap();
+    assert!(!settings.configured() && settings.etcd == EtcdSettings::default());
+    assert!(settings.warnings[0].contains("/nowhere/key cannot be read"), "{:?}", settings.warnings);
+}

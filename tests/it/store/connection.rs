@@ -78,11 +78,12 @@ async fn tls_with_our_own_certificate_works_and_a_foreign_authority_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy() {
     for version in versions() {
-        let etcd = Etcd::start(&version, &[]);
+        let mut etcd = Etcd::start(&version, &[]);
+        let (plain, url) = (etcd.settings(), etcd.url.clone());
         let settings = |user: &str, password: &str| EtcdSettings {
             username: Some(user.to_owned()),
             password: Some(password.to_owned()),
-            ..etcd.settings()
+            ..plain.clone()
         };
         // a user name is no fault where nobody asks for one
         let early = connect(&settings("cke", "secret")).await.unwrap();
@@ -104,7 +105,7 @@ async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy
 
         let error = connect(&settings("cke", "wrong")).await.unwrap_err();
         assert!(matches!(error, StoreError::Denied { .. }), "{error}");
-        for words in [etcd.url.as_str(), "invalid user ID or password", "etcd.password"] {
+        for words in [url.as_str(), "invalid user ID or password", "etcd.password"] {
             assert!(error.to_string().contains(words), "{error}");
         }
         let error = connect(&etcd.settings()).await.unwrap().read_view().await.unwrap_err();
@@ -112,6 +113,16 @@ async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy
         let elsewhere = EtcdSettings { prefix: "/other/".to_owned(), ..settings("cke", "secret") };
         let error = connect(&elsewhere).await.unwrap().read_view().await.unwrap_err().to_string();
         assert!(error.contains("permission denied") && error.contains("/other/"), "{error}");
+
+        // a restart forgets every token
+        let candidacy = Candidacy::stand(&store, Duration::from_secs(20), "host", registration()).await.unwrap();
+        etcd.down();
+        super::etcd::soon("the fault is shown", Duration::from_secs(5), || live.borrow().error.is_some()).await;
+        etcd.up();
+        store.set_switch(SwitchName::Reboots, true, &who(), None).await.unwrap();
+        super::etcd::soon("the copy goes on", Duration::from_secs(8), || live.borrow().reboots.switch.enabled()).await;
+        let kept = tokio::time::timeout(Duration::from_secs(8), candidacy.lost()).await;
+        assert!(kept.is_err() && candidacy.life().remaining() > Duration::from_secs(10));
     }
 }
 
