@@ -6,6 +6,7 @@ pub mod actions;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod console;
 pub mod daemon;
 pub mod engine;
 pub mod fence;

@@ -1,0 +1,199 @@
+//! The console's whole state. Drawing reads it; only `update` changes it.
+
+use std::sync::Arc;
+
+use ratatui::layout::Size;
+use tui_input::Input;
+
+use super::{dialog::Dialog, event::Action, facts::Facts, keys::Keymap, list::List, theme::Theme};
+use crate::{clock::Now, engine::snapshot::Seen, model::entry::EntryId};
+
+/// The views.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// The reboot queue.
+    #[default]
+    Reboots,
+    /// The cluster's nodes.
+    Nodes,
+}
+
+impl std::str::FromStr for View {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "reboots" => Ok(Self::Reboots),
+            "nodes" => Ok(Self::Nodes),
+            _ => Err(format!("there is no view {text:?}: choose reboots or nodes")),
+        }
+    }
+}
+
+/// What a detail pane, or a verb, is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An entry.
+    Entry(EntryId),
+    /// A Node by name.
+    Node(String),
+}
+
+/// An open detail pane, bound to an object, not to a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pane {
+    /// Whose.
+    pub of: Target,
+    /// First visible line.
+    pub scroll: usize,
+}
+
+/// How the last action ended, or why a key did nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What.
+    pub text: String,
+    /// Whether it went wrong.
+    pub failed: bool,
+}
+
+/// What does not change while the console runs.
+#[derive(Clone, Debug)]
+pub struct Looks {
+    /// Colours.
+    pub theme: Theme,
+    /// Keys in force.
+    pub keymap: Keymap,
+    /// The badge's word; none = the cluster's name.
+    pub badge: Option<String>,
+    /// etcd's endpoints, for the first screen.
+    pub endpoints: Vec<String>,
+    /// Actions are refused.
+    pub read_only: bool,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            theme: Theme::named("terminal", true).unwrap_or_else(|_| Theme::bare()),
+            keymap: Keymap::default(),
+            badge: None,
+            endpoints: Vec::new(),
+            read_only: false,
+        }
+    }
+}
+
+/// The state.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// Fixed.
+    pub looks: Looks,
+    /// What was seen last.
+    pub seen: Arc<Seen>,
+    /// Sums over it.
+    pub facts: Facts,
+    /// This moment, by the console's clock.
+    pub now: Now,
+    /// The terminal's size.
+    pub size: Size,
+    /// The open view.
+    pub view: View,
+    /// Rows of the reboot queue.
+    pub reboots: List<EntryId>,
+    /// Rows of the nodes.
+    pub nodes: List<String>,
+    /// The open detail pane.
+    pub pane: Option<Pane>,
+    /// The filter while it is typed, and the one before.
+    pub typing: Option<(Input, String)>,
+    /// The open dialog.
+    pub dialog: Option<Dialog>,
+    /// First visible line of the help, while it is open.
+    pub help: Option<usize>,
+    /// The message line.
+    pub message: Option<Message>,
+    /// Actions under way.
+    pub busy: usize,
+}
+
+impl App {
+    /// A console that has seen nothing yet.
+    pub fn new(looks: Looks, view: View, now: Now) -> Self {
+        Self {
+            looks,
+            seen: Arc::default(),
+            facts: Facts::default(),
+            now,
+            size: Size::new(80, 24),
+            view,
+            reboots: List::default(),
+            nodes: List::default(),
+            pane: None,
+            typing: None,
+            dialog: None,
+            help: None,
+            message: None,
+            busy: 0,
+        }
+    }
+
+    /// Says that something went wrong or cannot be done, with what to do.
+    pub fn refuse(&mut self, text: impl Into<String>) {
+        self.message = Some(Message { text: text.into(), failed: true });
+    }
+
+    /// Says what happened.
+    pub fn say(&mut self, text: impl Into<String>) {
+        self.message = Some(Message { text: text.into(), failed: false });
+    }
+
+    /// What a verb is about: the pane's object, else the row under the cursor.
+    pub fn target(&self) -> Option<Target> {
+        if let Some(pane) = &self.pane {
+            return Some(pane.of.clone());
+        }
+        match self.view {
+            View::Reboots => self.reboots.cursor.map(Target::Entry),
+            View::Nodes => self.nodes.cursor.clone().map(Target::Node),
+        }
+    }
+
+    /// The entries that a verb is about: those marked, of the pane, or under the cursor; of nodes, their live entries.
+    pub fn chosen_entries(&self) -> Vec<EntryId> {
+        let live = |name: &String| self.facts.by_node.get(name).copied();
+        match (&self.pane, self.view) {
+            (Some(Pane { of: Target::Entry(id), .. }), _) => vec![*id],
+            (Some(Pane { of: Target::Node(name), .. }), _) => live(name).into_iter().collect(),
+            (None, View::Reboots) => self.reboots.chosen(),
+            (None, View::Nodes) => self.nodes.chosen().iter().filter_map(live).collect(),
+        }
+    }
+
+    /// The nodes that a verb is about.
+    pub fn chosen_nodes(&self) -> Vec<String> {
+        let machine = |id: &EntryId| super::facts::entry(&self.seen, *id).map(|e| self.seen.snapshot.machine(&e.node));
+        match (&self.pane, self.view) {
+            (Some(Pane { of: Target::Node(name), .. }), _) => vec![name.clone()],
+            (Some(Pane { of: Target::Entry(id), .. }), _) => machine(id).into_iter().collect(),
+            (None, View::Nodes) => self.nodes.chosen(),
+            (None, View::Reboots) => self.reboots.chosen().iter().filter_map(machine).collect(),
+        }
+    }
+
+    /// The cluster's name, as the definition has it.
+    pub fn cluster(&self) -> Option<&str> {
+        self.seen.snapshot.store.definition().map(|d| d.cluster.name.as_str()).filter(|n| !n.is_empty())
+    }
+
+    /// What large changes ask to be typed: the badge's word, else the cluster's name.
+    pub fn cluster_word(&self) -> String {
+        self.cluster().or(self.looks.badge.as_deref()).unwrap_or("cluster").to_owned()
+    }
+
+    /// Counts an action as begun.
+    pub fn begin(&mut self, action: &Action) {
+        self.busy += 1;
+        self.say(action.doing());
+    }
+}

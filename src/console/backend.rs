@@ -1,0 +1,187 @@
+//! What ratatui draws to: one write per frame between synchronized-update escapes, and none where nothing changed.
+//!
+//! ratatui writes escapes even for an empty difference, hides the cursor in every frame and asks terminals where it
+//! is; over a slow line, or on a terminal that does not answer, each of these costs. None of them gets through here.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
+use ratatui::{
+    backend::{Backend, ClearType, CrosstermBackend, WindowSize},
+    buffer::Cell,
+    layout::{Position, Size},
+};
+
+/// Bytes that a frame rarely exceeds.
+const ROOM: usize = 256 * 1024;
+
+/// Gathers a frame, then writes it at once.
+pub struct Quiet<W: Write> {
+    inner: CrosstermBackend<Gathered>,
+    frame: Gathered,
+    out: W,
+    size: Size,
+    cursor: Option<Position>,
+}
+
+/// The bytes of the frame under way, shared with the backend that makes them.
+#[derive(Clone)]
+struct Gathered(Arc<Mutex<Vec<u8>>>);
+
+impl Gathered {
+    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Write for Gathered {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    /// ratatui flushes in mid-frame: nothing leaves before the frame's end.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<W: Write> Quiet<W> {
+    /// Writes to `out`; the terminal's cursor is hidden already.
+    pub fn new(out: W, size: Size) -> Self {
+        let frame = Gathered(Arc::new(Mutex::new(Vec::with_capacity(ROOM))));
+        Self { inner: CrosstermBackend::new(frame.clone()), frame, out, size, cursor: None }
+    }
+
+    /// The terminal has another size.
+    pub fn resize(&mut self, size: Size) {
+        self.size = size;
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let mut frame = self.frame.bytes();
+        if frame.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = Vec::with_capacity(frame.len() + 16);
+        crossterm::queue!(bytes, BeginSynchronizedUpdate)?;
+        bytes.append(&mut frame);
+        crossterm::queue!(bytes, EndSynchronizedUpdate)?;
+        self.out.write_all(&bytes)?;
+        self.out.flush()
+    }
+}
+
+impl<W: Write> Backend for Quiet<W> {
+    type Error = io::Error;
+
+    fn draw<'a, I>(&mut self, content: I) -> io::Result<()>
+    where
+        I: Iterator<Item = (u16, u16, &'a Cell)>,
+    {
+        let mut content = content.peekable();
+        if content.peek().is_none() {
+            return Ok(());
+        }
+        let before = self.cursor.take();
+        let drawn = self.inner.draw(content);
+        if before.is_some() {
+            self.inner.hide_cursor()?;
+        }
+        drawn
+    }
+
+    fn hide_cursor(&mut self) -> io::Result<()> {
+        if self.cursor.take().is_some() { self.inner.hide_cursor() } else { Ok(()) }
+    }
+
+    fn show_cursor(&mut self) -> io::Result<()> {
+        // together with its position
+        Ok(())
+    }
+
+    fn get_cursor_position(&mut self) -> io::Result<Position> {
+        Ok(self.cursor.unwrap_or_default())
+    }
+
+    fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
+        let position = position.into();
+        if self.cursor != Some(position) {
+            self.inner.set_cursor_position(position)?;
+            self.inner.show_cursor()?;
+            self.cursor = Some(position);
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.inner.clear()
+    }
+
+    fn clear_region(&mut self, region: ClearType) -> io::Result<()> {
+        self.inner.clear_region(region)
+    }
+
+    fn size(&self) -> io::Result<Size> {
+        Ok(self.size)
+    }
+
+    fn window_size(&mut self) -> io::Result<WindowSize> {
+        Ok(WindowSize { columns_rows: self.size, pixels: Size::new(0, 0) })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::{Terminal, widgets::Paragraph};
+
+    use super::*;
+
+    /// Counts writes and keeps the bytes.
+    #[derive(Clone, Default)]
+    struct Line(Arc<Mutex<Vec<Vec<u8>>>>);
+
+    impl Write for Line {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_frame_is_one_write_and_nothing_is_written_when_nothing_changed() {
+        let line = Line::default();
+        let mut terminal = Terminal::new(Quiet::new(line.clone(), Size::new(20, 4))).unwrap();
+        for text in ["one", "one", "one", "two"] {
+            terminal.draw(|f| f.render_widget(Paragraph::new(text), f.area())).unwrap();
+        }
+        let writes = line.0.lock().unwrap();
+        assert_eq!(writes.len(), 2);
+        let text = String::from_utf8_lossy(&writes[0]).into_owned();
+        assert!(text.starts_with("\u{1b}[?2026h") && text.ends_with("\u{1b}[?2026l"), "{text:?}");
+    }
+
+    #[test]
+    fn the_cursor_is_shown_once_and_never_asked_for() {
+        let line = Line::default();
+        let mut terminal = Terminal::new(Quiet::new(line.clone(), Size::new(20, 4))).unwrap();
+        for _ in 0..3 {
+            terminal.draw(|f| f.set_cursor_position((1, 1))).unwrap();
+        }
+        terminal.draw(|_| ()).unwrap();
+        let all: Vec<u8> = line.0.lock().unwrap().concat();
+        let text = String::from_utf8_lossy(&all).into_owned();
+        assert_eq!((text.matches("?25h").count(), text.matches("?25l").count()), (1, 1));
+        assert!(!text.contains("[6n"));
+    }
+}

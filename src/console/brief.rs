@@ -1,0 +1,153 @@
+//! Reasons and states in few words, the object first, so that a row of 80 columns says what blocks it.
+//! The full sentence is the reason's own `Display`, in the detail pane.
+
+use jiff::Timestamp;
+
+use super::{facts, when};
+use crate::{
+    engine::snapshot::Seen,
+    model::{
+        entry::EntryId,
+        reason::Reason,
+        reboot::{RebootEntry, RebootStatus},
+        text::visible,
+    },
+};
+
+/// A reason for a row.
+pub fn reason(reason: &Reason, now: Timestamp) -> String {
+    let text = match reason {
+        Reason::BlockedByPdb { pod, pdb, healthy, needed } => {
+            format!("pdb {pdb} {healthy}/{needed} keeps {}", below(pod, pdb))
+        }
+        Reason::BlockedByManyPdbs { pod, pdbs } => format!("{} pdbs select {pod}: {}", pdbs.len(), pdbs.join(", ")),
+        Reason::BlockedByJob { pod, job } => format!("job {job} runs in {}", below(pod, job)),
+        Reason::PodsLeaving { left, first } => format!("{left} leaving: {first}"),
+        Reason::EvictionRefused { pod, answer } => format!("{pod} refused: {answer}"),
+        Reason::TerminatingStuck { pod, since, node_ready } => {
+            let node = if *node_ready { "" } else { ", node NotReady" };
+            format!("{pod} terminating {}{node}", when::age(*since, now))
+        }
+        Reason::Backoff { count, until, cause } => {
+            let cause = cause.as_ref().map(|c| format!(": {c}")).unwrap_or_default();
+            format!("backoff {count}, next {}{cause}", when::until(*until, now))
+        }
+        Reason::UncordonedByOther { since } => format!("uncordoned by somebody {} ago", when::age(*since, now)),
+        Reason::CommandRunning { since, .. } => format!("command runs {}", when::age(*since, now)),
+        Reason::OutcomeUnknown { until: Some(until), .. } => {
+            format!("old command may run, known {}", when::until(*until, now))
+        }
+        Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: A again, D done".to_owned(),
+        Reason::CommandFailed { how, stderr } => {
+            let last = stderr.trim_end().lines().last().unwrap_or_default();
+            if last.is_empty() { format!("command failed: {how}") } else { format!("command failed: {how}: {last}") }
+        }
+        Reason::WaitingForBoot { since, last, stuck } => {
+            let check = if last.is_empty() { String::new() } else { format!(": {last}") };
+            format!("{} {}{check}", if *stuck { "STUCK, no boot" } else { "boots" }, when::age(*since, now))
+        }
+        Reason::Settling { until, missing, .. } => {
+            let end = until.map(|u| format!(", {}", when::until(u, now))).unwrap_or_default();
+            format!("settles: {missing}{end}")
+        }
+        Reason::OutsideWindow { next_open: Some(at) } => format!("window opens {}", when::until(*at, now)),
+        Reason::Frozen { until } => format!("frozen, ends {}", when::until(*until, now)),
+        Reason::Stale { source, since } => format!("{source} silent for {}", when::age(*since, now)),
+        Reason::WaitingForWorkers { holder } => format!("waits for the workers ({holder})"),
+        Reason::NodeMismatch { expected, found } => format!("not that machine: {found} instead of {expected}"),
+        Reason::OrphanedCordon { entry, .. } => format!("cordon left by {entry}, until booted"),
+        other => other.to_string(),
+    };
+    safe(&text)
+}
+
+/// The whole sentence, for the detail pane.
+pub fn sentence(reason: &Reason) -> String {
+    safe(&reason.to_string())
+}
+
+/// Text from outside for one line: nothing that steers a terminal, and ASCII where the words are ours.
+pub fn safe(text: &str) -> String {
+    visible(&text.replace('\u{d7}', "x"), false)
+}
+
+/// `pod` without its namespace where the other object lies in the same one.
+fn below<'a>(pod: &'a str, other: &str) -> &'a str {
+    match (pod.split_once('/'), other.split_once('/')) {
+        (Some((one, name)), Some((two, _))) if one == two => name,
+        _ => pod,
+    }
+}
+
+/// The status word of an entry.
+pub fn status(entry: &RebootEntry, now: Timestamp) -> &'static str {
+    match entry.status {
+        RebootStatus::Queued if entry.drain_backoff_expire.is_some_and(|t| t > now) => "backoff",
+        RebootStatus::Queued => "queued",
+        RebootStatus::Draining => "draining",
+        RebootStatus::Rebooting => "rebooting",
+        RebootStatus::Cancelled => "cancelled",
+    }
+}
+
+/// Pods gone of pods at the start, where somebody counted them.
+pub fn pods(seen: &Seen, id: EntryId) -> String {
+    match (facts::entry(seen, id), facts::progress(seen, id)) {
+        (Some(e), Some(p)) if p.pods_at_start > 0 && e.status != RebootStatus::Queued => {
+            format!("{}/{}", p.pods_gone, p.pods_at_start)
+        }
+        _ => String::new(),
+    }
+}
+
+/// The one truthful state of a node, e.g. `Ready cordoned draining 12/40 blocked: pdb shop/web`.
+/// Also whether a person should look.
+pub fn node_state(seen: &Seen, name: &str, live: Option<EntryId>, now: Timestamp) -> (String, bool) {
+    let mut words: Vec<String> = Vec::new();
+    let mut trouble = false;
+    match facts::node(seen, name) {
+        None => {
+            words.push("no Node".to_owned());
+            trouble = true;
+        }
+        Some(row) => {
+            words.push(if row.ready { "Ready".to_owned() } else { "NotReady".to_owned() });
+            trouble |= !row.ready;
+            if row.unschedulable {
+                let kept = row.keep_cordoned || row.owner().is_some_and(|o| !o.schedulable_before);
+                words.push(if kept { "cordoned (kept)".to_owned() } else { "cordoned".to_owned() });
+            }
+        }
+    }
+    if let Some((id, entry)) = live.and_then(|id| Some((id, facts::entry(seen, id)?))) {
+        words.push(status(entry, now).to_owned());
+        words.push(pods(seen, id));
+        if let Some(why) = seen.reasons.get(&id).filter(|r| facts::own_trouble(r)) {
+            trouble = true;
+            words.push(format!("blocked: {}", reason(why, now)));
+        }
+    }
+    if let Some(orphan) = seen.orphans.get(name) {
+        trouble = true;
+        words.push(reason(orphan, now));
+    }
+    words.retain(|w| !w.is_empty());
+    (safe(&words.join(" ")), trouble)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blocked_drain_names_budget_numbers_and_pod_in_few_columns() {
+        let why = Reason::BlockedByPdb { pod: "shop/web-7d9f".into(), pdb: "shop/web".into(), healthy: 2, needed: 2 };
+        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), "pdb shop/web 2/2 keeps web-7d9f");
+    }
+
+    #[test]
+    fn escape_sequences_in_a_reason_do_not_reach_the_terminal() {
+        let why = Reason::EvictionRefused { pod: "a/b".into(), answer: "\u{1b}[2J".into() };
+        assert!(!reason(&why, Timestamp::UNIX_EPOCH).contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,289 @@
+//! The text of detail panes: everything about one entry or one node, wrapped, nothing cut.
+
+use jiff::Timestamp;
+use ratatui::{
+    style::Style,
+    text::{Line, Span},
+};
+
+use super::{
+    app::{App, Target},
+    brief, facts,
+    table::wrap,
+    when,
+};
+use crate::model::{
+    attempt::Attempt,
+    entry::{EntryId, Stored},
+    reboot::RebootStatus,
+    text::visible,
+};
+
+/// Columns of the labels.
+const LABEL: usize = 11;
+
+/// Lines under way.
+struct Text<'a> {
+    app: &'a App,
+    width: usize,
+    lines: Vec<Line<'static>>,
+}
+
+/// The lines of a pane of that width.
+pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
+    let mut text = Text { app, width: usize::from(width), lines: Vec::new() };
+    match of {
+        Target::Entry(id) => text.entry(*id),
+        Target::Node(name) => text.node(name),
+    }
+    text.lines
+}
+
+/// The pane's title.
+pub fn title(app: &App, of: &Target) -> String {
+    match of {
+        Target::Entry(id) => match facts::entry(&app.seen, *id) {
+            Some(e) => {
+                let name = app.seen.snapshot.machine(&e.node);
+                let address = if name == e.node { String::new() } else { format!(" {}", e.node) };
+                brief::safe(&format!("{id} {name}{address}"))
+            }
+            None => id.to_string(),
+        },
+        Target::Node(name) => brief::safe(&format!("node {name}")),
+    }
+}
+
+impl Text<'_> {
+    fn now(&self) -> Timestamp {
+        self.app.now.wall
+    }
+
+    /// A labelled text, wrapped under itself.
+    fn field(&mut self, label: &str, text: &str, style: Style) {
+        let width = self.width.saturating_sub(LABEL);
+        let mut label = format!("{label:<LABEL$}");
+        for line in wrap(&visible(text, true), width) {
+            self.lines.push(Line::from(vec![
+                Span::styled(std::mem::replace(&mut label, " ".repeat(LABEL)), self.app.looks.theme.muted),
+                Span::styled(line, style),
+            ]));
+        }
+    }
+
+    fn plain(&mut self, label: &str, text: &str) {
+        self.field(label, text, Style::new());
+    }
+
+    fn heading(&mut self, text: String) {
+        self.lines.push(Line::default());
+        self.lines.push(Line::styled(text, self.app.looks.theme.title));
+    }
+
+    fn moment(&self, at: Timestamp) -> String {
+        format!("{} ({} ago)", when::moment(at, self.now()), when::age(at, self.now()))
+    }
+
+    fn entry(&mut self, id: EntryId) {
+        let seen = std::sync::Arc::clone(&self.app.seen);
+        let theme = self.app.looks.theme.clone();
+        let Some(stored) = facts::stored(&seen, id) else {
+            self.plain("", &format!("{id} is gone: it ended or was cancelled. Esc goes back."));
+            return;
+        };
+        let entry = match &stored.value {
+            Ok(entry) => entry,
+            Err(why) => {
+                self.field("broken", &format!("{}: {why}", stored.key), theme.danger);
+                self.plain("", "The others go on. X removes it; or mend the key with etcdctl.");
+                return;
+            }
+        };
+        let name = seen.snapshot.machine(&entry.node);
+        let since = facts::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
+        self.plain("status", &format!("{}{since}", brief::status(entry, self.now())));
+        if let Some(why) = seen.reasons.get(&id) {
+            let style = if facts::own_trouble(why) { theme.trouble } else { Style::new() };
+            self.field("why", &brief::sentence(why), style);
+        }
+        let progress = facts::progress(&seen, id).filter(|_| entry.status != RebootStatus::Queued);
+        if let Some(p) = progress {
+            let counted = format!("{}, {} of {} pods gone", p.phase, p.pods_gone, p.pods_at_start);
+            self.plain("phase", &format!("{counted}, since {}", self.moment(p.since)));
+            if let Some(next) = p.next {
+                self.plain("next", &format!("{} ({})", when::until(next, self.now()), when::moment(next, self.now())));
+            }
+        }
+        if entry.drain_backoff_count > 0 {
+            let next = entry.drain_backoff_expire.map(|t| format!(", next {}", when::until(t, self.now())));
+            self.plain("backed off", &format!("{} times{}", entry.drain_backoff_count, next.unwrap_or_default()));
+        }
+        self.asked(id);
+        let (state, trouble) = brief::node_state(&seen, &name, Some(id), self.now());
+        let role = if facts::is_api_server(&seen, &name) { "API server" } else { "worker" };
+        let state_style = if trouble { theme.trouble } else { Style::new() };
+        self.field("node", &format!("{name} ({role}): {state}"), state_style);
+        if let Some(order) = seen.snapshot.store.orders.get(&id).and_then(Stored::get) {
+            let why = order.reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
+            let text = format!("{} by {} {}{why}; not taken up yet", order.verb, order.who, self.moment(order.at));
+            self.plain("order", &text);
+        }
+        let orders = match entry.status {
+            RebootStatus::Draining => "X cancel  F force (skip what is left)",
+            RebootStatus::Rebooting => "X cancel  A again (retry)  D done (treat as booted)",
+            RebootStatus::Queued if entry.drain_backoff_count > 0 => "X cancel  B reset backoff",
+            _ => "X cancel",
+        };
+        self.field("you can", orders, theme.key);
+        if let Some(p) = progress {
+            self.heading(format!("Pods left: {}", p.blockers.len()));
+            for blocker in &p.blockers {
+                self.lines.extend(
+                    wrap(&brief::safe(&format!("{}  {}", blocker.pod, blocker.why)), self.width.saturating_sub(2))
+                        .into_iter()
+                        .map(|l| Line::from(format!("  {l}"))),
+                );
+            }
+        }
+        self.timeline(id, entry.last_transition_time, entry.status);
+        self.attempts(id);
+    }
+
+    fn asked(&mut self, id: EntryId) {
+        let request = self.app.seen.snapshot.store.requests.get(&id).and_then(Stored::get).cloned();
+        let text = match request {
+            Some(r) => {
+                let why = r.reason.map(|r| format!(": {r}")).unwrap_or_default();
+                format!("by {} {}{why}", r.who, self.moment(r.at))
+            }
+            None => "via ckecli or another program (no record of who)".to_owned(),
+        };
+        self.plain("asked", &text);
+    }
+
+    /// What is known of the entry's past, oldest first.
+    fn timeline(&mut self, id: EntryId, moved: Option<Timestamp>, status: RebootStatus) {
+        let store = &self.app.seen.snapshot.store;
+        let mut events: Vec<(Timestamp, String)> = Vec::new();
+        if let Some(r) = store.requests.get(&id).and_then(Stored::get) {
+            events.push((r.at, format!("queued by {}", r.who)));
+        }
+        if let Some(at) = moved {
+            events.push((at, status.to_string()));
+        }
+        for a in store.attempts_of(id).filter_map(Stored::get) {
+            events.push((a.start, format!("attempt {} started on {}", a.number, a.host)));
+            if let Some(o) = &a.outcome {
+                events.push((o.at, format!("attempt {}: {}", a.number, o.end)));
+            }
+        }
+        if let Some(p) = facts::progress(&self.app.seen, id) {
+            events.push((p.since, p.phase.clone()));
+        }
+        if let Some(o) = store.orders.get(&id).and_then(Stored::get) {
+            events.push((o.at, format!("{} ordered by {}", o.verb, o.who)));
+        }
+        if events.is_empty() {
+            return;
+        }
+        events.sort_by_key(|(at, _)| *at);
+        self.heading("Timeline".to_owned());
+        for (at, what) in events {
+            let line = format!("{:<10} {:>4} ago  {what}", when::moment(at, self.now()), when::age(at, self.now()));
+            self.lines.extend(
+                wrap(&brief::safe(&line), self.width.saturating_sub(2))
+                    .into_iter()
+                    .map(|l| Line::from(format!("  {l}"))),
+            );
+        }
+    }
+
+    fn attempts(&mut self, id: EntryId) {
+        let seen = std::sync::Arc::clone(&self.app.seen);
+        let attempts: Vec<&Attempt> = seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect();
+        if attempts.is_empty() {
+            return;
+        }
+        self.heading(format!("Attempts: {}", attempts.len()));
+        for a in attempts.into_iter().rev() {
+            let end = a.outcome.as_ref().map_or_else(
+                || format!("no outcome recorded, bound {} s", a.bound_seconds),
+                |o| format!("{} after {}", o.end, when::age(a.start, o.at)),
+            );
+            let ordered = a.ordered_by.as_deref().map(|o| format!(", ordered by {o}")).unwrap_or_default();
+            self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{ordered}", a.host));
+            self.plain("    argv", &a.argv.join(" "));
+            for (label, tail) in a.outcome.iter().flat_map(|o| [("    stdout", &o.stdout), ("    stderr", &o.stderr)]) {
+                let kept: Vec<&str> = tail.trim_end().lines().rev().take(10).collect();
+                if !kept.is_empty() {
+                    let kept: Vec<&str> = kept.into_iter().rev().collect();
+                    self.plain(label, &kept.join("\n"));
+                }
+            }
+        }
+    }
+
+    fn node(&mut self, name: &str) {
+        let seen = std::sync::Arc::clone(&self.app.seen);
+        let theme = self.app.looks.theme.clone();
+        let live = self.app.facts.by_node.get(name).copied();
+        let (state, trouble) = brief::node_state(&seen, name, live, self.now());
+        let (row, member) = (facts::node(&seen, name), facts::member(&seen, name));
+        if row.is_none() && member.is_none() {
+            self.plain("", &format!("{name} is gone: neither a Node nor in the definition. Esc goes back."));
+            return;
+        }
+        self.field("state", &state, if trouble { theme.trouble } else { Style::new() });
+        if let Some(orphan) = seen.orphans.get(name) {
+            self.field("why", &brief::sentence(orphan), theme.trouble);
+        }
+        let role = facts::role(&seen, name);
+        let listed = if member.is_some() { "in the definition" } else { "NOT in the definition" };
+        let rack = facts::rack(&seen, name);
+        self.plain("role", &format!("{role}, rack {}, {listed}", if rack.is_empty() { "unknown" } else { &rack }));
+        if let Some(row) = row {
+            self.plain("addresses", &row.addresses.join(", "));
+            let ready = row.ready_since.map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
+            self.plain("ready", &format!("{}{ready}", if row.ready { "yes" } else { "no" }));
+            self.plain("kubelet", &row.kubelet);
+            self.plain("boot id", &row.boot_id);
+            self.plain("uid", &row.uid);
+            self.cordon(row);
+            if !row.volumes_in_use.is_empty() {
+                self.plain("volumes", &row.volumes_in_use.join(", "));
+            }
+        } else if let Some(member) = member {
+            self.plain("address", &member.address);
+        }
+        for (id, stored) in &seen.snapshot.store.repairs.entries {
+            if let Some(r) = stored.get().filter(|r| r.nodename == name && r.unfinished()) {
+                self.plain("repair", &format!("repairs/{id}: {} {}, step {}", r.operation, r.status, r.step));
+            }
+        }
+        let can = if row.is_some_and(|r| r.unschedulable) { "  C keep cordoned" } else { "" };
+        let release = if seen.orphans.contains_key(name) { "  U release the cordon" } else { "" };
+        self.field("you can", &format!("R reboot{can}{release}"), theme.key);
+        if let Some(id) = live {
+            self.heading(format!("Entry {id}"));
+            self.entry(id);
+        }
+    }
+
+    fn cordon(&mut self, row: &crate::model::kube::NodeRow) {
+        if !row.unschedulable && row.owner.is_none() && !row.cke_mark {
+            return;
+        }
+        let mut said = vec![if row.unschedulable { "cordoned".to_owned() } else { "not cordoned".to_owned() }];
+        match &row.owner {
+            Some(Ok(o)) if o.schedulable_before => said.push(format!("by us for {}", o.entry)),
+            Some(Ok(o)) => said.push(format!("in work for {}; it was cordoned before us and stays so", o.entry)),
+            Some(Err(why)) => said.push(format!("our annotation cannot be read: {why}")),
+            None if row.cke_mark => said.push("by CKE".to_owned()),
+            None => said.push("by somebody else".to_owned()),
+        }
+        if row.keep_cordoned {
+            said.push("an administrator keeps it".to_owned());
+        }
+        self.plain("cordon", &said.join(", "));
+    }
+}

@@ -1,0 +1,67 @@
+//! Queue reboots of the nodes that are marked, or of the one under the cursor.
+
+use super::{Bound, Deed, Dialog, LARGE};
+use crate::console::{
+    app::{App, View},
+    event::{Action, count},
+    facts,
+};
+
+/// Opens it, or says why there is nothing to add.
+pub fn open(app: &App) -> Result<Dialog, String> {
+    if app.view == View::Reboots && app.pane.is_none() {
+        return Err("reboots are added from the nodes: press 2, mark them with space, then R".to_owned());
+    }
+    let chosen = app.chosen_nodes();
+    if chosen.is_empty() {
+        return Err("no node is chosen: move the cursor to one, or mark some with space".to_owned());
+    }
+    let (mut addresses, mut lines, mut bound, mut api) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut strangers, mut queued, mut ours) = (Vec::new(), 0, Vec::new());
+    for name in &chosen {
+        let Some(member) = facts::member(&app.seen, name) else {
+            strangers.push(name.clone());
+            continue;
+        };
+        let in_queue = app.facts.by_node.get(name);
+        queued += usize::from(in_queue.is_some());
+        let uid = facts::node(&app.seen, name).map_or("", |n| n.uid.as_str());
+        bound.push(Bound::Node(name.clone(), uid.to_owned()));
+        addresses.push(member.address.clone());
+        let note = in_queue.map(|id| format!("  (in {id} already: will wait for it)")).unwrap_or_default();
+        let shown = if *name == member.address { name.clone() } else { format!("{name}  {}", member.address) };
+        if member.control_plane {
+            api.push(format!("{shown}  API server{note}"));
+        } else {
+            ours.push(format!("{shown}{note}"));
+        }
+    }
+    if addresses.is_empty() {
+        return Err(format!(
+            "{} is not in the cluster definition: only its nodes can be rebooted",
+            strangers.join(", ")
+        ));
+    }
+    let api_servers = api.len();
+    if api_servers > 0 {
+        lines.push(format!("! {} among them: one at a time, alone", count(api_servers, "API server")));
+    }
+    if !strangers.is_empty() {
+        lines.push(format!("! left out, not in the definition: {}", strangers.join(", ")));
+    }
+    if queued > 0 {
+        lines.push(format!("! {queued} already in the queue"));
+    }
+    if !app.seen.snapshot.store.reboots.switch.enabled() {
+        lines.push("! the queue is disabled: nothing starts before it is enabled (E)".to_owned());
+    }
+    lines.extend(api);
+    lines.extend(ours);
+    let n = addresses.len();
+    let title = format!("Queue {} on {}?", count(n, "reboot"), app.cluster_word());
+    let mut dialog = Dialog::new(title, "Queue", Deed::Act(Action::AddReboots { addresses, reason: None }));
+    dialog.lines = lines;
+    dialog.bound = bound;
+    dialog.expect = (n >= LARGE || api_servers > 0).then(|| format!("{} {n}", app.cluster_word()));
+    Ok(dialog)
+}

@@ -1,0 +1,51 @@
+//! Cancel entries of the reboot queue.
+
+use super::{Bound, Deed, Dialog, LARGE};
+use crate::{
+    console::{
+        app::App,
+        brief,
+        event::{Action, count},
+        facts,
+    },
+    model::reboot::RebootStatus,
+};
+
+/// Opens it, or says why there is nothing to cancel.
+pub fn open(app: &App) -> Result<Dialog, String> {
+    let chosen = app.chosen_entries();
+    if chosen.is_empty() {
+        return Err("no entry is chosen: move the cursor to one, or mark some with space".to_owned());
+    }
+    let (mut entries, mut lines, mut bound, mut rebooting) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for id in &chosen {
+        let Some(stored) = facts::stored(&app.seen, *id) else { continue };
+        entries.push((id.index, stored.mod_revision));
+        bound.push(Bound::Entry(*id, stored.mod_revision));
+        match stored.get() {
+            Some(entry) => {
+                rebooting += usize::from(entry.status == RebootStatus::Rebooting);
+                let name = app.seen.snapshot.machine(&entry.node);
+                let api = if facts::is_api_server(&app.seen, &name) { "  API server" } else { "" };
+                lines.push(format!("{id}  {name}  {}{api}", brief::status(entry, app.now.wall)));
+            }
+            None => lines.push(format!("{id}  cannot be read")),
+        }
+    }
+    if entries.is_empty() {
+        return Err("the entry is gone: it ended or was cancelled".to_owned());
+    }
+    if rebooting > 0 {
+        lines.insert(0, "! a command that runs goes on; the node stays cordoned until it has booted".to_owned());
+    }
+    if let (1, Some(why)) = (entries.len(), chosen.first().and_then(|id| app.seen.reasons.get(id))) {
+        lines.push(brief::sentence(why));
+    }
+    let n = entries.len();
+    let title = format!("Cancel {} on {}?", count(n, "entry"), app.cluster_word());
+    let mut dialog = Dialog::new(title, "Cancel entries", Deed::Act(Action::Cancel { entries, reason: None }));
+    dialog.lines = lines;
+    dialog.bound = bound;
+    dialog.expect = (n >= LARGE).then(|| format!("{} {n}", app.cluster_word()));
+    Ok(dialog)
+}

@@ -1,0 +1,132 @@
+//! Draws a dialog in the middle of the screen, over everything else.
+
+use ratatui::{
+    Frame,
+    layout::{Position, Rect},
+    style::{Modifier, Style},
+};
+use tui_input::Input;
+
+use super::{Dialog, Focus, Why};
+use crate::console::{
+    app::App,
+    brief,
+    table::{put, wrap},
+};
+
+/// Draws it.
+pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
+    let screen = frame.area();
+    let theme = &app.looks.theme;
+    let width = screen.width.saturating_sub(4).min(90);
+    let inner = usize::from(width.saturating_sub(4));
+    let fields = u16::from(dialog.why != Why::Never) + 2 * u16::from(dialog.expect.is_some());
+    // frame 2, title 1 and a line under it, fields, a line, buttons
+    let fixed = 6 + fields;
+    let text = fit(dialog, inner, usize::from(screen.height.saturating_sub(fixed + 2)));
+    let height = (fixed + u16::try_from(text.len()).unwrap_or(0)).min(screen.height);
+    let area = Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height);
+    let buffer = frame.buffer_mut();
+    outline(buffer, area, theme.title);
+    let (x, mut y) = (area.x + 2, area.y + 1);
+    let line = area.width.saturating_sub(4);
+    put(buffer, x, y, line, &brief::safe(&dialog.title), theme.title);
+    y += 2;
+    for text in &text {
+        let style = if text.starts_with('!') { theme.trouble } else { Style::new() };
+        put(buffer, x, y, line, text, style);
+        y += 1;
+    }
+    let mut cursor = None;
+    if dialog.expired.is_none() {
+        if dialog.why != Why::Never {
+            let label = if dialog.why == Why::Required { "reason (needed): " } else { "reason (optional): " };
+            let at = field(buffer, (x, y), line, label, &dialog.reason, dialog.focus == Focus::Reason, theme.key);
+            cursor = cursor.or(at);
+            y += 1;
+        }
+        if let Some(expect) = &dialog.expect {
+            put(buffer, x, y, line, &format!("this is large: type  {expect}"), theme.danger);
+            let at = field(buffer, (x, y + 1), line, "typed: ", &dialog.typed, dialog.focus == Focus::Typed, theme.key);
+            cursor = cursor.or(at);
+            y += 2;
+        }
+    }
+    buttons(app, dialog, buffer, (x, y + 1), line);
+    if let Some(cursor) = cursor {
+        frame.set_cursor_position(cursor);
+    }
+}
+
+/// The text, wrapped; what does not fit is counted, never silently cut.
+fn fit(dialog: &Dialog, width: usize, most: usize) -> Vec<String> {
+    let all = dialog.expired.iter().map(|e| format!("! EXPIRED: {e}")).chain(dialog.lines.iter().cloned());
+    let mut lines: Vec<String> = all.flat_map(|l| wrap(&brief::safe(&l), width)).collect();
+    if lines.len() > most {
+        let more = lines.len() - most.saturating_sub(1);
+        lines.truncate(most.saturating_sub(1));
+        lines.push(format!("... and {more} more"));
+    }
+    lines
+}
+
+fn outline(buffer: &mut ratatui::buffer::Buffer, area: Rect, style: Style) {
+    for y in area.top()..area.bottom() {
+        for x in area.left()..area.right() {
+            buffer[(x, y)].reset();
+            let (left, right) = (x == area.left(), x + 1 == area.right());
+            let (top, bottom) = (y == area.top(), y + 1 == area.bottom());
+            let line = match (left, right, top, bottom) {
+                (true, _, true, _) => "\u{250c}",
+                (_, true, true, _) => "\u{2510}",
+                (true, _, _, true) => "\u{2514}",
+                (_, true, _, true) => "\u{2518}",
+                (_, _, true, _) | (_, _, _, true) => "\u{2500}",
+                (true, ..) | (_, true, ..) => "\u{2502}",
+                _ => continue,
+            };
+            buffer[(x, y)].set_symbol(line).set_style(style);
+        }
+    }
+}
+
+/// A labelled text field; where the terminal's cursor belongs when it has the focus.
+fn field(
+    buffer: &mut ratatui::buffer::Buffer,
+    (x, y): (u16, u16),
+    width: u16,
+    label: &str,
+    input: &Input,
+    focus: bool,
+    style: Style,
+) -> Option<Position> {
+    put(buffer, x, y, width, label, if focus { style.add_modifier(Modifier::BOLD) } else { style });
+    let label = u16::try_from(label.len()).unwrap_or(0);
+    let room = width.saturating_sub(label);
+    let scroll = input.visual_scroll(usize::from(room.saturating_sub(1)));
+    let text: String = input.value().chars().skip(scroll).collect();
+    put(buffer, x + label, y, room, &text, Style::new().add_modifier(Modifier::UNDERLINED));
+    let column = u16::try_from(input.visual_cursor().saturating_sub(scroll)).unwrap_or(0);
+    focus.then_some(Position::new(x + label + column, y))
+}
+
+fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x, y): (u16, u16), width: u16) {
+    let theme = &app.looks.theme;
+    let look =
+        |focus: bool| if focus { Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD) } else { Style::new() };
+    let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
+    let word = if dialog.expired.is_some() { "Close" } else { "Cancel" };
+    let cancel = bracket(word, dialog.focus == Focus::Cancel);
+    put(buffer, x, y, width, &cancel, look(dialog.focus == Focus::Cancel));
+    if dialog.expired.is_some() {
+        return;
+    }
+    let at = x + u16::try_from(cancel.len()).unwrap_or(0) + 2;
+    let confirm = bracket(dialog.verb, dialog.focus == Focus::Confirm);
+    put(buffer, at, y, width, &confirm, look(dialog.focus == Focus::Confirm));
+    let at = at + u16::try_from(confirm.len()).unwrap_or(0) + 3;
+    let yes = if dialog.expect.is_some() { "" } else { "y yes  " };
+    let why = if dialog.why == Why::Never { "" } else { "  r reason" };
+    let hint = format!("{yes}n no{why}  Tab next");
+    put(buffer, at, y, (x + width).saturating_sub(at), &hint, theme.muted);
+}

@@ -1,0 +1,19 @@
+//! Leaving: asks only where this console leads and nobody stands by.
+
+use super::{Deed, Dialog, Why};
+use crate::console::{app::App, facts};
+
+/// The question, or none where leaving harms nothing.
+pub fn open(app: &App) -> Option<Dialog> {
+    let alone = app.seen.snapshot.store.candidates.len() <= 1;
+    if facts::leader(&app.seen) != facts::Leader::Us || !alone {
+        return None;
+    }
+    let mut dialog = Dialog::new("Leave? Nobody else stands by to lead", "Leave", Deed::Quit);
+    dialog.lines = vec![
+        format!("{} draining, {} rebooting, {} queued", app.facts.draining, app.facts.rebooting, app.facts.queued),
+        "the queue stands still until another engine starts (`cketerm --daemon`)".to_owned(),
+    ];
+    dialog.why = Why::Never;
+    Some(dialog)
+}

@@ -1,0 +1,133 @@
+//! What happens to the console, and what it wants done.
+
+use std::sync::Arc;
+
+use crossterm::event::KeyEvent;
+
+use crate::{
+    clock::Now,
+    engine::snapshot::Seen,
+    model::{entry::EntryId, ours::Verb},
+};
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// Text was pasted.
+    Paste(String),
+    /// The terminal has another size (columns, rows).
+    Resize(u16, u16),
+    /// The engine published what it saw.
+    Seen(Arc<Seen>),
+    /// Time passed.
+    Tick(Now),
+    /// An action ended: what is to be said of it.
+    Done(Result<String, String>),
+}
+
+/// Something that the console wants done by whoever runs it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Carry this out, then tell by [`Event::Done`].
+    Act(Action),
+    /// Leave.
+    Quit,
+    /// Stop the process as Ctrl-Z does, the terminal restored.
+    Suspend,
+    /// Paint everything again.
+    Repaint,
+}
+
+/// What can be asked of `actions`: the thing that a dialog confirms, bound to what was shown.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Queue a reboot of each address.
+    AddReboots {
+        /// IP addresses, in the order of the screen.
+        addresses: Vec<String>,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Cancel entries of the reboot queue.
+    Cancel {
+        /// Index and the `ModRevision` that was shown.
+        entries: Vec<(u64, i64)>,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// End the backoff of entries.
+    ResetBackoff {
+        /// Their indexes.
+        entries: Vec<u64>,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Enable or disable the reboot queue.
+    Switch {
+        /// The new state.
+        enabled: bool,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Leave an order for whoever leads.
+    Order {
+        /// For which entry.
+        entry: EntryId,
+        /// What.
+        verb: Verb,
+        /// The `ModRevision` that was shown; none where the entry is gone (an orphaned cordon).
+        seen: Option<i64>,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Make a node's cordon the administrator's, or give it back.
+    KeepCordoned {
+        /// The Node.
+        node: String,
+        /// Keep or give back.
+        keep: bool,
+    },
+}
+
+impl Action {
+    /// Puts the reason in that was typed.
+    #[must_use]
+    pub fn with_reason(mut self, why: Option<String>) -> Self {
+        match &mut self {
+            Self::AddReboots { reason, .. }
+            | Self::Cancel { reason, .. }
+            | Self::ResetBackoff { reason, .. }
+            | Self::Switch { reason, .. }
+            | Self::Order { reason, .. } => *reason = why,
+            Self::KeepCordoned { .. } => {}
+        }
+        self
+    }
+
+    /// What is being done, for the message line while it is.
+    pub fn doing(&self) -> String {
+        match self {
+            Self::AddReboots { addresses, .. } => format!("queueing {} ...", count(addresses.len(), "reboot")),
+            Self::Cancel { entries, .. } => format!("cancelling {} ...", count(entries.len(), "entry")),
+            Self::ResetBackoff { entries, .. } => {
+                format!("resetting the backoff of {} ...", count(entries.len(), "entry"))
+            }
+            Self::Switch { enabled: true, .. } => "enabling the reboot queue ...".to_owned(),
+            Self::Switch { enabled: false, .. } => "disabling the reboot queue ...".to_owned(),
+            Self::Order { entry, verb, .. } => format!("ordering {verb} of {entry} ..."),
+            Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
+            Self::KeepCordoned { node, keep: false } => format!("giving {node}'s cordon back ..."),
+        }
+    }
+}
+
+/// `1 entry`, `3 entries`, `2 reboots`.
+pub fn count(n: usize, noun: &str) -> String {
+    match (n, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{n} {stem}ies"),
+        _ => format!("{n} {noun}s"),
+    }
+}

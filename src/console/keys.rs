@@ -1,0 +1,331 @@
+//! The one key table: dispatch, the footer's hints, the `?` overlay and `docs/keys.md` all come from it.
+//!
+//! A verb that changes the cluster has one capital letter, the same in every view, and no harmless command shares it.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// Where a key works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Context {
+    /// In tables and detail panes.
+    Everywhere,
+    /// In a table.
+    Table,
+    /// In a detail pane and the help.
+    Detail,
+    /// In a dialog, outside its text fields.
+    Dialog,
+    /// While text is typed: the filter, a reason, a confirmation.
+    Field,
+}
+
+/// What a key does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the table below says it, for people
+pub enum Command {
+    Down,
+    Up,
+    PageDown,
+    PageUp,
+    Top,
+    Bottom,
+    Open,
+    Back,
+    Mark,
+    MarkAll,
+    Filter,
+    NextView,
+    Reboots,
+    Nodes,
+    Jump,
+    Trouble,
+    Reboot,
+    Cancel,
+    ResetBackoff,
+    Switch,
+    Retry,
+    Done,
+    Force,
+    Keep,
+    Release,
+    Help,
+    Quit,
+    Suspend,
+    Repaint,
+    Yes,
+    No,
+    Press,
+    NextField,
+    PreviousField,
+    Reason,
+    Accept,
+    Drop,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// Where it works.
+    pub context: Context,
+    /// Its keys, the one to show first.
+    pub keys: &'static [&'static str],
+    /// What it does.
+    pub command: Command,
+    /// Its name in the configuration.
+    pub name: &'static str,
+    /// A word for the footer; empty = not shown there.
+    pub hint: &'static str,
+    /// A sentence for the help.
+    pub help: &'static str,
+    /// Changes the cluster.
+    pub changes: bool,
+}
+
+const fn look(
+    context: Context,
+    keys: &'static [&'static str],
+    command: Command,
+    name: &'static str,
+    hint: &'static str,
+    help: &'static str,
+) -> Binding {
+    Binding { context, keys, command, name, hint, help, changes: false }
+}
+
+const fn verb(
+    keys: &'static [&'static str],
+    command: Command,
+    name: &'static str,
+    hint: &'static str,
+    help: &'static str,
+) -> Binding {
+    Binding { context: Context::Everywhere, keys, command, name, hint, help, changes: true }
+}
+
+use Context::{Detail, Dialog, Everywhere, Field, Table};
+
+/// All keys.
+#[rustfmt::skip]
+pub const TABLE: &[Binding] = &[
+    look(Table, &["enter"], Command::Open, "open", "detail", "Open the detail pane of the row"),
+    verb(&["X"], Command::Cancel, "cancel", "cancel", "Cancel the entries that are marked, or the one under the cursor"),
+    verb(&["R"], Command::Reboot, "reboot", "reboot", "Queue a reboot of the nodes that are marked, or of the one under the cursor"),
+    verb(&["B"], Command::ResetBackoff, "reset-backoff", "", "End the backoff of the entries, so that the next pass takes them"),
+    verb(&["E"], Command::Switch, "switch", "", "Enable or disable the reboot queue"),
+    verb(&["A"], Command::Retry, "retry", "", "Order: run the reboot command once more (again)"),
+    verb(&["D"], Command::Done, "done", "", "Order: treat the machine as booted"),
+    verb(&["F"], Command::Force, "force", "", "Order: go on without waiting for pods and volumes"),
+    verb(&["C"], Command::Keep, "keep-cordoned", "", "Keep the node cordoned when the work ends, or give that up; asks nothing"),
+    verb(&["U"], Command::Release, "release", "", "Order: release a cordon that was left behind by a cancelled entry"),
+    look(Table, &["space"], Command::Mark, "mark", "mark", "Mark or unmark the row and go on"),
+    look(Table, &["*"], Command::MarkAll, "mark-all", "", "Mark all rows that pass the filter; once more: unmark them"),
+    look(Table, &["/"], Command::Filter, "filter", "filter", "Show only rows that contain a text; with ! before it: that do not"),
+    look(Table, &["n"], Command::Trouble, "trouble", "next trouble", "Go to the next row that needs a person"),
+    look(Everywhere, &["o"], Command::Jump, "jump", "", "Go from an entry to its node, or from a node to its entry"),
+    look(Everywhere, &["tab"], Command::NextView, "next-view", "", "Next view"),
+    look(Everywhere, &["1"], Command::Reboots, "reboots", "", "Reboots"),
+    look(Everywhere, &["2"], Command::Nodes, "nodes", "", "Nodes"),
+    look(Everywhere, &["j", "down"], Command::Down, "down", "", "Down"),
+    look(Everywhere, &["k", "up"], Command::Up, "up", "", "Up"),
+    look(Everywhere, &["pgdn", "ctrl-f"], Command::PageDown, "page-down", "", "A page down"),
+    look(Everywhere, &["pgup", "ctrl-b"], Command::PageUp, "page-up", "", "A page up"),
+    look(Everywhere, &["g", "home"], Command::Top, "top", "", "First row"),
+    look(Everywhere, &["G", "end"], Command::Bottom, "bottom", "", "Last row"),
+    look(Everywhere, &["esc"], Command::Back, "back", "", "Peel off: pane, filter, marks, message"),
+    look(Everywhere, &["?"], Command::Help, "help", "help", "These keys"),
+    look(Everywhere, &["q", "ctrl-c"], Command::Quit, "quit", "quit", "Leave; asks when this console leads and no other engine stands by"),
+    look(Everywhere, &["ctrl-z"], Command::Suspend, "suspend", "", "Stop the program; `fg` brings it back"),
+    look(Everywhere, &["ctrl-l"], Command::Repaint, "repaint", "", "Paint everything again"),
+    look(Detail, &["enter"], Command::Back, "close", "back", "Close the pane"),
+    look(Dialog, &["y"], Command::Yes, "yes", "", "Yes, do it (where nothing has to be typed)"),
+    look(Dialog, &["n", "esc", "ctrl-c", "q"], Command::No, "no", "", "No, do nothing"),
+    look(Dialog, &["enter"], Command::Press, "press", "", "Press the button that has the focus: Cancel at first"),
+    look(Dialog, &["tab", "down", "right"], Command::NextField, "next-field", "", "Next field or button"),
+    look(Dialog, &["backtab", "up", "left"], Command::PreviousField, "previous-field", "", "Previous field or button"),
+    look(Dialog, &["r"], Command::Reason, "reason", "", "Type a reason, which goes to the audit trail"),
+    look(Field, &["enter"], Command::Accept, "accept", "", "Take the text"),
+    look(Field, &["esc", "ctrl-c"], Command::Drop, "drop", "", "Drop the text"),
+    look(Field, &["tab", "down"], Command::NextField, "field-next", "", "Take the text and go on to the next field"),
+    look(Field, &["backtab", "up"], Command::PreviousField, "field-previous", "", "Take the text and go back"),
+];
+
+/// The keys in force: the table and what the configuration changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keymap {
+    keys: Vec<(Context, KeyCode, KeyModifiers, Command)>,
+    names: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl Default for Keymap {
+    fn default() -> Self {
+        // the built-in table is valid: a test holds it
+        Self::new(&BTreeMap::new()).unwrap_or(Self { keys: Vec::new(), names: BTreeMap::new() })
+    }
+}
+
+impl Keymap {
+    /// The table with some commands bound to other keys (an empty list unbinds). Duplicates are refused.
+    pub fn new(changed: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
+        if let Some(name) = changed.keys().find(|name| !TABLE.iter().any(|b| b.name == name.as_str())) {
+            let names: Vec<_> = TABLE.iter().map(|b| b.name).collect();
+            return Err(format!("keys: there is no command {name:?}; the commands are {}", names.join(", ")));
+        }
+        let mut keys: Vec<(Context, KeyCode, KeyModifiers, Command)> = Vec::new();
+        let mut names = BTreeMap::new();
+        for binding in TABLE {
+            let texts: Vec<String> = match changed.get(binding.name) {
+                Some(texts) => texts.clone(),
+                None => binding.keys.iter().map(|k| (*k).to_owned()).collect(),
+            };
+            for text in &texts {
+                let (code, modifiers) =
+                    parse(text).ok_or_else(|| format!("keys.{}: {text:?} is no key", binding.name))?;
+                let clash = keys
+                    .iter()
+                    .find(|(context, c, m, _)| (*c, *m) == (code, modifiers) && overlap(*context, binding.context));
+                if let Some((_, _, _, other)) = clash {
+                    let other = TABLE.iter().find(|b| b.command == *other).map_or("another", |b| b.name);
+                    return Err(format!("keys.{}: {text} is the key of {other} already", binding.name));
+                }
+                keys.push((binding.context, code, modifiers, binding.command));
+            }
+            names.insert(binding.name, texts);
+        }
+        Ok(Self { keys, names })
+    }
+
+    /// What a key does here.
+    pub fn lookup(&self, context: Context, key: KeyEvent) -> Option<Command> {
+        let (code, modifiers) = normal(key.code, key.modifiers);
+        let find = |wanted: Context| {
+            let hit = self.keys.iter().find(|(c, k, m, _)| *c == wanted && (*k, *m) == (code, modifiers));
+            hit.map(|(_, _, _, command)| *command)
+        };
+        find(context).or_else(|| if matches!(context, Table | Detail) { find(Everywhere) } else { None })
+    }
+
+    /// The first key of a command, for hints; none where it is unbound.
+    pub fn key(&self, name: &str) -> Option<&str> {
+        self.names.get(name).and_then(|keys| keys.first()).map(String::as_str)
+    }
+
+    /// All keys of a binding, for the help.
+    pub fn all(&self, binding: &Binding) -> String {
+        self.names.get(binding.name).map(|keys| keys.join(" ")).unwrap_or_default()
+    }
+}
+
+/// Whether two contexts can hear the same key press.
+fn overlap(one: Context, other: Context) -> bool {
+    let typing = |c| matches!(c, Dialog | Field);
+    one == other || (one == Everywhere && !typing(other)) || (other == Everywhere && !typing(one))
+}
+
+/// Reads `X`, `ctrl-f`, `space`, `pgdn` …
+pub fn parse(text: &str) -> Option<(KeyCode, KeyModifiers)> {
+    let (rest, modifiers) = match (text.strip_prefix("ctrl-"), text.strip_prefix("alt-")) {
+        (Some(rest), _) => (rest, KeyModifiers::CONTROL),
+        (_, Some(rest)) => (rest, KeyModifiers::ALT),
+        _ => (text, KeyModifiers::NONE),
+    };
+    let mut chars = rest.chars();
+    let code = match (rest, chars.next(), chars.next()) {
+        (_, Some(c), None) => KeyCode::Char(c),
+        ("space", ..) => KeyCode::Char(' '),
+        ("enter", ..) => KeyCode::Enter,
+        ("esc", ..) => KeyCode::Esc,
+        ("tab", ..) => KeyCode::Tab,
+        ("backtab", ..) => KeyCode::BackTab,
+        ("up", ..) => KeyCode::Up,
+        ("down", ..) => KeyCode::Down,
+        ("left", ..) => KeyCode::Left,
+        ("right", ..) => KeyCode::Right,
+        ("home", ..) => KeyCode::Home,
+        ("end", ..) => KeyCode::End,
+        ("pgup", ..) => KeyCode::PageUp,
+        ("pgdn", ..) => KeyCode::PageDown,
+        ("backspace", ..) => KeyCode::Backspace,
+        ("delete", ..) => KeyCode::Delete,
+        _ => match rest.strip_prefix('f').and_then(|n| n.parse().ok()) {
+            Some(n @ 1..=12) => KeyCode::F(n),
+            _ => return None,
+        },
+    };
+    Some((code, modifiers))
+}
+
+/// Shift is in the character already; terminals disagree about saying so.
+fn normal(code: KeyCode, modifiers: KeyModifiers) -> (KeyCode, KeyModifiers) {
+    (code, modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT))
+}
+
+/// The whole of `docs/keys.md`.
+pub fn markdown() -> String {
+    let mut out = String::from(
+        "# Keys\n\nGenerated from the key table in `src/console/keys.rs`; a test compares them \
+         (`UPDATE_DOCS=1 cargo test keys` writes this file).\nA key that changes the cluster means the same in every view \
+         and nothing else. Every command can be bound to other keys, or to none, by its name.\n",
+    );
+    for (title, context, changes) in [
+        ("Changing the cluster", Everywhere, true),
+        ("Tables", Table, false),
+        ("Everywhere", Everywhere, false),
+        ("Detail panes and help", Detail, false),
+        ("Dialogs", Dialog, false),
+        ("Text fields", Field, false),
+    ] {
+        let _ = write!(out, "\n## {title}\n\n| key | name | what it does |\n| --- | --- | --- |\n");
+        for b in TABLE.iter().filter(|b| b.context == context && b.changes == changes) {
+            let keys: Vec<_> = b.keys.iter().map(|k| format!("`{k}`")).collect();
+            let _ = writeln!(out, "| {} | `{}` | {} |", keys.join(" "), b.name, b.help);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_holds_no_key_twice() {
+        assert_eq!(Keymap::new(&BTreeMap::new()).map(|_| ()), Ok(()));
+        assert!(!Keymap::default().keys.is_empty());
+    }
+
+    #[test]
+    fn a_verb_that_changes_the_cluster_is_a_capital_letter_and_never_a_control_key() {
+        for b in TABLE.iter().filter(|b| b.changes) {
+            assert!(b.keys.iter().all(|k| k.len() == 1 && k.chars().all(char::is_uppercase)), "{}", b.name);
+            let sharing = TABLE.iter().filter(|o| o.keys.iter().any(|k| b.keys.contains(k))).count();
+            assert_eq!(sharing, 1, "{}", b.name);
+        }
+    }
+
+    #[test]
+    fn keys_can_be_changed_and_unbound_and_duplicates_are_refused() {
+        let change = |name: &str, keys: &[&str]| {
+            let keys = keys.iter().map(|k| (*k).to_owned()).collect();
+            Keymap::new(&BTreeMap::from([(name.to_owned(), keys)]))
+        };
+        let map = change("cancel", &["f8"]).unwrap();
+        assert_eq!(map.lookup(Table, KeyEvent::from(KeyCode::F(8))), Some(Command::Cancel));
+        assert_eq!(map.lookup(Table, KeyEvent::from(KeyCode::Char('X'))), None);
+        assert_eq!(change("force", &[]).unwrap().key("force"), None);
+        assert_eq!(change("cancel", &["j"]).unwrap_err(), "keys.down: j is the key of cancel already");
+        assert!(change("filter", &["X"]).unwrap_err().contains("cancel"));
+        assert!(change("nothing", &["x"]).unwrap_err().contains("reset-backoff"));
+        assert!(change("cancel", &["hyper-x"]).unwrap_err().contains("no key"));
+    }
+
+    #[test]
+    fn the_document_of_the_keys_is_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/keys.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, markdown()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), markdown(), "UPDATE_DOCS=1 cargo test keys");
+    }
+}

@@ -1,0 +1,180 @@
+//! A list whose cursor and marks follow the identity of what they stand on, never a row number.
+
+use std::collections::BTreeSet;
+
+/// The rows of one view, by identity, in order.
+#[derive(Clone, Debug)]
+pub struct List<Id> {
+    /// The rows that pass the filter, sorted.
+    pub rows: Vec<Id>,
+    /// How many there are without the filter.
+    pub total: usize,
+    /// What the cursor stands on; none while the list is empty, or after that object vanished: then no key hits
+    /// anything until the cursor is moved.
+    pub cursor: Option<Id>,
+    /// Where the cursor was last.
+    pub place: usize,
+    /// The first visible row.
+    pub top: usize,
+    /// The marked ones, hidden ones included.
+    pub marks: BTreeSet<Id>,
+    /// The filter in force.
+    pub filter: String,
+    /// The cursor's object vanished.
+    pub vanished: bool,
+}
+
+impl<Id> Default for List<Id> {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            total: 0,
+            cursor: None,
+            place: 0,
+            top: 0,
+            marks: BTreeSet::new(),
+            filter: String::new(),
+            vanished: false,
+        }
+    }
+}
+
+impl<Id: Ord + Clone> List<Id> {
+    /// Puts new rows in. `rows` are sorted; `exists` tells which marks still stand for something.
+    pub fn refresh(&mut self, rows: Vec<Id>, total: usize, exists: impl Fn(&Id) -> bool) {
+        self.rows = rows;
+        self.total = total;
+        self.marks.retain(|id| exists(id));
+        match self.cursor.as_ref().map(|id| self.rows.binary_search(id)) {
+            Some(Ok(place)) => self.place = place,
+            Some(Err(_)) => {
+                // hidden by a filter: the first row; gone from the world: nothing, until the cursor is moved
+                let gone = self.cursor.as_ref().is_some_and(|id| !exists(id));
+                self.cursor = if gone { None } else { self.rows.first().cloned() };
+                self.place = if gone { self.place } else { 0 };
+                self.vanished = gone;
+            }
+            None if self.vanished && !self.rows.is_empty() => {}
+            None => self.select(0),
+        }
+    }
+
+    /// Puts the cursor on a row, or on the last one.
+    pub fn select(&mut self, place: usize) {
+        self.place = place.min(self.rows.len().saturating_sub(1));
+        self.cursor = self.rows.get(self.place).cloned();
+        self.vanished = false;
+    }
+
+    /// Puts the cursor on an object, if it is shown.
+    pub fn go_to(&mut self, id: &Id) -> bool {
+        let found = self.rows.binary_search(id);
+        if let Ok(place) = found {
+            self.select(place);
+        }
+        found.is_ok()
+    }
+
+    /// Moves the cursor by so many rows.
+    pub fn step(&mut self, by: isize) {
+        let from = self.place.min(self.rows.len().saturating_sub(1));
+        self.select(if self.vanished { from } else { from.saturating_add_signed(by) });
+    }
+
+    /// Scrolls so that the cursor is among `height` visible rows.
+    pub fn reveal(&mut self, height: usize) {
+        let last = self.rows.len().saturating_sub(height);
+        self.top = self.top.min(last).min(self.place).max((self.place + 1).saturating_sub(height));
+    }
+
+    /// The visible rows.
+    pub fn window(&self, height: usize) -> &[Id] {
+        let end = (self.top + height).min(self.rows.len());
+        self.rows.get(self.top.min(end)..end).unwrap_or_default()
+    }
+
+    /// Marks or unmarks what the cursor stands on, and moves on.
+    pub fn toggle_mark(&mut self) {
+        if let Some(id) = self.cursor.clone() {
+            if !self.marks.remove(&id) {
+                self.marks.insert(id);
+            }
+            self.step(1);
+        }
+    }
+
+    /// Marks all that pass the filter; when they all are, unmarks them.
+    pub fn toggle_all(&mut self) {
+        if self.rows.iter().all(|id| self.marks.contains(id)) {
+            for id in &self.rows {
+                self.marks.remove(id);
+            }
+        } else {
+            self.marks.extend(self.rows.iter().cloned());
+        }
+    }
+
+    /// The marked ones, or else what the cursor stands on.
+    pub fn chosen(&self) -> Vec<Id> {
+        if self.marks.is_empty() { self.cursor.iter().cloned().collect() } else { self.marks.iter().cloned().collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(rows: &[u32]) -> List<u32> {
+        let mut list = List::default();
+        put(&mut list, rows);
+        list
+    }
+
+    fn put(list: &mut List<u32>, rows: &[u32]) {
+        let all = rows.to_vec();
+        list.refresh(rows.to_vec(), rows.len(), |id| all.contains(id));
+    }
+
+    #[test]
+    fn the_cursor_follows_its_object_when_rows_before_it_vanish() {
+        let mut list = list(&[1, 2, 3, 4]);
+        list.step(2);
+        put(&mut list, &[2, 3, 4]);
+        assert_eq!((list.cursor, list.place), (Some(3), 1));
+    }
+
+    #[test]
+    fn when_its_object_vanishes_the_cursor_stands_on_nothing_until_it_is_moved() {
+        let mut list = list(&[1, 2, 3]);
+        list.step(1);
+        put(&mut list, &[1, 3]);
+        assert_eq!((list.cursor, list.chosen()), (None, vec![]));
+        put(&mut list, &[1, 3, 4]);
+        assert_eq!(list.cursor, None);
+        list.step(1);
+        assert_eq!(list.cursor, Some(3));
+    }
+
+    #[test]
+    fn marks_of_vanished_objects_go_and_the_others_stay() {
+        let mut list = list(&[1, 2, 3]);
+        list.toggle_mark();
+        list.toggle_mark();
+        put(&mut list, &[2, 3, 9]);
+        assert_eq!(list.chosen(), vec![2]);
+    }
+
+    #[test]
+    fn the_window_holds_the_cursor() {
+        let mut list = list(&(0..100).collect::<Vec<_>>());
+        list.step(50);
+        list.reveal(10);
+        assert_eq!(list.window(10), (41..=50).collect::<Vec<_>>());
+        list.step(-50);
+        list.reveal(10);
+        assert_eq!(list.window(10), (0..10).collect::<Vec<_>>());
+        put(&mut list, &[1]);
+        list.reveal(10);
+        assert_eq!(list.window(10), [1]);
+    }
+}

@@ -1,0 +1,30 @@
+//! The terminal console: state, update, views, dialogs, the key table, themes.
+//!
+//! One direction: [`event::Event`] → [`update::update`] → effects → [`views::draw`], which reads and never changes.
+//! What is shown comes from [`crate::engine::snapshot::Seen`]; what is done goes through `actions`. No decision is
+//! made here, no client library is known here, and nothing but [`run`] touches a terminal.
+
+pub mod app;
+pub mod brief;
+pub mod detail;
+pub mod dialog;
+pub mod event;
+pub mod facts;
+pub mod footer;
+pub mod header;
+pub mod keys;
+pub mod list;
+pub mod table;
+pub mod theme;
+pub mod update;
+pub mod views;
+pub mod when;
+
+pub mod backend;
+pub mod perform;
+pub mod run;
+pub mod screen;
+pub mod terminal;
+
+pub use app::View;
+pub use run::{ConsoleOptions, run};

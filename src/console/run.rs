@@ -1,0 +1,293 @@
+//! The loop: input, what was seen, time and signals in; frames and effects out.
+//!
+//! A key is answered at once; news of the cluster are gathered and drawn at most ten times a second, everything
+//! together at most thirty times. An idle console writes nothing.
+
+use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use crossterm::event::{Event as TerminalEvent, EventStream};
+use futures::StreamExt;
+use ratatui::{Terminal, layout::Size};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    app::{App, Looks, View},
+    backend::Quiet,
+    event::{Effect, Event},
+    keys::Keymap,
+    perform::perform,
+    terminal::{self, Held},
+    theme::{self, Theme},
+    update::update,
+    views,
+};
+use crate::{
+    actions::Operator,
+    clock::{Clock, Steady},
+    engine::snapshot::Seen,
+};
+
+/// Between two frames.
+const FRAME: Duration = Duration::from_millis(33);
+/// Between two frames that nobody asked for by a key.
+const NEWS: Duration = Duration::from_millis(100);
+/// How long an engine may take to resign before the process is stopped.
+const RESIGN: Duration = Duration::from_secs(12);
+
+/// How the console looks and begins.
+#[derive(Debug)]
+pub struct ConsoleOptions {
+    /// The first view.
+    pub view: View,
+    /// The badge's word; none = the cluster's name.
+    pub cluster_badge: Option<String>,
+    /// The badge's colour: one of the 16 by name.
+    pub badge_colour: Option<String>,
+    /// A theme's name: `terminal` or `plain`.
+    pub theme: String,
+    /// Whether colours are used: false for `NO_COLOR` and `--color never`.
+    pub colour: bool,
+    /// Keys that differ from the table, by command name; an empty list unbinds.
+    pub keys: BTreeMap<String, Vec<String>>,
+    /// No actions.
+    pub read_only: bool,
+    /// etcd's endpoints, for the first screen.
+    pub endpoints: Vec<String>,
+    /// Where ages come from.
+    pub clock: Clock,
+    /// Asked before the process stops (Ctrl-Z, SIGTSTP), so that the engine beside us resigns first; it answers when
+    /// it has.
+    pub resign: Option<mpsc::Sender<oneshot::Sender<()>>>,
+}
+
+impl Default for ConsoleOptions {
+    fn default() -> Self {
+        Self {
+            view: View::Reboots,
+            cluster_badge: None,
+            badge_colour: None,
+            theme: "terminal".to_owned(),
+            colour: true,
+            keys: BTreeMap::new(),
+            read_only: false,
+            endpoints: Vec::new(),
+            clock: Clock::Host,
+            resign: None,
+        }
+    }
+}
+
+impl ConsoleOptions {
+    /// Theme and keys, or what is wrong with them: to be called before the terminal is taken.
+    pub fn looks(&self) -> Result<Looks, String> {
+        let mut theme = Theme::named(&self.theme, self.colour)?;
+        if let Some(name) = &self.badge_colour {
+            let colour = theme::colour(name)?;
+            if self.colour {
+                theme.badge = theme.badge.fg(colour);
+            }
+        }
+        Ok(Looks {
+            theme,
+            keymap: Keymap::new(&self.keys)?,
+            badge: self.cluster_badge.clone(),
+            endpoints: self.endpoints.clone(),
+            read_only: self.read_only,
+        })
+    }
+}
+
+/// Runs the console until it is left (`q`, SIGTERM, SIGHUP). `operator` none = read-only. The terminal is restored
+/// however it ends. To be awaited on the main thread: only its panics tear the screen down.
+pub async fn run(
+    seen: watch::Receiver<Arc<Seen>>,
+    operator: Option<Operator>,
+    options: ConsoleOptions,
+) -> anyhow::Result<()> {
+    let mut looks = options.looks().map_err(anyhow::Error::msg)?;
+    looks.read_only |= operator.is_none();
+    let (columns, rows) = crossterm::terminal::size().context("the terminal does not tell its size")?;
+    let held = Held::take().context("the terminal could not be taken")?;
+    let mut console = Console::new(looks, &options, Size::new(columns, rows), operator)?;
+    let ended = console.until_left(seen, &options).await;
+    drop(held);
+    ended
+}
+
+/// SIGHUP, SIGTERM, SIGTSTP.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    stop: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let stop = SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw());
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            stop: signal(stop)?,
+        })
+    }
+}
+
+struct Console {
+    app: App,
+    steady: Steady,
+    terminal: Terminal<Quiet<std::io::Stdout>>,
+    input: EventStream,
+    operator: Option<Operator>,
+    done: (mpsc::UnboundedSender<Result<String, String>>, mpsc::UnboundedReceiver<Result<String, String>>),
+    drawn: Instant,
+}
+
+impl Console {
+    fn new(looks: Looks, options: &ConsoleOptions, size: Size, operator: Option<Operator>) -> anyhow::Result<Self> {
+        let steady = Steady::new(&options.clock);
+        let mut app = App::new(looks, options.view, steady.now());
+        app.size = size;
+        let terminal = Terminal::new(Quiet::new(std::io::stdout(), size))?;
+        // bounded by what a person confirms
+        let done = mpsc::unbounded_channel();
+        Ok(Self { app, steady, terminal, input: EventStream::new(), operator, done, drawn: Instant::now() })
+    }
+
+    async fn until_left(
+        &mut self,
+        mut seen: watch::Receiver<Arc<Seen>>,
+        options: &ConsoleOptions,
+    ) -> anyhow::Result<()> {
+        let mut signals = Signals::new()?;
+        self.draw()?;
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        // when the next frame is due, if one is
+        let mut due: Option<Instant> = None;
+        let mut news_at = Instant::now();
+        let mut fresh = true;
+        let mut publisher = true;
+        loop {
+            let event = tokio::select! {
+                biased;
+                _ = signals.hangup.recv() => return Ok(()),
+                _ = signals.terminate.recv() => return Ok(()),
+                _ = signals.stop.recv() => {
+                    self.suspend(options).await?;
+                    continue;
+                }
+                key = self.input.next() => match key {
+                    Some(Ok(event)) => match translate(event) {
+                        Some(event) => event,
+                        None => continue,
+                    },
+                    // the terminal is gone
+                    Some(Err(_)) | None => return Ok(()),
+                },
+                () = until(due) => {
+                    due = None;
+                    self.draw()?;
+                    continue;
+                }
+                Some(result) = self.done.1.recv() => Event::Done(result),
+                () = sleep_until(news_at), if fresh => {
+                    fresh = false;
+                    news_at = Instant::now() + NEWS;
+                    Event::Seen(Arc::clone(&seen.borrow_and_update()))
+                }
+                changed = seen.changed(), if !fresh && publisher => {
+                    // a publisher that ended leaves its last word: it ages on the screen
+                    publisher = changed.is_ok();
+                    fresh = publisher;
+                    continue;
+                }
+                _ = tick.tick() => Event::Tick(self.steady.now()),
+            };
+            if let Event::Resize(columns, rows) = &event {
+                self.terminal.backend_mut().resize(Size::new(*columns, *rows));
+            }
+            self.app.now = self.steady.now();
+            for effect in update(&mut self.app, event) {
+                match effect {
+                    Effect::Quit => return Ok(()),
+                    Effect::Suspend => self.suspend(options).await?,
+                    Effect::Repaint => self.repaint()?,
+                    Effect::Act(action) => self.act(action),
+                }
+            }
+            let next = self.drawn + FRAME;
+            if Instant::now() >= next {
+                due = None;
+                self.draw()?;
+            } else {
+                due = Some(due.map_or(next, |d| d.min(next)));
+            }
+        }
+    }
+
+    fn act(&mut self, action: super::event::Action) {
+        let Some(operator) = self.operator.clone() else { return };
+        let done = self.done.0.clone();
+        tokio::spawn(async move {
+            let result = perform(&operator, action).await;
+            // the console may have been left
+            let _ = done.send(result);
+        });
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        self.drawn = Instant::now();
+        let app = &self.app;
+        self.terminal.draw(|frame| views::draw(app, frame))?;
+        Ok(())
+    }
+
+    /// Draws every cell again, without asking the terminal anything.
+    fn repaint(&mut self) -> anyhow::Result<()> {
+        let size = self.app.size;
+        self.terminal.resize(ratatui::layout::Rect::new(0, 0, size.width, size.height))?;
+        self.draw()
+    }
+
+    /// Gives the terminal back and stops the process; takes it again when the process goes on.
+    async fn suspend(&mut self, options: &ConsoleOptions) -> anyhow::Result<()> {
+        if let Some(resign) = &options.resign {
+            let (ask, answer) = oneshot::channel();
+            if resign.send(ask).await.is_ok() {
+                let _ = tokio::time::timeout(RESIGN, answer).await;
+            }
+        }
+        // the reader owns stdin: it ends before the shell gets it back
+        self.input = EventStream::new();
+        terminal::leave();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
+        // the process was stopped here; it goes on after SIGCONT
+        terminal::enter()?;
+        let (columns, rows) = crossterm::terminal::size()?;
+        self.app.now = self.steady.now();
+        self.terminal.backend_mut().resize(Size::new(columns, rows));
+        update(&mut self.app, Event::Resize(columns, rows));
+        self.repaint()
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}
+
+fn translate(event: TerminalEvent) -> Option<Event> {
+    match event {
+        TerminalEvent::Key(key) => Some(Event::Key(key)),
+        TerminalEvent::Paste(text) => Some(Event::Paste(text)),
+        TerminalEvent::Resize(columns, rows) => Some(Event::Resize(columns, rows)),
+        TerminalEvent::FocusGained | TerminalEvent::FocusLost | TerminalEvent::Mouse(_) => None,
+    }
+}

@@ -1,0 +1,153 @@
+//! A table that costs the screen's size: only visible rows are made, columns are computed for the width.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+use unicode_width::UnicodeWidthStr;
+
+use super::theme::Theme;
+
+/// One column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its title.
+    pub title: &'static str,
+    /// Its width; 0 = takes what is left.
+    pub width: u16,
+    /// It is shown only where the table is at least that wide.
+    pub from: u16,
+}
+
+/// One cell.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    /// What it says.
+    pub text: String,
+    /// How.
+    pub style: Style,
+}
+
+impl Cell {
+    /// A cell in the terminal's own colours.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), style: Style::new() }
+    }
+
+    /// A cell with a look.
+    pub fn styled(text: impl Into<String>, style: Style) -> Self {
+        Self { text: text.into(), style }
+    }
+}
+
+/// One visible row; its cells are those of all columns, hidden ones included.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    /// The cells.
+    pub cells: Vec<Cell>,
+    /// The cursor stands on it.
+    pub cursor: bool,
+    /// It is marked.
+    pub marked: bool,
+}
+
+/// Columns of the gutter: the cursor's mark and the mark.
+const GUTTER: u16 = 2;
+
+/// Draws titles and rows. The cursor is a gutter sign and a bold first cell: few bytes a move over a slow line.
+pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], stale: bool) {
+    let shown: Vec<(usize, u16, u16)> = places(columns, area);
+    for (i, x, width) in &shown {
+        if let Some(column) = columns.get(*i) {
+            put(buffer, *x, area.y, *width, column.title, theme.title);
+        }
+    }
+    for (line, row) in (area.y + 1..area.bottom()).zip(rows) {
+        if row.cursor {
+            put(buffer, area.x, line, 1, ">", theme.cursor);
+        }
+        if row.marked {
+            put(buffer, area.x + 1, line, 1, "*", theme.mark);
+        }
+        for (nth, (i, x, width)) in shown.iter().enumerate() {
+            let Some(cell) = row.cells.get(*i) else { continue };
+            let style = if stale { theme.muted } else { cell.style };
+            let style = if row.cursor && nth < 2 { style.patch(theme.cursor) } else { style };
+            put(buffer, *x, line, *width, &cell.text, style);
+        }
+    }
+}
+
+/// Index, left end and width of each column that is shown.
+fn places(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
+    let shown: Vec<(usize, &Column)> = columns.iter().enumerate().filter(|(_, c)| c.from <= area.width).collect();
+    let gaps = u16::try_from(shown.len().saturating_sub(1)).unwrap_or(0);
+    let fixed: u16 = shown.iter().map(|(_, c)| c.width).sum();
+    let rest = area.width.saturating_sub(GUTTER + gaps + fixed);
+    let mut x = area.x + GUTTER;
+    let mut places = Vec::with_capacity(shown.len());
+    for (i, column) in shown {
+        let width = if column.width == 0 { rest } else { column.width }.min(area.right().saturating_sub(x));
+        places.push((i, x, width));
+        x = x.saturating_add(width + 1).min(area.right());
+    }
+    places
+}
+
+/// Writes text, cut with `~` where it does not fit.
+pub fn put(buffer: &mut Buffer, x: u16, y: u16, width: u16, text: &str, style: Style) {
+    if width == 0 || !buffer.area.contains((x, y).into()) {
+        return;
+    }
+    let (end, _) = buffer.set_stringn(x, y, text, usize::from(width), style);
+    if text.width() > usize::from(width) {
+        buffer.set_stringn(end.saturating_sub(1).max(x), y, "~", 1, style);
+    }
+}
+
+/// Breaks text at spaces (or in mid-word where a word is longer than a line) into lines of `width` columns.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(8);
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split(' ') {
+            let gap = usize::from(!line.is_empty());
+            if line.width() + gap + word.width() <= width {
+                if gap == 1 {
+                    line.push(' ');
+                }
+                line.push_str(word);
+                continue;
+            }
+            if !line.is_empty() {
+                lines.push(std::mem::take(&mut line));
+            }
+            for c in word.chars() {
+                if line.width() + c.to_string().width() > width {
+                    lines.push(std::mem::take(&mut line));
+                }
+                line.push(c);
+            }
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_wrapped_at_spaces_and_nothing_is_lost() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
+        assert_eq!(wrap("a\n\nb", 8), ["a", "", "b"]);
+    }
+
+    #[test]
+    fn text_that_does_not_fit_says_so() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 6, 1));
+        put(&mut buffer, 0, 0, 6, "abcdefgh", Style::new());
+        assert_eq!(buffer[(5, 0)].symbol(), "~");
+        assert_eq!(buffer[(4, 0)].symbol(), "e");
+    }
+}

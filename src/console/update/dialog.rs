@@ -1,0 +1,50 @@
+//! Keys in a dialog.
+
+use crossterm::event::{Event as Terminal, KeyEvent};
+use tui_input::backend::crossterm::EventHandler;
+
+use crate::console::{
+    app::App,
+    dialog::{Deed, Focus, Why},
+    event::Effect,
+    keys::Command,
+};
+
+/// A key while a dialog is open.
+pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
+    let Some(dialog) = &mut app.dialog else { return Vec::new() };
+    match command {
+        Some(Command::NextField) => dialog.turn(true),
+        Some(Command::PreviousField) => dialog.turn(false),
+        Some(Command::Accept) => dialog.turn(true),
+        Some(Command::Drop) => dialog.focus = Focus::Cancel,
+        Some(Command::Reason) if dialog.why != Why::Never && dialog.expired.is_none() => dialog.focus = Focus::Reason,
+        Some(Command::No) => app.dialog = None,
+        Some(Command::Press) if dialog.focus == Focus::Cancel => app.dialog = None,
+        Some(Command::Yes | Command::Press) => return confirm(app),
+        _ => {
+            if let Some(field) = dialog.field() {
+                field.handle_event(&Terminal::Key(key));
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// Does it, if nothing is missing and nothing has changed.
+fn confirm(app: &mut App) -> Vec<Effect> {
+    let Some(dialog) = &mut app.dialog else { return Vec::new() };
+    dialog.check(&app.seen);
+    if let Some(missing) = dialog.missing() {
+        if dialog.expired.is_none() {
+            app.refuse(missing);
+        }
+        return Vec::new();
+    }
+    let deed = dialog.confirmed();
+    app.dialog = None;
+    match deed {
+        Deed::Quit => vec![Effect::Quit],
+        Deed::Act(action) => super::verbs::act(app, action),
+    }
+}

@@ -1,0 +1,158 @@
+//! Looking around: moving, opening, going from an entry to its node. Nothing here changes the cluster.
+
+use crate::console::{
+    app::{App, Pane, Target, View},
+    brief, facts,
+    keys::Command,
+    views,
+};
+
+/// Carries out a command that only looks.
+pub(super) fn go(app: &mut App, command: Command) {
+    match command {
+        Command::Down => by(app, 1),
+        Command::Up => by(app, -1),
+        Command::PageDown => by(app, page(app)),
+        Command::PageUp => by(app, -page(app)),
+        Command::Top => by(app, isize::MIN / 2),
+        Command::Bottom => by(app, isize::MAX / 2),
+        Command::Help => app.help = if app.help.is_some() { None } else { Some(0) },
+        Command::Back => back(app),
+        Command::Open => open(app),
+        Command::Mark => match app.view {
+            View::Reboots => app.reboots.toggle_mark(),
+            View::Nodes => app.nodes.toggle_mark(),
+        },
+        Command::MarkAll => match app.view {
+            View::Reboots => app.reboots.toggle_all(),
+            View::Nodes => app.nodes.toggle_all(),
+        },
+        Command::Filter => super::typing::begin_filter(app),
+        Command::NextView => show(app, if app.view == View::Reboots { View::Nodes } else { View::Reboots }),
+        Command::Reboots => show(app, View::Reboots),
+        Command::Nodes => show(app, View::Nodes),
+        Command::Jump => jump(app),
+        Command::Trouble => trouble(app),
+        _ => {}
+    }
+}
+
+/// Keeps the cursor visible and the scrolled texts inside their bounds.
+pub(super) fn reveal(app: &mut App) {
+    let height = views::table_height(app);
+    app.reboots.reveal(height);
+    app.nodes.reveal(height);
+    let most = views::pane_overflow(app);
+    if let Some(pane) = &mut app.pane {
+        pane.scroll = pane.scroll.min(most);
+    }
+    let most = views::help_overflow(app);
+    if let Some(scroll) = &mut app.help {
+        *scroll = (*scroll).min(most);
+    }
+}
+
+fn by(app: &mut App, rows: isize) {
+    if let Some(scroll) = &mut app.help {
+        *scroll = scroll.saturating_add_signed(rows);
+    } else if let Some(pane) = &mut app.pane {
+        pane.scroll = pane.scroll.saturating_add_signed(rows);
+    } else {
+        match app.view {
+            View::Reboots => app.reboots.step(rows),
+            View::Nodes => app.nodes.step(rows),
+        }
+    }
+}
+
+fn page(app: &App) -> isize {
+    let rows = if app.pane.is_some() { views::pane_height(app) } else { views::table_height(app) };
+    isize::try_from(rows.saturating_sub(1).max(1)).unwrap_or(1)
+}
+
+fn show(app: &mut App, view: View) {
+    app.view = view;
+    app.pane = None;
+    app.help = None;
+}
+
+fn open(app: &mut App) {
+    match app.target() {
+        Some(of) => app.pane = Some(Pane { of, scroll: 0 }),
+        None if app.reboots.vanished || app.nodes.vanished => {
+            app.refuse("what the cursor stood on is gone: move it to another row");
+        }
+        None => {}
+    }
+}
+
+/// Peels off one layer: help, pane, filter, marks, message.
+fn back(app: &mut App) {
+    let (filter, marks) = match app.view {
+        View::Reboots => (!app.reboots.filter.is_empty(), !app.reboots.marks.is_empty()),
+        View::Nodes => (!app.nodes.filter.is_empty(), !app.nodes.marks.is_empty()),
+    };
+    if app.help.take().is_some() || app.pane.take().is_some() {
+        return;
+    }
+    if filter {
+        super::typing::set_filter(app, "");
+    } else if marks {
+        match app.view {
+            View::Reboots => app.reboots.marks.clear(),
+            View::Nodes => app.nodes.marks.clear(),
+        }
+    } else {
+        app.message = None;
+    }
+}
+
+/// From an entry to its node, from a node to its entry; an open pane stays open on the other object.
+fn jump(app: &mut App) {
+    let piece = app.pane.is_some();
+    let to = match app.target() {
+        Some(Target::Entry(id)) => {
+            let machine = facts::entry(&app.seen, id).map(|e| app.seen.snapshot.machine(&e.node));
+            machine.filter(|name| app.nodes.go_to(name)).map(|name| (View::Nodes, Target::Node(name)))
+        }
+        Some(Target::Node(name)) => {
+            let live = app.facts.by_node.get(&name).copied();
+            live.filter(|id| app.reboots.go_to(id)).map(|id| (View::Reboots, Target::Entry(id)))
+        }
+        None => None,
+    };
+    match to {
+        Some((view, of)) => {
+            app.view = view;
+            app.pane = piece.then_some(Pane { of, scroll: 0 });
+        }
+        None => app.refuse("there is nothing to go to: it has no counterpart, or a filter hides it (Esc)"),
+    }
+}
+
+/// The next row that needs a person, round the end.
+fn trouble(app: &mut App) {
+    let found = match app.view {
+        View::Reboots => {
+            let hit = next(&app.reboots.rows, app.reboots.place, |id| {
+                let entry = facts::entry(&app.seen, *id);
+                entry.is_none() || app.seen.reasons.get(id).is_some_and(facts::own_trouble)
+            });
+            hit.map(|place| app.reboots.select(place))
+        }
+        View::Nodes => {
+            let hit = next(&app.nodes.rows, app.nodes.place, |name| {
+                brief::node_state(&app.seen, name, app.facts.by_node.get(name).copied(), app.now.wall).1
+            });
+            hit.map(|place| app.nodes.select(place))
+        }
+    };
+    if found.is_none() {
+        app.say("no row here needs a person");
+    }
+}
+
+fn next<Id>(rows: &[Id], from: usize, wanted: impl Fn(&Id) -> bool) -> Option<usize> {
+    let round = (from + 1..rows.len()).chain(0..=from.min(rows.len().saturating_sub(1)));
+    round.into_iter().find(|place| rows.get(*place).is_some_and(&wanted))
+}

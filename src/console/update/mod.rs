@@ -1,0 +1,99 @@
+//! `update`: the only place where the console's state changes.
+
+mod dialog;
+mod look;
+mod seen;
+mod typing;
+mod verbs;
+
+use crossterm::event::{KeyEvent, KeyEventKind};
+use ratatui::layout::Size;
+
+use super::{
+    app::App,
+    event::{Effect, Event},
+    keys::{Command, Context},
+};
+
+/// Takes in what happened; returns what is to be done about it.
+pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
+    let effects = match event {
+        Event::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
+        Event::Key(key) => press(app, key),
+        Event::Paste(text) => {
+            typing::paste(app, &text);
+            Vec::new()
+        }
+        Event::Resize(columns, rows) => {
+            app.size = Size::new(columns, rows);
+            Vec::new()
+        }
+        Event::Seen(news) => {
+            seen::take_in(app, news);
+            Vec::new()
+        }
+        Event::Tick(now) => {
+            app.now = now;
+            Vec::new()
+        }
+        Event::Done(result) => {
+            app.busy = app.busy.saturating_sub(1);
+            match result {
+                Ok(text) => app.say(text),
+                Err(text) => app.refuse(text),
+            }
+            Vec::new()
+        }
+    };
+    look::reveal(app);
+    effects
+}
+
+/// Where a key would be heard now.
+pub fn context(app: &App) -> Context {
+    if let Some(dialog) = &app.dialog {
+        return match dialog.focus {
+            super::dialog::Focus::Reason | super::dialog::Focus::Typed => Context::Field,
+            _ => Context::Dialog,
+        };
+    }
+    if app.typing.is_some() {
+        Context::Field
+    } else if app.help.is_some() || app.pane.is_some() {
+        Context::Detail
+    } else {
+        Context::Table
+    }
+}
+
+fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
+    let context = context(app);
+    let command = app.looks.keymap.lookup(context, key);
+    if app.dialog.is_some() {
+        return dialog::press(app, command, key);
+    }
+    if app.typing.is_some() {
+        typing::press(app, command, key);
+        return Vec::new();
+    }
+    let Some(command) = command else { return Vec::new() };
+    match command {
+        Command::Suspend => return vec![Effect::Suspend],
+        Command::Repaint => return vec![Effect::Repaint],
+        Command::Quit => match super::dialog::quit::open(app) {
+            Some(question) => app.dialog = Some(question),
+            None => return vec![Effect::Quit],
+        },
+        Command::Cancel
+        | Command::Reboot
+        | Command::ResetBackoff
+        | Command::Switch
+        | Command::Retry
+        | Command::Done
+        | Command::Force
+        | Command::Keep
+        | Command::Release => return verbs::begin(app, command),
+        other => look::go(app, other),
+    }
+    Vec::new()
+}

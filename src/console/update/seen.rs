@@ -1,0 +1,86 @@
+//! Taking in what the engine saw: rows anew, cursor and marks by identity, dialogs checked.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    console::{app::App, brief, facts},
+    engine::snapshot::Seen,
+    model::entry::EntryId,
+};
+
+/// Takes in a newer snapshot.
+pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
+    app.seen = seen;
+    if app.seen.now.boot > app.now.boot {
+        app.now = app.seen.now;
+    }
+    app.facts.refresh(&app.seen);
+    rows(app);
+    if let Some(mut dialog) = app.dialog.take() {
+        dialog.check(&app.seen);
+        app.dialog = Some(dialog);
+    }
+}
+
+/// Makes the rows of both views anew; the filter of each is applied.
+pub(super) fn rows(app: &mut App) {
+    let seen = Arc::clone(&app.seen);
+    let entries = &seen.snapshot.store.reboots.entries;
+    let all: Vec<EntryId> = entries.keys().map(|index| EntryId::reboot(*index)).collect();
+    let total = all.len();
+    let shown = filtered(app, &app.reboots.filter, all);
+    app.reboots.refresh(shown, total, |id| entries.contains_key(&id.index));
+
+    let members = seen.snapshot.store.definition().into_iter().flat_map(|d| &d.cluster.nodes);
+    let names: BTreeSet<&str> =
+        members.map(|n| n.node_name()).chain(seen.snapshot.kube.nodes.keys().map(String::as_str)).collect();
+    let total = names.len();
+    let shown = if app.nodes.filter.is_empty() {
+        let same = names.len() == app.nodes.rows.len() && names.iter().zip(&app.nodes.rows).all(|(a, b)| *a == b);
+        if same { std::mem::take(&mut app.nodes.rows) } else { names.iter().map(|n| (*n).to_owned()).collect() }
+    } else {
+        filtered(app, &app.nodes.filter, names.iter().map(|n| (*n).to_owned()).collect())
+    };
+    app.nodes.refresh(shown, total, |name| names.contains(name.as_str()));
+}
+
+/// Rows that a filter lets through.
+fn filtered<Id: Haystack>(app: &App, filter: &str, all: Vec<Id>) -> Vec<Id> {
+    let (negated, needle) = match filter.strip_prefix('!') {
+        Some(rest) => (true, rest.to_lowercase()),
+        None => (false, filter.to_lowercase()),
+    };
+    if needle.is_empty() {
+        return all;
+    }
+    all.into_iter().filter(|id| id.text(app).to_lowercase().contains(&needle) != negated).collect()
+}
+
+/// The text of a row in which a filter looks: everything that the row says, hidden columns included.
+trait Haystack {
+    fn text(&self, app: &App) -> String;
+}
+
+impl Haystack for EntryId {
+    fn text(&self, app: &App) -> String {
+        let seen = &app.seen;
+        let why = seen.reasons.get(self).map(|r| brief::reason(r, app.now.wall)).unwrap_or_default();
+        match facts::entry(seen, *self) {
+            Some(e) => {
+                let name = seen.snapshot.machine(&e.node);
+                format!("{} {name} {} {} {why}", self.index, e.node, brief::status(e, app.now.wall))
+            }
+            None => format!("{} broken {why}", self.index),
+        }
+    }
+}
+
+impl Haystack for String {
+    fn text(&self, app: &App) -> String {
+        let seen = &app.seen;
+        let (state, _) = brief::node_state(seen, self, app.facts.by_node.get(self).copied(), app.now.wall);
+        let kubelet = facts::node(seen, self).map(|n| n.kubelet.as_str()).unwrap_or_default();
+        let address = facts::address(seen, self).unwrap_or_default();
+        format!("{self} {address} {state} {} {} {kubelet}", facts::role(seen, self), facts::rack(seen, self))
+    }
+}

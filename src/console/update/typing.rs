@@ -1,0 +1,64 @@
+//! Typing a filter. It takes effect with every key; Esc brings the one before back.
+
+use crossterm::event::{Event as Terminal, KeyEvent};
+use tui_input::{Input, backend::crossterm::EventHandler};
+
+use crate::{
+    console::{
+        app::{App, View},
+        keys::Command,
+    },
+    model::text::visible,
+};
+
+/// Begins to type the filter of the open view.
+pub(super) fn begin_filter(app: &mut App) {
+    let before = match app.view {
+        View::Reboots => app.reboots.filter.clone(),
+        View::Nodes => app.nodes.filter.clone(),
+    };
+    app.typing = Some((Input::new(before.clone()), before));
+}
+
+/// A key while the filter is typed.
+pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
+    match command {
+        Some(Command::Accept | Command::NextField | Command::PreviousField) => app.typing = None,
+        Some(Command::Drop) => {
+            if let Some((_, before)) = app.typing.take() {
+                set_filter(app, &before);
+            }
+        }
+        _ => {
+            let Some((input, _)) = &mut app.typing else { return };
+            input.handle_event(&Terminal::Key(key));
+            let text = input.value().to_owned();
+            set_filter(app, &text);
+        }
+    }
+}
+
+/// Pasted text goes into the field that has the focus, and nowhere else: it never presses keys.
+pub(super) fn paste(app: &mut App, text: &str) {
+    let text = visible(text.trim(), false);
+    let field = app.dialog.as_mut().and_then(super::super::dialog::Dialog::field);
+    let field = field.or_else(|| app.typing.as_mut().map(|(input, _)| input));
+    let Some(field) = field else { return };
+    for c in text.chars() {
+        field.handle(tui_input::InputRequest::InsertChar(c));
+    }
+    if app.dialog.is_none()
+        && let Some(filter) = app.typing.as_ref().map(|(input, _)| input.value().to_owned())
+    {
+        set_filter(app, &filter);
+    }
+}
+
+/// Puts a filter into force.
+pub(super) fn set_filter(app: &mut App, text: &str) {
+    match app.view {
+        View::Reboots => text.clone_into(&mut app.reboots.filter),
+        View::Nodes => text.clone_into(&mut app.nodes.filter),
+    }
+    super::seen::rows(app);
+}

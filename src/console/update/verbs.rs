@@ -1,0 +1,95 @@
+//! Verbs that change the cluster: refused while reading only or while etcd is stale, then confirmed by a dialog.
+
+use crate::{
+    console::{
+        app::{App, View},
+        dialog,
+        event::{Action, Effect},
+        facts,
+        keys::Command,
+        when,
+    },
+    model::ours::Verb,
+};
+
+/// A verb's key was pressed.
+pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
+    if let Some(why) = refusal(app) {
+        app.refuse(why);
+        return Vec::new();
+    }
+    let opened = match command {
+        Command::Reboot => dialog::add::open(app),
+        Command::Cancel => dialog::cancel::open(app),
+        Command::ResetBackoff => dialog::backoff::open(app),
+        Command::Switch => Ok(dialog::switch::open(app)),
+        Command::Retry => dialog::order::open(app, Verb::Retry),
+        Command::Done => dialog::order::open(app, Verb::Done),
+        Command::Force => dialog::order::open(app, Verb::Force),
+        Command::Release => dialog::order::release(app),
+        _ => return keep(app),
+    };
+    match opened {
+        Ok(opened) => {
+            app.help = None;
+            app.message = None;
+            app.dialog = Some(opened);
+        }
+        Err(why) => app.refuse(why),
+    }
+    Vec::new()
+}
+
+/// Hands a confirmed action over, unless writing became impossible meanwhile.
+pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    if let Some(why) = refusal(app) {
+        app.refuse(why);
+        return Vec::new();
+    }
+    if !matches!(action, Action::KeepCordoned { .. } | Action::Switch { .. }) {
+        match app.view {
+            View::Reboots => app.reboots.marks.clear(),
+            View::Nodes => app.nodes.marks.clear(),
+        }
+    }
+    app.begin(&action);
+    vec![Effect::Act(action)]
+}
+
+/// Why nothing can be written now.
+fn refusal(app: &App) -> Option<String> {
+    if app.looks.read_only {
+        return Some("read-only: this console was started without actions; start it without --read-only".to_owned());
+    }
+    if !app.seen.snapshot.store.synced {
+        return Some("not connected to etcd yet: nothing can be written".to_owned());
+    }
+    let boot = app.now.boot.as_secs_f64();
+    facts::etcd_lost(&app.seen, boot).map(|lost| {
+        format!("etcd was last heard {} ago: nothing is written until it is back", when::seconds(boot - lost.heard))
+    })
+}
+
+/// Keep-cordoned asks nothing: it can be taken back by the same key.
+fn keep(app: &mut App) -> Vec<Effect> {
+    let boot = app.now.boot.as_secs_f64();
+    if facts::kube_lost(&app.seen, boot).is_some() {
+        app.refuse("Kubernetes is not heard: no node can be changed until it is back");
+        return Vec::new();
+    }
+    let nodes = app.chosen_nodes();
+    let [name] = nodes.as_slice() else {
+        app.refuse(format!("keep-cordoned is for one node at a time, {} are chosen", nodes.len()));
+        return Vec::new();
+    };
+    let Some(row) = facts::node(&app.seen, name) else {
+        app.refuse(format!("{name} has no Node in Kubernetes"));
+        return Vec::new();
+    };
+    if !row.unschedulable && !row.keep_cordoned {
+        app.refuse(format!("{name} is not cordoned: there is no cordon to keep"));
+        return Vec::new();
+    }
+    let action = Action::KeepCordoned { node: name.clone(), keep: !row.keep_cordoned };
+    act(app, action)
+}

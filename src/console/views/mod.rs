@@ -1,0 +1,112 @@
+//! Drawing. Reads the state, never changes it; costs the screen's size, not the cluster's.
+
+mod help;
+mod nodes;
+mod pane;
+mod reboots;
+
+use ratatui::{Frame, layout::Rect};
+
+pub use help::overflow as help_overflow;
+
+use super::{
+    app::{App, View},
+    dialog, facts, footer, header,
+    table::put,
+};
+
+/// Below this nothing useful fits.
+pub const LEAST: (u16, u16) = (60, 15);
+/// From this height on a pane lies below its table instead of over it.
+const SPLIT: u16 = 36;
+
+/// The parts of the screen.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    /// Cluster, leader, counts, tabs.
+    pub header: Rect,
+    /// What is lost.
+    pub banner: Rect,
+    /// The table; empty when a pane covers it.
+    pub table: Rect,
+    /// The pane; empty when none is open.
+    pub pane: Rect,
+    /// Message and hints.
+    pub footer: Rect,
+}
+
+/// Divides the screen.
+pub fn parts(app: &App) -> Parts {
+    let (width, height) = (app.size.width, app.size.height);
+    let banner = u16::try_from(header::lost(app).len()).unwrap_or(0);
+    let footer = footer::height(app);
+    let top = 3.min(height);
+    let rest = height.saturating_sub(top + banner + footer);
+    let body = top + banner;
+    let (table, pane) = match &app.pane {
+        None => (rest, 0),
+        Some(_) if height >= SPLIT => (rest / 3, rest - rest / 3),
+        Some(_) => (0, rest),
+    };
+    Parts {
+        header: Rect::new(0, 0, width, top),
+        banner: Rect::new(0, top, width, banner),
+        table: Rect::new(0, body, width, table),
+        pane: Rect::new(0, body + table, width, pane),
+        footer: Rect::new(0, height.saturating_sub(footer), width, footer),
+    }
+}
+
+/// Rows that the table shows, its titles not counted.
+pub fn table_height(app: &App) -> usize {
+    usize::from(parts(app).table.height.saturating_sub(1).max(1))
+}
+
+/// Lines that the pane shows, its title not counted.
+pub fn pane_height(app: &App) -> usize {
+    usize::from(parts(app).pane.height.saturating_sub(1))
+}
+
+/// How far the pane can be scrolled.
+pub fn pane_overflow(app: &App) -> usize {
+    pane::lines(app).len().saturating_sub(pane_height(app))
+}
+
+/// Draws the whole screen.
+pub fn draw(app: &App, frame: &mut Frame) {
+    let area = frame.area();
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        let text = format!("{}x{} is too small: {}x{} at least", area.width, area.height, LEAST.0, LEAST.1);
+        put(frame.buffer_mut(), 0, 0, area.width, &text, app.looks.theme.trouble);
+        return;
+    }
+    let parts = parts(app);
+    header::draw(app, frame.buffer_mut(), parts.header, parts.banner);
+    let boot = app.now.boot.as_secs_f64();
+    if parts.table.height > 0 {
+        match app.view {
+            View::Reboots => {
+                reboots::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some())
+            }
+            View::Nodes => {
+                nodes::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some())
+            }
+        }
+    }
+    pane::draw(app, frame.buffer_mut(), parts.pane);
+    footer::draw(app, frame, parts.footer);
+    if app.help.is_some() {
+        help::draw(app, frame.buffer_mut(), parts.table.union(parts.pane).union(parts.banner));
+    }
+    if let Some(open) = &app.dialog {
+        dialog::draw::draw(app, open, frame);
+    }
+}
+
+/// Says in the middle of an empty table why it is empty.
+fn say_empty(buffer: &mut ratatui::buffer::Buffer, area: Rect, lines: &[String], app: &App) {
+    for (y, line) in (area.y + 2..area.bottom()).zip(lines) {
+        let style = if y == area.y + 2 { app.looks.theme.title } else { ratatui::style::Style::new() };
+        put(buffer, area.x + 2, y, area.width.saturating_sub(4), line, style);
+    }
+}

@@ -1,0 +1,63 @@
+//! The nodes: those of Kubernetes and those of the definition, each with one truthful state.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::console::{
+    app::App,
+    brief, facts,
+    table::{self, Cell, Column, Row},
+};
+
+/// Draws the table.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let name = u16::try_from(app.facts.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
+    let columns = [
+        Column { title: "NODE", width: name, from: 0 },
+        Column { title: "STATE", width: 0, from: 0 },
+        Column { title: "ADDRESS", width: 15, from: 110 },
+        Column { title: "ROLE", width: 8, from: 0 },
+        Column { title: "RACK", width: 6, from: 70 },
+        Column { title: "KUBELET", width: 10, from: 100 },
+        Column { title: "ENTRY", width: 6, from: 0 },
+    ];
+    let visible = app.nodes.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|name| row(app, name)).collect();
+    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
+    if rows.is_empty() {
+        super::say_empty(buffer, area, &empty(app), app);
+    }
+}
+
+fn row(app: &App, name: &str) -> Row {
+    let seen = &app.seen;
+    let live = app.facts.by_node.get(name).copied();
+    let (state, trouble) = brief::node_state(seen, name, live, app.now.wall);
+    let state_style = if trouble { app.looks.theme.trouble } else { Style::new() };
+    let kubelet = facts::node(seen, name).map(|n| brief::safe(&n.kubelet)).unwrap_or_default();
+    let cells = vec![
+        Cell::plain(brief::safe(name)),
+        Cell::styled(state, state_style),
+        Cell::plain(brief::safe(&facts::address(seen, name).unwrap_or_default())),
+        Cell::plain(brief::safe(&facts::role(seen, name))),
+        Cell::plain(brief::safe(&facts::rack(seen, name))),
+        Cell::plain(kubelet),
+        Cell::plain(live.map(|id| format!("#{}", id.index)).unwrap_or_default()),
+    ];
+    Row { cells, cursor: app.nodes.cursor.as_deref() == Some(name), marked: app.nodes.marks.contains(name) }
+}
+
+fn empty(app: &App) -> Vec<String> {
+    if app.nodes.total > 0 {
+        return vec![format!("no node of {} contains {:?}", app.nodes.total, app.nodes.filter), "Esc shows all".into()];
+    }
+    match app.seen.snapshot.kube.sources.get("nodes") {
+        Some(source) if source.synced => vec!["Kubernetes has no nodes".to_owned()],
+        source => {
+            let mut lines = vec!["connecting to Kubernetes ...".to_owned()];
+            if let Some(error) = source.and_then(|s| s.error.as_ref()) {
+                lines.extend(table::wrap(&brief::safe(error), usize::from(app.size.width).saturating_sub(4)));
+            }
+            lines
+        }
+    }
+}

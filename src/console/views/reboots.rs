@@ -1,0 +1,91 @@
+//! The reboot queue.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::{
+    console::{
+        app::App,
+        brief, facts,
+        table::{self, Cell, Column, Row},
+        when,
+    },
+    model::entry::EntryId,
+};
+
+/// Draws the table.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let name = u16::try_from(app.facts.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
+    let columns = [
+        Column { title: "INDEX", width: 6, from: 0 },
+        Column { title: "NODE", width: name, from: 0 },
+        Column { title: "ADDRESS", width: 15, from: 100 },
+        Column { title: "ROLE", width: 8, from: 100 },
+        Column { title: "STATUS", width: 9, from: 0 },
+        Column { title: "SINCE", width: 6, from: 0 },
+        Column { title: "PODS", width: 7, from: 0 },
+        Column { title: "REASON", width: 0, from: 0 },
+    ];
+    let visible = app.reboots.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, *id)).collect();
+    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
+    if rows.is_empty() {
+        super::say_empty(buffer, area, &empty(app), app);
+    }
+}
+
+fn row(app: &App, id: EntryId) -> Row {
+    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.now.wall);
+    let mut cells = vec![Cell::plain(id.index.to_string())];
+    let why = seen.reasons.get(&id);
+    if let Some(entry) = facts::entry(seen, id) {
+        let name = seen.snapshot.machine(&entry.node);
+        let role = facts::role(seen, &name);
+        cells.extend([
+            Cell::plain(brief::safe(&name)),
+            Cell::plain(brief::safe(&entry.node)),
+            Cell::plain(brief::safe(&role)),
+            Cell::plain(brief::status(entry, now)),
+            Cell::plain(facts::since(seen, id).map(|at| when::age(at, now)).unwrap_or_default()),
+            Cell::plain(brief::pods(seen, id)),
+        ]);
+    } else {
+        cells.extend(["?", "", "", "broken", "", ""].map(|t| Cell::styled(t, theme.danger)));
+    }
+    let order = facts::order(seen, id).map(|verb| format!("[{verb} ordered] ")).unwrap_or_default();
+    let text = match (why, facts::stored(seen, id).map(|s| &s.value)) {
+        (Some(why), _) => brief::reason(why, now),
+        (None, Some(Err(broken))) => brief::safe(broken),
+        _ => String::new(),
+    };
+    let trouble = why.is_some_and(facts::own_trouble) || facts::entry(seen, id).is_none();
+    cells.push(if trouble {
+        Cell::styled(format!("! {order}{text}"), theme.trouble)
+    } else {
+        Cell::styled(format!("{order}{text}"), Style::new())
+    });
+    Row { cells, cursor: app.reboots.cursor == Some(id), marked: app.reboots.marks.contains(&id) }
+}
+
+fn empty(app: &App) -> Vec<String> {
+    let store = &app.seen.snapshot.store;
+    if !store.synced {
+        let mut lines = vec![format!("connecting to etcd {} ...", app.looks.endpoints.join(" "))];
+        if let Some(error) = &store.error {
+            lines.extend(table::wrap(&brief::safe(error), usize::from(app.size.width).saturating_sub(4)));
+        }
+        return lines;
+    }
+    if app.reboots.total > 0 {
+        return vec![
+            format!("no entry of {} contains {:?}", app.reboots.total, app.reboots.filter),
+            "Esc shows all".into(),
+        ];
+    }
+    let mut lines = vec!["the reboot queue is empty".to_owned()];
+    if store.definition().is_none() {
+        lines.push("there is no cluster definition yet: `cketerm cluster set FILE`".to_owned());
+    } else {
+        lines.push("press 2 for the nodes, mark some with space, then R".to_owned());
+    }
+    lines
+}

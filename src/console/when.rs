@@ -1,0 +1,56 @@
+//! Ages and moments as screens show them. Seconds tick only under a minute, so that an idle screen stays idle.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// The age of `then`, e.g. `42s`, `3m`, `2h05m`, `4d`; `0s` for the future.
+pub fn age(then: Timestamp, now: Timestamp) -> String {
+    span(now.duration_since(then))
+}
+
+/// The time until `then`, e.g. `in 4m`; `now` where it has passed.
+pub fn until(then: Timestamp, now: Timestamp) -> String {
+    let left = then.duration_since(now);
+    if left <= SignedDuration::ZERO { "now".to_owned() } else { format!("in {}", span(left)) }
+}
+
+/// A duration in at most six characters.
+pub fn span(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs().max(0);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Seconds of boot time as an age.
+pub fn seconds(seconds: f64) -> String {
+    span(SignedDuration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default())
+}
+
+/// A moment in UTC: the time of day, with the date where it is another day.
+pub fn moment(then: Timestamp, now: Timestamp) -> String {
+    let same_day = then.strftime("%F").to_string() == now.strftime("%F").to_string();
+    then.strftime(if same_day { "%H:%M:%SZ" } else { "%F %H:%M:%SZ" }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_tick_by_seconds_only_under_a_minute() {
+        let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+        let ago = |s: i64| age(crate::model::time::after(now, -s), now);
+        assert_eq!([ago(-5), ago(0), ago(59), ago(60), ago(119)], ["0s", "0s", "59s", "1m", "1m"]);
+        assert_eq!([ago(3600), ago(7500), ago(86_400 * 4)], ["1h00m", "2h05m", "4d"]);
+    }
+
+    #[test]
+    fn a_moment_of_another_day_has_its_date() {
+        let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+        assert_eq!(moment(now, now), "10:00:00Z");
+        assert_eq!(moment("2026-11-20T23:00:01Z".parse().unwrap(), now), "2026-11-20 23:00:01Z");
+    }
+}
