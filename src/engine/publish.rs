@@ -31,7 +31,13 @@ const BLOCKERS: usize = 50;
 const BATCH: usize = 60;
 
 /// What is to be written so that all consoles show what the leader knows; `None` when nothing has changed.
-pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: Now) -> Option<Change> {
+pub(super) fn changes(
+    store: &Store,
+    snap: &Snapshot,
+    decision: &Decision,
+    running: &mut Option<bool>,
+    now: Now,
+) -> Option<Change> {
     let mut change = Change::default();
     let (mut waiting, mut published) = (0, BTreeSet::new());
     for (id, reason) in &decision.reasons {
@@ -63,6 +69,12 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
         let mut value = Put::json(store.keys().status(), &status);
         value.leased = true;
         change.puts.push(value);
+    }
+    // `true` while the queue is enabled and not empty, as CKE has it.
+    let runs = snap.store.reboots.switch.enabled() && !snap.store.reboots.entries.is_empty();
+    if *running != Some(runs) {
+        *running = Some(runs);
+        change.puts.insert(0, Put { key: store.keys().running(), value: runs.to_string(), leased: false });
     }
     change.puts.truncate(BATCH);
     change.deletes.truncate(BATCH);

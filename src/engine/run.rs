@@ -116,6 +116,7 @@ pub fn start(
         next_try: 0.0,
         next_publish: 0.0,
         incomplete_since: None,
+        running: None,
         registered: None,
         programs_of: None,
         options,
@@ -149,6 +150,8 @@ struct Loop {
     next_try: f64,
     next_publish: f64,
     incomplete_since: Option<f64>,
+    /// What we last wrote under `reboots/running` in this leadership.
+    running: Option<bool>,
     registered: Option<EngineRegistration>,
     programs_of: Option<i64>,
     options: Options,
@@ -292,8 +295,10 @@ impl Loop {
             // Aborted with a lost leadership: the maps were cleared then.
             Err(e) if e.is_cancelled() => return,
             Err(e) => {
-                // A task of ours died. Its machine stays barred for a while; the next pass decides from what is stored.
-                tracing::error!(error = %e, "an effect ended abnormally");
+                // A task of ours died and nobody knows how far it came: another leadership decides from what is stored.
+                tracing::error!(error = %e, "an effect ended abnormally: resigns");
+                self.ask(LeadOrder::Resign);
+                self.lose("an effect ended abnormally");
                 return;
             }
         };
@@ -330,7 +335,7 @@ impl Loop {
         if at < self.next_publish {
             return;
         }
-        let Some(change) = publish::changes(&self.store, &self.snap, decision, now) else { return };
+        let Some(change) = publish::changes(&self.store, &self.snap, decision, &mut self.running, now) else { return };
         self.next_publish = at + PUBLISH;
         let Ok(permit) = leader.fence.permit_record() else { return };
         let store = self.store.clone();
@@ -380,7 +385,8 @@ impl Loop {
             }
             return;
         }
-        if !fit || (!registration.complete() && !self.waited_long_enough(at)) {
+        self.snap.engine.standing_back = self.stands_back(at, &registration);
+        if !fit || self.snap.engine.standing_back.is_some() {
             return;
         }
         self.next_try = at + AGAIN;
@@ -388,14 +394,27 @@ impl Loop {
         self.standing = Some(Standing::begin(&self.store, self.options.ttl, &self.options.host, registration));
     }
 
-    /// An incomplete engine campaigns only when no complete one has been registered for 60 s.
-    fn waited_long_enough(&mut self, at: f64) -> bool {
+    /// Why we do not campaign now: the policy, or a complete engine that may come first. An incomplete engine campaigns
+    /// only when no complete one has been registered for 60 s.
+    fn stands_back(&mut self, at: f64, registration: &EngineRegistration) -> Option<String> {
+        if let Err(why) = preflight::may_campaign(&self.snap.store) {
+            return Some(why);
+        }
+        if registration.complete() {
+            return None;
+        }
+        let lacks = if registration.missing_programs.is_empty() {
+            "it has not seen every control plane's probe good".to_owned()
+        } else {
+            format!("its host lacks {}", registration.missing_programs.join(", "))
+        };
         let ours = (self.snap.engine.lease != 0).then_some(self.snap.engine.lease);
         if preflight::complete_one_is_there(&self.snap.store, ours) {
             self.incomplete_since = None;
-            return false;
+            return Some(format!("this engine lets a complete one lead: {lacks}"));
         }
-        at - *self.incomplete_since.get_or_insert(at) >= MODESTY
+        let left = MODESTY - (at - *self.incomplete_since.get_or_insert(at));
+        (left > 0.0).then(|| format!("this engine campaigns in {left:.0} s unless a complete one comes: {lacks}"))
     }
 
     /// While we lead: a CKE behind us, a changed policy or a fault of the preflight make us finish and resign.
@@ -506,6 +525,7 @@ impl Loop {
         self.paused.clear();
         self.snap.in_flight.clear();
         self.snap.work.clear();
+        self.running = None;
     }
 
     fn who(&self) -> Who {

@@ -45,6 +45,8 @@ pub struct Engine {
     pub leading: Option<Leading>,
     /// Why we only observe, in words; empty = fit to lead.
     pub observing: Vec<String>,
+    /// Why we do not campaign now although we are fit, in words.
+    pub standing_back: Option<String>,
     /// Programs of the definition that this host lacks: they bar only the entries that need them.
     pub missing_programs: Vec<String>,
     /// We resign as soon as nothing is in work: nothing new starts.

@@ -74,7 +74,7 @@ impl fmt::Display for PodHold {
             Self::NamespaceTerminating => f.write_str("namespace is terminating"),
             Self::Replaced => f.write_str("replaced by a new pod of that name"),
             Self::Terminating { since, node_ready } => {
-                write!(f, "terminating since {since}{}", if *node_ready { "" } else { ", node not Ready" })
+                write!(f, "terminating since {}{}", at(*since), if *node_ready { "" } else { ", node not Ready" })
             }
             Self::Leaving => f.write_str("leaving"),
             Self::Refused { answer } => write!(f, "eviction refused: {answer}"),
@@ -303,10 +303,10 @@ impl fmt::Display for Reason {
                 write!(f, "{count} nodes unreachable, limit {limit}: {}", some(names, 3))
             }
             Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
-            Self::OutsideWindow { next_open: Some(at) } => write!(f, "outside the window, opens {at}"),
+            Self::OutsideWindow { next_open: Some(open) } => write!(f, "outside the window, opens {}", at(*open)),
             Self::OutsideWindow { next_open: None } => f.write_str("outside the window, which never opens"),
             Self::Backoff { count, until, cause } => {
-                write!(f, "backed off {count}×, until {until}")?;
+                write!(f, "backed off {count}×, until {}", at(*until))?;
                 cause.as_ref().map_or(Ok(()), |c| write!(f, ": {c}"))
             }
             Self::BlockedByPdb { pod, pdb, healthy, needed } => {
@@ -320,16 +320,19 @@ impl fmt::Display for Reason {
             Self::EvictionRefused { pod, answer } => write!(f, "eviction of {pod} was refused: {answer}"),
             Self::TerminatingStuck { pod, since, node_ready } => write!(
                 f,
-                "pod {pod} is stuck terminating since {since}{}",
+                "pod {pod} is stuck terminating since {}{}",
+                at(*since),
                 if *node_ready { "" } else { " on a node that is not Ready" }
             ),
             Self::VolumeAttached { names } => write!(f, "volumes still in use: {}", some(names, 2)),
-            Self::UncordonedByOther { since } => write!(f, "somebody uncordoned the node at {since}"),
-            Self::CommandRunning { attempt, since } => write!(f, "command runs since {since} (attempt {attempt})"),
+            Self::UncordonedByOther { since } => write!(f, "somebody uncordoned the node at {}", at(*since)),
+            Self::CommandRunning { attempt, since } => {
+                write!(f, "command runs since {} (attempt {attempt})", at(*since))
+            }
             Self::CommandFailed { how, stderr } if stderr.is_empty() => write!(f, "reboot command failed: {how}"),
             Self::CommandFailed { how, stderr } => write!(f, "reboot command failed: {how}: {}", last_line(stderr)),
             Self::OutcomeUnknown { until: Some(until), .. } => {
-                write!(f, "a command of a dead leader may still be running, until {until}")
+                write!(f, "a command of a dead leader may still be running, until {}", at(*until))
             }
             Self::OutcomeUnknown { attempt: Some(attempt), .. } => {
                 write!(f, "outcome of attempt {attempt} unknown: retry, done, or wait for the boot check")
@@ -345,7 +348,7 @@ impl fmt::Display for Reason {
                 write!(f, "node {node} stays cordoned after {entry} until it has booted, or until you uncordon it")
             }
             Self::AwaitingApproval { digest } => write!(f, "waits for approval of {digest}"),
-            Self::Frozen { until } => write!(f, "frozen until {until}"),
+            Self::Frozen { until } => write!(f, "frozen until {}", at(*until)),
             Self::EngineElsewhere { holder } => write!(f, "{holder} leads: the queue is processed there"),
             Self::EngineObserving { why } => write!(f, "the engine only observes: {why}"),
             Self::NoEngine { why } => write!(f, "no engine leads: {why}"),
@@ -353,18 +356,18 @@ impl fmt::Display for Reason {
                 write!(f, "on hold by {who}")?;
                 why.as_ref().map_or(Ok(()), |w| write!(f, ": {w}"))
             }
-            Self::Stale { source, since } => write!(f, "{source} was last heard at {since}"),
+            Self::Stale { source, since } => write!(f, "{source} was last heard at {}", at(*since)),
             Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
             Self::DuplicateOf { index } => write!(f, "the same machine is in entry {index}"),
             Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
             Self::WaitingForJoin { node } => write!(f, "waits for {node} to join"),
             Self::WaitingForBoot { since, last, stuck } => {
-                write!(f, "{}waits for boot since {since}", if *stuck { "STUCK: " } else { "" })?;
+                write!(f, "{}waits for boot since {}", if *stuck { "STUCK: " } else { "" }, at(*since))?;
                 if last.is_empty() { Ok(()) } else { write!(f, " (check: {last})") }
             }
             Self::Settling { node, until, missing } => {
                 write!(f, "API server {node} settles: {missing}")?;
-                until.map_or(Ok(()), |u| write!(f, ", until {u}"))
+                until.map_or(Ok(()), |u| write!(f, ", until {}", at(u)))
             }
             Self::PowerError { text } => write!(f, "power error: {text}"),
             Self::HeldByOtherKey { keys } => write!(f, "held off by {}", keys.join(", ")),
@@ -390,4 +393,9 @@ fn some(names: &[String], n: usize) -> String {
 
 fn last_line(text: &str) -> &str {
     text.trim_end().lines().last().unwrap_or_default()
+}
+
+/// A time as people read it: whole seconds.
+fn at(time: Timestamp) -> Timestamp {
+    super::time::whole_seconds(time)
 }

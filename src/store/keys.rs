@@ -77,6 +77,11 @@ impl Keys {
         self.at(&format!("{}/disabled", name.folder()))
     }
 
+    /// `reboots/running`.
+    pub fn running(&self) -> String {
+        self.at("reboots/running")
+    }
+
     /// `<queue>/write-index`.
     pub fn write_index(&self, queue: QueueKind) -> String {
         self.at(&format!("{}/write-index", queue.folder()))
