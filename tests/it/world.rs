@@ -1,1 +1,285 @@
-//! (filled by its room)
+//! Real servers for one test, and a way to look at them that is not ours: `curl` for Kubernetes, etcd's own history
+//! for keys, the API server's audit log for requests.
+//!
+//! What a machine lacks is skipped with a loud line (`setup` has said what to install); servers that are there and do
+//! not start are a failure.
+#![allow(dead_code)] // each test file uses its part
+
+pub mod cluster;
+pub mod history;
+pub mod program;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Condvar, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// Which servers a test wants.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// kube-controller-manager: budgets get a status, Jobs and DaemonSets their pods.
+    pub kcm: bool,
+    /// kwok: nodes become Ready, pods run and go.
+    pub kwok: bool,
+    /// The audit log.
+    pub audit: bool,
+    /// Debian's etcd 3.4 instead of 3.6.
+    pub etcd34: bool,
+}
+
+/// Which etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EtcdVersion {
+    /// Debian's.
+    V34,
+    /// The one that Kubernetes is built with.
+    V36,
+}
+
+/// etcd alone.
+pub struct Etcd {
+    servers: Servers,
+    /// The client URL.
+    pub url: String,
+}
+
+/// etcd and Kubernetes.
+pub struct World {
+    servers: Servers,
+    _turn: Turn,
+    /// etcd's client URL.
+    pub etcd: String,
+    /// The API server's URL.
+    pub api: String,
+    /// Of the user `admin`.
+    pub kubeconfig: PathBuf,
+    /// Of the user `bench`: the audit log tells its requests from the rest.
+    pub kubeconfig_bench: PathBuf,
+    token: String,
+}
+
+/// A folder with servers; they end with it.
+struct Servers {
+    dir: PathBuf,
+}
+
+impl Etcd {
+    /// Starts one; `None` when this machine has none, which is said.
+    pub fn start(version: EtcdVersion) -> Option<Self> {
+        let mut args = vec!["--etcd-only".to_owned()];
+        args.extend(etcd_of(version)?);
+        let (servers, facts) = Servers::start(&args);
+        Some(Self { servers, url: fact(&facts, "ETCD") })
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.servers.dir
+    }
+
+    /// `stop`, `start`, `kill`, `freeze` or `thaw`.
+    pub fn act(&self, what: &str) {
+        self.servers.one(what, "etcd");
+    }
+}
+
+impl World {
+    /// Starts the servers; `None` when this machine lacks what they need, which is said.
+    pub fn start(options: Options) -> Option<Self> {
+        let version = if options.etcd34 { EtcdVersion::V34 } else { EtcdVersion::V36 };
+        if !has("go") {
+            return skipped("Go is missing: no kube-apiserver");
+        }
+        let mut args = etcd_of(version)?;
+        for (wanted, flag) in [(options.kcm, "--kcm"), (options.kwok, "--kwok"), (options.audit, "--audit")] {
+            args.extend(wanted.then(|| flag.to_owned()));
+        }
+        let turn = Turn::take();
+        let (servers, facts) = Servers::start(&args);
+        let kubeconfig = PathBuf::from(fact(&facts, "KUBECONFIG"));
+        let text = std::fs::read_to_string(&kubeconfig).expect("kubeconfig");
+        let token = text.split("token: \"").nth(1).and_then(|t| t.split('"').next()).expect("a token").to_owned();
+        Some(Self {
+            etcd: fact(&facts, "ETCD"),
+            api: fact(&facts, "APISERVER"),
+            kubeconfig,
+            kubeconfig_bench: PathBuf::from(fact(&facts, "KUBECONFIG_BENCH")),
+            token,
+            servers,
+            _turn: turn,
+        })
+    }
+
+    /// The folder of the servers, for files of the test too.
+    pub fn dir(&self) -> &Path {
+        &self.servers.dir
+    }
+
+    /// `stop`, `start`, `kill`, `freeze` or `thaw` one of `etcd`, `apiserver`, `kcm`, `kwok`.
+    pub fn act(&self, what: &str, server: &str) {
+        self.servers.one(what, server);
+    }
+
+    /// One request as the user `admin`: the status code and the answer. PATCH bodies are merge patches.
+    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "-m", "30", "-X", method, "-w", "\n%{http_code}", "--cacert"])
+            .arg(self.dir().join("certs/apiserver.crt"))
+            .args(["-H", &format!("Authorization: Bearer {}", self.token), "-H", &format!("Content-Type: {kind}")])
+            .args(body.map(|_| ["--data-binary", "@-"]).into_iter().flatten())
+            .arg(format!("{}{path}", self.api));
+        let mut child =
+            curl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("curl starts");
+        if let (Some(mut stdin), Some(body)) = (child.stdin.take(), body) {
+            stdin.write_all(body.to_string().as_bytes()).expect("curl reads");
+        }
+        let out = child.wait_with_output().expect("curl ends");
+        let text = String::from_utf8_lossy(&out.stdout);
+        let (answer, code) = text.rsplit_once('\n').unwrap_or(("", "0"));
+        let answer = serde_json::from_str(answer).unwrap_or_else(|_| Value::String(answer.to_owned()));
+        (code.trim().parse().unwrap_or(0), answer)
+    }
+
+    /// A request that must succeed.
+    pub fn ok(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let (code, answer) = self.call(method, path, body);
+        assert!((200..300).contains(&code), "{method} {path}: {code} {answer}");
+        answer
+    }
+
+    /// The finished requests so far, oldest first (with `audit`).
+    pub fn audit(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.dir().join("audit.log")).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+impl Servers {
+    fn start(args: &[String]) -> (Self, String) {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("cketerm-it-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let servers = Self { dir: std::env::temp_dir().join(name) };
+        let out = script("up")
+            .args(["--while", &std::process::id().to_string()])
+            .args(args)
+            .arg(&servers.dir)
+            .output()
+            .expect("bash starts");
+        assert!(out.status.success(), "the servers did not start: {}", String::from_utf8_lossy(&out.stderr));
+        (servers, String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+
+    fn one(&self, what: &str, server: &str) {
+        let status = script("one").arg(&self.dir).args([what, server]).status().expect("bash starts");
+        assert!(status.success(), "{what} {server}");
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        let keep = std::thread::panicking();
+        let mut down = script("down");
+        let _ = down.args((!keep).then_some("--rm")).arg(&self.dir).stdout(Stdio::null()).status();
+        if keep {
+            let kept = self.dir.with_extension("failed");
+            let _ = std::fs::rename(&self.dir, &kept);
+            eprintln!("the logs of the servers and daemons are kept in {}", kept.display());
+        }
+    }
+}
+
+/// At most two worlds at once: more would make each too slow for the deadlines of the tests.
+struct Turn;
+
+static WORLDS: Mutex<usize> = Mutex::new(0);
+static FREED: Condvar = Condvar::new();
+
+impl Turn {
+    fn take() -> Self {
+        let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
+        while *worlds >= 2 {
+            worlds = FREED.wait(worlds).unwrap_or_else(PoisonError::into_inner);
+        }
+        *worlds += 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *WORLDS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        FREED.notify_one();
+    }
+}
+
+/// The options for an etcd of that version; `None` when it is not there.
+fn etcd_of(version: EtcdVersion) -> Option<Vec<String>> {
+    for tool in ["bash", "curl", "openssl", "python3", "setsid"] {
+        if !has(tool) {
+            return skipped(&format!("{tool} is missing: no real servers"));
+        }
+    }
+    match version {
+        EtcdVersion::V36 if has("go") => Some(Vec::new()),
+        EtcdVersion::V36 => skipped("Go is missing: no etcd 3.6"),
+        EtcdVersion::V34 => {
+            let says = Command::new("etcd").arg("--version").output().ok();
+            let old = says.is_some_and(|o| String::from_utf8_lossy(&o.stdout).contains("etcd Version: 3.4."));
+            if old {
+                Some(vec!["--etcd".to_owned(), "etcd".to_owned()])
+            } else {
+                skipped("no etcd 3.4 on PATH (Debian: etcd-server)")
+            }
+        }
+    }
+}
+
+fn skipped<T>(why: &str) -> Option<T> {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    // straight to the file, past the capture of the test harness: a skip must be seen
+    let _ = std::fs::OpenOptions::new()
+        .append(true)
+        .open("/dev/stderr")
+        .and_then(|mut err| writeln!(err, "SKIP {test}: {why}"));
+    None
+}
+
+fn has(program: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+}
+
+fn script(name: &str) -> Command {
+    Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers").join(name))
+}
+
+fn fact(facts: &str, name: &str) -> String {
+    let found = facts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    found.unwrap_or_else(|| panic!("up printed no {name}: {facts}")).to_owned()
+}
+
+/// Waits until `what` is there, at most `seconds`.
+pub fn wait_for<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_secs(seconds), "waited {seconds} s in vain: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+    held.local_addr().expect("an address").port()
+}

@@ -1,0 +1,202 @@
+//! Nodes, pods, budgets and Jobs on a world, and the cluster definition that goes with them.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::{Value, json};
+
+use super::{World, wait_for};
+
+/// One machine of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The Node's name.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// Whether it is an API server.
+    pub control_plane: bool,
+}
+
+/// `cp1..` and `w1..`.
+pub fn machines(control_planes: usize, workers: usize) -> Vec<Machine> {
+    let one = |control_plane: bool, i: usize| Machine {
+        name: if control_plane { format!("cp{}", i + 1) } else { format!("w{}", i + 1) },
+        address: format!("10.0.{}.{}", if control_plane { 0 } else { 1 + i / 200 }, i % 200 + 11),
+        control_plane,
+    };
+    (0..control_planes).map(|i| one(true, i)).chain((0..workers).map(|i| one(false, i))).collect()
+}
+
+/// One line of the commands' own log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Power {
+    /// Unix time.
+    pub at: f64,
+    /// `begin` or `end`.
+    pub what: String,
+    /// The machine.
+    pub address: String,
+}
+
+/// A definition whose reboot and check commands are `tests/servers/fake-reboot`; `reboot` overrides fields.
+pub fn definition(machines: &[Machine], dir: &Path, reboot: &Value) -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/fake-reboot");
+    let mut section = json!({
+        "reboot_command": [script, dir, "reboot"],
+        "boot_check_command": [script, dir, "check"],
+        "eviction_timeout_seconds": 60,
+        "command_timeout_seconds": 20,
+    });
+    for (name, value) in reboot.as_object().into_iter().flatten() {
+        section[name] = value.clone();
+    }
+    let nodes: Vec<Value> = machines
+        .iter()
+        .map(|m| json!({"address": m.address, "hostname": m.name, "user": "root", "control_plane": m.control_plane}))
+        .collect();
+    json!({"name": "test", "nodes": nodes, "service_subnet": "10.0.0.0/24", "reboot": section})
+}
+
+impl World {
+    /// Creates the Nodes and waits until kwok has made them Ready.
+    pub fn add_nodes(&self, machines: &[Machine]) {
+        for m in machines {
+            let role = if m.control_plane {
+                "node-role.kubernetes.io/control-plane"
+            } else {
+                "node-role.kubernetes.io/worker"
+            };
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": m.name, "labels": {"kubernetes.io/hostname": m.name, role: ""}},
+                "spec": {}, "status": {
+                    "addresses": [{"type": "InternalIP", "address": m.address}, {"type": "Hostname", "address": m.name}],
+                    "capacity": {"cpu": "32", "memory": "256Gi", "pods": "110"},
+                    "allocatable": {"cpu": "32", "memory": "256Gi", "pods": "110"},
+                    "nodeInfo": {"bootID": format!("first-{}", m.name), "architecture": "amd64", "operatingSystem": "linux",
+                        "kernelVersion": "6.6.74", "kubeletVersion": "v1.35.4", "containerRuntimeVersion": "containerd://2.0.2",
+                        "osImage": "Flatcar", "kubeProxyVersion": "", "machineID": "", "systemUUID": ""}}});
+            self.ok("POST", "/api/v1/nodes", Some(&node));
+        }
+        wait_for("the nodes are Ready", 60, || {
+            let ready = |n: &Value| {
+                let conditions = n["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+            };
+            let list = self.ok("GET", "/api/v1/nodes", None);
+            let ready = list["items"].as_array()?.iter().filter(|n| ready(n)).count();
+            (ready >= machines.len()).then_some(())
+        });
+    }
+
+    /// Creates a pod on a node, with one label `app`.
+    pub fn add_pod(&self, namespace: &str, name: &str, node: &str, app: &str, owner: Option<&Value>) {
+        self.ok(
+            "POST",
+            &format!("/api/v1/namespaces/{namespace}/pods"),
+            Some(&json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": name, "labels": {"app": app}, "ownerReferences": owner.map_or_else(|| json!([]), |o| json!([o]))},
+                "spec": {"nodeName": node, "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}],
+                    "containers": [{"name": "c", "image": "registry.invalid/pause:1"}]}})),
+        );
+    }
+
+    /// Waits until every pod of the namespace runs.
+    pub fn pods_run(&self, namespace: &str) {
+        wait_for("the pods run", 60, || {
+            let list = self.ok("GET", &format!("/api/v1/namespaces/{namespace}/pods"), None);
+            let pods = list["items"].as_array()?;
+            pods.iter().all(|p| p["status"]["phase"] == "Running").then_some(())
+        });
+    }
+
+    /// Creates a budget over the pods of `app` (`min_available` of them must stay) and waits for its status.
+    pub fn add_budget(&self, namespace: &str, name: &str, app: &str, min_available: i64) {
+        let path = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
+        self.ok(
+            "POST",
+            &path,
+            Some(&json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+                "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}}})),
+        );
+        wait_for("the budget has a status", 30, || {
+            self.ok("GET", &format!("{path}/{name}"), None)["status"]["observedGeneration"].as_i64().filter(|g| *g > 0)
+        });
+    }
+
+    /// Creates a Job that no controller fills (suspended) and returns the owner reference for its pods.
+    pub fn add_job(&self, namespace: &str, name: &str) -> Value {
+        let job = self.ok(
+            "POST",
+            &format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
+            Some(&json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {
+                "suspend": true, "manualSelector": true, "selector": {"matchLabels": {"job": format!("{name}-none")}},
+                "template": {"metadata": {"labels": {"job": format!("{name}-none")}}, "spec": {"restartPolicy": "Never",
+                    "containers": [{"name": "c", "image": "registry.invalid/pause:1"}]}}}})),
+        );
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": true})
+    }
+
+    /// A Node as it is.
+    pub fn node(&self, name: &str) -> Value {
+        self.ok("GET", &format!("/api/v1/nodes/{name}"), None)
+    }
+
+    /// Which Nodes are cordoned.
+    pub fn cordoned(&self) -> Vec<String> {
+        let list = self.ok("GET", "/api/v1/nodes", None);
+        let nodes = list["items"].as_array().cloned().unwrap_or_default();
+        let cordoned = nodes.iter().filter(|n| n["spec"]["unschedulable"] == true);
+        cordoned.filter_map(|n| Some(n["metadata"]["name"].as_str()?.to_owned())).collect()
+    }
+
+    /// Sets the cluster up as a person would: definition, constraints, policy for a test, identity.
+    pub fn set_up(&self, machines: &[Machine], reboot: &Value) {
+        let file = self.dir().join("cluster.yaml");
+        std::fs::write(&file, definition(machines, self.dir(), reboot).to_string()).expect("a file");
+        let control_planes = machines.iter().filter(|m| m.control_plane).count().to_string();
+        self.word(&["constraints", "set", "control-plane-count", &control_planes]);
+        self.word(&["cluster", "set", &file.display().to_string()]);
+        self.word(&["policy", "set", "settle_seconds", "5"]);
+        self.word(&["policy", "set", "control_plane_probe", &format!("{}/readyz", self.api)]);
+        self.word(&["cluster", "identify", "--confirm"]);
+    }
+
+    /// Queues these machines.
+    pub fn queue(&self, machines: &[&Machine]) {
+        let file = self.dir().join("addresses");
+        let text: Vec<&str> = machines.iter().map(|m| m.address.as_str()).collect();
+        std::fs::write(&file, text.join("\n")).expect("a file");
+        self.word(&["rq", "add", &file.display().to_string()]);
+    }
+
+    /// The reboot queue as it lies in etcd, by index; broken values as strings.
+    pub fn entries(&self) -> BTreeMap<u64, Value> {
+        let list: Vec<Value> = serde_json::from_str(&self.word(&["rq", "list", "-o", "json"])).expect("a list");
+        list.into_iter().filter_map(|e| Some((e["index"].as_str()?.parse().ok()?, e))).collect()
+    }
+
+    /// Waits until the queue is empty.
+    pub fn queue_is_empty(&self, seconds: u64) {
+        wait_for("the reboot queue is empty", seconds, || self.entries().is_empty().then_some(()));
+    }
+
+    /// Waits until the entry has this status.
+    pub fn entry_is(&self, index: u64, status: &str, seconds: u64) {
+        wait_for(&format!("entry {index} is {status}"), seconds, || {
+            (self.entries().get(&index)?["status"] == status).then_some(())
+        });
+    }
+
+    /// What the machines saw.
+    pub fn power(&self) -> Vec<Power> {
+        let text = std::fs::read_to_string(self.dir().join("reboots.log")).unwrap_or_default();
+        let line = |line: &str| {
+            let mut words = line.split(' ');
+            let (at, what, address) = (words.next()?.parse().ok()?, words.next()?.to_owned(), words.next()?.to_owned());
+            Some(Power { at, what, address })
+        };
+        text.lines().filter_map(line).collect()
+    }
+}

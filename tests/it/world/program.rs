@@ -1,0 +1,150 @@
+//! The built program: a word run to its end, and a daemon that can be killed.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::{World, free_port, wait_for};
+
+/// How a word ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit status; -1 = by a signal.
+    pub code: i32,
+    /// Data.
+    pub stdout: String,
+    /// Messages.
+    pub stderr: String,
+}
+
+/// The program, without anything of this machine's that could name a server.
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cketerm"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CKETERM_") || text.starts_with("KUBE") || text.starts_with("XDG_") {
+            command.env_remove(&name);
+        }
+    }
+    command.env("HOME", "/nonexistent").env("NO_COLOR", "1");
+    command
+}
+
+/// Runs one word.
+pub fn cketerm(config: &Path, args: &[&str]) -> Ran {
+    let out = command().arg("--config").arg(config).args(args).stdin(Stdio::null()).output().expect("it starts");
+    Ran {
+        code: out.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
+    }
+}
+
+/// Writes a configuration file of our form and returns its path.
+pub fn config(dir: &Path, name: &str, etcd: &str, kubeconfig: Option<&Path>, ttl: u64) -> PathBuf {
+    let path = dir.join(name);
+    let kubernetes =
+        kubeconfig.map_or_else(String::new, |k| format!("kubernetes: {{kubeconfig: \"{}\"}}\n", k.display()));
+    let text = format!("etcd: {{endpoints: [\"{etcd}\"]}}\n{kubernetes}engine: {{lease_ttl_seconds: {ttl}}}\n");
+    std::fs::write(&path, text).expect("the configuration is written");
+    path
+}
+
+impl World {
+    /// The configuration of this world, TTL 5 s.
+    pub fn config(&self) -> PathBuf {
+        config(self.dir(), "config.yaml", &self.etcd, Some(&self.kubeconfig), 5)
+    }
+
+    /// One word that must end with 0; its data.
+    pub fn word(&self, args: &[&str]) -> String {
+        let ran = cketerm(&self.config(), args);
+        assert_eq!(ran.code, 0, "cketerm {args:?}: {}{}", ran.stdout, ran.stderr);
+        ran.stdout
+    }
+
+    /// Starts an engine, its log in `NAME.log`.
+    pub fn daemon(&self, name: &str) -> Daemon {
+        Daemon::start(self.dir(), &self.config(), name)
+    }
+}
+
+/// An engine in a process of its own. Dropped, it is killed.
+pub struct Daemon {
+    child: Child,
+    /// `127.0.0.1:PORT` of `/healthz` and `/readyz`.
+    pub http: String,
+    /// Its standard error.
+    pub log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts one.
+    pub fn start(dir: &Path, config: &Path, name: &str) -> Self {
+        let (http, log) = (format!("127.0.0.1:{}", free_port()), dir.join(format!("{name}.log")));
+        let file = File::create(&log).expect("a log");
+        let child = command()
+            .arg("--daemon")
+            .arg("--config")
+            .arg(config)
+            .args(["--http", &http])
+            .env("CKETERM_LEASE_TTL", "5")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a log"))
+            .stderr(file)
+            .spawn()
+            .expect("the daemon starts");
+        Self { child, http, log }
+    }
+
+    /// Status and body of one of its pages; status 0 = no answer.
+    pub fn page(&self, path: &str) -> (u16, String) {
+        let url = format!("http://{}{path}", self.http);
+        let out = Command::new("curl").args(["-s", "-m", "5", "-w", "\n%{http_code}", &url]).output().expect("curl");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let (body, code) = text.rsplit_once('\n').unwrap_or(("", "0"));
+        (code.parse().unwrap_or(0), body.to_owned())
+    }
+
+    /// Waits until it says that it is ready; what it says.
+    pub fn ready(&self) -> String {
+        wait_for(&format!("/readyz; see {}", self.log.display()), 30, || {
+            let (code, body) = self.page("/readyz");
+            (code == 200).then_some(body)
+        })
+    }
+
+    /// `kill -9`.
+    pub fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// SIGTERM; how it ended and how long it took.
+    pub fn terminate(mut self) -> (ExitStatus, Duration) {
+        let began = Instant::now();
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let status = wait_for("the daemon ends on SIGTERM", 30, || self.child.try_wait().expect("a status"));
+        (status, began.elapsed())
+    }
+
+    /// Whether it still runs.
+    pub fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it logged.
+    pub fn logged(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
