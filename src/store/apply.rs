@@ -369,17 +369,14 @@ mod tests {
             let (mut followed, mut left) = (StoreView::default(), BTreeMap::<String, Row>::new());
             for ((key, value), revision) in events.into_iter().zip(1..) {
                 let key = format!("/cke/{}", KEYS[key]);
-                match value {
-                    Some(value) => {
-                        let created = left.get(&key).map_or(revision, |row| row.create_revision);
-                        let row = Row::new(&key, VALUES[value], revision, created);
-                        followed.put(&keys, &row);
-                        left.insert(key, row);
-                    }
-                    None => {
-                        followed.delete(&keys, key.as_bytes());
-                        left.remove(&key);
-                    }
+                if let Some(value) = value {
+                    let created = left.get(&key).map_or(revision, |row| row.create_revision);
+                    let row = Row::new(&key, VALUES[value], revision, created);
+                    followed.put(&keys, &row);
+                    left.insert(key, row);
+                } else {
+                    followed.delete(&keys, key.as_bytes());
+                    left.remove(&key);
                 }
             }
             let mut read = StoreView::default();

@@ -114,13 +114,13 @@ impl Keys {
 fn in_folder(below: &str) -> KeyKind {
     let after = |folder: &str| below.strip_prefix(folder);
     if let Some(lease) = after("leader//") {
-        KeyKind::Candidate(i64::from_str_radix(lease, 16).unwrap_or(0))
+        KeyKind::Candidate(lease_id(lease).unwrap_or(0))
     } else if let Some(index) = after("reboots/data/") {
         KeyKind::Entry(QueueKind::Reboot, hex(index))
     } else if let Some(index) = after("repairs/data/") {
         KeyKind::Entry(QueueKind::Repair, hex(index))
     } else if let Some(lease) = after("cketerm/engines/") {
-        KeyKind::Engine(i64::from_str_radix(lease, 16).map_err(|_| format!("{lease:?} is no lease id in hex")))
+        KeyKind::Engine(lease_id(lease))
     } else if let Some(id) = after("cketerm/requests/") {
         KeyKind::Request(entry_id(id))
     } else if let Some(rest) = after("cketerm/attempts/") {
@@ -136,18 +136,23 @@ fn in_folder(below: &str) -> KeyKind {
     }
 }
 
+/// Only the form that is written: upper case or another length would make two keys of one entry.
 fn hex(text: &str) -> Result<u64, String> {
-    let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    let number = u64::from_str_radix(text, 16).ok().filter(|_| digits);
+    let number = u64::from_str_radix(text, 16).ok().filter(|n| format!("{n:016x}") == text);
     number.ok_or_else(|| format!("{text:?} is no index of 16 hex digits"))
 }
 
+fn lease_id(text: &str) -> Result<i64, String> {
+    let number = i64::from_str_radix(text, 16).ok().filter(|n| format!("{n:x}") == text);
+    number.ok_or_else(|| format!("{text:?} is no lease id in hex"))
+}
+
 fn entry_id(text: &str) -> Result<EntryId, String> {
-    // only the form that is written: `+7` or `007` would make two keys of one entry
     text.parse().and_then(|id: EntryId| if id.to_string() == text { Ok(id) } else { Err(format!("expected {id}")) })
 }
 
 fn attempt_id(text: &str) -> Result<(EntryId, u32), String> {
     let (entry, number) = text.rsplit_once('/').ok_or_else(|| format!("{text:?} names no attempt"))?;
-    Ok((entry_id(entry)?, number.parse().map_err(|_| format!("{number:?} is no number of an attempt"))?))
+    let parsed = number.parse().ok().filter(|n: &u32| n.to_string() == number);
+    Ok((entry_id(entry)?, parsed.ok_or_else(|| format!("{number:?} is no number of an attempt"))?))
 }
