@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Guard, Member, Pass};
+use super::{
+    Effect, Guard, Member, Pass,
+    pods::{Leaving, held_reason, sort},
+};
 use crate::{
     engine::snapshot::Work,
     model::{
@@ -11,7 +14,7 @@ use crate::{
         cluster::Reboot,
         drain::{Answer, Verdict},
         entry::Stored,
-        kube::{BudgetRow, KubeView, NodeRow, Owner, PodRow},
+        kube::{BudgetRow, NodeRow, Owner, PodRow},
         ours::{Order, Verb},
         policy::UnreachableRule,
         reason::{PodHold, Reason},
@@ -23,71 +26,6 @@ use crate::{
 const STUCK: f64 = 60.0;
 /// Seconds before a request that got no answer, or met a replaced pod, is sent again.
 const AGAIN: f64 = 1.0;
-
-/// What a drain does with one pod. Decided for all pods first, as data; acted on second.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PodVerdict {
-    /// It does not count: a mirror pod, a DaemonSet's, finished, or a Job's that is Pending (I19).
-    Ignore,
-    /// A protected running Job's: nothing may be evicted (I18).
-    Protected {
-        /// `namespace/name` of the Job.
-        job: String,
-    },
-    /// A running Job's that is not protected.
-    Delete,
-    /// Through the Eviction API.
-    Evict {
-        /// In a protected namespace: never deleted.
-        protected: bool,
-    },
-    /// It is going already.
-    Terminating,
-}
-
-/// What to do with a pod, by the definition's `reboot` section.
-pub fn judge(pod: &PodRow, reboot: &Reboot, kube: &KubeView) -> PodVerdict {
-    if pod.mirror || pod.finished() || pod.controlled_by("DaemonSet").is_some() {
-        return PodVerdict::Ignore;
-    }
-    if let Some(job) = pod.controlled_by("Job") {
-        if pod.phase == "Pending" {
-            return PodVerdict::Ignore;
-        }
-        if pod.terminating_since.is_some() {
-            return PodVerdict::Terminating;
-        }
-        let protected = reboot.protected_job_pods.as_ref().is_none_or(|s| s.matches(&pod.labels));
-        return if protected {
-            PodVerdict::Protected { job: format!("{}/{}", pod.namespace, job.name) }
-        } else {
-            PodVerdict::Delete
-        };
-    }
-    if pod.terminating_since.is_some() {
-        return PodVerdict::Terminating;
-    }
-    // A missing selector protects all namespaces. One that we have not seen yet counts as protected too.
-    let protected = reboot.protected_namespaces.as_ref().is_none_or(|selector| {
-        kube.namespaces.get(&pod.namespace).is_none_or(|namespace| selector.matches(&namespace.labels))
-    });
-    PodVerdict::Evict { protected }
-}
-
-/// The pods of a node that have to leave, sorted by what is done with them.
-#[derive(Default)]
-struct Leaving<'a> {
-    jobs: Vec<(&'a Arc<PodRow>, String)>,
-    delete: Vec<&'a Arc<PodRow>>,
-    evict: Vec<(&'a Arc<PodRow>, bool)>,
-    terminating: Vec<&'a Arc<PodRow>>,
-}
-
-impl Leaving<'_> {
-    fn len(&self) -> usize {
-        self.jobs.len() + self.delete.len() + self.evict.len() + self.terminating.len()
-    }
-}
 
 impl<'a> Pass<'a> {
     /// An entry in `draining`.
@@ -467,22 +405,6 @@ struct Next {
     wake: Option<f64>,
 }
 
-/// The reason that an entry shows for what holds one of its pods.
-pub(crate) fn held_reason(pod: &PodRow, hold: &PodHold) -> Reason {
-    let pod = pod.full_name();
-    match hold {
-        PodHold::Budget { budget, healthy, needed } => {
-            Reason::BlockedByPdb { pod, pdb: budget.clone(), healthy: *healthy, needed: *needed }
-        }
-        PodHold::ManyBudgets { budgets } => Reason::BlockedByManyPdbs { pod, pdbs: budgets.clone() },
-        PodHold::Job { job } => Reason::BlockedByJob { pod, job: job.clone() },
-        PodHold::Terminating { since, node_ready } => {
-            Reason::TerminatingStuck { pod, since: *since, node_ready: *node_ready }
-        }
-        other => Reason::EvictionRefused { pod, answer: other.to_string() },
-    }
-}
-
 /// Whether pods could be scheduled on the node before any of us came. What the owner annotation says counts; without
 /// one, CKE's annotation means that the cordon is CKE's; else an unschedulable node was so before us (I11).
 pub(super) fn schedulable_before(node: &NodeRow) -> bool {
@@ -490,25 +412,6 @@ pub(super) fn schedulable_before(node: &NodeRow) -> bool {
         Some(owner) => owner.schedulable_before,
         None => node.cke_mark || !node.unschedulable,
     }
-}
-
-fn sort<'a>(pods: impl Iterator<Item = &'a Arc<PodRow>>, reboot: &Reboot, kube: &KubeView) -> Leaving<'a> {
-    let mut leaving = Leaving::default();
-    for pod in pods {
-        match judge(pod, reboot, kube) {
-            PodVerdict::Ignore => {}
-            PodVerdict::Protected { job } => leaving.jobs.push((pod, job)),
-            PodVerdict::Delete => leaving.delete.push(pod),
-            PodVerdict::Evict { protected } => leaving.evict.push((pod, protected)),
-            PodVerdict::Terminating => leaving.terminating.push(pod),
-        }
-    }
-    leaving
-}
-
-/// How many pods of a node have to leave, by the definition's `reboot` section.
-pub(crate) fn count_leaving(pods: &[Arc<PodRow>], reboot: &Reboot, kube: &KubeView) -> usize {
-    sort(pods.iter(), reboot, kube).len()
 }
 
 /// Seconds to wait after the `count`-th backoff: min(300·2^(count−1), 1200) + random(0..299), the shift clamped (I34).

@@ -7,6 +7,7 @@
 //! | `claims` | what is in work: one API server, one entry per machine, slots (I1, I3, I4) |
 //! | `gates` | what stops new starts only: unreachable nodes, control-plane health, staleness (I6, I7) |
 //! | `line` | who starts next: order, API servers, backoff, holds (I2, I5, I30) |
+//! | `pods` | what a drain does with each pod (I18, I19) |
 //! | `drain` | cordon, preview, evict, wait, back off (I15–I22) |
 //! | `boot` | attempts, retries, boot check, the end of a reboot (I14, I25, I35) |
 //! | `cordons` | uncordon, orphans, re-stamping after a change of leader (I9–I13) |
@@ -20,6 +21,7 @@ mod effect;
 mod endpoints;
 mod gates;
 mod line;
+mod pods;
 #[cfg(test)]
 mod tests;
 
@@ -29,11 +31,12 @@ use jiff::Timestamp;
 
 pub(crate) use self::{
     boot::soundness,
-    drain::{count_leaving, held_reason},
+    pods::{count_leaving, held_reason},
 };
 pub use self::{
-    drain::{PodVerdict, backoff_seconds, judge},
+    drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
+    pods::{PodVerdict, judge},
 };
 use super::snapshot::Snapshot;
 use crate::{

@@ -1,0 +1,216 @@
+//! Who leads, from the loop's side: when to stand, what to do on winning and losing, when to make room (spec/safety.md,
+//! Who leads, Beside CKE, Preflight).
+
+use std::sync::Arc;
+
+use super::{Leader, Loop};
+use crate::{
+    clock::Now,
+    clock::Steady,
+    engine::{
+        act::Actor,
+        lead::{LeadEvent, LeadOrder, Standing},
+        preflight,
+        snapshot::{Leading, secs},
+    },
+    fence::Fence,
+    model::{
+        entry::Stored,
+        ours::{EngineRegistration, Who},
+        policy::EngineChoice,
+        reboot::RebootStatus::{Draining, Rebooting},
+    },
+};
+
+/// An engine that lacks programs or good probes lets a complete one go first for so long.
+const MODESTY: f64 = 60.0;
+/// Between attempts to stand, propose an identity or create the schema.
+const AGAIN: f64 = 3.0;
+
+impl Loop {
+    /// Stands, resigns, proposes: whatever the policy, the preflight and the others ask for.
+    pub(super) async fn mind_leadership(&mut self, now: Now) {
+        let at = secs(now.boot);
+        if self.leader.is_some() {
+            self.mind_resigning();
+            return;
+        }
+        if !self.options.campaign || !self.snap.store.synced || at < self.next_try {
+            return;
+        }
+        let who = self.who();
+        if self.snap.store.schema.is_none() {
+            self.next_try = at + AGAIN;
+            if let Err(e) = self.store.ensure_schema(&who).await {
+                tracing::warn!(error = %e, "cketerm/schema could not be created");
+            }
+            return;
+        }
+        if self.snap.store.identity.is_none()
+            && let Some(uid) = self.snap.kube.cluster_uid.clone()
+        {
+            self.next_try = at + AGAIN;
+            if let Err(e) = self.store.propose_identity(&uid, &who).await {
+                tracing::warn!(error = %e, "cketerm/identity could not be proposed");
+            }
+            return;
+        }
+        let fit = self.snap.engine.observing.is_empty() && preflight::may_campaign(&self.snap.store).is_ok();
+        let registration = self.registration();
+        if self.standing.is_some() {
+            if !fit {
+                self.ask(LeadOrder::Resign);
+            } else if self.registered.as_ref() != Some(&registration) {
+                self.registered = Some(registration.clone());
+                self.ask(LeadOrder::Register(registration));
+            }
+            return;
+        }
+        self.snap.engine.standing_back = self.stands_back(at, &registration);
+        if !fit || self.snap.engine.standing_back.is_some() {
+            return;
+        }
+        self.next_try = at + AGAIN;
+        self.registered = Some(registration.clone());
+        self.standing = Some(Standing::begin(&self.store, self.options.ttl, &self.options.host, registration));
+    }
+
+    /// Why we do not campaign now: the policy, or a complete engine that may come first. An incomplete engine campaigns
+    /// only when no complete one has been registered for 60 s.
+    fn stands_back(&mut self, at: f64, registration: &EngineRegistration) -> Option<String> {
+        if let Err(why) = preflight::may_campaign(&self.snap.store) {
+            return Some(why);
+        }
+        if registration.complete() {
+            return None;
+        }
+        let lacks = if registration.missing_programs.is_empty() {
+            "it has not seen every control plane's probe good".to_owned()
+        } else {
+            format!("its host lacks {}", registration.missing_programs.join(", "))
+        };
+        let ours = (self.snap.engine.lease != 0).then_some(self.snap.engine.lease);
+        if preflight::complete_one_is_there(&self.snap.store, ours) {
+            self.incomplete_since = None;
+            return Some(format!("this engine lets a complete one lead: {lacks}"));
+        }
+        let left = MODESTY - (at - *self.incomplete_since.get_or_insert(at));
+        (left > 0.0).then(|| format!("this engine campaigns in {left:.0} s unless a complete one comes: {lacks}"))
+    }
+
+    /// While we lead: a CKE behind us, a changed policy or a fault of the preflight make us finish and resign.
+    fn mind_resigning(&mut self) {
+        let store = &self.snap.store;
+        let lease = self.snap.engine.lease;
+        let why = match store.policy().engine {
+            EngineChoice::Cke => Some("policy engine is `cke`: finishes, then resigns".to_owned()),
+            EngineChoice::Cketerm => preflight::cke_candidate(store, Some(lease))
+                .map(|host| format!("a CKE on {host} waits for the lock: finishes, then resigns")),
+            EngineChoice::Always => None,
+        };
+        // Stale copies are no fault: nothing new starts while they last, and that is enough.
+        let mismatch = self.snap.engine.observing.iter().find(|f| f.contains("MISMATCH") || f.contains("newer"));
+        self.snap.engine.resigning = why.or_else(|| mismatch.cloned());
+        let entries = store.reboots.entries.values().filter_map(Stored::get);
+        let in_work = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting));
+        if self.snap.engine.resigning.is_some() && !in_work && self.tasks.is_empty() {
+            self.ask(LeadOrder::Resign);
+            self.leader = None;
+            self.snap.engine.leading = None;
+        }
+    }
+
+    pub(super) fn ask(&self, order: LeadOrder) {
+        if let Some(standing) = &self.standing {
+            standing.ask(order);
+        }
+    }
+
+    pub(super) async fn lead_event(&mut self, event: Option<LeadEvent>) {
+        match event {
+            Some(LeadEvent::Standing(lease)) => self.snap.engine.lease = lease,
+            Some(LeadEvent::Won(fence)) => self.win(fence).await,
+            Some(LeadEvent::Lost) => self.lose("the lease or our key in leader/ is gone"),
+            Some(LeadEvent::Failed(why)) => {
+                tracing::warn!(why, "could not stand for election");
+                self.lose("could not stand");
+            }
+            Some(LeadEvent::Resigned) | None => self.lose("resigned"),
+        }
+    }
+
+    /// The first snapshot after winning is read linearizably: the live copy is waited for until it is not older than
+    /// this moment.
+    async fn win(&mut self, fence: Fence) {
+        let mut live = self.live.subscribe();
+        let caught_up = async {
+            let view = self.store.read_view_from(fence.create_revision()).await.ok()?;
+            live.wait_for(|copy| copy.revision >= view.revision).await.ok().map(|_| ())
+        };
+        if !matches!(tokio::time::timeout(self.options.ttl / 2, caught_up).await, Ok(Some(()))) {
+            tracing::warn!("won, but etcd could not be read up to that moment: resigns");
+            self.ask(LeadOrder::Resign);
+            return;
+        }
+        let Some((kube, kube_live)) = self.kube.clone() else { return };
+        self.steady = Steady::new(&self.clock);
+        let lease = fence.lease();
+        let seed = lease.unsigned_abs() ^ u64::from(std::process::id());
+        self.snap.engine.lease = lease;
+        self.snap.engine.seed = seed;
+        self.snap.engine.resigning = None;
+        self.snap.engine.leading = Some(Leading {
+            key: fence.key().to_owned(),
+            create_revision: fence.create_revision(),
+            since: secs(self.clock.boot()),
+        });
+        self.clear();
+        let actor = Actor {
+            store: self.store.clone(),
+            live: Arc::clone(&self.live),
+            kube,
+            kube_live,
+            fence: fence.clone(),
+            steady: self.steady.clone(),
+            spawner: self.options.spawner.clone(),
+            who: self.who(),
+            seed,
+            recording: Arc::default(),
+        };
+        self.leader = Some(Leader { actor: Arc::new(actor), fence });
+        tracing::info!(lease = format!("{lease:x}"), "leads");
+    }
+
+    /// Nothing goes on that we may no longer do. Commands of power run to their end by themselves; checks end.
+    pub(super) fn lose(&mut self, why: &str) {
+        if self.leader.take().is_some() {
+            tracing::warn!(why, "leads no longer");
+        }
+        self.snap.engine.leading = None;
+        self.snap.engine.lease = 0;
+        self.snap.engine.resigning = None;
+        self.standing = None;
+        self.registered = None;
+        self.next_try = secs(self.clock.boot()) + 0.5;
+        self.clear();
+    }
+
+    fn who(&self) -> Who {
+        Who { user: "engine".to_owned(), host: self.options.host.clone(), ssh_client: None }
+    }
+
+    fn registration(&self) -> EngineRegistration {
+        let control_planes = self.snap.store.definition().map_or(0, |d| d.members.control_planes(&d.cluster).count());
+        let good = self.snap.probes.values().filter(|p| p.last_good.is_some()).count();
+        let by_node = self.snap.store.policy().control_plane_probe == "node";
+        EngineRegistration {
+            host: self.options.host.clone(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            mode: self.options.mode.to_owned(),
+            http: self.options.http.clone(),
+            missing_programs: self.snap.engine.missing_programs.clone(),
+            probes_seen: by_node || good >= control_planes,
+        }
+    }
+}
