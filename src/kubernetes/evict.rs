@@ -91,7 +91,7 @@ fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right: &str) -> 
             held(PodHold::BudgetLag { budget: format!("{}/{name}", pod.namespace) })
         }
         403 => Verdict::Failed(format!("{}; grant the right to {right} (docs/rbac.yaml)", answer())),
-        409 if status.message.contains("UID in precondition") => held(PodHold::Replaced),
+        409 if other_uid(&status.message) => held(PodHold::Replaced),
         // Many evictions under one budget at once write its status against each other.
         504 if status.message.contains("due to conflicts") => {
             held(PodHold::BudgetLag { budget: budget_name(&status.message, pod, budgets) })
@@ -99,6 +99,12 @@ fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right: &str) -> 
         502..=504 => Verdict::NoAnswer(answer()),
         _ => Verdict::Failed(answer()),
     }
+}
+
+/// "Precondition failed: UID in precondition: A, UID in object meta: B", or "the UID in the precondition (A) does not
+/// match the UID in record (B)": the store and the eviction say it in their own words.
+fn other_uid(message: &str) -> bool {
+    message.contains("UID in precondition") || message.contains("UID in the precondition")
 }
 
 /// `namespace/name` of the budget of which the server speaks, or that selects the pod.

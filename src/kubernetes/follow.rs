@@ -52,13 +52,20 @@ impl<K: Kind> Follow<K> {
     pub(super) async fn run(mut self) {
         let mut epoch = self.shared.epoch.subscribe();
         loop {
+            let began = self.shared.now();
             let end = tokio::select! {
                 end = self.once() => end,
                 // The server was away and is back: this connection may be dead without knowing it.
                 _ = epoch.changed() => End::Planned,
             };
             match end {
-                End::Planned => self.shared.closed(self.link, None),
+                End::Planned => {
+                    self.shared.closed(self.link, None);
+                    // Something between us ends every watch at once.
+                    if self.shared.now() - began < 1.0 {
+                        self.pause(&mut epoch).await;
+                    }
+                }
                 End::Gone(why) => {
                     tracing::info!(source = K::SOURCE, why, "listing anew");
                     self.version = None;

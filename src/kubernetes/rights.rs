@@ -23,10 +23,6 @@ const QUEUES: &[Rights] = &[
     (&["get", "list", "watch"], "storage.k8s.io", "volumeattachments"),
     (&["create", "patch"], "events.k8s.io", "events"),
 ];
-/// Those for the endpoints, where they are managed.
-const ENDPOINTS: &[Rights] =
-    &[(&["get", "patch"], "", "endpoints"), (&["get", "patch"], "discovery.k8s.io", "endpointslices")];
-
 /// Verb, group, resource.
 type Right = (&'static str, &'static str, &'static str);
 /// Verbs, group, resource.
@@ -47,21 +43,12 @@ struct Allowed {
 impl Kube {
     /// Rights that the queues need and this account lacks, like `create pods/eviction`; empty = all are there.
     pub async fn missing_rights(&self) -> Result<Vec<String>, KubeError> {
-        self.missing(QUEUES).await
-    }
-
-    /// The same for the endpoints of the API server's services.
-    pub async fn missing_endpoint_rights(&self) -> Result<Vec<String>, KubeError> {
-        self.missing(ENDPOINTS).await
-    }
-
-    async fn missing(&self, rights: &[Rights]) -> Result<Vec<String>, KubeError> {
         // Administrators may do everything: one question instead of thirty.
         if self.may("*", "*", "*").await? {
             return Ok(Vec::new());
         }
         let mut asked: Vec<Right> = Vec::new();
-        for (verbs, group, resource) in rights {
+        for (verbs, group, resource) in QUEUES {
             asked.extend(verbs.iter().map(|verb| (*verb, *group, *resource)));
         }
         let mut missing = Vec::new();

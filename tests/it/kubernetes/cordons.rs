@@ -1,0 +1,151 @@
+//! Cordons with their record, conditioned on the Node as it was, and the API server's endpoints.
+
+use cketerm::{
+    kubernetes::{Release, WriteError},
+    model::{
+        entry::EntryId,
+        kube::{EndpointsRow, NodeRow, Owner},
+    },
+};
+use serde_json::json;
+
+use super::servers::{both, fresh, permit};
+
+fn owner(node: &NodeRow) -> Owner {
+    Owner {
+        lease: 7,
+        entry: "reboots/3".parse::<EntryId>().unwrap(),
+        schedulable_before: !node.unschedulable,
+        uid: node.uid.clone(),
+        boot_id: node.boot_id.clone(),
+        taken_over_rebooting: false,
+        recordoned: 0,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i9_a_cordon_and_its_record_are_one_patch_that_a_stale_reader_cannot_make() {
+    for server in both() {
+        let (api, kube) = (server.api().await, server.kube().await);
+        let name = api.node("10.1.0.1").await;
+        let before = kube.node(&name).await.unwrap().unwrap();
+        assert!(before.ready && before.addresses.contains(&"10.1.0.1".to_owned()) && before.boot_id == "boot-1");
+        assert_eq!(before.volumes_in_use, ["kubernetes.io/csi/x"]);
+        let keys: Vec<_> = before.shown_labels.iter().map(|(k, _)| k.as_str()).collect();
+        assert_eq!(keys, ["cke.cybozu.com/role", "node-role.kubernetes.io/worker", "topology.kubernetes.io/zone"]);
+
+        let after = kube.stamp(&permit(), &before, &owner(&before), true, true).await.unwrap();
+        assert!(after.unschedulable && after.cke_mark);
+        assert_eq!(after.owner(), Some(&owner(&before)));
+        // i23: an older leader's late patch, or anybody's in between.
+        let late = kube.stamp(&permit(), &before, &owner(&before), true, true).await;
+        assert_eq!(late, Err(WriteError::Conflict));
+        let whole = Release { uncordon: true, drop_keep: false };
+        assert_eq!(kube.release(&permit(), &before, whole).await, Err(WriteError::Conflict));
+
+        let free = kube.release(&permit(), &after, whole).await.unwrap();
+        assert!(!free.unschedulable && !free.cke_mark && free.owner.is_none());
+        let object = api.get(&format!("/api/v1/nodes/{name}")).await;
+        assert_eq!(object["spec"].get("unschedulable"), None);
+        assert_eq!(object["metadata"]["labels"]["noise"], "x", "nothing else is touched");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i11_an_administrators_cordon_outlives_ours() {
+    for server in both() {
+        let (api, kube) = (server.api().await, server.kube().await);
+        let name = api.node("10.1.0.2").await;
+        let path = format!("/api/v1/nodes/{name}");
+        api.merge(&path, json!({"spec": {"unschedulable": true}})).await;
+        let before = kube.node(&name).await.unwrap().unwrap();
+        let ours = kube.stamp(&permit(), &before, &owner(&before), false, false).await.unwrap();
+        assert!(ours.unschedulable && !ours.cke_mark && !ours.owner().unwrap().schedulable_before);
+        let after = kube.release(&permit(), &ours, Release::default()).await.unwrap();
+        assert!(after.unschedulable && after.owner.is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i12_a_cordon_that_an_administrator_keeps_is_kept() {
+    for server in both() {
+        let (api, kube) = (server.api().await, server.kube().await);
+        let name = api.node("10.1.0.3").await;
+        let before = kube.node(&name).await.unwrap().unwrap();
+        let ours = kube.stamp(&permit(), &before, &owner(&before), true, true).await.unwrap();
+        kube.annotate_keep_cordoned(&name, true).await.unwrap();
+        let stale = kube.release(&permit(), &ours, Release { uncordon: true, drop_keep: false }).await;
+        assert_eq!(stale, Err(WriteError::Conflict), "decided before the administrator's word");
+        let kept = kube.node(&name).await.unwrap().unwrap();
+        assert!(kept.keep_cordoned);
+        let after = kube.release(&permit(), &kept, Release { uncordon: false, drop_keep: true }).await.unwrap();
+        assert!(after.unschedulable && !after.keep_cordoned && !after.cke_mark && after.owner.is_none());
+        kube.annotate_keep_cordoned(&name, true).await.unwrap();
+        kube.annotate_keep_cordoned(&name, false).await.unwrap();
+        assert!(!kube.node(&name).await.unwrap().unwrap().keep_cordoned);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_gone_and_an_unreadable_record_are_said_so() {
+    for server in both() {
+        let (api, kube) = (server.api().await, server.kube().await);
+        let ghost = NodeRow { name: fresh("ghost"), resource_version: "1".into(), ..NodeRow::default() };
+        assert_eq!(kube.stamp(&permit(), &ghost, &owner(&ghost), true, true).await, Err(WriteError::NotFound));
+        assert_eq!(kube.annotate_keep_cordoned(&ghost.name, true).await, Err(WriteError::NotFound));
+        assert_eq!(kube.node(&ghost.name).await, Ok(None));
+        let name = api.node("10.1.0.4").await;
+        let broken = json!({"metadata": {"annotations": {"cketerm.io/owner": "not JSON"}}});
+        api.merge(&format!("/api/v1/nodes/{name}"), broken).await;
+        let row = kube.node(&name).await.unwrap().unwrap();
+        assert!(row.owner.as_ref().unwrap().as_ref().unwrap_err().contains("cketerm.io/owner"));
+        let right = super::places::impersonating(server, "nobody").await;
+        let refused = right.stamp(&permit(), &row, &owner(&row), true, true).await.unwrap_err().to_string();
+        assert!(refused.contains("403") && refused.contains(&name) && refused.contains("docs/rbac.yaml"), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_lose_an_address_and_get_it_back_but_never_the_last() {
+    for server in both() {
+        let (api, kube) = (server.api().await, server.kube().await);
+        for (ns, name, port) in [("default", "kubernetes", 6443), ("kube-system", "cke-etcd", 2379)] {
+            let addresses = json!([{"ip": "10.2.0.1"}, {"ip": "10.2.0.2", "nodeName": "n2"}]);
+            api.post(
+                &format!("/api/v1/namespaces/{ns}/endpoints"),
+                json!({"metadata": {"name": name}, "subsets": [{"addresses": addresses, "ports": [{"port": port}]}]}),
+            )
+            .await;
+            api.post(
+                &format!("/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices"),
+                json!({"metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+                    "addressType": "IPv4", "ports": [{"port": port}],
+                    "endpoints": [{"addresses": ["10.2.0.1"]}, {"addresses": ["10.2.0.2"], "nodeName": "n2"}]}),
+            )
+            .await;
+        }
+        let live = cketerm::kubernetes::Live::follow(&kube, cketerm::kubernetes::Streaming::Auto);
+        live.watch_endpoints(true);
+        super::servers::until("four objects", || live.borrow().endpoints.len() == 4).await;
+        assert!(live.borrow().sources["endpoints"].synced);
+        for row in &live.borrow().endpoints {
+            assert_eq!(row.addresses, ["10.2.0.1", "10.2.0.2"]);
+            kube.set_endpoints(&permit(), row, &["10.2.0.2".to_owned()]).await.unwrap();
+            let stale = kube.set_endpoints(&permit(), row, &["10.2.0.1".to_owned()]).await;
+            assert_eq!(stale, Err(WriteError::Conflict));
+        }
+        let one = |row: &EndpointsRow| row.addresses == ["10.2.0.2"];
+        super::servers::until("one address each", || live.borrow().endpoints.iter().all(one)).await;
+        for row in &live.borrow().endpoints {
+            assert!(matches!(kube.set_endpoints(&permit(), row, &[]).await, Err(WriteError::Refused { .. })));
+            let both = ["10.2.0.1".to_owned(), "10.2.0.2".to_owned()];
+            kube.set_endpoints(&permit(), row, &both).await.unwrap();
+        }
+        let slice = api.get("/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices/cke-etcd").await;
+        assert_eq!(slice["ports"][0]["port"], 2379);
+        assert_eq!(slice["endpoints"][0]["nodeName"], "n2");
+        assert_eq!(slice["endpoints"].as_array().unwrap().len(), 2);
+        live.watch_endpoints(false);
+        super::servers::until("nothing", || live.borrow().endpoints.is_empty()).await;
+    }
+}

@@ -1,0 +1,231 @@
+//! The live copy on a server that streams lists and on one that cannot, over restarts and gaps.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use cketerm::{
+    clock::Clock,
+    kubernetes::{Live, Release, Streaming},
+    model::{drain::Verdict, entry::EntryId, kube::Owner},
+};
+use serde_json::json;
+
+use super::servers::{Server, both, permit, start, until};
+
+async fn follow(server: &Server, streaming: Streaming) -> Live {
+    let live = Live::follow(&server.kube().await, streaming);
+    until("all four lists", || live.borrow().synced()).await;
+    live
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_stream_where_the_server_can_and_come_in_pages_where_it_cannot() {
+    for server in both() {
+        let (api, ns) = (server.api().await, server.api().await.namespace().await);
+        let node = api.node("10.3.0.1").await;
+        api.budget(&ns, "b").await;
+        api.budget_status(&ns, "b", 0, (1, 3, 2)).await;
+        let template =
+            json!({"metadata": {"labels": {"d": "1"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        api.post(
+            &format!("/apis/apps/v1/namespaces/{ns}/daemonsets"),
+            json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"d": "1"}}, "template": template,
+                "updateStrategy": {"type": "OnDelete"}}}),
+        )
+        .await;
+        let before = server.requests().len();
+        let live = follow(server, Streaming::Auto).await;
+        let view = live.borrow();
+        assert_eq!(view.by_address.get("10.3.0.1"), Some(&node));
+        assert_eq!(view.budgets[&(ns.clone(), "b".to_owned())].allowed, 1);
+        assert!(view.daemon_sets.values().any(|d| d.namespace == ns && d.on_delete));
+        assert_eq!(view.namespaces[&ns].labels["team"], "a");
+        until("identity, rights and clock", || {
+            let view = live.borrow();
+            view.cluster_uid.is_some() && view.rights_known && view.clock_ahead.is_some()
+        })
+        .await;
+        drop(live);
+        // Watches are logged when they end.
+        until("the log of the watches", || {
+            server.requests()[before..].iter().any(|(_, uri)| uri.starts_with("/api/v1/nodes?watch=true"))
+        })
+        .await;
+        let paged = server.requests()[before..].iter().any(|(_, uri)| uri.starts_with("/api/v1/nodes?limit=500"));
+        let streamed = server.requests()[before..].iter().any(|(_, uri)| uri.contains("sendInitialEvents"));
+        assert!(streamed && (paged || !server.old));
+        let live = follow(server, Streaming::Off).await;
+        assert!(live.borrow().nodes.contains_key(&node));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_marks_and_deletions_show_at_once() {
+    for server in both() {
+        let (api, kube) = (server.api().await, server.kube().await);
+        let live = follow(server, Streaming::Auto).await;
+        let node = api.node("10.3.1.1").await;
+        until("the node", || live.borrow().nodes.get(&node).is_some_and(|n| n.ready)).await;
+        let row = live.borrow().nodes[&node].clone();
+        let owner = Owner {
+            lease: 1,
+            entry: "reboots/1".parse::<EntryId>().unwrap(),
+            schedulable_before: true,
+            uid: row.uid.clone(),
+            boot_id: row.boot_id.clone(),
+            taken_over_rebooting: false,
+            recordoned: 0,
+        };
+        let row = kube.stamp(&permit(), &row, &owner, true, true).await.unwrap();
+        until("the mark", || live.borrow().marked.contains(&node)).await;
+        kube.release(&permit(), &row, Release { uncordon: true, drop_keep: false }).await.unwrap();
+        until("no mark", || !live.borrow().marked.contains(&node)).await;
+        let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+        api.merge(&format!("/api/v1/nodes/{node}/status"), not_ready).await;
+        until("not Ready", || live.borrow().not_ready.contains(&node)).await;
+        api.delete(&format!("/api/v1/nodes/{node}")).await;
+        until("gone", || {
+            let view = live.borrow();
+            !view.nodes.contains_key(&node)
+                && !view.not_ready.contains(&node)
+                && !view.by_address.contains_key("10.3.1.1")
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_watched_on_exactly_the_nodes_that_are_asked_for() {
+    for server in both() {
+        let (api, ns) = (server.api().await, server.api().await.namespace().await);
+        let (a, b) = (api.node("10.3.2.1").await, api.node("10.3.2.2").await);
+        api.pod(&ns, "a0", &a).await;
+        api.pod(&ns, "b0", &b).await;
+        let live = follow(server, Streaming::Auto).await;
+        assert!(live.borrow().pods.is_empty());
+        live.watch_pods(BTreeSet::from([a.clone()]));
+        assert!(
+            live.borrow().pods[&a].pods.is_empty() && !live.borrow().pods[&a].synced,
+            "an entry at once, not synced"
+        );
+        until("a's pods", || live.borrow().pods[&a].synced).await;
+        assert_eq!(live.borrow().pods[&a].pods.len(), 1);
+        assert!(live.borrow().sources["pods"].synced && !live.borrow().pods.contains_key(&b));
+        api.pod(&ns, "a1", &a).await;
+        until("the new pod", || live.borrow().pods[&a].pods.values().any(|p| p.name == "a1" && p.ready)).await;
+        api.delete(&format!("/api/v1/namespaces/{ns}/pods/a0")).await;
+        until("one less", || live.borrow().pods[&a].pods.len() == 1).await;
+        live.watch_pods(BTreeSet::from([b.clone()]));
+        assert!(!live.borrow().pods.contains_key(&a));
+        until("b's pods", || live.borrow().pods[&b].synced).await;
+        live.watch_pods(BTreeSet::from([a.clone(), b.clone()]));
+        assert!(!live.borrow().pods[&a].synced, "what was known before does not count");
+        until("both", || live.borrow().pods.values().all(|p| p.synced)).await;
+        live.watch_pods(BTreeSet::new());
+        assert!(live.borrow().pods.is_empty() && !live.borrow().sources.contains_key("pods"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quiet_healthy_server_never_looks_stale() {
+    for server in both() {
+        let live = follow(server, Streaming::Auto).await;
+        for _ in 0..24 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let now = Clock::Host.boot().as_secs_f64();
+            for (name, source) in &live.borrow().sources {
+                assert!(now - source.heard < 10.0, "{name} was last heard {} s ago", now - source.heard);
+                assert_eq!(source.error, None);
+            }
+        }
+    }
+}
+
+/// What vanished while nobody listened is gone after it, and what was asked in the meantime is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_and_a_gap_in_the_history_the_copy_is_whole_again() {
+    for old in [false, true] {
+        let Some(server) = start(old) else { continue };
+        let api = server.api().await;
+        let (stays, goes) = (api.node("10.3.3.1").await, api.node("10.3.3.2").await);
+        let live = follow(&server, Streaming::Auto).await;
+        server.one("kill", "apiserver");
+        until("an error", || live.borrow().sources["nodes"].error.is_some()).await;
+        assert!(live.borrow().nodes.contains_key(&goes), "what was known stays");
+        let mut etcd = etcd_client::Client::connect([&server.etcd], None).await.unwrap();
+        etcd.delete(format!("/registry/minions/{goes}"), None).await.unwrap();
+        let revision = etcd.put("/noise", "1", None).await.unwrap().header().unwrap().revision();
+        etcd.compact(revision, None).await.unwrap();
+        server.one("start", "apiserver");
+        let mut left = 600;
+        while live.borrow().nodes.contains_key(&goes) || live.borrow().sources["nodes"].error.is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            left -= 1;
+            assert!(left > 0, "{:?}", live.borrow().sources);
+        }
+        assert!(live.borrow().nodes.contains_key(&stays));
+        let api = server.api().await;
+        let new = api.node("10.3.3.3").await;
+        until("a new node", || live.borrow().nodes.get(&new).is_some_and(|n| n.ready)).await;
+        // A server that is there and says nothing.
+        server.one("freeze", "apiserver");
+        until("silence is noticed", || live.borrow().sources.values().all(|s| s.error.is_some())).await;
+        server.one("thaw", "apiserver");
+        until("and its end", || live.borrow().sources.values().all(|s| s.error.is_none())).await;
+        api.delete(&format!("/api/v1/nodes/{new}")).await;
+        until("the watch works", || !live.borrow().nodes.contains_key(&new)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
+    let Some(server) = start(false) else { return };
+    let (api, kube) = (server.api().await, server.kube().await);
+    let (ns, node) = (api.namespace().await, api.node("10.3.4.1").await);
+    for i in 0..10 {
+        api.pod(&ns, &format!("p{i}"), &node).await;
+    }
+    let live = follow(&server, Streaming::Auto).await;
+    until("identity", || live.borrow().rights_known).await;
+    let before = server.requests().len();
+    let row = live.borrow().nodes[&node].clone();
+    let owner = Owner {
+        lease: 1,
+        entry: "reboots/1".parse::<EntryId>().unwrap(),
+        schedulable_before: true,
+        uid: row.uid.clone(),
+        boot_id: row.boot_id.clone(),
+        taken_over_rebooting: false,
+        recordoned: 0,
+    };
+    live.watch_pods(BTreeSet::from([node.clone()]));
+    kube.stamp(&permit(), &row, &owner, true, true).await.unwrap();
+    until("the pods", || live.borrow().pods[&node].synced).await;
+    let view = live.borrow();
+    let leave = permit();
+    let evictions = view.pods[&node].pods.values().map(|pod| kube.evict(&leave, pod, &[], false));
+    for verdict in futures::future::join_all(evictions).await {
+        assert_eq!(verdict, Verdict::Accepted);
+    }
+    until("all terminating", || live.borrow().pods[&node].pods.values().all(|p| p.terminating_since.is_some())).await;
+    // The kubelet's part.
+    for i in 0..10 {
+        api.delete(&format!("/api/v1/namespaces/{ns}/pods/p{i}")).await;
+    }
+    until("no pods", || live.borrow().pods[&node].pods.is_empty()).await;
+    kube.node(&node).await.unwrap();
+    assert!(kube.pods_on(&node).await.unwrap().is_empty());
+    live.watch_pods(BTreeSet::new());
+    drop(live);
+    until("the log", || {
+        server.requests()[before..].iter().any(|(_, uri)| uri.contains("fieldSelector") && uri.contains("watch"))
+    })
+    .await;
+    let requests: Vec<_> = server.requests()[before..]
+        .iter()
+        .filter(|(_, uri)| !uri.contains("watch=true") || uri.contains("fieldSelector"))
+        .filter(|(_, uri)| !uri.starts_with("/readyz"))
+        .cloned()
+        .collect();
+    eprintln!("a drained node of ten pods: {} requests", requests.len());
+    assert!((13..=16).contains(&requests.len()), "{requests:#?}");
+}
