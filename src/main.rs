@@ -71,6 +71,7 @@ fn unconfigured(settings: &Settings) -> String {
 }
 
 /// How many threads the work gets.
+#[derive(Clone, Copy)]
 enum Threads {
     /// For a word, which has to start within milliseconds.
     One,

@@ -17,7 +17,11 @@ fn the_help_is_as_it_was() {
     ] {
         let ran = run(words, "");
         assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{words:?}");
-        all.push_str(&format!("$ cketerm {}\n{}\n", words.join(" "), ran.stdout));
+        all += "$ cketerm ";
+        all += &words.join(" ");
+        all += "\n";
+        all += &ran.stdout;
+        all += "\n";
     }
     insta::with_settings!({snapshot_path => "../snapshots"}, { insta::assert_snapshot!("help", all) });
 }
