@@ -1,5 +1,8 @@
 //! Chooses one of the ways to run.
 
+#[path = "main/console.rs"]
+mod console;
+
 use std::{io::IsTerminal, net::SocketAddr, process::ExitCode};
 
 use cketerm::{
@@ -39,18 +42,24 @@ fn main() -> ExitCode {
             }),
             Err(text) => fail(2, &text),
         },
-        None => console(&settings),
+        None => attended(settings, &cli),
     }
 }
 
-fn console(settings: &Settings) -> ExitCode {
+fn attended(settings: Settings, cli: &Cli) -> ExitCode {
     if !settings.configured() {
-        return fail(2, &unconfigured(settings));
+        return fail(2, &unconfigured(&settings));
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return fail(2, "the console needs a terminal; without one use a word (`cketerm --help`) or --daemon");
     }
-    fail(1, "the console is not in this build")
+    warn(&settings);
+    match console::options(&settings, &cli.run, cli.globals.color) {
+        Ok(options) => with_runtime(Threads::All, async {
+            Box::pin(console::run(settings, &cli.run, options)).await.map_err(|e| (1, format!("{e:#}")))
+        }),
+        Err(text) => fail(2, &text),
+    }
 }
 
 /// Where the daemon listens; `off` gives it a port that nobody knows.

@@ -21,7 +21,7 @@ mod wait;
 mod why;
 mod yaml;
 
-pub use args::{Cli, Command};
+pub use args::{Cli, Color, Command, RunOptions};
 pub use context::Context;
 
 use crate::actions::ActionError;
