@@ -147,7 +147,7 @@ async fn an_endpoint_that_is_away_is_named_with_the_cause_and_what_to_check() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_endpoint_of_three_that_is_away_is_not_noticed() {
-    let etcd = any();
+    let Some(etcd) = any() else { return };
     let away = format!("http://127.0.0.1:{}", free_port());
     let endpoints = vec![away.clone(), etcd.url.clone(), etcd.url.replace("127.0.0.1", "localhost")];
     let store = connect(&EtcdSettings { endpoints, ..EtcdSettings::default() }).await.unwrap();
@@ -169,7 +169,8 @@ async fn settings_that_cannot_work_are_refused_by_name() {
 /// Each member dies in turn, and one hangs; whatever went through it goes on through the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_three_members_the_loss_of_any_one_costs_neither_the_lock_nor_the_copy_nor_a_write() {
-    let mut members = Etcd::cluster(&versions()[0]);
+    let Some(version) = versions().pop() else { return };
+    let mut members = Etcd::cluster(&version);
     let endpoints: Vec<String> = members.iter().map(|m| m.url.clone()).collect();
     let store = connect(&EtcdSettings { endpoints, ..EtcdSettings::default() }).await.unwrap();
     let ttl = Duration::from_secs(20);
