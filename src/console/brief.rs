@@ -53,6 +53,9 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::OutsideWindow { next_open: Some(at) } => format!("window opens {}", when::until(*at, now)),
         Reason::Frozen { until } => format!("frozen, ends {}", when::until(*until, now)),
         Reason::Stale { source, since } => format!("{source} silent for {}", when::age(*since, now)),
+        Reason::WaitingForSlot { holder: Some(holder), limit } => {
+            format!("waits for a slot, {limit} in use (#{})", holder.index)
+        }
         Reason::WaitingForWorkers { holder } => format!("waits for the workers ({holder})"),
         Reason::NodeMismatch { expected, found } => format!("not that machine: {found} instead of {expected}"),
         Reason::OrphanedCordon { entry, .. } => format!("cordon left by {entry}, until booted"),

@@ -178,7 +178,9 @@ impl Text<'_> {
             }
         }
         if let Some(p) = facts::progress(&self.app.seen, id) {
-            events.push((p.since, p.phase.clone()));
+            if p.phase != status.to_string() {
+                events.push((p.since, p.phase.clone()));
+            }
         }
         if let Some(o) = store.orders.get(&id).and_then(Stored::get) {
             events.push((o.at, format!("{} ordered by {}", o.verb, o.who)));

@@ -11,12 +11,37 @@ use super::{
     app::{App, View},
     brief,
     facts::{self, Leader, Lost},
-    table::put,
+    table::{put, wrap},
     when,
 };
 
+/// Most lines that one text of the banner takes.
+const MOST: usize = 2;
+
+/// What must not be overlooked: lost sources, and why this engine only observes. Wrapped; empty when all is well.
+pub fn banner(app: &App) -> Vec<(String, Style)> {
+    let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
+    let mut texts: Vec<(String, Style)> = lost(app).iter().map(|l| (lost_text(app, l), theme.danger)).collect();
+    if app.seen.snapshot.store.synced && engine.leading.is_none() && !engine.observing.is_empty() {
+        texts.push((format!("observing: {}", brief::safe(&engine.observing.join("; "))), theme.trouble));
+    }
+    let width = usize::from(app.size.width);
+    let mut lines = Vec::new();
+    for (text, style) in texts {
+        let mut wrapped = wrap(&text, width.saturating_sub(1));
+        if wrapped.len() > MOST {
+            wrapped.truncate(MOST);
+            if let Some(last) = wrapped.last_mut() {
+                last.push('~');
+            }
+        }
+        lines.extend(wrapped.into_iter().map(|line| (line, style)));
+    }
+    lines
+}
+
 /// The sources that are lost.
-pub fn lost(app: &App) -> Vec<Lost> {
+fn lost(app: &App) -> Vec<Lost> {
     let boot = app.now.boot.as_secs_f64();
     [facts::etcd_lost(&app.seen, boot), facts::kube_lost(&app.seen, boot)].into_iter().flatten().collect()
 }
@@ -26,12 +51,12 @@ pub fn draw(app: &App, buffer: &mut Buffer, area: Rect, banner: Rect) {
     buffer.set_line(area.x, area.y, &counts(app), area.width);
     buffer.set_line(area.x, area.y + 1, &leader(app), area.width);
     buffer.set_line(area.x, area.y + 2, &tabs(app), area.width);
-    for (y, lost) in (banner.y..banner.bottom()).zip(lost(app)) {
-        put(buffer, banner.x, y, banner.width, &banner_text(app, &lost), app.looks.theme.danger);
+    for (y, (text, style)) in (banner.y..banner.bottom()).zip(self::banner(app)) {
+        put(buffer, banner.x, y, banner.width, &text, style);
     }
 }
 
-fn banner_text(app: &App, lost: &Lost) -> String {
+fn lost_text(app: &App, lost: &Lost) -> String {
     let silent = app.now.boot.as_secs_f64() - lost.heard;
     let since = app.now.wall.checked_sub(jiff::SignedDuration::try_from_secs_f64(silent).unwrap_or_default());
     let since = since.map(|at| when::moment(at, app.now.wall)).unwrap_or_default();
@@ -71,9 +96,6 @@ fn counts(app: &App) -> Line<'static> {
     if facts.broken > 0 {
         spans.push(Span::styled(format!("  {} broken", facts.broken), theme.danger));
     }
-    if facts.trouble > 0 {
-        spans.push(Span::styled(format!("  ! {} blocked (n)", facts.trouble), theme.trouble));
-    }
     Line::from(spans)
 }
 
@@ -98,7 +120,7 @@ fn leader(app: &App) -> Line<'static> {
     if let Some(why) = &engine.resigning {
         spans.push(Span::styled(format!("  resigning: {}", brief::safe(why)), theme.trouble));
     } else if !engine.observing.is_empty() {
-        spans.push(Span::styled(format!("  observing: {}", brief::safe(&engine.observing.join("; "))), theme.trouble));
+        spans.push(Span::styled("  observing", theme.trouble));
     } else if engine.leading.is_none() && engine.lease != 0 {
         spans.push(Span::raw("  standing by"));
     }
@@ -123,6 +145,9 @@ fn tabs(app: &App) -> Line<'static> {
         View::Reboots => (&app.reboots.filter, app.reboots.rows.len(), app.reboots.total, app.reboots.marks.len()),
         View::Nodes => (&app.nodes.filter, app.nodes.rows.len(), app.nodes.total, app.nodes.marks.len()),
     };
+    if app.facts.trouble > 0 {
+        spans.push(Span::styled(format!("   ! {} blocked (n)", app.facts.trouble), theme.trouble));
+    }
     if !filter.is_empty() {
         spans.push(Span::styled(format!("   filter {:?} {shown}/{total}", brief::safe(filter)), theme.key));
     }

@@ -110,6 +110,7 @@ use Context::{Detail, Dialog, Everywhere, Field, Table};
 #[rustfmt::skip]
 pub const TABLE: &[Binding] = &[
     look(Table, &["enter"], Command::Open, "open", "detail", "Open the detail pane of the row"),
+    look(Detail, &["enter"], Command::Back, "close", "back", "Close the pane"),
     verb(&["X"], Command::Cancel, "cancel", "cancel", "Cancel the entries that are marked, or the one under the cursor"),
     verb(&["R"], Command::Reboot, "reboot", "reboot", "Queue a reboot of the nodes that are marked, or of the one under the cursor"),
     verb(&["B"], Command::ResetBackoff, "reset-backoff", "", "End the backoff of the entries, so that the next pass takes them"),
@@ -122,7 +123,7 @@ pub const TABLE: &[Binding] = &[
     look(Table, &["space"], Command::Mark, "mark", "mark", "Mark or unmark the row and go on"),
     look(Table, &["*"], Command::MarkAll, "mark-all", "", "Mark all rows that pass the filter; once more: unmark them"),
     look(Table, &["/"], Command::Filter, "filter", "filter", "Show only rows that contain a text; with ! before it: that do not"),
-    look(Table, &["n"], Command::Trouble, "trouble", "next trouble", "Go to the next row that needs a person"),
+    look(Table, &["n"], Command::Trouble, "trouble", "trouble", "Go to the next row that needs a person"),
     look(Everywhere, &["o"], Command::Jump, "jump", "", "Go from an entry to its node, or from a node to its entry"),
     look(Everywhere, &["tab"], Command::NextView, "next-view", "", "Next view"),
     look(Everywhere, &["1"], Command::Reboots, "reboots", "", "Reboots"),
@@ -138,7 +139,6 @@ pub const TABLE: &[Binding] = &[
     look(Everywhere, &["q", "ctrl-c"], Command::Quit, "quit", "quit", "Leave; asks when this console leads and no other engine stands by"),
     look(Everywhere, &["ctrl-z"], Command::Suspend, "suspend", "", "Stop the program; `fg` brings it back"),
     look(Everywhere, &["ctrl-l"], Command::Repaint, "repaint", "", "Paint everything again"),
-    look(Detail, &["enter"], Command::Back, "close", "back", "Close the pane"),
     look(Dialog, &["y"], Command::Yes, "yes", "", "Yes, do it (where nothing has to be typed)"),
     look(Dialog, &["n", "esc", "ctrl-c", "q"], Command::No, "no", "", "No, do nothing"),
     look(Dialog, &["enter"], Command::Press, "press", "", "Press the button that has the focus: Cancel at first"),

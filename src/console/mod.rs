@@ -28,3 +28,6 @@ pub mod terminal;
 
 pub use app::View;
 pub use run::{ConsoleOptions, run};
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use ratatui::{
 use crate::console::{
     app::App,
     keys::{Context, TABLE},
-    table::put,
+    table::{put, wrap},
 };
 
 fn lines(app: &App) -> Vec<Line<'static>> {
@@ -26,10 +26,11 @@ fn lines(app: &App) -> Vec<Line<'static>> {
         }
         lines.push(Line::styled(title, theme.title));
         for b in TABLE.iter().filter(|b| b.context == context && b.changes == changes) {
-            lines.push(Line::from(vec![
-                Span::styled(format!("  {:<16}", app.looks.keymap.all(b)), theme.key),
-                Span::raw(b.help),
-            ]));
+            let mut keys = format!("  {:<16}", app.looks.keymap.all(b));
+            for help in wrap(b.help, usize::from(app.size.width).saturating_sub(20)) {
+                let keys = std::mem::replace(&mut keys, " ".repeat(18));
+                lines.push(Line::from(vec![Span::styled(keys, theme.key), Span::raw(help)]));
+            }
         }
     }
     lines

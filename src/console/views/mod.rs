@@ -38,7 +38,7 @@ pub struct Parts {
 /// Divides the screen.
 pub fn parts(app: &App) -> Parts {
     let (width, height) = (app.size.width, app.size.height);
-    let banner = u16::try_from(header::lost(app).len()).unwrap_or(0);
+    let banner = u16::try_from(header::banner(app).len()).unwrap_or(0);
     let footer = footer::height(app);
     let top = 3.min(height);
     let rest = height.saturating_sub(top + banner + footer);

@@ -15,8 +15,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "NODE", width: name, from: 0 },
         Column { title: "STATE", width: 0, from: 0 },
         Column { title: "ADDRESS", width: 15, from: 110 },
-        Column { title: "ROLE", width: 8, from: 0 },
-        Column { title: "RACK", width: 6, from: 70 },
+        Column { title: "ROLE", width: if area.width < 100 { 6 } else { 8 }, from: 0 },
+        Column { title: "RACK", width: 6, from: 90 },
         Column { title: "KUBELET", width: 10, from: 100 },
         Column { title: "ENTRY", width: 6, from: 0 },
     ];

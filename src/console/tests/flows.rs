@@ -1,0 +1,234 @@
+//! What keys do.
+
+use super::world::{BOOT, World, at, press};
+use crate::{
+    console::{
+        app::{Target, View},
+        event::{Action, Effect, Event},
+        screen,
+        update::update,
+    },
+    model::{entry::EntryId, ours::Verb, reason::Reason, reboot::RebootStatus},
+};
+
+fn message(app: &crate::console::app::App) -> &str {
+    app.message.as_ref().map_or("", |m| &m.text)
+}
+
+#[test]
+fn a_blocked_drain_is_found_understood_and_cancelled_in_fewer_than_ten_keys() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "G n");
+    assert!(screen::text(&app).contains("pdb shop/web 2/2 keeps web-"), "{}", screen::text(&app));
+    press(&mut app, "enter");
+    assert!(screen::text(&app).contains("shop/web-7d9f8b6c5-x2x4z  pdb shop/web (healthy 2, needs 2)"));
+    let effects = press(&mut app, "X y");
+    assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![(3, 30)], reason: None })]);
+}
+
+#[test]
+fn enter_in_a_fresh_dialog_does_nothing_because_the_focus_starts_on_cancel() {
+    let mut app = World::usual().console(80, 24);
+    assert_eq!(press(&mut app, "X enter"), []);
+    assert!(app.dialog.is_none());
+    assert_eq!(press(&mut app, "X n"), []);
+    assert_eq!(press(&mut app, "X esc"), []);
+}
+
+#[test]
+fn a_confirmation_expires_when_its_entry_changes_while_it_is_read() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "X");
+    world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 50);
+    update(&mut app, Event::Seen(world.seen()));
+    assert!(screen::text(&app).contains("EXPIRED: reboots/3 changed meanwhile (now rebooting)"));
+    assert_eq!(press(&mut app, "y tab enter"), []);
+    assert_eq!(press(&mut app, "X y").len(), 1, "the next one is bound to the new revision");
+}
+
+#[test]
+fn a_reason_goes_with_the_action_and_typing_it_presses_no_keys() {
+    let mut app = World::usual().console(80, 24);
+    let effects = press(&mut app, "X r \"yes quit\" enter tab");
+    assert_eq!(effects, []);
+    let effects = press(&mut app, "backtab enter");
+    let reason = Some("yes quit".to_owned());
+    assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![(3, 30)], reason })]);
+}
+
+#[test]
+fn reboots_are_added_from_marked_nodes_and_an_api_server_asks_for_the_clusters_name() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 G space R");
+    let effects = press(&mut app, "y");
+    let addresses = vec!["10.0.0.18".to_owned()];
+    assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason: None })]);
+    assert!(app.nodes.marks.is_empty());
+
+    press(&mut app, "g space space R");
+    assert!(screen::text(&app).contains("2 API servers among them"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "y"), []);
+    assert!(message(&app).contains("tokyo0 2"));
+    let effects = press(&mut app, "tab tab \"tokyo0 2\" tab enter");
+    let addresses = vec!["10.0.0.11".to_owned(), "10.0.0.12".to_owned()];
+    assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason: None })]);
+}
+
+#[test]
+fn ten_entries_ask_for_the_clusters_name_and_the_count() {
+    let mut world = World::usual();
+    for index in 20..30 {
+        world.entry(index, "10.0.0.16", RebootStatus::Queued, 1, 60);
+    }
+    let mut app = world.console(80, 24);
+    press(&mut app, "* X");
+    assert_eq!(press(&mut app, "y"), []);
+    let effects = press(&mut app, "tab tab \"tokyo0 16\" enter enter");
+    assert!(
+        matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries.len() == 16),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn reboots_are_not_added_from_the_queue() {
+    let mut app = World::usual().console(80, 24);
+    assert_eq!(press(&mut app, "R"), []);
+    assert!(app.dialog.is_none() && message(&app).contains("press 2"));
+}
+
+#[test]
+fn force_needs_a_reason_and_is_only_for_a_draining_entry() {
+    let mut app = World::usual().console(80, 24);
+    assert_eq!(press(&mut app, "F y"), []);
+    assert!(message(&app).contains("a reason is needed"));
+    let effects = press(&mut app, "r \"no more\" enter y");
+    let reason = Some("no more".to_owned());
+    let order = Action::Order { entry: EntryId::reboot(3), verb: Verb::Force, seen: Some(30), reason };
+    assert!(effects.is_empty() || effects == [Effect::Act(order.clone())]);
+    let effects = if effects.is_empty() { press(&mut app, "enter") } else { effects };
+    assert_eq!(effects, [Effect::Act(order)]);
+    press(&mut app, "j F");
+    assert!(message(&app).contains("force is for an entry that is draining"), "{}", message(&app));
+}
+
+#[test]
+fn the_queue_is_disabled_by_e_and_y() {
+    let mut app = World::usual().console(80, 24);
+    assert_eq!(press(&mut app, "E y"), [Effect::Act(Action::Switch { enabled: false, reason: None })]);
+    update(&mut app, Event::Done(Ok("the reboot queue is disabled".into())));
+    assert!(screen::text(&app).contains("the reboot queue is disabled"));
+}
+
+#[test]
+fn backoff_is_reset_only_where_there_is_one() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "B");
+    assert!(message(&app).contains("nothing to reset"));
+    assert_eq!(press(&mut app, "j j j B y"), [Effect::Act(Action::ResetBackoff { entries: vec![6], reason: None })]);
+}
+
+#[test]
+fn keep_cordoned_asks_nothing_and_only_where_there_is_a_cordon() {
+    let mut app = World::usual().console(80, 24);
+    let keep = Action::KeepCordoned { node: "worker-1".into(), keep: true };
+    assert_eq!(press(&mut app, "C"), [Effect::Act(keep)]);
+    assert_eq!(press(&mut app, "2 C"), []);
+    assert!(message(&app).contains("cp-1 is not cordoned"));
+}
+
+#[test]
+fn an_orphaned_cordon_is_released_by_an_order_of_its_entry() {
+    let mut world = World::usual();
+    let orphan = Reason::OrphanedCordon { node: "worker-4".into(), entry: EntryId::reboot(1) };
+    world.orphans.insert("worker-4".into(), orphan);
+    let mut app = world.console(80, 24);
+    let effects = press(&mut app, "2 / \"left by\" enter U y");
+    let order = Action::Order { entry: EntryId::reboot(1), verb: Verb::Uncordon, seen: None, reason: None };
+    assert_eq!(effects, [Effect::Act(order)]);
+}
+
+#[test]
+fn a_read_only_console_refuses_every_verb_and_says_why() {
+    let mut app = World::usual().console(80, 24);
+    app.looks.read_only = true;
+    for key in ["R", "X", "B", "E", "A", "D", "F", "C", "U"] {
+        app.message = None;
+        assert_eq!(press(&mut app, key), [], "{key}");
+        assert!(app.dialog.is_none() && message(&app).contains("read-only"), "{key}");
+    }
+}
+
+#[test]
+fn while_etcd_is_stale_rows_stay_a_banner_says_so_and_nothing_is_written() {
+    let mut world = World::usual();
+    world.store.error = Some("connection refused".into());
+    let mut app = world.console(80, 24);
+    press(&mut app, "X");
+    update(&mut app, Event::Tick(at(BOOT + 23.0)));
+    assert_eq!(press(&mut app, "y"), [], "not even what was asked before");
+    let text = screen::text(&app);
+    assert!(text.contains("! etcd lost since 10:00:00Z, data 23s old") && text.contains("refused"), "{text}");
+    assert!(text.contains("worker-1") && message(&app).contains("nothing is written"));
+    world.store.heard = BOOT + 24.0;
+    (world.store.error, world.boot) = (None, BOOT + 24.0);
+    update(&mut app, Event::Seen(world.seen()));
+    assert!(!screen::text(&app).contains("etcd lost since"));
+}
+
+#[test]
+fn no_key_hits_another_row_when_the_one_under_the_cursor_vanishes() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j");
+    world.store.reboots.entries.remove(&4);
+    update(&mut app, Event::Seen(world.seen()));
+    assert_eq!(press(&mut app, "X y"), []);
+    assert!(message(&app).contains("no entry is chosen"));
+    press(&mut app, "j");
+    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(5)));
+}
+
+#[test]
+fn o_goes_from_an_entry_to_its_node_and_back() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "j enter o");
+    assert_eq!((app.view, app.target()), (View::Nodes, Some(Target::Node("worker-2".into()))));
+    press(&mut app, "o");
+    assert_eq!((app.view, app.target()), (View::Reboots, Some(Target::Entry(EntryId::reboot(4)))));
+}
+
+#[test]
+fn the_filter_works_while_it_is_typed_and_esc_brings_the_old_one_back() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "/ \"pdb\"");
+    assert_eq!(app.reboots.rows, [EntryId::reboot(3), EntryId::reboot(6)]);
+    press(&mut app, "enter / \"x\" esc");
+    assert_eq!(app.reboots.filter, "pdb");
+    press(&mut app, "esc");
+    assert_eq!(app.reboots.rows.len(), 6);
+    press(&mut app, "/ \"!queued\" enter");
+    assert_eq!(app.reboots.rows.len(), 4);
+}
+
+#[test]
+fn leaving_asks_only_when_this_console_leads_and_nobody_stands_by() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    assert_eq!(press(&mut app, "q"), []);
+    assert_eq!(press(&mut app, "n"), []);
+    assert_eq!(press(&mut app, "q y"), [Effect::Quit]);
+    world.engine.leading = None;
+    assert_eq!(press(&mut world.console(80, 24), "q"), [Effect::Quit]);
+}
+
+#[test]
+fn pasted_text_presses_no_keys() {
+    let mut app = World::usual().console(80, 24);
+    assert_eq!(update(&mut app, Event::Paste("X y\r".into())), []);
+    assert!(app.dialog.is_none());
+    press(&mut app, "/");
+    update(&mut app, Event::Paste("shop\u{1b}[2J".into()));
+    assert!(!app.reboots.filter.contains('\u{1b}'));
+}

@@ -1,0 +1,5 @@
+//! Keys and hand-built snapshots in; state, effects and screens out.
+
+mod flows;
+mod screens;
+mod world;

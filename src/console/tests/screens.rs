@@ -1,0 +1,123 @@
+//! What screens look like.
+
+use insta::assert_snapshot;
+
+use super::world::{BOOT, World, at, press};
+use crate::console::{
+    app::{App, Looks, View},
+    event::Event,
+    screen,
+    theme::Theme,
+    update::update,
+};
+
+fn shown(world: &World, columns: u16, rows: u16, keys: &str) -> String {
+    let mut app = world.console(columns, rows);
+    press(&mut app, keys);
+    screen::text(&app)
+}
+
+#[test]
+fn the_first_frame_stands_before_any_data() {
+    let looks = Looks { endpoints: vec!["http://127.0.0.1:2379".into()], ..Looks::default() };
+    assert_snapshot!(screen::text(&App::new(looks, View::Reboots, at(BOOT))));
+}
+
+#[test]
+fn reboots() {
+    assert_snapshot!("reboots_80x24", shown(&World::usual(), 80, 24, "j space"));
+    assert_snapshot!("reboots_200x50", shown(&World::usual(), 200, 50, "j space"));
+}
+
+#[test]
+fn nodes() {
+    assert_snapshot!("nodes_80x24", shown(&World::usual(), 80, 24, "2 j space"));
+    assert_snapshot!("nodes_200x50", shown(&World::usual(), 200, 50, "2 j space"));
+}
+
+#[test]
+fn detail_of_an_entry() {
+    assert_snapshot!("entry_blocked_80x24", shown(&World::usual(), 80, 24, "enter"));
+    assert_snapshot!("entry_rebooting_80x24", shown(&World::usual(), 80, 24, "j enter"));
+    assert_snapshot!("entry_rebooting_200x50", shown(&World::usual(), 200, 50, "j enter"));
+    assert_snapshot!("entry_broken_80x24", shown(&World::usual(), 80, 24, "G enter"));
+}
+
+#[test]
+fn detail_of_a_node() {
+    assert_snapshot!("node_80x24", shown(&World::usual(), 80, 24, "2 j j j enter"));
+    assert_snapshot!("node_200x50", shown(&World::usual(), 200, 50, "2 j j j enter"));
+}
+
+#[test]
+fn dialogs() {
+    let world = World::usual();
+    assert_snapshot!("dialog_cancel", shown(&world, 80, 24, "X"));
+    assert_snapshot!("dialog_cancel_marked", shown(&world, 80, 24, "* X"));
+    assert_snapshot!("dialog_add_with_api_servers", shown(&world, 80, 24, "2 * R"));
+    assert_snapshot!("dialog_add_200x50", shown(&world, 200, 50, "2 * R"));
+    assert_snapshot!("dialog_backoff", shown(&world, 80, 24, "j j j B"));
+    assert_snapshot!("dialog_disable", shown(&world, 80, 24, "E"));
+    assert_snapshot!("dialog_force", shown(&world, 80, 24, "F r \"disk is gone\""));
+    assert_snapshot!("dialog_retry", shown(&world, 80, 24, "j A"));
+    assert_snapshot!("dialog_quit", shown(&world, 80, 24, "q"));
+}
+
+#[test]
+fn help() {
+    assert_snapshot!("help_80x24", shown(&World::usual(), 80, 24, "?"));
+    assert_snapshot!("help_200x50", shown(&World::usual(), 200, 50, "?"));
+}
+
+#[test]
+fn empty_queue_and_filter_without_hits() {
+    let mut world = World::usual();
+    assert_snapshot!("filter_without_hits", shown(&world, 80, 24, "/ \"nothing\""));
+    world.store.reboots.entries.clear();
+    world.reasons.clear();
+    assert_snapshot!("empty_queue", shown(&world, 80, 24, ""));
+}
+
+#[test]
+fn stale_sources_and_an_observing_engine() {
+    let mut world = World::usual();
+    world.store.error = Some("tcp connect error: connection refused (http://127.0.0.1:2379)".into());
+    world.engine.leading = None;
+    world.engine.observing = vec!["identity: not confirmed, run `cketerm cluster identify --confirm`".into()];
+    let mut app = world.console(80, 24);
+    update(&mut app, Event::Tick(at(BOOT + 95.0)));
+    press(&mut app, "X");
+    assert_snapshot!(screen::text(&app));
+}
+
+#[test]
+fn a_terminal_that_is_too_small_is_told_in_one_line() {
+    assert_eq!(shown(&World::usual(), 59, 14, "").trim_end(), "59x14 is too small: 60x15 at least");
+    assert!(shown(&World::usual(), 60, 15, "").contains("worker-1"));
+}
+
+#[test]
+fn without_colour_no_cell_has_one_and_everything_is_still_said() {
+    let mut app = World::usual().console(80, 24);
+    let text = screen::text(&app);
+    assert!(screen::colours(&app).0 > 0);
+    app.looks.theme = Theme::named("terminal", false).unwrap();
+    for keys in ["", "enter", "esc 2", "R", "esc ?"] {
+        press(&mut app, keys);
+        assert_eq!(screen::colours(&app).0, 0, "{keys}");
+    }
+    press(&mut app, "esc 1");
+    assert_eq!(screen::text(&app), text);
+}
+
+#[test]
+fn only_ascii_and_box_drawing_reach_the_screen() {
+    for keys in ["", "enter", "2", "2 enter", "X", "?", "2 * R"] {
+        let text = shown(&World::usual(), 120, 30, keys);
+        let odd: Vec<char> = text
+            .chars()
+            .filter(|c| !c.is_ascii() && !('\u{2500}'..='\u{257f}').contains(c) && *c != '\u{241b}')
+            .collect();
+        assert!(odd.is_empty(), "{keys}: {odd:?}");
+    }
+}
