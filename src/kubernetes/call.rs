@@ -134,8 +134,13 @@ pub(super) fn encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            out.extend(['%', hex(byte >> 4), hex(byte & 15)]);
         }
     }
     out
+}
+
+/// One hexadecimal digit.
+fn hex(half: u8) -> char {
+    char::from_digit(u32::from(half), 16).unwrap_or('0').to_ascii_uppercase()
 }

@@ -53,8 +53,8 @@ impl Kube {
                 message: format!("{} {}/{} would lose its last address", row.kind, row.namespace, row.name),
             });
         }
-        let path = path(&row.kind, &row.namespace, &row.name);
-        let object: Value = self.send(super::call::get(&path)).await?;
+        let object_path = path(&row.kind, &row.namespace, &row.name);
+        let object: Value = self.send(super::call::get(&object_path)).await?;
         if object["metadata"]["resourceVersion"].as_str() != Some(&row.resource_version) {
             return Err(WriteError::Conflict);
         }
@@ -65,7 +65,7 @@ impl Kube {
         } else {
             patch["subsets"] = subsets(&object, &wanted);
         }
-        let written = self.send::<Value>(with_body("PATCH", &path, MERGE, &patch)).await;
+        let written = self.send::<Value>(with_body("PATCH", &object_path, MERGE, &patch)).await;
         self.endpoints_written.notify_one();
         written?;
         Ok(())
@@ -89,10 +89,14 @@ fn row(kind: &str, namespace: &str, name: &str, object: &Value) -> EndpointsRow 
         }
     };
     for subset in list(&object["subsets"]) {
-        list(&subset["addresses"]).iter().for_each(|a| add(a["ip"].as_str()));
+        for address in list(&subset["addresses"]) {
+            add(address["ip"].as_str());
+        }
     }
     for endpoint in list(&object["endpoints"]).iter().filter(|e| is_ready(e)) {
-        list(&endpoint["addresses"]).iter().for_each(|a| add(a.as_str()));
+        for address in list(&endpoint["addresses"]) {
+            add(address.as_str());
+        }
     }
     EndpointsRow {
         kind: kind.to_owned(),
@@ -117,9 +121,9 @@ fn subsets(object: &Value, wanted: &BTreeSet<&str>) -> Value {
             .filter(|a| a["ip"].as_str().is_some_and(|ip| wanted.contains(ip)))
             .cloned()
             .collect();
-        kept.iter().filter_map(|a| a["ip"].as_str()).for_each(|ip| {
+        for ip in kept.iter().filter_map(|a| a["ip"].as_str()) {
             missing.remove(ip);
-        });
+        }
         subset.insert("addresses".to_owned(), Value::Array(kept));
         out.push(subset);
     }
@@ -131,10 +135,10 @@ fn subsets(object: &Value, wanted: &BTreeSet<&str>) -> Value {
         if let Some(Value::Array(unready)) = subset.get_mut("notReadyAddresses") {
             unready.retain(|a| !a["ip"].as_str().is_some_and(|ip| wanted.contains(ip)));
         }
-        if i == 0 {
-            if let Value::Array(addresses) = subset.entry("addresses").or_insert_with(|| json!([])) {
-                addresses.extend(missing.iter().map(|ip| json!({"ip": ip})));
-            }
+        if i == 0
+            && let Value::Array(addresses) = subset.entry("addresses").or_insert_with(|| json!([]))
+        {
+            addresses.extend(missing.iter().map(|ip| json!({"ip": ip})));
         }
     }
     let empty = |s: &Map<String, Value>, key: &str| s.get(key).is_none_or(|v| list(v).is_empty());
@@ -151,9 +155,9 @@ fn slice(object: &Value, wanted: &BTreeSet<&str>) -> Value {
         let has: Vec<String> = addresses(endpoint);
         let is_wanted = has.iter().any(|a| wanted.contains(a.as_str()));
         if is_wanted {
-            has.iter().for_each(|a| {
-                missing.remove(a.as_str());
-            });
+            for address in &has {
+                missing.remove(address.as_str());
+            }
             let mut endpoint = endpoint.clone();
             if !is_ready(&endpoint) {
                 endpoint["conditions"]["ready"] = json!(true);

@@ -185,7 +185,7 @@ impl<K: Kind> Follow<K> {
 }
 
 /// Whether this answer to a streamed list means that the server, or the etcd behind it, does not know how: an older
-/// etcd says 500 inside the stream ("required storage feature RequestWatchProgress is disabled"), an older server 400
+/// etcd says 500 inside the stream ("required storage feature `RequestWatchProgress` is disabled"), an older server 400
 /// or 422.
 fn cannot_stream(status: &Status) -> bool {
     match status.code {

@@ -128,11 +128,10 @@ impl Live {
             stays
         });
         for node in nodes {
-            if !watched.contains_key(&node) {
+            watched.entry(node).or_insert_with_key(|node| {
                 lock(&self.shared.state).view.pods.insert(node.clone(), NodePods::default());
-                let watch = self.shared.watch(PodsOn(node.as_str().into()));
-                watched.insert(node, watch);
-            }
+                self.shared.watch(PodsOn(node.as_str().into()))
+            });
         }
         self.shared.publish();
     }
@@ -288,7 +287,9 @@ impl Shared {
 impl State {
     fn sum_up_all(&mut self) {
         let sources: BTreeSet<&'static str> = self.links.values().map(|l| l.source).collect();
-        sources.into_iter().for_each(|s| self.sum_up(s));
+        for source in sources {
+            self.sum_up(source);
+        }
     }
 
     /// A source is as good as the worst of its watches.

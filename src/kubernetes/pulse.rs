@@ -10,7 +10,7 @@ const BEAT: Duration = Duration::from_secs(4);
 /// How long it may take.
 const BEAT_LIMIT: Duration = Duration::from_secs(4);
 /// How often identity and rights are asked again.
-const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_mins(1);
 /// How often the endpoints are read, unless we wrote them.
 const ENDPOINTS: Duration = Duration::from_secs(10);
 

@@ -108,7 +108,7 @@ impl Kind for Namespaces {
     }
 }
 
-/// All PodDisruptionBudgets.
+/// All `PodDisruptionBudget`s.
 #[derive(Clone)]
 pub(super) struct Budgets;
 

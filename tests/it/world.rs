@@ -95,10 +95,7 @@ impl World {
     /// Starts the servers; `None` when this machine lacks what they need, which is said.
     pub fn start(options: Options) -> Option<Self> {
         let version = if options.etcd34 { EtcdVersion::V34 } else { EtcdVersion::V36 };
-        if !has("go") {
-            return skipped("Go is missing: no kube-apiserver");
-        }
-        let mut args = etcd_of(version)?;
+        let mut args = kubernetes_on(version)?;
         for (wanted, flag) in [(options.kcm, "--kcm"), (options.kwok, "--kwok"), (options.audit, "--audit")] {
             args.extend(wanted.then(|| flag.to_owned()));
         }
@@ -219,6 +216,14 @@ impl Drop for Turn {
         *WORLDS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         FREED.notify_one();
     }
+}
+
+/// The options of `up` for Kubernetes on that etcd; `None` when this machine lacks what it needs, which is said.
+pub fn kubernetes_on(version: EtcdVersion) -> Option<Vec<String>> {
+    if !has("go") {
+        return skipped("Go is missing: no kube-apiserver");
+    }
+    etcd_of(version)
 }
 
 /// The options for an etcd of that version; `None` when it is not there.

@@ -9,7 +9,7 @@ use cketerm::{
 };
 use serde_json::json;
 
-use super::servers::{Server, both, permit, start, until};
+use super::servers::{Server, both, own, permit, until};
 
 async fn follow(server: &Server, streaming: Streaming) -> Live {
     let live = Live::follow(&server.kube().await, streaming);
@@ -144,18 +144,18 @@ async fn a_quiet_healthy_server_never_looks_stale() {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_and_a_gap_in_the_history_the_copy_is_whole_again() {
     for old in [false, true] {
-        let Some(server) = start(old) else { continue };
+        let Some((world, server)) = own(old) else { continue };
         let api = server.api().await;
         let (stays, goes) = (api.node("10.3.3.1").await, api.node("10.3.3.2").await);
         let live = follow(&server, Streaming::Auto).await;
-        server.one("kill", "apiserver");
+        world.act("kill", "apiserver");
         until("an error", || live.borrow().sources["nodes"].error.is_some()).await;
         assert!(live.borrow().nodes.contains_key(&goes), "what was known stays");
         let mut etcd = etcd_client::Client::connect([&server.etcd], None).await.unwrap();
         etcd.delete(format!("/registry/minions/{goes}"), None).await.unwrap();
         let revision = etcd.put("/noise", "1", None).await.unwrap().header().unwrap().revision();
         etcd.compact(revision, None).await.unwrap();
-        server.one("start", "apiserver");
+        world.act("start", "apiserver");
         let mut left = 600;
         while live.borrow().nodes.contains_key(&goes) || live.borrow().sources["nodes"].error.is_some() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -167,9 +167,9 @@ async fn after_a_restart_and_a_gap_in_the_history_the_copy_is_whole_again() {
         let new = api.node("10.3.3.3").await;
         until("a new node", || live.borrow().nodes.get(&new).is_some_and(|n| n.ready)).await;
         // A server that is there and says nothing.
-        server.one("freeze", "apiserver");
+        world.act("freeze", "apiserver");
         until("silence is noticed", || live.borrow().sources.values().all(|s| s.error.is_some())).await;
-        server.one("thaw", "apiserver");
+        world.act("thaw", "apiserver");
         until("and its end", || live.borrow().sources.values().all(|s| s.error.is_none())).await;
         api.delete(&format!("/api/v1/nodes/{new}")).await;
         until("the watch works", || !live.borrow().nodes.contains_key(&new)).await;
@@ -178,7 +178,7 @@ async fn after_a_restart_and_a_gap_in_the_history_the_copy_is_whole_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
-    let Some(server) = start(false) else { return };
+    let Some((_world, server)) = own(false) else { return };
     let (api, kube) = (server.api().await, server.kube().await);
     let (ns, node) = (api.namespace().await, api.node("10.3.4.1").await);
     for i in 0..10 {

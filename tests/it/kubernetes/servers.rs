@@ -15,9 +15,10 @@ use cketerm::{
     fence::Permit,
     kubernetes::{Kube, KubeSettings},
 };
+use kube::config::KubeConfigOptions;
 use serde_json::{Value, json};
 
-pub(crate) const DEBIANS_ETCD: &str = "/usr/bin/etcd";
+use crate::world::{self, EtcdVersion, Options, World};
 
 /// A running etcd and API server.
 pub(crate) struct Server {
@@ -27,38 +28,31 @@ pub(crate) struct Server {
     pub(crate) old: bool,
 }
 
-/// Both kinds; those that are missing are skipped with a loud line.
+/// Both kinds, shared by all tests of this file: they end with this process. Those that are missing are skipped with a
+/// loud line. (Not a `World` each: those take turns, and these stay for the whole run.)
 pub(crate) fn both() -> Vec<&'static Server> {
-    static NEW: OnceLock<Option<Server>> = OnceLock::new();
-    static OLD: OnceLock<Option<Server>> = OnceLock::new();
-    let all: Vec<_> =
-        [NEW.get_or_init(|| start(false)), OLD.get_or_init(|| start(true))].into_iter().flatten().collect();
-    if all.is_empty() {
-        eprintln!("SKIPPED: no kube-apiserver can be started here (tests/servers/setup builds it)");
-    }
-    all
+    static BOTH: [OnceLock<Option<Server>>; 2] = [OnceLock::new(), OnceLock::new()];
+    BOTH.iter().enumerate().filter_map(|(i, server)| server.get_or_init(|| shared(i == 1)).as_ref()).collect()
 }
 
-/// Starts one of its own; it ends with this process.
-pub(crate) fn start(old: bool) -> Option<Server> {
-    if old && !Path::new(DEBIANS_ETCD).exists() {
-        eprintln!("SKIPPED: what needs an etcd 3.4 as {DEBIANS_ETCD} (apt-get install etcd-server)");
-        return None;
-    }
+fn shared(old: bool) -> Option<Server> {
+    let version = if old { EtcdVersion::V34 } else { EtcdVersion::V36 };
+    let args = world::kubernetes_on(version)?;
     let dir = tempfile::Builder::new().prefix("cketerm-kube-").tempdir().unwrap().keep();
     let mut up = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/up"));
-    up.args(["--audit", "--while", &std::process::id().to_string()]);
-    if old {
-        up.args(["--etcd", DEBIANS_ETCD]);
-    }
-    let out = up.arg(&dir).output().unwrap();
+    let up = up.args(["--audit", "--while", &std::process::id().to_string()]).args(args).arg(&dir);
+    let out = up.output().unwrap();
+    assert!(out.status.success(), "the servers did not start: {}", String::from_utf8_lossy(&out.stderr));
     let facts = String::from_utf8_lossy(&out.stdout).into_owned();
-    if !out.status.success() {
-        eprintln!("SKIPPED: servers do not start: {}", String::from_utf8_lossy(&out.stderr));
-        return None;
-    }
-    let fact = |name: &str| facts.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default().to_owned();
-    Some(Server { dir, etcd: fact("ETCD="), old })
+    let etcd = facts.lines().find_map(|l| l.strip_prefix("ETCD=")).unwrap().to_owned();
+    Some(Server { dir, etcd, old })
+}
+
+/// One for a test that stops it or counts its requests.
+pub(crate) fn own(old: bool) -> Option<(World, Server)> {
+    let world = World::start(Options { audit: true, etcd34: old, ..Options::default() })?;
+    let server = Server { dir: world.dir().to_owned(), etcd: world.etcd.clone(), old };
+    Some((world, server))
 }
 
 impl Server {
@@ -75,15 +69,9 @@ impl Server {
     pub(crate) async fn api(&self) -> Api {
         let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).unwrap();
         drop(rustls::crypto::ring::default_provider().install_default());
-        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         config.default_retry = false;
         Api { client: kube::Client::try_from(config).unwrap() }
-    }
-
-    /// One word to one of its servers: `stop apiserver`.
-    pub(crate) fn one(&self, what: &str, name: &str) {
-        let one = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/one");
-        assert!(Command::new(one).arg(&self.dir).args([what, name]).status().unwrap().success());
     }
 
     /// Finished requests of the user under test: verb and address.
