@@ -11,6 +11,11 @@ pub(crate) const MOST_OPS: usize = 128;
 /// etcd's default limit of one request in bytes (1.5 MiB), less what the frame around it takes.
 pub(crate) const MOST_BYTES: usize = 3 * 512 * 1024 - 4096;
 
+/// How often a request that surely was not carried out is tried, and the pause before the second time; an endpoint
+/// that refuses is known sooner than one that answers, so the others need a moment to connect.
+const MOST_TRIES: u32 = 6;
+const PAUSE: Duration = Duration::from_millis(15);
+
 /// How the cause of a timeout begins.
 const SILENT: &str = "no answer within";
 
@@ -89,15 +94,15 @@ impl Store {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let mut tries = 0;
+        let mut tries = 0_u32;
         loop {
             tries += 1;
             match self.once(request()).await {
                 // a timeout is not repeated against the only endpoint there is
                 Err(Failure::NoAnswer { cause, .. })
-                    if tries < 5 && (!cause.starts_with(SILENT) || (tries < 2 && self.has_choice())) =>
+                    if tries < MOST_TRIES && (!cause.starts_with(SILENT) || (tries < 2 && self.has_choice())) =>
                 {
-                    tokio::time::sleep(Duration::from_millis(10 * tries)).await;
+                    tokio::time::sleep(PAUSE * tries).await;
                 }
                 other => return other,
             }
@@ -132,13 +137,13 @@ impl Store {
         otherwise: Vec<TxnOp>,
     ) -> Result<TxnResponse, Failure> {
         let txn = Txn::new().when(compares).and_then(ops).or_else(otherwise);
-        let mut tries = 0;
+        let mut tries = 0_u32;
         loop {
             tries += 1;
             let (mut kv, txn) = (self.kv(), txn.clone());
             match self.once(async move { kv.txn(txn).await }).await {
-                Err(Failure::NoAnswer { sent: false, .. }) if tries < 5 => {
-                    tokio::time::sleep(Duration::from_millis(10 * tries)).await;
+                Err(Failure::NoAnswer { sent: false, .. }) if tries < MOST_TRIES => {
+                    tokio::time::sleep(PAUSE * tries).await;
                 }
                 other => return other,
             }

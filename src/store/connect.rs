@@ -132,20 +132,20 @@ impl Store {
             // a member that is cut off says so instead of answering from its own old copy
             .with_require_leader(true)
             .with_auto_token_refresh(true);
-        if let (true, Some(name)) = (user, &settings.username) {
-            options = options.with_user(name, settings.password.clone().unwrap_or_default());
-        }
         if endpoints.iter().any(|e| e.starts_with("https://")) {
             options = options.with_tls(tls(settings));
         }
-        let connecting = Client::connect(endpoints, Some(options));
-        match tokio::time::timeout(settings.timeout, connecting).await {
-            Ok(Ok(client)) => Ok(client),
-            Ok(Err(etcd_client::Error::InvalidArgs(text))) => Err(Failure::Refused(text)),
-            Ok(Err(etcd_client::Error::InvalidUri(e))) => Err(Failure::Refused(e.to_string())),
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Failure::NoAnswer { cause: format!("no answer within {:?}", settings.timeout), sent: true }),
+        let mut client = match Client::connect(endpoints, Some(options)).await {
+            Ok(client) => client,
+            Err(etcd_client::Error::InvalidArgs(text)) => return Err(Failure::Refused(text)),
+            Err(etcd_client::Error::InvalidUri(e)) => return Err(Failure::Refused(e.to_string())),
+            Err(error) => return Err(error.into()),
+        };
+        if let (true, Some(name)) = (user, &settings.username) {
+            let password = settings.password.clone().unwrap_or_default();
+            log_in(&mut client, (name.clone(), password), settings.timeout, endpoints.len()).await?;
         }
+        Ok(client)
     }
 
     /// A store over a client that is there already (the sandbox's).
@@ -205,6 +205,26 @@ impl Store {
     /// The sentence for an etcd that gives no answer.
     pub(crate) async fn unreachable(&self, cause: String) -> StoreError {
         unreachable(&self.endpoints, cause).await
+    }
+}
+
+/// Has the password checked, by another endpoint while one is away.
+async fn log_in(client: &mut Client, who: (String, String), bound: Duration, endpoints: usize) -> Result<(), Failure> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let failure = match tokio::time::timeout(bound, client.update_user(Some(who.clone()))).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => Failure::from(error),
+            Err(_) => Failure::NoAnswer { cause: format!("no answer within {bound:?}"), sent: true },
+        };
+        match failure {
+            // one that refuses is known sooner than one that answers: give the others time to connect
+            Failure::NoAnswer { sent: false, .. } if endpoints > 1 && tries < 10 => {
+                tokio::time::sleep(Duration::from_millis(10 * tries)).await;
+            }
+            other => return Err(other),
+        }
     }
 }
 

@@ -114,6 +114,13 @@ async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy
         let error = connect(&elsewhere).await.unwrap().read_view().await.unwrap_err().to_string();
         assert!(error.contains("permission denied") && error.contains("/other/"), "{error}");
 
+        // asked for at once, even of an endpoint that is away
+        let away = format!("http://127.0.0.1:{}", free_port());
+        let some = EtcdSettings { endpoints: vec![away, url.clone()], ..settings("cke", "secret") };
+        for _ in 0..5 {
+            connect(&some).await.unwrap();
+        }
+
         // a restart forgets every token
         let candidacy = Candidacy::stand(&store, Duration::from_secs(20), "host", registration()).await.unwrap();
         etcd.down();
