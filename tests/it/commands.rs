@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod help;
+mod kubernetes;
 mod recorded;
 mod rig;
 mod words;

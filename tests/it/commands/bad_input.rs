@@ -156,7 +156,7 @@ async fn a_retry_beside_a_running_command_is_refused() {
     rig.put("/cke/cketerm/attempts/reboots/0/1", &attempt.to_string()).await;
     let retry = ["rq", "retry", "0", "--reason", "x"];
     said(&rig.run(&retry), 3, &["reboots/0 (10.0.0.12) runs on boot-0", "at most 60 s", "cancel"]);
-    rig.client.kv_client().delete("/cke/leader//7a", None).await.unwrap();
+    rig.delete("/cke/leader//7a").await;
     assert_eq!(rig.run(&retry).status, 0, "a dead leader's attempt is a person's to settle");
 }
 
@@ -185,7 +185,7 @@ async fn an_etcd_that_answers_with_an_error_or_not_at_all_is_named() {
     said(&ran, 1, &["http://127.0.0.1:1"]);
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 
-    let Some(rig) = Rig::start().await else { return };
+    let Some(rig) = Rig::alone().await else { return };
     let mut auth = rig.client.auth_client();
     auth.user_add("root", "secret", None).await.unwrap();
     auth.user_grant_role("root", "root").await.unwrap();

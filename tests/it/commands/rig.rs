@@ -1,14 +1,19 @@
 //! One etcd of its own and the program pointed at it.
 
 use std::{
+    collections::BTreeMap,
     io::Write,
-    net::TcpListener,
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    process::{Child, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use etcd_client::{Client, DeleteOptions, GetOptions};
 use tempfile::TempDir;
+
+use crate::world::{Etcd, EtcdVersion, program};
 
 /// What a run of the program left.
 #[derive(Debug)]
@@ -18,51 +23,54 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// An etcd with nothing in it, ended with the test.
+/// A place of its own in an etcd, which tests see as `/cke/` whatever its prefix is.
 pub struct Rig {
     pub url: String,
     pub dir: TempDir,
     pub client: Client,
-    server: Child,
+    prefix: String,
+    _etcd: Option<Arc<Etcd>>,
 }
 
-impl Drop for Rig {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-fn free_url() -> String {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    format!("http://127.0.0.1:{port}")
-}
+/// The etcd that tests share, as long as one of them runs.
+static SHARED: Mutex<Weak<Etcd>> = Mutex::new(Weak::new());
+static NEXT: AtomicUsize = AtomicUsize::new(1);
 
 impl Rig {
-    /// Starts it; `None`, with a loud line, where no etcd is installed.
+    /// A prefix of its own in a shared etcd (Debian's); `None`, said loudly, where this machine lacks it.
     pub async fn start() -> Option<Self> {
-        let dir = TempDir::new().unwrap();
-        let (url, peer) = (free_url(), free_url());
-        let etcd = std::env::var("CKETERM_TEST_ETCD").unwrap_or_else(|_| "etcd".to_owned());
-        let server = Command::new(&etcd)
-            .arg("--data-dir")
-            .arg(dir.path().join("etcd"))
-            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url, "--listen-peer-urls", &peer])
-            .args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("default={peer}")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(server) = server else {
-            eprintln!("SKIPPED: {etcd} is not installed");
-            return None;
+        let etcd = {
+            let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+            match shared.upgrade() {
+                Some(etcd) => etcd,
+                None => {
+                    let etcd = Arc::new(Etcd::start(EtcdVersion::V34)?);
+                    *shared = Arc::downgrade(&etcd);
+                    etcd
+                }
+            }
         };
-        let mut client = Client::connect([&url], None).await.unwrap();
-        let begun = Instant::now();
-        while client.get("x", None).await.is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "etcd did not start");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Some(Self { url, dir, client, server })
+        let prefix = format!("/cke-{}/", NEXT.fetch_add(1, Ordering::Relaxed));
+        let url = etcd.url.clone();
+        Some(Self { prefix, _etcd: Some(etcd), ..Self::on(&url).await })
+    }
+
+    /// An etcd for this test alone, under `/cke/`.
+    pub async fn alone() -> Option<Self> {
+        let etcd = Etcd::start(EtcdVersion::V34)?;
+        let url = etcd.url.clone();
+        Some(Self { _etcd: Some(Arc::new(etcd)), ..Self::on(&url).await })
+    }
+
+    /// Over an etcd that is there already.
+    pub async fn on(url: &str) -> Self {
+        let client = Client::connect([url], None).await.unwrap();
+        Self { url: url.to_owned(), dir: TempDir::new().unwrap(), client, prefix: "/cke/".to_owned(), _etcd: None }
+    }
+
+    /// The key in etcd that a test calls `/cke/…`.
+    pub fn key(&self, key: &str) -> String {
+        key.replacen("/cke/", &self.prefix, 1)
     }
 
     /// Writes a file and returns its path.
@@ -79,31 +87,43 @@ impl Rig {
 
     /// The same with something on standard input.
     pub fn run_with(&self, args: &[&str], stdin: &str) -> Ran {
-        let config = self.file("cke.yml", &format!("endpoints: [\"{}\"]\n", self.url));
+        let text = format!("endpoints: [\"{}\"]\nprefix: {}\n", self.url, self.prefix);
+        let config = self.file("cke.yml", &text);
         let mut all = vec!["--config", &config];
         all.extend(args);
-        run(&all, stdin)
+        let ran = run(&all, stdin);
+        let as_seen = |text: String| text.replace(&self.prefix, "/cke/");
+        Ran { status: ran.status, stdout: as_seen(ran.stdout), stderr: as_seen(ran.stderr) }
     }
 
     pub async fn put(&self, key: &str, value: &str) {
-        self.client.kv_client().put(key, value, None).await.unwrap();
+        self.client.kv_client().put(self.key(key), value, None).await.unwrap();
     }
 
     pub async fn get(&self, key: &str) -> Option<String> {
-        let got = self.client.kv_client().get(key, None).await.unwrap();
+        let got = self.client.kv_client().get(self.key(key), None).await.unwrap();
         got.kvs().first().map(|kv| kv.value_str().unwrap().to_owned())
     }
 
+    pub async fn delete(&self, key: &str) {
+        self.client.kv_client().delete(self.key(key), None).await.unwrap();
+    }
+
     pub async fn clear(&self) {
-        self.client.kv_client().delete("/", Some(DeleteOptions::new().with_prefix())).await.unwrap();
+        let all = DeleteOptions::new().with_prefix();
+        self.client.kv_client().delete(self.prefix.as_str(), Some(all)).await.unwrap();
     }
 
     /// All keys that are CKE's, with value and ModRevision.
-    pub async fn keys(&self) -> std::collections::BTreeMap<String, (String, i64)> {
-        let got = self.client.kv_client().get("/", Some(GetOptions::new().with_prefix())).await.unwrap();
+    pub async fn keys(&self) -> BTreeMap<String, (String, i64)> {
+        let all = GetOptions::new().with_prefix();
+        let got = self.client.kv_client().get(self.prefix.as_str(), Some(all)).await.unwrap();
         got.kvs()
             .iter()
-            .map(|kv| (kv.key_str().unwrap().to_owned(), (kv.value_str().unwrap().to_owned(), kv.mod_revision())))
+            .map(|kv| {
+                let key = kv.key_str().unwrap().replacen(&self.prefix, "/cke/", 1);
+                (key, (kv.value_str().unwrap().to_owned(), kv.mod_revision()))
+            })
             .filter(|(key, _)| !key.starts_with("/cke/cketerm/"))
             .collect()
     }
@@ -115,19 +135,10 @@ impl Rig {
     }
 }
 
-/// Runs the program, without any of our variables and in a home without configuration.
+/// Runs the program, without anything of this machine's that could name a server.
 pub fn run(args: &[&str], stdin: &str) -> Ran {
-    let home = TempDir::new().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cketerm"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CKETERM_") {
-            command.env_remove(name);
-        }
-    }
-    let mut child = command
+    let mut child: Child = program::command()
         .args(args)
-        .env("HOME", home.path())
-        .env_remove("XDG_CONFIG_HOME")
         .env_remove("COLUMNS")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
