@@ -148,10 +148,8 @@ impl<K: Kind> Follow<K> {
         loop {
             // A list comes without pauses.
             let limit = if listing { CALL } else { IDLE };
-            let next = tokio::time::timeout(limit, stream.next())
-                .await
-                .map_err(|_| Fault::Silent(format!("silent for {} s", limit.as_secs())))?
-                .transpose()?;
+            let next = tokio::time::timeout(limit, stream.next()).await.map_err(|_| silent(listing, limit))?;
+            let next = next.transpose()?;
             match next {
                 None if listing => return Err(Fault::Silent("the list broke off".to_owned())),
                 None => return Ok(()),
@@ -182,6 +180,16 @@ impl<K: Kind> Follow<K> {
             self.wait = WAIT.0;
         }
     }
+}
+
+/// A list that never ends comes from a server that does not know the question: as good as "not implemented".
+fn silent(listing: bool, limit: Duration) -> Fault {
+    let seconds = limit.as_secs();
+    if listing {
+        let why = format!("the streamed list did not end: silent for {seconds} s");
+        return Fault::Answered(Status::failure(&why, "NotImplemented").with_code(501).boxed());
+    }
+    Fault::Silent(format!("silent for {seconds} s"))
 }
 
 /// Whether this answer to a streamed list means that the server, or the etcd behind it, does not know how: an older

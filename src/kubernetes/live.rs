@@ -95,6 +95,7 @@ impl Live {
             shared.watch(Budgets).1,
             shared.watch(DaemonSets).1,
             Task(tokio::spawn(pulse::beat(Arc::clone(&shared)))),
+            Task(tokio::spawn(pulse::keep_identity(Arc::clone(&shared)))),
             Task(tokio::spawn(publish(Arc::clone(&shared)))),
         ];
         shared.publish();

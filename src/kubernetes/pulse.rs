@@ -9,14 +9,16 @@ use super::live::Shared;
 const BEAT: Duration = Duration::from_secs(4);
 /// How long it may take.
 const BEAT_LIMIT: Duration = Duration::from_secs(4);
-/// How often identity and rights are asked again.
+/// How often it is asked again which cluster this is, and what we may do while something is missing.
 const AGAIN: Duration = Duration::from_mins(1);
+/// How often the rights are asked again while none is missing: thirty questions, unless we may do everything.
+const RIGHTS: Duration = Duration::from_mins(10);
 /// How often the endpoints are read, unless we wrote them.
 const ENDPOINTS: Duration = Duration::from_secs(10);
 
 /// Until the task is aborted.
 pub(super) async fn beat(shared: Arc<Shared>) {
-    let (mut lost, mut asked) = (false, None::<Duration>);
+    let mut lost = false;
     loop {
         let answer = tokio::time::timeout(BEAT_LIMIT, shared.kube.ask_time()).await;
         let why = match answer {
@@ -30,41 +32,64 @@ pub(super) async fn beat(shared: Arc<Shared>) {
                 Some(shared.kube.error("GET /readyz", fault).to_string())
             }
         };
-        let now = shared.kube.clock.boot();
         if let Some(why) = why {
             shared.silent(&why);
             lost = true;
-        } else {
-            if lost {
-                shared.epoch.send_modify(|n| *n += 1);
-            }
-            // After an absence it may be another cluster.
-            if lost || asked.is_none_or(|at| now.saturating_sub(at) >= AGAIN) {
-                asked = identify(&shared).await.then_some(now);
-            }
+        } else if lost {
+            shared.epoch.send_modify(|n| *n += 1);
             lost = false;
         }
         tokio::time::sleep(if lost { BEAT / 4 } else { BEAT }).await;
     }
 }
 
-/// Asks which cluster this is and what we may do there; whether both were answered.
-async fn identify(shared: &Shared) -> bool {
-    let (uid, rights) = tokio::join!(shared.kube.cluster_uid(), shared.kube.missing_rights());
-    for error in [uid.as_ref().err(), rights.as_ref().err()].into_iter().flatten() {
-        tracing::warn!(%error, "cannot tell which cluster this is, or what we may do there");
+/// Keeps what is known of the cluster and of our rights, until the task is aborted. After the server's absence both
+/// are asked anew: it may be another cluster.
+pub(super) async fn keep_identity(shared: Arc<Shared>) {
+    let (mut epoch, mut complete) = (shared.epoch.subscribe(), None::<Duration>);
+    loop {
+        let known = identify(&shared).await;
+        let now = shared.kube.clock.boot();
+        if complete.is_none_or(|at| now.saturating_sub(at) >= RIGHTS) {
+            complete = ask_rights(&shared).await.then_some(now);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(if known { AGAIN } else { BEAT }) => {}
+            _ = epoch.changed() => complete = None,
+        }
     }
-    let known = uid.is_ok() && rights.is_ok();
-    shared.note(|view| {
-        if let Ok(uid) = uid {
-            view.cluster_uid = Some(uid);
+}
+
+/// Asks which cluster this is; whether it was answered.
+async fn identify(shared: &Shared) -> bool {
+    match shared.kube.cluster_uid().await {
+        Ok(uid) => {
+            shared.note(|view| view.cluster_uid = Some(uid));
+            true
         }
-        if let Ok(rights) = rights {
-            view.missing_rights = rights;
-            view.rights_known = true;
+        Err(error) => {
+            tracing::warn!(%error, "cannot tell which cluster this is");
+            false
         }
-    });
-    known
+    }
+}
+
+/// Asks what we may do; whether we may do all that the queues need.
+async fn ask_rights(shared: &Shared) -> bool {
+    match shared.kube.missing_rights().await {
+        Ok(missing) => {
+            let complete = missing.is_empty();
+            shared.note(|view| {
+                view.missing_rights = missing;
+                view.rights_known = true;
+            });
+            complete
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot tell what we may do");
+            false
+        }
+    }
 }
 
 /// Reads the endpoints now and then, and at once after we wrote them, until the task is aborted.
