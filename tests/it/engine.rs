@@ -1,1 +1,8 @@
-//! (filled by its room)
+//! The engine as a process on real servers: what happened is read from the commands' own log, etcd's revisions and the
+//! API server's audit log, not from our records.
+
+mod blocked;
+mod commands;
+mod failover;
+mod standing_back;
+mod ways_out;

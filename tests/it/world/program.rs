@@ -54,9 +54,9 @@ pub fn config(dir: &Path, name: &str, etcd: &str, kubeconfig: Option<&Path>, ttl
 }
 
 impl World {
-    /// The configuration of this world, TTL 5 s.
+    /// The configuration of this world, as the user `bench`, TTL 5 s.
     pub fn config(&self) -> PathBuf {
-        config(self.dir(), "config.yaml", &self.etcd, Some(&self.kubeconfig), 5)
+        config(self.dir(), "config.yaml", &self.etcd, Some(&self.kubeconfig_bench), 5)
     }
 
     /// One word that must end with 0; its data.

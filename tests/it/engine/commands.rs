@@ -1,0 +1,65 @@
+//! Reboot commands that do not exist, hang, babble or die: each has its reason, and nothing else stops.
+
+use serde_json::{Value, json};
+
+use crate::world::{Options, World, cluster::machines, history::changes, wait_for};
+
+#[test]
+fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_other_entry() {
+    let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
+    let all = machines(1, 5);
+    world.add_nodes(&all);
+    // the address is appended: $0 of the shell
+    let script = r#"case $0 in
+        10.0.1.11) sleep 600 ;;
+        10.0.1.12) head -c 3000000 /dev/zero | tr '\0' x; printf '\033[31mred\a\033[0m\n' >&2; exit 3 ;;
+        10.0.1.13) kill -SEGV $$ ;;
+        10.0.1.14) exit 0 ;;
+    esac"#;
+    let reboot = json!({"reboot_command": ["bash", "-c", script], "boot_check_command": ["bash", "-c", "[ $0 = 10.0.1.14 ] && echo true"],
+        "command_timeout_seconds": 3, "max_concurrent_reboots": 5});
+    world.set_up(&all, &reboot);
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    let workers: Vec<_> = all.iter().filter(|m| !m.control_plane).take(4).collect();
+    world.queue(&workers);
+    wait_for("the good one is done", 30, || (!world.entries().contains_key(&3)).then_some(()));
+    let why = |index: &str| world.word(&["rq", "why", index, "-o", "json"]);
+    for (index, words) in [("0", "timed out"), ("1", "3"), ("2", "signal")] {
+        wait_for(&format!("entry {index} says {words}: {}", why(index)), 30, || {
+            let why = why(index);
+            (why.contains("CommandFailed") && why.contains(words)).then_some(())
+        });
+    }
+    assert!(!why("1").contains('\u{1b}') && why("1").contains("red"), "{}", why("1"));
+    for change in changes(&world.etcd, "/cke/cketerm/attempts/") {
+        let text = change.value.unwrap_or_default();
+        assert!(text.len() < 20_000, "only the tails are kept: {} bytes", text.len());
+        assert!(!text.contains('\u{1b}') && !text.contains("\\u001b"), "control characters are made visible: {text}");
+    }
+    // each command ran once: no retries were configured
+    let attempts = changes(&world.etcd, "/cke/cketerm/attempts/");
+    let ids: std::collections::BTreeSet<String> =
+        attempts.iter().filter(|c| c.value.is_some()).map(|c| c.key.clone()).collect();
+    assert_eq!(ids.len(), 4, "{ids:?}");
+
+    // a program that is not on this host bars only the entries that need it, and says its name
+    let mut missing = reboot.clone();
+    missing["reboot_command"] = json!(["/no/such/program"]);
+    for index in ["0", "1", "2"] {
+        world.word(&["rq", "cancel", index]);
+    }
+    set(&world, &all, &missing);
+    world.queue(&[&all[5]]);
+    wait_for(&format!("the missing program is named: {}", why("4")), 30, || {
+        let why = why("4");
+        (why.contains("ProgramMissing") && why.contains("/no/such/program")).then_some(())
+    });
+    assert_eq!(world.entries()[&4]["status"], "queued", "nothing was drained for a command that cannot run");
+}
+
+fn set(world: &World, all: &[crate::world::cluster::Machine], reboot: &Value) {
+    let file = world.dir().join("cluster.yaml");
+    std::fs::write(&file, crate::world::cluster::definition(all, world.dir(), reboot).to_string()).unwrap();
+    world.word(&["cluster", "set", &file.display().to_string()]);
+}

@@ -1,0 +1,154 @@
+//! Six machines through two murdered leaders.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use crate::world::{
+    Options, World,
+    cluster::{Machine, Power, machines},
+    history::{Change, changes},
+    wait_for,
+};
+
+#[test]
+fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_mid_command() {
+    let Some(world) = World::start(Options { kcm: true, kwok: true, audit: true, etcd34: false }) else { return };
+    let machines = machines(3, 3);
+    world.add_nodes(&machines);
+    for m in &machines {
+        for i in 0..4 {
+            let app = if i == 0 { "web" } else { "plain" };
+            world.add_pod("default", &format!("{}-{app}-{i}", m.name), &m.name, app, None);
+        }
+    }
+    let job = world.add_job("default", "nightly");
+    world.add_pod("default", "nightly-1", "w2", "batch", Some(&job));
+    world.pods_run("default");
+    world.add_budget("default", "web", "web", 0);
+    // an administrator's own cordon, from before
+    world.ok("PATCH", "/api/v1/nodes/w3", Some(&json!({"spec": {"unschedulable": true}})));
+    world.set_up(
+        &machines,
+        &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 8, "protected_job_pods": {"matchLabels": {"keep": "yes"}}}),
+    );
+    std::fs::write(world.dir().join("seconds"), "4").unwrap();
+
+    // nobody plays the kubelets: pods stay Terminating, so that the drain lasts until we say so
+    world.act("stop", "kwok");
+    world.queue(&machines.iter().collect::<Vec<_>>());
+    let first = world.daemon("first");
+    first.ready();
+    wait_for("two workers drain", 40, || {
+        (world.entries().values().filter(|e| e["status"] == "draining").count() == 2).then_some(())
+    });
+    wait_for("an eviction was accepted", 20, || {
+        let evicted =
+            |e: &serde_json::Value| e["objectRef"]["subresource"] == "eviction" && e["responseStatus"]["code"] == 201;
+        world.audit().iter().any(evicted).then_some(())
+    });
+    first.kill();
+    let second = world.daemon("second");
+    world.act("start", "kwok");
+    // a command that has begun and not ended
+    let open = |world: &World| {
+        let log = world.power();
+        let ended = |p: &Power| log.iter().any(|q| q.what == "end" && q.address == p.address);
+        log.iter().any(|p| p.what == "begin" && !ended(p))
+    };
+    wait_for("a reboot command runs", 60, || open(&world).then_some(()));
+    second.kill();
+    let third = world.daemon("third");
+    world.queue_is_empty(240);
+    wait_for("only the administrator's cordon is left", 30, || (world.cordoned() == ["w3"]).then_some(()));
+    let marks = world.node("w3")["metadata"]["annotations"].to_string();
+    assert!(!marks.contains("cke.cybozu.com/reboot") && !marks.contains("cketerm.io/owner"), "{marks}");
+
+    once_each(&world.power(), &machines);
+    one_at_a_time(&changes(&world.etcd, "/cke/reboots/data/"), &machines, 2);
+    cordoned_before_power(&world, &machines);
+    for m in &machines {
+        let boot_id = world.node(&m.name)["status"]["nodeInfo"]["bootID"].as_str().unwrap().to_owned();
+        assert!(!boot_id.starts_with("first-"), "{} has booted", m.name);
+    }
+    let (status, took) = third.terminate();
+    assert!(status.success() && took.as_secs() < 12, "SIGTERM: {status}, {took:?}");
+}
+
+/// The machines' own log: power once each, whoever led.
+fn once_each(power: &[Power], machines: &[Machine]) {
+    for m in machines {
+        let of = |what: &str| power.iter().filter(|p| p.address == m.address && p.what == what).count();
+        assert_eq!((of("begin"), of("end")), (1, 1), "{}: {power:?}", m.name);
+    }
+    let first_api_server = power.iter().position(|p| p.what == "begin" && p.address.starts_with("10.0.0.")).unwrap();
+    let workers_end = power.iter().rposition(|p| !p.address.starts_with("10.0.0.")).unwrap();
+    assert!(workers_end < first_api_server, "API servers last: {power:?}");
+}
+
+/// etcd's revisions: at none of them too many machines are in work, API servers go alone and last, and no entry takes
+/// a step that is none.
+fn one_at_a_time(changes: &[Change], machines: &[Machine], limit: usize) {
+    let api_server = |address: &str| machines.iter().any(|m| m.address == address && m.control_plane);
+    let (mut status, mut left): (BTreeMap<String, (String, String)>, BTreeSet<String>) = Default::default();
+    for change in changes {
+        let before = status.remove(&change.key);
+        if let Some(value) = &change.value {
+            assert!(!left.contains(&change.key), "an entry that ended came back: {change:?}");
+            let entry = change.json();
+            let (address, now) =
+                (entry["node"].as_str().unwrap().to_owned(), entry["status"].as_str().unwrap().to_owned());
+            let was = before.as_ref().map_or("", |(_, s)| s.as_str());
+            let step = matches!(
+                (was, now.as_str()),
+                ("", "queued")
+                    | ("queued", "draining" | "queued")
+                    | ("draining", "rebooting" | "queued")
+                    | ("rebooting", "rebooting")
+            );
+            assert!(step, "{was} → {now}: {value}");
+            status.insert(change.key.clone(), (address, now));
+        } else {
+            assert_eq!(before.map(|(_, s)| s).as_deref(), Some("rebooting"), "an entry ends from rebooting only");
+            left.insert(change.key.clone());
+        }
+        let busy: Vec<&String> = status.values().filter(|(_, s)| s != "queued").map(|(a, _)| a).collect();
+        let api_servers = busy.iter().filter(|a| api_server(a)).count();
+        assert!(api_servers <= 1 && busy.len() <= limit, "revision {}: {busy:?}", change.revision);
+        if api_servers == 1 {
+            assert!(
+                status.values().all(|(a, _)| api_server(a)),
+                "revision {}: a worker waits or works",
+                change.revision
+            );
+        }
+    }
+    assert!(status.is_empty() && left.len() == machines.len());
+}
+
+/// The audit log: of each Node a patch that cordons (the administrator's was cordoned already) precedes the power
+/// command, and none that uncordons lies between `begin` and `end`.
+fn cordoned_before_power(world: &World, machines: &[Machine]) {
+    let audit = world.audit();
+    let power = world.power();
+    for m in machines {
+        let patches: Vec<(f64, String)> = audit
+            .iter()
+            .filter(|e| e["user"]["username"] == "bench" && e["verb"] == "patch" && e["responseStatus"]["code"] == 200)
+            .filter(|e| e["objectRef"]["resource"] == "nodes" && e["objectRef"]["name"] == m.name.as_str())
+            .map(|e| {
+                let at: jiff::Timestamp = e["requestReceivedTimestamp"].as_str().unwrap().parse().unwrap();
+                (at.as_duration().as_secs_f64(), e["requestObject"].to_string())
+            })
+            .collect();
+        let at = |what: &str| power.iter().find(|p| p.address == m.address && p.what == what).unwrap().at;
+        let cordons =
+            patches.iter().filter(|(t, body)| *t < at("begin") && body.contains("\"unschedulable\":true")).count();
+        if m.name != "w3" {
+            assert!(cordons >= 1, "{}: {patches:?}", m.name);
+        }
+        let lets_go = |body: &str| body.contains("\"unschedulable\":null") || body.contains("\"unschedulable\":false");
+        let during = patches.iter().filter(|(t, body)| *t >= at("begin") && *t <= at("end") && lets_go(body)).count();
+        assert_eq!(during, 0, "{}: uncordoned in mid-reboot: {patches:?}", m.name);
+    }
+}

@@ -1,0 +1,72 @@
+//! Where an engine must not lead.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::world::{
+    Options, World,
+    cluster::machines,
+    history::{changes, put, value},
+    program::cketerm,
+};
+
+fn plain() -> Option<World> {
+    World::start(Options { kwok: true, ..Options::default() })
+}
+
+#[test]
+fn a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_refuses_words_that_start_work() {
+    let Some(world) = plain() else { return };
+    let all = machines(1, 1);
+    world.add_nodes(&all);
+    world.set_up(&all, &json!({}));
+    world.queue(&[&all[1]]);
+    // the identity of another cluster, confirmed by somebody
+    let mut identity: serde_json::Value =
+        serde_json::from_str(&value(&world.etcd, "/cke/cketerm/identity").expect("an identity")).unwrap();
+    let uid = world.ok("GET", "/api/v1/namespaces/kube-system", None)["metadata"]["uid"].as_str().unwrap().to_owned();
+    let text = identity.to_string().replace(&uid, "11111111-2222-3333-4444-555555555555");
+    identity = serde_json::from_str(&text).unwrap();
+    put(&world.etcd, "/cke/cketerm/identity", &identity.to_string());
+
+    let daemon = world.daemon("engine");
+    let says = daemon.ready();
+    assert!(says.contains("identity"), "{says}");
+    std::thread::sleep(Duration::from_secs(8));
+    assert_eq!(leaders(&world), Vec::<String>::new(), "no engine leads");
+    assert!(world.cordoned().is_empty() && world.power().is_empty());
+    let file = world.dir().join("addresses");
+    let ran = cketerm(&world.config(), &["rq", "add", &file.display().to_string()]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.stderr.contains("identi"), "{ran:?}");
+    // cancel and disable always work
+    world.word(&["rq", "cancel", "0"]);
+    world.word(&["rq", "disable"]);
+}
+
+#[test]
+fn beside_a_cke_the_engine_never_campaigns() {
+    let Some(world) = plain() else { return };
+    // a candidate without a registration of ours, there before our schema
+    put(&world.etcd, "/cke/leader//5a5a5a5a5a5a5a5a", "cke-host");
+    let all = machines(1, 1);
+    world.add_nodes(&all);
+    world.set_up(&all, &json!({}));
+    world.queue(&[&all[1]]);
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    std::thread::sleep(Duration::from_secs(8));
+    assert!(world.word(&["policy", "show"]).contains("cke"));
+    assert_eq!(leaders(&world), ["/cke/leader//5a5a5a5a5a5a5a5a"]);
+    assert!(world.word(&["leader"]).contains("cke-host"));
+    assert_eq!(world.entries()[&0]["status"], "queued");
+    assert!(world.cordoned().is_empty() && world.power().is_empty());
+    let why = world.word(&["rq", "why", "0"]);
+    assert!(why.contains("cke-host") || why.contains("CKE"), "{why}");
+}
+
+/// Keys ever put below `leader/`.
+fn leaders(world: &World) -> Vec<String> {
+    changes(&world.etcd, "/cke/leader/").into_iter().filter(|c| c.value.is_some()).map(|c| c.key).collect()
+}

@@ -1,0 +1,121 @@
+//! Cancel always wins, disable strands nothing.
+
+use serde_json::json;
+
+use crate::world::{
+    Options, World,
+    cluster::{Machine, machines},
+    history::{changes, value},
+    wait_for,
+};
+
+const SERVERS: Options = Options { kcm: false, kwok: true, audit: false, etcd34: false };
+
+/// A world with one API server, `workers` workers, two pods on each, everything set up.
+fn with_workers(workers: usize) -> Option<(World, Vec<Machine>)> {
+    let world = World::start(SERVERS)?;
+    let machines = machines(1, workers);
+    world.add_nodes(&machines);
+    for m in machines.iter().filter(|m| !m.control_plane) {
+        for i in 0..2 {
+            world.add_pod("default", &format!("{}-{i}", m.name), &m.name, "plain", None);
+        }
+    }
+    world.pods_run("default");
+    world.set_up(&machines, &json!({}));
+    Some((world, machines))
+}
+
+#[test]
+fn i10_i27_a_cancel_ends_an_entry_in_every_state_and_no_later_state_of_it_is_seen() {
+    let Some((world, machines)) = with_workers(3) else { return };
+    let worker = |i: usize| machines.iter().filter(|m| !m.control_plane).nth(i).unwrap();
+    // queued: nobody leads yet
+    world.queue(&[worker(0)]);
+    world.word(&["rq", "cancel", "0"]);
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    wait_for("the cancelled entry goes", 20, || world.entries().is_empty().then_some(()));
+
+    // draining: pods stay Terminating
+    world.act("stop", "kwok");
+    world.queue(&[worker(1)]);
+    world.entry_is(1, "draining", 20);
+    wait_for("the node is cordoned", 10, || (world.cordoned() == ["w2"]).then_some(()));
+    world.word(&["rq", "cancel", "1"]);
+    wait_for("it goes and its node is uncordoned", 20, || {
+        (world.entries().is_empty() && world.cordoned().is_empty()).then_some(())
+    });
+    world.act("start", "kwok");
+
+    // rebooting, in mid-command: the node stays cordoned until the machine has booted
+    std::fs::write(world.dir().join("seconds"), "6").unwrap();
+    world.queue(&[worker(2)]);
+    world.entry_is(2, "rebooting", 30);
+    wait_for("the command runs", 10, || world.power().iter().any(|p| p.what == "begin").then_some(()));
+    world.word(&["rq", "cancel", "2"]);
+    wait_for("it goes", 10, || world.entries().is_empty().then_some(()));
+    assert_eq!(world.cordoned(), ["w3"], "a machine in mid-reboot stays cordoned");
+    assert!(!world.power().iter().any(|p| p.what == "end"), "the check above was in time");
+    wait_for("uncordoned after the boot", 40, || world.cordoned().is_empty().then_some(()));
+    assert!(world.power().iter().any(|p| p.what == "end"), "the command was let to end");
+    assert_eq!(world.power().iter().filter(|p| p.what == "begin").count(), 1);
+
+    let mut cancelled = std::collections::BTreeSet::new();
+    for change in changes(&world.etcd, "/cke/reboots/data/") {
+        match change.json()["status"].as_str() {
+            Some("cancelled") => drop(cancelled.insert(change.key)),
+            Some(status) => assert!(!cancelled.contains(&change.key), "{status} after a cancel: {change:?}"),
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn i13_disabling_unwinds_a_drain_and_leaves_a_reboot_to_its_boot_check() {
+    let Some((world, machines)) = with_workers(2) else { return };
+    let workers: Vec<&Machine> = machines.iter().filter(|m| !m.control_plane).collect();
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    world.act("stop", "kwok");
+    world.queue(&workers[..1]);
+    world.entry_is(0, "draining", 20);
+    wait_for("cordoned", 10, || (world.cordoned() == ["w1"]).then_some(()));
+    world.word(&["rq", "disable"]);
+    world.entry_is(0, "queued", 20);
+    wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+    assert!(world.word(&["rq", "why", "0"]).contains("disabled"), "{}", world.word(&["rq", "why", "0"]));
+    assert_eq!(value(&world.etcd, "/cke/reboots/disabled").as_deref(), Some("true"));
+    assert!(world.power().is_empty());
+
+    world.act("start", "kwok");
+    world.word(&["rq", "enable"]);
+    world.word(&["rq", "reset-backoff"]);
+    std::fs::write(world.dir().join("seconds"), "4").unwrap();
+    world.entry_is(0, "rebooting", 40);
+    world.word(&["rq", "disable"]);
+    wait_for("the command ends", 20, || world.power().iter().any(|p| p.what == "end").then_some(()));
+    world.queue_is_empty(30);
+    wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+    assert_eq!(world.power().iter().filter(|p| p.what == "begin").count(), 1);
+}
+
+#[test]
+fn sigterm_gives_the_lock_back_at_once() {
+    let Some((world, _)) = with_workers(0) else { return };
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    wait_for("a leader", 20, || world.word(&["leader"]).lines().next().map(str::to_owned).filter(|l| !l.is_empty()));
+    let (status, took) = daemon.terminate();
+    assert!(status.success(), "{status}");
+    assert!(took.as_secs() < 4, "nothing was in work: {took:?}");
+    let mut held = std::collections::BTreeSet::new();
+    for change in changes(&world.etcd, "/cke/leader/") {
+        if change.value.is_some() {
+            held.insert(change.key)
+        } else {
+            held.remove(&change.key)
+        };
+    }
+    assert!(held.is_empty(), "{held:?}");
+}
