@@ -159,7 +159,7 @@ impl World {
         self.word(&["constraints", "set", "control-plane-count", &control_planes]);
         self.word(&["cluster", "set", &file.display().to_string()]);
         self.word(&["policy", "set", "settle_seconds", "5"]);
-        self.word(&["policy", "set", "control_plane_probe", &format!("{}/readyz", self.api)]);
+        self.word(&["policy", "set", "control_plane_probe", &format!("{}/readyz?of={{address}}", self.api)]);
         self.word(&["cluster", "identify", "--confirm"]);
     }
 
