@@ -1,0 +1,27 @@
+# `make run` shows cketerm at work, `make test` tests everything. Both set up what they need and say what they skip.
+.PHONY: run test lint docs figures build setup servers
+
+run: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with pods
+	cargo build --locked
+	tests/servers/demo target/debug/cketerm
+
+test: setup lint ## format, lints, unit tests, tests on real servers
+	cargo test --locked
+
+lint:
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+
+build: ## the program as it is shipped
+	tests/servers/setup --build-only
+	cargo build --locked --release
+
+docs: ## writes anew what is generated: docs/keys.md
+	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the_keys
+
+figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`
+	tests/figures/drain.py target/release/cketerm
+	cargo test --locked --release --test pass -- --nocapture
+
+setup:
+	tests/servers/setup
