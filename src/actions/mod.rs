@@ -14,11 +14,17 @@ pub use error::{ActionError, Kind};
 pub use queue::Added;
 pub use who::host_name;
 
+use std::time::Duration;
+
 use crate::{
     kubernetes::Kube,
     model::ours::Who,
     store::{Store, keys::SwitchName},
 };
+
+/// How long an action waits for what Kubernetes can add to it: a person's word never hangs on an API server that is
+/// away, which is when many a reboot is wanted.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A person at a keyboard, or a script in that person's name.
 #[derive(Clone)]
@@ -65,8 +71,9 @@ impl Operator {
     /// identity that nobody confirmed, is no mismatch (spec/safety.md, Which cluster).
     pub(crate) async fn refuse_mismatch(&self) -> Result<(), ActionError> {
         let Some(kube) = &self.kube else { return Ok(()) };
-        let (stored, found) = tokio::join!(self.store.identity(), kube.cluster_uid());
-        let (Some(stored), Ok(found)) = (stored?, found) else { return Ok(()) };
+        let asked = tokio::time::timeout(PATIENCE, kube.cluster_uid());
+        let (stored, found) = tokio::join!(self.store.identity(), asked);
+        let (Some(stored), Ok(Ok(found))) = (stored?, found) else { return Ok(()) };
         match stored.get() {
             Some(identity) if identity.uid != found => Err(ActionError::refused(format!(
                 "etcd below {} belongs to the cluster with the kube-system UID {}, the kubeconfig leads to {found}: \

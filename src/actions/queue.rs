@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ActionError, Operator};
+use super::{ActionError, Operator, PATIENCE};
 use crate::{
     model::{
-        cluster::{Cluster, Members},
+        cluster::{Cluster, Members, Node},
         entry::{EntryId, QueueKind, Stored},
+        kube::NodeRow,
         ours::{Request, Verb},
         reboot::{RebootEntry, RebootStatus},
     },
@@ -146,26 +147,21 @@ impl Operator {
         Ok(notes)
     }
 
-    /// UIDs of the Nodes by address, as far as Kubernetes says; without them the drain's start notes the UID.
+    /// UIDs of the Nodes by address, as far as Kubernetes says in time; without them the drain's start notes the UID.
     async fn node_uids(&self, addresses: &[String], cluster: &Cluster, members: &Members) -> BTreeMap<String, String> {
-        let mut uids = BTreeMap::new();
-        let Some(kube) = &self.kube else { return uids };
-        let named = addresses.iter().filter_map(|a| members.by_address(cluster, a));
-        if addresses.len() <= SINGLE_NODE_READS {
-            for member in named {
-                if let Ok(Some(row)) = kube.node(member.node_name()).await {
-                    uids.insert(member.address.clone(), row.uid);
-                }
+        let Some(kube) = &self.kube else { return BTreeMap::new() };
+        let named: Vec<&Node> = addresses.iter().filter_map(|a| members.by_address(cluster, a)).collect();
+        let asked = async {
+            if named.len() > SINGLE_NODE_READS {
+                return kube.nodes().await.unwrap_or_default();
             }
-        } else if let Ok(rows) = kube.nodes().await {
-            let by_name: BTreeMap<&str, &str> = rows.iter().map(|r| (r.name.as_str(), r.uid.as_str())).collect();
-            for member in named {
-                if let Some(uid) = by_name.get(member.node_name()) {
-                    uids.insert(member.address.clone(), (*uid).to_owned());
-                }
-            }
-        }
-        uids
+            let each = named.iter().map(|member| kube.node(member.node_name()));
+            futures::future::join_all(each).await.into_iter().filter_map(|row| row.ok().flatten()).collect()
+        };
+        let rows: Vec<NodeRow> = tokio::time::timeout(PATIENCE, asked).await.unwrap_or_default();
+        let by_name: BTreeMap<&str, &str> = rows.iter().map(|r| (r.name.as_str(), r.uid.as_str())).collect();
+        let uid = |member: &&Node| Some((member.address.clone(), (*by_name.get(member.node_name())?).to_owned()));
+        named.iter().filter_map(uid).collect()
     }
 }
 

@@ -18,9 +18,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 const AFTER_A_STOP: Duration = Duration::from_secs(2);
 
 /// What the options ask for, or why they cannot be taken.
-pub fn options(settings: &Settings, run: &RunOptions, color: Color) -> Result<ConsoleOptions, String> {
+pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<ConsoleOptions, String> {
     let view: View = run.view.as_deref().unwrap_or(&settings.console.view).parse()?;
-    let colour = match color {
+    let colour = match when {
         Color::Always => true,
         Color::Never => false,
         Color::Auto => std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),

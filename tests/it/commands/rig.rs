@@ -41,13 +41,12 @@ impl Rig {
     pub async fn start() -> Option<Self> {
         let etcd = {
             let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-            match shared.upgrade() {
-                Some(etcd) => etcd,
-                None => {
-                    let etcd = Arc::new(Etcd::start(EtcdVersion::V34)?);
-                    *shared = Arc::downgrade(&etcd);
-                    etcd
-                }
+            if let Some(etcd) = shared.upgrade() {
+                etcd
+            } else {
+                let etcd = Arc::new(Etcd::start(EtcdVersion::V34)?);
+                *shared = Arc::downgrade(&etcd);
+                etcd
             }
         };
         let prefix = format!("/cke-{}/", NEXT.fetch_add(1, Ordering::Relaxed));
