@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Drains by cketerm and by kubectl, side by side in one run on real servers; `rq add` of 2,000 addresses.
+
+usage: tests/figures/drain.py [PROGRAM] [--nodes 20] [--pods 10]        (PROGRAM: default target/release/cketerm)
+
+Starts etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers), makes the nodes with their pods, and prints
+one JSON line a figure. cketerm's drains are timed from `draining` to `rebooting` as etcd's watch shows them; requests are
+those of its own user in the API server's audit log, from the cordon to the power command, liveness checks left out.
+"""
+import argparse, base64, collections, json, os, re, shutil, ssl, subprocess, sys, tempfile, threading, time, urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SERVERS = os.path.join(os.path.dirname(HERE), "servers")
+parser = argparse.ArgumentParser()
+parser.add_argument("program", nargs="?", default="target/release/cketerm")
+parser.add_argument("--nodes", type=int, default=20)
+parser.add_argument("--pods", type=int, default=10)
+args = parser.parse_args()
+program = os.path.abspath(args.program)
+folder = tempfile.mkdtemp(prefix="cketerm-figures-")
+bin_folder = os.environ.get("CKETERM_SERVERS") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cketerm-servers/bin")
+
+
+def up():
+    out = subprocess.run([f"{SERVERS}/up", "--kcm", "--kwok", "--audit", folder], capture_output=True, text=True)
+    if out.returncode:
+        sys.exit(out.stderr)
+    return dict(l.split("=", 1) for l in out.stdout.splitlines() if "=" in l)
+
+
+facts = up()
+kubeconfig, bench = facts["KUBECONFIG"], facts["KUBECONFIG_BENCH"]
+text = open(kubeconfig).read()
+server = re.search(r'server: "?([^"\s}]+)', text).group(1)
+token = re.search(r'token: "?([^"\s}]+)', text).group(1)
+tls = ssl._create_unverified_context()
+
+
+def api(method, path, body=None, kind="application/json"):
+    request = urllib.request.Request(server + path, method=method, data=None if body is None else json.dumps(body).encode(),
+                                     headers={"Authorization": "Bearer " + token, "Content-Type": kind})
+    try:
+        return json.load(urllib.request.urlopen(request, context=tls))
+    except urllib.error.HTTPError as e:
+        if e.code in (404, 409):
+            return None
+        raise SystemExit(f"{method} {path}: {e.code} {e.read()[:300]}")
+
+
+def wait(what, seconds=60):
+    began = time.monotonic()
+    while not what():
+        if time.monotonic() - began > seconds:
+            queue = [json.loads(e) if isinstance(e, str) else e for e in json.loads(word("rq", "list") or "[]")]
+            why = word("rq", "why", queue[0]["index"]) if queue else "the queue is empty"
+            sys.exit(f"waited too long: {why}")
+        time.sleep(0.1)
+
+
+NAMES = [f"drain-{i:02}" for i in range(args.nodes)]
+ADDRESS = {n: f"10.1.0.{i + 1}" for i, n in enumerate(NAMES)}
+
+
+def node(name, address):
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}], "allocatable": {"cpu": "32", "memory": "256Gi", "pods": "110"},
+                       "capacity": {"cpu": "32", "memory": "256Gi", "pods": "110"}, "nodeInfo": {k: "" for k in (
+                           "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion", "machineID",
+                           "operatingSystem", "osImage", "systemUUID", "architecture")}}}
+
+
+def pod(name, on):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "work", "labels": {"app": "work"}},
+            "spec": {"nodeName": on, "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}],
+                     "containers": [{"name": "c", "image": "registry.local/pause:1"}]}}
+
+
+def prepare():
+    for n in NAMES:
+        api("PATCH", f"/api/v1/nodes/{n}", {"spec": {"unschedulable": None}}, "application/merge-patch+json")
+        for p in range(args.pods):
+            api("POST", "/api/v1/namespaces/work/pods", pod(f"{n}-p{p}", n))
+    running = lambda: sum(p["status"].get("phase") == "Running" for p in api("GET", "/api/v1/namespaces/work/pods")["items"])
+    wait(lambda: running() == args.nodes * args.pods)
+
+
+def audit(start):
+    counts, by = collections.Counter(), collections.Counter()
+    with open(f"{folder}/audit.log", "rb") as f:
+        f.seek(start)
+        for line in f:
+            event = json.loads(line)
+            ref = event.get("objectRef", {})
+            if event["user"]["username"] != "bench" or not ref:
+                continue
+            what = "/".join(filter(None, (ref.get("resource"), ref.get("subresource"))))
+            by[f"{event['verb']} {what}"] += 1
+    return by
+
+
+def say(**figure):
+    print(json.dumps(figure), flush=True)
+
+
+def word(*words, stdin=None):
+    out = subprocess.run([program, "--config", f"{folder}/config.yaml", *words], input=stdin, capture_output=True, text=True)
+    if out.returncode:
+        sys.exit(f"cketerm {' '.join(words)}: exit {out.returncode}\n{out.stderr}")
+    return out.stdout
+
+
+def definition(concurrent):
+    nodes = [{"address": "10.1.9.1", "hostname": "cp", "user": "root", "control_plane": True}]
+    nodes += [{"address": ADDRESS[n], "hostname": n, "user": "root"} for n in NAMES]
+    nodes += [{"address": f"10.2.{i // 250}.{i % 250 + 1}", "user": "root"} for i in range(2000)] if concurrent is None else []
+    reboot = {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/sh", "-c", "echo true"], "max_concurrent_reboots": concurrent or 1}
+    with open(f"{folder}/cluster.json", "w") as f:
+        json.dump({"name": "figures", "nodes": nodes, "service_subnet": "10.0.0.0/16", "reboot": reboot}, f)
+    word("cluster", "set", f"{folder}/cluster.json")
+
+
+class Transitions(threading.Thread):
+    """Times of each entry's states, as etcd's watch shows them."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.times, env = {}, dict(os.environ, ETCDCTL_API="3")
+        self.watch = subprocess.Popen(["etcdctl", "--endpoints", facts["ETCD"], "watch", "--prefix", "/cke/reboots/data/", "-w", "json"],
+                                      stdout=subprocess.PIPE, env=env)
+
+    def run(self):
+        for line in self.watch.stdout:
+            at = time.monotonic()
+            for event in json.loads(line).get("Events", []):
+                if "value" in event["kv"]:
+                    entry = json.loads(base64.b64decode(event["kv"]["value"]))
+                    self.times.setdefault(entry["node"], {}).setdefault(entry["status"], at)
+
+
+def ours(concurrent):
+    prepare()
+    definition(concurrent)
+    transitions = Transitions()
+    transitions.start()
+    time.sleep(1)
+    start = os.path.getsize(f"{folder}/audit.log")
+    word("rq", "add", "-", stdin=" ".join(ADDRESS.values()))
+    wait(lambda: word("rq", "list").strip() == "[]")
+    time.sleep(1)
+    transitions.watch.kill()
+    times = transitions.times.values()
+    each = [t["rebooting"] - t["draining"] for t in times]
+    wall = max(t["rebooting"] for t in times) - min(t["draining"] for t in times)
+    by = audit(start)
+    return sum(each), max(each), wall, by
+
+
+def kubectl():
+    prepare()
+    start, began = os.path.getsize(f"{folder}/audit.log"), time.monotonic()
+    for n in NAMES:
+        subprocess.run([f"{bin_folder}/kubectl", "--kubeconfig", bench, "drain", n, "--force", "--ignore-daemonsets"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wall = time.monotonic() - began
+    time.sleep(1)
+    return wall, audit(start)
+
+
+daemon = None
+try:
+    api("POST", "/api/v1/namespaces", {"metadata": {"name": "work"}})
+    api("POST", "/api/v1/nodes", node("cp", "10.1.9.1"))
+    for n in NAMES:
+        api("POST", "/api/v1/nodes", node(n, ADDRESS[n]))
+    with open(f"{folder}/config.yaml", "w") as f:
+        json.dump({"etcd": {"endpoints": [facts["ETCD"]]}, "kubernetes": {"kubeconfig": bench}}, f)
+    definition(1)
+    word("policy", "set", "control_plane_probe", "node")
+    word("cluster", "identify", "--confirm")
+    log = open(f"{folder}/daemon.log", "w")
+    daemon = subprocess.Popen([program, "--config", f"{folder}/config.yaml", "--daemon", "--http", "127.0.0.1:0"], stderr=log)
+    wait(lambda: subprocess.run([program, "--config", f"{folder}/config.yaml", "leader"], capture_output=True).returncode == 0)
+    time.sleep(3)
+
+    wall, by = kubectl()
+    say(figure="kubectl drain, one after another", nodes=args.nodes, pods=args.pods, wall_s=round(wall, 2),
+        requests_per_node=round(sum(by.values()) / args.nodes, 1))
+    total, longest, whole, by = ours(1)
+    uncordons = args.nodes
+    requests = (sum(by.values()) - uncordons) / args.nodes
+    say(figure="cketerm, one at a time", drains_s=round(total, 2), longest_s=round(longest, 2), first_to_last_s=round(whole, 2),
+        ratio_of_kubectl=round(total / wall, 3), target=0.1, requests_per_node=round(requests, 1), requests_target=16, by=dict(by.most_common()))
+    total, longest, whole, by = ours(10)
+    say(figure="cketerm, ten at a time", first_to_last_s=round(whole, 2), longest_s=round(longest, 2), ratio_of_kubectl=round(whole / wall, 3), target=round(1 / 30, 3))
+
+    daemon.terminate()
+    daemon.wait(timeout=20)
+    definition(None)
+    addresses = " ".join(f"10.2.{i // 250}.{i % 250 + 1}" for i in range(2000))
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        word("rq", "add", "-", stdin=addresses)
+        times.append(time.monotonic() - began)
+    say(figure="rq add of 2,000 addresses", seconds=[round(t, 3) for t in times], target=0.365, ckecli_recorded=7.3)
+finally:
+    if daemon and daemon.poll() is None:
+        daemon.kill()
+    subprocess.run([f"{SERVERS}/down", folder], stderr=subprocess.DEVNULL)
+    if not sys.exc_info()[0]:
+        shutil.rmtree(folder, ignore_errors=True)
