@@ -195,6 +195,13 @@ async fn an_etcd_that_answers_with_an_error_or_not_at_all_is_named() {
 }
 
 #[test]
+fn a_daemon_without_its_servers_says_which_are_missing() {
+    said(&run(&["--daemon", "--http", "127.0.0.1:0"], ""), 1, &["no etcd is configured"]);
+    let etcd = ["--etcd-endpoints", "http://127.0.0.1:1", "--daemon", "--http", "127.0.0.1:0"];
+    said(&run(&etcd, ""), 1, &["no Kubernetes is configured", "--kubeconfig"]);
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     said(&run(&["cluster", "check", "/nowhere.yml"], ""), 1, &["/nowhere.yml: cannot be read"]);
     said(&run(&["rq", "add", "/nowhere.txt"], ""), 1, &["/nowhere.txt: cannot be read"]);

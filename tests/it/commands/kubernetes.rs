@@ -4,6 +4,12 @@ use serde_json::{Value, json};
 
 use super::rig::Rig;
 use crate::world::{Options, World};
+use cketerm::{
+    actions::{Kind, Operator},
+    clock::Clock,
+    kubernetes::{Kube, KubeSettings},
+    store::{EtcdSettings, Store, keys::SwitchName},
+};
 
 fn add_node(world: &World, name: &str, address: &str, labels: &Value) {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
@@ -61,4 +67,46 @@ async fn etcd_and_kubernetes_are_confirmed_once_and_another_cluster_is_refused()
     assert_eq!(identify(&["--confirm", "--replace", "wrong"]).status, 3);
     assert_eq!(identify(&["--confirm", "--replace", "other"]).status, 0);
     assert_eq!(identify(&[]).status, 0);
+}
+
+#[tokio::test]
+async fn an_operator_with_kubernetes_notes_the_node_and_starts_nothing_in_another_cluster() {
+    let Some(world) = World::start(Options::default()) else { return };
+    let rig = Rig::on(&world.etcd).await;
+    rig.define();
+    add_node(&world, "worker13", "10.0.0.13", &json!({}));
+    let uid = world.ok("GET", "/api/v1/nodes/worker13", None)["metadata"]["uid"].clone();
+    let etcd = EtcdSettings { endpoints: vec![world.etcd.clone()], ..EtcdSettings::default() };
+    let store = Store::connect(&etcd, Clock::Host).await.unwrap();
+    let settings = KubeSettings { kubeconfig: Some(world.kubeconfig.clone()), ..KubeSettings::default() };
+    let kube = Kube::connect(&settings, Clock::Host).await.unwrap();
+    let operator = Operator::new(store, Some(kube));
+
+    // worker13 is the name of 10.0.0.13 in the definition; 10.0.0.12 has no Node
+    let added = operator.add_reboots(&["10.0.0.13".to_owned(), "10.0.0.12".to_owned()], None).await.unwrap();
+    assert_eq!(added.indexes, [0, 1]);
+    let request = async |index: u32| -> Value {
+        serde_json::from_str(&rig.get(&format!("/cke/cketerm/requests/reboots/{index}")).await.unwrap()).unwrap()
+    };
+    assert_eq!(request(0).await["node_uid"], uid);
+    assert_eq!(request(1).await.get("node_uid"), None);
+
+    operator.confirm_identity(None).await.unwrap();
+    rig.put("/cke/cketerm/identity", r#"{"uid":"other","at":"2026-06-01T00:00:00Z"}"#).await;
+    let refused = operator.add_reboots(&["10.0.0.13".to_owned()], None).await.unwrap_err();
+    assert_eq!(refused.kind, Kind::Refused);
+    assert!(refused.text.contains("cluster identify"), "{refused}");
+    assert!(operator.set_switch(SwitchName::Reboots, true, None).await.is_err());
+    // what ends or holds work always works
+    operator.set_switch(SwitchName::Reboots, false, None).await.unwrap();
+    operator.cancel_reboot(0, None, None).await.unwrap();
+    assert_eq!(operator.cancel_all_reboots(None).await.unwrap(), [1]);
+
+    // an API server that is away keeps nobody from working, and not for long
+    rig.delete("/cke/cketerm/identity").await;
+    world.act("freeze", "apiserver");
+    let begun = std::time::Instant::now();
+    operator.add_reboots(&["10.0.0.14".to_owned()], None).await.unwrap();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8), "{:?}", begun.elapsed());
+    world.act("thaw", "apiserver");
 }
