@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::{
     kubernetes::Kube,
     model::ours::Who,
-    store::{Store, keys::SwitchName},
+    store::{Store, keys::SwitchName, operator::Note},
 };
 
 /// How long an action waits for what Kubernetes can add to it: a person's word never hangs on an API server that is
@@ -55,7 +55,13 @@ impl Operator {
     pub async fn keep_cordoned(&self, node: &str, keep: bool) -> Result<(), ActionError> {
         let kube = self.kube("keep-cordoned")?;
         let done = kube.annotate_keep_cordoned(node, keep).await;
-        done.map_err(|e| ActionError::failed(format!("node {node}: the annotation was not changed: {e}")))
+        let result = done.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
+        let what = if keep { "node keep-cordoned" } else { "node give the cordon back" };
+        let note = Note { who: &self.who, what, on: node, reason: None };
+        let audited = self.store.write(note, &result, Vec::new(), Vec::new()).await;
+        done.map_err(|e| ActionError::failed(format!("node {node}: the annotation was not changed: {e}")))?;
+        audited.map_err(|e| ActionError::failed(format!("node {node}: done, but not recorded in the audit: {e}")))?;
+        Ok(())
     }
 
     fn kube(&self, what: &str) -> Result<&Kube, ActionError> {

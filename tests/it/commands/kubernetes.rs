@@ -102,6 +102,13 @@ async fn an_operator_with_kubernetes_notes_the_node_and_starts_nothing_in_anothe
     operator.cancel_reboot(0, None, None).await.unwrap();
     assert_eq!(operator.cancel_all_reboots(None).await.unwrap(), [1]);
 
+    operator.keep_cordoned("worker13", true).await.unwrap();
+    let node = world.ok("GET", "/api/v1/nodes/worker13", None);
+    assert!(node["metadata"]["annotations"].get("cketerm.io/keep-cordoned").is_some(), "{node}");
+    let all = etcd_client::GetOptions::new().with_prefix();
+    let audit = rig.client.kv_client().get("/cke/cketerm/audit/", Some(all)).await.unwrap();
+    assert!(audit.kvs().iter().any(|kv| kv.value_str().unwrap().contains("keep-cordoned")), "it is audited");
+
     // an API server that is away keeps nobody from working, and not for long
     rig.delete("/cke/cketerm/identity").await;
     world.act("freeze", "apiserver");
