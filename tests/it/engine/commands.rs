@@ -25,8 +25,8 @@ fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_othe
     world.queue(&workers);
     wait_for("the good one is done", 30, || (!world.entries().contains_key(&3)).then_some(()));
     let why = |index: &str| world.word(&["rq", "why", index, "-o", "json"]);
-    for (index, words) in [("0", "timed out"), ("1", "3"), ("2", "signal")] {
-        wait_for(&format!("entry {index} says {words}: {}", why(index)), 30, || {
+    for (index, words) in [("0", "after 3 s"), ("1", "3"), ("2", "signal")] {
+        world.or_why(index.parse().unwrap(), words, 30, || {
             let why = why(index);
             (why.contains("CommandFailed") && why.contains(words)).then_some(())
         });
@@ -51,7 +51,7 @@ fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_othe
     }
     set(&world, &all, &missing);
     world.queue(&[&all[5]]);
-    wait_for(&format!("the missing program is named: {}", why("4")), 30, || {
+    world.or_why(4, "the missing program is named", 30, || {
         let why = why("4");
         (why.contains("ProgramMissing") && why.contains("/no/such/program")).then_some(())
     });

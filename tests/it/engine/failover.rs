@@ -35,7 +35,7 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
     std::fs::write(world.dir().join("seconds"), "4").unwrap();
 
     // nobody plays the kubelets: pods stay Terminating, so that the drain lasts until we say so
-    world.act("stop", "kwok");
+    world.act("freeze", "kwok");
     world.queue(&machines.iter().collect::<Vec<_>>());
     let first = world.daemon("first");
     first.ready();
@@ -49,7 +49,7 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
     });
     first.kill();
     let second = world.daemon("second");
-    world.act("start", "kwok");
+    world.act("thaw", "kwok");
     // a command that has begun and not ended
     let open = |world: &World| {
         let log = world.power();

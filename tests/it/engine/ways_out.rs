@@ -38,7 +38,7 @@ fn i10_i27_a_cancel_ends_an_entry_in_every_state_and_no_later_state_of_it_is_see
     wait_for("the cancelled entry goes", 20, || world.entries().is_empty().then_some(()));
 
     // draining: pods stay Terminating
-    world.act("stop", "kwok");
+    world.act("freeze", "kwok");
     world.queue(&[worker(1)]);
     world.entry_is(1, "draining", 20);
     wait_for("the node is cordoned", 10, || (world.cordoned() == ["w2"]).then_some(()));
@@ -46,7 +46,7 @@ fn i10_i27_a_cancel_ends_an_entry_in_every_state_and_no_later_state_of_it_is_see
     wait_for("it goes and its node is uncordoned", 20, || {
         (world.entries().is_empty() && world.cordoned().is_empty()).then_some(())
     });
-    world.act("start", "kwok");
+    world.act("thaw", "kwok");
 
     // rebooting, in mid-command: the node stays cordoned until the machine has booted
     std::fs::write(world.dir().join("seconds"), "6").unwrap();
@@ -77,7 +77,7 @@ fn i13_disabling_unwinds_a_drain_and_leaves_a_reboot_to_its_boot_check() {
     let workers: Vec<&Machine> = machines.iter().filter(|m| !m.control_plane).collect();
     let daemon = world.daemon("engine");
     daemon.ready();
-    world.act("stop", "kwok");
+    world.act("freeze", "kwok");
     world.queue(&workers[..1]);
     world.entry_is(0, "draining", 20);
     wait_for("cordoned", 10, || (world.cordoned() == ["w1"]).then_some(()));
@@ -88,7 +88,7 @@ fn i13_disabling_unwinds_a_drain_and_leaves_a_reboot_to_its_boot_check() {
     assert_eq!(value(&world.etcd, "/cke/reboots/disabled").as_deref(), Some("true"));
     assert!(world.power().is_empty());
 
-    world.act("start", "kwok");
+    world.act("thaw", "kwok");
     world.word(&["rq", "enable"]);
     world.word(&["rq", "reset-backoff"]);
     std::fs::write(world.dir().join("seconds"), "4").unwrap();

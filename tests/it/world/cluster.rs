@@ -184,9 +184,24 @@ impl World {
 
     /// Waits until the entry has this status.
     pub fn entry_is(&self, index: u64, status: &str, seconds: u64) {
-        wait_for(&format!("entry {index} is {status}"), seconds, || {
+        self.or_why(index, &format!("entry {index} is {status}"), seconds, || {
             (self.entries().get(&index)?["status"] == status).then_some(())
         });
+    }
+
+    /// Waits for something of an entry; in vain, it says what the program says about that entry.
+    pub fn or_why<T>(&self, index: u64, what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {
+        let began = std::time::Instant::now();
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            if began.elapsed().as_secs() >= seconds {
+                let why = super::program::cketerm(&self.config(), &["rq", "why", &index.to_string(), "-o", "json"]);
+                panic!("waited {seconds} s in vain: {what}\n{}{}", why.stdout, why.stderr);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
     }
 
     /// What the machines saw.
