@@ -8,7 +8,6 @@ use crate::world::{
     Options, World,
     cluster::machines,
     history::{changes, put, value},
-    program::cketerm,
 };
 
 fn plain() -> Option<World> {
@@ -16,7 +15,7 @@ fn plain() -> Option<World> {
 }
 
 #[test]
-fn a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_refuses_words_that_start_work() {
+fn a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_say_so() {
     let Some(world) = plain() else { return };
     let all = machines(1, 1);
     world.add_nodes(&all);
@@ -36,10 +35,6 @@ fn a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_refuses_words_th
     std::thread::sleep(Duration::from_secs(8));
     assert_eq!(leaders(&world), Vec::<String>::new(), "no engine leads");
     assert!(world.cordoned().is_empty() && world.power().is_empty());
-    let file = world.dir().join("addresses");
-    let ran = cketerm(&world.config(), &["rq", "add", &file.display().to_string()]);
-    assert_eq!(ran.code, 3, "{ran:?}");
-    assert!(ran.stderr.contains("identi"), "{ran:?}");
     // cancel and disable always work
     world.word(&["rq", "cancel", "0"]);
     world.word(&["rq", "disable"]);
