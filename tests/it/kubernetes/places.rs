@@ -1,7 +1,5 @@
 //! Which API server: kubeconfigs that point nowhere, at another cluster, or hold the wrong credentials.
 
-use std::path::PathBuf;
-
 use cketerm::{
     clock::Clock,
     kubernetes::{Kube, KubeError, KubeSettings, Live, Streaming},
@@ -9,10 +7,11 @@ use cketerm::{
 
 use super::servers::{Server, both, connect, until};
 
-fn write(text: &str) -> PathBuf {
+/// A kubeconfig for as long as it is held: a connection reads it once.
+fn write(text: &str) -> tempfile::TempPath {
     let file = tempfile::Builder::new().prefix("kubeconfig-").tempfile().unwrap();
     std::fs::write(file.path(), text).unwrap();
-    file.into_temp_path().keep().unwrap()
+    file.into_temp_path()
 }
 
 /// The administrator, who acts as somebody else.
