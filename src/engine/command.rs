@@ -159,9 +159,9 @@ pub fn check_answer((end, stdout, stderr): (Ended, String, String)) -> CheckAnsw
 }
 
 /// `cketerm run-command --timeout SECONDS [--end-with-engine] -- ARGV…`: the helper. Prints one JSON line at the end.
-pub fn helper_main(args: &[String]) -> ExitCode {
-    let Some(split) = args.iter().position(|a| a == "--") else { return ExitCode::from(2) };
-    let (options, argv) = (&args[..split], &args[split + 1..]);
+pub fn helper_main(words: &[String]) -> ExitCode {
+    let Some(split) = words.iter().position(|a| a == "--") else { return ExitCode::from(2) };
+    let (options, argv) = (&words[..split], &words[split + 1..]);
     let timeout = options.iter().position(|a| a == "--timeout").and_then(|i| options.get(i + 1)?.parse().ok());
     let (Some(timeout), false) = (timeout, argv.is_empty()) else { return ExitCode::from(2) };
     // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
@@ -202,8 +202,8 @@ fn supervise(argv: &[String], timeout: u64, end_with_engine: bool) -> Report {
     thread::spawn(move || waiter.send(Event::Ended(child.wait())));
     if end_with_engine {
         thread::spawn(move || {
-            let mut sink = Vec::new();
-            let _ = std::io::stdin().read_to_end(&mut sink);
+            let mut nothing = Vec::new();
+            let _ = std::io::stdin().read_to_end(&mut nothing);
             events.send(Event::EngineGone)
         });
     }

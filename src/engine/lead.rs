@@ -55,7 +55,7 @@ impl Standing {
         let (outbox, events) = mpsc::channel(8);
         let (store, host) = (store.clone(), host.to_owned());
         let task = tokio::spawn(async move {
-            let last = stand(&store, ttl, &host, registration, inbox, &outbox).await;
+            let last = Box::pin(stand(&store, ttl, &host, registration, inbox, &outbox)).await;
             let _ = outbox.send(last).await;
         });
         Self { orders, events, task }

@@ -42,6 +42,7 @@ fn is_zero(n: &u32) -> bool {
 }
 
 /// What we read of a Node.
+#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeRow {
     /// `metadata.name`.
@@ -134,7 +135,7 @@ impl PodRow {
     }
 }
 
-/// What we read of a PodDisruptionBudget.
+/// What we read of a `PodDisruptionBudget`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BudgetRow {
     /// `metadata.namespace`.

@@ -22,7 +22,7 @@ pub struct Blocker {
 pub enum PodHold {
     /// A budget refuses.
     Budget {
-        /// `namespace/name` of the PodDisruptionBudget.
+        /// `namespace/name` of the budget.
         budget: String,
         /// Healthy pods now.
         healthy: i32,
@@ -31,7 +31,7 @@ pub enum PodHold {
     },
     /// Its budget's controller has not caught up (429 with Retry-After).
     BudgetLag {
-        /// `namespace/name` of the PodDisruptionBudget, or `?`.
+        /// `namespace/name` of the budget, or `?`.
         budget: String,
     },
     /// Several budgets select it: the API cannot evict it (500).

@@ -165,22 +165,19 @@ impl Actor {
     /// Runs the command of an attempt that is written already, and records how it ended. `guard` is what must hold
     /// right before the start: a cancel that came in between is honoured.
     async fn run_recorded(&self, guard: &Guard, attempt: Attempt, revision: i64) -> Result<Came, Stop> {
-        let ended = match self.permit(guard, self.steady.now().boot) {
-            Ok(_) => {
-                tracing::info!(attempt = attempt.id, argv = attempt.argv.join(" "), "command starts");
-                let line = CommandLine {
-                    argv: attempt.argv.clone(),
-                    bound: attempt.bound_seconds,
-                    purpose: Purpose::Power,
-                    entry: attempt.entry.to_string(),
-                    attempt: attempt.id.clone(),
-                };
-                self.spawner.run(&line).await
-            }
-            Err(_) => {
-                let why = "the entry changed, or the lease ran out, before it could start".to_owned();
-                (Ended::NotStarted(why), String::new(), String::new())
-            }
+        let ended = if self.permit(guard, self.steady.now().boot).is_ok() {
+            tracing::info!(attempt = attempt.id, argv = attempt.argv.join(" "), "command starts");
+            let line = CommandLine {
+                argv: attempt.argv.clone(),
+                bound: attempt.bound_seconds,
+                purpose: Purpose::Power,
+                entry: attempt.entry.to_string(),
+                attempt: attempt.id.clone(),
+            };
+            self.spawner.run(&line).await
+        } else {
+            let why = "the entry changed, or the lease ran out, before it could start".to_owned();
+            (Ended::NotStarted(why), String::new(), String::new())
         };
         let outcome = outcome(self.steady.now().wall, ended);
         tracing::info!(attempt = attempt.id, end = %outcome.end, "command ended");

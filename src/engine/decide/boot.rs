@@ -202,10 +202,10 @@ impl<'a> Pass<'a> {
         } else {
             return None;
         };
-        if member.node.control_plane {
-            if let Some(reason) = self.settling(member, node, work, &end) {
-                return Some(reason);
-            }
+        if member.node.control_plane
+            && let Some(reason) = self.settling(member, node, work, &end)
+        {
+            return Some(reason);
         }
         let guard = Guard::of_entry(member.id, member.stored.mod_revision);
         self.plan(member.node.node_name(), Some(member.id), guard, Effect::Remove { end });

@@ -38,7 +38,7 @@ pub struct Guard {
     pub start: Option<Start>,
 }
 
-/// ModRevisions of what allows work to start; 0 = no such key.
+/// `ModRevision`s of what allows work to start; 0 = no such key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// `reboots/disabled`.

@@ -25,11 +25,16 @@ use crate::{
     fence::Fence,
     kubernetes::{Kube, Live as KubeLive},
     model::{entry::EntryId, kube::KubeView, ours::EngineRegistration, reason::Reason},
-    store::{Store, live::Live},
+    store::{Store, commit::Change, live::Live},
 };
 
 /// The safety net: a pass at least so often.
 const TICK: Duration = Duration::from_secs(1);
+/// Between looks for history and audit records that may go.
+const PRUNE: f64 = 600.0;
+/// How many of each are kept, and how old they get (spec/etcd.md, Our own keys).
+const KEPT: u64 = 10_000;
+const KEPT_DAYS: i64 = 90;
 /// Between writes of progress.
 const PUBLISH: f64 = 0.5;
 /// How long a graceful end waits for commands (spec/safety.md, Losing the lock, or a graceful end).
@@ -108,6 +113,7 @@ pub fn start(
         tell,
         next_try: 0.0,
         next_publish: 0.0,
+        next_prune: 0.0,
         incomplete_since: None,
         running: None,
         registered: None,
@@ -142,6 +148,7 @@ struct Loop {
     tell: watch::Sender<Arc<Seen>>,
     next_try: f64,
     next_publish: f64,
+    next_prune: f64,
     incomplete_since: Option<f64>,
     /// What we last wrote under `reboots/running` in this leadership.
     running: Option<bool>,
@@ -181,7 +188,8 @@ impl Loop {
         let decision = decide(&self.snap, now);
         self.aim(&decision);
         if self.leader.is_some() {
-            self.publish_progress(&decision, now).await;
+            self.publish_progress(&decision, now);
+            self.prune(now);
         }
         let wake = decision.wake;
         let Decision { effects, reasons, orphans, .. } = decision;
@@ -322,7 +330,33 @@ impl Loop {
         }
     }
 
-    async fn publish_progress(&mut self, decision: &Decision, now: Now) {
+    /// Old history and audit records go; attempts never do (I38).
+    fn prune(&mut self, now: Now) {
+        let at = secs(now.boot);
+        let Some(leader) = &self.leader else { return };
+        if at < self.next_prune {
+            return;
+        }
+        self.next_prune = at + PRUNE;
+        let (store, fence) = (self.store.clone(), leader.fence.clone());
+        let before = after(now.wall, -KEPT_DAYS * 86_400);
+        tokio::spawn(async move {
+            for folder in [store.keys().audit_prefix(), store.keys().history_prefix()] {
+                while let Ok(deletes) = store.outdated(&folder, KEPT, before).await
+                    && !deletes.is_empty()
+                    && let Ok(permit) = fence.permit_record()
+                {
+                    let change = Change { deletes, ..Change::default() };
+                    if let Err(e) = store.commit(&permit, change).await {
+                        tracing::debug!(error = %e, folder, "not pruned");
+                        break;
+                    }
+                }
+            }
+        });
+    }
+
+    fn publish_progress(&mut self, decision: &Decision, now: Now) {
         let at = secs(now.boot);
         let Some(leader) = &self.leader else { return };
         if at < self.next_publish {

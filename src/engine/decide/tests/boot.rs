@@ -9,10 +9,12 @@ use crate::{
     model::{attempt::Ended, ours::Verb, policy::WorkerCompletion, reason::Reason, reboot::RebootStatus::Rebooting},
 };
 
+#[allow(clippy::unnecessary_wraps)] // as the field has it
 fn failed() -> Option<Ended> {
     Some(Ended::Exit(1))
 }
 
+#[allow(clippy::unnecessary_wraps)] // as the field has it
 fn ok() -> Option<Ended> {
     Some(Ended::Exit(0))
 }

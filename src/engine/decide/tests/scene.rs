@@ -324,6 +324,7 @@ impl Scene {
     }
 }
 
+#[allow(clippy::unnecessary_wraps)] // as the field has it
 pub(super) fn controlled(kind: &str, name: &str) -> Option<Controller> {
     Some(Controller { kind: kind.to_owned(), name: name.to_owned(), uid: format!("uid-{kind}-{name}") })
 }
