@@ -24,7 +24,7 @@ use crate::{
     clock::{Clock, Now, Steady},
     fence::Fence,
     kubernetes::{Kube, Live as KubeLive},
-    model::{entry::EntryId, kube::KubeView, ours::EngineRegistration, reason::Reason},
+    model::{entry::EntryId, kube::KubeView, ours::EngineRegistration, reason::Reason, time::after},
     store::{Store, commit::Change, live::Live},
 };
 
