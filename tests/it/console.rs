@@ -1,1 +1,144 @@
-//! (filled by its room)
+//! The built console in a real terminal.
+
+mod terminal;
+
+use serde_json::json;
+use terminal::Console;
+
+use crate::world::{Options, World, cluster::machines, free_port, program::config, wait_for};
+
+/// A configuration that names servers that are not there.
+fn nowhere(name: &str) -> std::path::PathBuf {
+    let dir = std::env::temp_dir().join(format!("cketerm-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let kubeconfig = dir.join("kubeconfig");
+    let cluster = json!({"name": "c", "cluster": {"server": format!("http://127.0.0.1:{}", free_port())}});
+    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [cluster],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
+    std::fs::write(&kubeconfig, text.to_string()).unwrap();
+    config(&dir, "config.yaml", &format!("http://127.0.0.1:{}", free_port()), Some(&kubeconfig), 5)
+}
+
+#[test]
+fn the_first_frame_stands_before_etcd_answers_and_q_gives_the_terminal_back() {
+    let mut console = Console::start(&nowhere("first"), &[], 80, 24);
+    let text = console.shows("connecting to etcd http://127.0.0.1:", 5);
+    assert!(text.contains("1 Reboots") && text.contains("? help"), "{text}");
+    assert_eq!(console.modes(), (true, true));
+    console.resize(50, 10);
+    console.shows("too small: 60x15 at least", 5);
+    console.resize(100, 30);
+    console.press("?");
+    console.shows("the same key in every view", 5);
+    console.press("q");
+    assert_eq!(console.ended(15), 0);
+    assert_eq!(console.modes(), (false, false));
+}
+
+#[test]
+fn a_console_without_etcd_says_what_went_wrong_and_stays() {
+    let console = Console::start(&nowhere("wrong"), &["--observe"], 80, 24);
+    console.shows("refused", 20);
+}
+
+#[test]
+fn signals_give_the_terminal_back_and_a_stopped_console_comes_back() {
+    for signal in ["TERM", "HUP"] {
+        let mut console = Console::start(&nowhere("signals"), &["--observe"], 80, 24);
+        console.shows("connecting", 5);
+        console.signal(signal);
+        assert_eq!(console.ended(15), 0, "{signal}");
+        assert_eq!(console.modes(), (false, false), "{signal}");
+    }
+    let mut console = Console::start(&nowhere("signals"), &["--observe"], 80, 24);
+    console.shows("connecting", 5);
+    for stop in ["TSTP", "\u{1a}"] {
+        if stop == "TSTP" {
+            console.signal(stop)
+        } else {
+            console.press(stop)
+        }
+        wait_for("the console is stopped", 15, || (console.state() == 'T').then_some(()));
+        assert_eq!(console.modes(), (false, false));
+        console.signal("CONT");
+        console.shows("connecting", 5);
+        assert_eq!(console.modes(), (true, true));
+    }
+    console.press("q");
+    assert_eq!(console.ended(15), 0);
+}
+
+#[test]
+fn a_blocked_drain_is_cancelled_in_nine_keys_and_a_reboot_queued_by_keyboard_ends() {
+    let Some(world) = World::start(Options { kcm: true, kwok: true, ..Options::default() }) else { return };
+    let machines = machines(1, 2);
+    world.add_nodes(&machines);
+    world.set_up(&machines, &json!({"evict_retries": 100, "evict_interval": 2}));
+    world.add_pod("default", "web-1", "w1", "web", None);
+    world.pods_run("default");
+    world.add_budget("default", "web", "web", 1);
+
+    let mut console = Console::start(&world.config(), &[], 80, 24);
+    console.shows("leader: this console", 30);
+    console.press("2j");
+    console.shows("> w1", 5);
+    console.press("Rrkernel\ry");
+    console.shows("queued 1 reboot: reboots/0", 10);
+    console.press("1");
+    console.shows("pdb default/web", 20);
+    console.press("n\r");
+    let text = console.shows("Pods left: 1", 5);
+    assert!(text.contains("default/web-1  pdb default/web") && text.contains("kernel"), "{text}");
+    console.press("X");
+    console.shows("Cancel 1 entry on test?", 5);
+    console.press("y");
+    console.shows("cancelled reboots/0", 10);
+    world.queue_is_empty(10);
+    wait_for("w1 is uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+
+    console.press("2");
+    console.shows("NODE", 5);
+    console.press("G");
+    console.shows("> w2", 5);
+    console.press("Ry");
+    console.shows("queued 1 reboot: reboots/1", 10);
+    world.queue_is_empty(60);
+    assert!(world.power().iter().all(|p| p.address == machines[2].address), "{:?}", world.power());
+    console.press("1");
+    console.shows("the reboot queue is empty", 10);
+
+    // a quiet cluster is a quiet line
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let before = console.bytes();
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    let idle = console.bytes() - before;
+    assert!(idle <= 300, "{idle} bytes in 5 s without any news");
+
+    console.press("q");
+    console.shows("Nobody else stands by", 5);
+    console.press("y");
+    assert_eq!(console.ended(20), 0);
+    assert_eq!(console.modes(), (false, false));
+}
+
+#[test]
+fn while_etcd_is_away_the_rows_stay_and_writing_is_refused_and_it_recovers_in_place() {
+    let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
+    let machines = machines(1, 1);
+    world.add_nodes(&machines);
+    world.set_up(&machines, &json!({}));
+    world.word(&["rq", "disable"]);
+    world.queue(&[&machines[1]]);
+    let mut console = Console::start(&world.config(), &["--observe"], 80, 24);
+    console.shows("queued", 20);
+    world.act("freeze", "etcd");
+    console.shows("! etcd lost since", 30);
+    console.press("X");
+    let text = console.shows("nothing is written until it is back", 5);
+    assert!(text.contains("w1"), "{text}");
+    world.act("thaw", "etcd");
+    wait_for("the banner goes", 30, || (!console.text().contains("etcd lost")).then_some(()));
+    console.press("Xy");
+    console.shows("cancelled reboots/0", 10);
+}

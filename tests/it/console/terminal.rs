@@ -1,0 +1,136 @@
+//! A real terminal around the built program: keys in, screen out.
+
+use std::{
+    io::{Read, Write},
+    num::NonZero,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+/// A running console.
+pub struct Console {
+    screen: Arc<Mutex<(vt100::Parser, u64)>>,
+    keys: Box<dyn Write + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    master: Box<dyn MasterPty + Send>,
+}
+
+impl Console {
+    /// Starts `cketerm --config CONFIG ARGS` on a terminal of that size.
+    pub fn start(config: &Path, args: &[&str], columns: u16, rows: u16) -> Self {
+        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).expect("a terminal");
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_cketerm"));
+        command.env_clear();
+        let state = std::env::temp_dir().join(format!("cketerm-console-{}", std::process::id()));
+        for (name, value) in [("TERM", "xterm-256color"), ("PATH", "/usr/local/bin:/usr/bin:/bin"), ("USER", "alice")] {
+            command.env(name, value);
+        }
+        command.env("HOME", &state);
+        command.cwd("/");
+        command.arg("--config");
+        command.arg(config);
+        command.args(args);
+        let child = pair.slave.spawn_command(command).expect("it starts");
+        drop(pair.slave);
+        let screen = Arc::new(Mutex::new((vt100::Parser::new(cells(rows), cells(columns), 0), 0)));
+        let mut output = pair.master.try_clone_reader().expect("a reader");
+        let shown = Arc::clone(&screen);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 65536];
+            while let Ok(n @ 1..) = output.read(&mut bytes) {
+                let mut screen = shown.lock().expect("the screen");
+                screen.0.process(&bytes[..n]);
+                screen.1 += n as u64;
+            }
+        });
+        let keys = pair.master.take_writer().expect("a writer");
+        Self { screen, keys, child, master: pair.master }
+    }
+
+    /// What stands on the screen.
+    pub fn text(&self) -> String {
+        self.screen.lock().expect("the screen").0.screen().contents()
+    }
+
+    /// Bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.screen.lock().expect("the screen").1
+    }
+
+    /// Whether the program has the alternate screen, and whether it hides the cursor.
+    pub fn modes(&self) -> (bool, bool) {
+        let screen = self.screen.lock().expect("the screen");
+        (screen.0.screen().alternate_screen(), screen.0.screen().hide_cursor())
+    }
+
+    /// Presses keys, one after the other.
+    pub fn press(&mut self, keys: &str) {
+        for key in keys.chars() {
+            self.keys.write_all(key.to_string().as_bytes()).expect("it reads keys");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Waits until the screen contains this.
+    pub fn shows(&self, what: &str, seconds: u64) -> String {
+        let began = Instant::now();
+        loop {
+            let text = self.text();
+            if text.contains(what) {
+                return text;
+            }
+            assert!(began.elapsed() < Duration::from_secs(seconds), "waited {seconds} s for {what:?}:\n{text}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Gives the terminal another size.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
+        self.screen.lock().expect("the screen").0.screen_mut().set_size(cells(rows), cells(columns));
+        self.master.resize(size).expect("a size");
+    }
+
+    /// Sends a signal by `kill`'s name for it.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.process_id().expect("a process").to_string();
+        let sent = std::process::Command::new("kill").args(["-s", name, &pid]).status().expect("kill");
+        assert!(sent.success());
+    }
+
+    /// The process's state letter, `T` = stopped.
+    pub fn state(&self) -> char {
+        let pid = self.child.process_id().expect("a process");
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('?')
+    }
+
+    /// Waits for the end; the exit status.
+    pub fn ended(&mut self, seconds: u64) -> u32 {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a status") {
+                // what it wrote last
+                std::thread::sleep(Duration::from_millis(100));
+                return status.exit_code();
+            }
+            assert!(began.elapsed() < Duration::from_secs(seconds), "it does not end:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn cells(n: u16) -> NonZero<u16> {
+    NonZero::new(n).expect("a size")
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
