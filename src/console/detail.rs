@@ -15,6 +15,7 @@ use super::{
 use crate::model::{
     attempt::Attempt,
     entry::{EntryId, Stored},
+    reason::{PodHold, Reason},
     reboot::RebootStatus,
     text::visible,
 };
@@ -138,11 +139,19 @@ impl Text<'_> {
         if let Some(p) = progress {
             self.heading(format!("Pods left: {}", p.blockers.len()));
             for blocker in &p.blockers {
-                self.lines.extend(
-                    wrap(&brief::safe(&format!("{}  {}", blocker.pod, blocker.why)), self.width.saturating_sub(2))
-                        .into_iter()
-                        .map(|l| Line::from(format!("  {l}"))),
-                );
+                // a preview's refusal is in the reason before any eviction was sent
+                let why = match seen.reasons.get(&id) {
+                    Some(Reason::BlockedByPdb { pod, pdb, healthy, needed })
+                        if *pod == blocker.pod && blocker.why == PodHold::Leaving =>
+                    {
+                        PodHold::Budget { budget: pdb.clone(), healthy: *healthy, needed: *needed }
+                    }
+                    Some(Reason::BlockedByJob { pod, job }) if *pod == blocker.pod => PodHold::Job { job: job.clone() },
+                    _ => blocker.why.clone(),
+                };
+                let text = brief::safe(&format!("{}  {why}", blocker.pod));
+                let lines = wrap(&text, self.width.saturating_sub(2));
+                self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
             }
         }
         self.timeline(id, entry.last_transition_time, entry.status);

@@ -141,7 +141,8 @@ struct Console {
     app: App,
     steady: Steady,
     terminal: Terminal<Quiet<std::io::Stdout>>,
-    input: EventStream,
+    /// None only while the process is about to stop.
+    input: Option<EventStream>,
     operator: Option<Operator>,
     done: (mpsc::UnboundedSender<Result<String, String>>, mpsc::UnboundedReceiver<Result<String, String>>),
     drawn: Instant,
@@ -155,7 +156,7 @@ impl Console {
         let terminal = Terminal::new(Quiet::new(std::io::stdout(), size))?;
         // bounded by what a person confirms
         let done = mpsc::unbounded_channel();
-        Ok(Self { app, steady, terminal, input: EventStream::new(), operator, done, drawn: Instant::now() })
+        Ok(Self { app, steady, terminal, input: Some(EventStream::new()), operator, done, drawn: Instant::now() })
     }
 
     async fn until_left(
@@ -181,7 +182,7 @@ impl Console {
                     self.suspend(options).await?;
                     continue;
                 }
-                key = self.input.next() => match key {
+                key = next(&mut self.input) => match key {
                     Some(Ok(event)) => match translate(event) {
                         Some(event) => event,
                         None => continue,
@@ -262,17 +263,25 @@ impl Console {
                 let _ = tokio::time::timeout(RESIGN, answer).await;
             }
         }
-        // the reader owns stdin: it ends before the shell gets it back
-        self.input = EventStream::new();
+        // the reader owns stdin: it ends before the shell gets it back, and before another can be made
+        self.input = None;
         terminal::leave();
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
         // the process was stopped here; it goes on after SIGCONT
         terminal::enter()?;
+        self.input = Some(EventStream::new());
         let (columns, rows) = crossterm::terminal::size()?;
         self.app.now = self.steady.now();
         self.terminal.backend_mut().resize(Size::new(columns, rows));
         update(&mut self.app, Event::Resize(columns, rows));
         self.repaint()
+    }
+}
+
+async fn next(input: &mut Option<EventStream>) -> Option<std::io::Result<TerminalEvent>> {
+    match input {
+        Some(input) => input.next().await,
+        None => pending().await,
     }
 }
 

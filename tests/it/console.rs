@@ -88,8 +88,8 @@ fn a_blocked_drain_is_cancelled_in_nine_keys_and_a_reboot_queued_by_keyboard_end
     console.press("1");
     console.shows("pdb default/web", 20);
     console.press("n\r");
-    let text = console.shows("Pods left: 1", 5);
-    assert!(text.contains("default/web-1  pdb default/web") && text.contains("kernel"), "{text}");
+    let text = console.shows("default/web-1  pdb default/web", 5);
+    assert!(text.contains("Pods left: 1") && text.contains("kernel"), "{text}");
     console.press("X");
     console.shows("Cancel 1 entry on test?", 5);
     console.press("y");
