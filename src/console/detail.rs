@@ -186,10 +186,8 @@ impl Text<'_> {
                 events.push((o.at, format!("attempt {}: {}", a.number, o.end)));
             }
         }
-        if let Some(p) = facts::progress(&self.app.seen, id) {
-            if p.phase != status.to_string() {
-                events.push((p.since, p.phase.clone()));
-            }
+        if let Some(p) = facts::progress(&self.app.seen, id).filter(|p| p.phase != status.to_string()) {
+            events.push((p.since, p.phase.clone()));
         }
         if let Some(o) = store.orders.get(&id).and_then(Stored::get) {
             events.push((o.at, format!("{} ordered by {}", o.verb, o.who)));

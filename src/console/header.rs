@@ -110,7 +110,7 @@ fn leader(app: &App) -> Line<'static> {
         Leader::Us => spans.push(Span::styled("leader: this console", theme.good)),
         Leader::Other(host) => spans.push(Span::raw(format!("leader: {} (another cketerm)", brief::safe(&host)))),
         Leader::Cke(host) => {
-            spans.push(Span::raw(format!("leader: {} (CKE; its guarantees hold)", brief::safe(&host))))
+            spans.push(Span::raw(format!("leader: {} (CKE; its guarantees hold)", brief::safe(&host))));
         }
         Leader::Nobody => spans.push(Span::styled("leader: NONE, nothing moves", theme.danger)),
     }

@@ -12,8 +12,8 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
     match action {
         Action::AddReboots { addresses, reason } => {
             let added = operator.add_reboots(&addresses, reason.as_deref()).await.map_err(text)?;
-            let notes = added.notes.iter().map(|n| format!("; {n}")).collect::<String>();
-            Ok(format!("queued {}: {}{notes}", count(added.indexes.len(), "reboot"), indexes(&added.indexes)))
+            let queued = format!("queued {}: {}", count(added.indexes.len(), "reboot"), indexes(&added.indexes));
+            Ok(std::iter::once(queued).chain(added.notes).collect::<Vec<_>>().join("; "))
         }
         Action::Cancel { entries, reason } => {
             let (mut done, mut failed) = (Vec::new(), Vec::new());

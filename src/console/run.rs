@@ -137,6 +137,9 @@ impl Signals {
     }
 }
 
+/// What became of an action: what to say of it.
+type Outcome = Result<String, String>;
+
 struct Console {
     app: App,
     steady: Steady,
@@ -144,7 +147,9 @@ struct Console {
     /// None only while the process is about to stop.
     input: Option<EventStream>,
     operator: Option<Operator>,
-    done: (mpsc::UnboundedSender<Result<String, String>>, mpsc::UnboundedReceiver<Result<String, String>>),
+    /// What became of actions; bounded by what a person confirms.
+    tell: mpsc::UnboundedSender<Outcome>,
+    done: mpsc::UnboundedReceiver<Outcome>,
     drawn: Instant,
 }
 
@@ -154,9 +159,8 @@ impl Console {
         let mut app = App::new(looks, options.view, steady.now());
         app.size = size;
         let terminal = Terminal::new(Quiet::new(std::io::stdout(), size))?;
-        // bounded by what a person confirms
-        let done = mpsc::unbounded_channel();
-        Ok(Self { app, steady, terminal, input: Some(EventStream::new()), operator, done, drawn: Instant::now() })
+        let (tell, done) = mpsc::unbounded_channel();
+        Ok(Self { app, steady, terminal, input: Some(EventStream::new()), operator, tell, done, drawn: Instant::now() })
     }
 
     async fn until_left(
@@ -195,7 +199,7 @@ impl Console {
                     self.draw()?;
                     continue;
                 }
-                Some(result) = self.done.1.recv() => Event::Done(result),
+                Some(result) = self.done.recv() => Event::Done(result),
                 () = sleep_until(news_at), if fresh => {
                     fresh = false;
                     news_at = Instant::now() + NEWS;
@@ -233,7 +237,7 @@ impl Console {
 
     fn act(&mut self, action: super::event::Action) {
         let Some(operator) = self.operator.clone() else { return };
-        let done = self.done.0.clone();
+        let done = self.tell.clone();
         tokio::spawn(async move {
             let result = perform(&operator, action).await;
             // the console may have been left

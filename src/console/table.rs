@@ -52,7 +52,7 @@ pub struct Row {
 const GUTTER: u16 = 2;
 
 /// Draws titles and rows. The cursor is a gutter sign and a bold first cell: few bytes a move over a slow line.
-pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], stale: bool) {
+pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], old: bool) {
     let shown: Vec<(usize, u16, u16)> = places(columns, area);
     for (i, x, width) in &shown {
         if let Some(column) = columns.get(*i) {
@@ -68,7 +68,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], 
         }
         for (nth, (i, x, width)) in shown.iter().enumerate() {
             let Some(cell) = row.cells.get(*i) else { continue };
-            let style = if stale { theme.muted } else { cell.style };
+            let style = if old { theme.muted } else { cell.style };
             let style = if row.cursor && nth < 2 { style.patch(theme.cursor) } else { style };
             put(buffer, *x, line, *width, &cell.text, style);
         }

@@ -6,6 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use serde::Deserialize;
 
 /// The looks of one role.
+#[allow(clippy::struct_excessive_bools)] // four independent switches of a terminal
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Face {

@@ -55,9 +55,9 @@ fn signals_give_the_terminal_back_and_a_stopped_console_comes_back() {
     console.shows("connecting", 5);
     for stop in ["TSTP", "\u{1a}"] {
         if stop == "TSTP" {
-            console.signal(stop)
+            console.signal(stop);
         } else {
-            console.press(stop)
+            console.press(stop);
         }
         wait_for("the console is stopped", 15, || (console.state() == 'T').then_some(()));
         assert_eq!(console.modes(), (false, false));

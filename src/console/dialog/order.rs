@@ -51,9 +51,8 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
 
 /// Opens the dialog that releases an orphaned cordon.
 pub fn release(app: &App) -> Result<Dialog, String> {
-    let name = match app.target() {
-        Some(Target::Node(name)) => name,
-        _ => return Err("cordons are released from the nodes: press 2 and choose one".to_owned()),
+    let Some(Target::Node(name)) = app.target() else {
+        return Err("cordons are released from the nodes: press 2 and choose one".to_owned());
     };
     let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(&name) else {
         return Err(format!("{name} has no cordon that a cancelled entry left behind"));

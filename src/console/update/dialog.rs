@@ -14,9 +14,8 @@ use crate::console::{
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
     let Some(dialog) = &mut app.dialog else { return Vec::new() };
     match command {
-        Some(Command::NextField) => dialog.turn(true),
+        Some(Command::NextField | Command::Accept) => dialog.turn(true),
         Some(Command::PreviousField) => dialog.turn(false),
-        Some(Command::Accept) => dialog.turn(true),
         Some(Command::Drop) => dialog.focus = Focus::Cancel,
         Some(Command::Reason) if dialog.why != Why::Never && dialog.expired.is_none() => dialog.focus = Focus::Reason,
         Some(Command::No) => app.dialog = None,

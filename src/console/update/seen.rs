@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{
     console::{app::App, brief, facts},
     engine::snapshot::Seen,
-    model::entry::EntryId,
+    model::{cluster::Node, entry::EntryId},
 };
 
 /// Takes in a newer snapshot.
@@ -33,7 +33,7 @@ pub(super) fn rows(app: &mut App) {
 
     let members = seen.snapshot.store.definition().into_iter().flat_map(|d| &d.cluster.nodes);
     let names: BTreeSet<&str> =
-        members.map(|n| n.node_name()).chain(seen.snapshot.kube.nodes.keys().map(String::as_str)).collect();
+        members.map(Node::node_name).chain(seen.snapshot.kube.nodes.keys().map(String::as_str)).collect();
     let total = names.len();
     let shown = if app.nodes.filter.is_empty() {
         let same = names.len() == app.nodes.rows.len() && names.iter().zip(&app.nodes.rows).all(|(a, b)| *a == b);

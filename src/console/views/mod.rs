@@ -86,10 +86,10 @@ pub fn draw(app: &App, frame: &mut Frame) {
     if parts.table.height > 0 {
         match app.view {
             View::Reboots => {
-                reboots::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some())
+                reboots::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
             }
             View::Nodes => {
-                nodes::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some())
+                nodes::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some());
             }
         }
     }

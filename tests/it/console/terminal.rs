@@ -40,7 +40,7 @@ impl Console {
         let mut output = pair.master.try_clone_reader().expect("a reader");
         let shown = Arc::clone(&screen);
         std::thread::spawn(move || {
-            let mut bytes = [0; 65536];
+            let mut bytes = vec![0; 65536];
             while let Ok(n @ 1..) = output.read(&mut bytes) {
                 let mut screen = shown.lock().expect("the screen");
                 screen.0.process(&bytes[..n]);

@@ -1,0 +1,134 @@
+//! What frames cost: bytes over the line, and work that depends on the screen and not on the cluster.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use ratatui::{Terminal, layout::Size};
+
+use super::world::{BOOT, World, at, press};
+use crate::{
+    console::{app::App, backend::Quiet, event::Event, screen, update::update, views},
+    model::{entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus},
+};
+
+/// Counts bytes.
+#[derive(Clone, Default)]
+struct Line(Arc<Mutex<usize>>);
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        *self.0.lock().unwrap() += bytes.len();
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A console that counts what it writes.
+struct Wire {
+    app: App,
+    terminal: Terminal<Quiet<Line>>,
+    line: Line,
+}
+
+impl Wire {
+    fn new(app: App) -> Self {
+        let line = Line::default();
+        let terminal = Terminal::new(Quiet::new(line.clone(), app.size)).unwrap();
+        let mut wire = Self { app, terminal, line };
+        wire.frame();
+        wire
+    }
+
+    /// Draws; the bytes of this frame.
+    fn frame(&mut self) -> usize {
+        let before = *self.line.0.lock().unwrap();
+        let app = &self.app;
+        self.terminal.draw(|f| views::draw(app, f)).unwrap();
+        *self.line.0.lock().unwrap() - before
+    }
+}
+
+fn large() -> World {
+    let mut world = World::usual();
+    for i in 0..5000 {
+        let address = format!("10.{}.{}.{}", 1 + i / 40_000, i / 200 % 200, i % 200 + 1);
+        world.kube.put_node(NodeRow {
+            name: format!("node-{i:05}"),
+            addresses: vec![address],
+            ready: true,
+            kubelet: "v1.35.0".into(),
+            ..NodeRow::default()
+        });
+    }
+    for index in 10..10_010 {
+        world.entry(index, &format!("10.9.{}.{}", index / 250, index % 250), RebootStatus::Queued, 900, 60);
+        let reason = Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2 };
+        world.reasons.insert(EntryId::reboot(index), reason);
+    }
+    world
+}
+
+#[test]
+fn a_cursor_move_costs_at_most_160_bytes() {
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        for view in ["1", "2"] {
+            let mut wire = Wire::new(large().console(columns, rows));
+            press(&mut wire.app, view);
+            wire.frame();
+            for key in ["j", "j", "k"] {
+                press(&mut wire.app, key);
+                let bytes = wire.frame();
+                assert!((20..=160).contains(&bytes), "{columns}x{rows} view {view} {key}: {bytes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_that_changes_nothing_costs_nothing() {
+    let mut world = World::usual();
+    world.store.reboots.entries.remove(&4);
+    let mut wire = Wire::new(world.console(80, 24));
+    (world.boot, world.store.heard) = (BOOT + 1.0, BOOT + 1.0);
+    update(&mut wire.app, Event::Tick(at(BOOT + 1.0)));
+    update(&mut wire.app, Event::Seen(world.seen()));
+    assert_eq!(wire.frame(), 0);
+}
+
+#[test]
+fn a_repaint_after_a_resize_stays_small() {
+    let mut wire = Wire::new(large().console(200, 50));
+    for (columns, rows, most) in [(80, 24, 4000), (200, 50, 9500)] {
+        update(&mut wire.app, Event::Resize(columns, rows));
+        wire.terminal.backend_mut().resize(Size::new(columns, rows));
+        let bytes = wire.frame();
+        assert!(bytes <= most, "{columns}x{rows}: {bytes}");
+    }
+}
+
+/// Generous bounds for an unoptimized build on a busy machine; what they forbid is work that grows with the cluster.
+#[test]
+fn ten_thousand_entries_cost_a_frame_no_more_than_a_screenful() {
+    let world = large();
+    let mut app = world.console(200, 50);
+    let time = |work: &mut dyn FnMut()| {
+        let began = Instant::now();
+        (0..5).for_each(|_| work());
+        began.elapsed() / 5
+    };
+    let few = time(&mut || drop(screen::buffer(&World::usual().console(200, 50))));
+    let many = time(&mut || drop(screen::buffer(&app)));
+    let filter = time(&mut || {
+        press(&mut app, "/ \"cp\" esc");
+    });
+    let seen = world.seen();
+    let news = time(&mut || drop(update(&mut app, Event::Seen(Arc::clone(&seen)))));
+    eprintln!("few {few:?} many {many:?} filter {filter:?} news {news:?}");
+    assert!(many < few + Duration::from_millis(100), "a frame: {many:?}, of a small cluster {few:?}");
+    assert!(filter < Duration::from_secs(2) && news < Duration::from_millis(500), "{filter:?} {news:?}");
+}
