@@ -28,9 +28,11 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             let node = if *node_ready { "" } else { ", node NotReady" };
             format!("{pod} terminating {}{node}", when::age(*since, now))
         }
-        Reason::Backoff { count, until, cause } => {
-            let cause = cause.as_ref().map(|c| format!(": {c}")).unwrap_or_default();
-            format!("backoff {count}, next {}{cause}", when::until(*until, now))
+        Reason::Backoff { count, until, cause: None } => {
+            format!("backed off {count}x, next {}", when::until(*until, now))
+        }
+        Reason::Backoff { until, cause: Some(cause), .. } => {
+            format!("{}: {}", when::until(*until, now), condensed(cause))
         }
         Reason::UncordonedByOther { since } => format!("uncordoned by somebody {} ago", when::age(*since, now)),
         Reason::CommandRunning { since, .. } => format!("command runs {}", when::age(*since, now)),
@@ -72,6 +74,21 @@ pub fn sentence(reason: &Reason) -> String {
 /// Text from outside for one line: nothing that steers a terminal, and ASCII where the words are ours.
 pub fn safe(text: &str) -> String {
     visible(&text.replace('\u{d7}', "x"), false)
+}
+
+/// The sentence of a budget's or a Job's hold (the cause of a backoff is kept as text) in few words, the object first.
+fn condensed(cause: &str) -> String {
+    let Some((pod, why)) = cause.strip_prefix("pod ").and_then(|rest| rest.split_once(' ')) else {
+        return cause.to_owned();
+    };
+    if let Some((pdb, numbers)) = why.strip_prefix("is kept by pdb ").and_then(|rest| rest.split_once(" (healthy ")) {
+        let numbers = numbers.trim_end_matches(')').replace(", needs ", "/");
+        return format!("pdb {pdb} {numbers} keeps {}", below(pod, pdb));
+    }
+    match why.strip_prefix("belongs to the protected running job ") {
+        Some(job) => format!("job {job} runs in {}", below(pod, job)),
+        None => cause.to_owned(),
+    }
 }
 
 /// `pod` without its namespace where the other object lies in the same one.
@@ -146,6 +163,22 @@ mod tests {
     fn a_blocked_drain_names_budget_numbers_and_pod_in_few_columns() {
         let why = Reason::BlockedByPdb { pod: "shop/web-7d9f".into(), pdb: "shop/web".into(), healthy: 2, needed: 2 };
         assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), "pdb shop/web 2/2 keeps web-7d9f");
+    }
+
+    #[test]
+    fn the_cause_of_a_backoff_is_as_short_as_the_hold_that_it_was() {
+        let pod = || "shop/db-w4".to_owned();
+        let holds = [
+            Reason::BlockedByPdb { pod: pod(), pdb: "shop/db".into(), healthy: 2, needed: 2 },
+            Reason::BlockedByJob { pod: pod(), job: "shop/nightly".into() },
+        ];
+        for hold in holds {
+            let cause = Some(hold.to_string());
+            let until = crate::model::time::after(Timestamp::UNIX_EPOCH, 500);
+            let backed_off = Reason::Backoff { count: 1, until, cause };
+            let now = Timestamp::UNIX_EPOCH;
+            assert_eq!(reason(&backed_off, now), format!("in 8m: {}", reason(&hold, now)));
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ struct Text<'a> {
 pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
     let mut text = Text { app, width: usize::from(width), lines: Vec::new() };
     match of {
-        Target::Entry(id) => text.entry(*id),
+        Target::Entry(id) => text.entry(*id, true),
         Target::Node(name) => text.node(name),
     }
     text.lines
@@ -85,7 +85,8 @@ impl Text<'_> {
         format!("{} ({} ago)", when::moment(at, self.now()), when::age(at, self.now()))
     }
 
-    fn entry(&mut self, id: EntryId) {
+    /// `alone`: the pane is the entry's; else the node's lines stand above already.
+    fn entry(&mut self, id: EntryId, alone: bool) {
         let seen = std::sync::Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
         let Some(stored) = facts::stored(&seen, id) else {
@@ -96,7 +97,7 @@ impl Text<'_> {
             Ok(entry) => entry,
             Err(why) => {
                 self.field("broken", &format!("{}: {why}", stored.key), theme.danger);
-                self.plain("", "The others go on. X removes it; or mend the key with etcdctl.");
+                self.plain("", "The other entries go on. Mend or delete that key with etcdctl.");
                 return;
             }
         };
@@ -117,13 +118,16 @@ impl Text<'_> {
         }
         if entry.drain_backoff_count > 0 {
             let next = entry.drain_backoff_expire.map(|t| format!(", next {}", when::until(t, self.now())));
-            self.plain("backed off", &format!("{} times{}", entry.drain_backoff_count, next.unwrap_or_default()));
+            let times = if entry.drain_backoff_count == 1 { "time" } else { "times" };
+            self.plain("backed off", &format!("{} {times}{}", entry.drain_backoff_count, next.unwrap_or_default()));
         }
         self.asked(id);
-        let (state, trouble) = brief::node_state(&seen, &name, Some(id), self.now());
-        let role = if facts::is_api_server(&seen, &name) { "API server" } else { "worker" };
-        let state_style = if trouble { theme.trouble } else { Style::new() };
-        self.field("node", &format!("{name} ({role}): {state}"), state_style);
+        if alone {
+            let (state, trouble) = brief::node_state(&seen, &name, Some(id), self.now());
+            let role = if facts::is_api_server(&seen, &name) { "API server" } else { "worker" };
+            let style = if trouble { theme.trouble } else { Style::new() };
+            self.field("node", &format!("{name} ({role}): {state}"), style);
+        }
         if let Some(order) = seen.snapshot.store.orders.get(&id).and_then(Stored::get) {
             let why = order.reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
             let text = format!("{} by {} {}{why}; not taken up yet", order.verb, order.who, self.moment(order.at));
@@ -274,7 +278,7 @@ impl Text<'_> {
         self.field("you can", &format!("R reboot{can}{release}"), theme.key);
         if let Some(id) = live {
             self.heading(format!("Entry {id}"));
-            self.entry(id);
+            self.entry(id, false);
         }
     }
 

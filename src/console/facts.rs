@@ -78,10 +78,13 @@ impl Facts {
     }
 }
 
-/// Needs a person at this entry. What holds the whole queue (no engine, stale sources) is said once, in the header.
+/// Needs a person at this entry: also when its last drain was held up and it is tried again by itself. What holds the whole queue (no engine, stale sources) is said once, in the header.
 pub fn own_trouble(reason: &Reason) -> bool {
-    reason.needs_attention()
-        && !matches!(reason, Reason::EngineObserving { .. } | Reason::NoEngine { .. } | Reason::Stale { .. })
+    match reason {
+        Reason::EngineObserving { .. } | Reason::NoEngine { .. } | Reason::Stale { .. } => false,
+        Reason::Backoff { cause, .. } => cause.is_some(),
+        other => other.needs_attention(),
+    }
 }
 
 /// An entry of the reboot queue as it lies in etcd.

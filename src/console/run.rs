@@ -119,10 +119,11 @@ pub async fn run(
     ended
 }
 
-/// SIGHUP, SIGTERM, SIGTSTP.
+/// SIGHUP, SIGTERM, SIGINT, SIGTSTP.
 struct Signals {
     hangup: Signal,
     terminate: Signal,
+    interrupt: Signal,
     stop: Signal,
 }
 
@@ -132,6 +133,7 @@ impl Signals {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
             stop: signal(stop)?,
         })
     }
@@ -182,6 +184,7 @@ impl Console {
                 biased;
                 _ = signals.hangup.recv() => return Ok(()),
                 _ = signals.terminate.recv() => return Ok(()),
+                _ = signals.interrupt.recv() => return Ok(()),
                 _ = signals.stop.recv() => {
                     self.suspend(options).await?;
                     continue;

@@ -44,7 +44,7 @@ fn a_console_without_etcd_says_what_went_wrong_and_stays() {
 
 #[test]
 fn signals_give_the_terminal_back_and_a_stopped_console_comes_back() {
-    for signal in ["TERM", "HUP"] {
+    for signal in ["TERM", "HUP", "INT"] {
         let mut console = Console::start(&nowhere("signals"), &["--observe"], 80, 24);
         console.shows("connecting", 5);
         console.signal(signal);

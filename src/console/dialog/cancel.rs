@@ -18,22 +18,30 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         return Err("no entry is chosen: move the cursor to one, or mark some with space".to_owned());
     }
     let (mut entries, mut lines, mut bound, mut rebooting) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    let mut broken = Vec::new();
     for id in &chosen {
         let Some(stored) = facts::stored(&app.seen, *id) else { continue };
+        let Some(entry) = stored.get() else {
+            broken.push(stored.key.clone());
+            continue;
+        };
         entries.push((id.index, stored.mod_revision));
         bound.push(Bound::Entry(*id, stored.mod_revision));
-        match stored.get() {
-            Some(entry) => {
-                rebooting += usize::from(entry.status == RebootStatus::Rebooting);
-                let name = app.seen.snapshot.machine(&entry.node);
-                let api = if facts::is_api_server(&app.seen, &name) { "  API server" } else { "" };
-                lines.push(format!("{id}  {name}  {}{api}", brief::status(entry, app.now.wall)));
-            }
-            None => lines.push(format!("{id}  cannot be read")),
-        }
+        rebooting += usize::from(entry.status == RebootStatus::Rebooting);
+        let name = app.seen.snapshot.machine(&entry.node);
+        let api = if facts::is_api_server(&app.seen, &name) { "  API server" } else { "" };
+        lines.push(format!("{id}  {name}  {}{api}", brief::status(entry, app.now.wall)));
     }
     if entries.is_empty() {
-        return Err("the entry is gone: it ended or was cancelled".to_owned());
+        return Err(match broken.first() {
+            Some(key) => {
+                format!("the entry cannot be read, so nobody can cancel it: mend or delete {key} with etcdctl")
+            }
+            None => "the entry is gone: it ended or was cancelled".to_owned(),
+        });
+    }
+    if !broken.is_empty() {
+        lines.insert(0, format!("! left out, cannot be read: {}", broken.join(", ")));
     }
     if rebooting > 0 {
         lines.insert(0, "! a command that runs goes on; the node stays cordoned until it has booted".to_owned());

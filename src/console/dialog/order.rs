@@ -18,7 +18,7 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         return Err(format!("{verb} is given to one entry at a time: choose one, {} are chosen", chosen.len()));
     };
     let stored = facts::stored(&app.seen, *id).ok_or_else(|| format!("{id} is gone: it ended or was cancelled"))?;
-    let entry = stored.get().ok_or_else(|| format!("{id} cannot be read: cancel it (X)"))?;
+    let entry = stored.get().ok_or_else(|| format!("{id} cannot be read: mend or delete its key with etcdctl"))?;
     let (wanted, what) = match verb {
         Verb::Force => (RebootStatus::Draining, "goes on to the reboot without waiting for the pods and volumes left"),
         Verb::Done => (RebootStatus::Rebooting, "treats the machine as booted; the Node must still be Ready"),

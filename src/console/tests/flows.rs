@@ -84,9 +84,9 @@ fn ten_entries_ask_for_the_clusters_name_and_the_count() {
     let mut app = world.console(80, 24);
     press(&mut app, "* X");
     assert_eq!(press(&mut app, "y"), []);
-    let effects = press(&mut app, "tab tab \"tokyo0 16\" enter enter");
+    let effects = press(&mut app, "tab tab \"tokyo0 15\" enter enter");
     assert!(
-        matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries.len() == 16),
+        matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries.len() == 15),
         "{effects:?}"
     );
 }
@@ -221,6 +221,23 @@ fn leaving_asks_only_when_this_console_leads_and_nobody_stands_by() {
     assert_eq!(press(&mut app, "q y"), [Effect::Quit]);
     world.engine.leading = None;
     assert_eq!(press(&mut world.console(80, 24), "q"), [Effect::Quit]);
+}
+
+#[test]
+fn nothing_can_be_confirmed_on_a_screen_that_is_too_small_to_show_it() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "X");
+    update(&mut app, Event::Resize(40, 10));
+    assert_eq!(press(&mut app, "y"), []);
+    update(&mut app, Event::Resize(80, 24));
+    assert_eq!(press(&mut app, "y").len(), 1);
+}
+
+#[test]
+fn a_broken_entry_is_not_offered_for_what_cannot_be_done() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "G X");
+    assert!(app.dialog.is_none() && message(&app).contains("/cke/reboots/data/0000000000000008 with etcdctl"));
 }
 
 #[test]

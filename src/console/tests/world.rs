@@ -176,7 +176,7 @@ impl World {
         self.store.progress.insert(EntryId::reboot(3), stored("p3", 40, draining));
         self.store.progress.insert(EntryId::reboot(4), stored("p4", 41, rebooting));
         self.attempts();
-        let cause = Some("pdb db/pg refuses".to_owned());
+        let cause = Some("pod db/pg-0 is kept by pdb db/pg (healthy 2, needs 2)".to_owned());
         self.reasons = BTreeMap::from([
             (EntryId::reboot(3), held),
             (

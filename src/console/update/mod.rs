@@ -67,8 +67,17 @@ pub fn context(app: &App) -> Context {
 }
 
 fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
-    let context = context(app);
+    let unseen = super::views::too_small(app.size);
+    let context = if unseen { Context::Table } else { context(app) };
     let command = app.looks.keymap.lookup(context, key);
+    if unseen && !matches!(command, Some(Command::Quit | Command::Suspend | Command::Repaint)) {
+        // nobody confirms what cannot be seen
+        return Vec::new();
+    }
+    if unseen {
+        app.dialog = None;
+        app.typing = None;
+    }
     if app.dialog.is_some() {
         return dialog::press(app, command, key);
     }

@@ -5,7 +5,10 @@ mod nodes;
 mod pane;
 mod reboots;
 
-use ratatui::{Frame, layout::Rect};
+use ratatui::{
+    Frame,
+    layout::{Rect, Size},
+};
 
 pub use help::overflow as help_overflow;
 
@@ -19,6 +22,11 @@ use super::{
 pub const LEAST: (u16, u16) = (60, 15);
 /// From this height on a pane lies below its table instead of over it.
 const SPLIT: u16 = 36;
+
+/// Whether nothing but a line fits, so that no key may do anything.
+pub fn too_small(size: Size) -> bool {
+    size.width < LEAST.0 || size.height < LEAST.1
+}
 
 /// The parts of the screen.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +83,7 @@ pub fn pane_overflow(app: &App) -> usize {
 /// Draws the whole screen.
 pub fn draw(app: &App, frame: &mut Frame) {
     let area = frame.area();
-    if area.width < LEAST.0 || area.height < LEAST.1 {
+    if too_small(area.as_size()) {
         let text = format!("{}x{} is too small: {}x{} at least", area.width, area.height, LEAST.0, LEAST.1);
         put(frame.buffer_mut(), 0, 0, area.width, &text, app.looks.theme.trouble);
         return;
