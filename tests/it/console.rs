@@ -29,6 +29,7 @@ fn the_first_frame_stands_before_etcd_answers_and_q_gives_the_terminal_back() {
     console.resize(50, 10);
     console.shows("too small: 60x15 at least", 5);
     console.resize(100, 30);
+    console.shows("connecting to etcd", 5);
     console.press("?");
     console.shows("the same key in every view", 5);
     console.press("q");
