@@ -57,8 +57,8 @@ impl Operator {
         let answer = kube.annotate_keep_cordoned(node, keep).await;
         let result = answer.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
         let what = if keep { "node keep-cordoned" } else { "node give the cordon back" };
-        let note = Note { who: &self.who, what, on: node, reason: None };
-        let audited = self.store.write(note, &result, Vec::new(), Vec::new()).await;
+        let record = Note { who: &self.who, what, on: node, reason: None };
+        let audited = self.store.write(record, &result, Vec::new(), Vec::new()).await;
         answer.map_err(|e| ActionError::failed(format!("node {node}: the annotation was not changed: {e}")))?;
         audited.map_err(|e| ActionError::failed(format!("node {node}: done, but not recorded in the audit: {e}")))?;
         Ok(())
