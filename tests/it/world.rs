@@ -24,6 +24,7 @@ use serde_json::Value;
 
 /// Which servers a test wants.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // independent switches, named where they are set
 pub struct Options {
     /// kube-controller-manager: budgets get a status, Jobs and DaemonSets their pods.
     pub kcm: bool,

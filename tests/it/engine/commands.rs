@@ -10,12 +10,12 @@ fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_othe
     let all = machines(1, 5);
     world.add_nodes(&all);
     // the address is appended: $0 of the shell
-    let script = r#"case $0 in
+    let script = r"case $0 in
         10.0.1.11) sleep 600 ;;
         10.0.1.12) head -c 3000000 /dev/zero | tr '\0' x; printf '\033[31mred\a\033[0m\n' >&2; exit 3 ;;
         10.0.1.13) kill -SEGV $$ ;;
         10.0.1.14) exit 0 ;;
-    esac"#;
+    esac";
     let reboot = json!({"reboot_command": ["bash", "-c", script], "boot_check_command": ["bash", "-c", "[ $0 = 10.0.1.14 ] && echo true"],
         "command_timeout_seconds": 3, "max_concurrent_reboots": 5});
     world.set_up(&all, &reboot);
