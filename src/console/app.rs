@@ -191,6 +191,19 @@ impl App {
         self.cluster().or(self.looks.badge.as_deref()).unwrap_or("cluster").to_owned()
     }
 
+    /// Why nothing is chosen, and what to do.
+    pub fn nothing_chosen(&self, what: &str) -> String {
+        let vanished = match self.view {
+            View::Reboots => self.reboots.vanished,
+            View::Nodes => self.nodes.vanished,
+        };
+        if vanished && self.pane.is_none() {
+            format!("no {what} is chosen: what the cursor stood on is gone, move it to another row")
+        } else {
+            format!("no {what} is chosen: move the cursor to one, or mark some with space")
+        }
+    }
+
     /// Counts an action as begun.
     pub fn begin(&mut self, action: &Action) {
         self.busy += 1;

@@ -273,7 +273,11 @@ impl Text<'_> {
                 self.plain("repair", &format!("repairs/{id}: {} {}, step {}", r.operation, r.status, r.step));
             }
         }
-        let can = if row.is_some_and(|r| r.unschedulable) { "  C keep cordoned" } else { "" };
+        let can = match row {
+            Some(r) if r.keep_cordoned => "  C give the cordon back",
+            Some(r) if r.unschedulable => "  C keep cordoned",
+            _ => "",
+        };
         let release = if seen.orphans.contains_key(name) { "  U release the cordon" } else { "" };
         self.field("you can", &format!("R reboot{can}{release}"), theme.key);
         if let Some(id) = live {

@@ -14,7 +14,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     }
     let chosen = app.chosen_nodes();
     if chosen.is_empty() {
-        return Err("no node is chosen: move the cursor to one, or mark some with space".to_owned());
+        return Err(app.nothing_chosen("node"));
     }
     let (mut addresses, mut lines, mut bound, mut api) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut strangers, mut queued, mut ours) = (Vec::new(), 0, Vec::new());

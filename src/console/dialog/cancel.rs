@@ -15,7 +15,7 @@ use crate::{
 pub fn open(app: &App) -> Result<Dialog, String> {
     let chosen = app.chosen_entries();
     if chosen.is_empty() {
-        return Err("no entry is chosen: move the cursor to one, or mark some with space".to_owned());
+        return Err(app.nothing_chosen("entry"));
     }
     let (mut entries, mut lines, mut bound, mut rebooting) = (Vec::new(), Vec::new(), Vec::new(), 0);
     let mut broken = Vec::new();

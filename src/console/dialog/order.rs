@@ -14,6 +14,9 @@ use crate::{
 /// Opens the dialog of `retry`, `done` or `force`, or says why the order makes no sense here.
 pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     let chosen = app.chosen_entries();
+    if chosen.is_empty() {
+        return Err(app.nothing_chosen("entry"));
+    }
     let [id] = chosen.as_slice() else {
         return Err(format!("{verb} is given to one entry at a time: choose one, {} are chosen", chosen.len()));
     };

@@ -188,6 +188,10 @@ fn no_key_hits_another_row_when_the_one_under_the_cursor_vanishes() {
     assert!(message(&app).contains("no entry is chosen"));
     press(&mut app, "j");
     assert_eq!(app.reboots.cursor, Some(EntryId::reboot(5)));
+    world.store.reboots.entries.remove(&5);
+    update(&mut app, Event::Seen(world.seen()));
+    press(&mut app, "/ \"worker-4\" enter");
+    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(6)));
 }
 
 #[test]

@@ -91,6 +91,23 @@ fn stale_sources_and_an_observing_engine() {
 }
 
 #[test]
+fn the_header_says_who_leads_and_what_this_console_does() {
+    let second_line = |world: &World| shown(world, 80, 24, "").lines().nth(1).unwrap_or_default().to_owned();
+    let mut world = World::usual();
+    world.engine.resigning = Some("a CKE stands behind us".into());
+    assert_eq!(second_line(&world), "leader: this console  resigning: a CKE stands behind us");
+    world.engine.resigning = None;
+    (world.engine.leading, world.engine.lease) = (None, 78);
+    assert_eq!(second_line(&world), "leader: admin1 (another cketerm)  standing by");
+    world.store.engines.clear();
+    assert_eq!(second_line(&world), "leader: admin1 (CKE; its guarantees hold)  standing by");
+    world.store.candidates.clear();
+    world.engine.lease = 0;
+    world.engine.missing_programs = vec!["/usr/bin/ipmitool".into()];
+    assert_eq!(second_line(&world), "leader: NONE, nothing moves  missing here: /usr/bin/ipmitool");
+}
+
+#[test]
 fn a_terminal_that_is_too_small_is_told_in_one_line() {
     assert_eq!(shown(&World::usual(), 59, 14, "").trim_end(), "59x14 is too small: 60x15 at least");
     assert!(shown(&World::usual(), 60, 15, "").contains("worker-1"));

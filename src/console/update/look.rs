@@ -79,9 +79,7 @@ fn show(app: &mut App, view: View) {
 fn open(app: &mut App) {
     match app.target() {
         Some(of) => app.pane = Some(Pane { of, scroll: 0 }),
-        None if app.reboots.vanished || app.nodes.vanished => {
-            app.refuse("what the cursor stood on is gone: move it to another row");
-        }
+        None if app.reboots.vanished || app.nodes.vanished => app.refuse(app.nothing_chosen("row")),
         None => {}
     }
 }

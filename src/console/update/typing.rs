@@ -57,8 +57,15 @@ pub(super) fn paste(app: &mut App, text: &str) {
 /// Puts a filter into force.
 pub(super) fn set_filter(app: &mut App, text: &str) {
     match app.view {
-        View::Reboots => text.clone_into(&mut app.reboots.filter),
-        View::Nodes => text.clone_into(&mut app.nodes.filter),
+        View::Reboots => {
+            text.clone_into(&mut app.reboots.filter);
+            // whoever filters looks for a row: the first one, not where the vanished one was
+            app.reboots.vanished = false;
+        }
+        View::Nodes => {
+            text.clone_into(&mut app.nodes.filter);
+            app.nodes.vanished = false;
+        }
     }
     super::seen::rows(app);
 }

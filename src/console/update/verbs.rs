@@ -78,6 +78,10 @@ fn keep(app: &mut App) -> Vec<Effect> {
         return Vec::new();
     }
     let nodes = app.chosen_nodes();
+    if nodes.is_empty() {
+        app.refuse(app.nothing_chosen("node"));
+        return Vec::new();
+    }
     let [name] = nodes.as_slice() else {
         app.refuse(format!("keep-cordoned is for one node at a time, {} are chosen", nodes.len()));
         return Vec::new();
