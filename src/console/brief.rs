@@ -91,6 +91,19 @@ fn condensed(cause: &str) -> String {
     }
 }
 
+/// A name that does not fit loses its middle: host names differ at either end.
+pub fn squeezed(name: &str, width: usize) -> String {
+    let name = safe(name);
+    let length = name.chars().count();
+    if length <= width || width < 5 {
+        return name;
+    }
+    let tail = (width - 1) / 3;
+    let head: String = name.chars().take(width - 1 - tail).collect();
+    let tail: String = name.chars().skip(length - tail).collect();
+    format!("{head}~{tail}")
+}
+
 /// `pod` without its namespace where the other object lies in the same one.
 fn below<'a>(pod: &'a str, other: &str) -> &'a str {
     match (pod.split_once('/'), other.split_once('/')) {
@@ -179,6 +192,12 @@ mod tests {
             let now = Timestamp::UNIX_EPOCH;
             assert_eq!(reason(&backed_off, now), format!("in 8m: {}", reason(&hold, now)));
         }
+    }
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        assert_eq!(squeezed("worker-012.rack3.tokyo.example.com", 18), "worker-012.r~e.com");
+        assert_eq!(squeezed("w1", 18), "w1");
     }
 
     #[test]

@@ -144,6 +144,8 @@ pub const TABLE: &[Binding] = &[
     look(Dialog, &["enter"], Command::Press, "press", "", "Press the button that has the focus: Cancel at first"),
     look(Dialog, &["tab", "down", "right"], Command::NextField, "next-field", "", "Next field or button"),
     look(Dialog, &["backtab", "up", "left"], Command::PreviousField, "previous-field", "", "Previous field or button"),
+    look(Dialog, &["pgdn"], Command::PageDown, "dialog-down", "", "Further down in a long list"),
+    look(Dialog, &["pgup"], Command::PageUp, "dialog-up", "", "Further up in a long list"),
     look(Dialog, &["r"], Command::Reason, "reason", "", "Type a reason, which goes to the audit trail"),
     look(Field, &["enter"], Command::Accept, "accept", "", "Take the text"),
     look(Field, &["esc", "ctrl-c"], Command::Drop, "drop", "", "Drop the text"),

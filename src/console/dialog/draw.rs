@@ -2,7 +2,7 @@
 
 use ratatui::{
     Frame,
-    layout::{Position, Rect},
+    layout::{Position, Rect, Size},
     style::{Modifier, Style},
 };
 use tui_input::Input;
@@ -18,12 +18,8 @@ use crate::console::{
 pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     let screen = frame.area();
     let theme = &app.looks.theme;
-    let width = screen.width.saturating_sub(4).min(90);
-    let inner = usize::from(width.saturating_sub(4));
-    let fields = u16::from(dialog.why != Why::Never) + 2 * u16::from(dialog.expect.is_some());
-    // frame 2, title 1 and a line under it, fields, a line, buttons
-    let fixed = 6 + fields;
-    let text = fit(dialog, inner, usize::from(screen.height.saturating_sub(fixed + 2)));
+    let (width, fixed, most) = measure(dialog, screen.as_size());
+    let text = fit(dialog, usize::from(width.saturating_sub(4)), most);
     let height = (fixed + u16::try_from(text.len()).unwrap_or(0)).min(screen.height);
     let area = Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height);
     let buffer = frame.buffer_mut();
@@ -58,14 +54,34 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     }
 }
 
+/// The dialog's width, the height that it has besides its text, and most lines of text.
+fn measure(dialog: &Dialog, screen: Size) -> (u16, u16, usize) {
+    let fields = u16::from(dialog.why != Why::Never) + 2 * u16::from(dialog.expect.is_some());
+    // frame 2, title 1 and a line under it, fields, a line, buttons
+    let fixed = 6 + fields;
+    (screen.width.saturating_sub(4).min(90), fixed, usize::from(screen.height.saturating_sub(fixed + 2)))
+}
+
+/// How far the text can be scrolled.
+pub fn overflow(dialog: &Dialog, screen: Size) -> usize {
+    let (width, _, most) = measure(dialog, screen);
+    let lines = wrapped(dialog, usize::from(width.saturating_sub(4))).len();
+    if lines > most { lines - most.saturating_sub(1) } else { 0 }
+}
+
+fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
+    let all = dialog.expired.iter().map(|e| format!("! EXPIRED: {e}")).chain(dialog.lines.iter().cloned());
+    all.flat_map(|l| wrap(&brief::safe(&l), width)).collect()
+}
+
 /// The text, wrapped; what does not fit is counted, never silently cut.
 fn fit(dialog: &Dialog, width: usize, most: usize) -> Vec<String> {
-    let all = dialog.expired.iter().map(|e| format!("! EXPIRED: {e}")).chain(dialog.lines.iter().cloned());
-    let mut lines: Vec<String> = all.flat_map(|l| wrap(&brief::safe(&l), width)).collect();
+    let mut lines = wrapped(dialog, width);
     if lines.len() > most {
-        let more = lines.len() - most.saturating_sub(1);
-        lines.truncate(most.saturating_sub(1));
-        lines.push(format!("... and {more} more"));
+        let (all, shown) = (lines.len(), most.saturating_sub(1));
+        let from = dialog.scroll.min(all - shown);
+        lines = lines.drain(from..from + shown).collect();
+        lines.push(format!("... lines {} to {} of {all}: PgDn, PgUp", from + 1, from + shown));
     }
     lines
 }

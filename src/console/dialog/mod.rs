@@ -70,6 +70,8 @@ pub struct Dialog {
     pub title: String,
     /// What it is about: objects, numbers, warnings (those begin with `!`).
     pub lines: Vec<String>,
+    /// How many of the lines are scrolled away.
+    pub scroll: usize,
     /// The word on the button that does it.
     pub verb: &'static str,
     /// What it does.
@@ -96,6 +98,7 @@ impl Dialog {
         Self {
             title: title.into(),
             lines: Vec::new(),
+            scroll: 0,
             verb,
             deed,
             why: Why::Optional,

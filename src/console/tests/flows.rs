@@ -238,10 +238,46 @@ fn nothing_can_be_confirmed_on_a_screen_that_is_too_small_to_show_it() {
 }
 
 #[test]
+fn a_long_list_in_a_dialog_can_be_read_to_its_end() {
+    let mut app = World::usual().console(60, 15);
+    press(&mut app, "2 * R");
+    assert!(!screen::text(&app).contains("worker-5  10.0.0.18"));
+    press(&mut app, "pgdn pgdn pgdn pgdn pgdn pgdn");
+    assert!(screen::text(&app).contains("worker-5  10.0.0.18"), "{}", screen::text(&app));
+}
+
+#[test]
 fn a_broken_entry_is_not_offered_for_what_cannot_be_done() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "G X");
     assert!(app.dialog.is_none() && message(&app).contains("/cke/reboots/data/0000000000000008 with etcdctl"));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(60))]
+    #[test]
+    fn whatever_is_pressed_at_whatever_size_is_drawn_and_nothing_is_done_without_a_confirmation(
+        steps in proptest::collection::vec((0_usize..44, 0_u16..130, 0_u16..45), 1..40)
+    ) {
+        const KEYS: [&str; 34] = ["enter", "X", "R", "B", "E", "A", "D", "F", "U", "space", "*", "/", "n", "o", "tab", "1", "2",
+            "j", "k", "pgdn", "pgup", "g", "G", "esc", "?", "q", "ctrl-l", "backtab", "r", "w", "4", "-", "left", "ctrl-c"];
+        let world = World::usual();
+        let mut app = world.console(80, 24);
+        for (key, columns, rows) in steps {
+            // enter may confirm after tab: the focus is then on the button that says so
+            let confirms = app.dialog.as_ref().is_some_and(|d| d.focus == crate::console::dialog::Focus::Confirm);
+            match KEYS.get(key) {
+                Some(name) => {
+                    let acted = press(&mut app, name).iter().any(|e| matches!(e, Effect::Act(_)));
+                    assert!(!acted || (confirms && *name == "enter"), "{name} acted");
+                }
+                None => drop(update(&mut app, Event::Resize(columns, rows))),
+            }
+            if app.size.width > 0 && app.size.height > 0 {
+                screen::buffer(&app);
+            }
+        }
+    }
 }
 
 #[test]

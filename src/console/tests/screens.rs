@@ -91,6 +91,33 @@ fn stale_sources_and_an_observing_engine() {
 }
 
 #[test]
+fn the_smallest_screen() {
+    assert_snapshot!("reboots_60x15", shown(&World::usual(), 60, 15, ""));
+    assert_snapshot!("dialog_60x15", shown(&World::usual(), 60, 15, "2 * R"));
+    assert_snapshot!("entry_60x15", shown(&World::usual(), 60, 15, "enter"));
+}
+
+#[test]
+fn text_from_outside_never_steers_the_terminal() {
+    let mut world = World::usual();
+    let evil = "a\u{1b}[2J\u{202e}b";
+    world.entry(9, evil, crate::model::reboot::RebootStatus::Draining, 5, 70);
+    let why = crate::model::reason::Reason::EvictionRefused { pod: evil.into(), answer: evil.into() };
+    world.reasons.insert(crate::model::entry::EntryId::reboot(9), why);
+    world.store.error = Some(evil.into());
+    world.engine.observing = vec![evil.into()];
+    world.engine.leading = None;
+    for keys in ["G", "G enter", "G X", "/ \"draining\""] {
+        let mut app = world.console(120, 40);
+        update(&mut app, Event::Tick(at(BOOT + 1.0)));
+        press(&mut app, keys);
+        let text = screen::text(&app);
+        assert!(text.contains("[2J"), "{keys}: {text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{keys}");
+    }
+}
+
+#[test]
 fn the_header_says_who_leads_and_what_this_console_does() {
     let second_line = |world: &World| shown(world, 80, 24, "").lines().nth(1).unwrap_or_default().to_owned();
     let mut world = World::usual();

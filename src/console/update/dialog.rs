@@ -10,12 +10,17 @@ use crate::console::{
     keys::Command,
 };
 
+/// Lines that one key scrolls a long list by: fewer than any dialog shows of one.
+const SCROLL: usize = 3;
+
 /// A key while a dialog is open.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
     let Some(dialog) = &mut app.dialog else { return Vec::new() };
     match command {
         Some(Command::NextField | Command::Accept) => dialog.turn(true),
         Some(Command::PreviousField) => dialog.turn(false),
+        Some(Command::PageDown) => dialog.scroll += SCROLL,
+        Some(Command::PageUp) => dialog.scroll = dialog.scroll.saturating_sub(SCROLL),
         Some(Command::Drop) => dialog.focus = Focus::Cancel,
         Some(Command::Reason) if dialog.why != Why::Never && dialog.expired.is_none() => dialog.focus = Focus::Reason,
         Some(Command::No) => app.dialog = None,

@@ -46,6 +46,10 @@ pub(super) fn reveal(app: &mut App) {
     if let Some(pane) = &mut app.pane {
         pane.scroll = pane.scroll.min(most);
     }
+    let size = app.size;
+    if let Some(dialog) = &mut app.dialog {
+        dialog.scroll = dialog.scroll.min(crate::console::dialog::draw::overflow(dialog, size));
+    }
     let most = views::help_overflow(app);
     if let Some(scroll) = &mut app.help {
         *scroll = (*scroll).min(most);

@@ -21,21 +21,21 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "ENTRY", width: 6, from: 0 },
     ];
     let visible = app.nodes.window(usize::from(area.height.saturating_sub(1)));
-    let rows: Vec<Row> = visible.iter().map(|name| row(app, name)).collect();
+    let rows: Vec<Row> = visible.iter().map(|node| row(app, node, usize::from(name))).collect();
     table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
     if rows.is_empty() {
         super::say_empty(buffer, area, &empty(app), app);
     }
 }
 
-fn row(app: &App, name: &str) -> Row {
+fn row(app: &App, name: &str, width: usize) -> Row {
     let seen = &app.seen;
     let live = app.facts.by_node.get(name).copied();
     let (state, trouble) = brief::node_state(seen, name, live, app.now.wall);
     let state_style = if trouble { app.looks.theme.trouble } else { Style::new() };
     let kubelet = facts::node(seen, name).map(|n| brief::safe(&n.kubelet)).unwrap_or_default();
     let cells = vec![
-        Cell::plain(brief::safe(name)),
+        Cell::plain(brief::squeezed(name, width)),
         Cell::styled(state, state_style),
         Cell::plain(brief::safe(&facts::address(seen, name).unwrap_or_default())),
         Cell::plain(brief::safe(&facts::role(seen, name))),

@@ -21,19 +21,19 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "ADDRESS", width: 15, from: 100 },
         Column { title: "ROLE", width: 8, from: 100 },
         Column { title: "STATUS", width: 9, from: 0 },
-        Column { title: "SINCE", width: 6, from: 0 },
+        Column { title: "SINCE", width: 6, from: 70 },
         Column { title: "PODS", width: 7, from: 0 },
         Column { title: "REASON", width: 0, from: 0 },
     ];
     let visible = app.reboots.window(usize::from(area.height.saturating_sub(1)));
-    let rows: Vec<Row> = visible.iter().map(|id| row(app, *id)).collect();
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, *id, usize::from(name))).collect();
     table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
     if rows.is_empty() {
         super::say_empty(buffer, area, &empty(app), app);
     }
 }
 
-fn row(app: &App, id: EntryId) -> Row {
+fn row(app: &App, id: EntryId, width: usize) -> Row {
     let (seen, theme, now) = (&app.seen, &app.looks.theme, app.now.wall);
     let mut cells = vec![Cell::plain(id.index.to_string())];
     let why = seen.reasons.get(&id);
@@ -41,7 +41,7 @@ fn row(app: &App, id: EntryId) -> Row {
         let name = seen.snapshot.machine(&entry.node);
         let role = facts::role(seen, &name);
         cells.extend([
-            Cell::plain(brief::safe(&name)),
+            Cell::plain(brief::squeezed(&name, width)),
             Cell::plain(brief::safe(&entry.node)),
             Cell::plain(brief::safe(&role)),
             Cell::plain(brief::status(entry, now)),
