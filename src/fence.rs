@@ -118,9 +118,18 @@ impl Fence {
         Ok(Permit { leader_key: Arc::clone(&self.key), create_revision: self.create_revision, lease: self.lease })
     }
 
-    /// The same without a decision before it: for records of what has already happened.
+    /// Leave to record what has already happened: as long as the lease lives. The transaction is fenced all the same.
     pub fn permit_record(&self) -> Result<Permit, NoPermit> {
-        self.permit(self.life.clock.boot())
+        if self.life.remaining().is_zero() {
+            return Err(NoPermit::NoMargin { left_ms: 0, need_ms: 1 });
+        }
+        Ok(Permit { leader_key: Arc::clone(&self.key), create_revision: self.create_revision, lease: self.lease })
+    }
+
+    /// Boot time before which a command that is decided now must have begun.
+    pub fn start_before(&self) -> Duration {
+        let (now, ttl) = (self.life.clock.boot(), self.life.ttl);
+        now + (ttl / 12).min(self.life.remaining().saturating_sub(ttl / 6))
     }
 
     /// The key in `leader/`.

@@ -19,9 +19,12 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 
 use super::snapshot::CheckAnswer;
-use crate::model::{
-    attempt::{Ended, Outcome},
-    text,
+use crate::{
+    clock::Clock,
+    model::{
+        attempt::{Ended, Outcome},
+        text,
+    },
 };
 
 /// Bytes kept of each output.
@@ -49,6 +52,8 @@ pub struct CommandLine {
     pub bound: u64,
     /// What it is for.
     pub purpose: Purpose,
+    /// Boot time before which it must have begun; else it is withheld (spec/safety.md, Lease).
+    pub start_before: Option<Duration>,
     /// `CKETERM_ENTRY`.
     pub entry: String,
     /// `CKETERM_ATTEMPT`; empty for checks.
@@ -107,6 +112,7 @@ impl Spawner {
         command
             .args(["run-command", "--timeout", &line.bound.to_string()])
             .args((line.purpose == Purpose::Check).then_some("--end-with-engine"))
+            .args(line.start_before.map(|at| format!("--start-before={}", at.as_millis())))
             .arg("--")
             .args(&line.argv)
             .env_clear()
@@ -154,7 +160,7 @@ pub fn check_answer((end, stdout, stderr): (Ended, String, String)) -> CheckAnsw
         Ended::Exit(code) => CheckAnswer::No(format!("exit {code} {}", said()).trim_end().to_owned()),
         Ended::TimedOut(seconds) => CheckAnswer::No(format!("no answer in {seconds} s")),
         Ended::Signal(number) => CheckAnswer::Unavailable(format!("ended by signal {number}")),
-        Ended::NotStarted(why) | Ended::Unknown(why) => CheckAnswer::Unavailable(why),
+        Ended::NotStarted(why) | Ended::Withheld(why) | Ended::Unknown(why) => CheckAnswer::Unavailable(why),
     }
 }
 
@@ -166,7 +172,13 @@ pub fn helper_main(words: &[String]) -> ExitCode {
     let (Some(timeout), false) = (timeout, argv.is_empty()) else { return ExitCode::from(2) };
     // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
     let _ = setsid();
-    let report = supervise(argv, timeout, options.iter().any(|a| a == "--end-with-engine"));
+    let limit = options.iter().find_map(|a| a.strip_prefix("--start-before=")?.parse().ok()).map(Duration::from_millis);
+    let report = if limit.is_some_and(|at| Clock::Host.boot() >= at) {
+        let end = Ended::Withheld("its time to start had passed".to_owned());
+        Report { end, stdout: String::new(), stderr: String::new() }
+    } else {
+        supervise(argv, timeout, options.iter().any(|a| a == "--end-with-engine"))
+    };
     let mut line = serde_json::to_string(&report).unwrap_or_default();
     line.push('\n');
     // The engine may be gone: nobody reads.
@@ -207,16 +219,21 @@ fn supervise(argv: &[String], timeout: u64, end_with_engine: bool) -> Report {
             events.send(Event::EngineGone)
         });
     }
-    let deadline = Duration::from_secs(timeout);
-    let end = match inbox.recv_timeout(deadline) {
-        Ok(Event::Ended(status)) => ended(status),
-        Ok(Event::EngineGone) => {
-            end_group(group, &inbox);
-            Ended::Unknown("the engine went away".to_owned())
-        }
-        Err(_) => {
-            end_group(group, &inbox);
-            Ended::TimedOut(timeout)
+    // In boot time: on a host that was suspended the command's time is over too.
+    let deadline = Clock::Host.boot() + Duration::from_secs(timeout);
+    let end = loop {
+        let left = deadline.saturating_sub(Clock::Host.boot());
+        match inbox.recv_timeout(left.min(Duration::from_secs(1))) {
+            Ok(Event::Ended(status)) => break ended(status),
+            Ok(Event::EngineGone) => {
+                end_group(group, &inbox);
+                break Ended::Unknown("the engine went away".to_owned());
+            }
+            Err(_) if left.is_zero() => {
+                end_group(group, &inbox);
+                break Ended::TimedOut(timeout);
+            }
+            Err(_) => {}
         }
     };
     Report { end, stdout: out.finish(), stderr: err.finish() }

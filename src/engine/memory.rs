@@ -11,7 +11,7 @@ use crate::{
     model::{
         drain::Verdict,
         entry::{EntryId, Stored},
-        reason::Reason,
+        reason::{PodHold, Reason},
         reboot::RebootStatus,
     },
 };
@@ -23,7 +23,11 @@ pub(super) const PAUSE: f64 = 2.0;
 pub(super) fn observe(snap: &mut Snapshot, now: Now) {
     let mut work = std::mem::take(&mut snap.work);
     let store = Arc::clone(&snap.store);
-    work.retain(|id, _| store.reboots.entries.contains_key(&id.index) || store.attempts_of(*id).next().is_some());
+    let marked: Vec<EntryId> =
+        snap.kube.marked.iter().filter_map(|n| snap.kube.by_name.get(n)?.owner().map(|o| o.entry)).collect();
+    work.retain(|id, _| {
+        store.reboots.entries.contains_key(&id.index) || store.attempts_of(*id).next().is_some() || marked.contains(id)
+    });
     if snap.engine.leading.is_some() {
         for (&index, stored) in &store.reboots.entries {
             let Some(entry) = stored.get() else { continue };
@@ -97,17 +101,23 @@ pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
             (drain.previewed, drain.refusals, drain.refused) = (true, 0, None);
         }
         (_, Came::Previewed(Some(cause))) => refused(work.entry(id).or_default(), cause.clone(), at),
-        (Effect::Evict { evict, .. }, Came::Answers(answers)) => {
+        (Effect::Evict { evict, unprotected, .. }, Came::Answers(answers)) => {
             let work = work.entry(id).or_default();
             work.drain.accepted |= answers.values().any(|a| a.verdict == Verdict::Accepted);
             work.drain.answers.extend(answers.clone());
             // If none was accepted, the whole round counts as refused, once, when all have answered.
+            // What is only a wait, and what is deleted next, is no refusal.
             let held = evict.iter().find_map(|(pod, _)| match answers.get(&pod.uid).map(|a| &a.verdict) {
-                Some(Verdict::Held { hold, .. }) => Some(super::decide::held_reason(pod, hold)),
+                Some(Verdict::Held { hold: PodHold::Budget { .. }, .. }) if unprotected.contains(&pod.uid) => None,
+                Some(Verdict::Held { hold, retry_after: None }) if refusal(hold) => {
+                    Some(super::decide::held_reason(pod, hold))
+                }
                 _ => None,
             });
             if let (Some(cause), false, false) = (held, work.drain.accepted, work.drain.taken_over) {
                 refused(work, cause, at);
+                // The next round asks again.
+                work.drain.answers.retain(|_, a| !matches!(a.verdict, Verdict::Held { .. }));
             }
         }
         (_, Came::Check(answer)) => {
@@ -121,6 +131,11 @@ pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
         }
         _ => {}
     }
+}
+
+/// Whether an answer refuses, as opposed to asking for a little patience.
+fn refusal(hold: &PodHold) -> bool {
+    !matches!(hold, PodHold::BudgetLag { .. } | PodHold::Replaced | PodHold::NamespaceTerminating)
 }
 
 fn refused(work: &mut Work, cause: Reason, at: f64) {
@@ -145,4 +160,51 @@ pub(super) fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u3
         .is_some_and(|e| e.status == RebootStatus::Rebooting);
     let left = if rebooting { 0 } else { left().unwrap_or(start) };
     (start.saturating_sub(left), start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{drain::Answer, kube::PodRow};
+    use jiff::Timestamp;
+
+    fn after_evicting(unprotected: bool, verdict: Verdict) -> Work {
+        let pod = Arc::new(PodRow { uid: "u".to_owned(), ..PodRow::default() });
+        let effect = Effect::Evict {
+            evict: vec![(pod, Vec::new())],
+            delete: Vec::new(),
+            unprotected: unprotected.then(|| "u".to_owned()).into_iter().collect(),
+        };
+        let answer = Answer { verdict, at: 1.0, budgets: BTreeMap::new() };
+        let now = Now { boot: std::time::Duration::from_secs(1), wall: Timestamp::UNIX_EPOCH };
+        let id = EntryId::reboot(0);
+        let mut work = BTreeMap::new();
+        remember(&mut work, id, &effect, &Came::Answers([("u".to_owned(), answer)].into()), now);
+        work.remove(&id).unwrap()
+    }
+
+    fn refused_by_budget() -> Verdict {
+        let hold = PodHold::Budget { budget: "a/b".to_owned(), healthy: 1, needed: 1 };
+        Verdict::Held { hold, retry_after: None }
+    }
+
+    #[test]
+    fn a_refusal_in_a_protected_namespace_counts_once_and_is_asked_again_in_the_next_round() {
+        let work = after_evicting(false, refused_by_budget());
+        assert_eq!((work.drain.refusals, work.drain.answers.len()), (1, 0));
+    }
+
+    #[test]
+    fn i18_a_refusal_in_an_unprotected_namespace_is_kept_for_the_deletion_and_is_no_reason_to_back_off() {
+        let work = after_evicting(true, refused_by_budget());
+        assert_eq!((work.drain.refusals, work.drain.answers.len()), (0, 1));
+    }
+
+    #[test]
+    fn retry_after_and_a_replaced_pod_are_waits_and_not_tries() {
+        let lag = Verdict::Held { hold: PodHold::BudgetLag { budget: "a/b".to_owned() }, retry_after: Some(10) };
+        assert_eq!(after_evicting(false, lag).drain.refusals, 0);
+        let replaced = Verdict::Held { hold: PodHold::Replaced, retry_after: None };
+        assert_eq!(after_evicting(false, replaced).drain.refusals, 0);
+    }
 }

@@ -40,6 +40,9 @@ pub struct Attempt {
     pub node_uid: Option<String>,
     /// When it was written, right before the start.
     pub start: Timestamp,
+    /// Pods and volumes were skipped by a person's order.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
     /// Who asked for it beyond the definition's retries (`rq retry`), with the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
@@ -75,6 +78,8 @@ pub enum Ended {
     TimedOut(u64),
     /// It could not be started: why.
     NotStarted(String),
+    /// We did not let it start: the entry had changed, or the lease was running out. It does not count as a try.
+    Withheld(String),
     /// Nobody knows; a person or a check settled it so.
     Unknown(String),
 }
@@ -86,6 +91,7 @@ impl fmt::Display for Ended {
             Self::Signal(number) => write!(f, "signal {number}"),
             Self::TimedOut(seconds) => write!(f, "ended after {seconds} s"),
             Self::NotStarted(why) => write!(f, "not started: {why}"),
+            Self::Withheld(why) => write!(f, "withheld: {why}"),
             Self::Unknown(why) => write!(f, "unknown: {why}"),
         }
     }
@@ -95,6 +101,16 @@ impl Attempt {
     /// No outcome was recorded yet.
     pub fn open(&self) -> bool {
         self.outcome.is_none()
+    }
+
+    /// It did something, or may have: it counts as a try, and its machine as rebooted.
+    pub fn began(&self) -> bool {
+        !matches!(self.outcome.as_ref().map(|o| &o.end), Some(Ended::NotStarted(_) | Ended::Withheld(_)))
+    }
+
+    /// We did not let it start.
+    pub fn withheld(&self) -> bool {
+        matches!(self.outcome.as_ref().map(|o| &o.end), Some(Ended::Withheld(_)))
     }
 
     /// It ended with exit status 0.

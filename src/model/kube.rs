@@ -31,6 +31,9 @@ pub struct Owner {
     /// The machine was already rebooting under another program when this was written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_over_rebooting: bool,
+    /// Since when it was rebooting then: what the boot check is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// How often we cordoned again after somebody uncordoned the node.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub recordoned: u32,

@@ -26,7 +26,10 @@ pub struct Who {
 
 impl std::fmt::Display for Who {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}@{}", self.user, self.host)?;
+        f.write_str(&self.user)?;
+        if !self.host.is_empty() {
+            write!(f, "@{}", self.host)?;
+        }
         match &self.ssh_client {
             Some(client) => write!(f, " from {client}"),
             None => Ok(()),

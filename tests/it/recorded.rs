@@ -110,6 +110,7 @@ fn attempt(id: EntryId, address: &str) -> Attempt {
         boot_id: Some("before".to_owned()),
         node_uid: None,
         start: after(now(), -60),
+        forced: false,
         ordered_by: None,
         outcome: Some(Outcome {
             end: Ended::Exit(0),
@@ -142,6 +143,7 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
             uid: "uid".to_owned(),
             boot_id: "before".to_owned(),
             taken_over_rebooting: false,
+            since: None,
             recordoned: 0,
         });
         kube.put_node(NodeRow {

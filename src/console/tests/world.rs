@@ -119,6 +119,7 @@ impl World {
             uid: row.uid.clone(),
             boot_id: row.boot_id.clone(),
             taken_over_rebooting: false,
+            since: None,
             recordoned: 0,
         }));
         self.kube.put_node(row);
@@ -205,6 +206,7 @@ impl World {
             boot_id: None,
             node_uid: None,
             start: after(wall(), -42),
+            forced: false,
             ordered_by: None,
             outcome: Some(Outcome {
                 end: Ended::Exit(0),

@@ -13,7 +13,7 @@ use crate::{
         drain::{Answer, Verdict},
         entry::EntryId,
         kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
-        reason::Reason,
+        reason::{PodHold, Reason},
     },
 };
 
@@ -93,6 +93,12 @@ impl Actor {
         let answers = self.ask(guard, decided, &pods, true).await?;
         for (pod, _) in &pods {
             match answers.get(&pod.uid).map(|a| &a.verdict) {
+                // Patience is asked for: a wait, not a refusal. The preview is made again.
+                Some(Verdict::Held { hold, retry_after })
+                    if retry_after.is_some() || matches!(hold, PodHold::Replaced | PodHold::BudgetLag { .. }) =>
+                {
+                    return Ok(Came::Failed(format!("preview of {}: {hold}", pod.full_name())));
+                }
                 Some(Verdict::Held { hold, .. }) => return Ok(Came::Previewed(Some(held_reason(pod, hold)))),
                 Some(Verdict::Failed(text)) => {
                     let refused = Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() };

@@ -8,7 +8,13 @@ mod power;
 mod queue;
 mod record;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use super::{
     command::Spawner,
@@ -29,6 +35,8 @@ use crate::{
 
 /// How long a task waits for the live copies to show what it has just written.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
+/// Between two tries to read after a lost reply.
+const READ_AGAIN: Duration = Duration::from_millis(200);
 
 /// What one leadership acts with.
 #[derive(Clone)]
@@ -42,6 +50,8 @@ pub(super) struct Actor {
     pub spawner: Spawner,
     pub who: Who,
     pub seed: u64,
+    /// A graceful end has begun: nothing new starts, only what has happened is recorded.
+    pub ending: Arc<AtomicBool>,
     /// Records of CKE's kind are written one at a time.
     pub recording: Arc<tokio::sync::Mutex<()>>,
 }
@@ -64,7 +74,7 @@ impl Actor {
         let Planned { entry, guard, effect, machine } = planned;
         tracing::debug!(machine, what = effect.word(), entry = entry.map(|e| e.to_string()), "effect starts");
         let came = match effect {
-            Effect::StartDrain { entry } => self.start_drain(&guard, decided, &entry).await,
+            Effect::StartDrain { entry, node_uid } => self.start_drain(&guard, decided, &entry, node_uid).await,
             Effect::BackOff { entry, cause } => self.back_off(&guard, decided, &entry, &cause).await,
             Effect::Remove { end } => self.remove(&guard, decided, &end).await,
             Effect::Settle { entry } => self.settle(decided, entry).await,
@@ -75,12 +85,12 @@ impl Actor {
                 self.release(decided, &node, uncordon, drop_keep, settle).await
             }
             Effect::Preview { known, pods } => self.preview(&guard, decided, known, pods).await,
-            Effect::Evict { evict, delete } => self.evict(&guard, decided, evict, delete).await,
+            Effect::Evict { evict, delete, .. } => self.evict(&guard, decided, evict, delete).await,
             Effect::Power { entry, node, force, on_delete, attempt } => {
                 self.power(&guard, decided, &entry, &node, force.as_ref(), &on_delete, attempt).await
             }
-            Effect::RunAgain { entry, before, order, attempt } => {
-                self.run_again(&guard, decided, &entry, before.as_ref(), order.as_ref(), attempt).await
+            Effect::RunAgain { entry, node, before, order, attempt } => {
+                self.run_again(&guard, decided, &entry, &node, before.as_ref(), order.as_ref(), attempt).await
             }
             Effect::BootCheck { argv, bound } => self.boot_check(&guard, entry, argv, bound).await,
             Effect::SetEndpoints { row, addresses } => self.set_endpoints(decided, &row, &addresses).await,
@@ -92,7 +102,7 @@ impl Actor {
 
     /// Leave for one step: what it was decided from still holds, and so does the lease.
     fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
-        if !guard.holds(&self.live.borrow()) {
+        if self.ending.load(Ordering::SeqCst) || !guard.holds(&self.live.borrow()) {
             return Err(Stop(Came::Stale));
         }
         Ok(self.fence.permit(decided)?)
@@ -117,31 +127,61 @@ impl Actor {
         compares
     }
 
-    /// One fenced transaction; returns when the live copy shows it.
+    /// One fenced transaction; returns its revision when the live copy shows it. After a lost reply nothing else happens
+    /// before etcd has been read again: the machine stays in flight, with its slot, until then.
     async fn commit(&self, permit: &Permit, change: Change) -> Result<i64, Stop> {
+        // Every transition carries an audit record under a key of its own: whether that is there tells what happened.
+        let audits = self.store.keys().audit_prefix();
+        let witness = change.puts.iter().find(|p| p.key.starts_with(&audits)).map(|p| p.key.clone());
         match self.store.commit(permit, change).await {
             Ok(revision) => {
-                self.shown(revision).await;
+                self.shown(revision).await?;
                 Ok(revision)
             }
             Err(CommitError::LostLeadership) => Err(Stop(Came::Lost)),
             Err(CommitError::Conflict { .. }) => Err(Stop(Came::Stale)),
             Err(CommitError::Refused(why)) => Err(Stop(Came::Failed(why))),
             Err(CommitError::Unknown(why)) => {
-                // It may have happened: read again before anything else.
                 tracing::warn!(why, "no answer to a transaction, reading again");
-                if let Ok(view) = self.store.read_view().await {
-                    self.shown(view.revision).await;
-                }
-                Err(Stop(Came::Failed(why)))
+                let written = self.read_again(witness.as_deref()).await?;
+                written.ok_or(Stop(Came::Failed(why)))
             }
         }
     }
 
-    /// Waits until the live copy of etcd is at this revision.
-    async fn shown(&self, revision: i64) {
+    /// Reads until etcd answers and the live copy is as new as the answer. Returns the witness's revision if it is there.
+    async fn read_again(&self, witness: Option<&str>) -> Result<Option<i64>, Stop> {
+        loop {
+            if let Ok(view) = self.store.read_view().await {
+                self.shown(view.revision).await?;
+                match witness {
+                    None => return Ok(None),
+                    Some(key) => {
+                        if let Ok(raw) = self.store.raw(key).await {
+                            return Ok(raw.map(|r| r.mod_revision));
+                        }
+                    }
+                }
+            }
+            if self.fence.life().remaining().is_zero() {
+                return Err(Stop(Came::Lost));
+            }
+            tokio::time::sleep(READ_AGAIN).await;
+        }
+    }
+
+    /// Waits until the live copy of etcd is at this revision; for as long as we lead.
+    async fn shown(&self, revision: i64) -> Result<(), Stop> {
         let mut live = self.live.subscribe();
-        let _ = tokio::time::timeout(SHOWN_WITHIN, live.wait_for(|view| view.revision >= revision)).await;
+        loop {
+            let shown = live.wait_for(|view| view.revision >= revision);
+            if let Ok(Ok(_)) = tokio::time::timeout(SHOWN_WITHIN, shown).await {
+                return Ok(());
+            }
+            if self.fence.life().remaining().is_zero() {
+                return Err(Stop(Came::Lost));
+            }
+        }
     }
 
     /// An audit record of the engine, to be put into the transaction of what it tells (I38).

@@ -23,9 +23,6 @@ use crate::{
     store::commit::{Change, CommitError, Put},
 };
 
-/// How often the outcome of a command is tried to be recorded, once a second.
-const RECORD_TRIES: u32 = 30;
-
 fn unreachable(e: &KubeError) -> Stop {
     Stop(Came::Failed(e.to_string()))
 }
@@ -46,7 +43,7 @@ impl Actor {
     ) -> Result<Came, Stop> {
         self.permit(guard, decided)?;
         let fresh = self.still_the_node(entry, node).await?;
-        let pods = self.still_empty(guard, &fresh, force.is_some()).await?;
+        let pods = self.still_empty(guard, decided, &fresh, force.is_some()).await?;
         self.delete_on_delete(guard, &pods, on_delete).await?;
         let now = self.steady.now();
         let id = EntryId::reboot(entry.index);
@@ -71,22 +68,27 @@ impl Actor {
         } else {
             change.puts.push(self.audit("power", &id.to_string(), None, &attempt.argv.join(" ")));
         }
-        let permit = self.permit(guard, now.boot)?;
+        // Within TTL/12 of the decision: what was asked above may have taken long.
+        let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
-        self.run_recorded(&Guard::of_entry(id, revision), attempt, revision).await
+        self.run_recorded(id, revision, attempt, revision).await
     }
 
-    /// One more command for an entry that is rebooting already.
+    /// One more command for an entry that is rebooting already; the node is asked once more before it, too.
+    #[allow(clippy::too_many_arguments)] // each is one thing that was decided
     pub(super) async fn run_again(
         &self,
         guard: &Guard,
         decided: Duration,
         entry: &RebootEntry,
+        node: &NodeRow,
         before: Option<&Stored<Attempt>>,
         order: Option<&Stored<Order>>,
         attempt: Attempt,
     ) -> Result<Came, Stop> {
         self.permit(guard, decided)?;
+        let fresh = self.still_the_node(entry, node).await?;
+        self.still_empty(guard, decided, &fresh, attempt.forced).await?;
         let id = EntryId::reboot(entry.index);
         let (keys, now) = (self.store.keys(), self.steady.now());
         let attempt = Attempt { start: now.wall, ..attempt };
@@ -110,10 +112,13 @@ impl Actor {
             change.puts.push(Put::json(keys.entry(id), &next));
         }
         change.puts.push(self.audit("power", &id.to_string(), attempt.ordered_by.clone(), &attempt.argv.join(" ")));
-        let permit = self.permit(guard, now.boot)?;
+        let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
-        let guard = if order.is_some() { Guard::of_entry(id, revision) } else { guard.clone() };
-        self.run_recorded(&guard, attempt, revision).await
+        let entry_revision = match guard.entry {
+            Some((_, unchanged)) if order.is_none() => unchanged,
+            _ => revision,
+        };
+        self.run_recorded(id, entry_revision, attempt, revision).await
     }
 
     /// The Node is the one that was meant, and ours: address, UID, cordon and record, asked afresh.
@@ -127,19 +132,24 @@ impl Actor {
     }
 
     /// A list made after the cordon shows no pod that has to leave, and the node no volume in use (I16).
-    async fn still_empty(&self, guard: &Guard, node: &NodeRow, forced: bool) -> Result<Vec<PodRow>, Stop> {
+    async fn still_empty(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        node: &NodeRow,
+        forced: bool,
+    ) -> Result<Vec<PodRow>, Stop> {
         let pods = self.kube.pods_on(&node.name).await.map_err(|e| unreachable(&e))?;
         let view = self.live.borrow();
         let Some(definition) = view.definition() else { return Err(Stop(Came::Stale)) };
         let kube = self.kube_live.borrow();
         let left = pods.iter().find(|p| judge(p, &definition.cluster.reboot, &kube) != PodVerdict::Ignore);
         if forced || (left.is_none() && node.volumes_in_use.is_empty()) {
-            self.permit(guard, self.steady.now().boot)?;
+            self.permit(guard, decided)?;
             return Ok(pods);
         }
         let what = left.map_or_else(|| "volumes in use".to_owned(), PodRow::full_name);
-        tracing::info!(node = node.name, what, "not empty after all");
-        Err(Stop(Came::Stale))
+        Err(Stop(Came::Failed(format!("node {} is not empty after all: {what}", node.name))))
     }
 
     /// Pods of DaemonSets with the `OnDelete` strategy, once and after everything else (I19).
@@ -162,22 +172,34 @@ impl Actor {
         Ok(())
     }
 
-    /// Runs the command of an attempt that is written already, and records how it ended. `guard` is what must hold
-    /// right before the start: a cancel that came in between is honoured.
-    async fn run_recorded(&self, guard: &Guard, attempt: Attempt, revision: i64) -> Result<Came, Stop> {
-        let ended = if self.permit(guard, self.steady.now().boot).is_ok() {
+    /// Runs the command of an attempt that is written already, and records how it ended. Right before the start etcd is
+    /// asked whether the entry is still as it was: a cancel that came in between is honoured, shown or not (I27).
+    async fn run_recorded(
+        &self,
+        id: EntryId,
+        entry_revision: i64,
+        attempt: Attempt,
+        revision: i64,
+    ) -> Result<Came, Stop> {
+        let before = self.fence.start_before();
+        let as_it_was = match self.store.raw(&self.store.keys().entry(id)).await {
+            Ok(raw) => raw.is_some_and(|r| r.mod_revision == entry_revision),
+            Err(_) => false,
+        };
+        let ended = if as_it_was && self.permit(&Guard::default(), self.steady.now().boot).is_ok() {
             tracing::info!(attempt = attempt.id, argv = attempt.argv.join(" "), "command starts");
             let line = CommandLine {
                 argv: attempt.argv.clone(),
                 bound: attempt.bound_seconds,
                 purpose: Purpose::Power,
+                start_before: Some(before),
                 entry: attempt.entry.to_string(),
                 attempt: attempt.id.clone(),
             };
             self.spawner.run(&line).await
         } else {
             let why = "the entry changed, or the lease ran out, before it could start".to_owned();
-            (Ended::NotStarted(why), String::new(), String::new())
+            (Ended::Withheld(why), String::new(), String::new())
         };
         let outcome = outcome(self.steady.now().wall, ended);
         tracing::info!(attempt = attempt.id, end = %outcome.end, "command ended");
@@ -185,8 +207,8 @@ impl Actor {
         self.record("reboot-reboot", &attempt.address, &error, attempt.start);
         let key = self.store.keys().attempt(attempt.entry, attempt.number);
         let recorded = Attempt { outcome: Some(outcome.clone()), ..attempt };
-        for _ in 0..RECORD_TRIES {
-            let Ok(permit) = self.fence.permit_record() else { return Ok(Came::Lost) };
+        // For as long as we lead: the transaction is fenced, so it needs no margin.
+        while let Ok(permit) = self.fence.permit_record() {
             let change = Change {
                 compares: vec![(key.clone(), revision)],
                 puts: vec![Put::json(key.clone(), &recorded)],
@@ -194,7 +216,7 @@ impl Actor {
             };
             match self.store.commit(&permit, change).await {
                 Ok(done) => {
-                    self.shown(done).await;
+                    self.shown(done).await?;
                     return Ok(Came::Command(outcome));
                 }
                 Err(CommitError::LostLeadership) => return Ok(Came::Lost),
@@ -206,7 +228,7 @@ impl Actor {
                 }
             }
         }
-        Ok(Came::Failed(format!("the outcome of {} could not be recorded", recorded.id)))
+        Ok(Came::Lost)
     }
 
     /// Asks the boot check.
@@ -222,6 +244,7 @@ impl Actor {
             argv,
             bound,
             purpose: Purpose::Check,
+            start_before: None,
             entry: entry.map_or_else(String::new, |e| e.to_string()),
             attempt: String::new(),
         };

@@ -11,7 +11,7 @@ use crate::{
     model::{
         attempt::{Attempt, Ended, Outcome},
         entry::{EntryId, Stored},
-        ours::Ending,
+        ours::{Ending, Request, Who},
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
         time::{after, whole_seconds},
@@ -26,18 +26,27 @@ impl Actor {
         guard: &Guard,
         decided: Duration,
         entry: &RebootEntry,
+        node_uid: Option<String>,
     ) -> Result<Came, Stop> {
         let permit = self.permit(guard, decided)?;
-        let next = entry.moved_to(RebootStatus::Draining, self.steady.now().wall);
-        let id = EntryId::reboot(entry.index);
-        let change = Change {
+        let now = self.steady.now().wall;
+        let next = entry.moved_to(RebootStatus::Draining, now);
+        let (id, keys) = (EntryId::reboot(entry.index), self.store.keys());
+        let mut change = Change {
             compares: self.compares(guard),
-            puts: vec![
-                Put::json(self.store.keys().entry(id), &next),
-                self.audit("drain", &id.to_string(), None, "started"),
-            ],
+            puts: vec![Put::json(keys.entry(id), &next), self.audit("drain", &id.to_string(), None, "started")],
             deletes: Vec::new(),
         };
+        // Which machine is meant is noted in etcd: an annotation would go with the Node that it should tell apart.
+        let stored = self.live.borrow().requests.get(&id).cloned();
+        let request = stored.as_ref().and_then(Stored::get);
+        if request.is_none_or(|r| r.node_uid.is_none()) && node_uid.is_some() {
+            let who = Who { user: "via ckecli".to_owned(), ..Who::default() };
+            let unknown = Request { who, at: now, reason: None, node_uid: None };
+            let noted = Request { node_uid, ..request.cloned().unwrap_or(unknown) };
+            change.compares.push((keys.request(id), stored.as_ref().map_or(0, |s| s.mod_revision)));
+            change.puts.push(Put::json(keys.request(id), &noted));
+        }
         self.commit(&permit, change).await?;
         tracing::info!(entry = %id, node = entry.node, "drain starts");
         self.record("reboot-drain-start", &entry.node, "", self.steady.now().wall);

@@ -11,6 +11,8 @@ use crate::{
 
 /// Another writer of the counter (a CKE that has just led) makes us read it again, so often.
 const TRIES: usize = 5;
+/// A new leader looks at so many of the newest records.
+const NEWEST: u32 = 1000;
 
 impl Actor {
     /// Writes a record of something done just now, in the background: the story never holds the work up.
@@ -23,6 +25,24 @@ impl Actor {
                 tracing::debug!(operation, address, why, "no record written");
             }
         });
+    }
+
+    /// What another leader was at is at an end: its records that are still `running` become `cancelled`.
+    pub(in crate::engine) async fn cancel_running_records(&self) {
+        let Ok(records) = self.store.newest::<Record>(&self.store.keys().records_prefix(), NEWEST).await else { return };
+        for stored in records {
+            let Some(record) = stored.get().filter(|r| r.status == "running") else { continue };
+            let cancelled = Record { status: "cancelled".to_owned(), ..record.clone() };
+            let change = Change {
+                compares: vec![(stored.key.clone(), stored.mod_revision)],
+                puts: vec![Put::json(stored.key.clone(), &cancelled)],
+                deletes: Vec::new(),
+            };
+            let Ok(permit) = self.fence.permit_record() else { return };
+            if let Err(e) = self.store.commit(&permit, change).await {
+                tracing::debug!(error = %e, key = stored.key, "record not cancelled");
+            }
+        }
     }
 
     async fn write_record(&self, operation: &str, address: &str, error: &str, start: Timestamp) -> Result<(), String> {

@@ -12,7 +12,7 @@ use crate::{
     model::{
         attempt::{Attempt, Ended},
         entry::{EntryId, Stored},
-        kube::NodeRow,
+        kube::{NodeRow, Owner},
         ours::Verb,
         policy::WorkerCompletion,
         reason::Reason,
@@ -84,10 +84,12 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.retry_ordered(member, node, last) {
             return reason;
         }
-        if let Some(reason) = self.retry_by_definition(member, node, last) {
+        // First the end: a machine that has booted is not rebooted again because its command said otherwise.
+        if let Some(reason) = self.finish(member, node, attempt) {
             return reason;
         }
-        if let Some(reason) = self.finish(member, node, attempt) {
+        if let Some(reason) = self.retry_by_definition(member, node, last) {
+            self.check_boot(member);
             return reason;
         }
         self.check_boot(member);
@@ -126,8 +128,15 @@ impl<'a> Pass<'a> {
         let reboot = &self.definition?.cluster.reboot;
         let attempt = last?.get()?;
         let outcome = attempt.outcome.as_ref()?;
-        let failed = !attempt.succeeded() && !matches!(outcome.end, Ended::Unknown(_));
-        if !failed || attempt.ordered_by.is_some() || attempt.number >= reboot.tries() {
+        let unknown = matches!(outcome.end, Ended::Unknown(_));
+        let all = self.snap.store.attempts_of(member.id).filter_map(Stored::get);
+        let tries = u32::try_from(all.filter(|a| !a.withheld()).count()).unwrap_or(u32::MAX);
+        let spent = tries >= reboot.tries() || attempt.ordered_by.is_some();
+        if attempt.succeeded() || unknown || (spent && !attempt.withheld()) {
+            return None;
+        }
+        // Disabled: no power command. What is rebooting is left to its boot check.
+        if !self.snap.store.reboots.switch.enabled() {
             return None;
         }
         let again = after(outcome.at, reboot.command_interval.unwrap_or(0));
@@ -135,6 +144,11 @@ impl<'a> Pass<'a> {
         let reason = Reason::CommandFailed { how: format!("{how}, tries again"), stderr: outcome.stderr.clone() };
         if self.now.wall < again {
             self.wake_at_wall(again);
+            return Some(reason);
+        }
+        // The boot check is asked once more before the command, unless nothing was done to the machine.
+        let checked = self.snap.work.get(&member.id).is_some_and(|w| w.check.is_some());
+        if attempt.began() && !checked {
             return Some(reason);
         }
         self.run_again(member, node, last, None).or(Some(reason))
@@ -149,10 +163,23 @@ impl<'a> Pass<'a> {
         order: Option<Stored<crate::model::ours::Order>>,
     ) -> Option<Reason> {
         let reboot = &self.definition?.cluster.reboot;
+        if !self.snap.store.reboots.switch.enabled() {
+            return Some(Reason::QueueDisabled);
+        }
         if let Some(reason) = self.stale().or_else(|| self.no_command()) {
             return Some(reason);
         }
+        if let Some((until, why)) = self.snap.work.get(&member.id).and_then(|w| w.pause.clone())
+            && until > self.boot()
+        {
+            self.wake_at(until);
+            return Some(Reason::EffectFailed { what: "the reboot command".to_owned(), why });
+        }
         let Some(node) = node else { return self.wrong_node(member, None) };
+        // Uncordoned meanwhile: pods may be on it again, and nothing switches it off under them.
+        if !node.unschedulable || node.owner().is_none_or(|o| o.entry != member.id) {
+            return Some(Reason::UncordonedByOther { since: self.now.wall });
+        }
         if let Some(reason) = self.wrong_node(member, Some(node)) {
             return Some(reason);
         }
@@ -165,13 +192,20 @@ impl<'a> Pass<'a> {
         // The boot id that counts is the one from before the first command.
         if let Some(before) = last.and_then(Stored::get) {
             attempt.boot_id.clone_from(&before.boot_id);
+            attempt.forced = before.forced;
         }
         attempt.ordered_by = order.as_ref().and_then(Stored::get).map(|o| {
             let why = o.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
             format!("{}{why}", o.who)
         });
         let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
-        let effect = Effect::RunAgain { entry: member.entry.clone(), before: last.cloned(), order, attempt };
+        let effect = Effect::RunAgain {
+            entry: member.entry.clone(),
+            node: Arc::clone(node),
+            before: last.cloned(),
+            order,
+            attempt,
+        };
         self.plan(member.node.node_name(), Some(member.id), guard, effect);
         None
     }
@@ -208,7 +242,16 @@ impl<'a> Pass<'a> {
             return Some(reason);
         }
         let guard = Guard::of_entry(member.id, member.stored.mod_revision);
-        self.plan(member.node.node_name(), Some(member.id), guard, Effect::Remove { end });
+        let effect = match node.and_then(|n| n.owner().map(|o| (n, o))) {
+            // It has come back: its cordon is no orphan's when the entry is gone.
+            Some((node, owner)) if owner.taken_over_rebooting => {
+                let owner = Owner { taken_over_rebooting: false, since: None, ..owner.clone() };
+                let mark = owner.schedulable_before;
+                Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark }
+            }
+            _ => Effect::Remove { end },
+        };
+        self.plan(member.node.node_name(), Some(member.id), guard, effect);
         Some(Reason::Working { phase: "booted, ends".to_owned() })
     }
 

@@ -52,6 +52,7 @@ impl Claims {
             }
         }
         claims.add_commands_without_entry(snap, now);
+        claims.add_orphans_of_other_programs(snap);
         claims
     }
 
@@ -73,6 +74,21 @@ impl Claims {
                     .is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id) && n.unschedulable);
             if may_run || orphaned {
                 self.add(&attempt.address, *id, attempt.control_plane);
+            }
+        }
+    }
+
+    /// An API server that another program was rebooting, whose entry is gone, and that has not come back.
+    fn add_orphans_of_other_programs(&mut self, snap: &Snapshot) {
+        let Some(definition) = snap.store.definition() else { return };
+        for name in &snap.kube.marked {
+            let Some(node) = snap.kube.by_name.get(name).filter(|n| n.unschedulable) else { continue };
+            let Some(owner) = node.owner().filter(|o| o.taken_over_rebooting) else { continue };
+            let member = definition.members.by_name(&definition.cluster, name).filter(|m| m.control_plane);
+            if let Some(member) = member
+                && !boot::has_live_entry(snap, owner.entry)
+            {
+                self.add(&member.address, owner.entry, true);
             }
         }
     }

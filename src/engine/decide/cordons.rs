@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Effect, Guard, Member, Pass, boot, drain};
 use crate::model::{
-    attempt::{Attempt, Ended},
+    attempt::Attempt,
     entry::{EntryId, QueueKind, Stored},
     kube::{NodeRow, Owner},
     ours::Verb,
@@ -25,13 +25,17 @@ impl<'a> Pass<'a> {
     /// that was being rebooted not before it has booted (I10, I13, I14). The queue's switch does not matter here.
     pub(super) fn let_go_of_cordons(&mut self) {
         let snap = self.snap;
+        // Without a definition nobody can say what is in work: nothing is let go of.
+        if self.definition.is_none() || !snap.store.synced {
+            return;
+        }
         for name in &snap.kube.marked {
             let Some(node) = snap.kube.nodes.get(name) else { continue };
             let address = self.address_of(node);
-            if self.claimed(&address) {
+            let owner = node.owner();
+            if self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry)) {
                 continue;
             }
-            let owner = node.owner();
             match self.orphan(node, owner) {
                 Orphan::LetGo => self.release(node, owner),
                 Orphan::Stays(reason) => {
@@ -51,13 +55,31 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The entry is draining or rebooting, or cannot be read.
+    fn in_work(&self, id: EntryId) -> bool {
+        match id.queue {
+            QueueKind::Reboot => self.snap.store.reboots.entries.get(&id.index).is_some_and(|s| {
+                let member = |address: &str| {
+                    self.definition.is_some_and(|d| d.members.by_address(&d.cluster, address).is_some())
+                };
+                s.get().is_none_or(|e| {
+                    matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting) && member(&e.node)
+                })
+            }),
+            QueueKind::Repair => {
+                let stored = self.snap.store.repairs.entries.get(&id.index);
+                stored.is_some_and(|s| s.get().is_none_or(crate::model::repair::RepairEntry::claims_machine))
+            }
+        }
+    }
+
     fn orphan(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) -> Orphan {
         let Some(owner) = owner else { return Orphan::LetGo };
         let id = owner.entry;
         let attempt = self.snap.store.attempts_of(id).next().and_then(Stored::get);
         // A command that was cancelled before it could start did nothing to the machine.
-        let began = |a: &Attempt| !matches!(a.outcome.as_ref().map(|o| &o.end), Some(Ended::NotStarted(_)));
-        let powered = self.snap.store.attempts_of(id).filter_map(Stored::get).any(began) || owner.taken_over_rebooting;
+        let powered =
+            self.snap.store.attempts_of(id).filter_map(Stored::get).any(Attempt::began) || owner.taken_over_rebooting;
         if !powered {
             return Orphan::LetGo;
         }
@@ -78,7 +100,7 @@ impl<'a> Pass<'a> {
             return Orphan::LetGo;
         }
         if let (Some(definition), true) = (self.definition, self.leading()) {
-            let since = attempt.map_or(self.now.wall, |a| a.start);
+            let since = attempt.map(|a| a.start).or(owner.since).unwrap_or(self.now.wall);
             let address = attempt.map_or_else(|| self.address_of(node), |a| a.address.clone());
             self.plan_check(id, &node.name, &address, since, &definition.cluster.reboot, Guard::default());
         }
@@ -124,6 +146,7 @@ impl<'a> Pass<'a> {
                     uid: node.uid.clone(),
                     boot_id: String::new(),
                     taken_over_rebooting: true,
+                    since: member.entry.last_transition_time,
                     recordoned: 0,
                 };
                 Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark: true }

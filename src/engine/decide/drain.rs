@@ -132,9 +132,14 @@ impl<'a> Pass<'a> {
                 return Err(Reason::UncordonedByOther { since });
             }
             Some(owner) => owner.recordoned + 1,
-            None => node.owner().filter(|o| o.entry == member.id).map_or(0, |o| o.recordoned),
+            // Stamped under an older lease: an uncordon in between counts all the same.
+            None => node
+                .owner()
+                .filter(|o| o.entry == member.id)
+                .map_or(0, |o| o.recordoned + u32::from(!node.unschedulable)),
         };
-        let before = schedulable_before(node);
+        // Somebody has uncordoned it: the cordon that we make now is ours, whatever was before.
+        let before = schedulable_before(node) || (node.owner().is_some() && !node.unschedulable);
         let owner = Owner {
             lease,
             entry: member.id,
@@ -142,6 +147,7 @@ impl<'a> Pass<'a> {
             uid: node.uid.clone(),
             boot_id: node.boot_id.clone(),
             taken_over_rebooting: false,
+            since: None,
             recordoned,
         };
         let effect = Effect::Stamp { node: Arc::clone(node), owner, cordon: true, mark: before };
@@ -206,7 +212,9 @@ impl<'a> Pass<'a> {
             self.wake_at(at);
         }
         if !next.evict.is_empty() || !next.delete.is_empty() {
-            let effect = Effect::Evict { evict: next.evict, delete: next.delete };
+            let free = leaving.evict.iter().filter(|(_, protected)| !protected);
+            let unprotected = free.map(|(pod, _)| pod.uid.clone()).collect();
+            let effect = Effect::Evict { evict: next.evict, delete: next.delete, unprotected };
             self.plan(&node.name, Some(member.id), guard, effect);
         }
         Waits::For(self.what_is_left(node, leaving, next.held))
@@ -325,12 +333,11 @@ impl<'a> Pass<'a> {
             if let Some(unhealthy) = self.control_plane_unhealthy() {
                 return Err(unhealthy);
             }
-            if !self.left_endpoints(&member.entry.node) {
-                return Err(Reason::Working { phase: "leaves the API server's endpoints".to_owned() });
-            }
+            self.left_endpoints(&member.entry.node)?;
         }
         let on_delete = self.on_delete_uids();
-        let attempt = self.next_attempt(member, reboot, node);
+        let mut attempt = self.next_attempt(member, reboot, node);
+        attempt.forced = force.is_some();
         let effect = Effect::Power { entry: member.entry.clone(), node: Arc::clone(node), force, on_delete, attempt };
         let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
         self.plan(&node.name, Some(member.id), guard, effect);
@@ -361,6 +368,7 @@ impl<'a> Pass<'a> {
             boot_id: Some(node.boot_id.clone()).filter(|id| !id.is_empty()),
             node_uid: Some(node.uid.clone()),
             start: self.now.wall,
+            forced: false,
             ordered_by: None,
             outcome: None,
         }

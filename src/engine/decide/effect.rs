@@ -11,7 +11,7 @@ use crate::{
     },
     store::view::StoreView,
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// One effect on one machine.
 #[derive(Clone, Debug)]
@@ -128,6 +128,8 @@ pub enum Effect {
     StartDrain {
         /// The entry as it was.
         entry: RebootEntry,
+        /// UID of its Node now: noted, where none was noted at enqueue.
+        node_uid: Option<String>,
     },
     /// `draining` → `queued`, later again.
     BackOff {
@@ -160,6 +162,8 @@ pub enum Effect {
         evict: Vec<(Arc<PodRow>, Vec<Arc<BudgetRow>>)>,
         /// To delete.
         delete: Vec<Arc<PodRow>>,
+        /// UIDs of those to evict that are deleted if a budget refuses: their namespace is not protected.
+        unprotected: BTreeSet<String>,
     },
     /// `draining` → `rebooting` and run the reboot command, after fresh checks.
     Power {
@@ -178,6 +182,8 @@ pub enum Effect {
     RunAgain {
         /// The entry as it was.
         entry: RebootEntry,
+        /// The Node as it was.
+        node: Arc<NodeRow>,
         /// The attempt before, closed as unknown where it has no outcome.
         before: Option<Stored<Attempt>>,
         /// A person's order, if it is one.

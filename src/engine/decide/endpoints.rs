@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{Effect, Guard, Pass};
-use crate::model::{kube::EndpointsRow, policy::ManageEndpoints, reboot::RebootStatus};
+use crate::model::{kube::EndpointsRow, policy::ManageEndpoints, reason::Reason, reboot::RebootStatus};
 
 impl Pass<'_> {
     fn manages_endpoints(&self) -> bool {
@@ -17,14 +17,20 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether this API server's address is out of every endpoints object (or is the last there).
-    pub(super) fn left_endpoints(&mut self, address: &str) -> bool {
-        let watched = self.snap.kube.sources.get("endpoints").is_some_and(|s| s.synced);
-        if self.policy.manage_endpoints != ManageEndpoints::Off && !watched {
-            return false;
+    /// Waits until this API server's address is out of every endpoints object (or is the last there).
+    pub(super) fn left_endpoints(&mut self, address: &str) -> Result<(), Reason> {
+        let source = self.snap.kube.sources.get("endpoints");
+        if self.policy.manage_endpoints != ManageEndpoints::Off && !source.is_some_and(|s| s.synced) {
+            let error = source.and_then(|s| s.error.clone());
+            // Who may not read them does not manage them.
+            let forbidden = error.as_ref().is_some_and(|e| e.contains("403") || e.contains("forbidden"));
+            if !(forbidden && self.policy.manage_endpoints == ManageEndpoints::Auto) {
+                let why = error.unwrap_or_else(|| "not read yet".to_owned());
+                return Err(Reason::EffectFailed { what: "reading the API server's endpoints".to_owned(), why });
+            }
         }
         if !self.manages_endpoints() {
-            return true;
+            return Ok(());
         }
         let rows: Vec<EndpointsRow> = self
             .snap
@@ -38,7 +44,10 @@ impl Pass<'_> {
             let addresses = row.addresses.iter().filter(|a| *a != address).cloned().collect();
             self.set(row, addresses);
         }
-        rows.is_empty()
+        if rows.is_empty() {
+            return Ok(());
+        }
+        Err(Reason::Working { phase: "leaves the API server's endpoints".to_owned() })
     }
 
     /// Puts settled API servers back, from the definition.
@@ -62,8 +71,9 @@ impl Pass<'_> {
                 continue;
             }
             let have: BTreeSet<&str> = row.addresses.iter().map(String::as_str).collect();
-            let mut wanted: BTreeSet<&str> = members.iter().copied().filter(|a| have.contains(a) || !out(a)).collect();
-            wanted.retain(|a| !out(a) || have.contains(a));
+            // One that is down, or that CKE has taken out, is put back only once it is Ready and answers.
+            let wanted: BTreeSet<&str> =
+                members.iter().copied().filter(|a| have.contains(a) || (!out(a) && self.answers(a))).collect();
             if wanted != have && !wanted.is_empty() {
                 changes.push((row.clone(), wanted.into_iter().map(str::to_owned).collect::<Vec<_>>()));
             }
@@ -71,6 +81,12 @@ impl Pass<'_> {
         for (row, addresses) in changes {
             self.set(&row, addresses);
         }
+    }
+
+    fn answers(&self, address: &str) -> bool {
+        let ready = self.snap.node_of(address).is_some_and(|n| n.ready);
+        let probed = self.snap.probes.get(address).is_some_and(|p| p.good_since.is_some());
+        ready && (probed || self.policy.control_plane_probe == "node")
     }
 
     fn set(&mut self, row: &EndpointsRow, addresses: Vec<String>) {

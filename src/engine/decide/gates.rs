@@ -20,7 +20,9 @@ impl Pass<'_> {
     pub(super) fn not_ours(&self) -> Option<Reason> {
         let engine = &self.snap.engine;
         if engine.leading.is_some() {
-            return engine.resigning.clone().map(|why| Reason::EngineObserving { why });
+            // A fault of the preflight in mid-work is no reason to resign, but nothing new starts.
+            let fault = (!engine.observing.is_empty()).then(|| engine.observing.join("; "));
+            return engine.resigning.clone().or(fault).map(|why| Reason::EngineObserving { why });
         }
         let store = &self.snap.store;
         match store.leader() {

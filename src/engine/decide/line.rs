@@ -2,6 +2,7 @@
 
 use super::{Effect, Guard, Member, Pass};
 use crate::model::{
+    attempt::Attempt,
     entry::EntryId,
     kube::NodeRow,
     ours::{Order, Verb},
@@ -142,7 +143,8 @@ impl<'a> Pass<'a> {
             return;
         }
         let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
-        self.plan(machine, Some(member.id), guard, Effect::StartDrain { entry: member.entry.clone() });
+        let node_uid = self.snap.node_of(&member.entry.node).map(|n| n.uid.clone());
+        self.plan(machine, Some(member.id), guard, Effect::StartDrain { entry: member.entry.clone(), node_uid });
         self.reason(member.id, Reason::Ready);
     }
 
@@ -193,7 +195,23 @@ impl<'a> Pass<'a> {
         {
             return Some(Reason::EffectFailed { what: "the start".to_owned(), why: why.clone() });
         }
-        self.wrong_node(member, self.snap.node_of(address).map(AsRef::as_ref))
+        let node = self.snap.node_of(address);
+        if let Some(orphan) = node.and_then(|n| self.orphan_of_another(member, n)) {
+            return Some(orphan);
+        }
+        self.wrong_node(member, node.map(AsRef::as_ref))
+    }
+
+    /// The machine was being rebooted for an entry that is gone, and has not come back: a new drain would wipe out what
+    /// keeps its cordon.
+    fn orphan_of_another(&self, member: Member<'_>, node: &std::sync::Arc<NodeRow>) -> Option<Reason> {
+        let owner = node.owner().filter(|o| o.entry != member.id && node.unschedulable)?;
+        let entry = owner.entry;
+        let gone = !super::boot::has_live_entry(self.snap, entry);
+        let powered = owner.taken_over_rebooting
+            || self.snap.store.attempts_of(entry).filter_map(crate::model::entry::Stored::get).any(Attempt::began);
+        let away = gone && powered && super::boot::back_again(self.snap, entry, Some(node)).is_some();
+        away.then(|| Reason::OrphanedCordon { node: node.name.clone(), entry })
     }
 
     fn command_may_run(&self, id: EntryId) -> bool {
@@ -236,11 +254,10 @@ impl<'a> Pass<'a> {
                 found: node.addresses.join(", "),
             });
         }
-        let noted = node
-            .owner()
-            .filter(|o| o.entry == member.id)
-            .map(|o| o.uid.as_str())
-            .or_else(|| self.snap.store.requests.get(&member.id)?.get()?.node_uid.as_deref())?;
+        // What lies in etcd first: an annotation goes with the Node that it should tell apart.
+        let requested = || self.snap.store.requests.get(&member.id)?.get()?.node_uid.as_deref();
+        let stamped = || node.owner().filter(|o| o.entry == member.id).map(|o| o.uid.as_str());
+        let noted = requested().or_else(stamped)?;
         (noted != node.uid)
             .then(|| Reason::NodeMismatch { expected: format!("UID {noted}"), found: format!("UID {}", node.uid) })
     }

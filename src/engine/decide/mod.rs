@@ -108,7 +108,8 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.let_go_of_cordons();
     pass.keep_endpoints();
     pass.name_the_phase();
-    if snap.engine.leading.is_none() {
+    // Who does not lead does nothing; nor is anything done from a copy that has lost its footing.
+    if snap.engine.leading.is_none() || !snap.store.synced {
         pass.out.effects.clear();
     }
     pass.out.reasons = pass.reasons.into_iter().collect();
@@ -177,17 +178,9 @@ impl<'a> Pass<'a> {
     fn remove(&mut self, id: EntryId, stored: &Stored<RebootEntry>, address: &str, end: End) {
         let machine = self.snap.machine(address);
         let guard = Guard::of_entry(id, stored.mod_revision);
-        // Not `plan`: a command that runs on the machine does not hold the removal back. It goes on, and its open
-        // attempt keeps its slot.
-        let removing = self.snap.in_flight.values().any(|f| f.entry == Some(id) && f.what == "removing");
-        if !removing {
-            self.out.effects.push(Planned {
-                machine: format!("entry {id} of {machine}"),
-                entry: Some(id),
-                guard,
-                effect: Effect::Remove { end },
-            });
-        }
+        // A place of its own: a command that runs on the machine does not hold the removal back. It goes on, and its
+        // open attempt keeps its slot.
+        self.plan(&format!("entry {id} of {machine}"), Some(id), guard, Effect::Remove { end });
     }
 
     /// Plans an effect, unless one is under way on that machine already (one action per machine over both queues).

@@ -175,9 +175,13 @@ impl Loop {
             spawner: self.options.spawner.clone(),
             who: self.who(),
             seed,
+            ending: Arc::default(),
             recording: Arc::default(),
         };
-        self.leader = Some(Leader { actor: Arc::new(actor), fence });
+        let actor = Arc::new(actor);
+        let records = Arc::clone(&actor);
+        tokio::spawn(async move { records.cancel_running_records().await });
+        self.leader = Some(Leader { actor, fence });
         tracing::info!(lease = format!("{lease:x}"), "leads");
     }
 

@@ -320,8 +320,13 @@ impl Loop {
         };
         if let Some(seconds) = pause {
             let at = secs(now.boot);
-            let waiting =
-                InFlight { what: "waits to try again".to_owned(), entry, starts: false, attempt: None, since: at };
+            let waiting = InFlight {
+                what: "waits to try again".to_owned(),
+                entry,
+                starts: effect.starts(),
+                attempt: None,
+                since: at,
+            };
             self.snap.in_flight.insert(machine.clone(), waiting);
             self.paused.insert(machine, at + seconds);
         }
@@ -386,7 +391,8 @@ impl Loop {
 
     /// A graceful end: nothing new starts; commands get 10 s; what ended is recorded; the lease is revoked.
     async fn farewell(mut self) {
-        if self.leader.is_some() {
+        if let Some(leader) = &self.leader {
+            leader.actor.ending.store(true, std::sync::atomic::Ordering::SeqCst);
             let deadline = tokio::time::sleep(FAREWELL);
             tokio::pin!(deadline);
             loop {

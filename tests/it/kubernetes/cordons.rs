@@ -19,6 +19,7 @@ fn owner(node: &NodeRow) -> Owner {
         uid: node.uid.clone(),
         boot_id: node.boot_id.clone(),
         taken_over_rebooting: false,
+        since: None,
         recordoned: 0,
     }
 }

@@ -73,6 +73,7 @@ async fn changes_marks_and_deletions_show_at_once() {
             uid: row.uid.clone(),
             boot_id: row.boot_id.clone(),
             taken_over_rebooting: false,
+            since: None,
             recordoned: 0,
         };
         let row = kube.stamp(&permit(), &row, &owner, true, true).await.unwrap();
@@ -195,6 +196,7 @@ async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
         uid: row.uid.clone(),
         boot_id: row.boot_id.clone(),
         taken_over_rebooting: false,
+        since: None,
         recordoned: 0,
     };
     live.watch_pods(BTreeSet::from([node.clone()]));

@@ -72,12 +72,17 @@ fn i25_a_failed_command_is_tried_again_as_often_as_the_definition_says_and_not_m
         s.cluster.reboot.command_interval = Some(20);
     });
     let young = scene.clone().rebooting(0, 11, 10, failed());
-    assert_eq!(young.does(0), None, "the interval has not passed");
-    let due = scene.rebooting(0, 11, 30, failed());
+    assert_eq!(young.does(0), Some("checking boot"), "the interval has not passed");
+    let unasked = scene.clone().rebooting(0, 11, 30, failed());
+    assert_eq!(unasked.does(0), Some("checking boot"), "the machine may have rebooted all the same");
+    let due = scene.rebooting(0, 11, 30, failed()).checked(0, CheckAnswer::No("down".to_owned()), None);
     let Some(Effect::RunAgain { attempt, order: None, .. }) = due.effect(0) else { panic!() };
     assert_eq!((attempt.number, attempt.boot_id.as_deref()), (2, Some("before")));
-    let spent = due.attempt(0, 11, 2, LEASE, 25, failed());
-    assert_eq!(spent.does(0), Some("checking boot"), "the check may settle it");
+    assert_eq!(due.clone().checked(0, CheckAnswer::Yes, Some(0.0)).ends(0), Some(End::Booted), "the end comes first");
+    let spent = due.clone().attempt(0, 11, 2, LEASE, 25, failed());
+    assert!(!matches!(spent.effect(0), Some(Effect::RunAgain { .. })));
+    let withheld = due.attempt(0, 11, 2, LEASE, 25, Some(Ended::Withheld("cancelled".to_owned())));
+    assert!(matches!(withheld.effect(0), Some(Effect::RunAgain { .. })), "what we withheld is no try");
     assert!(matches!(
         spent.checked(0, CheckAnswer::No("down".to_owned()), None).reason(0),
         Reason::CommandFailed { .. }
@@ -179,4 +184,37 @@ fn i27_a_cancel_removes_the_entry_at_once_even_while_its_command_runs() {
             s.snap.in_flight.insert("10.0.0.11".to_owned(), in_flight);
         });
     assert_eq!(scene.ends(0), Some(End::Cancelled));
+}
+
+#[test]
+fn i13_a_disabled_queue_runs_no_command_again_and_leaves_the_machine_to_its_boot_check() {
+    let scene = Scene::new(1)
+        .with(|s| s.cluster.reboot.command_retries = Some(3))
+        .rebooting(0, 11, 30, failed())
+        .checked(0, CheckAnswer::No("down".to_owned()), None);
+    assert_eq!(scene.does(0), Some("rebooting"));
+    assert_ne!(scene.clone().disabled().does(0), Some("rebooting"));
+    assert_eq!(scene.disabled().checked(0, CheckAnswer::Yes, Some(0.0)).ends(0), Some(End::Booted));
+    let ordered = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 10).disabled();
+    assert_eq!(ordered.reason(0), Reason::QueueDisabled);
+}
+
+#[test]
+fn i16_a_machine_that_somebody_uncordoned_is_not_rebooted_again_under_its_pods() {
+    let scene =
+        Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 10).node(11, |n| n.unschedulable = false);
+    assert_eq!(scene.does(0), None);
+    assert!(matches!(scene.reason(0), Reason::UncordonedByOther { .. }));
+}
+
+#[test]
+fn i10_a_reboot_that_cke_started_is_ended_by_us_and_leaves_no_orphan() {
+    let scene = Scene::new(1)
+        .entry(0, 11, Rebooting, 30)
+        .cordoned(11, 0)
+        .owner(11, |o| o.taken_over_rebooting = true)
+        .checked(0, CheckAnswer::Yes, Some(0.0));
+    let Some(Effect::Stamp { owner, cordon: false, .. }) = scene.effect(0) else { panic!() };
+    assert!(!owner.taken_over_rebooting);
+    assert_eq!(scene.owner(11, |o| o.taken_over_rebooting = false).ends(0), Some(End::Booted));
 }

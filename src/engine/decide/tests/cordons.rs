@@ -127,3 +127,48 @@ fn attempts_whose_entry_and_cordon_are_gone_go_into_history() {
     let scene = Scene::new(1).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0)));
     assert!(scene.decide().effects.iter().any(|p| matches!(p.effect, Effect::Settle { .. })));
 }
+
+#[test]
+fn i13_a_definition_that_cannot_be_read_lets_go_of_nothing() {
+    let scene = Scene::new(2).draining(0, 11, 5).rebooting(1, 12, 30, Some(Ended::Exit(0))).booted(12);
+    let mut snap = scene.snapshot();
+    let mut store = (*snap.store).clone();
+    store.cluster.as_mut().unwrap().value = Err("not JSON".to_owned());
+    snap.store = std::sync::Arc::new(store.clone());
+    let at =
+        crate::clock::Now { boot: std::time::Duration::from_secs_f64(super::scene::BOOT), wall: super::scene::now() };
+    assert!(crate::engine::decide::decide(&snap, at).effects.is_empty());
+    // Nor does a copy that has lost its footing.
+    snap.store = std::sync::Arc::new(crate::store::view::StoreView { heard: super::scene::BOOT, ..Default::default() });
+    assert!(crate::engine::decide::decide(&snap, at).effects.is_empty());
+}
+
+#[test]
+fn i14_a_new_entry_does_not_wipe_out_what_keeps_the_cordon_of_a_machine_that_is_away() {
+    let scene = Scene::new(1).cordoned(11, 3).attempt(3, 11, 1, LEASE, 40, Some(Ended::Exit(0))).queued(&[(4, 11)]);
+    assert!(scene.starts().is_empty());
+    assert!(matches!(scene.reason(4), Reason::OrphanedCordon { .. }));
+    assert_eq!(scene.booted(11).starts(), [4]);
+}
+
+#[test]
+fn i1_an_api_server_that_cke_rebooted_and_a_person_cancelled_counts_until_it_is_back() {
+    let scene = Scene::new(0)
+        .cordoned(1, 3)
+        .owner(1, |o| {
+            o.taken_over_rebooting = true;
+            o.boot_id = String::new();
+        })
+        .queued(&[(4, 2)]);
+    assert!(scene.starts().is_empty());
+}
+
+#[test]
+fn i10_a_cordon_made_again_after_a_persons_uncordon_is_ours() {
+    let scene = Scene::new(1)
+        .draining(0, 11, 1)
+        .owner(11, |o| o.schedulable_before = false)
+        .node(11, |n| n.unschedulable = false);
+    let Some(Effect::Stamp { owner, .. }) = scene.effect(0) else { panic!() };
+    assert!(owner.schedulable_before);
+}

@@ -17,7 +17,7 @@ use crate::{
 
 fn names(scene: &Scene) -> (Vec<String>, Vec<String>) {
     match scene.effect(0) {
-        Some(Effect::Evict { evict, delete }) => {
+        Some(Effect::Evict { evict, delete, .. }) => {
             (evict.iter().map(|(p, _)| p.name.clone()).collect(), delete.iter().map(|p| p.name.clone()).collect())
         }
         other => panic!("no evictions but {other:?}"),

@@ -219,3 +219,31 @@ fn i32_every_entry_has_a_reason() {
         scene.reason(index);
     }
 }
+
+#[test]
+fn a_fault_of_the_preflight_in_mid_leadership_starts_nothing_new() {
+    let scene =
+        Scene::new(1).queued(&[(0, 11)]).with(|s| s.snap.engine.observing = vec!["policy cannot be read".to_owned()]);
+    assert!(scene.starts().is_empty());
+    assert!(matches!(scene.reason(0), Reason::EngineObserving { why } if why.contains("policy")));
+}
+
+#[test]
+fn i26_the_uid_that_lies_in_etcd_counts_more_than_the_annotation_on_the_node() {
+    let scene = Scene::new(1).draining(0, 11, 1).with(|s| {
+        let request = crate::model::ours::Request {
+            who: crate::model::ours::Who::default(),
+            at: now(),
+            reason: None,
+            node_uid: Some("another".to_owned()),
+        };
+        let stored = crate::model::entry::Stored {
+            key: "r".to_owned(),
+            mod_revision: 3,
+            value: Ok(std::sync::Arc::new(request)),
+        };
+        s.store.requests.insert(EntryId::reboot(0), stored);
+    });
+    assert!(matches!(scene.reason(0), Reason::NodeMismatch { .. }));
+    assert_eq!(scene.does(0), None);
+}

@@ -156,6 +156,7 @@ impl Scene {
             boot_id: Some("before".to_owned()),
             node_uid: Some(format!("uid-{}", Self::address(last))),
             start: after(now(), -age),
+            forced: false,
             ordered_by: None,
             outcome: end.map(|end| Outcome {
                 end,
@@ -186,6 +187,7 @@ impl Scene {
                 uid: n.uid.clone(),
                 boot_id: "before".to_owned(),
                 taken_over_rebooting: false,
+                since: None,
                 recordoned: 0,
             }));
         })
