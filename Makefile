@@ -21,7 +21,7 @@ docs: ## writes anew what is generated: docs/keys.md
 
 figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`
 	tests/figures/drain.py target/release/cketerm
-	cargo test --locked --release --test pass -- --nocapture
+	cargo bench --locked --bench pass
 
 setup:
 	tests/servers/setup
