@@ -32,8 +32,10 @@ use crate::{
     engine::snapshot::Seen,
 };
 
-/// Between two frames.
-const FRAME: Duration = Duration::from_millis(33);
+/// Between two frames on average: thirty a second.
+const FRAME: Duration = Duration::from_millis(34);
+/// How many frames may come sooner than that, so that a key is answered at once although news were just drawn.
+const BURST: u32 = 3;
 /// Between two frames that nobody asked for by a key.
 const NEWS: Duration = Duration::from_millis(100);
 /// How long an engine may take to resign before the process is stopped.
@@ -152,7 +154,7 @@ struct Console {
     /// What became of actions; bounded by what a person confirms.
     tell: mpsc::UnboundedSender<Outcome>,
     done: mpsc::UnboundedReceiver<Outcome>,
-    drawn: Instant,
+    pace: Pace,
 }
 
 impl Console {
@@ -162,7 +164,16 @@ impl Console {
         app.size = size;
         let terminal = Terminal::new(Quiet::new(std::io::stdout(), size))?;
         let (tell, done) = mpsc::unbounded_channel();
-        Ok(Self { app, steady, terminal, input: Some(EventStream::new()), operator, tell, done, drawn: Instant::now() })
+        Ok(Self {
+            app,
+            steady,
+            terminal,
+            input: Some(EventStream::new()),
+            operator,
+            tell,
+            done,
+            pace: Pace { paid: Instant::now() },
+        })
     }
 
     async fn until_left(
@@ -228,7 +239,7 @@ impl Console {
                     Effect::Act(action) => self.act(action),
                 }
             }
-            let next = self.drawn + FRAME;
+            let next = self.pace.next();
             if Instant::now() >= next {
                 due = None;
                 self.draw()?;
@@ -249,7 +260,7 @@ impl Console {
     }
 
     fn draw(&mut self) -> anyhow::Result<()> {
-        self.drawn = Instant::now();
+        self.pace.spend();
         let app = &self.app;
         self.terminal.draw(|frame| views::draw(app, frame))?;
         Ok(())
@@ -285,6 +296,24 @@ impl Console {
     }
 }
 
+/// Lets frames through: thirty a second on average, a few at once.
+struct Pace {
+    /// Until when the frames so far have used up the time.
+    paid: Instant,
+}
+
+impl Pace {
+    /// When the next frame may be drawn.
+    fn next(&self) -> Instant {
+        self.paid.checked_sub(FRAME * BURST).unwrap_or(self.paid)
+    }
+
+    /// A frame is drawn now.
+    fn spend(&mut self) {
+        self.paid = self.paid.max(Instant::now()) + FRAME;
+    }
+}
+
 async fn next(input: &mut Option<EventStream>) -> Option<std::io::Result<TerminalEvent>> {
     match input {
         Some(input) => input.next().await,
@@ -305,5 +334,26 @@ fn translate(event: TerminalEvent) -> Option<Event> {
         TerminalEvent::Paste(text) => Some(Event::Paste(text)),
         TerminalEvent::Resize(columns, rows) => Some(Event::Resize(columns, rows)),
         TerminalEvent::FocusGained | TerminalEvent::FocusLost | TerminalEvent::Mouse(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_after_news_is_answered_at_once_and_thirty_frames_a_second_are_never_exceeded_for_long() {
+        let mut pace = Pace { paid: Instant::now() };
+        pace.spend();
+        assert!(pace.next() <= Instant::now(), "right after a frame");
+        let (began, mut frames) = (Instant::now(), 0);
+        while began.elapsed() < Duration::from_secs(1) {
+            if Instant::now() >= pace.next() {
+                pace.spend();
+                frames += 1;
+            }
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        assert!((25..=33).contains(&frames), "{frames}");
     }
 }
