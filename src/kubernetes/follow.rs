@@ -16,7 +16,7 @@ use super::{
 /// What we ask the server to end a watch after.
 const ASKED: u64 = 290;
 /// A watch that is silent for longer is given up, whatever the connection says.
-const IDLE: Duration = Duration::from_secs(ASKED + 15);
+const IDLE: Duration = Duration::from_secs(90);
 /// The first and the longest wait after a failure.
 const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 /// The bookmark that ends a streamed list.
