@@ -20,7 +20,7 @@ docs: ## writes anew what is generated: docs/keys.md
 	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the_keys
 
 figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`
-	tests/figures/drain.py target/release/cketerm
+	python3 tests/figures/drain.py target/release/cketerm
 	cargo bench --locked --bench pass
 
 setup:

@@ -29,7 +29,9 @@ impl Actor {
 
     /// What another leader was at is at an end: its records that are still `running` become `cancelled`.
     pub(in crate::engine) async fn cancel_running_records(&self) {
-        let Ok(records) = self.store.newest::<Record>(&self.store.keys().records_prefix(), NEWEST).await else { return };
+        let Ok(records) = self.store.newest::<Record>(&self.store.keys().records_prefix(), NEWEST).await else {
+            return;
+        };
         for stored in records {
             let Some(record) = stored.get().filter(|r| r.status == "running") else { continue };
             let cancelled = Record { status: "cancelled".to_owned(), ..record.clone() };
