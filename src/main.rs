@@ -29,6 +29,9 @@ fn main() -> ExitCode {
         Err(e) => return fail(2, &e.to_string()),
     };
     match cli.command {
+        Some(_) if cli.run.any() => {
+            fail(2, "--daemon, --observe, --read-only and --view are for running without a word: leave them out")
+        }
         Some(command) => {
             warn(&settings);
             let context = Context::new(settings, &cli.globals);

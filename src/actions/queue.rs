@@ -138,10 +138,8 @@ impl Operator {
             }
         }
         for address in addresses {
-            if let Some(before) = seen.get(address.as_str()) {
+            if let Some(before) = seen.insert(address, "is named twice".to_owned()) {
                 notes.push(format!("{address} {before}: the new entry waits for that one, then reboots it again"));
-            } else {
-                seen.insert(address, "is named twice".to_owned());
             }
         }
         Ok(notes)
@@ -167,18 +165,20 @@ impl Operator {
 
 /// Whether an order makes sense for an entry that stands there.
 fn fits(entry: &RebootEntry, id: EntryId, verb: Verb) -> Result<(), ActionError> {
-    let wanted = match verb {
-        Verb::Retry | Verb::Done => Some((RebootStatus::Rebooting, "after its reboot command")),
-        Verb::Force => Some((RebootStatus::Draining, "while it drains")),
-        Verb::Hold | Verb::Unhold | Verb::Uncordon => None,
+    let (fits, when) = match verb {
+        Verb::Retry | Verb::Done => (entry.status == RebootStatus::Rebooting, "after its reboot command (rebooting)"),
+        // A budget that refuses at the first look puts the entry back at once: it is forced from there.
+        Verb::Force => (
+            matches!(entry.status, RebootStatus::Draining | RebootStatus::Queued),
+            "before its reboot command (queued or draining)",
+        ),
+        Verb::Hold => (entry.status != RebootStatus::Rebooting, "before its reboot command (queued or draining)"),
+        Verb::Unhold | Verb::Uncordon => (true, ""),
     };
-    match wanted {
-        Some((status, when)) if entry.status != status => Err(ActionError::refused(format!(
-            "{verb} is for an entry {when} ({status}); {id} ({}) is {}",
-            entry.node, entry.status
-        ))),
-        _ => Ok(()),
+    if fits {
+        return Ok(());
     }
+    Err(ActionError::refused(format!("{verb} is for an entry {when}; {id} ({}) is {}", entry.node, entry.status)))
 }
 
 /// A second command beside one that runs would be the very thing that attempts prevent.

@@ -115,6 +115,13 @@ pub struct RunOptions {
     pub sandbox: bool,
 }
 
+impl RunOptions {
+    /// One of them was given: they make no sense beside a word, and a `--read-only` that is not kept would be worse.
+    pub fn any(&self) -> bool {
+        self.daemon || self.observe || self.read_only || self.view.is_some() || self.http.is_some()
+    }
+}
+
 /// The nouns.
 #[derive(Debug, Subcommand)]
 pub enum Command {

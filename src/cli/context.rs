@@ -44,6 +44,23 @@ impl Context {
         Ok(Operator::new(self.store().await?, None))
     }
 
+    /// Actions for the words that start work: where Kubernetes is configured they are refused for another cluster's etcd,
+    /// and note which machine is meant. One that cannot be asked is said and keeps nobody out (spec/safety.md, Which
+    /// cluster).
+    pub async fn starting_operator(&self) -> Result<Operator, ActionError> {
+        if self.settings.kube.is_none() {
+            return self.operator().await;
+        }
+        let kube = match Kube::connect(&self.settings.kube, Clock::Host).await {
+            Ok(kube) => Some(kube),
+            Err(e) => {
+                self.say(&format!("warning: goes on without Kubernetes: {e}"));
+                None
+            }
+        };
+        Ok(Operator::new(self.store().await?, kube))
+    }
+
     /// Kubernetes, for the words that are about it.
     pub async fn kube(&self, what: &str) -> Result<Kube, ActionError> {
         if self.settings.kube.is_none() {

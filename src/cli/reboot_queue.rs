@@ -16,6 +16,7 @@ use super::{
 use crate::{
     actions::ActionError,
     model::{
+        attempt::Attempt,
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,
     },
@@ -98,12 +99,10 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
         RebootWord::Switch(word) => switches::run(word, SwitchName::Reboots, context).await,
         RebootWord::Add { file, reason } => Box::pin(add(&file, &reason, context)).await,
         RebootWord::List => list(context).await,
-        RebootWord::Cancel { index, reason } => {
-            context.operator().await?.cancel_reboot(index, None, reason.get()).await
-        }
+        RebootWord::Cancel { index, reason } => Box::pin(cancel(index, &reason, context)).await,
         RebootWord::CancelAll(reason) => {
             let cancelled = context.operator().await?.cancel_all_reboots(reason.get()).await?;
-            context.say_more(&format!("cancelled: {}", join(&cancelled)));
+            context.say(&format!("cancelled: {}", join(&cancelled)));
             Ok(())
         }
         RebootWord::ResetBackoff { index, reason } => {
@@ -122,20 +121,37 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
     }
 }
 
+async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), ActionError> {
+    let view = context.store().await?.read_view().await?;
+    let began = view.attempts_of(EntryId::reboot(index)).filter_map(Stored::get).any(Attempt::began);
+    context.operator().await?.cancel_reboot(index, None, reason.get()).await?;
+    let what = if began {
+        "; its reboot command has begun: it is let to end, and the node stays cordoned until it has booted"
+    } else {
+        ""
+    };
+    context.say(&format!("cancelled: {index}{what}"));
+    Ok(())
+}
+
 async fn order(verb: Verb, order: &Order, context: &Context) -> Result<(), ActionError> {
     let entry = EntryId::reboot(order.index);
-    let operator = context.operator().await?;
+    // Holding back never asks anybody; what starts work does.
+    let operator = match verb {
+        Verb::Retry | Verb::Done | Verb::Force => context.starting_operator().await?,
+        Verb::Hold | Verb::Unhold | Verb::Uncordon => context.operator().await?,
+    };
     Box::pin(operator.order(entry, verb, None, order.reason.get())).await
 }
 
 async fn add(file: &PathBuf, reason: &Reason, context: &Context) -> Result<(), ActionError> {
     let text = read(file)?;
     let addresses: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    let added = context.operator().await?.add_reboots(&addresses, reason.get()).await?;
+    let added = context.starting_operator().await?.add_reboots(&addresses, reason.get()).await?;
     for note in &added.notes {
         context.say(note);
     }
-    context.say_more(&format!("added: {}", join(&added.indexes)));
+    context.say(&format!("added: {}", join(&added.indexes)));
     Ok(())
 }
 
@@ -201,7 +217,7 @@ pub(super) fn readable<'a, T: Serialize + Clone + 'a>(
 
 pub(super) fn tell_reset(context: &Context, reset: &[u64]) {
     let what = if reset.is_empty() { "none had a backoff".to_owned() } else { join(reset) };
-    context.say_more(&format!("backoff ended: {what}"));
+    context.say(&format!("backoff ended: {what}"));
 }
 
 fn join(indexes: &[u64]) -> String {

@@ -139,6 +139,9 @@ pub fn node_state(seen: &Seen, name: &str, live: Option<EntryId>, now: Timestamp
     let mut words: Vec<String> = Vec::new();
     let mut trouble = false;
     match facts::node(seen, name) {
+        None if !seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => {
+            words.push("unknown (Kubernetes not heard)".to_owned());
+        }
         None => {
             words.push("no Node".to_owned());
             trouble = true;

@@ -208,7 +208,9 @@ async fn from_file(file: &Path, context: Option<&str>) -> Result<(Config, Option
         context: context.map(str::to_owned),
         problem,
     };
-    let kubeconfig = Kubeconfig::read_from(file).map_err(|e| fail(context, chain(&e)))?;
+    // Only the first line of the fault: the parser shows the lines around it, tokens included.
+    let fault = |e: &kube::config::KubeconfigError| chain(e).lines().next().unwrap_or_default().to_owned();
+    let kubeconfig = Kubeconfig::read_from(file).map_err(|e| fail(context, fault(&e)))?;
     let context = context.map(str::to_owned).or_else(|| kubeconfig.current_context.clone()).filter(|c| !c.is_empty());
     let Some(wanted) = context.as_deref() else {
         return Err(fail(None, "it has no current-context and none is configured".to_owned()));

@@ -27,7 +27,8 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         Verb::Done => (RebootStatus::Rebooting, "treats the machine as booted; the Node must still be Ready"),
         _ => (RebootStatus::Rebooting, "runs the reboot command once more"),
     };
-    if entry.status != wanted {
+    let forced_from_the_queue = verb == Verb::Force && entry.status == RebootStatus::Queued;
+    if entry.status != wanted && !forced_from_the_queue {
         return Err(format!("{verb} is for an entry that is {wanted}; {id} is {}", entry.status));
     }
     let name = app.seen.snapshot.machine(&entry.node);

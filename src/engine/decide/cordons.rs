@@ -33,6 +33,12 @@ impl<'a> Pass<'a> {
             let Some(node) = snap.kube.nodes.get(name) else { continue };
             let address = self.address_of(node);
             let owner = node.owner();
+            if let Some(&entry) = self.claims.running.get(&address)
+                && !boot::has_live_entry(snap, entry)
+            {
+                // Cancelled in mid-command: it says so from the first moment.
+                self.out.orphans.insert(name.clone(), Reason::OrphanedCordon { node: name.clone(), entry });
+            }
             if self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry)) {
                 continue;
             }

@@ -174,16 +174,13 @@ impl<'a> Pass<'a> {
                     && super::boot::has_live_entry(self.snap, entry)
                     && !self.command_may_run(entry) => {}
             Some(&entry) => {
-                let running = self.claims.running.contains_key(address);
-                return Some(if running {
-                    Reason::OutcomeUnknown { attempt: Some(entry.to_string()), until: None }
-                } else {
-                    Reason::OrphanedCordon { node: member.node.node_name().to_owned(), entry }
-                });
+                return Some(Reason::OrphanedCordon { node: member.node.node_name().to_owned(), entry });
             }
             None => {}
         }
-        if let Some(until) = member.entry.drain_backoff_expire.filter(|until| *until > self.now.wall) {
+        // A person who forces it does not wait for the backoff either.
+        let forced = self.order(member.id, 0, Verb::Force).is_some();
+        if let Some(until) = member.entry.drain_backoff_expire.filter(|until| *until > self.now.wall && !forced) {
             return Some(Reason::Backoff {
                 count: member.entry.drain_backoff_count,
                 until,
@@ -262,9 +259,11 @@ impl<'a> Pass<'a> {
             .then(|| Reason::NodeMismatch { expected: format!("UID {noted}"), found: format!("UID {}", node.uid) })
     }
 
-    /// A person's order for this entry, if it was given for this very state of it. `hold` outlives changes.
+    /// A person's order for this entry, if it was given for this very state of it. `hold` and `force` outlive changes:
+    /// an entry that a budget puts back at its first look is never long enough in one state to be forced in it.
     pub(super) fn order(&self, id: EntryId, mod_revision: i64, verb: Verb) -> Option<&'a Order> {
         let order = self.snap.store.orders.get(&id)?.get()?;
-        (order.verb == verb && (verb == Verb::Hold || order.entry_revision == mod_revision)).then_some(order)
+        let lasting = matches!(verb, Verb::Hold | Verb::Force);
+        (order.verb == verb && (lasting || order.entry_revision == mod_revision)).then_some(order)
     }
 }

@@ -328,8 +328,10 @@ fn force_skips_pods_and_volumes_by_a_persons_order_and_never_the_rules_of_api_se
         .node(11, |n| n.volumes_in_use = vec!["v".to_owned()])
         .order(0, Verb::Force, 10);
     let Some(Effect::Power { force: Some(_), .. }) = scene.effect(0) else { panic!() };
-    let stale = scene.order(0, Verb::Force, 9);
-    assert_ne!(stale.does(0), Some("rebooting"), "an order dies with any change of the entry");
+    let queued = Scene::new(1).queued(&[(0, 11)]).order(0, Verb::Force, 10).change(0, |e| {
+        e.drain_backoff_expire = Some(after(now(), 500));
+    });
+    assert_eq!(queued.starts(), [0], "forced out of its backoff");
     let api = Scene::new(0)
         .draining(0, 1, 1)
         .pod(1, "web", |_| {})
