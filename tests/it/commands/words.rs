@@ -15,7 +15,7 @@ async fn entries_are_added_listed_held_and_cancelled_with_who_and_why() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     let ran = rig.run_with(&["rq", "add", "-", "--reason", "INC-7"], "10.0.0.12 10.0.0.13\n\t10.0.0.11\n");
-    assert_eq!((ran.status, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", ""));
+    assert_eq!((ran.status, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", "added: 0, 1, 2\n"));
     let listed = json_of(&rig.run(&["rq", "list"]).stdout);
     let nodes: Vec<&str> = listed.as_array().unwrap().iter().map(|e| e["node"].as_str().unwrap()).collect();
     assert_eq!(nodes, ["10.0.0.12", "10.0.0.13", "10.0.0.11"]);
@@ -26,6 +26,12 @@ async fn entries_are_added_listed_held_and_cancelled_with_who_and_why() {
     assert_eq!(rig.run(&["rq", "hold", "0", "--reason", "wait for Anna"]).status, 0);
     let order = json_of(&rig.get("/cke/cketerm/orders/reboots/0").await.unwrap());
     assert_eq!((&order["verb"], &order["reason"]), (&json!("hold"), &json!("wait for Anna")));
+
+    // An option that a word would not keep is refused, and nothing is done.
+    let read_only = rig.run(&["--read-only", "rq", "cancel", "1"]);
+    assert_eq!(read_only.status, 2, "{}", read_only.stderr);
+    let listed = json_of(&rig.run(&["rq", "list"]).stdout);
+    assert_eq!(listed[1]["status"], "queued");
 
     assert_eq!(rig.run(&["rq", "cancel", "1"]).status, 0);
     let listed = json_of(&rig.run(&["rq", "list"]).stdout);

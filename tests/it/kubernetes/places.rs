@@ -34,6 +34,17 @@ async fn fails(settings: KubeSettings) -> String {
 }
 
 #[tokio::test]
+async fn a_broken_kubeconfig_is_named_without_showing_its_secrets() {
+    let broken = write(concat!(
+        "apiVersion: v1\nkind: Config\nclusters: [{name: t, cluster: {server: x}\n",
+        "users: [{name: t, user: {token: \"s3cr3t\"}}]\n"
+    ));
+    let text = fails(KubeSettings { kubeconfig: Some(broken.to_path_buf()), ..KubeSettings::default() }).await;
+    assert!(text.contains(&broken.display().to_string()), "{text}");
+    assert!(!text.contains("s3cr3t"), "{text}");
+}
+
+#[tokio::test]
 async fn a_kubeconfig_that_cannot_be_used_is_named_with_what_is_wrong() {
     assert_eq!(Kube::connect(&KubeSettings::default(), Clock::Host).await.unwrap_err(), KubeError::NotConfigured);
     let with = |kubeconfig: &str, context: Option<&str>| KubeSettings {
