@@ -1,9 +1,11 @@
 # `make run` shows cketerm at work, `make test` tests everything. Both set up what they need and say what they skip.
+# Where cargo builds.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 .PHONY: run test lint docs figures build setup servers
 
 run: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with pods
 	cargo build --locked
-	tests/servers/demo target/debug/cketerm
+	tests/servers/demo $(TARGET)/debug/cketerm
 
 test: setup lint ## format, lints, unit tests, tests on real servers
 	cargo test --locked
@@ -20,7 +22,7 @@ docs: ## writes anew what is generated: docs/keys.md
 	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the_keys
 
 figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`
-	python3 tests/figures/drain.py target/release/cketerm
+	python3 tests/figures/drain.py $(TARGET)/release/cketerm
 	cargo bench --locked --bench pass
 
 setup:
