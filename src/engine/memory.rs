@@ -11,6 +11,7 @@ use crate::{
     model::{
         drain::Verdict,
         entry::{EntryId, Stored},
+        kube::NodeRow,
         reason::{PodHold, Reason},
         reboot::RebootStatus,
     },
@@ -41,6 +42,7 @@ pub(super) fn observe(snap: &mut Snapshot, now: Now) {
                     let control_plane = member(snap, &entry.node);
                     let node = snap.node_of(&entry.node);
                     let work = work.entry(id).or_default();
+                    note_uncordon(work, id, node, now);
                     let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
                     let sound = yes && soundness(snap, id, control_plane, node, now).missing.is_none();
                     work.sound_since = sound.then(|| work.sound_since.unwrap_or(secs(now.boot)));
@@ -65,12 +67,7 @@ fn member(snap: &Snapshot, address: &str) -> bool {
 
 fn look_at_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return };
-    let ours = node.owner().is_some_and(|o| o.entry == id);
-    if ours && !node.unschedulable {
-        work.drain.uncordoned.get_or_insert(now.wall);
-    } else {
-        work.drain.uncordoned = None;
-    }
+    note_uncordon(work, id, Some(node), now);
     let Some(pods) = snap.kube.pods.get(&node.name).filter(|p| p.synced) else { return };
     if work.drain.pods_at_start.is_none() {
         let all: Vec<_> = pods.pods.values().cloned().collect();
@@ -78,6 +75,12 @@ fn look_at_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, n
         work.drain.pods_at_start = u32::try_from(count).ok();
     }
     work.drain.answers.retain(|uid, _| pods.pods.contains_key(uid));
+}
+
+/// Since when somebody else has uncordoned the node, if so.
+fn note_uncordon(work: &mut Work, id: EntryId, node: Option<&Arc<NodeRow>>, now: Now) {
+    let uncordoned = node.is_some_and(|n| !n.unschedulable && n.owner().is_some_and(|o| o.entry == id));
+    work.drain.uncordoned = uncordoned.then(|| work.drain.uncordoned.unwrap_or(now.wall));
 }
 
 /// Puts what came of an effect into the memory.
@@ -88,7 +91,12 @@ pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
             work.insert(id, Work::default());
         }
         (Effect::BackOff { cause, .. }, Came::Done) => {
-            work.insert(id, Work { backoff_cause: Some(cause.to_string()), ..Work::default() });
+            // Shown until the next try: by then the queue may long be enabled again.
+            let cause = match cause {
+                Reason::QueueDisabled => "the queue was disabled (reset-backoff ends the wait)".to_owned(),
+                cause => cause.to_string(),
+            };
+            work.insert(id, Work { backoff_cause: Some(cause), ..Work::default() });
         }
         (Effect::Remove { .. }, Came::Done) => {
             work.remove(&id);

@@ -26,6 +26,10 @@ const CHECK_SOON: f64 = 1.0;
 const CHECK_LATER: f64 = 5.0;
 /// A reboot is young for so many seconds.
 const YOUNG: f64 = 60.0;
+/// Seconds before a command that we withheld is tried again.
+const WITHHELD: i64 = 5;
+/// A control plane's probe counts as good for so long, in seconds (spec/safety.md, Ends and starts).
+const PROBE_FRESH: f64 = 60.0;
 /// What the helper may need beyond a command's bound to end its whole group, in seconds.
 const KILLING: f64 = 5.0;
 
@@ -81,11 +85,13 @@ impl<'a> Pass<'a> {
         {
             return self.running(open, until);
         }
-        if let Some(reason) = self.retry_ordered(member, node, last) {
+        // First the end: a machine that has booted is not rebooted again, whatever its command said.
+        if let Some(reason) = self.finish(member, node, attempt) {
             return reason;
         }
-        // First the end: a machine that has booted is not rebooted again because its command said otherwise.
-        if let Some(reason) = self.finish(member, node, attempt) {
+        // An order that has to wait does not keep the boot check from being asked.
+        if let Some(reason) = self.retry_ordered(member, node, last) {
+            self.check_boot(member);
             return reason;
         }
         if let Some(reason) = self.retry_by_definition(member, node, last) {
@@ -139,7 +145,9 @@ impl<'a> Pass<'a> {
         if !self.snap.store.reboots.switch.enabled() {
             return None;
         }
-        let again = after(outcome.at, reboot.command_interval.unwrap_or(0));
+        // What we withheld ourselves is tried again soon, but not in a circle.
+        let floor = if attempt.withheld() { WITHHELD } else { 0 };
+        let again = after(outcome.at, reboot.command_interval.unwrap_or(0).max(floor));
         let how = outcome.end.to_string();
         let reason = Reason::CommandFailed { how: format!("{how}, tries again"), stderr: outcome.stderr.clone() };
         if self.now.wall < again {
@@ -178,7 +186,8 @@ impl<'a> Pass<'a> {
         let Some(node) = node else { return self.wrong_node(member, None) };
         // Uncordoned meanwhile: pods may be on it again, and nothing switches it off under them.
         if !node.unschedulable || node.owner().is_none_or(|o| o.entry != member.id) {
-            return Some(Reason::UncordonedByOther { since: self.now.wall });
+            let since = self.snap.work.get(&member.id).and_then(|w| w.drain.uncordoned);
+            return Some(Reason::UncordonedByOther { since: since.unwrap_or(self.now.wall) });
         }
         if let Some(reason) = self.wrong_node(member, Some(node)) {
             return Some(reason);
@@ -425,8 +434,8 @@ pub(super) fn recorded_boot_id(snap: &Snapshot, id: EntryId, node: &NodeRow) -> 
         .filter(|b| !b.is_empty())
 }
 
-/// What is wrong with one control plane's probe; none = good now.
-fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: Now) -> Option<String> {
+/// What is wrong with one control plane's probe; none = good now, or not asked for by the policy.
+pub(super) fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: Now) -> Option<String> {
     if policy == "node" {
         return None;
     }
@@ -434,8 +443,8 @@ fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: Now) -> Opti
         None => Some("not probed yet".to_owned()),
         Some(probe) => match (&probe.error, probe.last_good) {
             (Some(error), _) => Some(format!("{} answers {error}", probe.url)),
-            (None, Some(at)) if now.boot.as_secs_f64() - at <= 60.0 => None,
-            (None, _) => Some(format!("{} gave no good answer", probe.url)),
+            (None, Some(at)) if now.boot.as_secs_f64() - at <= PROBE_FRESH => None,
+            (None, _) => Some(format!("{} gave no good answer for 60 s", probe.url)),
         },
     }
 }

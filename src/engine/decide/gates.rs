@@ -1,12 +1,10 @@
 //! What stops new starts, and only those: completion, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
 
-use super::Pass;
+use super::{Pass, boot::probe_missing};
 use crate::model::{policy::UnreachableRule, reason::Reason, time::after};
 
 /// While a copy is older than this, no new work starts (spec/etcd.md, Reading and watching), in seconds.
 pub(super) const STALE: f64 = 10.0;
-/// A control plane's probe counts as good for so long, in seconds (spec/safety.md, Ends and starts).
-const PROBE_FRESH: f64 = 60.0;
 /// Waiting for the copies to be read for the first time is not yet worth a reason of its own.
 const NEVER: f64 = 0.0;
 
@@ -91,7 +89,6 @@ impl Pass<'_> {
     /// within the last minute, seen by this leader (I7).
     pub(super) fn control_plane_unhealthy(&self) -> Option<Reason> {
         let definition = self.definition?;
-        let by_node = self.policy.control_plane_probe == "node";
         definition.members.control_planes(&definition.cluster).find_map(|member| {
             let name = member.node_name().to_owned();
             let unhealthy = |why: String| Some(Reason::ControlPlaneUnhealthy { node: name.clone(), why });
@@ -100,18 +97,8 @@ impl Pass<'_> {
                 Some(node) if !node.ready => return unhealthy("not Ready".to_owned()),
                 Some(_) => {}
             }
-            if by_node {
-                return None;
-            }
-            let policy = "policy control_plane_probe";
-            match self.snap.probes.get(&member.address) {
-                None => unhealthy(format!("not probed yet ({policy})")),
-                Some(probe) => match (&probe.error, probe.last_good) {
-                    (Some(error), _) => unhealthy(format!("{} answers {error} ({policy})", probe.url)),
-                    (None, Some(at)) if self.boot() - at <= PROBE_FRESH => None,
-                    (None, _) => unhealthy(format!("{} gave no good answer for 60 s ({policy})", probe.url)),
-                },
-            }
+            let missing = probe_missing(self.snap, &member.address, &self.policy.control_plane_probe, self.now);
+            missing.and_then(|why| unhealthy(format!("{why} (policy control_plane_probe)")))
         })
     }
 }

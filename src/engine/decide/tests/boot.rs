@@ -83,6 +83,8 @@ fn i25_a_failed_command_is_tried_again_as_often_as_the_definition_says_and_not_m
     assert!(!matches!(spent.effect(0), Some(Effect::RunAgain { .. })));
     let withheld = due.attempt(0, 11, 2, LEASE, 25, Some(Ended::Withheld("cancelled".to_owned())));
     assert!(matches!(withheld.effect(0), Some(Effect::RunAgain { .. })), "what we withheld is no try");
+    let at_once = scene_of_a_withheld_command();
+    assert!(!matches!(at_once.effect(0), Some(Effect::RunAgain { .. })), "but not in a circle");
     assert!(matches!(
         spent.checked(0, CheckAnswer::No("down".to_owned()), None).reason(0),
         Reason::CommandFailed { .. }
@@ -197,13 +199,15 @@ fn i13_a_disabled_queue_runs_no_command_again_and_leaves_the_machine_to_its_boot
     assert_eq!(scene.disabled().checked(0, CheckAnswer::Yes, Some(0.0)).ends(0), Some(End::Booted));
     let ordered = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 10).disabled();
     assert_eq!(ordered.reason(0), Reason::QueueDisabled);
+    assert_eq!(ordered.does(0), Some("checking boot"), "an order that waits does not silence the check");
+    assert_eq!(ordered.checked(0, CheckAnswer::Yes, Some(0.0)).ends(0), Some(End::Booted));
 }
 
 #[test]
 fn i16_a_machine_that_somebody_uncordoned_is_not_rebooted_again_under_its_pods() {
     let scene =
         Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 10).node(11, |n| n.unschedulable = false);
-    assert_eq!(scene.does(0), None);
+    assert!(!matches!(scene.effect(0), Some(Effect::RunAgain { .. })));
     assert!(matches!(scene.reason(0), Reason::UncordonedByOther { .. }));
 }
 
@@ -217,4 +221,8 @@ fn i10_a_reboot_that_cke_started_is_ended_by_us_and_leaves_no_orphan() {
     let Some(Effect::Stamp { owner, cordon: false, .. }) = scene.effect(0) else { panic!() };
     assert!(!owner.taken_over_rebooting);
     assert_eq!(scene.owner(11, |o| o.taken_over_rebooting = false).ends(0), Some(End::Booted));
+}
+
+fn scene_of_a_withheld_command() -> Scene {
+    Scene::new(1).rebooting(0, 11, 3, Some(Ended::Withheld("the lease ran out".to_owned())))
 }
