@@ -1,6 +1,7 @@
 //! cketerm: the console, and the controller inside it, for keeping bare-metal Kubernetes clusters running.
 //!
-//! Arrows point one way: `model` ← `store`, `kubernetes` ← `engine`, `actions` ← `console`, `cli`, `daemon`.
+//! Arrows point one way: `model` ← `store`, `kubernetes` ← `engine`, `actions` ← `console`, `cli`, `daemon`. `sandbox`
+//! knows the wire protocols and nothing of the others.
 
 pub mod actions;
 pub mod cli;
@@ -12,5 +13,6 @@ pub mod engine;
 pub mod fence;
 pub mod kubernetes;
 pub mod model;
+pub mod sandbox;
 pub mod store;
 pub mod telemetry;

@@ -1,0 +1,9 @@
+//! A small Kubernetes: objects, what happens to them, and the HTTP API over them.
+
+pub mod objects;
+pub mod refusal;
+pub mod resource;
+
+pub use objects::{Change, Objects, Verb};
+pub use refusal::Refusal;
+pub use resource::Resource;

@@ -1,0 +1,328 @@
+//! The objects and their history: what etcd is to a kube-apiserver.
+//!
+//! Every change has its resourceVersion, counted over all kinds, and stays in the history until it is compacted; who
+//! follows reads from there ([`Objects::since`]) after being woken ([`Objects::subscribe`]).
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{Refusal, Resource};
+use crate::clock::Clock;
+
+/// Changes kept before the oldest are forgotten by themselves.
+const HISTORY: usize = 20_000;
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// It is new.
+    Added,
+    /// It changed.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// One change.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Its resourceVersion.
+    pub revision: u64,
+    /// Of what kind.
+    pub resource: &'static Resource,
+    /// What happened.
+    pub verb: Verb,
+    /// The object after it; a deleted one as it was last, with this change's resourceVersion.
+    pub object: Arc<Value>,
+    /// The object before it.
+    pub before: Option<Arc<Value>>,
+}
+
+/// Namespace (empty where the kind has none) and name.
+pub type Key = (String, String);
+
+/// All objects of one sandbox. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub struct Objects {
+    clock: Clock,
+    inner: Arc<Mutex<Inner>>,
+    changed: Arc<watch::Sender<u64>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    revision: u64,
+    /// The last revision that is not in the history any more.
+    compacted: u64,
+    uids: u64,
+    kinds: HashMap<&'static str, BTreeMap<Key, Arc<Value>>>,
+    history: VecDeque<Change>,
+}
+
+impl Objects {
+    /// None yet. Times are written by this clock.
+    pub fn new(clock: Clock) -> Self {
+        let inner = Inner { revision: 1, ..Inner::default() };
+        Self { clock, inner: Arc::new(Mutex::new(inner)), changed: Arc::new(watch::Sender::new(1)) }
+    }
+
+    /// The clock that times are written by.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Now, as Kubernetes writes times: RFC 3339 with whole seconds.
+    pub fn stamp(&self) -> String {
+        self.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest resourceVersion.
+    pub fn revision(&self) -> u64 {
+        self.lock().revision
+    }
+
+    /// Wakes on every change; the value is the newest resourceVersion.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// One object.
+    pub fn get(&self, resource: &'static Resource, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.lock().kinds.get(&place(resource))?.get(&key).cloned()
+    }
+
+    /// All of a kind in one namespace (empty = all), in order of namespace and name, and the revision they are of.
+    pub fn list(&self, resource: &'static Resource, namespace: &str) -> (Vec<Arc<Value>>, u64) {
+        let inner = self.lock();
+        let Some(kind) = inner.kinds.get(&place(resource)) else { return (Vec::new(), inner.revision) };
+        let of = |key: &Key| namespace.is_empty() || key.0 == namespace;
+        (kind.iter().filter(|(key, _)| of(key)).map(|(_, object)| Arc::clone(object)).collect(), inner.revision)
+    }
+
+    /// The changes after that revision, oldest first; none when they are compacted (410 on the wire).
+    pub fn since(&self, revision: u64) -> Option<Vec<Change>> {
+        let inner = self.lock();
+        if revision < inner.compacted {
+            return None;
+        }
+        let from = inner.history.partition_point(|change| change.revision <= revision);
+        Some(inner.history.range(from..).cloned().collect())
+    }
+
+    /// Forgets the history: watches from before now get 410.
+    pub fn compact(&self) {
+        let mut inner = self.lock();
+        inner.compacted = inner.revision;
+        inner.history.clear();
+    }
+
+    /// Creates an object: fills in name (`generateName`), UID, resourceVersion, generation, creation time, kind.
+    pub fn create(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<Arc<Value>, Refusal> {
+        let mut inner = self.lock();
+        inner.uids += 1;
+        let count = inner.uids;
+        if !object["metadata"].is_object() {
+            object["metadata"] = json!({});
+        }
+        let meta = &mut object["metadata"];
+        if meta["name"].as_str().is_none_or(str::is_empty) {
+            let Some(stem) = meta["generateName"].as_str() else {
+                let text = format!("{} \"\" is invalid: metadata.name: Required value", resource.kind);
+                return Err(Refusal::new(422, "Invalid", text));
+            };
+            meta["name"] = json!(format!("{stem}{}", suffix(count)));
+        }
+        let name = meta["name"].as_str().unwrap_or_default().to_owned();
+        let key = (namespace.to_owned(), name.clone());
+        if inner.kinds.get(&place(resource)).is_some_and(|kind| kind.contains_key(&key)) {
+            return Err(Refusal::exists(resource, &name));
+        }
+        if resource.namespaced {
+            meta["namespace"] = json!(namespace);
+        }
+        meta["uid"] = json!(format!("00000000-0000-4000-8000-{count:012x}"));
+        meta["creationTimestamp"] = json!(self.stamp());
+        if resource.generations {
+            meta["generation"] = json!(1);
+        }
+        object["apiVersion"] = json!(resource.api_version());
+        object["kind"] = json!(resource.kind);
+        Ok(self.commit(&mut inner, resource, key, Verb::Added, object, None))
+    }
+
+    /// Changes an object by `change`, which sees it as it is and may refuse. Nothing happens when nothing changed.
+    /// `kind`, name, UID and creation time stay whatever `change` does; the generation counts up with the spec. An
+    /// object that is being deleted and has lost its last finalizer is gone with it.
+    pub fn update(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value) -> Result<(), Refusal>,
+    ) -> Result<Arc<Value>, Refusal> {
+        let mut inner = self.lock();
+        let key = (namespace.to_owned(), name.to_owned());
+        let found = inner.kinds.get(&place(resource)).and_then(|kind| kind.get(&key)).cloned();
+        let before = found.ok_or_else(|| Refusal::not_found(resource, name))?;
+        let mut object = Value::clone(&before);
+        change(&mut object)?;
+        for field in ["name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation"] {
+            restore(&mut object["metadata"], &before["metadata"], field);
+        }
+        for field in ["apiVersion", "kind"] {
+            restore(&mut object, &before, field);
+        }
+        if object == *before {
+            return Ok(before);
+        }
+        if resource.generations && object.get("spec") != before.get("spec") {
+            object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_u64().unwrap_or(0) + 1);
+        }
+        let finalizers =
+            |object: &Value| object["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
+        let done = !before["metadata"]["deletionTimestamp"].is_null() && finalizers(&before) && !finalizers(&object);
+        let verb = if done { Verb::Deleted } else { Verb::Modified };
+        Ok(self.commit(&mut inner, resource, key, verb, object, Some(before)))
+    }
+
+    /// Takes an object away at once, whatever its grace; `check` sees it and may refuse.
+    pub fn remove(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        check: impl FnOnce(&Value) -> Result<(), Refusal>,
+    ) -> Result<Arc<Value>, Refusal> {
+        let mut inner = self.lock();
+        let key = (namespace.to_owned(), name.to_owned());
+        let found = inner.kinds.get(&place(resource)).and_then(|kind| kind.get(&key)).cloned();
+        let before = found.ok_or_else(|| Refusal::not_found(resource, name))?;
+        check(&before)?;
+        let object = Value::clone(&before);
+        Ok(self.commit(&mut inner, resource, key, Verb::Deleted, object, Some(before)))
+    }
+
+    fn commit(
+        &self,
+        inner: &mut Inner,
+        resource: &'static Resource,
+        key: Key,
+        verb: Verb,
+        mut object: Value,
+        before: Option<Arc<Value>>,
+    ) -> Arc<Value> {
+        inner.revision += 1;
+        let revision = inner.revision;
+        object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        let object = Arc::new(object);
+        let kind = inner.kinds.entry(place(resource)).or_default();
+        if verb == Verb::Deleted {
+            kind.remove(&key);
+        } else {
+            kind.insert(key, Arc::clone(&object));
+        }
+        inner.history.push_back(Change { revision, resource, verb, object: Arc::clone(&object), before });
+        if inner.history.len() > HISTORY
+            && let Some(gone) = inner.history.pop_front()
+        {
+            inner.compacted = gone.revision;
+        }
+        self.changed.send_replace(revision);
+        object
+    }
+}
+
+/// Both kinds of events live in one place, as on a real server.
+fn place(resource: &'static Resource) -> &'static str {
+    resource.plural
+}
+
+fn restore(to: &mut Value, from: &Value, field: &str) {
+    match from.get(field) {
+        Some(value) => to[field] = value.clone(),
+        None => {
+            to.as_object_mut().and_then(|to| to.shift_remove(field));
+        }
+    }
+}
+
+/// Five letters that differ for every number, as `generateName` has them.
+fn suffix(mut number: u64) -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut out = String::new();
+    for _ in 0..5 {
+        let at = usize::try_from(number % 27).unwrap_or(0);
+        out.push(char::from(LETTERS[at]));
+        number = number / 27 + 7;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::resource::{BUDGETS, NODES, PODS},
+        *,
+    };
+
+    fn objects() -> Objects {
+        Objects::new(Clock::Host)
+    }
+
+    #[test]
+    fn every_change_has_a_revision_and_nothing_is_a_change_that_changes_nothing() {
+        let objects = objects();
+        let made = objects.create(&NODES, "", json!({"metadata": {"name": "a"}})).unwrap();
+        assert_eq!((made["kind"].as_str(), made["metadata"]["resourceVersion"].as_str()), (Some("Node"), Some("2")));
+        let same = objects.update(&NODES, "", "a", |_| Ok(())).unwrap();
+        assert_eq!(same, made);
+        objects.update(&NODES, "", "a", |n| Ok(n["spec"] = json!({"unschedulable": true}))).unwrap();
+        objects.remove(&NODES, "", "a", |_| Ok(())).unwrap();
+        let seen: Vec<_> = objects.since(1).unwrap().into_iter().map(|c| (c.revision, c.verb)).collect();
+        assert_eq!(seen, [(2, Verb::Added), (3, Verb::Modified), (4, Verb::Deleted)]);
+        objects.compact();
+        assert!(objects.since(3).is_none() && objects.since(4).is_some_and(|c| c.is_empty()));
+    }
+
+    #[test]
+    fn the_generation_follows_the_spec_and_identity_cannot_be_changed() {
+        let objects = objects();
+        objects.create(&BUDGETS, "x", json!({"metadata": {"name": "b"}, "spec": {}})).unwrap();
+        let changed = objects.update(&BUDGETS, "x", "b", |b| {
+            b["status"] = json!({"disruptionsAllowed": 1});
+            b["metadata"]["uid"] = json!("another");
+            Ok(())
+        });
+        let changed = changed.unwrap();
+        assert_eq!(changed["metadata"]["generation"], 1);
+        assert_ne!(changed["metadata"]["uid"], "another");
+        let spec = objects.update(&BUDGETS, "x", "b", |b| Ok(b["spec"]["minAvailable"] = json!(1))).unwrap();
+        assert_eq!(spec["metadata"]["generation"], 2);
+    }
+
+    #[test]
+    fn names_are_generated_and_two_of_the_same_are_refused() {
+        let objects = objects();
+        let make = || objects.create(&PODS, "x", json!({"metadata": {"generateName": "p-"}})).unwrap();
+        assert_ne!(make()["metadata"]["name"], make()["metadata"]["name"]);
+        let named = || objects.create(&PODS, "x", json!({"metadata": {"name": "p"}}));
+        named().unwrap();
+        assert_eq!(named().unwrap_err().code, 409);
+        assert_eq!(objects.create(&PODS, "x", json!({})).unwrap_err().code, 422);
+    }
+}
