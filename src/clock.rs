@@ -3,7 +3,13 @@
 //! Leases and deadlines are measured in boot time, which counts a suspended laptop's sleep and never steps. Wall
 //! time is only for what is written down and for what commands are told.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -18,10 +24,39 @@ pub enum Clock {
         start: tokio::time::Instant,
         /// Wall time at that moment, this engine's error included.
         wall: Timestamp,
+        /// How far wall time was set since, in milliseconds.
+        stepped: Arc<AtomicI64>,
     },
 }
 
 impl Clock {
+    /// tokio's clock, at this wall time now.
+    pub fn tokio(wall: Timestamp) -> Self {
+        Self::Tokio { start: tokio::time::Instant::now(), wall, stepped: Arc::default() }
+    }
+
+    /// Another clock of the same sandbox that is wrong by so much.
+    #[must_use]
+    pub fn off_by(&self, error: SignedDuration) -> Self {
+        match self {
+            Self::Host => Self::Host,
+            Self::Tokio { start, .. } => {
+                let now = self.wall().checked_add(error).unwrap_or_else(|_| self.wall());
+                let elapsed = SignedDuration::try_from(start.elapsed()).unwrap_or_default();
+                let wall = now.checked_sub(elapsed).unwrap_or(now);
+                Self::Tokio { start: *start, wall, stepped: Arc::default() }
+            }
+        }
+    }
+
+    /// Sets wall time forth or back, for all clones; boot time never steps. The host's clock is left alone.
+    pub fn step(&self, by: SignedDuration) {
+        if let Self::Tokio { stepped, .. } = self {
+            let millis = i64::try_from(by.as_millis()).unwrap_or(0);
+            stepped.fetch_add(millis, Ordering::Relaxed);
+        }
+    }
+
     /// Time since the machine booted, suspension included.
     pub fn boot(&self) -> Duration {
         match self {
@@ -37,8 +72,9 @@ impl Clock {
     pub fn wall(&self) -> Timestamp {
         match self {
             Self::Host => Timestamp::now(),
-            Self::Tokio { start, wall } => SignedDuration::try_from(start.elapsed())
+            Self::Tokio { start, wall, stepped } => SignedDuration::try_from(start.elapsed())
                 .ok()
+                .and_then(|elapsed| elapsed.checked_add(SignedDuration::from_millis(stepped.load(Ordering::Relaxed))))
                 .and_then(|elapsed| wall.checked_add(elapsed).ok())
                 .unwrap_or(*wall),
         }

@@ -13,59 +13,10 @@ use tokio::{
 use crate::{
     clock::Clock,
     config::Settings,
-    engine::{
-        command::Spawner,
-        run::{self, Handle, Options},
-        snapshot::{Seen, secs},
-    },
-    kubernetes::{Kube, Live as KubeLive, Streaming},
-    store::{Store, live::Live},
+    engine::snapshot::{Seen, secs},
+    ground::Ground,
     telemetry,
 };
-
-/// Everything that a running cketerm holds on to: the copies and the engine.
-pub struct Running {
-    /// etcd.
-    pub store: Store,
-    /// Kubernetes, where it is configured.
-    pub kube: Option<Kube>,
-    /// The engine.
-    pub engine: Handle,
-}
-
-/// Connects and starts an engine, for the daemon and for the console alike.
-pub async fn start(
-    settings: &Settings,
-    mode: &'static str,
-    campaign: bool,
-    http: Option<String>,
-) -> anyhow::Result<Running> {
-    let clock = Clock::Host;
-    let store = Store::connect(&settings.etcd, clock.clone()).await?;
-    let kube = if settings.kube.is_none() { None } else { Some(Kube::connect(&settings.kube, clock).await?) };
-    let live = Arc::new(Live::follow(&store));
-    let copies = kube.clone().map(|kube| {
-        let live = KubeLive::follow(&kube, Streaming::Auto);
-        (kube, live)
-    });
-    let config = settings.files.last().map(|p| p.display().to_string());
-    let options = Options {
-        campaign,
-        mode,
-        http,
-        ttl: Duration::from_secs(settings.lease_ttl_seconds),
-        host: host_name(),
-        // Not `current_exe`: an upgrade may have replaced the file under a running engine.
-        spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env),
-    };
-    let engine = run::start(&store, live, copies, options)?;
-    Ok(Running { store, kube, engine })
-}
-
-/// This host's name, as CKE writes it under `leader/`.
-pub fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
 
 /// Runs until SIGTERM or SIGINT.
 pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
@@ -82,9 +33,9 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
         .await
         .map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))?;
     let address = listener.local_addr()?;
-    let running = start(&settings, "daemon", true, Some(address.to_string())).await?;
+    let engine = Ground::connect(&settings).await?.start("daemon", true, Some(address.to_string()));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon runs");
-    let served = tokio::spawn(serve(listener, running.engine.seen()));
+    let served = tokio::spawn(serve(listener, engine.seen()));
     systemd("READY=1");
     tokio::select! {
         _ = term.recv() => {}
@@ -93,7 +44,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     }
     systemd("STOPPING=1");
     tracing::info!("ends: finishes what runs, then resigns");
-    running.engine.stop().await;
+    engine.stop().await;
     served.abort();
     tracing::info!("ended");
     Ok(())

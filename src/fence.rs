@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn fence(ttl: u64) -> (Fence, Clock) {
-        let clock = Clock::Tokio { start: tokio::time::Instant::now(), wall: jiff::Timestamp::UNIX_EPOCH };
+        let clock = Clock::tokio(jiff::Timestamp::UNIX_EPOCH);
         let life = Life::new(clock.clone(), Duration::from_secs(ttl), clock.boot());
         (Fence::new("/cke/leader//1", 7, 1, life), clock)
     }

@@ -10,6 +10,7 @@ use cketerm::{
     config::Settings,
     daemon,
     engine::command::helper_main,
+    ground::Ground,
     model::text::visible,
 };
 use clap::Parser;
@@ -59,7 +60,14 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
     warn(&settings);
     match console::options(&settings, &cli.run, cli.globals.color) {
         Ok(options) => with_runtime(Threads::All, async {
-            Box::pin(console::run(settings, &cli.run, options)).await.map_err(|e| (1, format!("{e:#}")))
+            let _logs = console::logs(&settings).map_err(|e| (1, format!("{e:#}")))?;
+            let sources = settings.engine_sources();
+            if let Err(why) = &sources {
+                tracing::warn!("the engine only observes: {why}");
+            }
+            let campaign = !cli.run.observe && !cli.run.read_only && sources.is_ok();
+            let ground = async move { Ground::connect(&settings).await };
+            Box::pin(console::run(ground, campaign, options)).await.map_err(|e| (1, format!("{e:#}")))
         }),
         Err(text) => fail(2, &text),
     }

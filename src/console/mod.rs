@@ -27,7 +27,7 @@ pub mod screen;
 pub mod terminal;
 
 pub use app::View;
-pub use run::{ConsoleOptions, run};
+pub use run::{ConsoleOptions, Hands, run};
 
 #[cfg(test)]
 mod tests;

@@ -104,15 +104,13 @@ impl ConsoleOptions {
     }
 }
 
-/// Runs the console until it is left (`q`, SIGTERM, SIGHUP). `operator` none = read-only. The terminal is restored
-/// however it ends. To be awaited on the main thread: only its panics tear the screen down.
-pub async fn run(
-    seen: watch::Receiver<Arc<Seen>>,
-    operator: Option<Operator>,
-    options: ConsoleOptions,
-) -> anyhow::Result<()> {
-    let mut looks = options.looks().map_err(anyhow::Error::msg)?;
-    looks.read_only |= operator.is_none();
+/// Who acts for the operator, once the servers are connected.
+pub type Hands = watch::Receiver<Option<Operator>>;
+
+/// Runs the console until it is left (`q`, SIGTERM, SIGHUP). The terminal is restored however it ends. To be awaited on
+/// the main thread: only its panics tear the screen down.
+pub async fn run(seen: watch::Receiver<Arc<Seen>>, operator: Hands, options: ConsoleOptions) -> anyhow::Result<()> {
+    let looks = options.looks().map_err(anyhow::Error::msg)?;
     let (columns, rows) = crossterm::terminal::size().context("the terminal does not tell its size")?;
     let held = Held::take().context("the terminal could not be taken")?;
     let mut console = Console::new(looks, &options, Size::new(columns, rows), operator)?;
@@ -150,7 +148,7 @@ struct Console {
     terminal: Terminal<Quiet<std::io::Stdout>>,
     /// None only while the process is about to stop.
     input: Option<EventStream>,
-    operator: Option<Operator>,
+    operator: Hands,
     /// What became of actions; bounded by what a person confirms.
     tell: mpsc::UnboundedSender<Outcome>,
     done: mpsc::UnboundedReceiver<Outcome>,
@@ -158,7 +156,7 @@ struct Console {
 }
 
 impl Console {
-    fn new(looks: Looks, options: &ConsoleOptions, size: Size, operator: Option<Operator>) -> anyhow::Result<Self> {
+    fn new(looks: Looks, options: &ConsoleOptions, size: Size, operator: Hands) -> anyhow::Result<Self> {
         let steady = Steady::new(&options.clock);
         let mut app = App::new(looks, options.view, steady.now());
         app.size = size;
@@ -250,8 +248,11 @@ impl Console {
     }
 
     fn act(&mut self, action: super::event::Action) {
-        let Some(operator) = self.operator.clone() else { return };
-        let done = self.tell.clone();
+        let (operator, done) = (self.operator.borrow().clone(), self.tell.clone());
+        let Some(operator) = operator else {
+            let _ = done.send(Err("etcd is not connected yet: try again in a moment".to_owned()));
+            return;
+        };
         tokio::spawn(async move {
             let result = perform(&operator, action).await;
             // the console may have been left

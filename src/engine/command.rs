@@ -5,6 +5,7 @@
 //! is gone: a machine between off and on must not stay off. Checks are ended when the engine goes.
 
 use std::{
+    fmt,
     io::{Read, Write},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::PathBuf,
@@ -14,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
@@ -60,9 +62,37 @@ pub struct CommandLine {
     pub attempt: String,
 }
 
-/// Runs command lines on this host.
+/// What answers command lines where they are no processes of this host: the sandbox's machines.
+pub trait Commands: Send + Sync {
+    /// Whether the program is there.
+    fn has(&self, program: &str) -> bool;
+    /// Runs it to its end, like the helper: its bound enforced, checks ended when the future is dropped, power commands
+    /// not.
+    fn run(&self, line: CommandLine) -> BoxFuture<'static, (Ended, String, String)>;
+}
+
+/// Runs command lines.
+#[derive(Clone)]
+pub struct Spawner(Where);
+
+#[derive(Clone)]
+enum Where {
+    Host(Host),
+    Elsewhere(Arc<dyn Commands>),
+}
+
+impl fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Where::Host(host) => host.fmt(f),
+            Where::Elsewhere(_) => f.write_str("Elsewhere"),
+        }
+    }
+}
+
+/// On this host, by the helper.
 #[derive(Clone, Debug)]
-pub struct Spawner {
+struct Host {
     helper: PathBuf,
     environment: Arc<Vec<(String, String)>>,
 }
@@ -84,11 +114,34 @@ impl Spawner {
         if let Some(config) = config {
             environment.push(("CKETERM_CONFIG".to_owned(), config.to_owned()));
         }
-        Self { helper, environment: Arc::new(environment) }
+        Self(Where::Host(Host { helper, environment: Arc::new(environment) }))
     }
 
-    /// Whether the program is on this host: an absolute path, or found in PATH, and executable.
+    /// Commands are answered by something else than this host.
+    pub fn elsewhere(commands: impl Commands + 'static) -> Self {
+        Self(Where::Elsewhere(Arc::new(commands)))
+    }
+
+    /// Whether the program is there.
     pub fn has(&self, program: &str) -> bool {
+        match &self.0 {
+            Where::Host(host) => host.has(program),
+            Where::Elsewhere(commands) => commands.has(program),
+        }
+    }
+
+    /// Runs it to its end. Never fails: what cannot be run is an outcome too.
+    pub async fn run(&self, line: &CommandLine) -> (Ended, String, String) {
+        match &self.0 {
+            Where::Host(host) => host.run(line).await,
+            Where::Elsewhere(commands) => commands.run(line.clone()).await,
+        }
+    }
+}
+
+impl Host {
+    /// Whether the program is on this host: an absolute path, or found in PATH, and executable.
+    fn has(&self, program: &str) -> bool {
         use std::os::unix::fs::PermissionsExt;
         let executable =
             |path: PathBuf| std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
@@ -99,8 +152,7 @@ impl Spawner {
         path.split(':').any(|dir| executable(PathBuf::from(dir).join(program)))
     }
 
-    /// Runs it to its end. Never fails: what cannot be run is an outcome too.
-    pub async fn run(&self, line: &CommandLine) -> (Ended, String, String) {
+    async fn run(&self, line: &CommandLine) -> (Ended, String, String) {
         match self.spawn(line).await {
             Ok(report) => (report.end, report.stdout, report.stderr),
             Err(why) => (Ended::NotStarted(why), String::new(), String::new()),

@@ -54,7 +54,7 @@ impl Standing {
         let (orders, inbox) = mpsc::channel(8);
         let (outbox, events) = mpsc::channel(8);
         let (store, host) = (store.clone(), host.to_owned());
-        let task = tokio::spawn(async move {
+        let task = crate::tasks::spawn(async move {
             let last = Box::pin(stand(&store, ttl, &host, registration, inbox, &outbox)).await;
             let _ = outbox.send(last).await;
         });

@@ -12,13 +12,13 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 use super::snapshot::{Probe, secs};
-use crate::clock::Clock;
+use crate::{clock::Clock, net::Http};
 
 /// Between probes while an API server is in work or next, and else.
 const OFTEN: Duration = Duration::from_secs(2);
 const SELDOM: Duration = Duration::from_secs(15);
 /// How long one answer is waited for.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What to probe: URLs by address, and how often.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,21 +44,13 @@ impl Drop for Prober {
 }
 
 impl Prober {
-    /// Starts with no targets. Fails only if no HTTP client can be made.
-    pub fn start(clock: &Clock) -> Result<Self, reqwest::Error> {
-        // The first one counts; a second call changes nothing.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .tls_danger_accept_invalid_certs(true)
-            .timeout(TIMEOUT)
-            .pool_max_idle_per_host(1)
-            .no_proxy()
-            .build()?;
+    /// Starts with no targets.
+    pub fn start(clock: &Clock, http: Http) -> Self {
         let (targets, inbox) = watch::channel(Targets::default());
         let seen = Arc::new(Mutex::new(BTreeMap::new()));
         let changed = Arc::new(Notify::new());
-        let task = tokio::spawn(run(client, inbox, Arc::clone(&seen), Arc::clone(&changed), clock.clone()));
-        Ok(Self { targets, seen, changed, task })
+        let task = crate::tasks::spawn(run(http, inbox, Arc::clone(&seen), Arc::clone(&changed), clock.clone()));
+        Self { targets, seen, changed, task }
     }
 
     /// Probes exactly these from now on; a change takes effect at once.
@@ -84,7 +76,7 @@ impl Prober {
 }
 
 async fn run(
-    client: reqwest::Client,
+    http: Http,
     mut targets: watch::Receiver<Targets>,
     seen: Arc<Mutex<BTreeMap<String, Probe>>>,
     changed: Arc<Notify>,
@@ -96,8 +88,8 @@ async fn run(
             seen.retain(|address, probe| urls.get(address) == Some(&probe.url));
         }
         let each = urls.iter().map(|(address, url)| {
-            let client = &client;
-            async move { (address, url, ask(client, url).await) }
+            let http = &http;
+            async move { (address, url, ask(http, url).await) }
         });
         let answers = futures::future::join_all(each).await;
         let at = secs(clock.boot());
@@ -139,16 +131,9 @@ fn note(probe: &mut Probe, answer: Result<(), String>, at: f64) -> bool {
     }
 }
 
-async fn ask(client: &reqwest::Client, url: &str) -> Result<(), String> {
-    match client.get(url).send().await {
-        Ok(answer) => {
-            let status = answer.status();
-            if status.is_success() || matches!(status.as_u16(), 401 | 403) { Ok(()) } else { Err(status.to_string()) }
-        }
-        Err(e) if e.is_timeout() => Err("no answer in 5 s".to_owned()),
-        Err(e) if e.is_connect() => Err("connection refused or unreachable".to_owned()),
-        Err(e) => Err(e.without_url().to_string()),
-    }
+async fn ask(http: &Http, url: &str) -> Result<(), String> {
+    let status = http.get(url).await.map_err(|e| e.to_string())?.status();
+    if status.is_success() || matches!(status.as_u16(), 401 | 403) { Ok(()) } else { Err(status.to_string()) }
 }
 
 /// The URL of one control plane: an IPv6 address gets its brackets.

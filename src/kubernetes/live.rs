@@ -94,9 +94,9 @@ impl Live {
             shared.watch(Namespaces).1,
             shared.watch(Budgets).1,
             shared.watch(DaemonSets).1,
-            Task(tokio::spawn(pulse::beat(Arc::clone(&shared)))),
-            Task(tokio::spawn(pulse::keep_identity(Arc::clone(&shared)))),
-            Task(tokio::spawn(publish(Arc::clone(&shared)))),
+            Task(crate::tasks::spawn(pulse::beat(Arc::clone(&shared)))),
+            Task(crate::tasks::spawn(pulse::keep_identity(Arc::clone(&shared)))),
+            Task(crate::tasks::spawn(publish(Arc::clone(&shared)))),
         ];
         shared.publish();
         Self { shared, tasks, pods: Mutex::default(), endpoints: Mutex::default() }
@@ -144,7 +144,7 @@ impl Live {
             (true, Some(running)) => *watched = Some(running),
             (true, None) => {
                 let link = self.shared.link("endpoints");
-                let task = tokio::spawn(pulse::keep_endpoints(Arc::clone(&self.shared), link));
+                let task = crate::tasks::spawn(pulse::keep_endpoints(Arc::clone(&self.shared), link));
                 *watched = Some((link, Task(task)));
                 self.shared.publish();
             }
@@ -179,7 +179,7 @@ async fn publish(shared: Arc<Shared>) {
 impl Shared {
     fn watch<K: Kind>(self: &Arc<Self>, kind: K) -> (u64, Task) {
         let link = self.link(K::SOURCE);
-        (link, Task(tokio::spawn(Follow::new(Arc::clone(self), link, kind).run())))
+        (link, Task(crate::tasks::spawn(Follow::new(Arc::clone(self), link, kind).run())))
     }
 
     /// Boot-time seconds.

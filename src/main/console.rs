@@ -8,8 +8,8 @@ use cketerm::{
     cli::{Color, RunOptions},
     config::Settings,
     console::{self, ConsoleOptions, View},
-    daemon::{self, Running},
     engine::snapshot::Seen,
+    ground::Ground,
     telemetry::{self, Logs, Target},
 };
 use tokio::sync::{mpsc, oneshot, watch};
@@ -37,61 +37,65 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
     Ok(options)
 }
 
-/// Runs both until the console is left; the engine then ends what runs and resigns.
-pub async fn run(settings: Settings, run: &RunOptions, mut options: ConsoleOptions) -> anyhow::Result<()> {
-    let _logs = logs(&settings)?;
-    let sources = settings.engine_sources();
-    if let Err(why) = &sources {
-        tracing::warn!("the engine only observes: {why}");
-    }
-    let campaign = !run.observe && !run.read_only && sources.is_ok();
-    let running = daemon::start(&settings, "console", campaign, None).await?;
-    let operator = (!run.read_only).then(|| Operator::new(running.store.clone(), running.kube.clone()));
-    let (tell, seen) = watch::channel(Arc::clone(&running.engine.seen().borrow()));
+/// Runs both until the console is left; the engine then ends what runs and resigns. The console is there at once: what
+/// it stands on is connected behind it.
+pub async fn run(
+    ground: impl Future<Output = anyhow::Result<Ground>> + Send + 'static,
+    campaign: bool,
+    mut options: ConsoleOptions,
+) -> anyhow::Result<()> {
+    let (tell, seen) = watch::channel(Arc::<Seen>::default());
+    let (hands, operator) = watch::channel(None);
     let (ask, asked) = mpsc::channel(1);
     options.resign = Some(ask);
-    let engine = tokio::spawn(keep(settings, campaign, running, tell, asked));
-    let ended = console::run(seen, operator, options).await;
-    // the options are gone, and with them the sender: the engine ends
-    engine.await.context("the engine ended badly")?;
-    ended
+    let read_only = options.read_only;
+    let engine = tokio::spawn(async move {
+        let ground = ground.await?;
+        if !read_only {
+            hands.send_replace(Some(Operator::new(ground.store.clone(), ground.kube.clone())));
+        }
+        keep(ground, campaign, &tell, asked).await;
+        anyhow::Ok(())
+    });
+    let mut engine = std::pin::pin!(engine);
+    tokio::select! {
+        ended = console::run(seen, operator, options) => {
+            // the options are gone, and with them the sender: the engine ends
+            engine.await.context("the engine ended badly")??;
+            ended
+        }
+        // before the console: the servers cannot be used, and the terminal is given back
+        failed = &mut engine => failed.context("the engine ended badly")?,
+    }
 }
 
 /// Hands on what the engine sees, lets it resign when asked, and ends it when nobody can ask any more.
 async fn keep(
-    settings: Settings,
+    ground: Ground,
     campaign: bool,
-    mut running: Running,
-    tell: watch::Sender<Arc<Seen>>,
+    tell: &watch::Sender<Arc<Seen>>,
     mut asked: mpsc::Receiver<oneshot::Sender<()>>,
 ) {
-    let mut seen = running.engine.seen();
     loop {
-        tokio::select! {
-            Ok(()) = seen.changed() => {
-                tell.send_replace(Arc::clone(&seen.borrow_and_update()));
-            }
-            question = asked.recv() => {
-                running.engine.stop().await;
-                let Some(answer) = question else { return };
-                let _ = answer.send(());
-                tokio::time::sleep(AFTER_A_STOP).await;
-                match daemon::start(&settings, "console", campaign, None).await {
-                    Ok(again) => running = again,
-                    Err(e) => {
-                        // what is shown grows old, and the console says so
-                        tracing::error!("the engine could not be started again: {e:#}");
-                        return;
-                    }
+        let engine = ground.start("console", campaign, None);
+        let mut seen = engine.seen();
+        let question = loop {
+            tokio::select! {
+                Ok(()) = seen.changed() => {
+                    tell.send_replace(Arc::clone(&seen.borrow_and_update()));
                 }
-                seen = running.engine.seen();
+                question = asked.recv() => break question,
             }
-        }
+        };
+        engine.stop().await;
+        let Some(answer) = question else { return };
+        let _ = answer.send(());
+        tokio::time::sleep(AFTER_A_STOP).await;
     }
 }
 
 /// To files: a console's screen is no place for logs.
-fn logs(settings: &Settings) -> anyhow::Result<Logs> {
+pub fn logs(settings: &Settings) -> anyhow::Result<Logs> {
     let log = &settings.log;
     let own = directories::ProjectDirs::from("", "", "cketerm");
     let own = own.as_ref().and_then(|d| d.state_dir().map(std::path::Path::to_owned));

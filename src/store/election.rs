@@ -13,6 +13,7 @@ use super::{answer::Failure, connect::Store, error::StoreError, operator::json};
 use crate::{
     fence::{Fence, Life},
     model::ours::EngineRegistration,
+    tasks::held,
 };
 
 /// Between two tries of a question that had no answer.
@@ -66,13 +67,13 @@ impl Candidacy {
 
         let (say, over) = watch::channel(None);
         let mut tasks = JoinSet::new();
-        tasks.spawn(keep(store.clone(), lease, life.clone(), say.clone()));
+        tasks.spawn(held(keep(store.clone(), lease, life.clone(), say.clone())));
         let (watched, ended) = (gone(store.clone(), key.clone(), create_revision), life.clone());
-        tasks.spawn(async move {
+        tasks.spawn(held(async move {
             watched.await;
             ended.end();
             say.send_if_modified(|why| why.replace("its key in leader/ was deleted".to_owned()).is_none());
-        });
+        }));
         Ok(Self { store: store.clone(), lease, key, create_revision, life, over, tasks })
     }
 
@@ -227,7 +228,7 @@ async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<S
         if life.remaining().is_zero() {
             // etcd may know it for longer than we do: let whoever is behind us pass
             let late = store.clone();
-            tokio::spawn(async move { revoke(&late, lease).await });
+            crate::tasks::spawn(async move { revoke(&late, lease).await });
             break format!("no keep-alive was answered for {:?}", life.ttl());
         }
         let sent = store.clock().boot();

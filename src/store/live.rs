@@ -42,7 +42,7 @@ impl Live {
             publish,
         };
         let mut task = JoinSet::new();
-        task.spawn(follower.run());
+        task.spawn(crate::tasks::held(follower.run()));
         Self { views, _task: task }
     }
 

@@ -18,7 +18,7 @@ impl Actor {
     /// Writes a record of something done just now, in the background: the story never holds the work up.
     pub(super) fn record(&self, operation: &'static str, address: &str, error: &str, start: Timestamp) {
         let (actor, address, error) = (self.clone(), address.to_owned(), error.to_owned());
-        tokio::spawn(async move {
+        crate::tasks::spawn(async move {
             // One at a time: they share a counter.
             let _turn = actor.recording.lock().await;
             if let Err(why) = actor.write_record(operation, &address, &error, start).await {

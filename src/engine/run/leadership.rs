@@ -155,7 +155,7 @@ impl Loop {
         let Some((kube, kube_live)) = self.kube.clone() else { return };
         self.steady = Steady::new(&self.clock);
         let lease = fence.lease();
-        let seed = lease.unsigned_abs() ^ u64::from(std::process::id());
+        let seed = lease.unsigned_abs() ^ u64::from(self.options.pid);
         self.snap.engine.lease = lease;
         self.snap.engine.seed = seed;
         self.snap.engine.resigning = None;
@@ -180,7 +180,7 @@ impl Loop {
         };
         let actor = Arc::new(actor);
         let records = Arc::clone(&actor);
-        tokio::spawn(async move { records.cancel_running_records().await });
+        crate::tasks::spawn(async move { records.cancel_running_records().await });
         self.leader = Some(Leader { actor, fence });
         tracing::info!(lease = format!("{lease:x}"), "leads");
     }
@@ -209,7 +209,7 @@ impl Loop {
         let by_node = self.snap.store.policy().control_plane_probe == "node";
         EngineRegistration {
             host: self.options.host.clone(),
-            pid: std::process::id(),
+            pid: self.options.pid,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: self.options.mode.to_owned(),
             http: self.options.http.clone(),

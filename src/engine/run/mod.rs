@@ -25,7 +25,9 @@ use crate::{
     fence::Fence,
     kubernetes::{Kube, Live as KubeLive},
     model::{entry::EntryId, kube::KubeView, ours::EngineRegistration, reason::Reason, time::after},
+    net::Http,
     store::{Store, commit::Change, live::Live},
+    tasks::held,
 };
 
 /// The safety net: a pass at least so often.
@@ -53,8 +55,12 @@ pub struct Options {
     pub ttl: Duration,
     /// Host name: the value of its key in `leader/`.
     pub host: String,
+    /// Process id, for its registration.
+    pub pid: u32,
     /// Runs the definition's commands.
     pub spawner: Spawner,
+    /// Asks the control planes whether they live.
+    pub probes: Http,
 }
 
 /// A running engine.
@@ -86,13 +92,8 @@ impl Drop for Handle {
 }
 
 /// Starts an engine. Without Kubernetes it only observes.
-pub fn start(
-    store: &Store,
-    live: Arc<Live>,
-    kube: Option<(Kube, KubeLive)>,
-    options: Options,
-) -> anyhow::Result<Handle> {
-    let prober = Prober::start(store.clock())?;
+pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, options: Options) -> Handle {
+    let prober = Prober::start(store.clock(), options.probes.clone());
     let (tell, seen) = watch::channel(Arc::new(Seen::default()));
     let (stop, stopped) = mpsc::channel(1);
     let steady = Steady::new(store.clock());
@@ -120,8 +121,8 @@ pub fn start(
         programs_of: None,
         options,
     };
-    let task = tokio::spawn(looped.run(stopped));
-    Ok(Handle { seen, stop: Some(stop), task })
+    let task = crate::tasks::spawn(looped.run(stopped));
+    Handle { seen, stop: Some(stop), task }
 }
 
 /// What one leadership has.
@@ -285,7 +286,7 @@ impl Loop {
             self.snap.in_flight.insert(machine.clone(), in_flight);
             self.effects.insert(machine.clone(), (planned.entry, planned.effect.clone()));
             let (actor, decided) = (Arc::clone(&leader.actor), now.boot);
-            self.tasks.spawn(async move { (machine, actor.carry_out(planned, decided).await) });
+            self.tasks.spawn(held(async move { (machine, actor.carry_out(planned, decided).await) }));
         }
     }
 
@@ -345,7 +346,7 @@ impl Loop {
         self.next_prune = at + PRUNE;
         let (store, fence) = (self.store.clone(), leader.fence.clone());
         let before = after(now.wall, -KEPT_DAYS * 86_400);
-        tokio::spawn(async move {
+        crate::tasks::spawn(async move {
             for folder in [store.keys().audit_prefix(), store.keys().history_prefix()] {
                 while let Ok(deletes) = store.outdated(&folder, KEPT, before).await
                     && !deletes.is_empty()
@@ -372,7 +373,7 @@ impl Loop {
         let Ok(permit) = leader.fence.permit_record() else { return };
         let store = self.store.clone();
         // Never in the way of the pass: progress is for people.
-        tokio::spawn(async move {
+        crate::tasks::spawn(async move {
             if let Err(e) = store.commit(&permit, change).await {
                 tracing::debug!(error = %e, "progress not written");
             }

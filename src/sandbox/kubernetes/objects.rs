@@ -291,7 +291,12 @@ mod tests {
         assert_eq!((made["kind"].as_str(), made["metadata"]["resourceVersion"].as_str()), (Some("Node"), Some("2")));
         let same = objects.update(&NODES, "", "a", |_| Ok(())).unwrap();
         assert_eq!(same, made);
-        objects.update(&NODES, "", "a", |n| Ok(n["spec"] = json!({"unschedulable": true}))).unwrap();
+        objects
+            .update(&NODES, "", "a", |n| {
+                n["spec"] = json!({"unschedulable": true});
+                Ok(())
+            })
+            .unwrap();
         objects.remove(&NODES, "", "a", |_| Ok(())).unwrap();
         let seen: Vec<_> = objects.since(1).unwrap().into_iter().map(|c| (c.revision, c.verb)).collect();
         assert_eq!(seen, [(2, Verb::Added), (3, Verb::Modified), (4, Verb::Deleted)]);
@@ -311,7 +316,12 @@ mod tests {
         let changed = changed.unwrap();
         assert_eq!(changed["metadata"]["generation"], 1);
         assert_ne!(changed["metadata"]["uid"], "another");
-        let spec = objects.update(&BUDGETS, "x", "b", |b| Ok(b["spec"]["minAvailable"] = json!(1))).unwrap();
+        let spec = objects
+            .update(&BUDGETS, "x", "b", |b| {
+                b["spec"]["minAvailable"] = json!(1);
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(spec["metadata"]["generation"], 2);
     }
 

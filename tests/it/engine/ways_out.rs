@@ -6,6 +6,7 @@ use crate::world::{
     Options, World,
     cluster::{Machine, machines},
     history::{changes, value},
+    program::cketerm,
     wait_for,
 };
 

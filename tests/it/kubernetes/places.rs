@@ -112,7 +112,7 @@ async fn a_cluster_is_known_by_its_uid_and_its_clock_by_the_date_of_an_answer() 
         seen.push(kube.cluster_uid().await.unwrap());
         assert!(kube.clock_ahead().await.unwrap().abs() < 1.0);
         let wrong = jiff::Timestamp::now().checked_sub(jiff::SignedDuration::from_secs(3600)).unwrap();
-        let hour_ago = Clock::Tokio { start: tokio::time::Instant::now(), wall: wrong };
+        let hour_ago = Clock::tokio(wrong);
         let settings = KubeSettings { kubeconfig: Some(server.kubeconfig()), ..KubeSettings::default() };
         let ahead = Kube::connect(&settings, hour_ago).await.unwrap().clock_ahead().await.unwrap();
         assert!((ahead - 3600.0).abs() < 1.0, "{ahead}");

@@ -1,0 +1,84 @@
+//! What an engine and a console stand on: the real servers that the settings name, or a sandbox. From here on nobody can
+//! tell which.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    clock::Clock,
+    config::Settings,
+    engine::{
+        command::Spawner,
+        probe,
+        run::{self, Handle, Options},
+    },
+    kubernetes::{Kube, Live as KubeLive, Streaming},
+    net::Http,
+    store::{Store, live::Live},
+};
+
+/// Connections, commands and probes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// etcd.
+    pub store: Store,
+    /// Kubernetes, where it is configured.
+    pub kube: Option<Kube>,
+    /// Whether lists of Kubernetes may stream.
+    pub streaming: Streaming,
+    /// Runs the definition's commands.
+    pub spawner: Spawner,
+    /// Asks the control planes whether they live.
+    pub probes: Http,
+    /// TTL of an engine's lease.
+    pub ttl: Duration,
+    /// Host name: the value of the key in `leader/`, as CKE writes it.
+    pub host: String,
+    /// Process id.
+    pub pid: u32,
+}
+
+impl Ground {
+    /// The real servers. Connects when first used, except that a user name of etcd is checked at once.
+    pub async fn connect(settings: &Settings) -> anyhow::Result<Self> {
+        let clock = Clock::Host;
+        let store = Store::connect(&settings.etcd, clock.clone()).await?;
+        let kube = if settings.kube.is_none() { None } else { Some(Kube::connect(&settings.kube, clock).await?) };
+        let config = settings.files.last().map(|p| p.display().to_string());
+        Ok(Self {
+            store,
+            kube,
+            streaming: Streaming::Auto,
+            // Not `current_exe`: an upgrade may have replaced the file under a running engine.
+            spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env),
+            probes: Http::for_liveness(probe::TIMEOUT)?,
+            ttl: Duration::from_secs(settings.lease_ttl_seconds),
+            host: host_name(),
+            pid: std::process::id(),
+        })
+    }
+
+    /// Starts an engine: `mode` is `daemon` or `console`, `http` the address of its endpoint.
+    pub fn start(&self, mode: &'static str, campaign: bool, http: Option<String>) -> Handle {
+        let live = Arc::new(Live::follow(&self.store));
+        let copies = self.kube.clone().map(|kube| {
+            let live = KubeLive::follow(&kube, self.streaming);
+            (kube, live)
+        });
+        let options = Options {
+            campaign,
+            mode,
+            http,
+            ttl: self.ttl,
+            host: self.host.clone(),
+            pid: self.pid,
+            spawner: self.spawner.clone(),
+            probes: self.probes.clone(),
+        };
+        run::start(&self.store, live, copies, options)
+    }
+}
+
+/// This host's name.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,78 @@
+//! HTTP that is neither etcd nor Kubernetes (probes today; registries, BMCs and webhooks later) goes through one value:
+//! reqwest on the network, the sandbox's machines inside it (DESIGN.md, "The sandbox speaks the real protocols").
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+
+/// Why there is no answer, in a few words for a person.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoAnswer(pub String);
+
+/// An answer, its body read to the end, or why there is none.
+pub type Answer = Result<Response<Bytes>, NoAnswer>;
+
+/// Sends requests. Cheap to clone.
+#[derive(Clone)]
+pub struct Http(Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Answer> + Send + Sync>);
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Http")
+    }
+}
+
+impl Http {
+    /// Over the network. The certificate is not verified: it is liveness that is asked and not identity. Fails only if
+    /// no client can be made.
+    pub fn for_liveness(timeout: Duration) -> Result<Self, reqwest::Error> {
+        // The first one counts; a second call changes nothing.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .tls_danger_accept_invalid_certs(true)
+            .timeout(timeout)
+            .pool_max_idle_per_host(1)
+            .no_proxy()
+            .build()?;
+        Ok(Self::by(move |request| {
+            let client = client.clone();
+            Box::pin(async move { over_the_network(&client, request, timeout).await })
+        }))
+    }
+
+    /// By whatever answers: the sandbox.
+    pub fn by(answer: impl Fn(Request<Bytes>) -> BoxFuture<'static, Answer> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(answer))
+    }
+
+    /// Sends one request.
+    pub async fn send(&self, request: Request<Bytes>) -> Answer {
+        (self.0)(request).await
+    }
+
+    /// A GET.
+    pub async fn get(&self, url: &str) -> Answer {
+        let request = Request::get(url).body(Bytes::new());
+        self.send(request.map_err(|e| NoAnswer(format!("{url} is no URL: {e}")))?).await
+    }
+}
+
+async fn over_the_network(client: &reqwest::Client, request: Request<Bytes>, timeout: Duration) -> Answer {
+    let say = |e: reqwest::Error| {
+        NoAnswer(match (e.is_timeout(), e.is_connect()) {
+            (true, _) => format!("no answer in {} s", timeout.as_secs()),
+            (_, true) => "connection refused or unreachable".to_owned(),
+            _ => e.without_url().to_string(),
+        })
+    };
+    let request = reqwest::Request::try_from(request).map_err(say)?;
+    let answer = client.execute(request).await.map_err(say)?;
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = answer.status();
+    *response.headers_mut() = answer.headers().clone();
+    *response.body_mut() = answer.bytes().await.map_err(say)?;
+    Ok(response)
+}
