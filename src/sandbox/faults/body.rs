@@ -1,0 +1,62 @@
+//! A stream over a line: it ends when the line is cut, and holds back what it carries while the line is silent.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
+use tower::BoxError;
+
+use super::line::{State, Status, broken};
+
+/// The body of a request or an answer that goes over a line.
+pub(super) struct Over<B> {
+    inner: Pin<Box<B>>,
+    status: watch::Receiver<Status>,
+    changes: Pin<Box<WatchStream<Status>>>,
+    epoch: u64,
+}
+
+impl<B> Over<B> {
+    pub(super) fn new(inner: B, status: watch::Receiver<Status>) -> Self {
+        let epoch = status.borrow().epoch;
+        let changes = Box::pin(WatchStream::from_changes(status.clone()));
+        Self { inner: Box::pin(inner), status, changes, epoch }
+    }
+}
+
+impl<B> Body for Over<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        use tokio_stream::Stream;
+        // registers for every change of the line, and takes in those that have happened
+        while let Poll::Ready(Some(_)) = self.changes.as_mut().poll_next(cx) {}
+        let now = *self.status.borrow();
+        if now.epoch != self.epoch {
+            return Poll::Ready(Some(Err(broken())));
+        }
+        if now.state == State::Silent {
+            return Poll::Pending;
+        }
+        let frame = ready!(self.inner.as_mut().poll_frame(cx));
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+}

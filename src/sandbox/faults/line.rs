@@ -1,0 +1,306 @@
+//! The connection of one process to one server.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::{BodyExt, Full};
+use tokio::{sync::watch, time::sleep};
+use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
+
+use super::{Fate, Hits, Odds, body::Over};
+use crate::tasks::Gate;
+
+/// How a line is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// It works.
+    #[default]
+    Open,
+    /// Requests fail at once; what was open has ended.
+    Cut,
+    /// Nothing comes through either way, and nobody says so.
+    Silent,
+}
+
+/// A line's state, and how often it has been cut: what was open before then has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) state: State,
+    pub(super) epoch: u64,
+}
+
+/// A connection that can be disturbed. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub struct Line(Arc<Inner>);
+
+struct Inner {
+    status: watch::Sender<Status>,
+    dice: Mutex<Dice>,
+    gate: Gate,
+}
+
+struct Dice {
+    rng: fastrand::Rng,
+    odds: Odds,
+    crashes_left: u32,
+    hits: Hits,
+    forced: Option<(String, Fate)>,
+}
+
+/// What a broken connection says.
+pub(super) fn broken() -> BoxError {
+    Box::new(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by the sandbox"))
+}
+
+impl Line {
+    /// An open line without faults, of the process behind `gate`.
+    pub fn new(gate: Gate, seed: u64) -> Self {
+        let dice = Dice {
+            rng: fastrand::Rng::with_seed(seed),
+            odds: Odds::default(),
+            crashes_left: 0,
+            hits: Hits::new(),
+            forced: None,
+        };
+        Self(Arc::new(Inner { status: watch::Sender::default(), dice: Mutex::new(dice), gate }))
+    }
+
+    fn dice(&self) -> MutexGuard<'_, Dice> {
+        self.0.dice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts it, makes it silent, or mends it. What was open ends when it is cut.
+    pub fn turn(&self, state: State) {
+        self.0.status.send_modify(|status| {
+            status.state = state;
+            status.epoch += u64::from(state == State::Cut);
+        });
+    }
+
+    /// Every stream and request under way ends; new ones work.
+    pub fn interrupt(&self) {
+        self.0.status.send_modify(|status| status.epoch += 1);
+    }
+
+    /// From now on requests meet these odds, with so many crashes at most.
+    pub fn odds(&self, odds: Odds, crashes: u32) {
+        let mut dice = self.dice();
+        dice.odds = odds;
+        dice.crashes_left = crashes;
+    }
+
+    /// The next write whose path contains this meets that fate.
+    pub fn next(&self, path: &str, fate: Fate) {
+        self.dice().forced = Some((path.to_owned(), fate));
+    }
+
+    /// What was met so far.
+    pub fn hits(&self) -> Hits {
+        self.dice().hits.clone()
+    }
+
+    /// The service over this line. `wrap` makes the transport's body.
+    pub fn over<B, R>(
+        &self,
+        inner: BoxCloneSyncService<Request<B>, Response<R>, BoxError>,
+        request_body: fn(Boxed) -> B,
+        answer_body: fn(Boxed) -> R,
+    ) -> BoxCloneSyncService<Request<B>, Response<R>, BoxError>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+        R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        BoxCloneSyncService::new(Disturbed { line: self.clone(), inner, request_body, answer_body })
+    }
+
+    fn fate(&self, path: &str, write: bool) -> Fate {
+        let mut dice = self.dice();
+        let dice = &mut *dice;
+        if let Some((part, fate)) = &dice.forced
+            && write
+            && path.contains(part.as_str())
+        {
+            let fate = *fate;
+            dice.forced = None;
+            *dice.hits.entry(fate.word()).or_default() += 1;
+            return fate;
+        }
+        let mut fate = dice.odds.draw(&mut dice.rng, write);
+        if matches!(fate, Fate::CrashBefore | Fate::CrashAfter) {
+            match dice.crashes_left.checked_sub(1) {
+                Some(left) => dice.crashes_left = left,
+                None => fate = Fate::Pass,
+            }
+        }
+        if fate != Fate::Pass {
+            *dice.hits.entry(fate.word()).or_default() += 1;
+        }
+        fate
+    }
+
+    /// Waits while the line is silent; fails when it is cut.
+    async fn passable(&self) -> Result<(), BoxError> {
+        let mut status = self.0.status.subscribe();
+        let epoch = status.borrow().epoch;
+        let open = status.wait_for(|now| now.state != State::Silent || now.epoch != epoch).await;
+        match open.map(|now| now.state) {
+            Ok(State::Open) => Ok(()),
+            _ => Err(broken()),
+        }
+    }
+}
+
+/// A body of whatever kind.
+pub type Boxed = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
+
+struct Disturbed<B, R> {
+    line: Line,
+    inner: BoxCloneSyncService<Request<B>, Response<R>, BoxError>,
+    request_body: fn(Boxed) -> B,
+    answer_body: fn(Boxed) -> R,
+}
+
+impl<B, R> Clone for Disturbed<B, R> {
+    fn clone(&self) -> Self {
+        Self {
+            line: self.line.clone(),
+            inner: self.inner.clone(),
+            request_body: self.request_body,
+            answer_body: self.answer_body,
+        }
+    }
+}
+
+impl<B, R> Service<Request<B>> for Disturbed<B, R>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = BoxError;
+    type Future = futures::future::BoxFuture<'static, Result<Response<R>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move { this.carry(request).await })
+    }
+}
+
+impl<B, R> Disturbed<B, R>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    async fn carry(self, request: Request<B>) -> Result<Response<R>, BoxError> {
+        self.line.passable().await?;
+        if streams(&request) {
+            let (parts, body) = request.into_parts();
+            let body = (self.request_body)(self.over(body));
+            let answer = self.inner.clone().oneshot(Request::from_parts(parts, body)).await?;
+            return Ok(self.answer(answer));
+        }
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(Into::into)?.to_bytes();
+        let fate = self.line.fate(parts.uri.path(), writes(&parts));
+        match fate {
+            Fate::Pass => self.send(&parts, &body).await,
+            Fate::DelayRequest(by) => {
+                sleep(by).await;
+                self.send(&parts, &body).await
+            }
+            Fate::DelayReply(by) => {
+                let answer = self.apply(&parts, &body).await;
+                sleep(by).await;
+                answer
+            }
+            Fate::LoseRequest => Err(broken()),
+            Fate::LoseReply => {
+                drop(self.apply(&parts, &body).await);
+                Err(broken())
+            }
+            Fate::Swallow => {
+                drop(self.apply(&parts, &body).await);
+                std::future::pending().await
+            }
+            Fate::Double => {
+                drop(self.apply(&parts, &body).await);
+                self.send(&parts, &body).await
+            }
+            Fate::CrashBefore => {
+                self.line.0.gate.kill();
+                std::future::pending().await
+            }
+            Fate::CrashAfter => {
+                drop(self.apply(&parts, &body).await);
+                self.line.0.gate.kill();
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// There and back, while the line holds.
+    async fn send(&self, parts: &http::request::Parts, body: &Bytes) -> Result<Response<R>, BoxError> {
+        let answer = self.apply(parts, body);
+        tokio::select! {
+            biased;
+            () = ended(self.line.0.status.subscribe()) => Err(broken()),
+            answer = answer => {
+                self.line.passable().await?;
+                answer
+            }
+        }
+    }
+
+    /// To the server, whatever becomes of the caller meanwhile: a request that was sent is carried out.
+    async fn apply(&self, parts: &http::request::Parts, body: &Bytes) -> Result<Response<R>, BoxError> {
+        let full = Full::new(body.clone()).map_err(|never| match never {}).boxed_unsync();
+        let request = Request::from_parts(parts.clone(), (self.request_body)(full));
+        let answer = tokio::spawn(self.inner.clone().oneshot(request)).await;
+        answer.map_err(BoxError::from)?.map(|answer| self.answer(answer))
+    }
+
+    fn answer(&self, answer: Response<R>) -> Response<R> {
+        answer.map(|body| (self.answer_body)(self.over(body)))
+    }
+
+    fn over<X>(&self, body: X) -> Boxed
+    where
+        X: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        Over::new(body, self.line.0.status.subscribe()).boxed_unsync()
+    }
+}
+
+/// Resolves when what is open now has ended.
+async fn ended(mut status: watch::Receiver<Status>) {
+    let epoch = status.borrow().epoch;
+    // the sender lives as long as the line
+    let _ = status.wait_for(|now| now.epoch != epoch).await;
+}
+
+/// Requests whose body or answer goes on for long: no single fate befalls them, only the line's.
+fn streams<B>(request: &Request<B>) -> bool {
+    let uri = request.uri();
+    let path = uri.path();
+    path.ends_with("/Watch")
+        || path.ends_with("/LeaseKeepAlive")
+        || uri.query().is_some_and(|q| q.contains("watch=true") || q.contains("watch=1"))
+}
+
+/// Requests that change something.
+fn writes(parts: &http::request::Parts) -> bool {
+    let path = parts.uri.path();
+    if path.starts_with("/etcdserverpb.") {
+        return ["/Put", "/Txn", "/DeleteRange", "/LeaseGrant", "/LeaseRevoke"].iter().any(|w| path.ends_with(w));
+    }
+    !matches!(parts.method, http::Method::GET | http::Method::HEAD)
+}
