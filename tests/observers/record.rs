@@ -1,0 +1,193 @@
+//! What happened in a world, from outside: nothing in here comes from what an engine says of itself but what it wrote.
+//!
+//! All times are of one true clock: the sandbox's, or this host's where the servers are real. Every list is in the order
+//! in which things happened.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// The whole history of one run.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Every change of a key in etcd, in the order of revisions.
+    pub keys: Vec<KeyChange>,
+    /// Every transaction that a known process sent to etcd and that was carried out (its `then` or its `else`); empty where
+    /// nobody could listen (real servers).
+    pub txns: Vec<Txn>,
+    /// Every change of an object in Kubernetes, in the order of resourceVersions.
+    pub objects: Vec<ObjectChange>,
+    /// Every request to the API server that was answered (or carried out, though its answer was lost).
+    pub asked: Vec<Asked>,
+    /// What the machines saw.
+    pub power: Vec<Power>,
+    /// What people and other programs were told: a word that was acknowledged to them.
+    pub acknowledged: Vec<Acknowledged>,
+    /// What each engine said of entries, once a second of true time: empty where nobody asked.
+    pub said: Vec<Said>,
+    /// Since when nothing went wrong any more (faults ended, people went home); none = the run was cut before.
+    pub calm_since: Option<Timestamp>,
+    /// The end of the run.
+    pub end: Timestamp,
+}
+
+/// One change of one key.
+#[derive(Clone, Debug)]
+pub struct KeyChange {
+    /// When.
+    pub at: Timestamp,
+    /// At which revision; all changes of one transaction share it.
+    pub revision: i64,
+    /// The key below the prefix: `reboots/data/0000000000000003`, `cketerm/attempts/…`, `leader//…`.
+    pub key: String,
+    /// Its value from now on; none = deleted.
+    pub value: Option<Vec<u8>>,
+}
+
+/// One transaction on the wire.
+#[derive(Clone, Debug)]
+pub struct Txn {
+    /// When it was carried out.
+    pub at: Timestamp,
+    /// Which process sent it: `engine-0`, `console`, `ckecli`.
+    pub by: String,
+    /// Keys below the prefix that it compares, each with the compared field: `create`, `mod`, `version`, `value`, `lease`.
+    pub compares: Vec<(String, &'static str)>,
+    /// Keys that its `then` puts.
+    pub puts: Vec<String>,
+    /// Keys that its `then` deletes.
+    pub deletes: Vec<String>,
+    /// Whether its compares held.
+    pub succeeded: bool,
+    /// The store's revision after it.
+    pub revision: i64,
+}
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub struct ObjectChange {
+    /// When.
+    pub at: Timestamp,
+    /// Its resourceVersion.
+    pub revision: u64,
+    /// `nodes`, `pods`, `poddisruptionbudgets` …
+    pub resource: String,
+    /// Empty where the kind has none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The object before; none = it is new.
+    pub before: Option<Value>,
+    /// The object after; none = it is gone.
+    pub after: Option<Value>,
+}
+
+/// One request to the API server.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// When it was carried out.
+    pub at: Timestamp,
+    /// Which process sent it: `engine-0`, `kubectl`; empty where it is not known.
+    pub by: String,
+    /// `GET`, `PATCH` …
+    pub method: String,
+    /// The path without the query.
+    pub path: String,
+    /// The query.
+    pub query: String,
+    /// Its body; null where it had none.
+    pub body: Value,
+    /// The answer's code.
+    pub code: u16,
+}
+
+/// What happened to a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A power command began.
+    Begin,
+    /// It ended; without a code it was killed.
+    End(Option<i32>),
+    /// The machine lost power.
+    Down,
+    /// Its system runs again.
+    Up,
+}
+
+/// One line of the machines' log.
+#[derive(Clone, Debug)]
+pub struct Power {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub what: What,
+    /// Whose: an IP address.
+    pub address: String,
+    /// `CKETERM_ENTRY` of the command: `reboots/3`.
+    pub entry: String,
+    /// `CKETERM_ATTEMPT` of the command.
+    pub attempt: String,
+    /// Its command line.
+    pub argv: Vec<String>,
+}
+
+/// A word that somebody was told is done.
+#[derive(Clone, Debug)]
+pub struct Acknowledged {
+    /// When it was asked for.
+    pub asked: Timestamp,
+    /// When it was acknowledged.
+    pub at: Timestamp,
+    /// By whom.
+    pub by: String,
+    /// What.
+    pub word: Word,
+}
+
+/// What was acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// `rq add`: these addresses, with the indexes that they were given.
+    Add(Vec<(u64, String)>),
+    /// `rq cancel` of one entry.
+    Cancel(u64),
+    /// `rq cancel-all`.
+    CancelAll(Vec<u64>),
+    /// `rq reset-backoff` of these entries.
+    ResetBackoff(Vec<u64>),
+    /// `rq enable` or `rq disable`.
+    Switch(bool),
+    /// `rq retry`, `rq done`, `rq force`, `hold` …
+    Order(u64, String),
+    /// Something else.
+    Other(String),
+}
+
+/// What one engine said of the queue at one moment.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// When.
+    pub at: Timestamp,
+    /// Which engine.
+    pub by: String,
+    /// Whether it led.
+    pub leads: bool,
+    /// Revision of etcd that it had seen.
+    pub revision: i64,
+    /// By index: the reason that it named (JSON of `model::reason::Reason`), for entries that do not move.
+    pub reasons: BTreeMap<u64, Value>,
+    /// Indexes of the entries that have an effect in flight.
+    pub moving: Vec<u64>,
+}
+
+/// A rule that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// The invariant's code: `I1`.
+    pub code: &'static str,
+    /// When.
+    pub at: Timestamp,
+    /// What was seen, naming the objects.
+    pub what: String,
+}
