@@ -227,6 +227,22 @@ pub fn kubernetes_on(version: EtcdVersion) -> Option<Vec<String>> {
     etcd_of(version)
 }
 
+/// One program of `tests/servers/build`, built where it is missing; `None` when this machine cannot, which is said.
+pub fn built(program: &str) -> Option<PathBuf> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    if !has("go") {
+        return skipped(&format!("Go is missing: no {program}"));
+    }
+    let _one = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let out = script("build").arg(program).output().expect("bash starts");
+    assert!(out.status.success(), "{program} was not built: {}", String::from_utf8_lossy(&out.stderr));
+    let cache = || {
+        let home = || std::env::home_dir().unwrap_or_default().join(".cache");
+        std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("cketerm-servers/bin")
+    };
+    Some(std::env::var_os("CKETERM_SERVERS").map_or_else(cache, PathBuf::from).join(program))
+}
+
 /// The options for an etcd of that version; `None` when it is not there.
 fn etcd_of(version: EtcdVersion) -> Option<Vec<String>> {
     for tool in ["bash", "curl", "openssl", "python3", "setsid"] {

@@ -1,0 +1,243 @@
+//! Leases: granted, kept, counted, revoked, run out.
+
+use std::sync::Arc;
+
+use etcd_client::{GetOptions, LeaseGrantOptions, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, WatchOptions};
+use serde_json::{Value, json};
+
+use super::{super::place::Place, talk::Talk};
+
+crate::conformance::cases!("etcd lease":
+    granted, an_id_of_the_servers, a_taken_id, short_and_long_times, kept_alive, keep_alive_of_an_unknown_one, time_to_live,
+    revoked, revoked_twice, keys_leave_a_lease, a_deleted_key_leaves_its_lease, runs_out, kept_until_it_is_not, in_a_transaction);
+
+impl Talk {
+    /// A lease of that id.
+    pub async fn grant(&mut self, id: i64, ttl: i64) {
+        let answer = self.client.lease_grant(ttl, Some(LeaseGrantOptions::new().with_id(id))).await;
+        let answer = self.result(answer, |t, a| {
+            json!({"id": a.id(), "ttl": a.ttl(), "error": a.error(), "revision": a.header().map(|h| t.rel(h.revision()))})
+        });
+        self.note(&format!("grant {id} for {ttl}"), answer);
+    }
+
+    /// What is left of it.
+    pub async fn left(&mut self, id: i64) {
+        let answer = self.client.lease_time_to_live(id, Some(LeaseTimeToLiveOptions::new().with_keys())).await;
+        let answer = self.result(answer, |t, a| {
+            let mut keys: Vec<String> = a.keys().iter().map(|k| t.plain(&String::from_utf8_lossy(k))).collect();
+            keys.sort(); // Go's maps have no order
+            // how much of it is gone already is the machine's business
+            let about = (0..=3).contains(&(a.granted_ttl() - a.ttl()));
+            let left = if about { json!("nearly all") } else { json!(a.ttl()) };
+            json!({"id": a.id(), "left": left, "granted": a.granted_ttl(), "keys": keys})
+        });
+        self.note(&format!("time to live of {id}"), answer);
+    }
+
+    /// Its end.
+    pub async fn revoke(&mut self, id: i64) {
+        let answer = self.client.lease_revoke(id).await;
+        let answer = self.result(answer, |t, a| json!(a.header().map(|h| t.rel(h.revision()))));
+        self.note(&format!("revoke {id}"), answer);
+    }
+
+    /// A put under it.
+    pub async fn put_under(&mut self, key: &str, lease: i64) {
+        self.put(key, "v", Some(PutOptions::new().with_lease(lease))).await;
+    }
+
+    async fn all(&mut self) {
+        self.get("all", "", Some(GetOptions::new().with_prefix())).await;
+    }
+}
+
+async fn granted(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "granted").await;
+    t.grant(5001, 600).await;
+    t.put_under("b", 5001).await;
+    t.put_under("a", 5001).await;
+    t.all().await;
+    t.left(5001).await;
+    let answer = t.client.leases().await;
+    let answer = t.result(answer, |_, a| json!(a.leases().iter().any(|l| l.id() == 5001)));
+    t.note("it is listed", answer);
+    t.revoke(5001).await;
+    let answer = t.client.leases().await;
+    let answer = t.result(answer, |_, a| json!(a.leases().iter().any(|l| l.id() == 5001)));
+    t.note("it is listed no more", answer);
+    t.end()
+}
+
+async fn an_id_of_the_servers(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "server-id").await;
+    let first = t.client.lease_grant(600, None).await.expect("a lease").id();
+    let second = t.client.lease_grant(600, None).await.expect("a lease").id();
+    t.note("positive and different", json!(first > 0 && second > 0 && first != second));
+    t.client.lease_revoke(first).await.expect("revoked");
+    t.client.lease_revoke(second).await.expect("revoked");
+    t.end()
+}
+
+async fn a_taken_id(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "taken-lease").await;
+    t.grant(5002, 600).await;
+    t.grant(5002, 300).await;
+    t.left(5002).await;
+    t.revoke(5002).await;
+    t.grant(5002, 300).await;
+    t.revoke(5002).await;
+    t.end()
+}
+
+async fn short_and_long_times(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "times").await;
+    for (id, ttl) in [(5010, 1), (5011, 0), (5012, -5), (5013, 9_000_000_000), (5014, 9_000_000_001)] {
+        t.grant(id, ttl).await;
+        let _ = t.client.lease_revoke(id).await;
+    }
+    t.end()
+}
+
+async fn kept_alive(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "alive").await;
+    t.grant(5020, 600).await;
+    let (mut keeper, mut answers) = t.client.lease_keep_alive(5020).await.expect("a stream");
+    for _ in 0..2 {
+        keeper.keep_alive().await.expect("sent");
+        let answer = answers.message().await.expect("an answer").expect("one");
+        t.note("kept", json!({"id": answer.id(), "ttl": answer.ttl()}));
+    }
+    t.revoke(5020).await;
+    keeper.keep_alive().await.expect("sent");
+    let answer = answers.message().await;
+    let answer = t.result(answer, |_, a| json!(a.as_ref().map(|a| (a.id(), a.ttl()))));
+    t.note("after its end", answer);
+    t.end()
+}
+
+async fn keep_alive_of_an_unknown_one(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "alive-unknown").await;
+    let answer = t.client.lease_keep_alive(5029).await;
+    let answer = t.result(answer, |_, _| json!("a stream"));
+    t.note("keep alive", answer);
+    t.end()
+}
+
+async fn time_to_live(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "ttl").await;
+    t.left(5030).await;
+    t.grant(5030, 100).await;
+    t.left(5030).await;
+    for key in ["c", "a", "b"] {
+        t.put_under(key, 5030).await;
+    }
+    t.left(5030).await;
+    t.revoke(5030).await;
+    t.left(5030).await;
+    t.end()
+}
+
+async fn revoked(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "revoked").await;
+    t.grant(5040, 600).await;
+    let mut stream = t.watch("", Some(WatchOptions::new().with_prefix().with_prev_key())).await;
+    t.heard(&mut stream).await;
+    t.put("other", "1", None).await;
+    for key in ["c", "a", "b"] {
+        t.put_under(key, 5040).await;
+    }
+    t.events(&mut stream, 4, false).await;
+    t.revoke(5040).await;
+    t.heard(&mut stream).await;
+    t.all().await;
+    t.grant(5041, 600).await;
+    t.revoke(5041).await;
+    t.put("other", "2", None).await;
+    t.end()
+}
+
+async fn revoked_twice(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "revoked-twice").await;
+    t.revoke(5050).await;
+    t.grant(5050, 600).await;
+    t.revoke(5050).await;
+    t.revoke(5050).await;
+    t.end()
+}
+
+async fn keys_leave_a_lease(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "leave").await;
+    t.grant(5060, 600).await;
+    t.grant(5061, 600).await;
+    for key in ["a", "b", "c"] {
+        t.put_under(key, 5060).await;
+    }
+    t.put("a", "free", None).await;
+    t.put_under("b", 5061).await;
+    t.left(5060).await;
+    t.left(5061).await;
+    t.revoke(5060).await;
+    t.all().await;
+    t.revoke(5061).await;
+    t.all().await;
+    t.end()
+}
+
+async fn a_deleted_key_leaves_its_lease(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "deleted-leaves").await;
+    t.grant(5070, 600).await;
+    t.put_under("a", 5070).await;
+    t.delete("a", None).await;
+    t.left(5070).await;
+    t.put("a", "free", None).await;
+    t.revoke(5070).await;
+    t.all().await;
+    t.end()
+}
+
+async fn runs_out(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "runs-out").await;
+    t.grant(5080, 2).await;
+    for key in ["b", "a"] {
+        t.put_under(key, 5080).await;
+    }
+    let mut stream = t.watch("", Some(WatchOptions::new().with_prefix().with_prev_key())).await;
+    t.heard(&mut stream).await;
+    t.heard(&mut stream).await;
+    t.all().await;
+    t.left(5080).await;
+    t.put_under("a", 5080).await;
+    t.revoke(5080).await;
+    t.end()
+}
+
+async fn kept_until_it_is_not(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "kept").await;
+    t.grant(5090, 2).await;
+    t.put_under("a", 5090).await;
+    let mut stream = t.watch("", Some(WatchOptions::new().with_prefix())).await;
+    t.heard(&mut stream).await;
+    let (mut keeper, mut answers) = t.client.lease_keep_alive(5090).await.expect("a stream");
+    for _ in 0..6 {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        keeper.keep_alive().await.expect("sent");
+        let answer = answers.message().await.expect("an answer").expect("one");
+        t.note("kept", json!(answer.ttl()));
+    }
+    t.all().await;
+    t.heard(&mut stream).await;
+    t.end()
+}
+
+async fn in_a_transaction(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "lease-txn").await;
+    t.grant(5100, 600).await;
+    let under = |key: &str| TxnOp::put(t.k(key), "v", Some(PutOptions::new().with_lease(5100)));
+    let txn = Txn::new().and_then([under("a"), under("b")]);
+    t.txn("two under a lease", txn).await;
+    t.left(5100).await;
+    t.revoke(5100).await;
+    t.all().await;
+    t.end()
+}

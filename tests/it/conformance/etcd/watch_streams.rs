@@ -1,0 +1,155 @@
+//! Several watches on one stream, cancelling, progress.
+
+use std::sync::Arc;
+
+use etcd_client::WatchOptions;
+use serde_json::{Value, json};
+
+use super::{super::place::Place, talk::Talk};
+
+crate::conformance::cases!("etcd watch stream":
+    two_watches, ids_of_ones_own, an_id_that_is_taken, the_same_key_twice, cancelled, an_unknown_id_cancelled, progress_of_one,
+    progress_of_several, progress_without_a_watch, a_second_watch_from_the_past);
+
+async fn two_watches(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "two").await;
+    let mut stream = t.watch("a", None).await;
+    t.heard(&mut stream).await;
+    stream.watch(t.k("b"), None).await.expect("a watch");
+    t.heard(&mut stream).await;
+    t.put("a", "1", None).await;
+    t.heard(&mut stream).await;
+    t.put("b", "1", None).await;
+    t.heard(&mut stream).await;
+    t.put("c", "1", None).await;
+    t.put("a", "2", None).await;
+    t.heard(&mut stream).await;
+    t.end()
+}
+
+async fn ids_of_ones_own(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "own-ids").await;
+    let mut stream = t.watch("a", Some(WatchOptions::new().with_watch_id(77))).await;
+    t.heard(&mut stream).await;
+    stream.watch(t.k("b"), None).await.expect("a watch");
+    t.heard(&mut stream).await;
+    t.put("a", "1", None).await;
+    t.heard(&mut stream).await;
+    t.put("b", "1", None).await;
+    t.heard(&mut stream).await;
+    t.end()
+}
+
+async fn an_id_that_is_taken(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "taken").await;
+    let mut stream = t.watch("a", Some(WatchOptions::new().with_watch_id(7))).await;
+    t.heard(&mut stream).await;
+    stream.watch(t.k("b"), Some(WatchOptions::new().with_watch_id(7))).await.expect("a watch");
+    t.heard(&mut stream).await;
+    t.put("b", "1", None).await;
+    t.put("a", "1", None).await;
+    t.heard(&mut stream).await;
+    t.end()
+}
+
+async fn the_same_key_twice(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "twice").await;
+    let mut stream = t.watch("a", None).await;
+    t.heard(&mut stream).await;
+    stream.watch(t.k(""), Some(WatchOptions::new().with_prefix())).await.expect("a watch");
+    t.heard(&mut stream).await;
+    t.put("a", "1", None).await;
+    let mut both = Vec::new();
+    for _ in 0..2 {
+        let message = stream.message().await.expect("a message").expect("one");
+        both.push((message.watch_id(), message.events().len()));
+    }
+    both.sort_unstable();
+    t.note("both heard", json!(both));
+    t.end()
+}
+
+async fn cancelled(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "cancelled").await;
+    let mut stream = t.watch("a", None).await;
+    t.heard(&mut stream).await;
+    stream.watch(t.k("b"), None).await.expect("a watch");
+    t.heard(&mut stream).await;
+    stream.cancel(0).await.expect("sent");
+    t.heard(&mut stream).await;
+    t.put("a", "1", None).await;
+    t.put("b", "1", None).await;
+    t.heard(&mut stream).await;
+    t.end()
+}
+
+async fn an_unknown_id_cancelled(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "unknown-id").await;
+    let mut stream = t.watch("a", None).await;
+    t.heard(&mut stream).await;
+    stream.cancel(99).await.expect("sent");
+    t.put("a", "1", None).await;
+    t.heard(&mut stream).await;
+    t.end()
+}
+
+async fn progress_of_one(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "progress").await;
+    let mut stream = t.watch("a", None).await;
+    t.heard(&mut stream).await;
+    t.put("b", "1", None).await;
+    stream.request_progress().await.expect("sent");
+    t.heard(&mut stream).await;
+    t.put("a", "1", None).await;
+    t.heard(&mut stream).await;
+    stream.request_progress().await.expect("sent");
+    t.heard(&mut stream).await;
+    t.end()
+}
+
+async fn progress_of_several(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "progress-several").await;
+    let mut stream = t.watch("a", None).await;
+    t.heard(&mut stream).await;
+    stream.watch(t.k("b"), None).await.expect("a watch");
+    t.heard(&mut stream).await;
+    stream.request_progress().await.expect("sent");
+    t.heard(&mut stream).await;
+    t.put("b", "1", None).await;
+    t.heard(&mut stream).await;
+    t.end()
+}
+
+async fn progress_without_a_watch(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "progress-none").await;
+    let mut stream = t.watch("a", None).await;
+    t.heard(&mut stream).await;
+    stream.cancel(0).await.expect("sent");
+    t.heard(&mut stream).await;
+    stream.request_progress().await.expect("sent");
+    stream.watch(t.k("b"), None).await.expect("a watch");
+    // A server may say nothing of progress when there is no watch: take whichever comes, keep the creation.
+    for _ in 0..2 {
+        let message = stream.message().await.expect("a message").expect("one");
+        if message.created() {
+            t.note("created", json!(message.watch_id()));
+            break;
+        }
+        t.note("progress", json!(message.watch_id()));
+    }
+    t.end()
+}
+
+async fn a_second_watch_from_the_past(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "second-past").await;
+    t.fill(&[("a", "1"), ("b", "1"), ("b", "2")]).await;
+    let mut stream = t.watch("a", None).await;
+    t.heard(&mut stream).await;
+    let from = t.base + 1;
+    stream.watch(t.k("b"), Some(WatchOptions::new().with_start_revision(from))).await.expect("a watch");
+    t.heard(&mut stream).await;
+    t.events(&mut stream, 2, true).await;
+    t.put("a", "2", None).await;
+    t.events(&mut stream, 1, true).await;
+    t.end()
+}

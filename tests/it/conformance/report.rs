@@ -1,0 +1,122 @@
+//! What the worlds answered, side by side.
+
+use std::{fmt::Write as _, io::Write as _, path::PathBuf};
+
+use serde_json::Value;
+
+/// The member of an answer that says that the case itself failed.
+pub const BROKEN: &str = "the case broke";
+
+/// The world whose answers must be those of the first real one.
+pub const SANDBOX: &str = "sandbox";
+
+/// What one world answered.
+pub struct Answers {
+    /// Which.
+    pub world: &'static str,
+    /// Case and answer.
+    pub answers: Vec<(&'static str, Value)>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// The comparison of one part of the suite.
+pub struct Report {
+    part: String,
+    worlds: Vec<Answers>,
+}
+
+impl Report {
+    /// Of these worlds; the first is the truth.
+    pub fn new(part: &str, worlds: Vec<Answers>) -> Self {
+        Self { part: part.to_owned(), worlds }
+    }
+
+    /// Writes the table, prints the summary, fails on a difference.
+    pub fn show(&self) {
+        let Some(truth) = self.worlds.first() else { return };
+        let sandbox = self.worlds.iter().find(|w| w.world == SANDBOX);
+        let mut table = format!("# Conformance: {}\n\n| case |", self.part);
+        for world in &self.worlds {
+            let _ = write!(table, " {} |", world.world);
+        }
+        let _ = writeln!(table, "\n| --- |{}", " --- |".repeat(self.worlds.len()));
+        let (mut differ, mut details) = (Vec::new(), String::new());
+        for (i, (case, expected)) in truth.answers.iter().enumerate() {
+            let _ = write!(table, "| {case} |");
+            for world in &self.worlds {
+                let answer = &world.answers[i].1;
+                let broken = answer.get(BROKEN).is_some();
+                let same = answer == expected;
+                let word = if broken {
+                    "broke"
+                } else if same {
+                    "agrees"
+                } else {
+                    "differs"
+                };
+                let _ = write!(table, " {word} |");
+                if broken || !same {
+                    let _ = writeln!(details, "\n## {case}: {}\n", world.world);
+                    for line in differences(expected, answer) {
+                        let _ = writeln!(details, "- {line}");
+                    }
+                }
+                if broken || (!same && world.world == SANDBOX) {
+                    differ.push(format!("{case} ({})\n  {}", world.world, differences(expected, answer).join("\n  ")));
+                }
+            }
+            table.push('\n');
+        }
+        let times: Vec<String> = self.worlds.iter().map(|w| format!("{} {:.1} s", w.world, w.seconds)).collect();
+        let cases = truth.answers.len();
+        let summary = match sandbox {
+            Some(_) => format!("{cases} cases, {} agree, {} differ", cases - differ.len(), differ.len()),
+            None => format!("{cases} cases; NOT COMPARED: there is only the world of the real servers"),
+        };
+        let summary = format!("conformance, {}: {summary} ({})", self.part, times.join(", "));
+        let _ = write!(table, "\n{summary}\n{details}");
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let file = dir.join(format!("conformance-{}.md", self.part));
+        std::fs::write(&file, table).expect("the report");
+        for world in &self.worlds {
+            let all: serde_json::Map<String, Value> =
+                world.answers.iter().map(|(case, answer)| ((*case).to_owned(), answer.clone())).collect();
+            let name = format!("conformance-{}-{}.json", self.part, world.world.replace(' ', "-"));
+            let _ = std::fs::write(dir.join(name), format!("{:#}", Value::Object(all)));
+        }
+        // past the capture of the test harness: it is the result
+        let said = std::fs::OpenOptions::new().append(true).open("/dev/stderr");
+        let _ = said.and_then(|mut err| writeln!(err, "{summary}: {}", file.display()));
+        assert!(differ.is_empty(), "{} differences:\n{}", differ.len(), differ.join("\n"));
+    }
+}
+
+/// Where two answers differ: path, the truth, what it is here.
+fn differences(truth: &Value, here: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    walk("", truth, here, &mut found);
+    found.truncate(25);
+    found
+}
+
+fn walk(path: &str, truth: &Value, here: &Value, found: &mut Vec<String>) {
+    match (truth, here) {
+        (Value::Object(a), Value::Object(b)) => {
+            for (key, value) in a {
+                walk(&format!("{path}/{key}"), value, b.get(key).unwrap_or(&Value::Null), found);
+            }
+            for (key, value) in b.iter().filter(|(key, _)| !a.contains_key(*key)) {
+                walk(&format!("{path}/{key}"), &Value::Null, value, found);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            for i in 0..a.len().max(b.len()) {
+                let (a, b) = (a.get(i).unwrap_or(&Value::Null), b.get(i).unwrap_or(&Value::Null));
+                walk(&format!("{path}/{i}"), a, b, found);
+            }
+        }
+        _ if truth != here => found.push(format!("`{path}`: real `{truth}`, here `{here}`")),
+        _ => {}
+    }
+}
