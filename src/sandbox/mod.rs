@@ -5,5 +5,6 @@
 //! engine, the console and the words cannot tell it from the real servers. Time is one injected [`crate::clock::Clock`]
 //! and tokio's timers, so that a test with a paused clock runs an hour in a moment.
 
+pub mod etcd;
 pub mod faults;
 pub mod kubernetes;

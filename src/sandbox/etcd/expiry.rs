@@ -1,0 +1,54 @@
+//! Takes leases away when they run out: one task, asleep until the next deadline, and none while there is no lease.
+
+use std::sync::{MutexGuard, Weak};
+
+use tokio::time::sleep_until;
+
+use super::{Etcd, Shared, state::State};
+
+/// Sees to it that someone waits for the next deadline, or that whoever waits looks at the deadlines again.
+pub(super) fn attend(etcd: &Etcd, mut state: MutexGuard<'_, State>) {
+    if std::mem::replace(&mut state.expiring, true) {
+        etcd.0.leases_changed.notify_one();
+    } else {
+        drop(state);
+        tokio::spawn(wait(Attending(std::sync::Arc::downgrade(&etcd.0))));
+    }
+}
+
+/// Whoever waits; when the runtime takes it away with a test's end, the next grant finds another.
+struct Attending(Weak<Shared>);
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            Etcd(shared).state().expiring = false;
+        }
+    }
+}
+
+async fn wait(attending: Attending) {
+    let Some(changed) = attending.0.upgrade().map(|shared| std::sync::Arc::clone(&shared.leases_changed)) else {
+        return;
+    };
+    loop {
+        let next = {
+            let Some(shared) = attending.0.upgrade() else { return };
+            let etcd = Etcd(shared);
+            let mut state = etcd.state();
+            state.expire();
+            match state.leases.next_deadline() {
+                Some(next) => next,
+                None => {
+                    state.expiring = false;
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = changed.notified() => {}
+            () = sleep_until(next) => {}
+        }
+    }
+}

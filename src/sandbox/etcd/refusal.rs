@@ -1,0 +1,65 @@
+//! What etcd refuses, in its own words and with its own codes (`api/v3rpc/rpctypes/error.go`; clients compare both).
+
+use tonic::{Code, Status};
+
+macro_rules! refusals {
+    ($($name:ident $code:ident $text:literal;)*) => {
+        /// Why a request is not carried out.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Refusal {
+            $(#[doc = concat!("`", $text, "`.")] $name,)*
+        }
+
+        impl Refusal {
+            /// The message, as etcd says it.
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// Its gRPC code.
+            pub fn code(self) -> Code {
+                match self { $(Self::$name => Code::$code,)* }
+            }
+        }
+    };
+}
+
+refusals! {
+    EmptyKey InvalidArgument "etcdserver: key is not provided";
+    KeyNotFound InvalidArgument "etcdserver: key not found";
+    ValueProvided InvalidArgument "etcdserver: value is provided";
+    LeaseProvided InvalidArgument "etcdserver: lease is provided";
+    TooManyOps InvalidArgument "etcdserver: too many operations in txn request";
+    DuplicateKey InvalidArgument "etcdserver: duplicate key given in txn request";
+    InvalidSort InvalidArgument "etcdserver: invalid sort option";
+    TooLarge InvalidArgument "etcdserver: request is too large";
+    Compacted OutOfRange "etcdserver: mvcc: required revision has been compacted";
+    Future OutOfRange "etcdserver: mvcc: required revision is a future revision";
+    LeaseNotFound NotFound "etcdserver: requested lease not found";
+    LeaseExists FailedPrecondition "etcdserver: lease already exists";
+    LeaseTooLong OutOfRange "etcdserver: too large lease TTL";
+    MemberNotFound NotFound "etcdserver: member not found";
+    NoLeader Unavailable "etcdserver: no leader";
+    RootUserNotFound FailedPrecondition "etcdserver: root user does not exist";
+    RootRoleNotGranted FailedPrecondition "etcdserver: root user does not have root role";
+    UserExists FailedPrecondition "etcdserver: user name already exists";
+    UserEmpty InvalidArgument "etcdserver: user name is empty";
+    UserNotFound FailedPrecondition "etcdserver: user name not found";
+    RoleExists FailedPrecondition "etcdserver: role name already exists";
+    RoleNotFound FailedPrecondition "etcdserver: role name not found";
+    RoleEmpty InvalidArgument "etcdserver: role name is empty";
+    AuthFailed InvalidArgument "etcdserver: authentication failed, invalid user ID or password";
+    PermissionNotGiven InvalidArgument "etcdserver: permission not given";
+    PermissionDenied PermissionDenied "etcdserver: permission denied";
+    RoleNotGranted FailedPrecondition "etcdserver: role is not granted to the user";
+    PermissionNotGranted FailedPrecondition "etcdserver: permission is not granted to the role";
+    AuthNotEnabled FailedPrecondition "etcdserver: authentication is not enabled";
+    InvalidToken Unauthenticated "etcdserver: invalid auth token";
+    InvalidAuthManagement InvalidArgument "etcdserver: invalid auth management";
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code(), refusal.text())
+    }
+}

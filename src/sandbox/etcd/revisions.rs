@@ -1,0 +1,241 @@
+//! The state by revisions (MVCC): every version of every key since the last compaction, and the log that watches read.
+//! Pure: no clock, no leases, no wire.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use super::{Refusal, span::Span};
+
+/// One version of a key, or its deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The key.
+    pub key: Bytes,
+    /// The value; nothing for a deletion.
+    pub value: Option<Bytes>,
+    /// Revision that created the key; 0 for a deletion.
+    pub create_revision: i64,
+    /// Revision of this change.
+    pub mod_revision: i64,
+    /// Changes since the key was created, this one included; 0 for a deletion.
+    pub version: i64,
+    /// Lease the key is attached to; 0 for none.
+    pub lease: i64,
+}
+
+/// All versions that were not compacted.
+#[derive(Debug)]
+pub struct Revisions {
+    /// By key, the versions in the order of their revisions; never empty.
+    keys: BTreeMap<Bytes, Vec<Arc<Version>>>,
+    /// The changes since the last compaction, that of the compacted revision included.
+    log: VecDeque<Arc<Version>>,
+    revision: i64,
+    compacted: i64,
+}
+
+impl Default for Revisions {
+    /// An empty store is at revision 1; nothing was ever compacted.
+    fn default() -> Self {
+        Self { keys: BTreeMap::new(), log: VecDeque::new(), revision: 1, compacted: -1 }
+    }
+}
+
+impl Revisions {
+    /// Of the last finished write.
+    pub fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// Up to which was compacted; -1 when never.
+    pub fn compacted(&self) -> i64 {
+        self.compacted
+    }
+
+    /// Changes in the log.
+    pub fn changes(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Revision of the change that has so many before it in the log.
+    pub fn revision_of_change(&self, at: usize) -> Option<i64> {
+        self.log.get(at).map(|v| v.mod_revision)
+    }
+
+    /// Whether a write is under way that has changed something.
+    pub fn writing(&self) -> bool {
+        self.log.back().is_some_and(|last| last.mod_revision > self.revision)
+    }
+
+    /// What a read sees: its own transaction's writes too.
+    pub fn visible(&self) -> i64 {
+        self.revision + i64::from(self.writing())
+    }
+
+    /// Whether this revision can be read; 0 and less mean the current one.
+    pub fn check(&self, revision: i64) -> Result<(), Refusal> {
+        match revision {
+            ..=0 => Ok(()),
+            r if r > self.visible() => Err(Refusal::Future),
+            r if r < self.compacted => Err(Refusal::Compacted),
+            _ => Ok(()),
+        }
+    }
+
+    /// The key now.
+    pub fn get(&self, key: &[u8]) -> Option<&Arc<Version>> {
+        self.keys.get(key)?.last().filter(|v| v.value.is_some())
+    }
+
+    /// The key as it was at a revision that [`Self::check`] allows.
+    pub fn get_at(&self, key: &[u8], revision: i64) -> Option<&Arc<Version>> {
+        at(self.keys.get(key)?, revision)
+    }
+
+    /// The keys of a range in their order, now or at a revision that [`Self::check`] allows.
+    pub fn range(&self, span: &Span, revision: i64) -> impl Iterator<Item = &Arc<Version>> {
+        let found = (!span.is_empty()).then(|| self.keys.range::<[u8], _>(span.bounds()));
+        let revision = if revision <= 0 { i64::MAX } else { revision };
+        found.into_iter().flatten().filter_map(move |(_, versions)| at(versions, revision))
+    }
+
+    /// The changes of a revision and later ones, oldest first.
+    pub fn since(&self, revision: i64) -> impl Iterator<Item = &Arc<Version>> {
+        let from = self.log.partition_point(|v| v.mod_revision < revision);
+        self.log.range(from..)
+    }
+
+    /// Writes a key in the write under way, or begins one. Returns what was there and what is there now.
+    pub fn put(&mut self, key: &[u8], value: Bytes, lease: i64) -> (Option<Arc<Version>>, Arc<Version>) {
+        let before = self.get(key).cloned();
+        let mod_revision = self.revision + 1;
+        let made = Arc::new(Version {
+            key: before.as_ref().map_or_else(|| Bytes::copy_from_slice(key), |b| b.key.clone()),
+            value: Some(value),
+            create_revision: before.as_ref().map_or(mod_revision, |b| b.create_revision),
+            mod_revision,
+            version: before.as_ref().map_or(0, |b| b.version) + 1,
+            lease,
+        });
+        self.append(&made);
+        (before, made)
+    }
+
+    /// Deletes a key in the write under way, or begins one. Returns what was there and the deletion; nothing when
+    /// there was none.
+    pub fn delete(&mut self, key: &[u8]) -> Option<(Arc<Version>, Arc<Version>)> {
+        let before = Arc::clone(self.get(key)?);
+        let (key, mod_revision) = (before.key.clone(), self.revision + 1);
+        let made = Arc::new(Version { key, value: None, create_revision: 0, mod_revision, version: 0, lease: 0 });
+        self.append(&made);
+        Some((before, made))
+    }
+
+    fn append(&mut self, made: &Arc<Version>) {
+        self.keys.entry(made.key.clone()).or_default().push(Arc::clone(made));
+        self.log.push_back(Arc::clone(made));
+    }
+
+    /// Ends the write under way: one revision for all its changes, none when nothing changed. Returns whether the
+    /// revision moved.
+    pub fn finish(&mut self) -> bool {
+        let writing = self.writing();
+        self.revision += i64::from(writing);
+        writing
+    }
+
+    /// Forgets the versions that nobody can see who reads at this revision or later.
+    pub fn compact(&mut self, revision: i64) -> Result<(), Refusal> {
+        if revision <= self.compacted {
+            return Err(Refusal::Compacted);
+        }
+        if revision > self.revision {
+            return Err(Refusal::Future);
+        }
+        self.compacted = revision;
+        let old = self.log.partition_point(|v| v.mod_revision < revision);
+        // a key whose last change lies at the compacted revision has its older versions to lose too
+        let end = self.log.partition_point(|v| v.mod_revision <= revision);
+        let changed: BTreeSet<Bytes> = self.log.range(..end).map(|v| v.key.clone()).collect();
+        self.log.drain(..old);
+        for key in changed {
+            let Some(versions) = self.keys.get_mut(&key) else { continue };
+            let seen = versions.partition_point(|v| v.mod_revision <= revision);
+            versions.drain(..seen.saturating_sub(1));
+            if versions.first().is_some_and(|v| v.value.is_none()) {
+                versions.remove(0);
+            }
+            if versions.is_empty() {
+                self.keys.remove(&key);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn at(versions: &[Arc<Version>], revision: i64) -> Option<&Arc<Version>> {
+    let upto = versions.partition_point(|v| v.mod_revision <= revision);
+    versions[..upto].last().filter(|v| v.value.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(revisions: &mut Revisions, key: &str, value: Option<&str>) {
+        match value {
+            Some(value) => _ = revisions.put(key.as_bytes(), Bytes::copy_from_slice(value.as_bytes()), 0),
+            None => _ = revisions.delete(key.as_bytes()),
+        }
+        revisions.finish();
+    }
+
+    #[test]
+    fn a_write_has_one_revision_and_one_that_changes_nothing_has_none() {
+        let mut all = Revisions::default();
+        all.put(b"a", Bytes::new(), 0);
+        all.put(b"b", Bytes::new(), 0);
+        assert_eq!((all.revision(), all.visible()), (1, 2));
+        assert!(all.finish());
+        assert!(all.delete(b"none").is_none() && !all.finish());
+        assert_eq!(all.revision(), 2);
+    }
+
+    #[test]
+    fn older_revisions_can_be_read_until_they_are_compacted() {
+        let mut all = Revisions::default();
+        for (key, value) in [("a", Some("1")), ("a", Some("2")), ("b", Some("3")), ("a", None), ("a", Some("4"))] {
+            write(&mut all, key, value);
+        }
+        let read = |all: &Revisions, revision| -> Vec<(i64, i64)> {
+            all.range(&Span::From(vec![0]), revision).map(|v| (v.mod_revision, v.version)).collect()
+        };
+        assert_eq!(read(&all, 2), [(2, 1)]);
+        assert_eq!(read(&all, 4), [(3, 2), (4, 1)]);
+        assert_eq!(read(&all, 5), [(4, 1)]);
+        assert_eq!(read(&all, 0), [(6, 1), (4, 1)]);
+        all.compact(5).unwrap();
+        assert_eq!(all.check(4), Err(Refusal::Compacted));
+        assert_eq!(all.check(7), Err(Refusal::Future));
+        assert_eq!(read(&all, 5), [(4, 1)]);
+        assert_eq!(all.since(0).map(|v| v.mod_revision).collect::<Vec<_>>(), [5, 6]);
+        assert_eq!(all.keys.values().map(Vec::len).sum::<usize>(), 2);
+        assert_eq!(all.compact(5), Err(Refusal::Compacted));
+        assert_eq!(all.compact(9), Err(Refusal::Future));
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_was_deleted_and_compacted() {
+        let mut all = Revisions::default();
+        for round in 0..100 {
+            write(&mut all, &format!("k{round}"), Some("x"));
+            write(&mut all, &format!("k{round}"), None);
+        }
+        all.compact(all.revision()).unwrap();
+        assert_eq!((all.keys.len(), all.changes()), (0, 1));
+    }
+}

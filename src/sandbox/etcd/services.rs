@@ -1,0 +1,177 @@
+//! The services of keys and leases.
+
+use std::pin::Pin;
+
+use etcd_client::proto::{
+    PbCompactionRequest, PbCompactionResponse, PbDeleteRequest, PbDeleteResponse, PbKvService, PbLeaseGrantRequest,
+    PbLeaseGrantResponse, PbLeaseKeepAliveRequest, PbLeaseKeepAliveResponse, PbLeaseLeasesRequest,
+    PbLeaseLeasesResponse, PbLeaseRevokeRequest, PbLeaseRevokeResponse, PbLeaseService, PbLeaseStatus,
+    PbLeaseTimeToLiveRequest, PbLeaseTimeToLiveResponse, PbPutRequest, PbPutResponse, PbRangeRequest, PbRangeResponse,
+    PbRangeStreamResponse, PbTxnRequest, PbTxnResponse,
+};
+use futures::{Stream, StreamExt, stream};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Etcd, expiry, span::Span, txn, wire};
+
+type Answer<T> = Result<Response<T>, Status>;
+pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Keys of one page of a streamed read.
+const PAGE: usize = 1000;
+
+pub(super) struct Kv(pub Etcd);
+
+impl Kv {
+    fn read(&self, request: &Request<PbRangeRequest>) -> Result<PbRangeResponse, Status> {
+        let r = request.get_ref();
+        wire::check_message(wire::range_size(r))?;
+        txn::check_range(r)?;
+        let mut state = self.0.state();
+        let who = state.auth.who(request.metadata())?;
+        state.auth.may_read(&who, &Span::new(&r.key, &r.range_end))?;
+        Ok(PbRangeResponse { header: state.header(), ..txn::range(&state.revisions, r)? })
+    }
+}
+
+#[tonic::async_trait]
+impl PbKvService for Kv {
+    type RangeStreamStream = Answers<PbRangeStreamResponse>;
+
+    async fn range(&self, request: Request<PbRangeRequest>) -> Answer<PbRangeResponse> {
+        Ok(Response::new(self.read(&request)?))
+    }
+
+    async fn range_stream(&self, request: Request<PbRangeRequest>) -> Answer<Self::RangeStreamStream> {
+        let PbRangeResponse { header, kvs, more, count } = self.read(&request)?;
+        let mut pages: Vec<PbRangeResponse> =
+            kvs.chunks(PAGE).map(|kvs| PbRangeResponse { header, kvs: kvs.to_vec(), more: true, count }).collect();
+        if pages.is_empty() {
+            pages.push(PbRangeResponse { header, count, ..PbRangeResponse::default() });
+        }
+        if let Some(last) = pages.last_mut() {
+            last.more = more;
+        }
+        let pages = pages.into_iter().map(|page| Ok(PbRangeStreamResponse { range_response: Some(page) }));
+        Ok(Response::new(stream::iter(pages.collect::<Vec<_>>()).boxed()))
+    }
+
+    async fn put(&self, request: Request<PbPutRequest>) -> Answer<PbPutResponse> {
+        let size = wire::put_size(request.get_ref());
+        wire::check_message(size)?;
+        txn::check_put(request.get_ref())?;
+        let mut state = self.0.state();
+        let who = state.auth.who(request.metadata())?;
+        wire::check_write(size)?;
+        let r = request.into_inner();
+        state.may_put(&who, &r)?;
+        Ok(Response::new(state.put_request(r)?))
+    }
+
+    async fn delete_range(&self, request: Request<PbDeleteRequest>) -> Answer<PbDeleteResponse> {
+        let size = wire::delete_size(request.get_ref());
+        wire::check_message(size)?;
+        txn::check_delete(request.get_ref())?;
+        let mut state = self.0.state();
+        let who = state.auth.who(request.metadata())?;
+        wire::check_write(size)?;
+        let r = request.into_inner();
+        state.may_delete(&who, &r)?;
+        Ok(Response::new(state.delete_request(&r)))
+    }
+
+    async fn txn(&self, request: Request<PbTxnRequest>) -> Answer<PbTxnResponse> {
+        let size = wire::txn_size(request.get_ref());
+        wire::check_message(size)?;
+        txn::check_txn(request.get_ref())?;
+        let mut state = self.0.state();
+        let who = state.auth.who(request.metadata())?;
+        let r = request.into_inner();
+        if txn::writes(&r) {
+            wire::check_write(size)?;
+        }
+        state.may_txn(&who, &r)?;
+        Ok(Response::new(state.txn_request(r)?))
+    }
+
+    async fn compact(&self, request: Request<PbCompactionRequest>) -> Answer<PbCompactionResponse> {
+        let mut state = self.0.state();
+        state.auth.who(request.metadata())?;
+        state.compact(request.get_ref().revision)?;
+        Ok(Response::new(PbCompactionResponse { header: state.header() }))
+    }
+}
+
+pub(super) struct Lease(pub Etcd);
+
+#[tonic::async_trait]
+impl PbLeaseService for Lease {
+    type LeaseKeepAliveStream = Answers<PbLeaseKeepAliveResponse>;
+
+    async fn lease_grant(&self, request: Request<PbLeaseGrantRequest>) -> Answer<PbLeaseGrantResponse> {
+        let mut state = self.0.state();
+        state.auth.who(request.metadata())?;
+        let r = request.get_ref();
+        let (id, ttl) = state.leases.grant(r.id, r.ttl)?;
+        let header = state.header();
+        expiry::attend(&self.0, state);
+        Ok(Response::new(PbLeaseGrantResponse { header, id, ttl, error: String::new() }))
+    }
+
+    async fn lease_revoke(&self, request: Request<PbLeaseRevokeRequest>) -> Answer<PbLeaseRevokeResponse> {
+        let mut state = self.0.state();
+        let who = state.auth.who(request.metadata())?;
+        let id = request.get_ref().id;
+        state.may_revoke(&who, id)?;
+        if !state.revoke(id) {
+            return Err(super::Refusal::LeaseNotFound.into());
+        }
+        Ok(Response::new(PbLeaseRevokeResponse { header: state.header() }))
+    }
+
+    async fn lease_keep_alive(
+        &self,
+        request: Request<Streaming<PbLeaseKeepAliveRequest>>,
+    ) -> Answer<Self::LeaseKeepAliveStream> {
+        let etcd = self.0.clone();
+        let answers = request.into_inner().map(move |asked| {
+            let id = asked?.id;
+            let mut state = etcd.state();
+            let ttl = state.leases.keep_alive(id).unwrap_or(0);
+            Ok(PbLeaseKeepAliveResponse { header: state.header(), id, ttl })
+        });
+        Ok(Response::new(answers.boxed()))
+    }
+
+    async fn lease_time_to_live(
+        &self,
+        request: Request<PbLeaseTimeToLiveRequest>,
+    ) -> Answer<PbLeaseTimeToLiveResponse> {
+        let mut state = self.0.state();
+        let who = state.auth.who(request.metadata())?;
+        let PbLeaseTimeToLiveRequest { id, keys } = *request.get_ref();
+        let header = state.header();
+        let Some(lease) = state.leases.get(id) else {
+            let unknown = PbLeaseTimeToLiveResponse { header, id, ttl: -1, ..PbLeaseTimeToLiveResponse::default() };
+            return Ok(Response::new(unknown));
+        };
+        if keys {
+            for key in &lease.keys {
+                state.auth.may_read(&who, &Span::One(key.to_vec()))?;
+            }
+        }
+        let keys = if keys { lease.keys.iter().map(|k| k.to_vec()).collect() } else { Vec::new() };
+        let (ttl, granted_ttl) = (lease.left(), lease.ttl);
+        Ok(Response::new(PbLeaseTimeToLiveResponse { header, id, ttl, granted_ttl, keys }))
+    }
+
+    async fn lease_leases(&self, request: Request<PbLeaseLeasesRequest>) -> Answer<PbLeaseLeasesResponse> {
+        let mut state = self.0.state();
+        state.auth.who(request.metadata())?;
+        let mut all: Vec<_> = state.leases.iter().map(|(id, lease)| (lease.deadline, id)).collect();
+        // as etcd: what runs out first comes first
+        all.sort_unstable();
+        let leases = all.into_iter().map(|(_, id)| PbLeaseStatus { id }).collect();
+        Ok(Response::new(PbLeaseLeasesResponse { header: state.header(), leases }))
+    }
+}

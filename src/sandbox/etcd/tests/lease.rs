@@ -1,0 +1,90 @@
+use std::time::Duration;
+
+use etcd_client::{LeaseGrantOptions, LeaseTimeToLiveOptions, PutOptions, WatchOptions};
+use tokio::time::sleep;
+
+use super::*;
+
+fn under(lease: i64) -> Option<PutOptions> {
+    Some(PutOptions::new().with_lease(lease))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_runs_out_takes_its_keys_along_in_one_revision() {
+    let (etcd, mut client) = etcd();
+    let lease = client.lease_grant(10, None).await.unwrap();
+    assert_eq!(lease.ttl(), 10);
+    let mut stream = client.watch("", Some(WatchOptions::new().with_all_keys())).await.unwrap();
+    stream.message().await.unwrap();
+    for key in ["b", "a", "moved", "freed"] {
+        client.put(key, "1", under(lease.id())).await.unwrap();
+        stream.message().await.unwrap();
+    }
+    let other = client.lease_grant(60, None).await.unwrap().id();
+    client.put("moved", "2", under(other)).await.unwrap();
+    client.put("freed", "2", None).await.unwrap();
+    for _ in 0..2 {
+        stream.message().await.unwrap();
+    }
+    let begun = Instant::now();
+    let message = stream.message().await.unwrap().unwrap();
+    assert_eq!(begun.elapsed(), Duration::from_secs(10));
+    let gone: Vec<_> =
+        message.events().iter().map(|e| e.kv().unwrap()).map(|kv| (kv.key(), kv.mod_revision())).collect();
+    assert_eq!(gone, [(&b"a"[..], 8), (&b"b"[..], 8)]);
+    assert_eq!(etcd.leases(), [other]);
+    assert!(etcd.expire_lease(other) && !etcd.expire_lease(other));
+    assert!(etcd.get("moved").is_none() && etcd.get("freed").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_are_granted_kept_shown_and_revoked() {
+    let (etcd, mut client) = etcd();
+    let with_id = |id| Some(LeaseGrantOptions::new().with_id(id));
+    let lease = client.lease_grant(10, with_id(5)).await.unwrap();
+    assert_eq!((lease.id(), lease.ttl()), (5, 10));
+    assert_eq!(refused(client.lease_grant(10, with_id(5)).await), "FailedPrecondition: lease already exists");
+    assert_eq!(refused(client.lease_grant(9_000_000_001, None).await), "OutOfRange: too large lease TTL");
+    let short = client.lease_grant(0, None).await.unwrap();
+    assert!(short.ttl() == 2 && short.id() > 0);
+    client.lease_grant(9_000_000_000, with_id(6)).await.unwrap();
+    client.put("k", "1", under(5)).await.unwrap();
+    sleep(Duration::from_millis(1500)).await;
+    let shown = client.lease_time_to_live(5, Some(LeaseTimeToLiveOptions::new().with_keys())).await.unwrap();
+    assert_eq!((shown.ttl(), shown.granted_ttl(), shown.keys()), (8, 10, &[b"k".to_vec()][..]));
+    assert!(client.lease_time_to_live(5, None).await.unwrap().keys().is_empty());
+    assert_eq!(client.lease_time_to_live(9, None).await.unwrap().ttl(), -1);
+    let ids: Vec<_> = client.leases().await.unwrap().leases().iter().map(etcd_client::LeaseStatus::id).collect();
+    assert_eq!(ids, [short.id(), 5, 6]);
+    let (mut keeper, mut kept) = client.lease_keep_alive(5).await.unwrap();
+    keeper.keep_alive().await.unwrap();
+    assert_eq!(kept.message().await.unwrap().unwrap().ttl(), 10);
+    sleep(Duration::from_millis(9900)).await;
+    assert_eq!(etcd.leases(), [5, 6]);
+    client.lease_revoke(5).await.unwrap();
+    assert!(etcd.get("k").is_none());
+    assert_eq!(refused(client.lease_revoke(5).await), "NotFound: requested lease not found");
+    keeper.keep_alive().await.unwrap();
+    assert_eq!(kept.message().await.unwrap().unwrap().ttl(), 0);
+    assert!(client.lease_keep_alive(5).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_a_lease_that_is_kept_costs_next_to_nothing() {
+    let (etcd, mut client) = etcd();
+    let lease = client.lease_grant(60, None).await.unwrap().id();
+    client.put("k", "1", under(lease)).await.unwrap();
+    let (mut keeper, mut kept) = client.lease_keep_alive(lease).await.unwrap();
+    let began = std::time::Instant::now();
+    for _ in 0..180 {
+        sleep(Duration::from_secs(20)).await;
+        keeper.keep_alive().await.unwrap();
+        assert_eq!(kept.message().await.unwrap().unwrap().ttl(), 60);
+    }
+    let took = began.elapsed();
+    println!("an hour took {took:?}");
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    assert_eq!(etcd.leases(), [lease]);
+    sleep(Duration::from_secs(61)).await;
+    assert!(etcd.get("k").is_none());
+}

@@ -1,0 +1,29 @@
+//! The sandbox's etcd as its client sees it. What is expected here was seen on a real 3.4 and 3.6.
+
+mod kv;
+mod lease;
+mod txn;
+mod watch;
+
+use etcd_client::{Client, Error};
+use tokio::time::Instant;
+
+use super::*;
+
+/// An empty one and a client of it.
+fn etcd() -> (Etcd, Client) {
+    let etcd = Etcd::new(Clock::Tokio { start: Instant::now(), wall: jiff::Timestamp::UNIX_EPOCH });
+    let client = etcd.client();
+    (etcd, client)
+}
+
+/// Why a request was refused: the code's name and the message without `etcdserver: `.
+fn refused<T>(answer: Result<T, Error>) -> String {
+    match answer {
+        Err(Error::GRpcStatus(status)) => {
+            format!("{:?}: {}", status.code(), status.message().trim_start_matches("etcdserver: "))
+        }
+        Err(other) => format!("{other:?}"),
+        Ok(_) => "it was carried out".to_owned(),
+    }
+}

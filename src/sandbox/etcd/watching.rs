@@ -1,0 +1,130 @@
+//! The watch service: one stream of requests and one of answers.
+
+use etcd_client::proto::{PbWatchRequest, PbWatchRequestUnion, PbWatchResponse, PbWatchService};
+use futures::{StreamExt, stream};
+use tokio::time::{Duration, Instant, sleep_until};
+use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
+
+use super::{
+    Etcd,
+    services::Answers,
+    span::Span,
+    watch::{Asked, Session, denied},
+};
+
+/// Between two regular messages of progress.
+const PROGRESS: Duration = Duration::from_mins(10);
+
+pub(super) struct Watch(pub Etcd);
+
+#[tonic::async_trait]
+impl PbWatchService for Watch {
+    type WatchStream = Answers<PbWatchResponse>;
+
+    async fn watch(&self, request: Request<Streaming<PbWatchRequest>>) -> Result<Response<Self::WatchStream>, Status> {
+        let (metadata, _, requests) = request.into_parts();
+        let number = {
+            let mut state = self.0.state();
+            state.next_session += 1;
+            let number = state.next_session;
+            state.sessions.insert(number, Session::default());
+            number
+        };
+        let open = Open {
+            etcd: self.0.clone(),
+            number,
+            metadata,
+            requests: Some(requests),
+            progress: Instant::now() + PROGRESS,
+        };
+        let answers = stream::unfold(open, |mut open| async move { Some((open.next().await?, open)) });
+        Ok(Response::new(answers.boxed()))
+    }
+}
+
+/// A stream that somebody reads; gone with its reader.
+struct Open {
+    etcd: Etcd,
+    number: u64,
+    metadata: MetadataMap,
+    requests: Option<Streaming<PbWatchRequest>>,
+    /// When regular progress is due.
+    progress: Instant,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.etcd.state().sessions.remove(&self.number);
+    }
+}
+
+impl Open {
+    async fn next(&mut self) -> Option<Result<PbWatchResponse, Status>> {
+        loop {
+            let (woken, regular) = {
+                let mut state = self.etcd.state();
+                let session = state.sessions.get_mut(&self.number)?;
+                if let Some(message) = session.fetch() {
+                    return message;
+                }
+                (session.woken(), session.wants_progress())
+            };
+            let request = async {
+                match &mut self.requests {
+                    Some(requests) => requests.message().await,
+                    // the client says nothing more, and goes on listening
+                    None => std::future::pending().await,
+                }
+            };
+            // in this order always, so that the same run has the same course
+            tokio::select! {
+                biased;
+                () = woken.notified() => {}
+                request = request => match request {
+                    Ok(Some(request)) => self.take(request),
+                    Ok(None) => self.requests = None,
+                    Err(status) => return Some(Err(status)),
+                },
+                () = sleep_until(self.progress), if regular => {
+                    self.progress = Instant::now() + PROGRESS;
+                    let mut state = self.etcd.state();
+                    let (revision, stalled) = (state.revisions.revision(), state.stalled);
+                    if let Some(session) = state.sessions.get_mut(&self.number).filter(|_| !stalled) {
+                        session.regular_progress(revision);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&self, request: PbWatchRequest) {
+        let mut state = self.etcd.state();
+        let state = &mut *state;
+        let revision = state.revisions.revision();
+        let Some(session) = state.sessions.get_mut(&self.number) else { return };
+        match request.request_union {
+            Some(PbWatchRequestUnion::CreateRequest(r)) => {
+                // no key at all is the smallest one
+                let key: &[u8] = if r.key.is_empty() { &[0] } else { &r.key };
+                let asked = Asked {
+                    span: Span::new(key, &r.range_end),
+                    start: r.start_revision,
+                    id: r.watch_id,
+                    no_put: r.filters.contains(&0),
+                    no_delete: r.filters.contains(&1),
+                    prev_kv: r.prev_kv,
+                    progress: r.progress_notify,
+                };
+                let auth = &mut state.auth;
+                let allowed = auth.who(&self.metadata).and_then(|who| auth.may_read(&who, &asked.span));
+                match allowed {
+                    Ok(()) => session.create(asked, &state.revisions, state.stalled),
+                    Err(refusal) => session.refuse(revision, denied(refusal)),
+                }
+            }
+            Some(PbWatchRequestUnion::CancelRequest(r)) => session.cancel(r.watch_id, revision),
+            Some(PbWatchRequestUnion::ProgressRequest(_)) if !state.stalled => session.progress(revision),
+            Some(PbWatchRequestUnion::ProgressRequest(_)) | None => {}
+        }
+    }
+}

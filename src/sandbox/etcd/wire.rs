@@ -1,0 +1,118 @@
+//! From versions to etcd's messages, and the size of requests.
+
+use etcd_client::proto::{
+    PbDeleteRequest, PbEvent, PbKeyValue, PbPutRequest, PbRangeRequest, PbTargetUnion, PbTxnOpRequest, PbTxnRequest,
+};
+
+use super::{Refusal, revisions::Version};
+
+/// etcd's default for a write (`--max-request-bytes`).
+const LARGEST: usize = 1536 << 10;
+/// What gRPC takes above that before it looks at the message.
+const FRAME: usize = 512 << 10;
+/// What Raft's entry adds to a request.
+const ENTRY: usize = 18;
+
+/// A key as reads give it.
+pub(super) fn key_value(version: &Version) -> PbKeyValue {
+    PbKeyValue {
+        key: version.key.to_vec(),
+        create_revision: version.create_revision,
+        mod_revision: version.mod_revision,
+        version: version.version,
+        value: version.value.as_ref().map(|v| v.to_vec()).unwrap_or_default(),
+        lease: version.lease,
+    }
+}
+
+/// A change as watches give it; a deletion carries its key and revision alone.
+pub(super) fn event(version: &Version, before: Option<&Version>) -> PbEvent {
+    PbEvent { r#type: i32::from(version.value.is_none()), kv: Some(key_value(version)), prev_kv: before.map(key_value) }
+}
+
+/// Refuses a message that gRPC does not take in.
+pub(super) fn check_message(size: usize) -> Result<(), tonic::Status> {
+    if size <= LARGEST + FRAME {
+        return Ok(());
+    }
+    let text = format!("grpc: received message larger than max ({size} vs. {})", LARGEST + FRAME);
+    Err(tonic::Status::resource_exhausted(text))
+}
+
+/// Refuses a write that is too large, as late as etcd does.
+pub(super) fn check_write(size: usize) -> Result<(), Refusal> {
+    if size + ENTRY > LARGEST { Err(Refusal::TooLarge) } else { Ok(()) }
+}
+
+/// Bytes of a put on the wire.
+pub(super) fn put_size(r: &PbPutRequest) -> usize {
+    bytes(&r.key)
+        + bytes(&r.value)
+        + number(r.lease)
+        + 2 * (usize::from(r.prev_kv) + usize::from(r.ignore_value) + usize::from(r.ignore_lease))
+}
+
+/// Bytes of a deletion on the wire.
+pub(super) fn delete_size(r: &PbDeleteRequest) -> usize {
+    bytes(&r.key) + bytes(&r.range_end) + 2 * usize::from(r.prev_kv)
+}
+
+/// Bytes of a read on the wire.
+pub(super) fn range_size(r: &PbRangeRequest) -> usize {
+    let numbers = [r.limit, r.revision, i64::from(r.sort_order), i64::from(r.sort_target)];
+    let bounds = [r.min_mod_revision, r.max_mod_revision, r.min_create_revision, r.max_create_revision];
+    bytes(&r.key)
+        + bytes(&r.range_end)
+        + numbers.into_iter().chain(bounds).map(number).sum::<usize>()
+        + 2 * (usize::from(r.serializable) + usize::from(r.keys_only) + usize::from(r.count_only))
+}
+
+/// Bytes of a transaction on the wire.
+pub(super) fn txn_size(r: &PbTxnRequest) -> usize {
+    let compares = r.compare.iter().map(|c| {
+        let target = match &c.target_union {
+            None => 0,
+            Some(PbTargetUnion::Value(value)) => nested(value.len()),
+            Some(
+                PbTargetUnion::Version(n)
+                | PbTargetUnion::CreateRevision(n)
+                | PbTargetUnion::ModRevision(n)
+                | PbTargetUnion::Lease(n),
+            ) => 1 + varint(n.unsigned_abs()),
+        };
+        let end = bytes(&c.range_end);
+        let inner = number(i64::from(c.result)) + number(i64::from(c.target)) + bytes(&c.key) + target;
+        nested(inner + end + usize::from(end > 0))
+    });
+    let ops = r.success.iter().chain(&r.failure).map(|op| {
+        let inner = match &op.request {
+            None => return nested(0),
+            Some(PbTxnOpRequest::RequestRange(r)) => range_size(r),
+            Some(PbTxnOpRequest::RequestPut(r)) => put_size(r),
+            Some(PbTxnOpRequest::RequestDeleteRange(r)) => delete_size(r),
+            Some(PbTxnOpRequest::RequestTxn(r)) => txn_size(r),
+        };
+        nested(nested(inner))
+    });
+    compares.sum::<usize>() + ops.sum::<usize>()
+}
+
+fn bytes(value: &[u8]) -> usize {
+    if value.is_empty() { 0 } else { nested(value.len()) }
+}
+
+fn nested(length: usize) -> usize {
+    1 + varint(length as u64) + length
+}
+
+fn number(value: i64) -> usize {
+    match value {
+        0 => 0,
+        ..0 => 11,
+        _ => 1 + varint(value.unsigned_abs()),
+    }
+}
+
+fn varint(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
