@@ -8,3 +8,5 @@
 pub mod etcd;
 pub mod faults;
 pub mod kubernetes;
+pub mod machines;
+pub mod pace;

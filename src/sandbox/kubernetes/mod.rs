@@ -1,5 +1,7 @@
 //! A small Kubernetes: objects, what happens to them, and the HTTP API over them.
 
+#[allow(dead_code)] // the controllers of pods come next
+pub mod controllers;
 pub mod objects;
 pub mod refusal;
 pub mod resource;

@@ -1,0 +1,196 @@
+//! What moves by itself: kubelets, the scheduler and the controllers of kube-controller-manager.
+//!
+//! They are one task. It follows the history of the objects and the machines' power log, keeps an index, and has one
+//! agenda of deadlines; while nothing changes and nothing is due it sleeps. Each file here is one controller: what it
+//! does when it sees a change, and what it does when its time has come.
+
+mod agenda;
+mod index;
+mod kubelet;
+mod nodes;
+mod scheduler;
+pub(crate) mod shape;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+pub use self::shape::{MIRROR, NEVER_READY, RUNS, STOPS, STUCK};
+use self::{
+    agenda::Agenda,
+    index::{Index, Name},
+};
+use super::{Objects, Refusal, resource::PODS};
+use crate::sandbox::{
+    machines::Machines,
+    pace::{Pace, length},
+};
+
+/// Works done in one go before others get their turn.
+const BATCH: usize = 256;
+
+/// The running controllers; they end when this is dropped.
+pub struct Controllers {
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Controllers {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Controllers {
+    /// Starts them over these objects and machines. `seed` decides what chance decides.
+    pub fn start(objects: Objects, machines: Machines, pace: Pace, seed: u64) -> Self {
+        Self { task: tokio::spawn(Manager::new(objects, machines, pace, seed).run()) }
+    }
+}
+
+/// Something to do at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    /// The kubelet of the machine with this address reports for the first time after a boot.
+    Kubelet(String),
+    /// It says Ready: address.
+    NodeReady(String),
+    /// A Node's kubelet was silent for too long.
+    NodeSilent(String),
+    /// The next step of a pod on its machine.
+    Pod(Name),
+    /// Pods are waiting for a node.
+    Schedule,
+}
+
+struct Manager {
+    objects: Objects,
+    machines: Machines,
+    pace: Pace,
+    index: Index,
+    agenda: Agenda<Work>,
+    /// The last revision that the index knows.
+    seen: u64,
+    /// Lines of the power log that were read.
+    power_seen: usize,
+    kubelets: kubelet::Kubelets,
+    scheduler: scheduler::Scheduler,
+}
+
+impl Manager {
+    fn new(objects: Objects, machines: Machines, pace: Pace, seed: u64) -> Self {
+        let mut seeds = Rng::with_seed(seed);
+        Self {
+            objects,
+            machines,
+            pace,
+            index: Index::default(),
+            agenda: Agenda::new(),
+            seen: 0,
+            power_seen: 0,
+            kubelets: kubelet::Kubelets::new(&mut seeds),
+            scheduler: scheduler::Scheduler::default(),
+        }
+    }
+
+    async fn run(mut self) {
+        let mut changes = self.objects.subscribe();
+        let mut power = self.machines.subscribe();
+        self.begin();
+        loop {
+            changes.borrow_and_update();
+            power.borrow_and_update();
+            let mut done = 0;
+            loop {
+                self.catch_up();
+                let Some(work) = self.agenda.pop(Instant::now()) else { break };
+                self.act(work);
+                done += 1;
+                if done % BATCH == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            let due = self.agenda.next();
+            let wait = async {
+                match due {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // `self` holds both senders, so that `changed` cannot fail.
+            tokio::select! {
+                _ = changes.changed() => {}
+                _ = power.changed() => {}
+                () = wait => {}
+            }
+        }
+    }
+
+    fn act(&mut self, work: Work) {
+        match work {
+            Work::Kubelet(address) => self.kubelet_reports(&address),
+            Work::NodeReady(address) => self.node_ready(&address),
+            Work::NodeSilent(node) => self.node_silent(&node),
+            Work::Pod(name) => self.pod_step(&name),
+            Work::Schedule => self.schedule(),
+        }
+    }
+
+    /// Does it after the controllers' lag.
+    fn soon(&mut self, work: Work) {
+        self.after(length(self.pace.lag), work);
+    }
+
+    fn after(&mut self, lag: Duration, work: Work) {
+        self.agenda.plan(work, Instant::now() + lag);
+    }
+
+    /// Writes a pod if it is still the one that is meant.
+    fn write_pod(&self, name: &Name, uid: &str, change: impl FnOnce(&mut Value)) {
+        let written = self.objects.update(&PODS, &name.0, &name.1, |pod| {
+            the_one(pod, uid)?;
+            change(pod);
+            Ok(())
+        });
+        expected(written);
+    }
+
+    /// Takes a pod away if it is still the one that is meant.
+    fn remove_pod(&self, name: &Name, uid: &str) {
+        expected(self.objects.remove(&PODS, &name.0, &name.1, |pod| the_one(pod, uid)));
+    }
+
+    /// Asks for a pod's end, with its grace; one that is bound nowhere is gone at once.
+    fn delete_pod(&self, name: &Name) {
+        let Some(pod) = self.index.pods.get(name).filter(|pod| pod.terminating.is_none()) else { return };
+        if pod.node.is_empty() && !shape::finalizers(&pod.object) {
+            return self.remove_pod(name, &pod.uid);
+        }
+        let now = self.objects.clock().wall();
+        self.write_pod(name, &pod.uid, |pod| {
+            if shape::being_deleted(pod) {
+                return;
+            }
+            let grace = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+            let at = now.checked_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(now);
+            pod["metadata"]["deletionTimestamp"] = json!(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+            pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        });
+    }
+}
+
+/// Refuses what is another object of the same name.
+fn the_one(object: &Value, uid: &str) -> Result<(), Refusal> {
+    if object["metadata"]["uid"] == uid { Ok(()) } else { Err(Refusal::new(409, "Conflict", "another of this name")) }
+}
+
+/// What a controller wanted to change may have gone or been replaced meanwhile; it will see that.
+fn expected<T>(result: Result<T, Refusal>) {
+    if let Err(refusal) = result {
+        tracing::debug!(code = refusal.code, "a controller's write: {}", refusal.message);
+    }
+}

@@ -1,0 +1,147 @@
+//! The scheduler: a pod that is bound nowhere goes to the Ready, schedulable node with the fewest pods.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    Manager, Work,
+    index::{Name, Pod},
+    shape::{self, text},
+};
+
+/// Pods bound in one go.
+const BATCH: usize = 64;
+
+/// What the scheduler remembers.
+#[derive(Default)]
+pub(super) struct Scheduler {
+    /// Nodes that take pods, those with the fewest first.
+    open: BTreeSet<(usize, String)>,
+    /// The number they stand there with.
+    places: BTreeMap<String, usize>,
+    /// Pods to be tried, in the order they came, and the number each stands with.
+    line: BTreeMap<u64, Name>,
+    standing: BTreeMap<Name, u64>,
+    /// Pods that no node takes.
+    waiting: BTreeSet<Name>,
+    count: u64,
+}
+
+impl Scheduler {
+    fn join(&mut self, name: &Name) {
+        if !self.standing.contains_key(name) {
+            self.count += 1;
+            self.line.insert(self.count, Arc::clone(name));
+            self.standing.insert(Arc::clone(name), self.count);
+        }
+    }
+
+    fn leave(&mut self, name: &Name) {
+        self.waiting.remove(name);
+        if let Some(place) = self.standing.remove(name) {
+            self.line.remove(&place);
+        }
+    }
+}
+
+/// Ready and not cordoned.
+fn open(node: &Value) -> bool {
+    node["spec"]["unschedulable"] != true && shape::says(node, "Ready") == "True" && !shape::being_deleted(node)
+}
+
+fn takes(node: &Value, pod: &Value) -> bool {
+    let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    let mut barring = taints.filter(|t| t["effect"] != "PreferNoSchedule");
+    barring.all(|taint| tolerated(taint, &pod["spec"]["tolerations"]))
+        && shape::has_labels(node, &pod["spec"]["nodeSelector"])
+}
+
+fn tolerated(taint: &Value, tolerations: &Value) -> bool {
+    tolerations.as_array().into_iter().flatten().any(|t| {
+        let effect = text(&t["effect"]);
+        let key = text(&t["key"]);
+        let exists = t["operator"] == "Exists";
+        (effect.is_empty() || taint["effect"] == effect)
+            && (key == text(&taint["key"]) && (exists || text(&t["value"]) == text(&taint["value"]))
+                || key.is_empty() && exists)
+    })
+}
+
+impl Manager {
+    pub(super) fn scheduler_sees(&mut self, name: &Name, before: Option<&Pod>) {
+        let now = self.index.pods.get(name);
+        let node = now.map(|pod| pod.node.clone()).filter(|node| !node.is_empty());
+        let was = before.map(|pod| pod.node.clone()).filter(|node| !node.is_empty());
+        if now.is_some_and(|pod| pod.node.is_empty() && pod.active()) {
+            if !self.scheduler.waiting.contains(name) {
+                self.scheduler.join(name);
+                self.soon(Work::Schedule);
+            }
+        } else {
+            self.scheduler.leave(name);
+        }
+        if node != was {
+            for node in [node, was].into_iter().flatten() {
+                self.place(&node);
+            }
+        }
+    }
+
+    /// A node was added, changed or deleted: those that wait may try again.
+    pub(super) fn scheduler_sees_node(&mut self, node: &str) {
+        self.place(node);
+        if self.scheduler.places.contains_key(node) && !self.scheduler.waiting.is_empty() {
+            for name in std::mem::take(&mut self.scheduler.waiting) {
+                self.scheduler.join(&name);
+            }
+            self.soon(Work::Schedule);
+        }
+    }
+
+    /// Puts a node where it belongs among the open ones.
+    fn place(&mut self, node: &str) {
+        let scheduler = &mut self.scheduler;
+        if let Some(place) = scheduler.places.remove(node) {
+            scheduler.open.remove(&(place, node.to_owned()));
+        }
+        if self.index.nodes.get(node).is_some_and(|n| open(n)) {
+            let pods = self.index.by_node.get(node).map_or(0, BTreeSet::len);
+            scheduler.places.insert(node.to_owned(), pods);
+            scheduler.open.insert((pods, node.to_owned()));
+        }
+    }
+
+    /// Binds the pods that stand in line.
+    pub(super) fn schedule(&mut self) {
+        for _ in 0..BATCH {
+            let Some((_, name)) = self.scheduler.line.pop_first() else { return };
+            self.scheduler.standing.remove(&name);
+            let Some(pod) = self.index.pods.get(&name) else { continue };
+            let nodes = &self.index.nodes;
+            let fits = |node: &String| nodes.get(node).is_some_and(|n| takes(n, &pod.object));
+            let place = self.scheduler.open.iter().find(|(_, node)| fits(node)).map(|(_, node)| node.clone());
+            let (uid, stamp) = (pod.uid.clone(), self.objects.stamp());
+            let Some(node) = place else {
+                let why = format!("0/{} nodes are available.", nodes.len());
+                self.scheduler.waiting.insert(Arc::clone(&name));
+                self.write_pod(&name, &uid, |pod| {
+                    shape::set_condition(pod, &stamp, "PodScheduled", "False", "Unschedulable", &why);
+                });
+                self.catch_up();
+                continue;
+            };
+            self.write_pod(&name, &uid, |pod| {
+                if text(&pod["spec"]["nodeName"]).is_empty() && !shape::being_deleted(pod) {
+                    pod["spec"]["nodeName"] = json!(node);
+                    shape::set_condition(pod, &stamp, "PodScheduled", "True", "", "");
+                }
+            });
+            self.catch_up();
+        }
+        self.agenda.plan(Work::Schedule, tokio::time::Instant::now());
+    }
+}
