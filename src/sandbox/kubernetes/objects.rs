@@ -3,6 +3,8 @@
 //! Every change has its resourceVersion, counted over all kinds, and stays in the history until it is compacted; who
 //! follows reads from there ([`Objects::since`]) after being woken ([`Objects::subscribe`]).
 
+mod page;
+
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,6 +12,8 @@ use std::{
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
+
+pub use page::Page;
 
 use super::{Refusal, Resource};
 use crate::clock::Clock;
@@ -166,8 +170,9 @@ impl Objects {
     }
 
     /// Changes an object by `change`, which sees it as it is and may refuse. Nothing happens when nothing changed.
-    /// `kind`, name, UID and creation time stay whatever `change` does; the generation counts up with the spec. An
-    /// object that is being deleted and has lost its last finalizer is gone with it.
+    /// `kind`, name, UID and creation time stay whatever `change` does; the generation counts up with the spec and with
+    /// the first deletion. An object that is being deleted, has no grace left and has lost its last finalizer is gone
+    /// with it.
     pub fn update(
         &self,
         resource: &'static Resource,
@@ -190,12 +195,15 @@ impl Objects {
         if object == *before {
             return Ok(before);
         }
-        if resource.generations && object.get("spec") != before.get("spec") {
+        let deleted = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
+        let counts = object.get("spec") != before.get("spec") || deleted(&object) && !deleted(&before);
+        if resource.generations && counts {
             object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_u64().unwrap_or(0) + 1);
         }
         let finalizers =
             |object: &Value| object["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
-        let done = !before["metadata"]["deletionTimestamp"].is_null() && finalizers(&before) && !finalizers(&object);
+        let ended = object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) == 0;
+        let done = deleted(&before) && ended && finalizers(&before) && !finalizers(&object);
         let verb = if done { Verb::Deleted } else { Verb::Modified };
         Ok(self.commit(&mut inner, resource, key, verb, object, Some(before)))
     }

@@ -1,0 +1,64 @@
+//! What was asked, for observers: an audit log in memory.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use http::Request;
+use jiff::Timestamp;
+
+/// One request that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// When, by the server's clock.
+    pub at: Timestamp,
+    /// Who: the impersonated user, the header [`super::USER_HEADER`], or the bearer token.
+    pub user: String,
+    /// `User-Agent`.
+    pub agent: String,
+    /// As rights name it: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    pub verb: &'static str,
+    /// Path and query.
+    pub path: String,
+    /// What was sent with it.
+    pub body: Bytes,
+    /// The HTTP status of the answer.
+    pub code: u16,
+}
+
+impl Asked {
+    pub(super) fn begin(at: Timestamp, request: &Request<Bytes>) -> Self {
+        let agent = request.headers().get("user-agent").and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
+        Self { at, user: String::new(), agent: agent.to_owned(), verb: "", path, body: request.body().clone(), code: 0 }
+    }
+
+    pub(super) fn end(self, user: String, verb: &'static str, code: u16) -> Self {
+        Self { user, verb, code, ..self }
+    }
+}
+
+/// The last requests.
+pub(super) struct Log {
+    limit: usize,
+    asked: VecDeque<Asked>,
+}
+
+impl Log {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, asked: VecDeque::new() }
+    }
+
+    pub(super) fn push(&mut self, asked: Asked) {
+        if self.limit == 0 {
+            return;
+        }
+        if self.asked.len() >= self.limit {
+            self.asked.pop_front();
+        }
+        self.asked.push_back(asked);
+    }
+
+    pub(super) fn all(&self) -> Vec<Asked> {
+        self.asked.iter().cloned().collect()
+    }
+}

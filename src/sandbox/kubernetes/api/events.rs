@@ -1,0 +1,51 @@
+//! Events have two groups with other names for the same fields; they are kept as they came and seen as they are asked
+//! for.
+
+use serde_json::{Value, json};
+
+use crate::sandbox::kubernetes::Resource;
+
+/// Each field's name in the core group and in `events.k8s.io`.
+const NAMES: [(&str, &str); 7] = [
+    ("message", "note"),
+    ("involvedObject", "regarding"),
+    ("reportingComponent", "reportingController"),
+    ("count", "deprecatedCount"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("source", "deprecatedSource"),
+];
+
+/// An event as the other group says it; none if it is as it should be.
+pub(super) fn seen_as(kind: &'static Resource, object: &Value) -> Option<Value> {
+    if kind.plural != "events" || object["apiVersion"] == kind.api_version().as_str() {
+        return None;
+    }
+    let core = kind.group.is_empty();
+    let mut out = object.clone();
+    out["apiVersion"] = json!(kind.api_version());
+    let fields = out.as_object_mut()?;
+    for (old, new) in NAMES {
+        let (from, to) = if core { (new, old) } else { (old, new) };
+        if let Some(value) = fields.shift_remove(from) {
+            fields.insert(to.to_owned(), value);
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::kubernetes::resource::{CORE_EVENTS, EVENTS};
+
+    #[test]
+    fn an_event_is_told_in_the_words_of_the_group_that_is_asked() {
+        let event = json!({"kind": "Event", "apiVersion": "events.k8s.io/v1", "note": "n", "regarding": {"name": "x"}});
+        let core = seen_as(&CORE_EVENTS, &event).unwrap();
+        assert_eq!(core["message"], "n");
+        assert_eq!(core["involvedObject"]["name"], "x");
+        assert_eq!(seen_as(&EVENTS, &event), None);
+        assert_eq!(seen_as(&EVENTS, &core).unwrap()["note"], "n");
+    }
+}

@@ -1,0 +1,248 @@
+//! Subresources of pods: evictions under disruption budgets, bindings, logs.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    Api,
+    call::{Call, Reply},
+    delete::Options,
+    failure::Failure,
+    path::Place,
+    shape,
+};
+use crate::sandbox::kubernetes::{Refusal, resource::BUDGETS};
+
+/// How many evictions a budget remembers until its controller has seen them.
+const REMEMBERED: usize = 2000;
+/// `message` of every refusal by a budget.
+const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+impl Api {
+    /// POST on a pod's `eviction`.
+    pub(super) fn evict(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
+        let body = shape::object(call.media(), &call.body, "Eviction", "policy")?;
+        self.check_open(place.kind, &place.namespace, &place.name)?;
+        if body["metadata"]["name"] != place.name.as_str() {
+            return Err(Failure::bad("name in URL does not match name in Eviction object"));
+        }
+        let mut options = Options::read(call, &body["deleteOptions"])?;
+        let pod = self
+            .objects
+            .get(place.kind, &place.namespace, &place.name)
+            .ok_or_else(|| Refusal::not_found(place.kind, &place.name))?;
+        if !ends_anyway(&pod) && self.spend(&pod, place, options.dry)? {
+            // Judged by this state of the pod, so no other is deleted.
+            let seen = pod["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+            options.version = options.version.or(seen);
+        }
+        let now = self.objects.stamp();
+        if options.dry {
+            options.check(place.kind, &place.name, &pod)?;
+        } else {
+            self.change(place, false, |pod| {
+                options.check(place.kind, &place.name, pod)?;
+                mark(pod, &now);
+                Ok(())
+            })?;
+            options.version = None;
+        }
+        self.delete_one(place, &options)?;
+        let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+        Ok(Reply::Value(201, status))
+    }
+
+    /// Asks the budget of a pod, and spends it. True if the pod was judged by whether it is ready, with nothing spent.
+    fn spend(&self, pod: &Value, place: &Place, dry: bool) -> Result<bool, Failure> {
+        let mut budgets = self.budgets_of(pod, &place.namespace);
+        let Some(budget) = budgets.pop() else { return Ok(false) };
+        if !budgets.is_empty() {
+            let why =
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            return Err(Failure::new(500, "", why));
+        }
+        let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
+        if !ready(pod) {
+            let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
+            let (healthy, needed) = (number("currentHealthy"), number("desiredHealthy"));
+            if always || healthy >= needed && needed > 0 {
+                return Ok(true);
+            }
+        }
+        let name = budget["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let at = Place { kind: &BUDGETS, name, sub: "status".to_owned(), ..place.clone() };
+        let (pod, now) = (place.name.clone(), self.objects.stamp());
+        self.change(&at, dry, |budget| take_one(budget, &pod, &now))?;
+        Ok(false)
+    }
+
+    /// The budgets that select a pod.
+    fn budgets_of(&self, pod: &Value, namespace: &str) -> Vec<Arc<Value>> {
+        let labels = &pod["metadata"]["labels"];
+        if labels.as_object().is_none_or(serde_json::Map::is_empty) {
+            return Vec::new();
+        }
+        let (budgets, _) = self.objects.list(&BUDGETS, namespace);
+        budgets.into_iter().filter(|b| selects(&b["spec"]["selector"], labels)).collect()
+    }
+
+    /// POST on a pod's `binding`.
+    pub(super) fn bind(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
+        let body = shape::object(call.media(), &call.body, "Binding", "core")?;
+        self.check_open(place.kind, &place.namespace, &place.name)?;
+        if body["metadata"]["name"] != place.name.as_str() {
+            return Err(Failure::bad("name in URL does not match name in Binding object"));
+        }
+        let dry = call.dry_run("CreateOptions", &Value::Null)?;
+        let node = body["target"]["name"].as_str().unwrap_or_default().to_owned();
+        let now = self.objects.stamp();
+        self.change(place, dry, |pod| {
+            let conflict = |why: String| {
+                let said = format!("Operation cannot be fulfilled on pods/binding \"{}\": {why}", place.name);
+                let mut failure = Failure::new(409, "Conflict", said);
+                failure.body["details"] = json!({"name": place.name, "kind": "pods/binding"});
+                Err(failure)
+            };
+            if !pod["metadata"]["deletionTimestamp"].is_null() {
+                return conflict(format!("pod {} is being deleted, cannot be assigned to a host", place.name));
+            }
+            if let Some(is) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) {
+                return conflict(format!("pod {} is already assigned to node \"{is}\"", place.name));
+            }
+            if !pod["spec"].is_object() {
+                pod["spec"] = json!({});
+            }
+            pod["spec"]["nodeName"] = json!(node);
+            set_condition(pod, json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now}));
+            Ok(())
+        })?;
+        let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+        Ok(Reply::Value(201, status))
+    }
+
+    /// GET of a pod's `log`: nothing runs here that would write one.
+    pub(super) fn log(&self, place: &Place) -> Result<Reply, Failure> {
+        let pod = self
+            .objects
+            .get(place.kind, &place.namespace, &place.name)
+            .ok_or_else(|| Refusal::not_found(place.kind, &place.name))?;
+        let since = pod["status"]["startTime"].as_str().or(pod["metadata"]["creationTimestamp"].as_str());
+        Ok(Reply::Text(200, format!("{} {} started\n", since.unwrap_or_default(), place.name)))
+    }
+}
+
+/// Pods that no budget holds: they run no more, or not yet.
+fn ends_anyway(pod: &Value) -> bool {
+    let phase = pod["status"]["phase"].as_str();
+    matches!(phase, Some("Succeeded" | "Failed" | "Pending")) || !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+/// Notes on a pod why it goes.
+fn mark(pod: &mut Value, now: &str) {
+    set_condition(
+        pod,
+        json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastTransitionTime": now}),
+    );
+}
+
+/// Sets a condition; the time of its last transition stays while its status does.
+fn set_condition(object: &mut Value, mut condition: Value) {
+    if !object["status"].is_object() {
+        object["status"] = json!({});
+    }
+    let status = &mut object["status"];
+    if !status["conditions"].is_array() {
+        status["conditions"] = json!([]);
+    }
+    let Some(conditions) = status["conditions"].as_array_mut() else { return };
+    match conditions.iter_mut().find(|c| c["type"] == condition["type"]) {
+        Some(found) if found["status"] == condition["status"] => {
+            condition["lastTransitionTime"] = found["lastTransitionTime"].clone();
+            *found = condition;
+        }
+        Some(found) => *found = condition,
+        None => conditions.push(condition),
+    }
+}
+
+/// Takes one eviction from what a budget allows.
+fn take_one(budget: &mut Value, pod: &str, now: &str) -> Result<(), Failure> {
+    let name = budget["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
+    let refused = |retry_after: Option<u64>, why: String| {
+        let mut failure = Failure::new(429, "TooManyRequests", REFUSED);
+        failure.body["details"] = json!({"causes": [{"reason": "DisruptionBudget", "message": why}]});
+        if let Some(seconds) = retry_after {
+            failure.body["details"]["retryAfterSeconds"] = json!(seconds);
+        }
+        // As the server orders them.
+        if let Some(body) = failure.body.as_object_mut()
+            && let Some(code) = body.shift_remove("code")
+        {
+            body.insert("code".to_owned(), code);
+        }
+        Err(Failure { retry_after, ..failure })
+    };
+    if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
+        return refused(Some(10), format!("The disruption budget {name} is still being processed by the server."));
+    }
+    let allowed = number("disruptionsAllowed");
+    if allowed < 0 {
+        return Err(Failure::forbidden(&BUDGETS, &name, "pdb disruptions allowed is negative"));
+    }
+    if budget["status"]["disruptedPods"].as_object().map_or(0, serde_json::Map::len) > REMEMBERED {
+        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Err(Failure::forbidden(&BUDGETS, &name, why));
+    }
+    if allowed == 0 {
+        let (healthy, needed) = (number("currentHealthy"), number("desiredHealthy"));
+        return refused(
+            None,
+            if healthy <= needed {
+                format!("The disruption budget {name} needs {needed} healthy pods and has {healthy} currently")
+            } else {
+                format!("The disruption budget {name} does not allow evicting pods currently")
+            },
+        );
+    }
+    budget["status"]["disruptionsAllowed"] = json!(allowed - 1);
+    if allowed == 1 {
+        set_condition(
+            budget,
+            json!({"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
+                "lastTransitionTime": now, "observedGeneration": budget["metadata"]["generation"]}),
+        );
+    }
+    if !budget["status"]["disruptedPods"].is_object() {
+        budget["status"]["disruptedPods"] = json!({});
+    }
+    budget["status"]["disruptedPods"][pod] = json!(now);
+    Ok(())
+}
+
+/// Whether a budget's selector takes these labels: none takes nothing, the empty one everything.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let Value::Object(selector) = selector else { return false };
+    let value = |key: &str| labels.get(key).and_then(Value::as_str);
+    let exact = selector.get("matchLabels").and_then(Value::as_object);
+    let further = selector.get("matchExpressions").and_then(Value::as_array);
+    exact.into_iter().flatten().all(|(key, wanted)| value(key) == wanted.as_str())
+        && further.into_iter().flatten().all(|e| {
+            let is = value(e["key"].as_str().unwrap_or_default());
+            let listed = || e["values"].as_array().is_some_and(|all| all.iter().any(|v| v.as_str() == is));
+            match e["operator"].as_str() {
+                Some("In") => is.is_some() && listed(),
+                Some("NotIn") => is.is_none() || !listed(),
+                Some("Exists") => is.is_some(),
+                Some("DoesNotExist") => is.is_none(),
+                _ => false,
+            }
+        })
+}

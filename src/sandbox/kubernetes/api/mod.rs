@@ -1,0 +1,194 @@
+//! The HTTP API over the objects: what a kube-apiserver is to its clients. Paths, codes and words are those of
+//! kube-apiserver 1.35 as it was observed.
+
+mod answer;
+mod audit;
+mod call;
+mod cells;
+mod columns;
+mod delete;
+mod discovery;
+mod events;
+mod evict;
+mod failure;
+mod patch;
+mod path;
+mod read;
+mod rights;
+mod selector;
+mod serve;
+mod shape;
+mod table;
+mod watch;
+mod write;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use serde_json::json;
+use tokio::sync::watch::Sender;
+
+pub use self::{audit::Asked, call::USER_HEADER, rights::Denied, serve::Wire};
+use self::{
+    call::{Call, Reply},
+    failure::Failure,
+    path::{Place, Target},
+};
+use super::{
+    Objects,
+    resource::{NAMESPACES, NODES},
+};
+
+/// How a kube-apiserver is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiOptions {
+    /// Whether lists can be had as a watch (`sendInitialEvents`). Without it they are refused as on an etcd before
+    /// 3.4.31: an error event inside the stream.
+    pub streaming: bool,
+    /// How often a quiet watch gets a bookmark.
+    pub bookmark_every: Duration,
+    /// How long a watch lives that does not say so itself.
+    pub watch_timeout: Duration,
+    /// How many of the last requests are kept for [`Api::audit`].
+    pub audit: usize,
+}
+
+impl Default for ApiOptions {
+    fn default() -> Self {
+        Self {
+            streaming: true,
+            bookmark_every: Duration::from_mins(1),
+            watch_timeout: Duration::from_mins(30),
+            audit: 10_000,
+        }
+    }
+}
+
+/// The API. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub struct Api {
+    objects: Objects,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: ApiOptions,
+    state: Sender<State>,
+    log: Mutex<audit::Log>,
+    denied: Mutex<Vec<Denied>>,
+}
+
+/// What observers and faults may switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    available: bool,
+    stalled: bool,
+    cuts: u64,
+}
+
+impl Api {
+    /// Serves these objects. The namespaces that every cluster has are made if they are missing.
+    pub fn new(objects: Objects, options: ApiOptions) -> Self {
+        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+            let mut namespace = json!({"metadata": {"name": name}});
+            shape::fill(&NAMESPACES, name, &mut namespace);
+            // There already: as good.
+            let _ = objects.create(&NAMESPACES, "", namespace);
+        }
+        let state = Sender::new(State { available: true, stalled: false, cuts: 0 });
+        let log = Mutex::new(audit::Log::new(options.audit));
+        Self { objects, shared: Arc::new(Shared { options, state, log, denied: Mutex::new(Vec::new()) }) }
+    }
+
+    /// The objects that are served.
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    /// Whether the server answers at all. Without it requests inside the process find the connection refused, those on
+    /// loopback get 503, and watches are cut.
+    pub fn set_available(&self, available: bool) {
+        self.shared.state.send_modify(|state| {
+            state.available = available;
+            state.cuts += u64::from(!available);
+        });
+    }
+
+    /// Cuts the connections of all watches.
+    pub fn cut_watches(&self) {
+        self.shared.state.send_modify(|state| state.cuts += 1);
+    }
+
+    /// Holds back what watches would be told, bookmarks too; it comes later, in order.
+    pub fn stall_watches(&self, stalled: bool) {
+        self.shared.state.send_modify(|state| state.stalled = stalled);
+    }
+
+    /// Takes these rights away, in place of those that were taken before.
+    pub fn deny(&self, rights: Vec<Denied>) {
+        *self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner) = rights;
+    }
+
+    /// The last requests, oldest first.
+    pub fn audit(&self) -> Vec<Asked> {
+        self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).all()
+    }
+
+    fn available(&self) -> bool {
+        self.shared.state.borrow().available
+    }
+
+    /// Answers one request.
+    // It waits for nothing now, but who serves must be able to.
+    #[allow(clippy::unused_async)]
+    pub async fn handle(&self, request: Request<Bytes>) -> Response<Body> {
+        let asked = audit::Asked::begin(self.objects.clock().wall(), &request);
+        let call = Call::of(request);
+        let target = Target::read(&call.path);
+        let verb = call.verb(match &target {
+            Ok(Target::Objects(place)) => Some(place),
+            _ => None,
+        });
+        let user = call.user().to_owned();
+        let reply = target.and_then(|target| self.decide(&call, verb, &target));
+        let response = answer::write(&call, reply, self.objects.clock().wall());
+        let asked = asked.end(user, verb, response.status().as_u16());
+        self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        response
+    }
+
+    fn decide(&self, call: &Call, verb: &str, target: &Target) -> Result<Reply, Failure> {
+        match target {
+            Target::Objects(place) => {
+                self.check_right(call, verb, place)?;
+                self.objects_of(call, place)
+            }
+            Target::Review(name) => self.review(call, name),
+            Target::Other(parts) => discovery::answer(call, parts),
+        }
+    }
+
+    fn objects_of(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
+        if !place.kind.namespaced && !place.namespace.is_empty() && place.kind != &NODES {
+            return Err(Failure::no_resource());
+        }
+        match (&call.method, place.sub.as_str()) {
+            (&Method::GET | &Method::HEAD, _) => self.read(call, place),
+            (&Method::POST, "eviction") => self.evict(call, place),
+            (&Method::POST, "binding") => self.bind(call, place),
+            (&Method::POST, "") => self.create(call, place),
+            (&Method::PUT, "" | "status" | "finalize") => self.replace(call, place),
+            (&Method::PATCH, "" | "status") => self.patch(call, place),
+            (&Method::DELETE, "") => self.delete(call, place),
+            _ => Err(Failure::no_method()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! The ways to patch an object: merge, JSON and strategic merge patches; an apply is a strategic merge of what is
+//! wanted.
+
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+
+/// How a patch is written, by its media type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Merge,
+    Json,
+    Strategic,
+    Apply,
+}
+
+impl Form {
+    /// By the request's `Content-Type`.
+    pub(super) fn of(media: &str) -> Result<Self, Failure> {
+        match media {
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/strategic-merge-patch+json" => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
+            _ => Err(Failure::no_patch()),
+        }
+    }
+}
+
+/// A patch that was read and can be applied to any state of its object.
+#[derive(Clone, Debug)]
+pub(super) enum Patch {
+    Merge(Value),
+    Json(json_patch::Patch),
+    Strategic(Map<String, Value>),
+}
+
+impl Patch {
+    /// Reads the body.
+    pub(super) fn read(form: Form, body: &[u8]) -> Result<Self, Failure> {
+        if form == Form::Apply {
+            let read: Result<Value, _> = serde_yaml::from_slice(body);
+            let value = read.map_err(|e| Failure::bad(format!("error decoding YAML: {e}")))?;
+            return match value {
+                Value::Object(fields) => Ok(Self::Strategic(fields)),
+                _ => Err(Failure::bad("error decoding YAML: the object is not a map")),
+            };
+        }
+        let prefix = if form == Form::Strategic { "" } else { "error decoding patch: " };
+        let value: Value = serde_json::from_slice(body)
+            .map_err(|e| Failure::bad(format!("{prefix}{}", super::shape::go_words(body, &e))))?;
+        let wrong = |what: &str, into: &str| {
+            Failure::bad(format!("{prefix}json: cannot unmarshal {what} into Go value of type {into}"))
+        };
+        match (form, value) {
+            (Form::Json, value) => {
+                let what = super::shape::go_kind(&value);
+                serde_json::from_value(value).map(Self::Json).map_err(|_| wrong(what, "jsonpatch.Patch"))
+            }
+            (Form::Merge, value @ Value::Object(_)) => Ok(Self::Merge(value)),
+            (_, Value::Object(fields)) => Ok(Self::Strategic(fields)),
+            (_, other) => Err(wrong(super::shape::go_kind(&other), "map[string]interface {}")),
+        }
+    }
+
+    /// Applies it; what comes out is not checked.
+    pub(super) fn apply(&self, object: &mut Value) -> Result<(), Failure> {
+        match self {
+            Self::Merge(patch) => json_patch::merge(object, patch),
+            Self::Json(patch) => json_patch::patch(object, patch).map_err(|_| Failure::rejected())?,
+            Self::Strategic(patch) => match object {
+                Value::Object(fields) => merge_map(fields, patch, "")?,
+                other => *other = Value::Object(patch.clone()),
+            },
+        }
+        Ok(())
+    }
+
+    /// What it says of one field of `metadata`, where it says so directly.
+    pub(super) fn metadata(&self, field: &str) -> Option<&Value> {
+        match self {
+            Self::Merge(patch) => patch.get("metadata")?.get(field),
+            Self::Strategic(patch) => patch.get("metadata")?.get(field),
+            Self::Json(_) => None,
+        }
+    }
+}
+
+/// By which key the elements of a list are told apart; none = the list is replaced whole, as taints and tolerations
+/// are. `parent` tells a container's ports from a service's.
+fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
+    match (parent, field) {
+        (
+            _,
+            "containers"
+            | "initContainers"
+            | "ephemeralContainers"
+            | "volumes"
+            | "imagePullSecrets"
+            | "env"
+            | "secrets",
+        ) => Some("name"),
+        (_, "conditions") | ("status", "addresses") => Some("type"),
+        (_, "ownerReferences") => Some("uid"),
+        (_, "volumeMounts") => Some("mountPath"),
+        (_, "volumeDevices") => Some("devicePath"),
+        (_, "hostAliases" | "podIPs" | "hostIPs") => Some("ip"),
+        (_, "topologySpreadConstraints") => Some("topologyKey"),
+        ("spec", "ports") => Some("port"),
+        ("containers" | "initContainers" | "ephemeralContainers", "ports") => Some("containerPort"),
+        _ => None,
+    }
+}
+
+/// Lists of plain values that are merged as sets.
+fn is_set(field: &str) -> bool {
+    matches!(field, "finalizers" | "podCIDRs")
+}
+
+fn merge_map(to: &mut Map<String, Value>, patch: &Map<String, Value>, parent: &str) -> Result<(), Failure> {
+    match patch.get("$patch").and_then(Value::as_str) {
+        Some("delete") => {
+            to.clear();
+            return Ok(());
+        }
+        Some("replace") => {
+            *to = patch.clone();
+            to.shift_remove("$patch");
+            return Ok(());
+        }
+        _ => {}
+    }
+    if let Some(kept) = patch.get("$retainKeys").and_then(Value::as_array) {
+        to.retain(|key, _| kept.iter().any(|k| k.as_str() == Some(key)));
+    }
+    for (field, wanted) in patch {
+        if let Some(list) = field.strip_prefix("$deleteFromPrimitiveList/") {
+            if let (Some(Value::Array(here)), Value::Array(gone)) = (to.get_mut(list), wanted) {
+                here.retain(|v| !gone.contains(v));
+            }
+            continue;
+        }
+        if field.starts_with('$') {
+            continue;
+        }
+        match (to.get_mut(field), wanted) {
+            (_, Value::Null) => {
+                to.shift_remove(field);
+            }
+            (Some(Value::Object(here)), Value::Object(wanted)) => merge_map(here, wanted, field)?,
+            (Some(Value::Array(here)), Value::Array(wanted)) => merge_list(here, wanted, parent, field)?,
+            (Some(Value::Object(_)), other) => {
+                let what = super::shape::go_kind(other);
+                let text = format!("Invalid value: \"{field}\": cannot restore struct from: {what}");
+                return Err(Failure::invalid("", "", "", &[("FieldValueInvalid", "patch", text)]));
+            }
+            (_, Value::Object(wanted)) => {
+                let mut fresh = Map::new();
+                merge_map(&mut fresh, wanted, field)?;
+                to.insert(field.clone(), Value::Object(fresh));
+            }
+            (_, Value::Array(wanted)) => {
+                let mut fresh = Vec::new();
+                merge_list(&mut fresh, wanted, parent, field)?;
+                to.insert(field.clone(), Value::Array(fresh));
+            }
+            (_, plain) => {
+                to.insert(field.clone(), plain.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn merge_list(to: &mut Vec<Value>, patch: &[Value], parent: &str, field: &str) -> Result<(), Failure> {
+    if is_set(field) {
+        for value in patch {
+            if !to.contains(value) {
+                to.push(value.clone());
+            }
+        }
+        return Ok(());
+    }
+    let Some(key) = merge_key(parent, field) else {
+        *to = patch.to_vec();
+        return Ok(());
+    };
+    let replace = |v: &Value| v.get("$patch").and_then(Value::as_str) == Some("replace");
+    if patch.iter().any(replace) {
+        *to = patch.iter().filter(|v| !replace(v)).cloned().collect();
+        return Ok(());
+    }
+    for wanted in patch {
+        let Value::Object(fields) = wanted else { continue };
+        let Some(id) = fields.get(key) else {
+            return Err(Failure::new(500, "", format!("map: {wanted} does not contain declared merge key: {key}")));
+        };
+        let found = to.iter().position(|v| v.get(key) == Some(id));
+        if fields.get("$patch").and_then(Value::as_str) == Some("delete") {
+            to.retain(|v| v.get(key) != Some(id));
+        } else if let Some(Value::Object(here)) = found.and_then(|at| to.get_mut(at)) {
+            merge_map(here, fields, field)?;
+        } else {
+            let mut fresh = Map::new();
+            merge_map(&mut fresh, fields, field)?;
+            to.push(Value::Object(fresh));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn strategic(object: Value, patch: &Value) -> Value {
+        let mut object = object;
+        Patch::read(Form::Strategic, patch.to_string().as_bytes()).unwrap().apply(&mut object).unwrap();
+        object
+    }
+
+    #[test]
+    fn lists_are_merged_by_their_keys_and_taints_replaced_whole() {
+        let node = json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}], "unschedulable": true},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "x"}, {"type": "Disk", "status": "F"}]}});
+        let patched = strategic(
+            node,
+            &json!({"spec": {"taints": [{"key": "b", "effect": "NoExecute"}], "unschedulable": null},
+                "status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "Disk", "$patch": "delete"},
+                    {"type": "New", "status": "True"}]}}),
+        );
+        assert_eq!(
+            patched,
+            json!({"spec": {"taints": [{"key": "b", "effect": "NoExecute"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "x"}, {"type": "New", "status": "True"}]}})
+        );
+        let pod = json!({"metadata": {"finalizers": ["a", "b"], "ownerReferences": [{"uid": "1"}]},
+            "spec": {"containers": [{"name": "c", "image": "i", "env": [{"name": "x", "value": "1"}]}]}});
+        let patched = strategic(
+            pod,
+            &json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"],
+                "$setElementOrder/finalizers": ["b", "c"], "ownerReferences": [{"uid": "1", "$patch": "delete"}]},
+                "spec": {"containers": [{"name": "c", "env": [{"name": "y", "value": "2"}]}]}}),
+        );
+        assert_eq!(patched["metadata"], json!({"finalizers": ["b", "c"], "ownerReferences": []}));
+        assert_eq!(patched["spec"]["containers"][0]["env"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn nothing_that_is_sent_is_a_panic() {
+        let says = |form, body: &str| Patch::read(form, body.as_bytes()).unwrap_err().body["message"].clone();
+        assert_eq!(
+            says(Form::Merge, "{bad"),
+            "error decoding patch: invalid character 'b' looking for beginning of object key string"
+        );
+        assert_eq!(
+            says(Form::Merge, "[1]"),
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        );
+        for body in ["", "null", "{}", "5", "{\"op\":1}", "[{\"op\":\"nope\"}]"] {
+            assert_eq!(Patch::read(Form::Json, body.as_bytes()).unwrap_err().code, 400, "{body}");
+        }
+        let test = Patch::read(Form::Json, br#"[{"op":"test","path":"/a","value":1}]"#).unwrap();
+        assert_eq!(test.apply(&mut json!({"a": 2})).unwrap_err().code, 422);
+        assert_eq!(
+            strategic(json!({"spec": 1}), &json!({"spec": {"a": [1, null]}})),
+            json!({"spec": {"a": [1, null]}})
+        );
+        assert_eq!(Form::of("application/json").unwrap_err().code, 415);
+    }
+}

@@ -1,0 +1,108 @@
+//! Who may do what, and the reviews that tell.
+
+use std::sync::PoisonError;
+
+use serde_json::{Value, json};
+
+use super::{
+    Api,
+    call::{Call, Reply},
+    failure::Failure,
+    path::Place,
+    shape,
+};
+
+/// A right that somebody lacks. Everybody has every other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// Who; none = everybody.
+    pub user: Option<String>,
+    /// The verb, `*` = every one.
+    pub verb: String,
+    /// The API group, empty = the core one, `*` = every one.
+    pub group: String,
+    /// The resource in the plural, with its subresource after a slash; `*` = every one.
+    pub resource: String,
+}
+
+impl Denied {
+    fn hits(&self, user: &str, verb: &str, group: &str, resource: &str) -> bool {
+        // Who asks for everything is refused for anything.
+        let same = |mine: &str, asked: &str| mine == "*" || asked == "*" || mine == asked;
+        self.user.as_deref().is_none_or(|mine| mine == user)
+            && same(&self.verb, verb)
+            && same(&self.group, group)
+            && same(&self.resource, resource)
+    }
+}
+
+impl Api {
+    fn allowed(&self, user: &str, verb: &str, group: &str, resource: &str) -> bool {
+        let denied = self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        !denied.iter().any(|d| d.hits(user, verb, group, resource))
+    }
+
+    pub(super) fn check_right(&self, call: &Call, verb: &str, place: &Place) -> Result<(), Failure> {
+        let (user, kind) = (call.user(), place.kind);
+        let slash = if place.sub.is_empty() { "" } else { "/" };
+        let resource = format!("{}{slash}{}", kind.plural, place.sub);
+        if self.allowed(user, verb, kind.group, &resource) {
+            return Ok(());
+        }
+        let within = match place.namespace.as_str() {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace \"{namespace}\""),
+        };
+        let group = kind.group;
+        let why = format!("User \"{user}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {within}");
+        Err(Failure::forbidden(kind, &place.name, &why))
+    }
+
+    /// POST of a review.
+    pub(super) fn review(&self, call: &Call, name: &str) -> Result<Reply, Failure> {
+        let kind = match name {
+            "selfsubjectaccessreviews" => "SelfSubjectAccessReview",
+            "selfsubjectrulesreviews" => "SelfSubjectRulesReview",
+            "selfsubjectreviews" => "SelfSubjectReview",
+            _ => return Err(Failure::no_resource()),
+        };
+        if call.method != http::Method::POST {
+            return Err(Failure::no_method());
+        }
+        let mut review = shape::object(call.media(), &call.body, kind, "authorization")?;
+        let user = call.user();
+        let status = match kind {
+            "SelfSubjectAccessReview" => {
+                let spec = &review["spec"];
+                let asked = &spec["resourceAttributes"];
+                if asked.is_object() == spec["nonResourceAttributes"].is_object() {
+                    let text = "Invalid value: {}: exactly one of nonResourceAttributes or resourceAttributes must be \
+                                specified";
+                    let faults = [("FieldValueInvalid", "spec.resourceAttributes", text.to_owned())];
+                    return Err(Failure::invalid("authorization.k8s.io", kind, "", &faults));
+                }
+                let text = |field: &str| asked[field].as_str().unwrap_or_default();
+                let slash = if text("subresource").is_empty() { "" } else { "/" };
+                let resource = format!("{}{slash}{}", text("resource"), text("subresource"));
+                if self.allowed(user, text("verb"), text("group"), &resource) {
+                    json!({"allowed": true})
+                } else {
+                    json!({"allowed": false})
+                }
+            }
+            "SelfSubjectRulesReview" => {
+                json!({"resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+                    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}], "incomplete": false})
+            }
+            _ => json!({"userInfo": {"username": user, "groups": ["system:masters", "system:authenticated"]}}),
+        };
+        let group = if kind == "SelfSubjectReview" { "authentication.k8s.io/v1" } else { "authorization.k8s.io/v1" };
+        review["kind"] = json!(kind);
+        review["apiVersion"] = json!(group);
+        if !review["metadata"].is_object() {
+            review["metadata"] = json!({"creationTimestamp": Value::Null});
+        }
+        review["status"] = status;
+        Ok(Reply::Value(201, review))
+    }
+}

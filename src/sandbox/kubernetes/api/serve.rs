@@ -1,0 +1,89 @@
+//! The ways to the API: a client inside the process, and a router for loopback.
+
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
+
+use super::{Api, failure::Failure};
+
+/// The wire between a client and the API: whole requests, answers that may be streams. An error is a connection that
+/// did not come about or broke off before the answer.
+pub type Wire = BoxCloneSyncService<Request<Bytes>, Response<Body>, BoxError>;
+
+/// The largest request that is read.
+const LARGEST: usize = 16 << 20;
+
+impl Api {
+    /// The wire itself.
+    pub fn wire(&self) -> Wire {
+        let api = self.clone();
+        BoxCloneSyncService::new(service_fn(move |request: Request<Bytes>| {
+            let api = api.clone();
+            async move {
+                if !api.available() {
+                    let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+                    return Err(BoxError::from(refused));
+                }
+                Ok(api.handle(request).await)
+            }
+        }))
+    }
+
+    /// A client in the same process.
+    pub fn client(&self) -> kube::Client {
+        self.client_through(|wire| wire)
+    }
+
+    /// A client in the same process whose requests pass through what `wrap` makes of the wire: faults, a name for the
+    /// user.
+    pub fn client_through(&self, wrap: impl FnOnce(Wire) -> Wire) -> kube::Client {
+        let wire = wrap(self.wire());
+        let service = service_fn(move |request: Request<kube::client::Body>| {
+            let wire = wire.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                wire.oneshot(Request::from_parts(head, body)).await
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// A router with everything, for a server on loopback over plain HTTP.
+    pub fn router(&self) -> Router {
+        let api = self.clone();
+        Router::new().fallback(move |request: Request<Body>| {
+            let api = api.clone();
+            async move {
+                if !api.available() {
+                    return away();
+                }
+                let (head, body) = request.into_parts();
+                match axum::body::to_bytes(body, LARGEST).await {
+                    Ok(body) => api.handle(Request::from_parts(head, body)).await,
+                    Err(_) => too_large(),
+                }
+            }
+        })
+    }
+}
+
+fn away() -> Response<Body> {
+    let failure = Failure::new(503, "ServiceUnavailable", "the server is currently unable to handle the request");
+    status(&failure)
+}
+
+fn too_large() -> Response<Body> {
+    status(&Failure::new(413, "RequestEntityTooLarge", "Request entity too large: limit is 16777216"))
+}
+
+fn status(failure: &Failure) -> Response<Body> {
+    let mut response = Response::new(Body::from(failure.body.to_string()));
+    *response.status_mut() = http::StatusCode::from_u16(failure.code).unwrap_or_default();
+    let headers = response.headers_mut();
+    headers.insert("content-type", http::HeaderValue::from_static("application/json"));
+    headers.insert("connection", http::HeaderValue::from_static("close"));
+    response
+}

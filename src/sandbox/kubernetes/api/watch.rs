@@ -1,0 +1,313 @@
+//! A watch: the events of a selection of objects as they happen, one JSON line each.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::Stream;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::{sync::watch::Receiver, time::Instant};
+
+use super::{Api, State, failure::Failure, path::Place, selector::Selection, table::Columns};
+use crate::sandbox::kubernetes::{Change, Objects, Resource, Verb};
+
+/// As much is handed over at once.
+const CHUNK: usize = 64 * 1024;
+
+/// How events are written.
+pub(super) enum Form {
+    /// The objects.
+    Whole,
+    /// Rows of a table; the columns come with the first.
+    Table(Columns, bool),
+    /// Their metadata.
+    Metadata,
+}
+
+/// One watch, from its first event to its end.
+pub(super) struct Watch {
+    kind: &'static Resource,
+    namespace: String,
+    selection: Selection,
+    pub(super) form: Form,
+    /// What was there when it began, still to be told.
+    first: VecDeque<Arc<Value>>,
+    /// Whether the end of these is told.
+    mark: bool,
+    bookmarks: Option<Duration>,
+    /// The last revision that was looked at.
+    seen: u64,
+    live: Option<Live>,
+    /// The last words, after which it ends.
+    last: Option<Vec<u8>>,
+}
+
+/// What a watch waits for.
+struct Live {
+    objects: Objects,
+    changed: Receiver<u64>,
+    state: Receiver<State>,
+    /// Keeps the sending side of `state`.
+    _api: Api,
+    /// How often all watches had been cut when this began.
+    cuts: u64,
+    ends: Instant,
+    bookmark: Option<Instant>,
+}
+
+/// What comes next.
+enum Next {
+    Look,
+    Bookmark,
+    End,
+    Cut,
+}
+
+#[derive(Serialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    verb: &'a str,
+    object: &'a Value,
+}
+
+fn line(verb: &str, object: &Value) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&Event { verb, object }).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+impl Watch {
+    pub(super) fn new(api: &Api, place: &Place, selection: Selection, seconds: Option<i64>, bookmarks: bool) -> Self {
+        let options = &api.shared.options;
+        let asked = seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0).map(Duration::from_secs);
+        let state = api.shared.state.subscribe();
+        let cuts = state.borrow().cuts;
+        let now = Instant::now();
+        let every = bookmarks.then_some(options.bookmark_every);
+        let live = Live {
+            objects: api.objects.clone(),
+            changed: api.objects.subscribe(),
+            state,
+            _api: api.clone(),
+            cuts,
+            ends: now + asked.unwrap_or(options.watch_timeout),
+            bookmark: every.map(|every| now + every),
+        };
+        Self {
+            kind: place.kind,
+            namespace: place.namespace.clone(),
+            selection,
+            form: Form::Whole,
+            first: VecDeque::new(),
+            mark: false,
+            bookmarks: every,
+            seen: 0,
+            live: Some(live),
+            last: None,
+        }
+    }
+
+    /// One that says why it is none, and ends.
+    pub(super) fn refused(failure: &Failure) -> Self {
+        Self {
+            kind: &crate::sandbox::kubernetes::resource::NODES,
+            namespace: String::new(),
+            selection: Selection::default(),
+            form: Form::Whole,
+            first: VecDeque::new(),
+            mark: false,
+            bookmarks: None,
+            seen: 0,
+            live: None,
+            last: Some(line("ERROR", &failure.body)),
+        }
+    }
+
+    /// What happens after this revision.
+    pub(super) fn begin_at(&mut self, revision: u64) {
+        self.seen = revision;
+    }
+
+    /// What there is, and then what happens; `mark` says where the one ends and the other begins.
+    pub(super) fn begin_with_list(&mut self, objects: &Objects, mark: bool) {
+        let page = objects.page(self.kind, &self.namespace, None, 0, None, |o| self.selection.matches(o));
+        let page = page.unwrap_or_default();
+        self.seen = page.revision;
+        self.first = page.items.into();
+        self.mark = mark;
+    }
+
+    pub(super) fn kind(&self) -> &'static Resource {
+        self.kind
+    }
+
+    /// The lines as they come. An error is a connection that was cut.
+    pub(super) fn stream(self) -> impl Stream<Item = std::io::Result<Bytes>> {
+        futures::stream::unfold(Some(self), |watch| async move {
+            let mut watch = watch?;
+            match watch.next().await {
+                Ok(Some(bytes)) => Some((Ok(bytes), Some(watch))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        })
+    }
+
+    async fn next(&mut self) -> std::io::Result<Option<Bytes>> {
+        loop {
+            if let Some(last) = self.last.take() {
+                self.live = None;
+                return Ok(Some(last.into()));
+            }
+            let Some(live) = &mut self.live else { return Ok(None) };
+            let told = self.first.is_empty() && !self.mark;
+            match live.wait(told, self.seen).await {
+                Next::Cut => {
+                    self.live = None;
+                    return Err(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by peer"));
+                }
+                Next::End => {
+                    self.live = None;
+                    // A last mark, so that the next watch need not begin far back.
+                    let mark = self.bookmarks.map(|_| self.bookmark(false));
+                    return Ok(mark.map(Bytes::from));
+                }
+                Next::Bookmark => return Ok(Some(self.bookmark(false).into())),
+                Next::Look => {}
+            }
+            let bytes = if told { self.look() } else { self.begin() };
+            if !bytes.is_empty() {
+                return Ok(Some(bytes.freeze()));
+            }
+        }
+    }
+
+    /// Some of what there was in the beginning.
+    fn begin(&mut self) -> BytesMut {
+        let mut out = BytesMut::new();
+        while let Some(object) = self.first.pop_front() {
+            let line = self.event("ADDED", &object);
+            out.put_slice(&line);
+            if out.len() >= CHUNK {
+                return out;
+            }
+        }
+        if std::mem::take(&mut self.mark) {
+            let mark = self.bookmark(true);
+            out.put_slice(&mark);
+        }
+        out
+    }
+
+    /// What happened since the last look.
+    fn look(&mut self) -> BytesMut {
+        let mut out = BytesMut::new();
+        let Some(live) = &mut self.live else { return out };
+        live.changed.mark_unchanged();
+        let Some((changes, newest)) = live.objects.changes(self.kind, self.seen) else {
+            let oldest = live.objects.oldest();
+            let why = format!("too old resource version: {} ({oldest})", self.seen);
+            self.last = Some(line("ERROR", &Failure::expired(why).body));
+            return out;
+        };
+        for change in &changes {
+            if let Some(line) = self.told(change) {
+                out.put_slice(&line);
+            }
+        }
+        self.seen = self.seen.max(newest);
+        out
+    }
+
+    /// How a change looks from within the selection.
+    fn told(&mut self, change: &Change) -> Option<Vec<u8>> {
+        let within = |object: &Value| {
+            (self.namespace.is_empty() || object["metadata"]["namespace"] == self.namespace.as_str())
+                && self.selection.matches(object)
+        };
+        let before = change.before.as_ref().filter(|object| within(object));
+        let now = change.verb != Verb::Deleted && within(&change.object);
+        match (before, now) {
+            (Some(_), true) => Some(self.event("MODIFIED", &change.object)),
+            (None, true) => Some(self.event("ADDED", &change.object)),
+            (Some(_), false) if change.verb == Verb::Deleted => Some(self.event("DELETED", &change.object)),
+            (Some(before), false) => {
+                // It left: told as it was last in here, with the version of its leaving.
+                let mut gone = Value::clone(before);
+                gone["metadata"]["resourceVersion"] = json!(change.revision.to_string());
+                Some(self.event("DELETED", &gone))
+            }
+            (None, false) => None,
+        }
+    }
+
+    fn event(&mut self, verb: &str, object: &Value) -> Vec<u8> {
+        let now = self.live.as_ref().map(|live| live.objects.clock().wall());
+        match &mut self.form {
+            Form::Whole => match super::events::seen_as(self.kind, object) {
+                Some(other) => line(verb, &other),
+                None => line(verb, object),
+            },
+            Form::Metadata => line(verb, &super::table::metadata(object)),
+            Form::Table(columns, first) => {
+                let headers = std::mem::take(first);
+                line(verb, &columns.table(&[object], now.unwrap_or_default(), headers))
+            }
+        }
+    }
+
+    fn bookmark(&mut self, end: bool) -> Vec<u8> {
+        if let (Some(live), Some(every)) = (&mut self.live, self.bookmarks) {
+            live.bookmark = Some(Instant::now() + every);
+        }
+        let mut object = json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(),
+            "metadata": {"resourceVersion": self.seen.to_string(), "creationTimestamp": null}});
+        if end {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        match &mut self.form {
+            Form::Whole => line("BOOKMARK", &object),
+            Form::Metadata => line("BOOKMARK", &super::table::metadata(&object)),
+            Form::Table(columns, first) => {
+                let headers = std::mem::take(first);
+                line("BOOKMARK", &columns.table(&[&object], jiff::Timestamp::UNIX_EPOCH, headers))
+            }
+        }
+    }
+}
+
+impl Live {
+    /// Waits until there is something to do; `told` = what was there in the beginning is told.
+    async fn wait(&mut self, told: bool, seen: u64) -> Next {
+        loop {
+            let state = *self.state.borrow_and_update();
+            if state.cuts != self.cuts {
+                return Next::Cut;
+            }
+            if state.stalled {
+                // Nothing gets through, not even the end.
+                if self.state.changed().await.is_err() {
+                    return Next::End;
+                }
+                continue;
+            }
+            if !told || *self.changed.borrow_and_update() > seen {
+                return Next::Look;
+            }
+            let now = Instant::now();
+            if now >= self.ends {
+                return Next::End;
+            }
+            if self.bookmark.is_some_and(|at| now >= at) {
+                return Next::Bookmark;
+            }
+            let until = self.bookmark.map_or(self.ends, |at| at.min(self.ends));
+            tokio::select! {
+                biased;
+                _ = self.state.changed() => {}
+                _ = self.changed.changed() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+}
