@@ -77,7 +77,6 @@ impl Auth {
             return Err(Refusal::RootRoleNotGranted);
         }
         self.enabled = true;
-        self.revision += 1;
         Ok(())
     }
 
@@ -93,7 +92,8 @@ impl Auth {
         if !self.enabled {
             return Err(Refusal::AuthNotEnabled);
         }
-        if self.users.get(name).is_none_or(|user| user.password.as_deref() != Some(password)) {
+        let user = self.users.get(name).ok_or(Refusal::AuthFailed)?;
+        if *user.password.as_ref().ok_or(Refusal::NoPassword)? != password {
             return Err(Refusal::AuthFailed);
         }
         let now = Instant::now();
@@ -127,6 +127,11 @@ impl Auth {
             }
             _ => Err(Refusal::InvalidToken),
         }
+    }
+
+    /// Whether he who asks is known; what he may is another question.
+    pub fn must_be_known(&self, who: &Who) -> Result<(), Refusal> {
+        self.user(who).map(|_| ())
     }
 
     fn user(&self, who: &Who) -> Result<Option<&User>, Refusal> {
@@ -203,11 +208,11 @@ impl Auth {
 
     /// The roles of a user, whom he himself may see.
     pub fn user_roles(&self, who: &Who, name: &str) -> Result<Vec<String>, Refusal> {
-        let user = self.users.get(name).ok_or(Refusal::UserNotFound);
         if *who != Who::User(name.to_owned()) {
             self.must_be_root(who)?;
         }
-        Ok(user?.roles.iter().cloned().collect())
+        let user = self.users.get(name).ok_or(Refusal::UserNotFound)?;
+        Ok(user.roles.iter().cloned().collect())
     }
 
     /// The names of all users.
@@ -221,8 +226,7 @@ impl Auth {
         if role != ROOT && !self.roles.contains_key(role) {
             return Err(Refusal::RoleNotFound);
         }
-        user.roles.insert(role.to_owned());
-        self.revision += 1;
+        self.revision += u64::from(user.roles.insert(role.to_owned()));
         Ok(())
     }
 
@@ -265,17 +269,18 @@ impl Auth {
         Ok(())
     }
 
-    /// What a role allows, which its holders may see.
+    /// What a role allows, which its holders may see, by key.
     pub fn role(&self, who: &Who, role: &str) -> Result<Vec<(Span, Allowed)>, Refusal> {
         if !self.user(who)?.is_none_or(|user| user.roles.contains(role)) {
             self.must_be_root(who)?;
         }
-        match self.roles.get(role) {
-            Some(found) => Ok(found.iter().map(|(span, allowed)| (span.clone(), *allowed)).collect()),
-            // there without being made: everything
-            None if role == ROOT => Ok(vec![(Span::From(Vec::new()), Allowed { read: true, write: true })]),
-            None => Err(Refusal::RoleNotFound),
+        let found = self.roles.get(role).ok_or(Refusal::RoleNotFound)?;
+        if role == ROOT {
+            return Ok(vec![(Span::From(Vec::new()), Allowed { read: true, write: true })]);
         }
+        let mut found: Vec<_> = found.iter().map(|(span, allowed)| (span.clone(), *allowed)).collect();
+        found.sort_by(|(a, _), (b, _)| a.start().cmp(b.start()).then(a.stop().cmp(&b.stop())));
+        Ok(found)
     }
 
     /// The names of all roles.
@@ -285,7 +290,7 @@ impl Auth {
 
     /// Allows a role a range, or changes what it allows there.
     pub fn grant_permission(&mut self, role: &str, span: Span, allowed: Allowed) -> Result<(), Refusal> {
-        if span.is_empty() {
+        if span.is_empty() || span.start().is_empty() {
             return Err(Refusal::InvalidAuthManagement);
         }
         self.roles.get_mut(role).ok_or(Refusal::RoleNotFound)?.insert(span, allowed);

@@ -8,19 +8,22 @@
 //! | `lease`, `expiry` | leases and their end |
 //! | `auth`, `permission` | users, roles, tokens; what a request needs |
 //! | `state` | all of it, behind one lock |
-//! | `services`, `upkeep`, `passwords` | the services |
+//! | `services`, `upkeep`, `accounts` | the services of keys and leases, of the member, of users |
+//! | `wire`, `plain`, `span`, `refusal` | etcd's messages, ranges and errors |
 
-#[allow(dead_code)] // its service comes next
+mod accounts;
 mod auth;
 mod expiry;
 mod lease;
 mod permission;
+mod plain;
 mod refusal;
 mod revisions;
 mod services;
 mod span;
 mod state;
 mod txn;
+mod upkeep;
 mod watch;
 mod watching;
 mod wire;
@@ -36,7 +39,7 @@ use std::{
 use bytes::Bytes;
 use etcd_client::{
     Channel, Client,
-    proto::{PbKvServer, PbLeaseServer, PbWatchServer},
+    proto::{PbClusterServer, PbKvServer, PbLeaseServer, PbMaintenanceServer, PbWatchServer},
 };
 use futures::FutureExt;
 use tokio::sync::Notify;
@@ -79,6 +82,9 @@ impl Etcd {
         Routes::new(PbKvServer::new(services::Kv(self.clone())).max_decoding_message_size(usize::MAX))
             .add_service(PbWatchServer::new(watching::Watch(self.clone())))
             .add_service(PbLeaseServer::new(services::Lease(self.clone())))
+            .add_service(PbMaintenanceServer::new(upkeep::Maintenance(self.clone())))
+            .add_service(PbClusterServer::new(upkeep::Cluster(self.clone())))
+            .add_service(accounts::Accounts(self.clone()))
             .prepare()
     }
 
@@ -166,6 +172,20 @@ impl Etcd {
         for session in self.state().sessions.values_mut() {
             session.end(Refusal::NoLeader.into());
         }
+    }
+
+    /// Says under which URLs it is served; a member's own list of them is what `etcdctl member list` shows.
+    pub fn advertise(&self, urls: Vec<String>) {
+        self.state().urls = urls;
+    }
+
+    fn urls(&self) -> Vec<String> {
+        self.state().urls.clone()
+    }
+
+    /// Raises the alarm NOSPACE, or disarms it: while it is raised nothing can be put, only read and deleted.
+    pub fn fill(&self, full: bool) {
+        self.state().full = full;
     }
 
     /// Holds back what watches would be told, progress too, or tells it now, in order.

@@ -38,7 +38,7 @@ refusals! {
     LeaseNotFound NotFound "etcdserver: requested lease not found";
     LeaseExists FailedPrecondition "etcdserver: lease already exists";
     LeaseTooLong OutOfRange "etcdserver: too large lease TTL";
-    MemberNotFound NotFound "etcdserver: member not found";
+    NoSpace ResourceExhausted "etcdserver: mvcc: database space exceeded";
     NoLeader Unavailable "etcdserver: no leader";
     RootUserNotFound FailedPrecondition "etcdserver: root user does not exist";
     RootRoleNotGranted FailedPrecondition "etcdserver: root user does not have root role";
@@ -49,6 +49,7 @@ refusals! {
     RoleNotFound FailedPrecondition "etcdserver: role name not found";
     RoleEmpty InvalidArgument "etcdserver: role name is empty";
     AuthFailed InvalidArgument "etcdserver: authentication failed, invalid user ID or password";
+    NoPassword Unknown "auth: authentication failed, password was given for no password user";
     PermissionNotGiven InvalidArgument "etcdserver: permission not given";
     PermissionDenied PermissionDenied "etcdserver: permission denied";
     RoleNotGranted FailedPrecondition "etcdserver: role is not granted to the user";

@@ -61,6 +61,12 @@ impl Revisions {
         self.log.len()
     }
 
+    /// Bytes of all keys and values.
+    pub fn bytes(&self) -> usize {
+        let versions = self.keys.values().flatten();
+        versions.map(|v| v.key.len() + v.value.as_ref().map_or(0, Bytes::len)).sum()
+    }
+
     /// Revision of the change that has so many before it in the log.
     pub fn revision_of_change(&self, at: usize) -> Option<i64> {
         self.log.get(at).map(|v| v.mod_revision)

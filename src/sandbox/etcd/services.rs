@@ -12,7 +12,7 @@ use etcd_client::proto::{
 use futures::{Stream, StreamExt, stream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Etcd, expiry, span::Span, txn, wire};
+use super::{Etcd, auth::Who, expiry, span::Span, txn, wire};
 
 type Answer<T> = Result<Response<T>, Status>;
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -112,6 +112,7 @@ impl PbLeaseService for Lease {
         let mut state = self.0.state();
         state.auth.who(request.metadata())?;
         let r = request.get_ref();
+        state.must_have_space()?;
         let (id, ttl) = state.leases.grant(r.id, r.ttl)?;
         let header = state.header();
         expiry::attend(&self.0, state);
@@ -148,8 +149,10 @@ impl PbLeaseService for Lease {
         request: Request<PbLeaseTimeToLiveRequest>,
     ) -> Answer<PbLeaseTimeToLiveResponse> {
         let mut state = self.0.state();
-        let who = state.auth.who(request.metadata())?;
         let PbLeaseTimeToLiveRequest { id, keys } = *request.get_ref();
+        // as etcd: who does not want to see the keys is not asked who he is
+        let who = if keys { state.auth.who(request.metadata())? } else { Who::Anyone };
+        state.auth.must_be_known(&who)?;
         let header = state.header();
         let Some(lease) = state.leases.get(id) else {
             let unknown = PbLeaseTimeToLiveResponse { header, id, ttl: -1, ..PbLeaseTimeToLiveResponse::default() };
@@ -165,9 +168,8 @@ impl PbLeaseService for Lease {
         Ok(Response::new(PbLeaseTimeToLiveResponse { header, id, ttl, granted_ttl, keys }))
     }
 
-    async fn lease_leases(&self, request: Request<PbLeaseLeasesRequest>) -> Answer<PbLeaseLeasesResponse> {
-        let mut state = self.0.state();
-        state.auth.who(request.metadata())?;
+    async fn lease_leases(&self, _: Request<PbLeaseLeasesRequest>) -> Answer<PbLeaseLeasesResponse> {
+        let state = self.0.state();
         let mut all: Vec<_> = state.leases.iter().map(|(id, lease)| (lease.deadline, id)).collect();
         // as etcd: what runs out first comes first
         all.sort_unstable();

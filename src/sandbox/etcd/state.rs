@@ -55,6 +55,10 @@ pub(super) struct State {
     pub next_session: u64,
     /// Watches are told nothing for the moment.
     pub stalled: bool,
+    /// Where clients find it.
+    pub urls: Vec<String>,
+    /// The alarm NOSPACE is raised: nothing is put any more.
+    pub full: bool,
     /// Someone waits for the next lease to run out.
     pub expiring: bool,
 }
@@ -71,6 +75,8 @@ impl State {
             sessions: BTreeMap::new(),
             next_session: 0,
             stalled: false,
+            urls: vec!["http://127.0.0.1:2379".to_owned()],
+            full: false,
             expiring: false,
         }
     }
@@ -105,6 +111,11 @@ impl State {
             self.leases.attach(&version.key, version.lease, 0);
         }
         found
+    }
+
+    /// Whether anything may be put.
+    pub fn must_have_space(&self) -> Result<(), Refusal> {
+        if self.full { Err(Refusal::NoSpace) } else { Ok(()) }
     }
 
     /// Ends the write under way: observers and watchers learn of it.

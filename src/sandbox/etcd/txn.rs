@@ -186,6 +186,7 @@ impl State {
 
     /// One put, as a write of its own.
     pub fn put_request(&mut self, r: PbPutRequest) -> Result<PbPutResponse, Refusal> {
+        self.must_have_space()?;
         self.ready_to_put(&r)?;
         let answer = self.apply_put(r);
         self.finish();
@@ -202,6 +203,9 @@ impl State {
     /// A transaction. Its comparisons, those of transactions inside it too, look at what was there before it; a
     /// failure of any operation is found before the first is carried out.
     pub fn txn_request(&mut self, r: PbTxnRequest) -> Result<PbTxnResponse, Refusal> {
+        if !written(&r.success)?.0.is_empty() || !written(&r.failure)?.0.is_empty() {
+            self.must_have_space()?;
+        }
         let mut path = Vec::new();
         self.decide(&r, &mut path)?;
         let mut path = path.into_iter();

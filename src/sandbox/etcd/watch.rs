@@ -225,10 +225,7 @@ impl Watch {
     }
 }
 
-/// The reason of a watch that is not allowed.
-pub fn denied(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::InvalidToken | Refusal::UserEmpty => refusal.text(),
-        _ => Refusal::PermissionDenied.text(),
-    }
+/// The reason of a watch that is not allowed, in the form of Go's errors.
+pub fn denied(refusal: Refusal) -> String {
+    format!("rpc error: code = {:?} desc = {}", refusal.code(), refusal.text())
 }

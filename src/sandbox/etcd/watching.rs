@@ -119,7 +119,7 @@ impl Open {
                 let allowed = auth.who(&self.metadata).and_then(|who| auth.may_read(&who, &asked.span));
                 match allowed {
                     Ok(()) => session.create(asked, &state.revisions, state.stalled),
-                    Err(refusal) => session.refuse(revision, denied(refusal)),
+                    Err(refusal) => session.refuse(revision, &denied(refusal)),
                 }
             }
             Some(PbWatchRequestUnion::CancelRequest(r)) => session.cancel(r.watch_id, revision),

@@ -1,7 +1,10 @@
 //! The sandbox's etcd as its client sees it. What is expected here was seen on a real 3.4 and 3.6.
 
+mod accounts;
 mod kv;
 mod lease;
+mod outside;
+mod store;
 mod txn;
 mod watch;
 
@@ -12,7 +15,7 @@ use super::*;
 
 /// An empty one and a client of it.
 fn etcd() -> (Etcd, Client) {
-    let etcd = Etcd::new(Clock::Tokio { start: Instant::now(), wall: jiff::Timestamp::UNIX_EPOCH });
+    let etcd = Etcd::new(Clock::tokio(jiff::Timestamp::UNIX_EPOCH));
     let client = etcd.client();
     (etcd, client)
 }

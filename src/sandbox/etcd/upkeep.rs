@@ -1,0 +1,145 @@
+//! The services of the member and of the cluster, which has one.
+
+use etcd_client::proto::{
+    PbAlarmMember, PbAlarmRequest, PbAlarmResponse, PbClusterService, PbDefragmentRequest, PbDefragmentResponse,
+    PbDowngradeInfo, PbDowngradeRequest, PbDowngradeResponse, PbHashKvRequest, PbHashKvResponse, PbHashRequest,
+    PbHashResponse, PbMaintenanceService, PbMember, PbMemberAddRequest, PbMemberAddResponse, PbMemberListRequest,
+    PbMemberListResponse, PbMemberPromoteRequest, PbMemberPromoteResponse, PbMemberRemoveRequest,
+    PbMemberRemoveResponse, PbMemberUpdateRequest, PbMemberUpdateResponse, PbMoveLeaderRequest, PbMoveLeaderResponse,
+    PbSnapshotRequest, PbSnapshotResponse, PbStatusRequest, PbStatusResponse,
+};
+use tonic::{Request, Response, Status, metadata::MetadataMap};
+
+use super::{
+    Etcd, Refusal,
+    services::Answers,
+    state::{MEMBER, State, TERM},
+};
+
+/// Whose answers these are.
+const VERSION: &str = "3.6.5";
+/// `NOSPACE` among etcd's alarms.
+const NOSPACE: i32 = 1;
+/// bbolt's smallest file.
+const EMPTY_FILE: usize = 20 << 10;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+fn missing<T>(what: &str) -> Answer<T> {
+    Err(Status::unimplemented(format!("the sandbox's etcd has no {what}")))
+}
+
+pub(super) struct Maintenance(pub Etcd);
+
+impl Maintenance {
+    fn must_be_root(&self, metadata: &MetadataMap) -> Result<(), Refusal> {
+        let mut state = self.0.state();
+        let who = state.auth.who(metadata)?;
+        state.auth.must_be_root(&who)
+    }
+}
+
+#[tonic::async_trait]
+impl PbMaintenanceService for Maintenance {
+    type SnapshotStream = Answers<PbSnapshotResponse>;
+
+    async fn alarm(&self, request: Request<PbAlarmRequest>) -> Answer<PbAlarmResponse> {
+        let mut state = self.0.state();
+        let who = state.auth.who(request.metadata())?;
+        let raised = |full: bool| if full { vec![PbAlarmMember { member_id: MEMBER, alarm: NOSPACE }] } else { vec![] };
+        let r = request.get_ref();
+        // the actions: get, activate, deactivate; both changes answer with what they changed
+        let alarms = match (r.action, r.alarm) {
+            (0, 0 | NOSPACE) => raised(state.full),
+            (action @ (1 | 2), NOSPACE) => {
+                state.auth.must_be_root(&who)?;
+                let before = std::mem::replace(&mut state.full, action == 1);
+                raised(before || action == 1)
+            }
+            _ => Vec::new(),
+        };
+        Ok(Response::new(PbAlarmResponse { header: state.header(), alarms }))
+    }
+
+    async fn status(&self, request: Request<PbStatusRequest>) -> Answer<PbStatusResponse> {
+        self.must_be_root(request.metadata())?;
+        let state = self.0.state();
+        let index = state.revisions.revision().unsigned_abs() + 3;
+        let bytes = state.revisions.bytes();
+        let size = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+        Ok(Response::new(PbStatusResponse {
+            header: state.header(),
+            version: VERSION.to_owned(),
+            db_size: size(EMPTY_FILE + bytes),
+            leader: MEMBER,
+            raft_index: index,
+            raft_term: TERM,
+            raft_applied_index: index,
+            errors: if state.full { vec![format!("memberID:{MEMBER} alarm:NOSPACE ")] } else { Vec::new() },
+            db_size_in_use: size(EMPTY_FILE / 5 * 4 + bytes),
+            is_learner: false,
+            storage_version: "3.6.0".to_owned(),
+            db_size_quota: 2 << 30,
+            downgrade_info: Some(PbDowngradeInfo { enabled: false, target_version: String::new() }),
+        }))
+    }
+
+    async fn defragment(&self, request: Request<PbDefragmentRequest>) -> Answer<PbDefragmentResponse> {
+        self.must_be_root(request.metadata())?;
+        Ok(Response::new(PbDefragmentResponse { header: None }))
+    }
+
+    async fn hash(&self, _: Request<PbHashRequest>) -> Answer<PbHashResponse> {
+        missing("hash")
+    }
+
+    async fn hash_kv(&self, _: Request<PbHashKvRequest>) -> Answer<PbHashKvResponse> {
+        missing("hash")
+    }
+
+    async fn snapshot(&self, _: Request<PbSnapshotRequest>) -> Answer<Self::SnapshotStream> {
+        missing("snapshot")
+    }
+
+    async fn move_leader(&self, _: Request<PbMoveLeaderRequest>) -> Answer<PbMoveLeaderResponse> {
+        missing("other member")
+    }
+
+    async fn downgrade(&self, _: Request<PbDowngradeRequest>) -> Answer<PbDowngradeResponse> {
+        missing("other version")
+    }
+}
+
+pub(super) struct Cluster(pub Etcd);
+
+#[tonic::async_trait]
+impl PbClusterService for Cluster {
+    async fn member_list(&self, _: Request<PbMemberListRequest>) -> Answer<PbMemberListResponse> {
+        let urls = self.0.urls();
+        let member = PbMember {
+            id: MEMBER,
+            name: "sandbox".to_owned(),
+            peer_ur_ls: vec!["http://127.0.0.1:2380".to_owned()],
+            client_ur_ls: urls,
+            is_learner: false,
+        };
+        // a header of the cluster's names no revision
+        Ok(Response::new(PbMemberListResponse { header: Some(State::header_at(0)), members: vec![member] }))
+    }
+
+    async fn member_add(&self, _: Request<PbMemberAddRequest>) -> Answer<PbMemberAddResponse> {
+        missing("other member")
+    }
+
+    async fn member_remove(&self, _: Request<PbMemberRemoveRequest>) -> Answer<PbMemberRemoveResponse> {
+        missing("other member")
+    }
+
+    async fn member_update(&self, _: Request<PbMemberUpdateRequest>) -> Answer<PbMemberUpdateResponse> {
+        missing("other member")
+    }
+
+    async fn member_promote(&self, _: Request<PbMemberPromoteRequest>) -> Answer<PbMemberPromoteResponse> {
+        missing("other member")
+    }
+}
