@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{
     call::{Call, Reply},
     failure::Failure,
+    openapi,
 };
 use crate::sandbox::kubernetes::{Resource, resource::ALL};
 
@@ -34,6 +35,9 @@ pub(super) fn answer(call: &Call, parts: &[String]) -> Result<Reply, Failure> {
         },
         ["apis", group, version] if known(group, version) => resources(group, version),
         ["apis", group @ ("authorization.k8s.io" | "authentication.k8s.io"), "v1"] => resources(group, "v1"),
+        ["openapi", "v3"] => openapi::index(&groups()),
+        ["openapi", "v3", "api", "v1"] => openapi::document("", "v1"),
+        ["openapi", "v3", "apis", group, version] if known(group, version) => openapi::document(group, version),
         ["api", ..] => return Err(Failure::no_resource()),
         _ => return Err(Failure::no_page()),
     };

@@ -6,11 +6,13 @@ mod audit;
 mod call;
 mod cells;
 mod columns;
+mod defaults;
 mod delete;
 mod discovery;
 mod events;
 mod evict;
 mod failure;
+mod openapi;
 mod patch;
 mod path;
 mod read;
@@ -96,7 +98,7 @@ impl Api {
     pub fn new(objects: Objects, options: ApiOptions) -> Self {
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
             let mut namespace = json!({"metadata": {"name": name}});
-            shape::fill(&NAMESPACES, name, &mut namespace);
+            defaults::fill(&NAMESPACES, name, &mut namespace);
             // There already: as good.
             let _ = objects.create(&NAMESPACES, "", namespace);
         }

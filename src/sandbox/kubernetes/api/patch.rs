@@ -1,6 +1,7 @@
 //! The ways to patch an object: merge, JSON and strategic merge patches; an apply is a strategic merge of what is
 //! wanted.
 
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
@@ -67,7 +68,12 @@ impl Patch {
     pub(super) fn apply(&self, object: &mut Value) -> Result<(), Failure> {
         match self {
             Self::Merge(patch) => json_patch::merge(object, patch),
-            Self::Json(patch) => json_patch::patch(object, patch).map_err(|_| Failure::rejected())?,
+            Self::Json(patch) => {
+                for operation in &patch.0 {
+                    let operation = lenient(operation, object);
+                    json_patch::patch(object, &[operation]).map_err(|_| Failure::rejected())?;
+                }
+            }
             Self::Strategic(patch) => match object {
                 Value::Object(fields) => merge_map(fields, patch, "")?,
                 other => *other = Value::Object(patch.clone()),
@@ -83,6 +89,16 @@ impl Patch {
             Self::Strategic(patch) => patch.get("metadata")?.get(field),
             Self::Json(_) => None,
         }
+    }
+}
+
+/// As the server's own library has it: a field that is not there may be replaced.
+fn lenient(operation: &PatchOperation, object: &Value) -> PatchOperation {
+    match operation {
+        PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
+            PatchOperation::Add(AddOperation { path: replace.path.clone(), value: replace.value.clone() })
+        }
+        other => other.clone(),
     }
 }
 
@@ -268,6 +284,11 @@ mod tests {
             strategic(json!({"spec": 1}), &json!({"spec": {"a": [1, null]}})),
             json!({"spec": {"a": [1, null]}})
         );
+        let replace = Patch::read(Form::Json, br#"[{"op":"replace","path":"/a/b","value":1}]"#).unwrap();
+        let mut object = json!({"a": {}});
+        replace.apply(&mut object).unwrap();
+        assert_eq!(object, json!({"a": {"b": 1}}));
+        assert_eq!(replace.apply(&mut json!({})).unwrap_err().code, 422);
         assert_eq!(Form::of("application/json").unwrap_err().code, 415);
     }
 }

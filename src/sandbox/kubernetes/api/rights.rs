@@ -76,10 +76,10 @@ impl Api {
                 let spec = &review["spec"];
                 let asked = &spec["resourceAttributes"];
                 if asked.is_object() == spec["nonResourceAttributes"].is_object() {
-                    let text = "Invalid value: {}: exactly one of nonResourceAttributes or resourceAttributes must be \
+                    let text = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be \
                                 specified";
                     let faults = [("FieldValueInvalid", "spec.resourceAttributes", text.to_owned())];
-                    return Err(Failure::invalid("authorization.k8s.io", kind, "", &faults));
+                    return Err(Failure::invalid("authorization.k8s.io", "", "", &faults));
                 }
                 let text = |field: &str| asked[field].as_str().unwrap_or_default();
                 let slash = if text("subresource").is_empty() { "" } else { "/" };

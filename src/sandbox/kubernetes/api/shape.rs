@@ -5,6 +5,16 @@ use serde_json::{Map, Value, json};
 use super::failure::Failure;
 use crate::sandbox::kubernetes::{Resource, resource::ALL};
 
+/// What a label's or an annotation's key must be.
+const KEY_WORDS: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+                         with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+                         validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+/// What a label's value must be.
+const VALUE_WORDS: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+                           '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
+                           'my_value',  or '12345', regex used for validation is \
+                           '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
 /// What Go's decoder calls the kind of a value.
 pub(super) fn go_kind(value: &Value) -> &'static str {
     match value {
@@ -199,6 +209,35 @@ fn prune(value: &mut Value) {
     }
 }
 
+/// Whether labels and the keys of annotations are what they may be; the first fault is told.
+pub(super) fn check_words(kind: &'static Resource, object: &Value) -> Result<(), Failure> {
+    let meta = &object["metadata"];
+    let name = meta["name"].as_str().unwrap_or_default();
+    let word = |text: &str| {
+        let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+        let bytes = text.as_bytes();
+        edge(bytes.first())
+            && edge(bytes.last())
+            && bytes.len() <= 63
+            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+    };
+    for field in ["labels", "annotations"] {
+        for (key, value) in meta[field].as_object().into_iter().flatten() {
+            let value = value.as_str().unwrap_or_default();
+            let why = if !word(key.rsplit('/').next().unwrap_or(key)) {
+                format!("\"{key}\": {KEY_WORDS}")
+            } else if field == "labels" && !value.is_empty() && !word(value) {
+                format!("\"{value}\": {VALUE_WORDS}")
+            } else {
+                continue;
+            };
+            let (field, text) = (format!("metadata.{field}"), format!("Invalid value: {why}"));
+            return Err(Failure::invalid_field(kind, name, "FieldValueInvalid", &field, text));
+        }
+    }
+    Ok(())
+}
+
 /// Whether this may be a name: words of lower case letters and digits, joined by `-` and, unless it is a namespace, by
 /// dots.
 pub(super) fn check_name(kind: &'static Resource, name: &str) -> Result<(), Failure> {
@@ -225,85 +264,4 @@ pub(super) fn check_name(kind: &'static Resource, name: &str) -> Result<(), Fail
     };
     let text = format!("Invalid value: \"{name}\": {why}");
     Err(Failure::invalid_field(kind, name, "FieldValueInvalid", "metadata.name", text))
-}
-
-/// What a new object gets from the server; what a client says of its status is mostly not asked.
-pub(super) fn fill(kind: &'static Resource, name: &str, object: &mut Value) {
-    let status = match kind.plural {
-        "pods" => json!({"phase": "Pending", "qosClass": "BestEffort"}),
-        "namespaces" => json!({"phase": "Active"}),
-        "poddisruptionbudgets" => {
-            json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0})
-        }
-        "daemonsets" => json!({"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0,
-            "numberReady": 0}),
-        "replicasets" => json!({"replicas": 0}),
-        "statefulsets" => json!({"replicas": 0, "availableReplicas": 0}),
-        "deployments" | "jobs" => json!({}),
-        "services" => json!({"loadBalancer": {}}),
-        "volumeattachments" => json!({"attached": false}),
-        _ => Value::Null,
-    };
-    let spec = match kind.plural {
-        "pods" => json!({"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
-            "schedulerName": "default-scheduler"}),
-        "namespaces" => json!({"finalizers": ["kubernetes"]}),
-        "deployments" => json!({"replicas": 1, "strategy": {"type": "RollingUpdate",
-            "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}, "revisionHistoryLimit": 10,
-            "progressDeadlineSeconds": 600}),
-        "replicasets" => json!({"replicas": 1}),
-        "statefulsets" => json!({"replicas": 1, "podManagementPolicy": "OrderedReady",
-            "updateStrategy": {"type": "RollingUpdate"}, "revisionHistoryLimit": 10}),
-        "daemonsets" => json!({"updateStrategy": {"type": "RollingUpdate"}, "revisionHistoryLimit": 10}),
-        "jobs" => json!({"parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed",
-            "suspend": false, "manualSelector": false, "podReplacementPolicy": "TerminatingOrFailed"}),
-        "services" => json!({"type": "ClusterIP", "sessionAffinity": "None"}),
-        "nodes" => json!({}),
-        _ => Value::Null,
-    };
-    let Value::Object(fields) = object else { return };
-    if let Value::Object(defaults) = spec
-        && let Value::Object(spec) = fields.entry("spec").or_insert_with(|| json!({}))
-    {
-        for (field, value) in defaults {
-            spec.entry(field).or_insert(value);
-        }
-    }
-    match kind.plural {
-        "nodes" => fill_node(fields),
-        _ if !status.is_null() => {
-            fields.insert("status".to_owned(), status);
-        }
-        // Where status has a path of its own, it is not written by the main one.
-        _ if kind.status => {
-            fields.shift_remove("status");
-        }
-        _ => {}
-    }
-    if kind.plural == "namespaces" {
-        let labels = fields["metadata"].as_object_mut().map(|m| m.entry("labels").or_insert_with(|| json!({})));
-        if let Some(Value::Object(labels)) = labels {
-            labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
-        }
-    }
-}
-
-fn fill_node(fields: &mut Map<String, Value>) {
-    let Value::Object(status) = fields.entry("status").or_insert_with(|| json!({})) else { return };
-    status.entry("daemonEndpoints").or_insert_with(|| json!({"kubeletEndpoint": {"Port": 0}}));
-    let Value::Object(info) = status.entry("nodeInfo").or_insert_with(|| json!({})) else { return };
-    for field in [
-        "machineID",
-        "systemUUID",
-        "bootID",
-        "kernelVersion",
-        "osImage",
-        "containerRuntimeVersion",
-        "kubeletVersion",
-        "kubeProxyVersion",
-        "operatingSystem",
-        "architecture",
-    ] {
-        info.entry(field).or_insert_with(|| json!(""));
-    }
 }

@@ -14,6 +14,9 @@ use crate::sandbox::kubernetes::{Change, Objects, Resource, Verb};
 /// As much is handed over at once.
 const CHUNK: usize = 64 * 1024;
 
+/// Watches that are no longer than this get no last bookmark.
+const GLANCE: Duration = Duration::from_secs(2);
+
 /// How events are written.
 pub(super) enum Form {
     /// The objects.
@@ -35,6 +38,8 @@ pub(super) struct Watch {
     /// Whether the end of these is told.
     mark: bool,
     bookmarks: Option<Duration>,
+    /// Whether it is more than a glance, and so worth a mark at its end.
+    lasting: bool,
     /// The last revision that was looked at.
     seen: u64,
     live: Option<Live>,
@@ -101,6 +106,7 @@ impl Watch {
             first: VecDeque::new(),
             mark: false,
             bookmarks: every,
+            lasting: asked.is_none_or(|asked| asked > GLANCE),
             seen: 0,
             live: Some(live),
             last: None,
@@ -117,6 +123,7 @@ impl Watch {
             first: VecDeque::new(),
             mark: false,
             bookmarks: None,
+            lasting: false,
             seen: 0,
             live: None,
             last: Some(line("ERROR", &failure.body)),
@@ -169,7 +176,7 @@ impl Watch {
                 Next::End => {
                     self.live = None;
                     // A last mark, so that the next watch need not begin far back.
-                    let mark = self.bookmarks.map(|_| self.bookmark(false));
+                    let mark = self.bookmarks.filter(|_| self.lasting).map(|_| self.bookmark(false));
                     return Ok(mark.map(Bytes::from));
                 }
                 Next::Bookmark => return Ok(Some(self.bookmark(false).into())),

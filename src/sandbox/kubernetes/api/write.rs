@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Api,
     call::{Call, Reply},
+    defaults,
     failure::Failure,
     patch::{Form, Patch},
     path::Place,
@@ -45,6 +46,7 @@ impl Api {
         } else {
             shape::check_name(kind, &name)?;
         }
+        shape::check_words(kind, &object)?;
         let containers = object["spec"]["containers"].as_array().map_or(0, Vec::len);
         if kind.plural == "pods" && containers == 0 {
             let text = "Required value".to_owned();
@@ -55,7 +57,7 @@ impl Api {
                 meta.shift_remove(field);
             }
         }
-        shape::fill(kind, &name, &mut object);
+        defaults::fill(kind, &name, &mut object);
         if !dry {
             return Ok(self.objects.create(kind, &place.namespace, object)?);
         }
@@ -71,6 +73,9 @@ impl Api {
         }
         meta["uid"] = json!("00000000-0000-4000-8000-ffffffffffff");
         meta["creationTimestamp"] = json!(self.objects.stamp());
+        if kind.generations {
+            meta["generation"] = json!(1);
+        }
         object["kind"] = json!(kind.kind);
         object["apiVersion"] = json!(kind.api_version());
         Ok(Arc::new(object))
@@ -99,6 +104,7 @@ impl Api {
         let dry = call.dry_run("UpdateOptions", &Value::Null)?;
         let mut new = shape::object(call.media(), &call.body, kind.kind, shape::package(kind))?;
         shape::check(kind, &mut new)?;
+        defaults::defaults(kind, &mut new);
         check_name(&new, &place.name)?;
         check_namespace(&new, place)?;
         let upserts = matches!(kind.plural, "leases" | "endpoints" | "events") && place.sub.is_empty();
@@ -126,6 +132,7 @@ impl Api {
                 return Err(Failure::invalid(kind.group, kind.plural, &place.name, &faults));
             }
             check_version(kind, old, &new, &place.name)?;
+            shape::check_words(kind, &new)?;
             merge(place, old, new)
         })?;
         self.finalized(place, dry);
@@ -173,6 +180,7 @@ impl Api {
             check_name(&new, &place.name)?;
             check_namespace(&new, place)?;
             check_version(kind, old, &new, &place.name)?;
+            shape::check_words(kind, &new)?;
             merge(place, old, new)
         })?;
         self.finalized(place, dry);

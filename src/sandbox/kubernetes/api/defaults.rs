@@ -1,0 +1,92 @@
+//! What the server adds to an object: the defaults of its spec, and the first status.
+
+use serde_json::{Map, Value, json};
+
+use crate::sandbox::kubernetes::Resource;
+
+/// Fills in what a client leaves out of a spec.
+pub(super) fn defaults(kind: &'static Resource, object: &mut Value) {
+    let spec = match kind.plural {
+        "pods" => json!({"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
+            "schedulerName": "default-scheduler"}),
+        "namespaces" => json!({"finalizers": ["kubernetes"]}),
+        "deployments" => json!({"replicas": 1, "strategy": {"type": "RollingUpdate",
+            "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}, "revisionHistoryLimit": 10,
+            "progressDeadlineSeconds": 600}),
+        "replicasets" => json!({"replicas": 1}),
+        "statefulsets" => json!({"replicas": 1, "podManagementPolicy": "OrderedReady",
+            "updateStrategy": {"type": "RollingUpdate"}, "revisionHistoryLimit": 10}),
+        "daemonsets" => json!({"updateStrategy": {"type": "RollingUpdate"}, "revisionHistoryLimit": 10}),
+        "jobs" => json!({"parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed",
+            "suspend": false, "manualSelector": false, "podReplacementPolicy": "TerminatingOrFailed"}),
+        "services" => json!({"type": "ClusterIP", "sessionAffinity": "None"}),
+        "nodes" => json!({}),
+        _ => Value::Null,
+    };
+    if let Value::Object(defaults) = spec
+        && let Value::Object(fields) = object
+        && let Value::Object(spec) = fields.entry("spec").or_insert_with(|| json!({}))
+    {
+        for (field, value) in defaults {
+            spec.entry(field).or_insert(value);
+        }
+    }
+}
+
+/// What a new object gets from the server; what a client says of its status is mostly not asked.
+pub(super) fn fill(kind: &'static Resource, name: &str, object: &mut Value) {
+    let status = match kind.plural {
+        "pods" => json!({"phase": "Pending", "qosClass": "BestEffort"}),
+        "namespaces" => json!({"phase": "Active"}),
+        "poddisruptionbudgets" => {
+            json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0})
+        }
+        "daemonsets" => json!({"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0,
+            "numberReady": 0}),
+        "replicasets" => json!({"replicas": 0}),
+        "statefulsets" => json!({"replicas": 0, "availableReplicas": 0}),
+        "deployments" | "jobs" => json!({}),
+        "services" => json!({"loadBalancer": {}}),
+        "volumeattachments" => json!({"attached": false}),
+        _ => Value::Null,
+    };
+    defaults(kind, object);
+    let Value::Object(fields) = object else { return };
+    match kind.plural {
+        "nodes" => fill_node(fields),
+        _ if !status.is_null() => {
+            fields.insert("status".to_owned(), status);
+        }
+        // Where status has a path of its own, it is not written by the main one.
+        _ if kind.status => {
+            fields.shift_remove("status");
+        }
+        _ => {}
+    }
+    if kind.plural == "namespaces" {
+        let labels = fields["metadata"].as_object_mut().map(|m| m.entry("labels").or_insert_with(|| json!({})));
+        if let Some(Value::Object(labels)) = labels {
+            labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
+        }
+    }
+}
+
+fn fill_node(fields: &mut Map<String, Value>) {
+    let Value::Object(status) = fields.entry("status").or_insert_with(|| json!({})) else { return };
+    status.entry("daemonEndpoints").or_insert_with(|| json!({"kubeletEndpoint": {"Port": 0}}));
+    let Value::Object(info) = status.entry("nodeInfo").or_insert_with(|| json!({})) else { return };
+    for field in [
+        "machineID",
+        "systemUUID",
+        "bootID",
+        "kernelVersion",
+        "osImage",
+        "containerRuntimeVersion",
+        "kubeletVersion",
+        "kubeProxyVersion",
+        "operatingSystem",
+        "architecture",
+    ] {
+        info.entry(field).or_insert_with(|| json!(""));
+    }
+}

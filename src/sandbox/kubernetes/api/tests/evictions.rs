@@ -1,0 +1,179 @@
+//! Every row of the table of evictions (spec/kubernetes.md).
+
+use super::*;
+
+const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+async fn evict_with(api: &Api, name: &str, options: Value) -> (u16, http::HeaderMap, Value) {
+    let body =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options});
+    let path = format!("/api/v1/namespaces/default/pods/{name}/eviction");
+    let request = Request::post(path).header("content-type", JSON).body(body.to_string().into()).unwrap();
+    answer(api, request).await
+}
+
+async fn evict(api: &Api, name: &str) -> (u16, Value) {
+    let (code, _, value) = evict_with(api, name, json!({})).await;
+    (code, value)
+}
+
+async fn budget(api: &Api, name: &str, spec: Value) {
+    let mut body =
+        json!({"metadata": {"name": name}, "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
+    json_patch::merge(&mut body["spec"], &spec);
+    assert_eq!(post(api, BUDGETS, body).await.0, 201);
+}
+
+/// What the budget's controller writes: allowed, healthy, needed.
+async fn counts(api: &Api, allowed: i64, healthy: i64, needed: i64) {
+    let generation = get(api, &format!("{BUDGETS}/b")).await.1["metadata"]["generation"].clone();
+    let status = json!({"status": {"disruptionsAllowed": allowed, "currentHealthy": healthy,
+        "desiredHealthy": needed, "expectedPods": 3, "observedGeneration": generation}});
+    assert_eq!(merge(api, &format!("{BUDGETS}/b/status"), status).await.0, 200);
+}
+
+async fn allowed(api: &Api) -> Value {
+    get(api, &format!("{BUDGETS}/b")).await.1["status"]["disruptionsAllowed"].clone()
+}
+
+async fn terminates(api: &Api, name: &str) -> bool {
+    let (code, pod) = get(api, &format!("/api/v1/namespaces/default/pods/{name}")).await;
+    code == 404 || !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn cause(value: &Value) -> &str {
+    value["details"]["causes"][0]["message"].as_str().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_its_controller_has_not_seen_is_a_wait_of_ten_seconds() {
+    let api = api();
+    pod(&api, "p").await;
+    budget(&api, "b", json!({})).await;
+    let (code, headers, said) = evict_with(&api, "p", json!({})).await;
+    assert_eq!((code, headers["retry-after"].to_str().unwrap()), (429, "10"));
+    let want = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": REFUSED,
+        "reason": "TooManyRequests", "details": {"causes": [{"reason": "DisruptionBudget",
+            "message": "The disruption budget b is still being processed by the server."}], "retryAfterSeconds": 10},
+        "code": 429});
+    assert_eq!(said, want);
+    counts(&api, 5, 3, 2).await;
+    merge(&api, &format!("{BUDGETS}/b"), json!({"spec": {"maxUnavailable": 2}})).await;
+    assert_eq!(evict(&api, "p").await.1, want, "observedGeneration behind, though it allows");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_names_the_budget_and_its_numbers_and_has_no_time() {
+    let api = api();
+    pod(&api, "p").await;
+    budget(&api, "b", json!({})).await;
+    counts(&api, 0, 3, 2).await;
+    let (code, headers, said) = evict_with(&api, "p", json!({})).await;
+    assert_eq!((code, headers.get("retry-after")), (429, None));
+    assert_eq!(cause(&said), "The disruption budget b does not allow evicting pods currently");
+    assert!(said["details"]["retryAfterSeconds"].is_null());
+    assert_eq!(evict_with(&api, "p", json!({"dryRun": ["All"]})).await.2, said);
+    counts(&api, 0, 2, 2).await;
+    assert_eq!(cause(&evict(&api, "p").await.1), "The disruption budget b needs 2 healthy pods and has 2 currently");
+    counts(&api, 0, 1, 2).await;
+    phase(&api, "p", "Running", false).await;
+    assert_eq!(cause(&evict(&api, "p").await.1), "The disruption budget b needs 2 healthy pods and has 1 currently");
+    merge(&api, &format!("{BUDGETS}/b"), json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}})).await;
+    assert_eq!(evict(&api, "p").await.0, 201, "AlwaysAllow");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_do_not_count_may_go_whatever_the_budget_says() {
+    let api = api();
+    budget(&api, "b", json!({})).await;
+    for (name, is, ready) in
+        [("p0", "Running", false), ("p1", "Succeeded", false), ("p2", "Failed", false), ("p3", "Pending", false)]
+    {
+        pod(&api, name).await;
+        phase(&api, name, is, ready).await;
+        counts(&api, 0, 2, 2).await;
+        let (code, said) = evict(&api, name).await;
+        assert_eq!(
+            (code, said),
+            (
+                201,
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+            "status": "Success", "code": 201})
+            ),
+            "{is}"
+        );
+        assert!(terminates(&api, name).await);
+    }
+    assert_eq!(evict(&api, "p0").await.0, 201, "terminating already");
+    assert_eq!(allowed(&api).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_spends_the_budget_and_a_dry_run_nothing() {
+    let api = api();
+    for name in ["p0", "p1"] {
+        pod(&api, name).await;
+    }
+    budget(&api, "b", json!({})).await;
+    counts(&api, 1, 3, 2).await;
+    for name in ["p0", "p1"] {
+        assert_eq!(evict_with(&api, name, json!({"dryRun": ["All"]})).await.0, 201);
+        assert!(!terminates(&api, name).await);
+    }
+    assert_eq!(allowed(&api).await, 1);
+    assert_eq!(evict(&api, "p0").await.0, 201);
+    assert_eq!(allowed(&api).await, 0);
+    let (_, pod) = get(&api, "/api/v1/namespaces/default/pods/p0").await;
+    assert_eq!(pod["metadata"]["deletionTimestamp"], "2026-01-01T00:00:30Z");
+    assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 30);
+    assert_eq!(pod["status"]["conditions"][1]["type"], "DisruptionTarget");
+    assert_eq!(evict(&api, "p1").await.0, 429);
+    let (_, budget) = get(&api, &format!("{BUDGETS}/b")).await;
+    assert_eq!(budget["status"]["disruptedPods"], json!({"p0": "2026-01-01T00:00:00Z"}));
+    assert_eq!(budget["metadata"]["generation"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_uid_is_a_conflict_and_spends_the_budget_all_the_same() {
+    let api = api();
+    pod(&api, "p").await;
+    let wrong = json!({"preconditions": {"uid": "zzz"}});
+    let (code, _, said) = evict_with(&api, "p", wrong.clone()).await;
+    assert_eq!((code, said["reason"].as_str(), said["details"]["kind"].as_str()), (409, Some("Conflict"), Some("Pod")));
+    let start = "Operation cannot be fulfilled on Pod \"p\": the UID in the precondition (zzz) does not match the UID in record (";
+    assert!(message(&said).starts_with(start), "{said}");
+    budget(&api, "b", json!({})).await;
+    counts(&api, 1, 3, 2).await;
+    assert_eq!(evict_with(&api, "p", wrong).await.0, 409);
+    assert_eq!((allowed(&api).await, terminates(&api, "p").await), (json!(0), false));
+    let (_, live) = get(&api, "/api/v1/namespaces/default/pods/p").await;
+    assert_eq!(live["status"]["conditions"].as_array().unwrap().len(), 1, "and the pod is as it was");
+    counts(&api, 1, 3, 2).await;
+    let right = json!({"preconditions": {"uid": live["metadata"]["uid"]}, "gracePeriodSeconds": 0});
+    assert_eq!(evict_with(&api, "p", right).await.0, 201);
+    assert_eq!(get(&api, "/api/v1/namespaces/default/pods/p").await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_budgets_a_gone_pod_and_a_terminating_namespace_are_told_apart() {
+    let api = api();
+    post(&api, "/api/v1/namespaces", json!({"metadata": {"name": "x"}})).await;
+    pod(&api, "p").await;
+    for name in ["b", "c"] {
+        budget(&api, name, json!({})).await;
+    }
+    let (code, said) = evict(&api, "p").await;
+    let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    assert_eq!((code, message(&said)), (500, why));
+    let (code, said) = evict(&api, "nope").await;
+    assert_eq!((code, message(&said)), (404, "pods \"nope\" not found"));
+    let (code, said) =
+        post(&api, "/api/v1/namespaces/default/pods/p/eviction", json!({"metadata": {"name": "q"}})).await;
+    assert_eq!((code, message(&said)), (400, "name in URL does not match name in Eviction object"));
+    delete(&api, "/api/v1/namespaces/x", Value::Null).await;
+    let (code, said) = post(&api, "/api/v1/namespaces/x/pods/p/eviction", json!({"metadata": {"name": "p"}})).await;
+    let why = "pods \"p\" is forbidden: unable to create new content in namespace x because it is being terminated";
+    assert_eq!((code, message(&said)), (403, why));
+    assert_eq!(said["details"]["causes"][0]["reason"], "NamespaceTerminating");
+}

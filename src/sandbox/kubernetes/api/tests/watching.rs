@@ -1,0 +1,176 @@
+use axum::body::BodyDataStream;
+use futures::{FutureExt, StreamExt};
+
+use super::*;
+
+const STREAM: &str = "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+
+/// A watch that is read event by event.
+pub(super) struct Lines {
+    body: BodyDataStream,
+    rest: Vec<Value>,
+}
+
+impl Lines {
+    pub(super) async fn open(api: &Api, path: &str) -> Self {
+        let response = api.handle(Request::get(path).body(Bytes::new()).unwrap()).await;
+        assert_eq!(response.status(), 200);
+        Self { body: response.into_body().into_data_stream(), rest: Vec::new() }
+    }
+
+    /// The next event; none at the end.
+    pub(super) async fn next(&mut self) -> Option<Value> {
+        if self.rest.is_empty() {
+            let bytes = self.body.next().await?.unwrap();
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            self.rest = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        }
+        Some(self.rest.remove(0))
+    }
+
+    /// Verb and name of the next event.
+    async fn brief(&mut self) -> (String, String) {
+        let event = self.next().await.unwrap();
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+    }
+
+    /// Whether nothing comes now.
+    pub(super) fn quiet(&mut self) -> bool {
+        self.rest.is_empty() && self.body.next().now_or_never().is_none()
+    }
+
+    /// Whether it broke off.
+    pub(super) async fn broken(mut self) -> bool {
+        self.body.next().await.is_some_and(|end| end.is_err())
+    }
+}
+
+fn brief(verb: &str, name: &str) -> (String, String) {
+    (verb.to_owned(), name.to_owned())
+}
+
+async fn node(api: &Api, name: &str) {
+    assert_eq!(post(api, "/api/v1/nodes", json!({"metadata": {"name": name}})).await.0, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_ends_with_its_mark_and_goes_on_as_a_watch() {
+    let api = api();
+    node(&api, "a").await;
+    let mut watch = Lines::open(&api, &format!("/api/v1/nodes?{STREAM}")).await;
+    assert_eq!(watch.brief().await, brief("ADDED", "a"));
+    let mark = watch.next().await.unwrap();
+    assert_eq!((&mark["type"], &mark["object"]["kind"]), (&json!("BOOKMARK"), &json!("Node")));
+    assert_eq!(mark["object"]["metadata"]["annotations"], json!({"k8s.io/initial-events-end": "true"}));
+    assert_eq!(mark["object"]["metadata"]["resourceVersion"], api.objects().revision().to_string());
+    assert!(watch.quiet());
+    merge(&api, "/api/v1/nodes/a", json!({"spec": {"unschedulable": true}})).await;
+    delete(&api, "/api/v1/nodes/a", Value::Null).await;
+    assert_eq!(watch.brief().await, brief("MODIFIED", "a"));
+    let gone = watch.next().await.unwrap();
+    assert_eq!(gone["object"]["metadata"]["resourceVersion"], api.objects().revision().to_string());
+    let before = tokio::time::Instant::now();
+    assert_eq!(watch.next().await.unwrap()["type"], "BOOKMARK");
+    assert_eq!(before.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_etcd_refuses_streams_inside_the_stream() {
+    let api = api_with(ApiOptions { streaming: false, ..ApiOptions::default() });
+    let mut watch = Lines::open(&api, &format!("/api/v1/nodes?{STREAM}")).await;
+    let said = watch.next().await.unwrap();
+    assert_eq!((&said["type"], &said["object"]["code"]), (&json!("ERROR"), &json!(500)));
+    assert!(message(&said["object"]).ends_with("the required storage feature RequestWatchProgress is disabled"));
+    assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leaves_the_selection_is_deleted_for_who_watches_it() {
+    let api = api();
+    for name in ["a", "b"] {
+        node(&api, name).await;
+    }
+    let version = api.objects().revision();
+    let mut some =
+        Lines::open(&api, &format!("/api/v1/nodes?watch=1&resourceVersion={version}&labelSelector=x%3Dy")).await;
+    let mut one = Lines::open(&api, &format!("/api/v1/watch/nodes/b?resourceVersion={version}")).await;
+    let label = |value: Value| json!({"metadata": {"labels": {"x": value}}});
+    merge(&api, "/api/v1/nodes/a", label(json!("y"))).await;
+    merge(&api, "/api/v1/nodes/b", label(json!("z"))).await;
+    merge(&api, "/api/v1/nodes/a", label(Value::Null)).await;
+    assert_eq!(some.brief().await, brief("ADDED", "a"));
+    let left = some.next().await.unwrap();
+    assert_eq!((&left["type"], &left["object"]["metadata"]["labels"]["x"]), (&json!("DELETED"), &json!("y")));
+    assert_eq!(left["object"]["metadata"]["resourceVersion"], api.objects().revision().to_string());
+    assert!(some.quiet());
+    assert_eq!(one.brief().await, brief("MODIFIED", "b"));
+    assert!(one.quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_forgotten_version_is_told_so_and_ends() {
+    let api = api();
+    node(&api, "a").await;
+    api.objects().compact();
+    let mut watch = Lines::open(&api, "/api/v1/nodes?watch=1&resourceVersion=1").await;
+    let said = watch.next().await.unwrap();
+    let version = api.objects().revision();
+    assert_eq!(
+        (&said["type"], &said["object"]["code"], &said["object"]["reason"]),
+        (&json!("ERROR"), &json!(410), &json!("Expired"))
+    );
+    assert_eq!(message(&said["object"]), format!("too old resource version: 1 ({version})"));
+    assert_eq!(watch.next().await, None);
+    // One that was told everything is not hurt.
+    let mut watch = Lines::open(&api, &format!("/api/v1/nodes?watch=1&resourceVersion={version}")).await;
+    assert!(watch.quiet());
+    api.objects().compact();
+    node(&api, "b").await;
+    assert_eq!(watch.brief().await, brief("ADDED", "b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_when_it_said_it_would() {
+    let api = api();
+    let began = tokio::time::Instant::now();
+    let mut watch = Lines::open(&api, "/api/v1/nodes?watch=1&timeoutSeconds=290&allowWatchBookmarks=1").await;
+    let mut marks = 0;
+    while let Some(event) = watch.next().await {
+        assert_eq!(event["type"], "BOOKMARK");
+        marks += 1;
+    }
+    assert_eq!((began.elapsed().as_secs(), marks), (290, 5), "one a minute and one at the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_a_table_has_its_columns_once() {
+    let api = api();
+    for name in ["a", "b"] {
+        node(&api, name).await;
+    }
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let request = Request::get("/api/v1/nodes?watch=1").header("accept", accept).body(Bytes::new()).unwrap();
+    let body = api.handle(request).await.into_body().into_data_stream();
+    let mut watch = Lines { body, rest: Vec::new() };
+    let (first, second) = (watch.next().await.unwrap(), watch.next().await.unwrap());
+    assert!(first["object"]["columnDefinitions"].is_array() && second["object"]["columnDefinitions"].is_null());
+    assert_eq!(second["object"]["rows"][0]["cells"][0], "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_in_the_process_is_a_client_like_any_other() {
+    let api = api();
+    let client = api.client();
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(client.clone());
+    let made = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+    nodes.create(&kube::api::PostParams::default(), &made).await.unwrap();
+    assert!(nodes.get("n").await.unwrap().metadata.uid.is_some());
+    assert_eq!(nodes.list(&kube::api::ListParams::default().limit(1)).await.unwrap().items.len(), 1);
+    let mut watch = nodes.watch(&kube::api::WatchParams::default(), "0").await.unwrap().boxed();
+    assert!(
+        matches!(watch.next().await, Some(Ok(kube::core::WatchEvent::Added(node))) if node.metadata.name.as_deref() == Some("n"))
+    );
+    let refused = nodes.get("m").await.unwrap_err();
+    assert!(matches!(refused, kube::Error::Api(status) if status.code == 404));
+}
