@@ -16,6 +16,7 @@ pub mod kubernetes;
 pub mod model;
 pub mod net;
 pub mod sandbox;
+pub mod scenario;
 pub mod store;
 pub mod tasks;
 pub mod telemetry;

@@ -22,16 +22,13 @@ fn main() -> ExitCode {
         return helper_main(&words.collect::<Vec<_>>());
     }
     let cli = Cli::parse();
-    if cli.run.sandbox {
-        return fail(2, "--sandbox comes in a later version; until then point cketerm at an etcd (`config default`)");
-    }
     let settings = match Settings::load(&cli.overrides()) {
         Ok(settings) => settings,
         Err(e) => return fail(2, &e.to_string()),
     };
     match cli.command {
         Some(_) if cli.run.any() => {
-            fail(2, "--daemon, --observe, --read-only and --view are for running without a word: leave them out")
+            fail(2, "options such as --daemon, --observe, --sandbox are for running without a word: leave them out")
         }
         Some(command) => {
             warn(&settings);
@@ -46,26 +43,38 @@ fn main() -> ExitCode {
             }),
             Err(text) => fail(2, &text),
         },
+        None if cli.run.choice.any() && !cli.run.sandbox => {
+            fail(2, "--nodes, --scenario, --seed and --speed are for --sandbox")
+        }
         None => attended(settings, &cli),
     }
 }
 
 fn attended(settings: Settings, cli: &Cli) -> ExitCode {
-    if !settings.configured() {
+    if !settings.configured() && !cli.run.sandbox {
         return fail(2, &unconfigured(&settings));
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return fail(2, "the console needs a terminal; without one use a word (`cketerm --help`) or --daemon");
     }
+    let story = match cli.run.sandbox.then(|| cli.run.choice.made()).transpose() {
+        Ok(story) => story,
+        Err(text) => return fail(2, &text),
+    };
     warn(&settings);
     match console::options(&settings, &cli.run, cli.globals.color) {
         Ok(options) => with_runtime(Threads::All, async {
             let _logs = console::logs(&settings).map_err(|e| (1, format!("{e:#}")))?;
+            let attended = !cli.run.observe && !cli.run.read_only;
+            if let Some((scenario, how)) = story {
+                let ground = console::stage(scenario, how);
+                return Box::pin(console::run(ground, attended, options)).await.map_err(|e| (1, format!("{e:#}")));
+            }
             let sources = settings.engine_sources();
             if let Err(why) = &sources {
                 tracing::warn!("the engine only observes: {why}");
             }
-            let campaign = !cli.run.observe && !cli.run.read_only && sources.is_ok();
+            let campaign = attended && sources.is_ok();
             let ground = async move { Ground::connect(&settings).await };
             Box::pin(console::run(ground, campaign, options)).await.map_err(|e| (1, format!("{e:#}")))
         }),
@@ -85,7 +94,8 @@ fn unconfigured(settings: &Settings) -> String {
         "no etcd is configured, so there is nothing to show. Looked for:\n{}\
          \x20 CKETERM_ETCD_ENDPOINTS in the environment, --etcd-endpoints\n\
          Write a configuration file with `cketerm config default`, or name the servers:\n\
-         \x20 cketerm --etcd-endpoints URL --kubeconfig FILE",
+         \x20 cketerm --etcd-endpoints URL --kubeconfig FILE\n\
+         Or try it without any server: cketerm --sandbox",
         files.concat()
     )
 }

@@ -7,8 +7,16 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::{
-    cluster::ClusterWord, completions::Shell, config::ConfigWord, constraints::ConstraintsWord, nodes::NodesWord,
-    policy::PolicyWord, reboot_queue::RebootWord, repair_queue::RepairWord, switches::SwitchWord,
+    cluster::ClusterWord,
+    completions::Shell,
+    config::ConfigWord,
+    constraints::ConstraintsWord,
+    nodes::NodesWord,
+    policy::PolicyWord,
+    reboot_queue::RebootWord,
+    repair_queue::RepairWord,
+    sandbox::{Choice, SandboxWord},
+    switches::SwitchWord,
 };
 use crate::config::Overrides;
 
@@ -110,15 +118,24 @@ pub struct RunOptions {
     /// The console's first view
     #[arg(long, value_name = "NAME")]
     pub view: Option<String>,
-    /// A simulated data centre (not in this version)
-    #[arg(long, hide = true)]
+    /// The console on a simulated data centre inside this process; no server is needed, none is touched
+    #[arg(long)]
     pub sandbox: bool,
+    /// What the sandbox is like.
+    #[command(flatten)]
+    pub choice: Choice,
 }
 
 impl RunOptions {
     /// One of them was given: they make no sense beside a word, and a `--read-only` that is not kept would be worse.
     pub fn any(&self) -> bool {
-        self.daemon || self.observe || self.read_only || self.view.is_some() || self.http.is_some()
+        self.daemon
+            || self.observe
+            || self.read_only
+            || self.view.is_some()
+            || self.http.is_some()
+            || self.sandbox
+            || self.choice.any()
     }
 }
 
@@ -192,6 +209,13 @@ pub enum Command {
         #[command(subcommand)]
         word: ConfigWord,
     },
+    /// The simulated data centre, without the console
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Sandbox {
+        /// What to do with it.
+        #[command(subcommand)]
+        word: SandboxWord,
+    },
     /// Print a completion script
     Completions {
         /// For which shell.
@@ -210,7 +234,7 @@ impl Cli {
             kubeconfig: g.kubeconfig,
             context: g.context,
             http: self.run.http.map(|a| a.to_string()),
-            sandbox: self.run.sandbox,
+            sandbox: self.run.sandbox || matches!(self.command, Some(Command::Sandbox { .. })),
         }
     }
 }

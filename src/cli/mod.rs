@@ -16,6 +16,7 @@ mod output;
 mod policy;
 mod reboot_queue;
 mod repair_queue;
+mod sandbox;
 mod switches;
 mod wait;
 mod why;
@@ -40,6 +41,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Leader => leader::leader(context).await,
         Command::Status => leader::status(context).await,
         Command::Config { word } => config::run(&word, context),
+        Command::Sandbox { word } => Box::pin(sandbox::run(word, context)).await,
         Command::Completions { shell } => completions::run(shell, context),
     }
 }

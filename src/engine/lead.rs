@@ -82,6 +82,7 @@ async fn stand(
     let _ = outbox.send(LeadEvent::Standing(candidacy.lease())).await;
     loop {
         tokio::select! {
+            biased;
             won = candidacy.elected() => match won {
                 Ok(fence) => {
                     let _ = outbox.send(LeadEvent::Won(fence)).await;
@@ -102,6 +103,7 @@ async fn stand(
     }
     loop {
         tokio::select! {
+            biased;
             () = candidacy.lost() => return LeadEvent::Lost,
             order = inbox.recv() => if let Some(LeadOrder::Register(registration)) = order {
                 register(&candidacy, registration).await;

@@ -106,6 +106,7 @@ async fn run(
         }
         let pause = if often { OFTEN } else { SELDOM };
         tokio::select! {
+            biased;
             () = tokio::time::sleep(pause) => {}
             gone = targets.changed() => if gone.is_err() { return },
         }

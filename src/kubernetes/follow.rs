@@ -54,6 +54,7 @@ impl<K: Kind> Follow<K> {
         loop {
             let began = self.shared.now();
             let end = tokio::select! {
+                biased;
                 end = self.once() => end,
                 // The server was away and is back: this connection may be dead without knowing it.
                 _ = epoch.changed() => End::Planned,
@@ -92,6 +93,7 @@ impl<K: Kind> Follow<K> {
         let wait = self.wait.mul_f64(0.75 + f64::from(spread) / 512.0);
         self.wait = (self.wait * 2).min(WAIT.1);
         tokio::select! {
+            biased;
             () = tokio::time::sleep(wait) => {}
             _ = epoch.changed() => {}
         }

@@ -54,6 +54,7 @@ pub(super) async fn keep_identity(shared: Arc<Shared>) {
             complete = ask_rights(&shared).await.then_some(now);
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(if known { AGAIN } else { BEAT }) => {}
             _ = epoch.changed() => complete = None,
         }
@@ -101,6 +102,7 @@ pub(super) async fn keep_endpoints(shared: Arc<Shared>, link: u64) {
             Err(error) => shared.closed(link, Some(format!("endpoints: {error}"))),
         }
         tokio::select! {
+            biased;
             () = shared.kube.endpoints_written.notified() => {}
             _ = epoch.changed() => {}
             () = tokio::time::sleep(ENDPOINTS) => {}

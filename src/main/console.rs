@@ -6,10 +6,12 @@ use anyhow::Context as _;
 use cketerm::{
     actions::Operator,
     cli::{Color, RunOptions},
+    clock::Clock,
     config::Settings,
     console::{self, ConsoleOptions, View},
     engine::snapshot::Seen,
-    ground::Ground,
+    ground::{Ground, host_name},
+    scenario::{self, Scenario, Stage},
     telemetry::{self, Logs, Target},
 };
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,10 +29,11 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
     };
     let options = ConsoleOptions {
         view,
+        cluster_badge: run.sandbox.then(|| "SANDBOX".to_owned()),
         theme: settings.console.theme.clone(),
         colour,
         read_only: run.read_only,
-        endpoints: settings.etcd.endpoints.clone(),
+        endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints.clone() },
         ..ConsoleOptions::default()
     };
     options.looks()?;
@@ -67,6 +70,19 @@ pub async fn run(
         // before the console: the servers cannot be used, and the terminal is given back
         failed = &mut engine => failed.context("the engine ended badly")?,
     }
+}
+
+/// A sandbox as ground: the scenario is played beside the console until the program ends.
+pub async fn stage(scenario: Scenario, how: scenario::Options) -> anyhow::Result<Ground> {
+    let stage = Stage::set(scenario, how, Clock::Host).await.map_err(anyhow::Error::msg)?;
+    let ground = stage.ground(&host_name());
+    tokio::spawn(async move {
+        stage.play().await;
+        // the data centre goes on
+        std::future::pending::<()>().await;
+        drop(stage);
+    });
+    Ok(ground)
 }
 
 /// Hands on what the engine sees, lets it resign when asked, and ends it when nobody can ask any more.

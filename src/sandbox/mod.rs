@@ -10,3 +10,68 @@ pub mod faults;
 pub mod kubernetes;
 pub mod machines;
 pub mod pace;
+pub mod serve;
+#[path = "workload_stub.rs"]
+pub mod workload;
+
+use tokio::task::JoinSet;
+
+use self::{
+    etcd::Etcd,
+    kubernetes::{
+        Objects,
+        api::{Api, ApiOptions},
+        controllers::Controllers,
+    },
+    machines::Machines,
+    pace::Pace,
+    workload::Population,
+};
+use crate::clock::Clock;
+
+/// A data centre: etcd, Kubernetes, machines, and what moves in them. It stands still when it is dropped.
+pub struct Sandbox {
+    /// etcd.
+    pub etcd: Etcd,
+    /// The objects of Kubernetes, for whoever is not a client.
+    pub objects: Objects,
+    /// Kubernetes' API.
+    pub api: Api,
+    /// The machines.
+    pub machines: Machines,
+    _controllers: Controllers,
+    _tasks: JoinSet<()>,
+}
+
+impl Sandbox {
+    /// Builds one. To be called inside a tokio runtime. `seed` decides every chance; the error names what the population
+    /// has wrong.
+    pub fn new(population: &Population, pace: Pace, api: ApiOptions, clock: Clock, seed: u64) -> Result<Self, String> {
+        let objects = Objects::new(clock.clone());
+        let api = Api::new(objects.clone(), api);
+        let machines = Machines::new(population.machines()?, pace.clone(), clock.clone(), seed);
+        population.fill(&objects, &machines)?;
+        let controllers = Controllers::start(objects.clone(), machines.clone(), pace, seed);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve_while_a_control_plane_is_up(api.clone(), machines.clone()));
+        Ok(Self { etcd: Etcd::new(clock), objects, api, machines, _controllers: controllers, _tasks: tasks })
+    }
+}
+
+/// The API is behind a balancer: it answers while any control plane does.
+async fn serve_while_a_control_plane_is_up(api: Api, machines: Machines) {
+    let control_planes: Vec<String> =
+        machines.list().into_iter().filter(|m| m.control_plane).map(|m| m.address).collect();
+    if control_planes.is_empty() {
+        return;
+    }
+    let mut changed = machines.subscribe();
+    let mut was = true;
+    while changed.changed().await.is_ok() {
+        let up = control_planes.iter().any(|address| machines.readyz(address).is_some());
+        if up != was {
+            was = up;
+            api.set_available(up);
+        }
+    }
+}

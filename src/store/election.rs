@@ -86,8 +86,9 @@ impl Candidacy {
     /// again.
     pub async fn elected(&mut self) -> Result<Fence, StoreError> {
         let why = tokio::select! {
-            won = Box::pin(self.first()) => return won,
+            biased;
             why = self.why_over() => why,
+            won = Box::pin(self.first()) => return won,
         };
         Err(StoreError::LeaseLost { lease: self.lease, cause: why })
     }

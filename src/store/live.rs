@@ -162,6 +162,7 @@ impl Follower {
         let mut last = Instant::now();
         loop {
             let message = tokio::select! {
+                biased;
                 message = stream.next() => Some(message),
                 _ = ask.tick() => None,
             };

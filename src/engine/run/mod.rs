@@ -165,12 +165,14 @@ impl Loop {
         loop {
             let wake = self.pass().await;
             tokio::select! {
+                // in this order, so that nothing of it can be starved by news, and a simulation can be run again
+                biased;
                 _ = stopped.recv() => break,
+                event = next_event(self.standing.as_mut()) => self.lead_event(event).await,
+                Some(done) = self.tasks.join_next() => self.came(done),
                 changed = store_changed.changed() => if changed.is_err() { break },
                 () = maybe_changed(kube_changed.as_mut()) => {}
                 () = self.prober.changed() => {}
-                Some(done) = self.tasks.join_next() => self.came(done),
-                event = next_event(self.standing.as_mut()) => self.lead_event(event).await,
                 () = tokio::time::sleep(wake) => {}
             }
             // Whatever else has happened meanwhile belongs to the same pass.
@@ -398,6 +400,7 @@ impl Loop {
             tokio::pin!(deadline);
             loop {
                 tokio::select! {
+                    biased;
                     () = &mut deadline => break,
                     done = self.tasks.join_next() => match done {
                         Some(done) => self.came(done),

@@ -46,7 +46,10 @@ use tokio::sync::Notify;
 use tonic::service::Routes;
 use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
 
-pub use self::{refusal::Refusal, state::Written};
+pub use self::{
+    refusal::Refusal,
+    state::{Sent, Written},
+};
 use self::{span::Span, state::State};
 use crate::clock::Clock;
 
@@ -155,6 +158,16 @@ impl Etcd {
     /// store. `None`, the default, keeps everything.
     pub fn keep(&self, most: Option<usize>) {
         self.state().most = most;
+    }
+
+    /// Notes every transaction from now on, for [`Self::sent`].
+    pub fn listen(&self) {
+        self.state().sent.get_or_insert_default();
+    }
+
+    /// The transactions that were carried out since [`Self::listen`], oldest first.
+    pub fn sent(&self) -> Vec<Sent> {
+        self.state().sent.clone().unwrap_or_default()
     }
 
     /// The ids of all leases.

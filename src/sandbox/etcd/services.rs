@@ -12,7 +12,8 @@ use etcd_client::proto::{
 use futures::{Stream, StreamExt, stream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Etcd, auth::Who, expiry, span::Span, txn, wire};
+use super::{Etcd, auth::Who, expiry, span::Span, state::Sent, txn, wire};
+use crate::sandbox::faults::USER_HEADER;
 
 type Answer<T> = Result<Response<T>, Status>;
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -86,12 +87,20 @@ impl PbKvService for Kv {
         txn::check_txn(request.get_ref())?;
         let mut state = self.0.state();
         let who = state.auth.who(request.metadata())?;
+        let by = request.metadata().get(USER_HEADER).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
         let r = request.into_inner();
         if txn::writes(&r) {
             wire::check_write(size)?;
         }
         state.may_txn(&who, &r)?;
-        Ok(Response::new(state.txn_request(r)?))
+        let heard = state.sent.is_some().then(|| r.clone());
+        let answer = state.txn_request(r)?;
+        if let Some(request) = heard {
+            let (at, revision) = (state.clock.wall(), state.revisions.revision());
+            let sent = Sent { at, by, request, succeeded: answer.succeeded, revision };
+            state.sent.get_or_insert_default().push(sent);
+        }
+        Ok(Response::new(answer))
     }
 
     async fn compact(&self, request: Request<PbCompactionRequest>) -> Answer<PbCompactionResponse> {

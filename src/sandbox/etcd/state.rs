@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use etcd_client::proto::PbResponseHeader;
+use etcd_client::proto::{PbResponseHeader, PbTxnRequest};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -42,7 +42,24 @@ pub struct Written {
     pub at: Timestamp,
 }
 
+/// One transaction that was carried out, as an observer sees it.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// Wall time by the sandbox's clock.
+    pub at: Timestamp,
+    /// Who sent it: the header [`USER_HEADER`](crate::sandbox::faults::USER_HEADER); empty without one.
+    pub by: String,
+    /// What was sent.
+    pub request: PbTxnRequest,
+    /// Whether its comparisons held.
+    pub succeeded: bool,
+    /// The revision after it.
+    pub revision: i64,
+}
+
 pub(super) struct State {
+    /// Transactions, while somebody listens.
+    pub sent: Option<Vec<Sent>>,
     pub clock: Clock,
     pub revisions: Revisions,
     pub leases: Leases,
@@ -66,6 +83,7 @@ pub(super) struct State {
 impl State {
     pub fn new(clock: Clock) -> Self {
         Self {
+            sent: None,
             clock,
             revisions: Revisions::default(),
             leases: Leases::default(),

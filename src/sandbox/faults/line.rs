@@ -6,11 +6,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use tokio::{sync::watch, time::sleep};
-use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
+use tower::{BoxError, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{Fate, Hits, Odds, body::Over};
 use crate::tasks::Gate;
@@ -39,6 +39,7 @@ pub(super) struct Status {
 pub struct Line(Arc<Inner>);
 
 struct Inner {
+    name: Option<HeaderValue>,
     status: watch::Sender<Status>,
     dice: Mutex<Dice>,
     gate: Gate,
@@ -58,8 +59,8 @@ pub(super) fn broken() -> BoxError {
 }
 
 impl Line {
-    /// An open line without faults, of the process behind `gate`.
-    pub fn new(gate: Gate, seed: u64) -> Self {
+    /// An open line without faults, of the process `name` behind `gate`. Servers note the name beside what it asks.
+    pub fn new(name: &str, gate: Gate, seed: u64) -> Self {
         let dice = Dice {
             rng: fastrand::Rng::with_seed(seed),
             odds: Odds::default(),
@@ -67,7 +68,12 @@ impl Line {
             hits: Hits::new(),
             forced: None,
         };
-        Self(Arc::new(Inner { status: watch::Sender::default(), dice: Mutex::new(dice), gate }))
+        Self(Arc::new(Inner {
+            name: HeaderValue::from_str(name).ok(),
+            status: watch::Sender::default(),
+            dice: Mutex::new(dice),
+            gate,
+        }))
     }
 
     fn dice(&self) -> MutexGuard<'_, Dice> {
@@ -118,6 +124,25 @@ impl Line {
         BoxCloneSyncService::new(Disturbed { line: self.clone(), inner, request_body, answer_body })
     }
 
+    /// The same for a transport whose requests are whole.
+    pub fn over_whole<R>(&self, wire: Whole<R>, answer_body: fn(Boxed) -> R) -> Whole<R>
+    where
+        R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let inner = BoxCloneSyncService::new(service_fn(move |request: Request<Boxed>| {
+            let wire = wire.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                wire.oneshot(Request::from_parts(parts, body)).await
+            }
+        }));
+        let over = self.over(inner, |body| body, answer_body);
+        BoxCloneSyncService::new(service_fn(move |request: Request<Bytes>| {
+            over.clone().oneshot(request.map(|body| full(&body)))
+        }))
+    }
+
     fn fate(&self, path: &str, write: bool) -> Fate {
         let mut dice = self.dice();
         let dice = &mut *dice;
@@ -157,6 +182,16 @@ impl Line {
 
 /// A body of whatever kind.
 pub type Boxed = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
+
+/// A transport whose requests come whole.
+pub type Whole<R> = BoxCloneSyncService<Request<Bytes>, Response<R>, BoxError>;
+
+/// The header by which the sandbox's servers tell who asks.
+pub const USER_HEADER: &str = "x-sandbox-user";
+
+fn full(bytes: &Bytes) -> Boxed {
+    Full::new(bytes.clone()).map_err(|never| match never {}).boxed_unsync()
+}
 
 struct Disturbed<B, R> {
     line: Line,
@@ -200,7 +235,10 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    async fn carry(self, request: Request<B>) -> Result<Response<R>, BoxError> {
+    async fn carry(self, mut request: Request<B>) -> Result<Response<R>, BoxError> {
+        if let Some(name) = &self.line.0.name {
+            request.headers_mut().insert(USER_HEADER, name.clone());
+        }
         self.line.passable().await?;
         if streams(&request) {
             let (parts, body) = request.into_parts();
@@ -262,7 +300,7 @@ where
 
     /// To the server, whatever becomes of the caller meanwhile: a request that was sent is carried out.
     async fn apply(&self, parts: &http::request::Parts, body: &Bytes) -> Result<Response<R>, BoxError> {
-        let full = Full::new(body.clone()).map_err(|never| match never {}).boxed_unsync();
+        let full = full(body);
         let request = Request::from_parts(parts.clone(), (self.request_body)(full));
         let answer = tokio::spawn(self.inner.clone().oneshot(request)).await;
         answer.map_err(BoxError::from)?.map(|answer| self.answer(answer))

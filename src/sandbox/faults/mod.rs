@@ -7,7 +7,7 @@
 mod body;
 mod line;
 
-pub use line::{Line, State};
+pub use line::{Line, State, USER_HEADER};
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -35,6 +36,8 @@ pub enum Verb {
 /// One change.
 #[derive(Clone, Debug)]
 pub struct Change {
+    /// When, by the clock of the objects.
+    pub at: Timestamp,
     /// Its resourceVersion.
     pub revision: u64,
     /// Of what kind.
@@ -60,6 +63,8 @@ pub struct Objects {
 
 #[derive(Default)]
 struct Inner {
+    /// Changes that are kept.
+    most: usize,
     revision: u64,
     /// The last revision that is not in the history any more.
     compacted: u64,
@@ -71,7 +76,7 @@ struct Inner {
 impl Objects {
     /// None yet. Times are written by this clock.
     pub fn new(clock: Clock) -> Self {
-        let inner = Inner { revision: 1, ..Inner::default() };
+        let inner = Inner { revision: 1, most: HISTORY, ..Inner::default() };
         Self { clock, inner: Arc::new(Mutex::new(inner)), changed: Arc::new(watch::Sender::new(1)) }
     }
 
@@ -123,11 +128,23 @@ impl Objects {
         Some(inner.history.range(from..).cloned().collect())
     }
 
+    /// Keeps every change, for observers.
+    pub fn keep_everything(&self) {
+        self.lock().most = usize::MAX;
+    }
+
+    /// Every change that is still kept, compacted or not, oldest first.
+    pub fn history(&self) -> Vec<Change> {
+        self.lock().history.iter().cloned().collect()
+    }
+
     /// Forgets the history: watches from before now get 410.
     pub fn compact(&self) {
         let mut inner = self.lock();
         inner.compacted = inner.revision;
-        inner.history.clear();
+        if inner.most != usize::MAX {
+            inner.history.clear();
+        }
     }
 
     /// Creates an object: fills in name (`generateName`), UID, resourceVersion, generation, creation time, kind.
@@ -244,8 +261,15 @@ impl Objects {
         } else {
             kind.insert(key, Arc::clone(&object));
         }
-        inner.history.push_back(Change { revision, resource, verb, object: Arc::clone(&object), before });
-        if inner.history.len() > HISTORY
+        inner.history.push_back(Change {
+            at: self.clock.wall(),
+            revision,
+            resource,
+            verb,
+            object: Arc::clone(&object),
+            before,
+        });
+        if inner.history.len() > inner.most
             && let Some(gone) = inner.history.pop_front()
         {
             inner.compacted = gone.revision;

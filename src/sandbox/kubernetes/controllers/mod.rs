@@ -123,6 +123,7 @@ impl Manager {
             };
             // `self` holds both senders, so that `changed` cannot fail.
             tokio::select! {
+                biased;
                 _ = changes.changed() => {}
                 _ = power.changed() => {}
                 () = wait => {}

@@ -1,0 +1,176 @@
+//! `cketerm sandbox …`: the simulated data centre without the console.
+
+use std::{convert::Infallible, path::PathBuf, time::Duration};
+
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use http::Request;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Context;
+use crate::{
+    actions::ActionError,
+    clock::Clock,
+    net::Http,
+    sandbox::serve::{Order, Ports, Ran},
+    scenario::{self, Scenario, Stage},
+};
+
+/// What the sandbox is like: for `--sandbox` and for `sandbox serve`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Choice {
+    /// How many nodes
+    #[arg(long, value_name = "NUMBER")]
+    pub nodes: Option<usize>,
+    /// Which scenario; `cketerm sandbox scenarios` lists them
+    #[arg(long, value_name = "NAME")]
+    pub scenario: Option<String>,
+    /// Decides every chance: the same seed, the same story
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+    /// How many times faster machines and script are
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
+    pub speed: f64,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse::<f64>().map_err(|e| e.to_string())?;
+    if (0.01..=1000.0).contains(&speed) { Ok(speed) } else { Err("expected 0.01 to 1000".to_owned()) }
+}
+
+impl Choice {
+    /// One of them was given.
+    pub fn any(&self) -> bool {
+        self.nodes.is_some() || self.scenario.is_some() || self.seed != 1 || (self.speed - 1.0).abs() > f64::EPSILON
+    }
+
+    /// The scenario, and how it is played.
+    pub fn made(&self) -> Result<(Scenario, scenario::Options), String> {
+        let scenario = Scenario::named(self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
+        let options =
+            scenario::Options { nodes: self.nodes, seed: self.seed, speed: self.speed, ..scenario::Options::default() };
+        Ok((scenario, options))
+    }
+}
+
+/// Words about the sandbox.
+#[derive(Debug, Subcommand)]
+pub enum SandboxWord {
+    /// Serve it on loopback ports until SIGTERM; prints one JSON line that says where
+    Serve {
+        /// Which.
+        #[command(flatten)]
+        choice: Choice,
+        /// Where kubeconfig and config.yaml are written; a folder of its own under the temporary one if not given
+        #[arg(long, value_name = "FOLDER")]
+        dir: Option<PathBuf>,
+    },
+    /// List the scenarios
+    Scenarios,
+    /// What the served sandbox's definition has as its commands
+    #[command(hide = true)]
+    Machine {
+        /// The machines' URL.
+        #[arg(long)]
+        at: String,
+        /// Verb, address, and for a check the time.
+        #[arg(required = true, trailing_var_arg = true)]
+        argv: Vec<String>,
+    },
+}
+
+/// Runs one word.
+pub async fn run(word: SandboxWord, context: &Context) -> Result<(), ActionError> {
+    match word {
+        SandboxWord::Serve { choice, dir } => Box::pin(serve(&choice, dir, context)).await,
+        SandboxWord::Scenarios => {
+            for scenario in Scenario::all().map_err(ActionError::failed)? {
+                context.out.line(&format!("{:<14}{}", scenario.name, scenario.about))?;
+            }
+            Ok(())
+        }
+        SandboxWord::Machine { at, argv } => match machine(&at, argv, context).await? {},
+    }
+}
+
+async fn serve(choice: &Choice, dir: Option<PathBuf>, context: &Context) -> Result<(), ActionError> {
+    let failed = |e: std::io::Error| ActionError::failed(format!("the sandbox cannot be served: {e}"));
+    let (mut term, mut int) =
+        (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
+    let ports = Ports::bind().await.map_err(failed)?;
+    let machines = ports.machines_url().map_err(failed)?;
+    let program = std::env::current_exe().map_err(failed)?;
+    let (scenario, mut options) = choice.made().map_err(ActionError::misused)?;
+    options.program = vec![
+        program.display().to_string(),
+        "sandbox".to_owned(),
+        "machine".to_owned(),
+        "--at".to_owned(),
+        machines.clone(),
+    ];
+    options.probe = format!("{machines}/machines/{{address}}/readyz");
+    let stage = Stage::set(scenario, options, Clock::Host).await.map_err(ActionError::failed)?;
+    let mut served = ports.serve(&stage.sandbox).map_err(failed)?;
+    let own = dir.is_none();
+    let dir = dir.unwrap_or_else(|| std::env::temp_dir().join(format!("cketerm-sandbox-{}", std::process::id())));
+    std::fs::create_dir_all(&dir).map_err(failed)?;
+    let (kubeconfig, config) = (dir.join("kubeconfig"), dir.join("config.yaml"));
+    let (etcd, kubernetes) = (format!("http://{}", served.etcd), format!("http://{}", served.kubernetes));
+    std::fs::write(&kubeconfig, kubeconfig_text(&kubernetes)).map_err(failed)?;
+    let text = format!(
+        "etcd: {{endpoints: [\"{etcd}\"]}}\nkubernetes: {{kubeconfig: {}}}\nengine: {{lease_ttl_seconds: 10}}\n",
+        json!(kubeconfig)
+    );
+    std::fs::write(&config, text).map_err(failed)?;
+    let line = json!({"etcd": etcd, "kubeconfig": kubeconfig, "config": config, "kubernetes": kubernetes, "machines": machines});
+    context.out.line(&line.to_string())?;
+    // A script needs an engine to look at; without a scenario's name the data centre is quiet.
+    let script = async {
+        if choice.scenario.is_some() {
+            stage.play().await;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = script => {}
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+        () = served.ended() => return Err(ActionError::failed("one of the sandbox's servers ended: see the log")),
+    }
+    if own {
+        // nothing else was put there by us
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+    Ok(())
+}
+
+fn kubeconfig_text(server: &str) -> String {
+    let text = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "sandbox",
+        "clusters": [{"name": "sandbox", "cluster": {"server": server}}],
+        "users": [{"name": "admin", "user": {"token": "admin"}}],
+        "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "admin"}}],
+    });
+    format!("{text}\n")
+}
+
+/// One command of the definition, sent to the served machines.
+async fn machine(at: &str, argv: Vec<String>, context: &Context) -> Result<Infallible, ActionError> {
+    let of = |name: &str| std::env::var(name).unwrap_or_default();
+    let order = Order { argv, entry: of("CKETERM_ENTRY"), attempt: of("CKETERM_ATTEMPT") };
+    let failed = |why: String| ActionError::failed(format!("the sandbox's machines at {at}: {why}"));
+    // the helper ends it when its time is over; this is only so that it ends at all
+    let http = Http::for_liveness(Duration::from_secs(86_400)).map_err(|e| failed(e.to_string()))?;
+    let body = serde_json::to_vec(&order).map_err(|e| failed(e.to_string()))?;
+    let request = Request::post(format!("{at}/machines")).header("content-type", "application/json");
+    let request = request.body(Bytes::from(body)).map_err(|e| failed(e.to_string()))?;
+    let answer = http.send(request).await.map_err(|e| failed(e.to_string()))?;
+    let ran: Ran = serde_json::from_slice(answer.body()).map_err(|e| failed(format!("{}: {e}", answer.status())))?;
+    context.out.text(&ran.stdout)?;
+    if !ran.stderr.is_empty() {
+        context.out.message(ran.stderr.trim_end());
+    }
+    // as the command that it stands for: its status is what the engine judges
+    std::process::exit(ran.code)
+}

@@ -1,0 +1,166 @@
+//! The sandbox behind loopback ports, for `etcdctl`, `kubectl`, `curl` and a real `cketerm --daemon`.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+};
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    routing::{get, post},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+
+use super::{
+    Sandbox,
+    machines::{Behaviour, Machines},
+};
+use crate::model::attempt::Ended;
+
+/// A command line for the machines, as `cketerm sandbox machine` sends it to `/machines`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Verb, address, and for a check the time.
+    pub argv: Vec<String>,
+    /// `CKETERM_ENTRY`.
+    #[serde(default)]
+    pub entry: String,
+    /// `CKETERM_ATTEMPT`.
+    #[serde(default)]
+    pub attempt: String,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ran {
+    /// Exit status; 255 where it did not end by itself.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Where a sandbox is served. It ends when this is dropped.
+pub struct Served {
+    /// etcd.
+    pub etcd: SocketAddr,
+    /// Kubernetes.
+    pub kubernetes: SocketAddr,
+    /// The machines: `POST /machines` an [`Order`], `GET /machines/ADDRESS/readyz`, `POST /machines/ADDRESS/behave`,
+    /// `GET /machines/log`.
+    pub machines: SocketAddr,
+    tasks: JoinSet<()>,
+}
+
+/// The listeners of a sandbox, bound before there is one: a definition names them.
+pub struct Ports {
+    etcd: TcpListener,
+    kubernetes: TcpListener,
+    machines: TcpListener,
+}
+
+impl Ports {
+    /// Three free ports on loopback.
+    pub async fn bind() -> io::Result<Self> {
+        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        Ok(Self { etcd: free().await?, kubernetes: free().await?, machines: free().await? })
+    }
+
+    /// Where the machines will answer: `http://127.0.0.1:PORT`.
+    pub fn machines_url(&self) -> io::Result<String> {
+        Ok(format!("http://{}", self.machines.local_addr()?))
+    }
+
+    /// Serves a sandbox on them.
+    pub fn serve(self, sandbox: &Sandbox) -> io::Result<Served> {
+        let (etcd, kubernetes) = (self.etcd.local_addr()?, self.kubernetes.local_addr()?);
+        let machines = self.machines.local_addr()?;
+        let mut tasks = JoinSet::new();
+        let routes = sandbox.etcd.routes();
+        tasks.spawn(async move {
+            let incoming = TcpListenerStream::new(self.etcd);
+            if let Err(e) = Server::builder().add_routes(routes).serve_with_incoming(incoming).await {
+                tracing::error!(error = %e, "the sandbox's etcd ended");
+            }
+        });
+        let router = sandbox.api.router();
+        tasks.spawn(async move {
+            if let Err(e) = axum::serve(self.kubernetes, router).await {
+                tracing::error!(error = %e, "the sandbox's API server ended");
+            }
+        });
+        let router = of_machines(sandbox.machines.clone());
+        tasks.spawn(async move {
+            if let Err(e) = axum::serve(self.machines, router).await {
+                tracing::error!(error = %e, "the sandbox's machines ended");
+            }
+        });
+        Ok(Served { etcd, kubernetes, machines, tasks })
+    }
+}
+
+impl Served {
+    /// Resolves when one of them has ended, which they do not by themselves.
+    pub async fn ended(&mut self) {
+        self.tasks.join_next().await;
+    }
+}
+
+fn of_machines(machines: Machines) -> Router {
+    Router::new()
+        .route("/machines", post(order).get(list))
+        .route("/machines/log", get(log))
+        .route("/machines/{address}/readyz", get(readyz))
+        .route("/machines/{address}/behave", post(behave))
+        .with_state(machines)
+}
+
+async fn order(State(machines): State<Machines>, Json(order): Json<Order>) -> Json<Ran> {
+    let env = [("CKETERM_ENTRY".to_owned(), order.entry), ("CKETERM_ATTEMPT".to_owned(), order.attempt)];
+    let (ended, stdout, stderr) = machines.command(&order.argv, &env).await;
+    let code = if let Ended::Exit(code) = ended { code } else { 255 };
+    Json(Ran { code, stdout, stderr })
+}
+
+async fn list(State(machines): State<Machines>) -> Json<Value> {
+    let all = machines.list().into_iter().map(|m| {
+        let seen = machines.look(&m.address);
+        json!({
+            "name": m.name, "address": m.address, "control_plane": m.control_plane, "rack": m.rack,
+            "state": seen.as_ref().map(|s| format!("{:?}", s.state).to_lowercase()),
+            "boot_id": seen.map(|s| s.boot_id), "behaviour": m.behaviour,
+        })
+    });
+    Json(all.collect())
+}
+
+async fn log(State(machines): State<Machines>) -> Json<Value> {
+    let lines = machines.power_log().into_iter().map(|p| {
+        json!({
+            "at": p.at.to_string(), "what": format!("{:?}", p.what).to_lowercase(), "address": p.address,
+            "entry": p.entry, "attempt": p.attempt, "argv": p.argv,
+        })
+    });
+    Json(lines.collect())
+}
+
+async fn readyz(State(machines): State<Machines>, Path(address): Path<String>) -> StatusCode {
+    // there is no refused connection to be had behind one port
+    let answer = machines.readyz(&address).unwrap_or(503);
+    StatusCode::from_u16(answer).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+async fn behave(
+    State(machines): State<Machines>,
+    Path(address): Path<String>,
+    Json(behaviour): Json<Behaviour>,
+) -> StatusCode {
+    if machines.behave(&address, behaviour) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+}

@@ -1,0 +1,182 @@
+//! What a scenario says: data, one YAML file each.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::sandbox::{machines::Behaviour, pace::Pace, workload::Population};
+
+/// A story that is worth watching, and that tests and pictures use.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// How it is asked for.
+    pub name: String,
+    /// One sentence.
+    pub about: String,
+    /// Machines and what runs on them.
+    #[serde(default)]
+    pub population: Population,
+    /// How fast machines and controllers are.
+    #[serde(default)]
+    pub pace: Pace,
+    /// Fields of the definition's `reboot` section that differ from the sandbox's.
+    #[serde(default)]
+    pub reboot: Map<String, Value>,
+    /// Fields of `cketerm/policy` that differ from the sandbox's.
+    #[serde(default)]
+    pub policy: Map<String, Value>,
+    /// Whether another engine is there, and leads first.
+    #[serde(default)]
+    pub rival: bool,
+    /// What people and fate do, in the order of time.
+    #[serde(default)]
+    pub script: Vec<Scene>,
+}
+
+/// One deed and its time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scene {
+    /// Seconds after the beginning.
+    pub after: f64,
+    /// Who does it, for the audit.
+    pub by: String,
+    /// `queue`: reboots are queued.
+    pub queue: Option<Queueing>,
+    /// `cancel`: the entry of a worker is cancelled.
+    pub cancel: Option<Nth>,
+    /// `cordon`: somebody cordons a worker by hand.
+    pub cordon: Option<Nth>,
+    /// `uncordon`: somebody uncordons a worker by hand.
+    pub uncordon: Option<Nth>,
+    /// `tight`: the budgets of a namespace allow no eviction from now on.
+    pub tight: Option<Namespace>,
+    /// `loosen`: they allow one again.
+    pub loosen: Option<Namespace>,
+    /// `machine`: a machine behaves so from now on.
+    pub machine: Option<Behaving>,
+    /// `disable`: the reboot queue is disabled.
+    #[serde(default)]
+    pub disable: bool,
+    /// `enable`: the reboot queue is enabled.
+    #[serde(default)]
+    pub enable: bool,
+    /// `kill_rival`: the other engine dies as after SIGKILL.
+    #[serde(default)]
+    pub kill_rival: bool,
+}
+
+/// Which machines.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Which {
+    /// The first so many workers.
+    pub workers: usize,
+    /// The first so many API servers.
+    pub control_planes: usize,
+}
+
+/// Reboots of some machines.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Queueing {
+    /// Which.
+    pub nodes: Which,
+    /// Reason or ticket.
+    pub reason: Option<String>,
+}
+
+/// A worker by its place, the first being 1.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nth {
+    /// Its place.
+    pub node: usize,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Namespace {
+    /// Its name.
+    pub namespace: String,
+}
+
+/// How a machine behaves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Behaving {
+    /// A worker by its place.
+    pub node: usize,
+    /// From now on.
+    pub behaves: Behaviour,
+}
+
+static FILES: &[&str] = &[
+    include_str!("files/calm.yaml"),
+    include_str!("files/budget.yaml"),
+    include_str!("files/flaky-bmc.yaml"),
+    include_str!("files/api-servers.yaml"),
+    include_str!("files/lost-leader.yaml"),
+    include_str!("files/interference.yaml"),
+    include_str!("files/large.yaml"),
+];
+
+/// The name of the scenario that is played when none is named.
+pub const DEFAULT: &str = "calm";
+
+impl Scenario {
+    /// All that come with the program, the default first. A file that cannot be read is an error, naming it.
+    pub fn all() -> Result<Vec<Self>, String> {
+        FILES.iter().map(|text| Self::parse(text)).collect()
+    }
+
+    /// One by its name.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let all = Self::all()?;
+        let names: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
+        let known = format!("unknown scenario {name:?}; known: {}", names.join(", "));
+        all.into_iter().find(|s| s.name == name).ok_or(known)
+    }
+
+    /// From YAML.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let named = text.lines().next().unwrap_or_default();
+        serde_yaml::from_str(text).map_err(|e| format!("scenario ({named}): {e}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_can_be_read_and_each_scene_does_one_thing() {
+        let all = Scenario::all().unwrap();
+        assert_eq!(all[0].name, DEFAULT);
+        for scenario in all {
+            assert!(scenario.about.ends_with('.'), "{}", scenario.name);
+            for scene in &scenario.script {
+                let deeds = [
+                    scene.queue.is_some(),
+                    scene.cancel.is_some(),
+                    scene.cordon.is_some(),
+                    scene.uncordon.is_some(),
+                    scene.tight.is_some(),
+                    scene.loosen.is_some(),
+                    scene.machine.is_some(),
+                    scene.disable,
+                    scene.enable,
+                    scene.kill_rival,
+                ];
+                assert_eq!(deeds.iter().filter(|d| **d).count(), 1, "{} {scene:?}", scenario.name);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_those_that_are_known() {
+        let why = Scenario::named("clam").unwrap_err();
+        assert!(why.contains("clam") && why.contains("calm"), "{why}");
+    }
+}

@@ -1,0 +1,105 @@
+//! An engine's ground inside a sandbox: in-process clients, commands and probes that the machines answer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use http::{Request, Response};
+use tonic::body::Body as TonicBody;
+
+use crate::{
+    clock::Clock,
+    engine::command::{self, CommandLine, Purpose, Spawner},
+    ground::Ground,
+    kubernetes::{Kube, Streaming},
+    model::attempt::Ended,
+    net::{Http, NoAnswer},
+    sandbox::{Sandbox, faults::Line, machines::Machines},
+    store::Store,
+    tasks::Gate,
+};
+
+/// The definition's commands, answered by the machines as the helper of a host would: bounds enforced, late ones
+/// withheld.
+pub struct Commands {
+    /// The machines.
+    pub machines: Machines,
+    /// The clock of the engine that asks.
+    pub clock: Clock,
+}
+
+impl command::Commands for Commands {
+    fn has(&self, _: &str) -> bool {
+        true
+    }
+
+    fn run(&self, line: CommandLine) -> BoxFuture<'static, (Ended, String, String)> {
+        let (machines, clock) = (self.machines.clone(), self.clock.clone());
+        async move {
+            if line.start_before.is_some_and(|at| clock.boot() >= at) {
+                return (Ended::Withheld("its time to start had passed".to_owned()), String::new(), String::new());
+            }
+            let env = [("CKETERM_ENTRY", line.entry), ("CKETERM_ATTEMPT", line.attempt)];
+            let env = env.map(|(name, value)| (name.to_owned(), value));
+            let bound = Some(Duration::from_secs(line.bound));
+            match line.purpose {
+                Purpose::Check => machines.command_within(&line.argv, &env, bound).await,
+                // goes on although the engine that asked is gone
+                Purpose::Power => {
+                    let asked = tokio::spawn(async move { machines.command_within(&line.argv, &env, bound).await });
+                    let lost = |e| (Ended::Unknown(format!("the helper ended: {e}")), String::new(), String::new());
+                    asked.await.unwrap_or_else(lost)
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+/// What answers `https://ADDRESS:6443/readyz` in a sandbox: the API server of that machine.
+pub fn probes(machines: &Machines) -> Http {
+    let machines = machines.clone();
+    Http::by(move |request: Request<Bytes>| {
+        let answer = request.uri().host().and_then(|host| machines.readyz(host.trim_matches(['[', ']'])));
+        async move {
+            let status = answer.ok_or_else(|| NoAnswer("connection refused or unreachable".to_owned()))?;
+            let mut response = Response::new(Bytes::new());
+            *response.status_mut() = http::StatusCode::from_u16(status).map_err(|e| NoAnswer(e.to_string()))?;
+            Ok(response)
+        }
+        .boxed()
+    })
+}
+
+/// The lines of one process to the servers, each of which can be disturbed.
+#[derive(Clone)]
+pub struct Lines {
+    /// To etcd.
+    pub etcd: Line,
+    /// To Kubernetes.
+    pub kubernetes: Line,
+}
+
+impl Lines {
+    /// Undisturbed ones, of the process `name` behind `gate`. `seed` decides what befalls which request.
+    pub fn new(name: &str, gate: &Gate, seed: u64) -> Self {
+        let line = |salt| Line::new(name, gate.clone(), seed ^ salt);
+        Self { etcd: line(0x0065_7463), kubernetes: line(0x006b_3873) }
+    }
+}
+
+/// Everything that an engine on the host `name` stands on.
+pub fn ground(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Ground {
+    let etcd = sandbox.etcd.client_through(|wire| lines.etcd.over(wire, TonicBody::new, TonicBody::new));
+    let kube = sandbox.api.client_through(|wire| lines.kubernetes.over_whole(wire, axum::body::Body::new));
+    Ground {
+        store: Store::from_client(etcd, "/cke/", clock.clone()),
+        kube: Some(Kube::from_client(kube, clock.clone())),
+        streaming: Streaming::Auto,
+        spawner: Spawner::elsewhere(Commands { machines: sandbox.machines.clone(), clock }),
+        probes: probes(&sandbox.machines),
+        ttl: Duration::from_secs(10),
+        host: name.to_owned(),
+        pid: std::process::id(),
+    }
+}

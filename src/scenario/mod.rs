@@ -1,0 +1,10 @@
+//! Scenarios: a sandbox, a cluster definition, and a script of what people and fate do; as data, played by a director
+//! who uses the same actions as everybody.
+
+mod data;
+mod ground;
+mod play;
+
+pub use data::{DEFAULT, Scenario, Scene};
+pub use ground::{Commands, Lines, ground, probes};
+pub use play::{Options, Stage};

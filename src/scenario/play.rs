@@ -1,0 +1,253 @@
+//! The director: sets the stage as a person would, then does what the script says, in its time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    data::{Scenario, Scene, Which},
+    ground::{Lines, ground},
+};
+use crate::{
+    actions::{ActionError, Operator},
+    clock::Clock,
+    engine::run::Handle,
+    ground::Ground,
+    model::{
+        cluster::{parse, written},
+        ours::Who,
+    },
+    sandbox::{
+        Sandbox,
+        kubernetes::{
+            api::ApiOptions,
+            resource::{BUDGETS, NODES},
+        },
+        machines::Machine,
+    },
+    store::keys::SwitchName,
+    tasks::Gate,
+};
+
+/// What can be chosen when a scenario is played.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Another number of nodes.
+    pub nodes: Option<usize>,
+    /// Decides every chance.
+    pub seed: u64,
+    /// How many times faster machines and script are.
+    pub speed: f64,
+    /// What the definition's commands begin with; the verb, the address and the time follow.
+    pub program: Vec<String>,
+    /// The policy's probe of a control plane.
+    pub probe: String,
+    /// How its API server is.
+    pub api: ApiOptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            nodes: None,
+            seed: 1,
+            speed: 1.0,
+            program: vec!["sandbox-machine".to_owned()],
+            probe: "https://{address}:6443/readyz".to_owned(),
+            api: ApiOptions::default(),
+        }
+    }
+}
+
+/// A sandbox with a scenario on it.
+pub struct Stage {
+    /// The data centre.
+    pub sandbox: Sandbox,
+    scenario: Scenario,
+    options: Options,
+    clock: Clock,
+    workers: Vec<Machine>,
+    control_planes: Vec<Machine>,
+    rival: Option<(Gate, Handle)>,
+}
+
+impl Stage {
+    /// Builds the data centre, and stores definition, constraints, policy and identity as a person would.
+    pub async fn set(mut scenario: Scenario, options: Options, clock: Clock) -> Result<Self, String> {
+        if let Some(nodes) = options.nodes {
+            scenario.population.nodes = nodes;
+        }
+        let pace = scenario.pace.faster(options.speed);
+        let sandbox = Sandbox::new(&scenario.population, pace, options.api.clone(), clock.clone(), options.seed)?;
+        let machines = sandbox.machines.list();
+        let (mut control_planes, mut workers): (Vec<Machine>, Vec<Machine>) =
+            machines.into_iter().partition(|m| m.control_plane);
+        for list in [&mut control_planes, &mut workers] {
+            list.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+        }
+        let mut stage = Self { sandbox, scenario, options, clock, workers, control_planes, rival: None };
+        stage.settings().await.map_err(|e| format!("the sandbox could not be set up: {e}"))?;
+        if stage.scenario.rival {
+            let gate = Gate::default();
+            let rival = stage.ground("standby-host");
+            let handle = gate.hold(async move { rival.start("daemon", true, None) }).await;
+            stage.rival = Some((gate, handle));
+        }
+        Ok(stage)
+    }
+
+    /// What an engine on that host stands on.
+    pub fn ground(&self, host: &str) -> Ground {
+        let lines = Lines::new(host, &Gate::default(), self.options.seed);
+        ground(&self.sandbox, host, self.clock.clone(), &lines)
+    }
+
+    /// Somebody's hands.
+    pub fn operator(&self, user: &str) -> Operator {
+        let ground = self.ground("console");
+        let who = Who { user: user.to_owned(), host: "console".to_owned(), ssh_client: None };
+        Operator { store: ground.store, kube: ground.kube, who }
+    }
+
+    /// The cluster definition of this stage.
+    pub fn definition(&self) -> Value {
+        let command = |verb: &str| {
+            let mut argv = self.options.program.clone();
+            argv.push(verb.to_owned());
+            argv
+        };
+        let mut reboot = json!({
+            "reboot_command": command("reboot"),
+            "boot_check_command": command("check"),
+            "max_concurrent_reboots": 3,
+            "eviction_timeout_seconds": 120,
+            "command_timeout_seconds": 60,
+            "command_retries": 1,
+            "command_interval": 5,
+            "protected_namespaces": {"matchLabels": {"team": "neco"}},
+        });
+        for (name, value) in &self.scenario.reboot {
+            reboot[name] = value.clone();
+        }
+        let machines = self.control_planes.iter().chain(&self.workers);
+        let nodes: Vec<Value> = machines
+            .map(|m| {
+                json!({"address": m.address, "hostname": m.name, "user": "cybozu", "control_plane": m.control_plane})
+            })
+            .collect();
+        json!({"name": "sandbox", "nodes": nodes, "service_subnet": "10.68.0.0/16", "reboot": reboot})
+    }
+
+    async fn settings(&self) -> Result<(), ActionError> {
+        let operator = self.operator("sandbox");
+        let count = self.control_planes.len();
+        operator.set_constraint("control-plane-count", &count.to_string(), None).await?;
+        let text = self.definition().to_string();
+        if let Err(e) = operator.set_cluster(&text, None).await {
+            // A site this large has raised etcd's --max-request-bytes; the sandbox has none to raise.
+            if text.len() < 1 << 20 {
+                return Err(e);
+            }
+            let definition = parse(&text).map_err(|e| ActionError::failed(e.to_string()))?;
+            self.sandbox.etcd.put(operator.store.keys().cluster(), written(&definition).to_string());
+        }
+        operator.set_policy("settle_seconds", "5", None).await?;
+        operator.set_policy("control_plane_probe", &self.options.probe, None).await?;
+        for (name, value) in &self.scenario.policy {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            operator.set_policy(name, &text, None).await?;
+        }
+        operator.confirm_identity(None).await.map(drop)
+    }
+
+    /// Does what the script says, to its end. What could not be done is logged: it is part of the story.
+    pub async fn play(&self) {
+        let began = tokio::time::Instant::now();
+        for scene in &self.scenario.script {
+            let at = Duration::try_from_secs_f64(scene.after / self.options.speed).unwrap_or_default();
+            tokio::time::sleep_until(began + at).await;
+            if let Err(why) = self.act(scene).await {
+                tracing::warn!(scenario = self.scenario.name, after = scene.after, why, "a scene could not be played");
+            }
+        }
+    }
+
+    async fn act(&self, scene: &Scene) -> Result<(), String> {
+        let operator = self.operator(&scene.by);
+        if let Some(queue) = &scene.queue {
+            let reason = queue.reason.as_deref();
+            operator.add_reboots(&self.addresses(queue.nodes), reason).await.map_err(|e| e.to_string())?;
+        }
+        if let Some(nth) = scene.cancel {
+            let address = &self.worker(nth.node)?.address;
+            let view = operator.store.read_view().await.map_err(|e| e.to_string())?;
+            let entry = view.reboots.entries.iter().find(|(_, e)| e.get().is_some_and(|e| e.node == *address));
+            let (index, _) = entry.ok_or_else(|| format!("no entry of {address} is queued"))?;
+            operator.cancel_reboot(*index, None, Some("changed my mind")).await.map_err(|e| e.to_string())?;
+        }
+        for (nth, cordon) in [(scene.cordon, true), (scene.uncordon, false)] {
+            if let Some(nth) = nth {
+                self.cordon(&self.worker(nth.node)?.name, cordon)?;
+            }
+        }
+        for (namespace, allowed) in [(&scene.tight, 0), (&scene.loosen, 1)] {
+            if let Some(namespace) = namespace {
+                self.budgets(&namespace.namespace, allowed)?;
+            }
+        }
+        if let Some(machine) = &scene.machine {
+            self.sandbox.machines.behave(&self.worker(machine.node)?.address, machine.behaves.clone());
+        }
+        for (wanted, enabled) in [(scene.disable, false), (scene.enable, true)] {
+            if wanted {
+                operator
+                    .set_switch(SwitchName::Reboots, enabled, Some("change freeze"))
+                    .await
+                    .map_err(|e| e.to_string())?;
+            }
+        }
+        if scene.kill_rival
+            && let Some((gate, _)) = &self.rival
+        {
+            gate.kill();
+        }
+        Ok(())
+    }
+
+    fn addresses(&self, which: Which) -> Vec<String> {
+        let workers = self.workers.iter().take(which.workers);
+        workers.chain(self.control_planes.iter().take(which.control_planes)).map(|m| m.address.clone()).collect()
+    }
+
+    fn worker(&self, nth: usize) -> Result<&Machine, String> {
+        let found = nth.checked_sub(1).and_then(|at| self.workers.get(at));
+        found.ok_or_else(|| format!("there is no worker {nth}"))
+    }
+
+    /// As `kubectl cordon` by somebody else.
+    fn cordon(&self, node: &str, cordon: bool) -> Result<(), String> {
+        let changed = self.sandbox.objects.update(&NODES, "", node, |node| {
+            node["spec"]["unschedulable"] = if cordon { json!(true) } else { Value::Null };
+            Ok(())
+        });
+        changed.map(drop).map_err(|e| e.message)
+    }
+
+    /// As somebody who edits every budget of a namespace.
+    fn budgets(&self, namespace: &str, allowed: u32) -> Result<(), String> {
+        let (budgets, _) = self.sandbox.objects.list(&BUDGETS, namespace);
+        if budgets.is_empty() {
+            return Err(format!("there is no budget in {namespace}"));
+        }
+        for budget in budgets {
+            let name = budget["metadata"]["name"].as_str().unwrap_or_default();
+            let changed = self.sandbox.objects.update(&BUDGETS, namespace, name, |budget| {
+                let selector = budget["spec"]["selector"].clone();
+                budget["spec"] = json!({"selector": selector, "maxUnavailable": allowed});
+                Ok(())
+            });
+            changed.map_err(|e| e.message)?;
+        }
+        Ok(())
+    }
+}

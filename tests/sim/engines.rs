@@ -1,0 +1,73 @@
+//! The engines of a simulation: each a process that can crash, freeze, be cut off, and come back.
+
+use std::sync::{Arc, Mutex};
+
+use cketerm::{
+    clock::Clock,
+    engine::run::Handle,
+    sandbox::faults::Hits,
+    scenario::{Lines, Stage, ground},
+    tasks::Gate,
+};
+use fastrand::Rng;
+use jiff::SignedDuration;
+
+/// One process at a time, again and again.
+pub struct Slot {
+    pub name: String,
+    pub gate: Gate,
+    pub lines: Lines,
+    pub clock: Clock,
+    pub handle: Option<Handle>,
+    /// How often it was started.
+    pub lives: u32,
+    rng: Rng,
+    ttl: u64,
+    hits: Hits,
+}
+
+/// All of them, shared with whoever disturbs them.
+pub type Engines = Arc<Mutex<Vec<Slot>>>;
+
+impl Slot {
+    pub fn new(name: &str, true_time: &Clock, ttl: u64, rng: &mut Rng) -> Self {
+        let mut rng = rng.fork();
+        // within the 5 s that the preflight allows
+        let clock = true_time.off_by(SignedDuration::from_millis(rng.i64(-1500..1500)));
+        let gate = Gate::default();
+        let lines = Lines::new(name, &gate, rng.u64(..));
+        Self { name: name.to_owned(), gate, lines, clock, handle: None, lives: 0, rng, ttl, hits: Hits::new() }
+    }
+
+    /// Starts a process, after the one before has died.
+    pub async fn start(slots: &Engines, at: usize, stage: &Stage) {
+        let (gate, ground) = {
+            let mut slots = slots.lock().unwrap();
+            let slot = &mut slots[at];
+            slot.keep_hits();
+            slot.lives += 1;
+            slot.gate = Gate::default();
+            slot.lines = Lines::new(&slot.name, &slot.gate, slot.rng.u64(..));
+            let mut ground = ground(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.lines);
+            ground.ttl = std::time::Duration::from_secs(slot.ttl);
+            ground.pid = u32::try_from(at).unwrap() * 100 + slot.lives;
+            (slot.gate.clone(), ground)
+        };
+        let handle = gate.hold(async move { ground.start("daemon", true, None) }).await;
+        slots.lock().unwrap()[at].handle = Some(handle);
+    }
+
+    fn keep_hits(&mut self) {
+        for line in [&self.lines.etcd, &self.lines.kubernetes] {
+            for (name, count) in line.hits() {
+                *self.hits.entry(name).or_default() += count;
+            }
+        }
+    }
+
+    pub fn all_hits(&mut self) -> Hits {
+        self.keep_hits();
+        self.lines = Lines::new(&self.name, &self.gate, 0);
+        self.hits.clone()
+    }
+}

@@ -1,0 +1,112 @@
+//! A record for the observers, out of what the sandbox's servers and machines noted.
+
+use cketerm::sandbox::{
+    Sandbox,
+    kubernetes::Verb,
+    machines::{self, Power},
+};
+use etcd_client::proto::{PbTxnOpRequest, PbTxnRequestOp};
+
+use crate::observers::record;
+use crate::observers::record::{Asked, KeyChange, ObjectChange, Record, Txn, What};
+
+const PREFIX: &str = "/cke/";
+
+/// Everything that the servers noted.
+pub fn record(sandbox: &Sandbox) -> Record {
+    Record {
+        keys: keys(sandbox),
+        txns: txns(sandbox),
+        objects: objects(sandbox),
+        asked: asked(sandbox),
+        power: sandbox.machines.power_log().into_iter().map(power).collect(),
+        acknowledged: Vec::new(),
+        said: Vec::new(),
+        calm_since: None,
+        end: sandbox.objects.clock().wall(),
+    }
+}
+
+fn below(key: &[u8]) -> String {
+    let key = String::from_utf8_lossy(key);
+    key.strip_prefix(PREFIX).unwrap_or(&key).to_owned()
+}
+
+fn keys(sandbox: &Sandbox) -> Vec<KeyChange> {
+    let change = |w: cketerm::sandbox::etcd::Written| KeyChange {
+        at: w.at,
+        revision: w.revision,
+        key: below(&w.key),
+        value: w.value.map(|v| v.to_vec()),
+    };
+    sandbox.etcd.history().into_iter().map(change).collect()
+}
+
+fn txns(sandbox: &Sandbox) -> Vec<Txn> {
+    let field = |target: i32| ["version", "create", "mod", "value", "lease"][usize::try_from(target).unwrap()];
+    let writes = |ops: &[PbTxnRequestOp], put: bool| -> Vec<String> {
+        ops.iter()
+            .filter_map(|op| match op.request.as_ref()? {
+                PbTxnOpRequest::RequestPut(r) if put => Some(below(&r.key)),
+                PbTxnOpRequest::RequestDeleteRange(r) if !put => Some(below(&r.key)),
+                _ => None,
+            })
+            .collect()
+    };
+    let txn = |sent: cketerm::sandbox::etcd::Sent| Txn {
+        at: sent.at,
+        by: sent.by,
+        compares: sent.request.compare.iter().map(|c| (below(&c.key), field(c.target))).collect(),
+        puts: writes(&sent.request.success, true),
+        deletes: writes(&sent.request.success, false),
+        succeeded: sent.succeeded,
+        revision: sent.revision,
+    };
+    sandbox.etcd.sent().into_iter().map(txn).collect()
+}
+
+fn objects(sandbox: &Sandbox) -> Vec<ObjectChange> {
+    let change = |c: cketerm::sandbox::kubernetes::Change| ObjectChange {
+        at: c.at,
+        revision: c.revision,
+        resource: c.resource.plural.to_owned(),
+        namespace: c.object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned(),
+        name: c.object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        before: c.before.as_deref().cloned(),
+        after: (c.verb != Verb::Deleted).then(|| serde_json::Value::clone(&c.object)),
+    };
+    sandbox.objects.history().into_iter().map(change).collect()
+}
+
+fn asked(sandbox: &Sandbox) -> Vec<Asked> {
+    let method = |verb: &str| match verb {
+        "create" => "POST",
+        "update" => "PUT",
+        "patch" => "PATCH",
+        "delete" | "deletecollection" => "DELETE",
+        _ => "GET",
+    };
+    let one = |a: cketerm::sandbox::kubernetes::api::Asked| {
+        let (path, query) = a.path.split_once('?').unwrap_or((&a.path, ""));
+        Asked {
+            at: a.at,
+            by: a.user.clone(),
+            method: method(a.verb).to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            body: serde_json::from_slice(&a.body).unwrap_or_default(),
+            code: a.code,
+        }
+    };
+    sandbox.api.audit().into_iter().map(one).collect()
+}
+
+fn power(p: Power) -> record::Power {
+    let what = match p.what {
+        machines::What::Begin => What::Begin,
+        machines::What::End(code) => What::End(code),
+        machines::What::Down => What::Down,
+        machines::What::Up => What::Up,
+    };
+    record::Power { at: p.at, what, address: p.address, entry: p.entry, attempt: p.attempt, argv: p.argv }
+}

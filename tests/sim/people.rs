@@ -1,0 +1,225 @@
+//! The people of a simulation: consoles, `ckecli`-like writers, administrators with kubectl. They act at the worst moments,
+//! and remember what they were told.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use cketerm::{
+    actions::Operator,
+    model::{
+        entry::{EntryId, QueueKind},
+        ours::{Verb, Who},
+        reboot::RebootStatus,
+    },
+    sandbox::{
+        Sandbox,
+        kubernetes::resource::{NODES, PODS},
+    },
+    store::{Store, keys::SwitchName},
+};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use crate::observers::record::{Acknowledged, Word};
+
+/// One who acts.
+pub struct Person {
+    pub name: String,
+    pub operator: Operator,
+    pub rng: Rng,
+    pub told: Arc<Mutex<Vec<Acknowledged>>>,
+    pub addresses: Vec<String>,
+    pub clock: cketerm::clock::Clock,
+}
+
+impl Person {
+    fn note(&self, asked: jiff::Timestamp, word: Word) {
+        let told = Acknowledged { asked, at: self.clock.wall(), by: self.name.clone(), word };
+        self.told.lock().unwrap().push(told);
+    }
+
+    /// Does something with the queue, as with the console or a word of ours.
+    pub async fn act(&mut self, store: &Store) {
+        let asked = self.clock.wall();
+        let view = store.read_view().await;
+        let Ok(view) = view else { return };
+        let entries: Vec<(u64, i64, RebootStatus)> = view
+            .reboots
+            .entries
+            .iter()
+            .filter_map(|(index, stored)| Some((*index, stored.mod_revision, stored.get()?.status)))
+            .collect();
+        let any = (!entries.is_empty()).then(|| entries[self.rng.usize(..entries.len())]);
+        match self.rng.u32(0..100) {
+            0..45 => {
+                let count = self.rng.usize(1..4);
+                let mut some = self.addresses.clone();
+                self.rng.shuffle(&mut some);
+                some.truncate(count);
+                if let Ok(added) = self.operator.add_reboots(&some, Some("simulated")).await {
+                    self.note(asked, Word::Add(added.indexes.into_iter().zip(some).collect()));
+                }
+            }
+            45..60 => {
+                if let Some((index, revision, _)) = any {
+                    let seen = self.rng.bool().then_some(revision);
+                    if self.operator.cancel_reboot(index, seen, None).await.is_ok() {
+                        self.note(asked, Word::Cancel(index));
+                    }
+                }
+            }
+            60..63 => {
+                if let Ok(all) = self.operator.cancel_all_reboots(None).await {
+                    self.note(asked, Word::CancelAll(all));
+                }
+            }
+            63..75 => {
+                if let Ok(all) = self.operator.reset_backoff(QueueKind::Reboot, None, None).await {
+                    self.note(asked, Word::ResetBackoff(all));
+                }
+            }
+            75..80 => {
+                if self.operator.set_switch(SwitchName::Reboots, false, None).await.is_ok() {
+                    self.note(asked, Word::Switch(false));
+                }
+                tokio::time::sleep(Duration::from_secs(self.rng.u64(1..40))).await;
+                let asked = self.clock.wall();
+                while self.operator.set_switch(SwitchName::Reboots, true, None).await.is_err() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                self.note(asked, Word::Switch(true));
+            }
+            _ => {
+                let Some((index, ..)) = any else { return };
+                let verb = [Verb::Hold, Verb::Unhold, Verb::Retry, Verb::Done, Verb::Force][self.rng.usize(..5)];
+                let given = self.operator.order(EntryId::reboot(index), verb, None, Some("simulated")).await;
+                if given.is_ok() {
+                    self.note(asked, Word::Order(index, verb.to_string()));
+                }
+                if verb == Verb::Hold {
+                    tokio::time::sleep(Duration::from_secs(self.rng.u64(1..30))).await;
+                    // a hold that stays would be no fault of the engine
+                    for _ in 0..60 {
+                        if self.operator.order(EntryId::reboot(index), Verb::Unhold, None, None).await.is_ok() {
+                            return;
+                        }
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Releases every machine that waits for a person: what an administrator does at the end of the day.
+    pub async fn tidy(&self, store: &Store) {
+        let Ok(view) = store.read_view().await else { return };
+        for (index, stored) in &view.reboots.entries {
+            if stored.get().is_none() {
+                let _ = store.client().delete(stored.key.clone(), None).await;
+                continue;
+            }
+            let asked = self.clock.wall();
+            if self.operator.order(EntryId::reboot(*index), Verb::Unhold, None, None).await.is_ok() {
+                self.note(asked, Word::Order(*index, "unhold".to_owned()));
+            }
+        }
+        let asked = self.clock.wall();
+        if self.operator.set_switch(SwitchName::Reboots, true, None).await.is_ok() {
+            self.note(asked, Word::Switch(true));
+        }
+    }
+}
+
+/// What `ckecli` does: blind puts, and its own way to enqueue.
+pub async fn ckecli(store: &Store, rng: &mut Rng, addresses: &[String]) {
+    let mut client = store.client();
+    let keys = store.keys();
+    if rng.bool() {
+        let key = keys.write_index(QueueKind::Reboot);
+        let Ok(got) = client.get(key.as_str(), None).await else { return };
+        let (index, revision) = got
+            .kvs()
+            .first()
+            .map_or((0, 0), |kv| (kv.value_str().ok().and_then(|v| v.parse().ok()).unwrap_or(0), kv.mod_revision()));
+        let address = &addresses[rng.usize(..addresses.len())];
+        let entry = format!(
+            "{{\"index\":\"{index}\",\"node\":\"{address}\",\"status\":\"queued\",\"last_transition_time\":\"0001-01-01T00:00:00Z\",\"drain_backoff_expire\":\"0001-01-01T00:00:00Z\"}}"
+        );
+        let txn = Txn::new().when([Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)]).and_then([
+            TxnOp::put(keys.entry(EntryId::reboot(index)), entry, None),
+            TxnOp::put(key.as_str(), (index + 1).to_string(), None),
+        ]);
+        let _ = client.txn(txn).await;
+        return;
+    }
+    // a cancel: read, set the status, put without comparing
+    let Ok(got) =
+        client.get(keys.entries_prefix(QueueKind::Reboot), Some(etcd_client::GetOptions::new().with_prefix())).await
+    else {
+        return;
+    };
+    if got.kvs().is_empty() {
+        return;
+    }
+    let kv = &got.kvs()[rng.usize(..got.kvs().len())];
+    let Ok(mut entry) = serde_json::from_slice::<Value>(kv.value()) else { return };
+    tokio::time::sleep(Duration::from_millis(rng.u64(0..20))).await;
+    entry["status"] = json!("cancelled");
+    let _ = client.put(kv.key(), entry.to_string(), None).await;
+}
+
+/// What an administrator does by hand: on the objects, as kubectl would.
+pub async fn administrator(sandbox: &Sandbox, rng: &mut Rng, names: &[String]) {
+    let node = &names[rng.usize(..names.len())];
+    let objects = &sandbox.objects;
+    match rng.u32(0..10) {
+        0..3 => {
+            let cordon = |value: Value| {
+                objects.update(&NODES, "", node, |n| {
+                    n["spec"]["unschedulable"] = value;
+                    Ok(())
+                })
+            };
+            let _ = cordon(json!(true));
+            tokio::time::sleep(Duration::from_secs(rng.u64(1..60))).await;
+            let _ = cordon(Value::Null);
+        }
+        3..5 => {
+            let _ = objects.update(&NODES, "", node, |n| {
+                n["spec"]["unschedulable"] = Value::Null;
+                Ok(())
+            });
+        }
+        5..7 => {
+            let keep = |value: Value| {
+                objects.update(&NODES, "", node, |n| {
+                    n["metadata"]["annotations"]["cketerm.io/keep-cordoned"] = value;
+                    Ok(())
+                })
+            };
+            let _ = keep(json!("true"));
+            tokio::time::sleep(Duration::from_secs(rng.u64(1..60))).await;
+            let _ = keep(Value::Null);
+            let _ = objects.update(&NODES, "", node, |n| {
+                n["spec"]["unschedulable"] = Value::Null;
+                Ok(())
+            });
+        }
+        _ => {
+            let (pods, _) = objects.list(&PODS, "");
+            if !pods.is_empty() {
+                let pod = &pods[rng.usize(..pods.len())]["metadata"];
+                let (namespace, name) = (pod["namespace"].as_str().unwrap(), pod["name"].as_str().unwrap());
+                let _ = objects.remove(&PODS, namespace, name, |_| Ok(()));
+            }
+        }
+    }
+}
+
+/// Somebody.
+pub fn who(name: &str) -> Who {
+    Who { user: name.to_owned(), host: "sim".to_owned(), ssh_client: None }
+}

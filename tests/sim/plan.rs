@@ -1,0 +1,176 @@
+//! What goes wrong in one simulation, and when: drawn from the seed.
+
+use std::time::Duration;
+
+use cketerm::sandbox::{
+    faults::{Odds, State},
+    machines::{Behaviour, OnBoot, OnCheck, OnCommand},
+};
+use fastrand::Rng;
+
+/// Every fault that must have hit somewhere in a large run.
+pub static FAULTS: &[&str] = &[
+    "delayed-request",
+    "delayed-reply",
+    "lost-request",
+    "lost-reply",
+    "swallowed",
+    "doubled",
+    "crash-before",
+    "crash-after",
+    "killed",
+    "frozen",
+    "etcd-cut",
+    "etcd-silent",
+    "kubernetes-cut",
+    "kubernetes-silent",
+    "watches-cut",
+    "watches-stale",
+    "compaction",
+    "lease-expired",
+    "clock-step",
+    "machine",
+    "broken-entry",
+];
+
+/// One fault.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Requests of one engine meet these odds for so long, with so many crashes at most.
+    Odds { engine: usize, odds: Odds, crashes: u32, seconds: u64 },
+    /// One engine dies as after SIGKILL.
+    Kill(usize),
+    /// One engine stands still for so long.
+    Freeze { engine: usize, seconds: u64 },
+    /// One engine's line to etcd (or to Kubernetes) is in this state for so long.
+    Line { engine: usize, etcd: bool, state: State, seconds: u64 },
+    /// Every watch ends: etcd's, or Kubernetes'.
+    CutWatches { etcd: bool },
+    /// Watches tell nothing for so long: etcd's, or Kubernetes'.
+    StaleWatches { etcd: bool, seconds: u64 },
+    /// etcd forgets its history.
+    Compact,
+    /// A lease of an engine runs out early.
+    Expire,
+    /// One engine's wall clock is set by so many seconds, and back after a while.
+    Step { engine: usize, by: i64, seconds: u64 },
+    /// A machine behaves so from now on.
+    Machine { machine: usize, behaviour: Behaviour },
+    /// An entry that cannot be read lies in the queue for so long.
+    BrokenEntry { seconds: u64 },
+}
+
+impl Fault {
+    /// Its name in counts and traces; odds count themselves, request by request.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Odds { .. } => "odds",
+            Self::Kill(_) => "killed",
+            Self::Freeze { .. } => "frozen",
+            Self::Line { etcd: true, state: State::Cut, .. } => "etcd-cut",
+            Self::Line { etcd: true, .. } => "etcd-silent",
+            Self::Line { state: State::Cut, .. } => "kubernetes-cut",
+            Self::Line { .. } => "kubernetes-silent",
+            Self::CutWatches { .. } => "watches-cut",
+            Self::StaleWatches { .. } => "watches-stale",
+            Self::Compact => "compaction",
+            Self::Expire => "lease-expired",
+            Self::Step { .. } => "clock-step",
+            Self::Machine { .. } => "machine",
+            Self::BrokenEntry { .. } => "broken-entry",
+        }
+    }
+}
+
+/// Everything that is drawn before a simulation begins.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many engines.
+    pub engines: usize,
+    /// TTL of their leases in seconds.
+    pub ttl: u64,
+    /// When what goes wrong, in order.
+    pub faults: Vec<(Duration, Fault)>,
+    /// `max_concurrent_reboots` of the definition.
+    pub concurrent: u64,
+    /// `command_retries` of the definition.
+    pub retries: u64,
+    /// Policy `api_server_order` is `first`.
+    pub api_servers_first: bool,
+    /// Lists of Kubernetes stream.
+    pub streaming: bool,
+}
+
+/// Faults end here; then people go home, and everything has to end.
+pub const TROUBLE: Duration = Duration::from_secs(12 * 60);
+
+impl Plan {
+    pub fn draw(rng: &mut Rng, machines: usize) -> Self {
+        let engines = rng.usize(2..4);
+        let count = rng.usize(5..16);
+        let mut faults: Vec<(Duration, Fault)> = (0..count)
+            .map(|_| {
+                let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_millis() as u64 - 60_000));
+                (at, fault(rng, engines, machines))
+            })
+            .collect();
+        faults.sort_by_key(|(at, _)| *at);
+        Self {
+            engines,
+            ttl: [5, 10, 20, 60][rng.usize(..4)],
+            faults,
+            concurrent: rng.u64(1..4),
+            retries: rng.u64(0..3),
+            api_servers_first: rng.u32(0..4) == 0,
+            streaming: rng.u32(0..4) != 0,
+        }
+    }
+}
+
+fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {
+    let engine = rng.usize(..engines);
+    let seconds = rng.u64(1..60);
+    match rng.u32(0..100) {
+        0..30 => {
+            let odds = Odds {
+                delay_request: rng.u32(0..60),
+                delay_reply: rng.u32(0..60),
+                lose_request: rng.u32(0..40),
+                lose_reply: rng.u32(0..60),
+                swallow: rng.u32(0..20),
+                double: rng.u32(0..60),
+                crash_before: rng.u32(0..20),
+                crash_after: rng.u32(0..20),
+            };
+            Fault::Odds { engine, odds, crashes: rng.u32(0..3), seconds: seconds * 3 }
+        }
+        30..38 => Fault::Kill(engine),
+        38..46 => Fault::Freeze { engine, seconds: seconds * 2 },
+        46..58 => {
+            let state = if rng.bool() { State::Cut } else { State::Silent };
+            Fault::Line { engine, etcd: rng.bool(), state, seconds }
+        }
+        58..63 => Fault::CutWatches { etcd: rng.bool() },
+        63..70 => Fault::StaleWatches { etcd: rng.bool(), seconds: seconds / 2 + 1 },
+        70..74 => Fault::Compact,
+        74..79 => Fault::Expire,
+        79..83 => Fault::Step { engine, by: rng.i64(-3600..3600), seconds },
+        83..88 => Fault::BrokenEntry { seconds: seconds * 4 },
+        _ => Fault::Machine { machine: rng.usize(..machines), behaviour: behaviour(rng) },
+    }
+}
+
+fn behaviour(rng: &mut Rng) -> Behaviour {
+    let mut b = Behaviour::default();
+    match rng.u32(0..8) {
+        0 => b.command = OnCommand::Hangs,
+        1 => b.command = OnCommand::Ignores,
+        2 => b.fails = rng.u32(1..3),
+        3 => b.boot = OnBoot::Never,
+        4 => b.late_seconds = rng.f64() * 120.0,
+        5 => b.disk_trouble_seconds = rng.f64() * 60.0,
+        6 => b.check = OnCheck::Silent,
+        _ => b.check = OnCheck::No,
+    }
+    b
+}

@@ -1,0 +1,440 @@
+//! One simulation: one seed, one paused clock, one story.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use cketerm::{
+    actions::Operator,
+    clock::Clock,
+    model::{entry::EntryId, ours::Verb, reason::Reason, reboot::RebootStatus},
+    sandbox::{
+        faults::{Odds, State},
+        kubernetes::resource::NODES,
+        machines::Behaviour,
+    },
+    scenario::{Lines, Options, Scenario, Stage, ground},
+    tasks::Gate,
+};
+use fastrand::Rng;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    engines::{Engines, Slot},
+    gather,
+    observers::{
+        self, Record,
+        record::{Breach, Said},
+    },
+    people::{self, Person},
+    plan::{Fault, Plan, TROUBLE},
+};
+
+/// After the people went home everything ends within this: all entries one after another, each with its boots and
+/// settling.
+const REST: Duration = Duration::from_secs(60 * 60);
+
+/// What one seed came to.
+pub struct Outcome {
+    pub seed: u64,
+    pub virtual_minutes: f64,
+    pub hits: BTreeMap<String, u32>,
+    pub states: BTreeMap<String, u32>,
+    pub breaches: Vec<Breach>,
+    pub trace: Vec<String>,
+    /// Of everything that was recorded: the same seed, the same story.
+    pub digest: u64,
+}
+
+impl Outcome {
+    pub fn report(&self) -> String {
+        let mut text = format!("seed {} FAILED; again: SEEDS=1 SEED_FROM={} make sim\n", self.seed, self.seed);
+        for line in &self.trace {
+            let _ = writeln!(text, "  {line}");
+        }
+        for breach in self.breaches.iter().take(20) {
+            let _ = writeln!(text, "  {} at {}: {}", breach.code, breach.at, breach.what);
+        }
+        text
+    }
+}
+
+const POPULATION: &str = "
+name: simulation
+about: A small site in which everything goes wrong.
+population: {nodes: 8, pods_per_node: 4}
+pace: {boot: {seconds: 15, jitter: 30}, command: {seconds: 1, jitter: 3}, check: {seconds: 0.1, jitter: 0.5},
+  kubelet_start: {seconds: 1, jitter: 3}, node_ready: {seconds: 1, jitter: 5}, api_settle: 5, node_monitor_grace: 10,
+  pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 0.5, jitter: 8}, lag: 0.1, budget_lag: 0.3}
+reboot: {eviction_timeout_seconds: 60, command_timeout_seconds: 15, command_interval: 3, evict_retries: 1, evict_interval: 3}
+policy: {stuck_seconds: 300}
+";
+
+type Trace = Arc<Mutex<Vec<String>>>;
+
+/// Runs one seed on a runtime of its own. A panic anywhere is a breach too.
+pub fn seed(seed: u64) -> Outcome {
+    let trace: Trace = Arc::default();
+    let told = Arc::clone(&trace);
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(story(seed, &told))
+    }));
+    let mut outcome = ran.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
+        let breach = Breach { code: "panic", at: jiff::Timestamp::UNIX_EPOCH, what: text };
+        Outcome {
+            seed,
+            virtual_minutes: 0.0,
+            hits: BTreeMap::new(),
+            states: BTreeMap::new(),
+            breaches: vec![breach],
+            trace: Vec::new(),
+            digest: 0,
+        }
+    });
+    outcome.trace = std::mem::take(&mut *trace.lock().unwrap());
+    outcome
+}
+
+async fn story(seed: u64, trace: &Trace) -> Outcome {
+    let mut rng = Rng::with_seed(seed);
+    let began = Instant::now();
+    let clock = Clock::tokio("2026-01-01T00:00:00Z".parse().unwrap());
+    let plan = Plan::draw(&mut rng, 8);
+    let say = |text: String| trace.lock().unwrap().push(format!("{:8.3} {text}", began.elapsed().as_secs_f64()));
+    say(format!("{} engines, TTL {} s, {} at once, {} retries", plan.engines, plan.ttl, plan.concurrent, plan.retries));
+    let stage = Arc::new(stage(&plan, seed, clock.clone()).await);
+    let store = stage.operator("watcher").store;
+
+    let engines: Engines = Arc::default();
+    for i in 0..plan.engines {
+        let slot = Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng);
+        engines.lock().unwrap().push(slot);
+        Slot::start(&engines, i, &stage).await;
+    }
+    let hits: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
+    let said: Arc<Mutex<Vec<Said>>> = Arc::default();
+    let told = Arc::default();
+    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&said), clock.clone()));
+    let reviver = tokio::spawn(revive(Arc::clone(&engines), Arc::clone(&stage), rng.fork(), Arc::clone(trace), began));
+
+    let machines = stage.sandbox.machines.list();
+    let addresses: Vec<String> = machines.iter().map(|m| m.address.clone()).collect();
+    let names: Vec<String> = machines.iter().map(|m| m.name.clone()).collect();
+    let mut crowd = Vec::new();
+    for i in 0..2 {
+        let mut rng = rng.fork();
+        let lines = Lines::new(&format!("console-{i}"), &Gate::default(), rng.u64(..));
+        let light = Odds { delay_request: 10, delay_reply: 20, lose_reply: 10, ..Odds::default() };
+        lines.etcd.odds(light, 0);
+        let ground = ground(&stage.sandbox, "console", clock.clone(), &lines);
+        let name = format!("person-{i}");
+        let operator = Operator { store: ground.store, kube: ground.kube, who: people::who(&name) };
+        let mut person =
+            Person { name, operator, rng, told: Arc::clone(&told), addresses: addresses.clone(), clock: clock.clone() };
+        let store = store.clone();
+        crowd.push(tokio::spawn(async move {
+            while began.elapsed() < TROUBLE {
+                sleep(Duration::from_millis(person.rng.u64(100..60_000))).await;
+                person.act(&store).await;
+            }
+        }));
+    }
+    {
+        let (stage, store, mut rng, addresses) = (Arc::clone(&stage), store.clone(), rng.fork(), addresses.clone());
+        crowd.push(tokio::spawn(async move {
+            while began.elapsed() < TROUBLE {
+                sleep(Duration::from_millis(rng.u64(1_000..90_000))).await;
+                if rng.bool() {
+                    people::ckecli(&store, &mut rng, &addresses).await;
+                } else {
+                    people::administrator(&stage.sandbox, &mut rng, &names).await;
+                }
+            }
+        }));
+    }
+    for (at, fault) in &plan.faults {
+        sleep_until(began + *at).await;
+        say(format!("{fault:?}"));
+        if !matches!(fault, Fault::Odds { .. }) {
+            *hits.lock().unwrap().entry(fault.word().to_owned()).or_default() += 1;
+        }
+        disturb(fault.clone(), &engines, &stage);
+    }
+    for one in crowd {
+        one.await.unwrap();
+    }
+    sleep_until(began + TROUBLE + Duration::from_secs(60)).await;
+    // all is well from here on: every line open, every machine obeys, every engine lives
+    for slot in engines.lock().unwrap().iter() {
+        slot.gate.thaw();
+        for line in [&slot.lines.etcd, &slot.lines.kubernetes] {
+            line.odds(Odds::default(), 0);
+            line.turn(State::Open);
+        }
+    }
+    stage.sandbox.etcd.stall_watches(false);
+    stage.sandbox.api.stall_watches(false);
+    for address in &addresses {
+        stage.sandbox.machines.behave(address, Behaviour::default());
+    }
+    say("people go home".to_owned());
+    let last = Person {
+        name: "person-last".to_owned(),
+        operator: stage.operator("person-last"),
+        rng: rng.fork(),
+        told: Arc::clone(&told),
+        addresses: addresses.clone(),
+        clock: clock.clone(),
+    };
+    last.tidy(&store).await;
+    let calm = clock.wall();
+    let empty = tokio::time::timeout(REST, settle(&last, &engines, &stage)).await.is_ok();
+    // what is left to be cleaned up after the last entry: cordons, progress
+    sleep(Duration::from_secs(120)).await;
+    say(format!("ends, {}", if empty { "the queue empty" } else { "the queue not empty" }));
+
+    sampler.abort();
+    reviver.abort();
+    let mut record = gather::record(&stage.sandbox);
+    record.acknowledged = std::mem::take(&mut *told.lock().unwrap());
+    record.said = std::mem::take(&mut *said.lock().unwrap());
+    record.calm_since = Some(calm);
+    let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
+    for slot in engines.lock().unwrap().iter_mut() {
+        for (name, count) in slot.all_hits() {
+            *all.entry(name.to_owned()).or_default() += count;
+        }
+    }
+    let breaches = observers::observe(&record);
+    Outcome {
+        seed,
+        virtual_minutes: began.elapsed().as_secs_f64() / 60.0,
+        hits: all,
+        states: states(&record.said),
+        breaches,
+        trace: Vec::new(),
+        digest: digest(&record),
+    }
+}
+
+async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
+    let mut scenario = Scenario::parse(POPULATION).unwrap();
+    scenario.reboot.insert("max_concurrent_reboots".to_owned(), plan.concurrent.into());
+    scenario.reboot.insert("command_retries".to_owned(), plan.retries.into());
+    if plan.api_servers_first {
+        scenario.policy.insert("api_server_order".to_owned(), "first".into());
+    }
+    let mut options = Options { seed, ..Options::default() };
+    options.api.streaming = plan.streaming;
+    options.api.audit = usize::MAX;
+    let stage = Stage::set(scenario, options, clock).await.unwrap();
+    stage.sandbox.objects.keep_everything();
+    stage.sandbox.etcd.listen();
+    stage
+}
+
+fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>) {
+    let (engines, stage) = (Arc::clone(engines), Arc::clone(stage));
+    let slot = move |i: usize| {
+        let slots = engines.lock().unwrap();
+        (slots[i].gate.clone(), slots[i].lines.clone(), slots[i].clock.clone())
+    };
+    tokio::spawn(async move {
+        let later = |seconds: u64| sleep(Duration::from_secs(seconds));
+        match fault {
+            Fault::Odds { engine, odds, crashes, seconds } => {
+                let (_, lines, _) = slot(engine);
+                lines.etcd.odds(odds, crashes);
+                lines.kubernetes.odds(odds, crashes);
+                later(seconds).await;
+                lines.etcd.odds(Odds::default(), 0);
+                lines.kubernetes.odds(Odds::default(), 0);
+            }
+            Fault::Kill(engine) => slot(engine).0.kill(),
+            Fault::Freeze { engine, seconds } => {
+                let (gate, ..) = slot(engine);
+                gate.freeze();
+                later(seconds).await;
+                gate.thaw();
+            }
+            Fault::Line { engine, etcd, state, seconds } => {
+                let (_, lines, _) = slot(engine);
+                let line = if etcd { lines.etcd } else { lines.kubernetes };
+                line.turn(state);
+                later(seconds).await;
+                line.turn(State::Open);
+            }
+            Fault::CutWatches { etcd: true } => stage.sandbox.etcd.cut_watches(),
+            Fault::CutWatches { etcd: false } => stage.sandbox.api.cut_watches(),
+            Fault::StaleWatches { etcd, seconds } => {
+                let stall =
+                    |on| if etcd { stage.sandbox.etcd.stall_watches(on) } else { stage.sandbox.api.stall_watches(on) };
+                stall(true);
+                later(seconds).await;
+                stall(false);
+            }
+            Fault::Compact => {
+                let _ = stage.sandbox.etcd.compact(stage.sandbox.etcd.revision());
+                stage.sandbox.objects.compact();
+                stage.sandbox.etcd.cut_watches();
+                stage.sandbox.api.cut_watches();
+            }
+            Fault::Expire => {
+                if let Some(lease) = stage.sandbox.etcd.leases().first() {
+                    stage.sandbox.etcd.expire_lease(*lease);
+                }
+            }
+            Fault::Step { engine, by, seconds } => {
+                let (_, _, clock) = slot(engine);
+                clock.step(jiff::SignedDuration::from_secs(by));
+                later(seconds).await;
+                clock.step(jiff::SignedDuration::from_secs(-by));
+            }
+            Fault::Machine { machine, behaviour } => {
+                let all = stage.sandbox.machines.list();
+                stage.sandbox.machines.behave(&all[machine].address, behaviour);
+            }
+            Fault::BrokenEntry { seconds } => {
+                let key = "/cke/reboots/data/00000000000fffff";
+                stage.sandbox.etcd.put(key, "{\"index\":\"1048575\",\"node\":");
+                later(seconds).await;
+                stage.sandbox.etcd.delete(key);
+            }
+        }
+    });
+}
+
+/// Engines that died come back, as a unit file has them do.
+async fn revive(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace, began: Instant) {
+    loop {
+        sleep(Duration::from_secs(1)).await;
+        let dead = engines.lock().unwrap().iter().position(|slot| slot.gate.is_dead());
+        if let Some(i) = dead {
+            sleep(Duration::from_millis(rng.u64(0..30_000))).await;
+            trace.lock().unwrap().push(format!("{:8.3} engine-{i} starts again", began.elapsed().as_secs_f64()));
+            Slot::start(&engines, i, &stage).await;
+        }
+    }
+}
+
+/// Notes once a second what each engine says.
+async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
+    loop {
+        sleep(Duration::from_secs(1)).await;
+        for slot in engines.lock().unwrap().iter() {
+            let Some(handle) = &slot.handle else { continue };
+            let seen = handle.seen().borrow().clone();
+            let moving = seen.snapshot.in_flight.values().filter_map(|f| f.entry).map(|e| e.index).collect();
+            let reasons = seen.reasons.iter().map(|(id, reason)| (id.index, serde_json::to_value(reason).unwrap()));
+            said.lock().unwrap().push(Said {
+                at: clock.wall(),
+                by: slot.name.clone(),
+                leads: seen.snapshot.engine.leading.is_some(),
+                revision: seen.snapshot.store.revision,
+                reasons: reasons.collect(),
+                moving,
+            });
+        }
+    }
+}
+
+/// Waits until the queue is empty; as a person at the console would, settles what only a person may settle: unknown
+/// outcomes, failed commands, other nodes.
+async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
+    let mut orphans: BTreeMap<String, u32> = BTreeMap::new();
+    loop {
+        sleep(Duration::from_secs(5)).await;
+        let Ok(view) = person.operator.store.read_view().await else { continue };
+        if view.reboots.entries.is_empty() {
+            return;
+        }
+        let reasons = {
+            let slots = engines.lock().unwrap();
+            let leading = slots.iter().filter_map(|s| s.handle.as_ref()).map(|h| h.seen().borrow().clone());
+            leading.into_iter().find(|s| s.snapshot.engine.leading.is_some())
+        };
+        let Some(seen) = reasons else { continue };
+        let reasons = Arc::clone(&seen.reasons);
+        // a cordon whose reboot was cancelled, of a machine that never went down: only a person can know that
+        orphans.retain(|node, _| seen.orphans.contains_key(node));
+        for node in seen.orphans.keys() {
+            let times = orphans.entry(node.clone()).or_default();
+            *times += 1;
+            if *times == 24 {
+                let _ = stage.sandbox.objects.update(&NODES, "", node, |n| {
+                    n["spec"]["unschedulable"] = serde_json::Value::Null;
+                    Ok(())
+                });
+            }
+        }
+        for (index, stored) in &view.reboots.entries {
+            let Some(entry) = stored.get() else { continue };
+            let id = EntryId::reboot(*index);
+            let verb = match reasons.get(&id) {
+                Some(Reason::OutcomeUnknown { .. } | Reason::CommandFailed { .. }) => Some(Verb::Retry),
+                Some(Reason::WaitingForBoot { .. }) if entry.status == RebootStatus::Rebooting => {
+                    // a machine that was never told to reboot, or ignored it: once more
+                    let since = entry.last_transition_time.unwrap_or_default();
+                    (person.clock.wall().duration_since(since).as_secs() > 300).then_some(Verb::Retry)
+                }
+                Some(Reason::NodeMismatch { .. }) => {
+                    let _ = person.operator.cancel_reboot(*index, None, None).await;
+                    None
+                }
+                _ => None,
+            };
+            if let Some(verb) = verb
+                && person.operator.order(id, verb, None, Some("the end of the day")).await.is_ok()
+            {
+                let asked = person.clock.wall();
+                let word = crate::observers::record::Word::Order(*index, verb.to_string());
+                let told = crate::observers::record::Acknowledged { asked, at: asked, by: person.name.clone(), word };
+                person.told.lock().unwrap().push(told);
+            }
+        }
+    }
+}
+
+fn digest(record: &Record) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    for change in &record.keys {
+        (change.at, change.revision, &change.key, &change.value).hash(&mut hasher);
+    }
+    for asked in &record.asked {
+        (asked.at, &asked.by, &asked.method, &asked.path, asked.code).hash(&mut hasher);
+    }
+    for power in &record.power {
+        (power.at, &power.address, &power.argv).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// How often which reason was said: shows what the simulation reached.
+fn states(said: &[Said]) -> BTreeMap<String, u32> {
+    let mut states = BTreeMap::new();
+    for said in said.iter().filter(|s| s.leads) {
+        for reason in said.reasons.values() {
+            let name = match reason {
+                serde_json::Value::String(name) => name.clone(),
+                other => other
+                    .as_object()
+                    .and_then(|o| {
+                        o.get("reason")
+                            .or_else(|| o.get("kind"))
+                            .and_then(|k| k.as_str().map(str::to_owned))
+                            .or_else(|| o.keys().next().cloned())
+                    })
+                    .unwrap_or_default(),
+            };
+            *states.entry(name).or_default() += 1;
+        }
+    }
+    states
+}
