@@ -60,7 +60,7 @@ pub struct Pace {
     pub pod_start: Span,
     /// What a pod's own end takes, if its grace lets it.
     pub pod_stop: Span,
-    /// Seconds from a change until a controller (scheduler, ReplicaSets …) has acted on it.
+    /// Seconds from a change until a controller (the scheduler, for one) has acted on it.
     pub lag: f64,
     /// Seconds from a change until a budget's status is written anew.
     pub budget_lag: f64,

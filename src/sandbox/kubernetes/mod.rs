@@ -1,7 +1,6 @@
 //! A small Kubernetes: objects, what happens to them, and the HTTP API over them.
 
 pub mod api;
-#[allow(dead_code)] // the controllers of pods come next
 pub mod controllers;
 pub mod objects;
 pub mod refusal;

@@ -46,7 +46,7 @@ impl Machines {
         let Some(Asked { verb, address, since }) = asked(argv) else {
             return said(2, "", "usage: VERB ADDRESS [UNIX-TIME]\n");
         };
-        if self.lock().racks.get(address).is_none() {
+        if !self.lock().racks.contains_key(address) {
             return said(1, "", &format!("{address}: no such machine\n"));
         }
         match verb {
@@ -88,7 +88,8 @@ impl Machines {
             let Some(standing) = inner.racks.get_mut(address) else { return said(1, "", "no such machine\n") };
             let takes = self.pace.command.draw(&mut standing.rng);
             let behaviour = &mut standing.behaviour;
-            let failure = (behaviour.fails > 0).then(|| if behaviour.exit_code == 0 { 1 } else { behaviour.exit_code });
+            let code = if behaviour.exit_code == 0 { 1 } else { behaviour.exit_code };
+            let failure = (behaviour.fails > 0).then_some(code);
             behaviour.fails = behaviour.fails.saturating_sub(1);
             (takes, behaviour.command, failure)
         };

@@ -5,11 +5,18 @@
 //! does when it sees a change, and what it does when its time has come.
 
 mod agenda;
+pub(crate) mod daemons;
+pub(crate) mod deployments;
+mod disruption;
+mod garbage;
 mod index;
-mod kubelet;
-mod nodes;
+mod jobs;
+pub(crate) mod kubelet;
+pub(crate) mod nodes;
+mod owners;
 mod scheduler;
 pub(crate) mod shape;
+pub(crate) mod stateful;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -25,7 +32,7 @@ use self::{
     agenda::Agenda,
     index::{Index, Name},
 };
-use super::{Objects, Refusal, resource::PODS};
+use super::{Objects, Refusal, Resource, objects::Key, resource::PODS};
 use crate::sandbox::{
     machines::Machines,
     pace::{Pace, length},
@@ -65,6 +72,18 @@ enum Work {
     Pod(Name),
     /// Pods are waiting for a node.
     Schedule,
+    /// What the owner with this UID wants is made true, or its status is written.
+    Owner(String),
+    /// One DaemonSet (UID) on one node.
+    Daemon(String, String),
+    /// A budget's status is written.
+    Budget(Key),
+    /// Whoever had this UID is gone: what it owned goes.
+    Dependants(String),
+    /// A Node is gone: its pods go.
+    Orphans(String),
+    /// A namespace is being emptied.
+    Namespace(String),
 }
 
 struct Manager {
@@ -79,6 +98,7 @@ struct Manager {
     power_seen: usize,
     kubelets: kubelet::Kubelets,
     scheduler: scheduler::Scheduler,
+    jobs: jobs::Jobs,
 }
 
 impl Manager {
@@ -94,6 +114,7 @@ impl Manager {
             power_seen: 0,
             kubelets: kubelet::Kubelets::new(&mut seeds),
             scheduler: scheduler::Scheduler::default(),
+            jobs: jobs::Jobs::default(),
         }
     }
 
@@ -138,6 +159,12 @@ impl Manager {
             Work::NodeSilent(node) => self.node_silent(&node),
             Work::Pod(name) => self.pod_step(&name),
             Work::Schedule => self.schedule(),
+            Work::Owner(uid) => self.owner(&uid),
+            Work::Daemon(uid, node) => self.daemon(&uid, &node),
+            Work::Budget(key) => self.budget(&key),
+            Work::Dependants(uid) => self.dependants(&uid),
+            Work::Orphans(node) => self.orphans(&node),
+            Work::Namespace(name) => self.namespace(&name),
         }
     }
 
@@ -184,9 +211,19 @@ impl Manager {
     }
 }
 
+/// Whether both are the same kind.
+fn same(a: &'static Resource, b: &'static Resource) -> bool {
+    std::ptr::eq(a, b)
+}
+
 /// Refuses what is another object of the same name.
 fn the_one(object: &Value, uid: &str) -> Result<(), Refusal> {
     if object["metadata"]["uid"] == uid { Ok(()) } else { Err(Refusal::new(409, "Conflict", "another of this name")) }
+}
+
+/// Refuses because it is not time yet.
+fn waits() -> Refusal {
+    Refusal::new(409, "Conflict", "it is not empty yet")
 }
 
 /// What a controller wanted to change may have gone or been replaced meanwhile; it will see that.

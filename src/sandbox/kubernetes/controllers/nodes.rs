@@ -165,7 +165,7 @@ impl Manager {
         for name in self.index.on(node) {
             let Some(pod) = self.index.pods.get(&name).filter(|pod| pod.ready) else { continue };
             self.write_pod(&name, &pod.uid, |pod| {
-                shape::set_condition(pod, &stamp, "Ready", "False", "NodeNotReady", "")
+                shape::set_condition(pod, &stamp, "Ready", "False", "NodeNotReady", "");
             });
         }
     }
@@ -180,8 +180,11 @@ impl Manager {
         };
         self.scheduler_sees_node(&node);
         if now.is_none() {
-            self.agenda.cancel(&Work::NodeSilent(node));
-            return;
+            self.agenda.cancel(&Work::NodeSilent(node.clone()));
+            return self.after(length(self.pace.orphan_grace), Work::Orphans(node));
+        }
+        if Self::relabelled(before, object) {
+            self.daemons_see_node(&node);
         }
         let new = before.is_none_or(|b| b["metadata"]["uid"] != object["metadata"]["uid"]);
         if new {

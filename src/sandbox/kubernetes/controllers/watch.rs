@@ -5,17 +5,23 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Manager,
+    Manager, Work,
     index::{Index, Name, Pod},
+    same,
     shape::text,
 };
 use crate::sandbox::{
     kubernetes::{
-        Change, Verb,
-        resource::{NODES, PODS},
+        Change, Resource, Verb,
+        objects::Key,
+        resource::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, STATEFUL_SETS},
     },
     machines::{Power, What},
+    pace::length,
 };
+
+/// What owns pods, or owns what owns them.
+const OWNERS: [&Resource; 5] = [&DEPLOYMENTS, &REPLICA_SETS, &STATEFUL_SETS, &DAEMON_SETS, &JOBS];
 
 pub(super) fn name_of(object: &Value) -> Name {
     let meta = &object["metadata"];
@@ -34,13 +40,12 @@ impl Manager {
     fn relist(&mut self) {
         self.index = Index::default();
         self.scheduler = super::scheduler::Scheduler::default();
-        let (nodes, revision) = self.objects.list(&NODES, "");
-        self.seen = revision;
-        for node in nodes {
-            self.node_changed(None, Some(&node));
-        }
-        for pod in self.objects.list(&PODS, "").0 {
-            self.pod_seen(&pod);
+        // What is written meanwhile is in the lists and comes once more: everything here may be seen twice.
+        self.seen = self.objects.revision();
+        for resource in OWNERS.into_iter().chain([&NAMESPACES, &BUDGETS, &NODES, &PODS]) {
+            for object in self.objects.list(resource, "").0 {
+                self.take_in(&Change { revision: self.seen, resource, verb: Verb::Added, object, before: None });
+            }
         }
         self.kubelets_forget();
     }
@@ -73,7 +78,7 @@ impl Manager {
 
     fn take_in(&mut self, change: &Change) {
         let (object, gone) = (&change.object, change.verb == Verb::Deleted);
-        let is = |resource| std::ptr::eq(change.resource, resource);
+        let is = |resource: &'static Resource| same(change.resource, resource);
         if is(&PODS) {
             if gone {
                 self.pod_gone(object);
@@ -82,25 +87,44 @@ impl Manager {
             }
         } else if is(&NODES) {
             self.node_changed(change.before.as_deref(), (!gone).then_some(object));
+        } else if is(&BUDGETS) {
+            self.budget_changed(change);
+        } else if is(&NAMESPACES) {
+            self.namespace_changed(change);
+        } else if OWNERS.into_iter().any(is) {
+            self.owner_changed(change);
+        }
+        let namespace = object["metadata"]["namespace"].as_str();
+        if gone && let Some(ending) = namespace.filter(|n| self.index.ending_namespaces.contains(*n)) {
+            self.soon(Work::Namespace(ending.to_owned()));
         }
     }
 
     fn pod_seen(&mut self, object: &Arc<Value>) {
         let name = name_of(object);
+        let selected = self.index.budgets_of(&name);
         let before = self.index.put(&name, Pod::read(object));
-        self.pod_changed(&name, before.as_ref());
+        self.pod_changed(&name, before.as_ref(), selected);
+        let node = text(&object["spec"]["nodeName"]);
+        if !node.is_empty() && !self.index.nodes.contains_key(node) {
+            self.after(length(self.pace.orphan_grace), Work::Orphans(node.to_owned()));
+        }
     }
 
     fn pod_gone(&mut self, object: &Arc<Value>) {
         let name = name_of(object);
+        let selected = self.index.budgets_of(&name);
         if let Some(before) = self.index.remove(&name) {
-            self.pod_changed(&name, Some(&before));
+            self.pod_changed(&name, Some(&before), selected);
         }
     }
 
-    /// Tells everybody whom a pod concerns; the index knows it as it is now.
-    fn pod_changed(&mut self, name: &Name, before: Option<&Pod>) {
+    /// Tells everybody whom a pod concerns; the index knows it as it is now. `selected` are the budgets that selected
+    /// it before.
+    fn pod_changed(&mut self, name: &Name, before: Option<&Pod>, selected: Vec<Key>) {
         self.kubelet_sees(name, before);
         self.scheduler_sees(name, before);
+        self.owners_see(name, before);
+        self.budgets_see(name, before, selected);
     }
 }

@@ -1,6 +1,8 @@
 //! A small data centre on a paused clock, and each controller in it.
 
 mod machines;
+mod others;
+mod owners;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,0 +1,109 @@
+//! What nobody owns any more goes: dependants of deleted owners, pods of deleted Nodes, what is in a namespace that
+//! ends.
+
+use serde_json::{Value, json};
+
+use super::{
+    Manager, Work, expected, same,
+    shape::{self, text},
+};
+use crate::sandbox::kubernetes::{
+    Change, Verb,
+    resource::{ALL, NAMESPACES, PODS, REPLICA_SETS},
+};
+
+const FOREGROUND: &str = "foregroundDeletion";
+
+impl Manager {
+    /// Takes away what an owner had that is gone, or is going.
+    pub(super) fn dependants(&mut self, uid: &str) {
+        if self.index.owners.contains_key(uid) {
+            return;
+        }
+        self.take_dependants(uid);
+    }
+
+    fn take_dependants(&mut self, uid: &str) {
+        for pod in self.index.of(uid) {
+            self.delete_pod(&pod);
+        }
+        let sets: Vec<_> = self.index.replica_sets.get(uid).into_iter().flatten().cloned().collect();
+        for set in sets {
+            expected(self.objects.remove(&REPLICA_SETS, &set.0, &set.1, |_| Ok(())));
+        }
+    }
+
+    /// An owner that is deleted in the foreground goes when its dependants have gone.
+    pub(super) fn owner_ends(&mut self, uid: &str, object: &Value) {
+        let waits = object["metadata"]["finalizers"].as_array().is_some_and(|f| f.iter().any(|f| f == FOREGROUND));
+        if !waits {
+            return;
+        }
+        self.take_dependants(uid);
+        self.catch_up();
+        let empty = self.index.of(uid).is_empty() && !self.index.replica_sets.contains_key(uid);
+        let owner = self.index.owners.get(uid).filter(|_| empty);
+        if let Some(owner) = owner {
+            expected(self.objects.update(owner.resource, &owner.name.0, &owner.name.1, |object| {
+                let held = object["metadata"]["finalizers"].as_array_mut();
+                if let Some(held) = held {
+                    held.retain(|f| f != FOREGROUND);
+                }
+                Ok(())
+            }));
+        }
+    }
+
+    /// Pods of a Node that is gone.
+    pub(super) fn orphans(&mut self, node: &str) {
+        if self.index.nodes.contains_key(node) {
+            return;
+        }
+        for name in self.index.on(node) {
+            if let Some(pod) = self.index.pods.get(&name) {
+                self.remove_pod(&name, &pod.uid);
+            }
+        }
+    }
+
+    /// A namespace was added, changed or deleted.
+    pub(super) fn namespace_changed(&mut self, change: &Change) {
+        let name = text(&change.object["metadata"]["name"]).to_owned();
+        if change.verb == Verb::Deleted {
+            self.index.ending_namespaces.remove(&name);
+        } else if shape::being_deleted(&change.object) && self.index.ending_namespaces.insert(name.clone()) {
+            self.soon(Work::Namespace(name));
+        }
+    }
+
+    /// Empties a namespace that ends; the last step is its own removal.
+    pub(super) fn namespace(&mut self, namespace: &str) {
+        if !self.index.ending_namespaces.contains(namespace) {
+            return;
+        }
+        let (mut left, stamp) = (0, self.objects.stamp());
+        for resource in ALL.iter().filter(|r| r.namespaced) {
+            for object in self.objects.list(resource, namespace).0 {
+                let name = text(&object["metadata"]["name"]);
+                if same(resource, &PODS) {
+                    self.delete_pod(&super::watch::name_of(&object));
+                } else if shape::finalizers(&object) {
+                    expected(self.objects.update(resource, namespace, name, |object| {
+                        if !shape::being_deleted(object) {
+                            object["metadata"]["deletionTimestamp"] = json!(stamp);
+                        }
+                        Ok(())
+                    }));
+                } else {
+                    expected(self.objects.remove(resource, namespace, name, |_| Ok(())));
+                }
+                left += usize::from(self.objects.get(resource, namespace, name).is_some());
+            }
+        }
+        if left == 0 {
+            expected(self.objects.remove(&NAMESPACES, "", namespace, |namespace| {
+                if shape::finalizers(namespace) { Err(super::waits()) } else { Ok(()) }
+            }));
+        }
+    }
+}
