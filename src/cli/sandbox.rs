@@ -22,7 +22,7 @@ use crate::{
 pub struct Choice {
     /// How many nodes
     #[arg(long, value_name = "NUMBER")]
-    pub nodes: Option<usize>,
+    pub nodes: Option<u32>,
     /// Which scenario; `cketerm sandbox scenarios` lists them
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<String>,

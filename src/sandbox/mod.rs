@@ -11,7 +11,6 @@ pub mod kubernetes;
 pub mod machines;
 pub mod pace;
 pub mod serve;
-#[path = "workload_stub.rs"]
 pub mod workload;
 
 use tokio::task::JoinSet;
@@ -49,8 +48,8 @@ impl Sandbox {
     pub fn new(population: &Population, pace: Pace, api: ApiOptions, clock: Clock, seed: u64) -> Result<Self, String> {
         let objects = Objects::new(clock.clone());
         let api = Api::new(objects.clone(), api);
-        let machines = Machines::new(population.machines()?, pace.clone(), clock.clone(), seed);
-        population.fill(&objects, &machines)?;
+        let machines = Machines::new(population.machines(), pace.clone(), clock.clone(), seed);
+        population.settle(&objects, &machines).map_err(|e| e.message)?;
         let controllers = Controllers::start(objects.clone(), machines.clone(), pace, seed);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_while_a_control_plane_is_up(api.clone(), machines.clone()));

@@ -24,6 +24,7 @@ use crate::{
             resource::{BUDGETS, NODES},
         },
         machines::Machine,
+        workload::PROTECTED,
     },
     store::keys::SwitchName,
     tasks::Gate,
@@ -33,7 +34,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Another number of nodes.
-    pub nodes: Option<usize>,
+    pub nodes: Option<u32>,
     /// Decides every chance.
     pub seed: u64,
     /// How many times faster machines and script are.
@@ -124,7 +125,7 @@ impl Stage {
             "command_timeout_seconds": 60,
             "command_retries": 1,
             "command_interval": 5,
-            "protected_namespaces": {"matchLabels": {"team": "neco"}},
+            "protected_namespaces": {"matchLabels": {PROTECTED: "true"}},
         });
         for (name, value) in &self.scenario.reboot {
             reboot[name] = value.clone();

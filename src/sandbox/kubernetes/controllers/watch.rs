@@ -44,7 +44,14 @@ impl Manager {
         self.seen = self.objects.revision();
         for resource in OWNERS.into_iter().chain([&NAMESPACES, &BUDGETS, &NODES, &PODS]) {
             for object in self.objects.list(resource, "").0 {
-                self.take_in(&Change { revision: self.seen, resource, verb: Verb::Added, object, before: None });
+                self.take_in(&Change {
+                    at: self.objects.clock().wall(),
+                    revision: self.seen,
+                    resource,
+                    verb: Verb::Added,
+                    object,
+                    before: None,
+                });
             }
         }
         self.kubelets_forget();
