@@ -81,7 +81,7 @@ pub(super) fn write(call: &Call, reply: Result<Reply, Failure>, now: Timestamp) 
             }
         }
         Reply::List { kind, page, next, counted } => list(call, kind, &page, next, counted, now),
-        Reply::Watch(watch) => follow(call, watch),
+        Reply::Watch(watch) => follow(call, *watch),
     });
     let mut response = written.unwrap_or_else(|failure| {
         let mut response = match &failure.body {

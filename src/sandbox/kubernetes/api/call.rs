@@ -113,7 +113,7 @@ pub(super) enum Reply {
     /// Plain text.
     Text(u16, String),
     /// A watch.
-    Watch(super::watch::Watch),
+    Watch(Box<super::watch::Watch>),
 }
 
 impl Reply {

@@ -63,12 +63,12 @@ impl Options {
         if call.body.is_empty() {
             return Self::read(call, &Value::Null);
         }
-        let value = shape::parse(call.media(), &call.body).map_err(|failure| match failure.code {
-            415 => failure,
-            _ => {
-                let why = failure.body["message"].as_str().unwrap_or_default();
-                Failure::bad(format!("couldn't get version/kind; {why}"))
+        let value = shape::parse(call.media(), &call.body).map_err(|failure| {
+            if failure.code == 415 {
+                return failure;
             }
+            let why = failure.body["message"].as_str().unwrap_or_default();
+            Failure::bad(format!("couldn't get version/kind; {why}"))
         })?;
         Self::read(call, &value)
     }

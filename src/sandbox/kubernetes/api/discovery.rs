@@ -105,6 +105,9 @@ fn subresources(kind: &Resource) -> Vec<(&'static str, &'static [&'static str], 
     if kind.plural == "namespaces" {
         out.push(("finalize", &["update"], kind.kind, ""));
     }
+    if matches!(kind.plural, "deployments" | "replicasets" | "statefulsets") {
+        out.push(("scale", &["get", "patch", "update"], "Scale", "autoscaling"));
+    }
     if kind.status {
         out.push(("status", &["get", "patch", "update"], kind.kind, ""));
     }

@@ -17,6 +17,7 @@ mod patch;
 mod path;
 mod read;
 mod rights;
+mod scale;
 mod selector;
 mod serve;
 mod shape;
@@ -180,6 +181,7 @@ impl Api {
             return Err(Failure::no_resource());
         }
         match (&call.method, place.sub.as_str()) {
+            (_, "scale") => self.scale(call, place),
             (&Method::GET | &Method::HEAD, _) => self.read(call, place),
             (&Method::POST, "eviction") => self.evict(call, place),
             (&Method::POST, "binding") => self.bind(call, place),

@@ -1,4 +1,4 @@
-//! As much OpenAPI as `kubectl` needs to see that the server checks fields itself and knows dry runs.
+//! As much `OpenAPI` as `kubectl` needs to see that the server checks fields itself and knows dry runs.
 
 use serde_json::{Map, Value, json};
 

@@ -140,7 +140,7 @@ fn merge_map(to: &mut Map<String, Value>, patch: &Map<String, Value>, parent: &s
             return Ok(());
         }
         Some("replace") => {
-            *to = patch.clone();
+            to.clone_from(patch);
             to.shift_remove("$patch");
             return Ok(());
         }

@@ -56,8 +56,9 @@ impl Target {
         let find = |plural: &str| Resource::find(group, version, plural).ok_or_else(Failure::no_resource);
         let (kind, namespace, rest) = match rest {
             ["namespaces"] => (&NAMESPACES, "", &[][..]),
-            ["namespaces", _, "status" | "finalize"] if group.is_empty() => (&NAMESPACES, "", &rest[1..]),
-            ["namespaces", _] if group.is_empty() => (&NAMESPACES, "", &rest[1..]),
+            ["namespaces", _] | ["namespaces", _, "status" | "finalize"] if group.is_empty() => {
+                (&NAMESPACES, "", &rest[1..])
+            }
             ["namespaces", namespace, plural, rest @ ..] => {
                 let kind = find(plural)?;
                 if !kind.namespaced {
@@ -88,6 +89,7 @@ impl Target {
             "" => true,
             "status" => kind.status,
             "eviction" | "log" | "binding" => kind.plural == "pods",
+            "scale" => matches!(kind.plural, "deployments" | "replicasets" | "statefulsets"),
             "finalize" => kind == &NAMESPACES,
             _ => false,
         };

@@ -95,12 +95,12 @@ impl Api {
         })?;
         let streams = call.query.flag("sendInitialEvents");
         if streams && !self.shared.options.streaming {
-            return Ok(Reply::Watch(Watch::refused(&Failure::new(
+            return Ok(Reply::Watch(Box::new(Watch::refused(&Failure::new(
                 500,
                 "InternalError",
                 "a watch stream was requested by the client but the required storage feature RequestWatchProgress \
                  is disabled",
-            ))));
+            )))));
         }
         let bookmarks = call.query.flag("allowWatchBookmarks");
         let before = !call.query.get("sendInitialEvents").is_empty();
@@ -115,7 +115,7 @@ impl Api {
         } else {
             watch.begin_at(from);
         }
-        Ok(Reply::Watch(watch))
+        Ok(Reply::Watch(Box::new(watch)))
     }
 }
 
@@ -188,8 +188,14 @@ fn version(text: &str) -> Result<Option<u64>, Failure> {
 }
 
 fn token_for(version: u64, (namespace, name): &Key) -> String {
-    let hex = |text: &str| -> String { text.bytes().map(|b| format!("{b:02x}")).collect() };
-    format!("{version}-{}-{}", hex(namespace), hex(name))
+    let mut token = version.to_string();
+    for text in [namespace, name] {
+        token.push('-');
+        for byte in text.bytes() {
+            token.extend([byte >> 4, byte & 15].map(|half| char::from_digit(u32::from(half), 16).unwrap_or('0')));
+        }
+    }
+    token
 }
 
 fn continued(token: &str) -> Option<(u64, Key)> {

@@ -16,7 +16,8 @@ use super::{
 use crate::sandbox::kubernetes::{Refusal, Resource, resource::NAMESPACES};
 
 /// How the server words a stale resourceVersion.
-const STALE: &str = "the object has been modified; please apply your changes to the latest version and try again";
+pub(super) const STALE: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
 
 impl Api {
     /// POST on a collection.

@@ -83,7 +83,9 @@ impl Objects {
         };
         let rows = now.range((from, Bound::Unbounded)).take_while(|(key, _)| within(key));
         if then.is_empty() {
-            rows.for_each(|(key, object)| take(key, object));
+            for (key, object) in rows {
+                take(key, object);
+            }
         } else {
             let mut all: BTreeMap<&Key, &Arc<Value>> = rows.collect();
             for (key, object) in then.range((from, Bound::Unbounded)).take_while(|(key, _)| within(key)) {
@@ -92,7 +94,9 @@ impl Objects {
                     None => all.remove(key),
                 };
             }
-            all.into_iter().for_each(|(key, object)| take(key, object));
+            for (key, object) in all {
+                take(key, object);
+            }
         }
         Some(page)
     }

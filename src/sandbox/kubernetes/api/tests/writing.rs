@@ -230,3 +230,16 @@ async fn whatever_is_sent_gets_an_answer() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn workloads_are_scaled_on_their_own_path() {
+    let api = api();
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    post(&api, path, json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}})).await;
+    let (_, scale) = get(&api, &format!("{path}/d/scale")).await;
+    assert_eq!((&scale["spec"]["replicas"], &scale["status"]["selector"]), (&json!(1), &json!("a=b")));
+    let (code, _) = merge(&api, &format!("{path}/d/scale"), json!({"spec": {"replicas": 3}})).await;
+    let (_, live) = get(&api, &format!("{path}/d")).await;
+    assert_eq!((code, &live["spec"]["replicas"], &live["metadata"]["generation"]), (200, &json!(3), &json!(2)));
+    assert_eq!(ask(&api, "PUT", &format!("{path}/d/scale"), scale, JSON).await.0, 409);
+}
