@@ -1,14 +1,23 @@
 # `make run` shows cketerm at work, `make test` tests everything. Both set up what they need and say what they skip.
 # Where cargo builds.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run test lint docs figures build setup servers
+.PHONY: run demo test sim lint docs figures build setup
 
-run: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with pods
+run: ## the console on a data centre inside the process
+	tests/servers/setup --build-only
+	cargo build --locked --release
+	$(TARGET)/release/cketerm --sandbox $(ARGS)
+
+demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with pods
 	cargo build --locked
 	tests/servers/demo $(TARGET)/debug/cketerm
 
-test: setup lint ## format, lints, unit tests, tests on real servers
+test: setup lint ## format, lints, unit tests, tests on real servers, simulations
 	cargo test --locked
+	$(MAKE) sim
+
+sim: ## simulations with faults: SEEDS=1000 of them from SEED_FROM=1
+	SEEDS=$(or $(SEEDS),1000) SEED_FROM=$(or $(SEED_FROM),1) cargo test --locked --profile sim --test sim
 
 lint:
 	cargo fmt --check

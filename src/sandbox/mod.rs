@@ -47,9 +47,10 @@ impl Sandbox {
     /// has wrong.
     pub fn new(population: &Population, pace: Pace, api: ApiOptions, clock: Clock, seed: u64) -> Result<Self, String> {
         let objects = Objects::new(clock.clone());
-        let api = Api::new(objects.clone(), api);
         let machines = Machines::new(population.machines(), pace.clone(), clock.clone(), seed);
         population.settle(&objects, &machines).map_err(|e| e.message)?;
+        // after the population: it makes the namespaces that are missing then
+        let api = Api::new(objects.clone(), api);
         let controllers = Controllers::start(objects.clone(), machines.clone(), pace, seed);
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_while_a_control_plane_is_up(api.clone(), machines.clone()));
