@@ -1,6 +1,9 @@
 //! A population put into the objects, running: as if it had been there for long.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -67,8 +70,8 @@ impl Population {
 }
 
 impl Builder<'_> {
-    fn create(&self, resource: &'static Resource, namespace: &str, object: Value) -> Result<Value, Refusal> {
-        self.objects.create(resource, namespace, object).map(|made| Value::clone(&made))
+    fn create(&self, resource: &'static Resource, namespace: &str, object: Value) -> Result<Arc<Value>, Refusal> {
+        self.objects.create(resource, namespace, object)
     }
 
     fn namespaces(&self, population: &Population) -> Result<(), Refusal> {

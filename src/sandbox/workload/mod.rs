@@ -61,6 +61,7 @@ pub enum Kind {
 }
 
 /// One owner with its pods, or several of the same sort.
+#[allow(clippy::struct_excessive_bools)] // as data has it: each may be said or not
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
