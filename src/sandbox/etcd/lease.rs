@@ -60,9 +60,11 @@ impl Leases {
         Ok((id, ttl))
     }
 
-    /// Begins its time anew. Returns the seconds, or nothing for an unknown one.
+    /// Begins its time anew. Returns the seconds, or nothing for an unknown one; one that has run out stays so, even
+    /// if nobody came to take it away yet.
     pub fn keep_alive(&mut self, id: i64) -> Option<i64> {
-        let lease = self.all.get_mut(&id)?;
+        let now = Instant::now();
+        let lease = self.all.get_mut(&id).filter(|lease| lease.deadline.is_none_or(|d| d > now))?;
         lease.deadline = after(lease.ttl);
         Some(lease.ttl)
     }

@@ -135,6 +135,12 @@ pub(super) fn range(revisions: &Revisions, r: &PbRangeRequest) -> Result<PbRange
         within(v.mod_revision, r.min_mod_revision, r.max_mod_revision)
             && within(v.create_revision, r.min_create_revision, r.max_create_revision)
     });
+    let limit = usize::try_from(r.limit).ok().filter(|l| *l > 0).unwrap_or(usize::MAX);
+    let bounds = [r.min_mod_revision, r.max_mod_revision, r.min_create_revision, r.max_create_revision];
+    if r.sort_order == 0 && bounds == [0; 4] {
+        // as etcd: without an order it reads no more than it must, and sorts what it has read all the same
+        found.truncate(limit.saturating_add(1));
+    }
     // the targets of a sort: key, version, create revision, mod revision, value
     match r.sort_target {
         1 => found.sort_by_key(|v| v.version),
@@ -146,7 +152,6 @@ pub(super) fn range(revisions: &Revisions, r: &PbRangeRequest) -> Result<PbRange
     if r.sort_order == 2 {
         found.reverse();
     }
-    let limit = usize::try_from(r.limit).ok().filter(|l| *l > 0).unwrap_or(usize::MAX);
     let more = found.len() > limit;
     let mut kvs: Vec<_> = found.into_iter().take(limit).map(|v| key_value(v)).collect();
     if r.keys_only {

@@ -60,6 +60,8 @@ pub struct Session {
     next_id: i64,
     /// What waits to be fetched.
     queue: VecDeque<Result<PbWatchResponse, Status>>,
+    /// A request for progress came while watches were stalled.
+    owed: bool,
     /// Nothing is added any more.
     ended: bool,
     woken: Arc<Notify>,
@@ -144,8 +146,12 @@ impl Session {
     }
 
     /// Answers a request for progress. As etcd from 3.5.8 on: only when every watch of the stream has been told
-    /// everything and has begun, and there is one at all.
-    pub fn progress(&mut self, revision: i64) {
+    /// everything and has begun, and there is one at all. While watches are stalled the answer waits with the rest.
+    pub fn progress(&mut self, revision: i64, stalled: bool) {
+        self.owed = stalled;
+        if stalled {
+            return;
+        }
         let told = |w: &Watch| w.next > revision && w.asked.start <= revision;
         if !self.watches.is_empty() && self.watches.values().all(told) {
             self.push(message(revision, NO_WATCH));
@@ -193,6 +199,9 @@ impl Session {
         }
         for message in out {
             self.push(message);
+        }
+        if self.owed {
+            self.progress(now, false);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The watch service: one stream of requests and one of answers.
 
 use etcd_client::proto::{PbWatchRequest, PbWatchRequestUnion, PbWatchResponse, PbWatchService};
-use futures::{StreamExt, stream};
-use tokio::time::{Duration, Instant, sleep_until};
+use futures::{FutureExt, StreamExt, stream};
+use tokio::{
+    task::JoinSet,
+    time::{Duration, Instant, sleep_until},
+};
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
 
 use super::{
@@ -22,7 +25,7 @@ impl PbWatchService for Watch {
     type WatchStream = Answers<PbWatchResponse>;
 
     async fn watch(&self, request: Request<Streaming<PbWatchRequest>>) -> Result<Response<Self::WatchStream>, Status> {
-        let (metadata, _, requests) = request.into_parts();
+        let (metadata, _, mut requests) = request.into_parts();
         let number = {
             let mut state = self.0.state();
             state.next_session += 1;
@@ -30,13 +33,14 @@ impl PbWatchService for Watch {
             state.sessions.insert(number, Session::default());
             number
         };
-        let open = Open {
-            etcd: self.0.clone(),
-            number,
-            metadata,
-            requests: Some(requests),
-            progress: Instant::now() + PROGRESS,
-        };
+        let asking = Asking { etcd: self.0.clone(), number, metadata };
+        // what has been asked already is taken at once: a write right behind it is told
+        while let Some(Some(Ok(request))) = requests.next().now_or_never() {
+            asking.take(request);
+        }
+        let mut listening = JoinSet::new();
+        listening.spawn(asking.listen(requests));
+        let open = Open { etcd: self.0.clone(), number, _listening: listening, progress: Instant::now() + PROGRESS };
         let answers = stream::unfold(open, |mut open| async move { Some((open.next().await?, open)) });
         Ok(Response::new(answers.boxed()))
     }
@@ -46,8 +50,8 @@ impl PbWatchService for Watch {
 struct Open {
     etcd: Etcd,
     number: u64,
-    metadata: MetadataMap,
-    requests: Option<Streaming<PbWatchRequest>>,
+    /// Takes the requests, whether anybody reads the answers or not; ended with us.
+    _listening: JoinSet<()>,
     /// When regular progress is due.
     progress: Instant,
 }
@@ -69,22 +73,10 @@ impl Open {
                 }
                 (session.woken(), session.wants_progress())
             };
-            let request = async {
-                match &mut self.requests {
-                    Some(requests) => requests.message().await,
-                    // the client says nothing more, and goes on listening
-                    None => std::future::pending().await,
-                }
-            };
             // in this order always, so that the same run has the same course
             tokio::select! {
                 biased;
                 () = woken.notified() => {}
-                request = request => match request {
-                    Ok(Some(request)) => self.take(request),
-                    Ok(None) => self.requests = None,
-                    Err(status) => return Some(Err(status)),
-                },
                 () = sleep_until(self.progress), if regular => {
                     self.progress = Instant::now() + PROGRESS;
                     let mut state = self.etcd.state();
@@ -92,6 +84,30 @@ impl Open {
                     if let Some(session) = state.sessions.get_mut(&self.number).filter(|_| !stalled) {
                         session.regular_progress(revision);
                     }
+                }
+            }
+        }
+    }
+}
+
+/// Who asks on a stream.
+struct Asking {
+    etcd: Etcd,
+    number: u64,
+    metadata: MetadataMap,
+}
+
+impl Asking {
+    /// Takes what is asked until the client says nothing more; it may go on listening.
+    async fn listen(self, mut requests: Streaming<PbWatchRequest>) {
+        while let Some(request) = requests.next().await {
+            match request {
+                Ok(request) => self.take(request),
+                Err(status) => {
+                    if let Some(session) = self.etcd.state().sessions.get_mut(&self.number) {
+                        session.end(status);
+                    }
+                    return;
                 }
             }
         }
@@ -123,8 +139,8 @@ impl Open {
                 }
             }
             Some(PbWatchRequestUnion::CancelRequest(r)) => session.cancel(r.watch_id, revision),
-            Some(PbWatchRequestUnion::ProgressRequest(_)) if !state.stalled => session.progress(revision),
-            Some(PbWatchRequestUnion::ProgressRequest(_)) | None => {}
+            Some(PbWatchRequestUnion::ProgressRequest(_)) => session.progress(revision, state.stalled),
+            None => {}
         }
     }
 }

@@ -156,3 +156,20 @@ async fn observers_read_everything_and_a_bound_is_kept() {
     let old = client.get("a", Some(GetOptions::new().with_revision(500))).await;
     assert!(refused(old).contains("compacted"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_full_one_takes_no_puts_until_the_alarm_is_disarmed() {
+    let (etcd, mut client) = etcd();
+    etcd.put("a", "1");
+    etcd.fill(true);
+    let full = "ResourceExhausted: mvcc: database space exceeded";
+    assert_eq!(refused(client.put("a", "2", None).await), full);
+    let put = etcd_client::TxnOp::put("a", "2", None);
+    assert_eq!(refused(client.txn(etcd_client::Txn::new().and_then([put])).await), full);
+    assert_eq!(refused(client.lease_grant(10, None).await), full);
+    let alarms = client.alarm(etcd_client::AlarmAction::Get, etcd_client::AlarmType::None, None).await.unwrap();
+    assert_eq!(alarms.alarms().len(), 1);
+    client.delete("a", None).await.unwrap();
+    client.alarm(etcd_client::AlarmAction::Deactivate, etcd_client::AlarmType::Nospace, None).await.unwrap();
+    client.put("a", "2", None).await.unwrap();
+}

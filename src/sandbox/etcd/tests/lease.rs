@@ -88,3 +88,36 @@ async fn an_hour_of_a_lease_that_is_kept_costs_next_to_nothing() {
     sleep(Duration::from_secs(61)).await;
     assert!(etcd.get("k").is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_has_run_out_is_not_kept_alive() {
+    let (_, mut client) = etcd();
+    let lease = client.lease_grant(10, None).await.unwrap().id();
+    let (mut keeper, mut kept) = client.lease_keep_alive(lease).await.unwrap();
+    keeper.keep_alive().await.unwrap();
+    // nobody was woken in between
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(kept.message().await.unwrap().unwrap().ttl(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_cost_little_with_watches_on_them() {
+    let (etcd, mut client) = etcd();
+    let mut streams = Vec::new();
+    for _ in 0..8 {
+        streams.push(client.watch("/cke/", Some(WatchOptions::new().with_prefix())).await.unwrap());
+    }
+    let began = std::time::Instant::now();
+    for i in 0..2000 {
+        client.put(format!("/cke/{}", i % 100), "x".repeat(200), None).await.unwrap();
+    }
+    println!("a put took {:?}", began.elapsed() / 2000);
+    for stream in &mut streams {
+        let mut seen = 0;
+        while seen < 2000 {
+            seen += stream.message().await.unwrap().unwrap().events().len();
+        }
+    }
+    println!("a put and eight events took {:?}", began.elapsed() / 2000);
+    assert_eq!(etcd.revision(), 2001);
+}

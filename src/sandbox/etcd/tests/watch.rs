@@ -1,13 +1,13 @@
 use std::time::Duration;
 
 use etcd_client::{EventType, Txn, TxnOp, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
-use futures::FutureExt;
 
 use super::*;
 
-/// The next message that is there now.
-fn now(stream: &mut WatchStream) -> Option<WatchResponse> {
-    stream.message().now_or_never().map(|message| message.unwrap().unwrap())
+/// The next message, if there is one once everybody has done what he can.
+async fn now(stream: &mut WatchStream) -> Option<WatchResponse> {
+    let message = tokio::time::timeout(Duration::from_millis(1), stream.message()).await.ok()?;
+    Some(message.unwrap().unwrap())
 }
 
 /// Its events: `+key@revision` and `-key@revision`.
@@ -33,17 +33,17 @@ async fn all_events_of_a_revision_come_in_one_message() {
     let (etcd, mut client) = etcd();
     etcd.put("/old", "1");
     let mut stream = watch(&mut client, "/", WatchOptions::new().with_prefix()).await;
-    assert!(now(&mut stream).is_none());
+    assert!(now(&mut stream).await.is_none());
     let ops = [TxnOp::put("/a", "1", None), TxnOp::delete("/old", None), TxnOp::put("x", "1", None)];
     client.txn(Txn::new().and_then(ops)).await.unwrap();
     etcd.put("x", "2");
     etcd.put("/a", "2");
-    let message = now(&mut stream).unwrap();
+    let message = now(&mut stream).await.unwrap();
     assert_eq!((events(&message).as_str(), message.header().unwrap().revision()), ("+/a@3 -/old@3", 3));
     let deleted = message.events()[1].kv().unwrap();
     assert_eq!((deleted.create_revision(), deleted.version(), deleted.value()), (0, 0, &b""[..]));
-    assert_eq!(events(&now(&mut stream).unwrap()), "+/a@5");
-    assert!(now(&mut stream).is_none());
+    assert_eq!(events(&now(&mut stream).await.unwrap()), "+/a@5");
+    assert!(now(&mut stream).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,18 +54,18 @@ async fn a_watch_from_the_past_is_told_what_was_and_goes_on() {
     }
     etcd.delete("a");
     let mut stream = watch(&mut client, "a", WatchOptions::new().with_start_revision(3).with_prev_key()).await;
-    let message = now(&mut stream).unwrap();
+    let message = now(&mut stream).await.unwrap();
     assert_eq!(events(&message), "+a@3 +a@4 -a@5");
     let before: Vec<_> = message.events().iter().map(|e| e.prev_kv().unwrap().value().to_vec()).collect();
     assert_eq!(before, [b"1", b"2", b"3"]);
     etcd.put("a", "4");
-    let message = now(&mut stream).unwrap();
+    let message = now(&mut stream).await.unwrap();
     assert!(message.events()[0].prev_kv().is_none());
     let mut later = watch(&mut client, "a", WatchOptions::new().with_start_revision(8)).await;
     etcd.put("a", "5");
-    assert!(now(&mut later).is_none());
+    assert!(now(&mut later).await.is_none());
     etcd.put("a", "6");
-    assert_eq!(events(&now(&mut later).unwrap()), "+a@8");
+    assert_eq!(events(&now(&mut later).await.unwrap()), "+a@8");
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,15 +78,15 @@ async fn a_compacted_beginning_ends_the_watch_and_says_from_where_it_may_begin()
     etcd.put("a", "5");
     etcd.compact(4).unwrap();
     let mut stream = watch(&mut client, "a", WatchOptions::new().with_start_revision(3)).await;
-    let ended = now(&mut stream).unwrap();
+    let ended = now(&mut stream).await.unwrap();
     assert!(ended.canceled());
     assert_eq!((ended.compact_revision(), ended.header().unwrap().revision()), (4, 0));
     let mut stream = watch(&mut client, "a", WatchOptions::new().with_start_revision(4).with_prev_key()).await;
-    let message = now(&mut stream).unwrap();
+    let message = now(&mut stream).await.unwrap();
     assert_eq!(events(&message), "+a@4 +a@5 +a@6");
     assert!(message.events()[0].prev_kv().is_none());
     // one that kept up lost nothing
-    assert_eq!(events(&now(&mut early).unwrap()), "+a@6");
+    assert_eq!(events(&now(&mut early).await.unwrap()), "+a@6");
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,9 +97,9 @@ async fn filters_leave_out_what_is_not_asked_for() {
     let mut puts = watch(&mut client, "a", filtered(WatchFilterType::NoDelete)).await;
     etcd.put("a", "1");
     etcd.delete("a");
-    assert_eq!(events(&now(&mut deletions).unwrap()), "-a@3");
-    assert_eq!(events(&now(&mut puts).unwrap()), "+a@2");
-    assert!(now(&mut puts).is_none() && now(&mut deletions).is_none());
+    assert_eq!(events(&now(&mut deletions).await.unwrap()), "-a@3");
+    assert_eq!(events(&now(&mut puts).await.unwrap()), "+a@2");
+    assert!(now(&mut puts).await.is_none() && now(&mut deletions).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,21 +109,21 @@ async fn many_watches_share_a_stream_and_end_one_by_one() {
     stream.watch("b", Some(WatchOptions::new().with_watch_id(7))).await.unwrap();
     stream.watch("b", Some(WatchOptions::new().with_watch_id(7))).await.unwrap();
     stream.watch("z", Some(WatchOptions::new().with_range("y"))).await.unwrap();
-    assert_eq!(now(&mut stream).unwrap().watch_id(), 7);
-    let refused = now(&mut stream).unwrap();
+    assert_eq!(now(&mut stream).await.unwrap().watch_id(), 7);
+    let refused = now(&mut stream).await.unwrap();
     assert!(refused.created() && refused.canceled() && refused.watch_id() == -1);
     assert_eq!(refused.cancel_reason(), "mvcc: duplicate watch ID provided on the WatchStream");
-    assert_eq!(now(&mut stream).unwrap().cancel_reason(), "mvcc: watcher range is empty");
+    assert_eq!(now(&mut stream).await.unwrap().cancel_reason(), "mvcc: watcher range is empty");
     etcd.put("b", "1");
     etcd.put("a", "1");
-    let (first, second) = (now(&mut stream).unwrap(), now(&mut stream).unwrap());
+    let (first, second) = (now(&mut stream).await.unwrap(), now(&mut stream).await.unwrap());
     assert_eq!((first.watch_id(), events(&first).as_str()), (7, "+b@2"));
     assert_eq!((second.watch_id(), events(&second).as_str()), (0, "+a@3"));
     stream.cancel(7).await.unwrap();
-    let ended = now(&mut stream).unwrap();
+    let ended = now(&mut stream).await.unwrap();
     assert!(ended.canceled() && ended.watch_id() == 7 && ended.compact_revision() == 0);
     etcd.put("b", "2");
-    assert!(now(&mut stream).is_none());
+    assert!(now(&mut stream).await.is_none());
     drop(stream);
     assert!(etcd.state().sessions.is_empty());
 }
@@ -131,23 +131,23 @@ async fn many_watches_share_a_stream_and_end_one_by_one() {
 #[tokio::test(start_paused = true)]
 async fn progress_is_told_when_asked_and_every_ten_minutes() {
     let (etcd, mut client) = etcd();
+    let begun = Instant::now();
     let mut stream = watch(&mut client, "a", WatchOptions::new().with_progress_notify()).await;
     etcd.put("x", "1");
     stream.request_progress().await.unwrap();
-    let told = now(&mut stream).unwrap();
+    let told = now(&mut stream).await.unwrap();
     assert_eq!((told.watch_id(), told.header().unwrap().revision(), told.events().len()), (-1, 2, 0));
-    let begun = Instant::now();
     let told = stream.message().await.unwrap().unwrap();
     assert_eq!((told.watch_id(), told.header().unwrap().revision(), told.events().len()), (0, 2, 0));
     assert_eq!(begun.elapsed().as_secs(), 600);
     // 3.6 says nothing while a watch of the stream has not begun
     let mut later = watch(&mut client, "a", WatchOptions::new().with_start_revision(4)).await;
     later.request_progress().await.unwrap();
-    assert!(now(&mut later).is_none());
+    assert!(now(&mut later).await.is_none());
     etcd.put("x", "1");
     etcd.put("x", "1");
     later.request_progress().await.unwrap();
-    assert_eq!(now(&mut later).unwrap().header().unwrap().revision(), 4);
+    assert_eq!(now(&mut later).await.unwrap().header().unwrap().revision(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,17 +158,18 @@ async fn watches_can_be_cut_and_held_back() {
     etcd.put("a", "1");
     etcd.put("a", "2");
     stream.request_progress().await.unwrap();
-    assert!(now(&mut stream).is_none());
+    assert!(now(&mut stream).await.is_none());
     let mut made_meanwhile = watch(&mut client, "a", WatchOptions::new().with_start_revision(2)).await;
-    assert!(now(&mut made_meanwhile).is_none());
+    assert!(now(&mut made_meanwhile).await.is_none());
     etcd.stall_watches(false);
-    assert_eq!(events(&now(&mut stream).unwrap()), "+a@2 +a@3");
-    assert_eq!(events(&now(&mut made_meanwhile).unwrap()), "+a@2 +a@3");
+    assert_eq!(events(&now(&mut stream).await.unwrap()), "+a@2 +a@3");
+    assert_eq!(now(&mut stream).await.unwrap().header().unwrap().revision(), 3);
+    assert_eq!(events(&now(&mut made_meanwhile).await.unwrap()), "+a@2 +a@3");
     let waiting = tokio::spawn(async move { refused(stream.message().await) });
     tokio::time::sleep(Duration::from_millis(1)).await;
     etcd.cut_watches();
     assert_eq!(waiting.await.unwrap(), "Unavailable: no leader");
     let mut again = watch(&mut client, "a", WatchOptions::new()).await;
     etcd.put("a", "3");
-    assert_eq!(events(&now(&mut again).unwrap()), "+a@4");
+    assert_eq!(events(&now(&mut again).await.unwrap()), "+a@4");
 }
