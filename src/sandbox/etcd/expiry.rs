@@ -37,13 +37,11 @@ async fn wait(attending: Attending) {
             let etcd = Etcd(shared);
             let mut state = etcd.state();
             state.expire();
-            match state.leases.next_deadline() {
-                Some(next) => next,
-                None => {
-                    state.expiring = false;
-                    return;
-                }
-            }
+            let Some(next) = state.leases.next_deadline() else {
+                state.expiring = false;
+                return;
+            };
+            next
         };
         tokio::select! {
             biased;

@@ -49,8 +49,11 @@ impl Leases {
         }
         let mut id = id;
         if id == 0 {
-            id = (self.given + 1..).map(|n| FIRST_ID + n).find(|id| !self.all.contains_key(id)).unwrap_or(FIRST_ID);
-            self.given = id - FIRST_ID;
+            self.given += 1;
+            while self.all.contains_key(&(FIRST_ID + self.given)) {
+                self.given += 1;
+            }
+            id = FIRST_ID + self.given;
         }
         if self.all.contains_key(&id) {
             return Err(Refusal::LeaseExists);

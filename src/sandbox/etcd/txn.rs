@@ -155,7 +155,9 @@ pub(super) fn range(revisions: &Revisions, r: &PbRangeRequest) -> Result<PbRange
     let more = found.len() > limit;
     let mut kvs: Vec<_> = found.into_iter().take(limit).map(|v| key_value(v)).collect();
     if r.keys_only {
-        kvs.iter_mut().for_each(|kv| kv.value = Vec::new());
+        for kv in &mut kvs {
+            kv.value = Vec::new();
+        }
     }
     Ok(PbRangeResponse { header, kvs, more, count })
 }

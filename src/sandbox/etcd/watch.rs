@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
+    task::Poll,
 };
 
 use etcd_client::proto::{PbEvent, PbWatchResponse};
@@ -27,6 +28,7 @@ const NO_WATCH: i64 = -1;
 
 /// What a watch asks for.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // etcd's request has as many
 pub struct Asked {
     /// Its keys.
     pub span: Span,
@@ -77,11 +79,11 @@ impl Session {
         Arc::clone(&self.woken)
     }
 
-    /// The next message; `None` inside when the stream is over, outside while there is nothing.
-    pub fn fetch(&mut self) -> Option<Option<Result<PbWatchResponse, Status>>> {
+    /// The next message, or the end of the stream, if either is there.
+    pub fn fetch(&mut self) -> Poll<Option<Result<PbWatchResponse, Status>>> {
         match self.queue.pop_front() {
-            Some(message) => Some(Some(message)),
-            None => self.ended.then_some(None),
+            None if !self.ended => Poll::Pending,
+            message => Poll::Ready(message),
         }
     }
 
@@ -115,9 +117,11 @@ impl Session {
         }
         let id = match asked.id {
             0 => {
-                let id = (self.next_id..).find(|id| !self.watches.contains_key(id)).unwrap_or_default();
-                self.next_id = id + 1;
-                id
+                while self.watches.contains_key(&self.next_id) {
+                    self.next_id += 1;
+                }
+                self.next_id += 1;
+                self.next_id - 1
             }
             id if self.watches.contains_key(&id) => {
                 return self.refuse(revision, "mvcc: duplicate watch ID provided on the WatchStream");
@@ -224,7 +228,7 @@ impl Watch {
             let before = (self.asked.prev_kv && !created && version.mod_revision > revisions.compacted())
                 .then(|| revisions.get_at(&version.key, version.mod_revision - 1))
                 .flatten();
-            events.push(event(version, before.map(|b| b.as_ref())));
+            events.push(event(version, before.map(Arc::as_ref)));
         }
         (events, revisions.revision() + 1)
     }

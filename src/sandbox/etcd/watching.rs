@@ -1,5 +1,7 @@
 //! The watch service: one stream of requests and one of answers.
 
+use std::task::Poll;
+
 use etcd_client::proto::{PbWatchRequest, PbWatchRequestUnion, PbWatchResponse, PbWatchService};
 use futures::{FutureExt, StreamExt, stream};
 use tokio::{
@@ -68,7 +70,7 @@ impl Open {
             let (woken, regular) = {
                 let mut state = self.etcd.state();
                 let session = state.sessions.get_mut(&self.number)?;
-                if let Some(message) = session.fetch() {
+                if let Poll::Ready(message) = session.fetch() {
                     return message;
                 }
                 (session.woken(), session.wants_progress())
