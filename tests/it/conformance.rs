@@ -5,12 +5,15 @@
 //! whole comparison; `CONFORMANCE=text` asks only the cases whose name contains the text.
 
 mod etcd;
+mod known;
+mod kubernetes;
 mod place;
 mod report;
+mod sandbox;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
+use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture};
 use serde_json::{Value, json};
 
 use place::Place;
@@ -22,7 +25,7 @@ pub struct Case {
     /// Its name, `part: what`.
     pub name: &'static str,
     /// Asks it.
-    pub ask: fn(Arc<Place>) -> BoxFuture<'static, Value>,
+    pub ask: fn(Arc<Place>) -> LocalBoxFuture<'static, Value>,
 }
 
 /// The cases of one file: their functions' names are their names.
@@ -38,37 +41,49 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// Asks every case of one world, `width` at a time; a case that panics or hangs answers that.
-async fn ask(place: Arc<Place>, cases: Vec<Case>, width: usize) -> Vec<(&'static str, Value)> {
-    let one = |case: Case| {
-        let place = place.clone();
-        async move {
-            let answer =
-                tokio::time::timeout(Duration::from_secs(40), AssertUnwindSafe((case.ask)(place)).catch_unwind());
-            let answer = match answer.await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(panic)) => {
-                    let text = panic.downcast_ref::<String>().cloned();
-                    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
-                    json!({ report::BROKEN: text.unwrap_or_else(|| "a panic".to_owned()) })
-                }
-                Err(_) => json!({ report::BROKEN: "no answer in 40 s" }),
-            };
-            (case.name, answer)
+/// Asks one case; one that panics or hangs answers that.
+async fn ask(place: Arc<Place>, case: Case) -> (&'static str, Value) {
+    let answer = tokio::time::timeout(Duration::from_secs(40), AssertUnwindSafe((case.ask)(place)).catch_unwind());
+    let answer = match answer.await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(panic)) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned()));
+            json!({ report::BROKEN: text.unwrap_or_else(|| "a panic".to_owned()) })
         }
+        Err(_) => json!({ report::BROKEN: "no answer in 40 s" }),
     };
-    futures::stream::iter(cases).map(one).buffered(width).collect().await
+    (case.name, answer)
 }
 
-/// The same in a thread of its own.
-fn asked(place: Place, cases: &[Case], width: usize) -> std::thread::JoinHandle<report::Answers> {
-    let cases = cases.to_vec();
+/// What is asked of a world.
+#[derive(Clone, Default)]
+struct Questions {
+    /// As many at a time as `width` says.
+    cases: Vec<Case>,
+    width: usize,
+    /// Afterwards, one at a time.
+    alone: Vec<Case>,
+}
+
+/// Asks one world everything, in a thread of its own.
+fn asked(place: Place, questions: Questions) -> std::thread::JoinHandle<report::Answers> {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let began = std::time::Instant::now();
-        let name = place.name;
-        let answers = runtime.block_on(ask(Arc::new(place), cases, width));
-        report::Answers { world: name, answers, seconds: began.elapsed().as_secs_f64() }
+        let world = place.name;
+        let place = Arc::new(place);
+        let one = |case| ask(place.clone(), case);
+        let answers = runtime.block_on(async {
+            place.begin().await;
+            let many = futures::stream::iter(questions.cases).map(one).buffered(questions.width);
+            let mut answers: Vec<_> = many.collect().await;
+            for case in questions.alone {
+                answers.push(one(case).await);
+            }
+            answers
+        });
+        report::Answers { world, heard: answers, seconds: began.elapsed().as_secs_f64() }
     })
 }
 
@@ -78,15 +93,40 @@ fn wanted(cases: Vec<Case>) -> Vec<Case> {
     cases.into_iter().filter(|case| case.name.contains(&only)).collect()
 }
 
-fn compare(part: &str, real: Vec<Place>, sandbox: Option<Place>, cases: Vec<Case>, width: usize) {
-    let cases = wanted(cases);
-    let threads: Vec<_> = real.into_iter().chain(sandbox).map(|place| asked(place, &cases, width)).collect();
+fn compare(part: &str, places: Vec<Place>, questions: Questions) {
+    let Questions { cases, width, alone } = questions;
+    let questions = Questions { cases: wanted(cases), width, alone: wanted(alone) };
+    let threads: Vec<_> = places.into_iter().map(|place| asked(place, questions.clone())).collect();
     let worlds = threads.into_iter().map(|thread| thread.join().expect("a world")).collect();
     Report::new(part, worlds).show();
 }
 
 #[test]
 fn etcd_answers_alike() {
-    let real: Vec<Place> = place::etcds();
-    compare("etcd", real, place::sandbox_etcd(), etcd::cases(), 1);
+    let mut places = place::etcds();
+    places.push(place::sandbox());
+    compare("etcd", places, Questions { cases: etcd::cases(), width: 1, alone: Vec::new() });
+}
+
+#[test]
+fn kubernetes_answers_alike() {
+    let mut places: Vec<Place> = place::kubernetes("kube-apiserver 1.35", false).into_iter().collect();
+    places.push(place::sandbox());
+    let mut cases = kubernetes::cases();
+    let places: Vec<Place> = places.into_iter().map(Place::with_kubectl).collect();
+    if places.iter().any(|place| place.kubectl.as_os_str().is_empty()) {
+        cases.retain(|case| !case.name.starts_with("kubectl"));
+    }
+    compare("kubernetes", places, Questions { cases, width: 6, alone: kubernetes::cases_alone() });
+}
+
+#[test]
+fn controllers_act_alike() {
+    let mut places: Vec<Place> = place::kubernetes("kube-controller-manager 1.35", true).into_iter().collect();
+    places.push(place::sandbox_with_controllers());
+    compare(
+        "controllers",
+        places,
+        Questions { cases: kubernetes::cases_with_controllers(), width: 6, alone: Vec::new() },
+    );
 }

@@ -305,7 +305,7 @@ async fn status(place: Arc<Place>) -> Value {
     let answer = t.client.status().await;
     let answer = t.result(answer, |t, a| {
         let version: Vec<&str> = a.version().split('.').take(1).collect();
-        json!({"version": version, "leads": a.leader() == a.header().map_or(0, |h| h.member_id()), "learner": a.is_learner(),
+        json!({"version": version, "leads": a.leader() == a.header().map_or(0, etcd_client::ResponseHeader::member_id), "learner": a.is_learner(),
             "errors": a.errors(), "revision": a.header().map(|h| t.rel(h.revision())), "size": a.db_size() > 0})
     });
     t.note("status", answer);

@@ -41,7 +41,8 @@ impl Talk {
     }
 
     /// Keeps an answer.
-    pub fn note(&mut self, what: &str, answer: Value) {
+    pub fn note(&mut self, what: &str, answer: impl Into<Value>) {
+        let answer: Value = answer.into();
         self.log.push(json!({ what: answer }));
     }
 

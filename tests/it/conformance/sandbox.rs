@@ -1,0 +1,92 @@
+//! The sandbox behind loopback ports, in a thread with a runtime of its own: whoever asks cannot tell.
+
+use std::path::PathBuf;
+
+use cketerm::{
+    clock::Clock,
+    sandbox::{
+        etcd::Etcd,
+        kubernetes::{
+            Objects,
+            api::{Api, ApiOptions},
+            controllers::Controllers,
+        },
+        machines::{Machine, Machines},
+        pace::{Pace, Span},
+    },
+};
+use tokio::{net::TcpListener, sync::oneshot};
+
+use crate::world::cluster::Machine as Worker;
+
+/// A sandbox that is served until this is dropped.
+pub struct Served {
+    /// etcd's client URL.
+    pub etcd: String,
+    /// Of an administrator.
+    pub kubeconfig: PathBuf,
+    objects: Objects,
+    _dir: tempfile::TempDir,
+    _end: oneshot::Sender<()>,
+}
+
+impl Served {
+    /// Forgets the history of the API server up to now.
+    pub fn compact(&self) {
+        self.objects.compact();
+    }
+}
+
+/// Serves a new one, in a thread.
+pub fn serve() -> Served {
+    serve_with(&[])
+}
+
+/// The same with machines and everything that moves by itself.
+pub fn serve_with(workers: &[Worker]) -> Served {
+    let machine = |w: &Worker| Machine { name: w.name.clone(), address: w.address.clone(), ..Machine::default() };
+    let machines: Vec<Machine> = workers.iter().map(machine).collect();
+    let (end, ended) = oneshot::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let objects = Objects::new(Clock::Host);
+    let api = Api::new(objects.clone(), ApiOptions::default());
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let _controllers = (!machines.is_empty()).then(|| {
+                let machines = Machines::new(machines, pace(), Clock::Host, 1);
+                Controllers::start(api.objects().clone(), machines, pace(), 1)
+            });
+            let etcd = serve_etcd(&Etcd::new(Clock::Host)).await;
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            tokio::spawn(axum::serve(listener, api.router()).into_future());
+            tell.send((etcd, format!("http://{address}"))).expect("somebody listens");
+            let _ = ended.await;
+        });
+    });
+    let (etcd, server) = told.recv().expect("the sandbox begins");
+    let dir = tempfile::tempdir().expect("a folder");
+    let kubeconfig = dir.path().join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: t\ncontexts: [{{name: t, context: {{cluster: t, user: t}}}}]\n\
+         clusters: [{{name: t, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: t, user: {{token: admin}}}}]\n"
+    );
+    std::fs::write(&kubeconfig, text).expect("a kubeconfig");
+    Served { etcd, kubeconfig, objects, _dir: dir, _end: end }
+}
+
+/// Quick: nobody watches.
+fn pace() -> Pace {
+    let quick = Span::between(0.05, 0.2);
+    Pace { pod_start: quick, pod_stop: quick, lag: 0.02, budget_lag: 0.05, ..Pace::demo() }
+}
+
+async fn serve_etcd(etcd: &Etcd) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+    let server = tonic::transport::Server::builder().add_routes(etcd.routes());
+    tokio::spawn(server.serve_with_incoming(incoming));
+    format!("http://{address}")
+}
