@@ -61,6 +61,9 @@ pub struct Scene {
     /// `enable`: the reboot queue is enabled.
     #[serde(default)]
     pub enable: bool,
+    /// `reset_backoff`: of every entry.
+    #[serde(default)]
+    pub reset_backoff: bool,
     /// `kill_rival`: the other engine dies as after SIGKILL.
     #[serde(default)]
     pub kill_rival: bool,
@@ -167,6 +170,7 @@ mod tests {
                     scene.machine.is_some(),
                     scene.disable,
                     scene.enable,
+                    scene.reset_backoff,
                     scene.kill_rival,
                 ];
                 assert_eq!(deeds.iter().filter(|d| **d).count(), 1, "{} {scene:?}", scenario.name);

@@ -15,6 +15,7 @@ use crate::{
     ground::Ground,
     model::{
         cluster::{parse, written},
+        entry::QueueKind,
         ours::Who,
     },
     sandbox::{
@@ -125,6 +126,8 @@ impl Stage {
             "command_timeout_seconds": 60,
             "command_retries": 1,
             "command_interval": 5,
+            "evict_retries": 6,
+            "evict_interval": 3,
             "protected_namespaces": {"matchLabels": {PROTECTED: "true"}},
         });
         for (name, value) in &self.scenario.reboot {
@@ -143,6 +146,9 @@ impl Stage {
         let operator = self.operator("sandbox");
         let count = self.control_planes.len();
         operator.set_constraint("control-plane-count", &count.to_string(), None).await?;
+        // a machine that has just booted is not Ready for some seconds; with 0 each of them would stop the queue
+        let unreachable = (self.workers.len() / 10).max(1).to_string();
+        operator.set_constraint("maximum-unreachable-nodes-for-reboot", &unreachable, None).await?;
         let text = self.definition().to_string();
         if let Err(e) = operator.set_cluster(&text, None).await {
             // A site this large has raised etcd's --max-request-bytes; the sandbox has none to raise.
@@ -206,6 +212,9 @@ impl Stage {
                     .await
                     .map_err(|e| e.to_string())?;
             }
+        }
+        if scene.reset_backoff {
+            operator.reset_backoff(QueueKind::Reboot, None, None).await.map_err(|e| e.to_string())?;
         }
         if scene.kill_rival
             && let Some((gate, _)) = &self.rival
