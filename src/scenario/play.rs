@@ -128,6 +128,8 @@ impl Stage {
             "command_interval": 5,
             "evict_retries": 6,
             "evict_interval": 3,
+            // the reports may go and come again, another Job might not
+            "protected_job_pods": {"matchLabels": {"app": "nightly"}},
             "protected_namespaces": {"matchLabels": {PROTECTED: "true"}},
         });
         for (name, value) in &self.scenario.reboot {
