@@ -9,6 +9,8 @@ mod conformance;
 mod console;
 mod engine;
 mod kubernetes;
+#[path = "../observers/mod.rs"]
+mod observers;
 mod recorded;
 mod store;
 mod world;

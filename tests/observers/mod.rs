@@ -3,11 +3,62 @@
 //! They know nothing of the engine's code but the form of what lies in etcd and on Nodes. They are part of every scenario
 //! test, of the simulation, and of the rounds on real servers; each has a test in which the rule is broken on purpose and
 //! the observer sees it.
+//!
+//! Engines act on copies that are a little old, requests come late, doubled or without an answer, and people and other
+//! programs write whatever they want. So each observer states which form of its rule it judges: where an engine's
+//! transaction compared what it was decided from, in that very revision; else only what held without a break for longer
+//! than a copy or a request may lag ([`View::late`], [`View::kube_late`], [`View::lag`]). Of things that happened at the
+//! same instant in different places the order is not known, and the benefit of that doubt is the engine's.
 #![allow(dead_code)] // each test binary uses its part
 
 pub mod record;
 
+mod commands;
+mod cordon;
+mod physical;
+mod queue;
+mod view;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
 pub use record::Record;
-pub fn observe(_: &Record) -> Vec<record::Breach> {
-    Vec::new()
+pub use view::View;
+
+use record::Breach;
+
+/// An observer: every breach of its invariant.
+pub type Observer = fn(&View<'_>) -> Vec<Breach>;
+
+/// All observers, by the code of their invariant.
+pub static ALL: &[(&str, Observer)] = &[
+    ("I1", queue::i1),
+    ("I2", queue::i2),
+    ("I3", queue::i3),
+    ("I4", queue::i4),
+    ("I5", queue::i5),
+    ("I6", queue::i6),
+    ("I7", queue::i7),
+    ("I9", cordon::i9),
+    ("I10", cordon::i10),
+    ("I11", cordon::i11),
+    ("I12", cordon::i12),
+    ("I13", cordon::i13),
+    ("I14", cordon::i14),
+    ("I25", commands::i25),
+    ("I26", commands::i26),
+    ("I27", words::i27),
+    ("I28", words::i28),
+    ("I29", words::i29),
+    ("I30", queue::i30),
+    ("I31", queue::i31),
+];
+
+/// Every breach of every invariant, in the order of time.
+pub fn observe(record: &Record) -> Vec<Breach> {
+    let view = View::of(record);
+    let mut all: Vec<Breach> = ALL.iter().flat_map(|(_, observer)| observer(&view)).collect();
+    all.sort_by_key(|b| b.at);
+    all
 }

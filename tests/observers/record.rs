@@ -28,6 +28,8 @@ pub struct Record {
     pub said: Vec<Said>,
     /// Since when nothing went wrong any more (faults ended, people went home); none = the run was cut before.
     pub calm_since: Option<Timestamp>,
+    /// TTL of the leaders' leases in seconds; 0 = 10.
+    pub ttl_seconds: u32,
     /// The end of the run.
     pub end: Timestamp,
 }

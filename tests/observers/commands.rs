@@ -1,0 +1,158 @@
+//! Commands: on which machine, and how often (I25, I26).
+
+use std::collections::BTreeMap;
+
+use cketerm::model::{
+    attempt::{Attempt, Ended},
+    ours::Verb,
+};
+use jiff::Timestamp;
+
+use super::{
+    physical,
+    record::{Breach, Power},
+    view::{View, member, shift},
+};
+
+/// I25, by the machines' log. Each power command of a reboot has an attempt of its own that was in etcd before it began,
+/// for that address, and begins once for it. Those without a person's order are at most 1 + `command_retries` (the
+/// largest of the definition since the first). None begins on a machine where another one has not ended, unless that
+/// one's bound has passed. And by the attempts: each is made when the one before has a recorded outcome that was
+/// neither unknown nor success, or consumes a `retry` in its own transaction.
+pub fn i25(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut say = |at: Timestamp, what: String| found.push(Breach { code: "I25", at, what });
+    let mut begun: BTreeMap<(u64, &str), usize> = BTreeMap::new();
+    let mut tries: BTreeMap<u64, Vec<&Power>> = BTreeMap::new();
+    let mut last: BTreeMap<&str, (u64, &Power)> = BTreeMap::new();
+    for (index, power) in physical::begins(view) {
+        let times = begun.entry((index, &power.attempt)).or_default();
+        *times += 1;
+        if *times > 1 {
+            say(power.at, format!("the command of attempt {} of {} begins again", power.attempt, power.entry));
+        }
+        let first = view.attempt(index, &power.attempt).and_then(|(_, line)| line.steps().first());
+        match first.and_then(|s| Some((s.at, s.value.as_ref()?))) {
+            None => {
+                say(power.at, format!("a command of {} begins without an attempt ({:?})", power.entry, power.attempt))
+            }
+            Some((at, attempt)) => {
+                if at > power.at {
+                    say(power.at, format!("the command of {} begins before its attempt is written", power.entry));
+                }
+                if attempt.ordered_by.is_none() {
+                    tries.entry(index).or_default().push(power);
+                }
+            }
+        }
+        if let Some((other, before)) = last.insert(&power.address, (index, power)) {
+            let over = physical::ended(view, before).is_some_and(|end| end.at <= power.at);
+            let bound = view.attempt(other, &before.attempt).and_then(|(_, l)| l.steps().first()?.value.as_ref());
+            #[allow(clippy::cast_precision_loss)] // seconds
+            let passed = bound.is_some_and(|a| shift(before.at, a.bound_seconds as f64) <= power.at);
+            if !over && !passed {
+                let what = format!(
+                    "a command of {} begins on {} while that of {} runs",
+                    power.entry, power.address, before.entry
+                );
+                say(power.at, what);
+            }
+        }
+    }
+    for (index, all) in tries {
+        let Some(first) = view.attempts_of(index).next().and_then(|(_, l)| l.steps().first()) else { continue };
+        for (i, power) in all.iter().enumerate() {
+            let allowed = 1 + retries(view, first.at, power.at);
+            if i >= allowed {
+                say(
+                    power.at,
+                    format!("command {} of {} begins, {allowed} are allowed without an order", i + 1, power.entry),
+                );
+            }
+        }
+    }
+    for (&(index, n), line) in &view.attempts {
+        let Some(first) = line.steps().first() else { continue };
+        let Some(attempt) = first.value.as_ref().filter(|_| view.engine_wrote(first.revision)) else { continue };
+        if let Some(what) = premature(view, index, n, first.revision, attempt) {
+            say(first.at, format!("attempt {n} of reboots/{index}: {what}"));
+        }
+    }
+    found
+}
+
+/// The largest `command_retries` in this time.
+fn retries(view: &View<'_>, from: Timestamp, to: Timestamp) -> usize {
+    let steps = view.clusters.steps();
+    let first = steps.partition_point(|s| s.at < from).saturating_sub(1);
+    let during = steps[first..].iter().take_while(|s| s.at <= to).filter_map(|s| s.value.as_ref());
+    during.filter_map(|c| usize::try_from(c.reboot.command_retries?).ok()).max().unwrap_or(0)
+}
+
+/// Why this attempt should not have been made yet.
+fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, attempt: &Attempt) -> Option<String> {
+    if attempt.ordered_by.is_some() {
+        let order = view.orders.get(&index);
+        let given = order.and_then(|o| o.before(revision)).is_some_and(|o| o.verb == Verb::Retry);
+        let consumed = order.is_some_and(|o| o.get(revision).is_none());
+        return (!given || !consumed).then(|| "it says that it was ordered, and consumes no `retry`".to_owned());
+    }
+    let before = view.attempts_of(index).filter(|(m, _)| *m < n);
+    let (m, last) = before.filter_map(|(m, line)| Some((m, line.before(revision)?))).last()?;
+    match last.outcome.as_ref().map(|o| &o.end) {
+        None => Some(format!("attempt {m} has no recorded outcome")),
+        Some(Ended::Unknown(_)) => Some(format!("the outcome of attempt {m} is unknown, and nobody ordered another")),
+        Some(Ended::Exit(0)) => Some(format!("attempt {m} had succeeded")),
+        Some(_) => None,
+    }
+}
+
+/// I26, at each power command of a reboot: the last word of its command line is the address of its machine, of its
+/// attempt, and of its entry; the words before are the definition's of the revision in which the attempt was made; and
+/// the Node that was cordoned for the entry (our record names it) had that address and the UID that the attempt and,
+/// where one was noted, the request name, at some moment from shortly before the attempt.
+pub fn i26(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for (index, power) in physical::begins(view) {
+        let mut say = |what: String| {
+            found.push(Breach { code: "I26", at: power.at, what: format!("{}: {what}", power.entry) });
+        };
+        let target = power.argv.last().map(String::as_str);
+        if target != Some(power.address.as_str()) {
+            say(format!("the command line {:?} does not name {}", power.argv, power.address));
+        }
+        let Some((_, line)) = view.attempt(index, &power.attempt) else { continue };
+        let Some(first) = line.steps().first() else { continue };
+        let Some(attempt) = first.value.as_ref() else { continue };
+        if attempt.address != power.address || attempt.argv != power.argv {
+            say(format!("{:?} began, the attempt is {:?} on {}", power.argv, attempt.argv, attempt.address));
+        }
+        if let Some(entry) = view.entry(index, first.revision).filter(|e| e.node != power.address) {
+            say(format!("{} is powered, the entry is of {}", power.address, entry.node));
+        }
+        let Some(cluster) = view.clusters.get(first.revision) else { continue };
+        let command = cluster.reboot.reboot_command.as_deref().unwrap_or_default();
+        if attempt.argv.split_last().is_none_or(|(_, words)| words != command) {
+            say(format!("{:?} is not the definition's command {command:?}", attempt.argv));
+        }
+        let Some(node) = member(cluster, &power.address) else { continue }; // I31 has it
+        let from = shift(first.at, -view.late());
+        let right = view.nodes.get(node.node_name()).is_some_and(|line| {
+            line.sometime(from, power.at, |n| {
+                n.is_some_and(|n| {
+                    n.owned_by(index)
+                        && n.addresses.contains(&power.address)
+                        && attempt.node_uid.as_ref().is_none_or(|uid| *uid == n.uid)
+                })
+            })
+        });
+        if !right {
+            say(format!("no Node was cordoned for it that is {} ({:?})", power.address, attempt.node_uid));
+        }
+        let noted = view.requests.get(&index).and_then(|r| r.before(first.revision)).and_then(|r| r.node_uid.as_ref());
+        if noted.is_some() && attempt.node_uid.as_ref() != noted {
+            say(format!("UID {:?} is powered, {noted:?} was asked for", attempt.node_uid));
+        }
+    }
+    found
+}

@@ -1,0 +1,296 @@
+//! Cordons: whose they are, and when they go (I9 to I14).
+
+use cketerm::model::{
+    kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner},
+    ours::{Ending, Verb},
+    policy::WorkerCompletion,
+    reboot::RebootStatus,
+};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    physical,
+    record::Breach,
+    view::{Node, NodeWrite, View, in_work, member, shift, status},
+};
+
+/// The taint that Kubernetes itself sets and takes with a cordon.
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+
+/// Patches of Nodes by engines.
+fn patches<'v, 'r>(view: &'v View<'r>) -> impl Iterator<Item = &'v NodeWrite<'r>> {
+    view.node_writes.iter().filter(|w| w.engine)
+}
+
+fn cordons(w: &NodeWrite<'_>) -> bool {
+    !w.before.unschedulable && w.after.unschedulable
+}
+
+fn uncordons(w: &NodeWrite<'_>) -> bool {
+    w.before.unschedulable && !w.after.unschedulable
+}
+
+fn breach(code: &'static str, w: &NodeWrite<'_>, what: &str) -> Breach {
+    Breach { code, at: w.asked.at, what: format!("node {}: {what} (by {})", w.name, w.asked.by) }
+}
+
+/// I9, at each patch by an engine that makes a Node unschedulable: the same patch puts an owner annotation that can be
+/// read, with the Node's UID, and carries a resourceVersion.
+pub fn i9(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for w in patches(view).filter(|w| cordons(w)) {
+        let put = w.asked.body["metadata"]["annotations"][OWNER_ANNOTATION].as_str();
+        let owner = put.and_then(|text| serde_json::from_str::<Owner>(text).ok());
+        if owner.as_ref().is_none_or(|o| o.uid != w.before.uid) {
+            found.push(breach("I9", w, "cordoned without a record of it in the same patch"));
+        }
+        if !w.asked.body["metadata"]["resourceVersion"].is_string() {
+            found.push(breach("I9", w, "cordoned without a resourceVersion"));
+        }
+    }
+    found
+}
+
+/// I10, two ways. At each patch by an engine that takes the owner annotation away from a cordon that was ours
+/// (schedulable before, nobody keeps it): it takes the cordon too. And at the end, where faults have ended long enough
+/// before (two TTL and 75 s): no Node has been carrying our record, or CKE's mark without one, for all that time with
+/// no entry of it in work, unless its machine was powered for the entry and has not been seen back (an orphan).
+pub fn i10(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for w in patches(view) {
+        let Some(owner) = w.before.owner() else { continue };
+        let forgotten = w.after.owner.is_none() && w.after.unschedulable && w.before.unschedulable;
+        if forgotten && owner.schedulable_before && !w.before.keep {
+            found.push(breach("I10", w, "let go of, and the cordon forgotten"));
+        }
+    }
+    let end = view.record.end;
+    let from = shift(end, -(2.0 * view.ttl() + 75.0));
+    if view.record.calm_since.is_none_or(|calm| from < calm) || !led_all_along(view, shift(end, -30.0)) {
+        return found;
+    }
+    for (name, line) in &view.nodes {
+        let Some(node) = line.last() else { continue };
+        let held = |n: Option<&Node>| n.is_some_and(|n| n.owner.is_some() || n.marked);
+        if !line.throughout(from, end, held) || claimed(view, name, node, from, end) {
+            continue;
+        }
+        if node.owner().is_some_and(|o| orphan(view, o, node)) {
+            continue;
+        }
+        let whose = node.owner().map_or_else(|| "nobody".to_owned(), |o| o.entry.to_string());
+        let what = format!("node {name} still carries the cordon of {whose}, which is not in work");
+        found.push(Breach { code: "I10", at: end, what });
+    }
+    found
+}
+
+/// One engine of ours led from here to the end.
+fn led_all_along(view: &View<'_>, from: Timestamp) -> bool {
+    let last = view.record.keys.last().map_or(0, |k| k.revision);
+    view.leader(last).is_some_and(|c| c.ours && c.from <= from && view.led(&c.lease, from, from))
+}
+
+/// An entry of this Node's machine was in work, or could not be read, at some moment of this time; or nobody can say.
+fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timestamp) -> bool {
+    let Some(cluster) = view.clusters.at(to) else { return true };
+    let address = cluster.nodes.iter().find(|m| m.node_name() == name).map(|m| m.address.as_str());
+    view.entries.iter().any(|(index, line)| {
+        line.sometime(from, to, |lies| match lies {
+            Some(Ok(e)) => {
+                matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
+                    && (Some(e.node.as_str()) == address || node.addresses.contains(&e.node))
+            }
+            Some(Err(())) => node.owned_by(*index),
+            None => false,
+        })
+    })
+}
+
+/// Its machine was powered for the entry and was not seen back.
+fn orphan(view: &View<'_>, owner: &Owner, node: &Node) -> bool {
+    let powered = physical::begins(view).any(|(i, _)| i == owner.entry.index) || owner.taken_over_rebooting;
+    let started = view.attempts_of(owner.entry.index).next().is_some();
+    if !powered && !started {
+        return false;
+    }
+    let boot_id = recorded(view, owner);
+    boot_id.is_none_or(|before| before == node.boot_id) || !node.ready
+}
+
+/// The boot id from before the first command, where it was recorded.
+fn recorded(view: &View<'_>, owner: &Owner) -> Option<String> {
+    let first = view.attempts_of(owner.entry.index).next();
+    let attempt = first.and_then(|(_, l)| l.steps().iter().find_map(|s| s.value.as_ref()));
+    let stamped = || (!owner.taken_over_rebooting).then(|| owner.boot_id.clone());
+    attempt.and_then(|a| a.boot_id.clone()).or_else(stamped).filter(|id| !id.is_empty())
+}
+
+/// I11, at each patch of a Node by an engine. One that makes it schedulable: our record said that it was so before us,
+/// or there was CKE's mark without a record of ours. One that writes our record: what it says of before us is true (no
+/// record and no mark: as the Node stands; a record, and still unschedulable: as that one says). And any: labels,
+/// taints but the cordon's, and annotations but ours and CKE's are as they were.
+pub fn i11(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for w in patches(view) {
+        let allowed = match &w.before.owner {
+            Some(Ok(owner)) => owner.schedulable_before,
+            _ => w.before.marked,
+        };
+        if uncordons(w) && !allowed {
+            found.push(breach("I11", w, "made schedulable, which it was not before us"));
+        }
+        if let Some(after) = w.after.owner().filter(|_| w.before.owner() != w.after.owner()) {
+            let lie = match (&w.before.owner, w.before.unschedulable, w.before.marked) {
+                (Some(Ok(before)), true, _) => after.schedulable_before != before.schedulable_before,
+                (None, true, false) => after.schedulable_before,
+                (_, false, _) => w.after.unschedulable && !after.schedulable_before,
+                _ => false,
+            };
+            if lie {
+                found.push(breach("I11", w, "our record does not say what was before us"));
+            }
+        }
+        if others(w.raw.0) != others(w.raw.1) {
+            found.push(breach("I11", w, "labels, taints or annotations of others changed"));
+        }
+    }
+    found
+}
+
+/// What is none of ours on a Node.
+fn others(node: &Value) -> (Vec<(&String, &Value)>, &Value, Vec<&Value>) {
+    let ours = [OWNER_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
+    let annotations = node["metadata"]["annotations"].as_object().into_iter().flatten();
+    let mut annotations: Vec<_> = annotations.filter(|(k, _)| !ours.contains(&k.as_str())).collect();
+    annotations.sort_by_key(|(k, _)| *k);
+    let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    (annotations, &node["metadata"]["labels"], taints.filter(|t| t["key"] != CORDON_TAINT).collect())
+}
+
+/// I12: no engine makes a Node schedulable that carries `keep-cordoned`; and none cordons again more than once for one
+/// entry after somebody else has uncordoned it (its own record counts that).
+///
+/// Not seen here: that nothing is powered while it is uncordoned (I16).
+pub fn i12(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for w in patches(view) {
+        if uncordons(w) && w.before.keep {
+            found.push(breach("I12", w, "made schedulable although an administrator keeps it cordoned"));
+        }
+        if let (true, Some(before), Some(after)) = (cordons(w), w.before.owner(), w.after.owner())
+            && before.entry == after.entry
+            && before.recordoned > 0
+        {
+            found.push(breach("I12", w, "cordoned again and again against somebody who uncordons it"));
+        }
+    }
+    found
+}
+
+/// I13, at each patch by an engine that makes a Node schedulable: it is not, for longer than a request may be late, the
+/// Node of a member's entry in `rebooting`, or in `draining` with our record for that entry on it. And while the queue
+/// is disabled by the exact word, no engine's transaction starts a drain or writes an attempt.
+pub fn i13(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for w in patches(view).filter(|w| uncordons(w)) {
+        let (from, to) = (shift(w.asked.at, -view.kube_late()), w.asked.at);
+        for (&index, line) in &view.entries {
+            let works = line.throughout(from, to, |lies| {
+                let named = |e: &cketerm::model::reboot::RebootEntry| {
+                    w.before.addresses.contains(&e.node)
+                        && view.clusters.throughout(from, to, |c| {
+                            c.and_then(|c| member(c, &e.node)).is_some_and(|m| m.node_name() == w.name)
+                        })
+                };
+                match status(lies) {
+                    Some(RebootStatus::Rebooting) => lies.is_some_and(|l| l.as_ref().is_ok_and(named)),
+                    Some(RebootStatus::Draining) => {
+                        w.before.owned_by(index) && lies.is_some_and(|l| l.as_ref().is_ok_and(named))
+                    }
+                    _ => false,
+                }
+            });
+            if works {
+                found.push(breach("I13", w, &format!("uncordoned while reboots/{index} is in work on it")));
+            }
+        }
+    }
+    for step in view.moves().iter().filter(|m| m.starts() && !view.enabled(m.revision)) {
+        let what = format!("reboots/{} is taken into work while the queue is disabled", step.index);
+        found.push(Breach { code: "I13", at: step.at, what });
+    }
+    for (&(index, n), line) in &view.attempts {
+        let Some(first) = line.steps().first().filter(|s| s.value.is_some() && view.engine_wrote(s.revision)) else {
+            continue;
+        };
+        if !view.enabled(first.revision) {
+            let what = format!("attempt {n} of reboots/{index} is made while the queue is disabled");
+            found.push(Breach { code: "I13", at: first.at, what });
+        }
+    }
+    found
+}
+
+/// I14, at each patch by an engine that makes a Node schedulable whose record names an entry for which a power command
+/// has begun, or that lets another entry take such a record over. By how history says that the entry ended:
+/// `booted` – for API servers, and under policy `boot_id`, the Node was Ready with another boot id at some moment since
+/// the command; `done` – Ready at some moment lately; registered anew – another UID; else (cancelled, dequeued, deleted)
+/// the Node that the patch was made from is Ready with another boot id (where one was recorded), unless a person ordered
+/// the uncordon.
+///
+/// Not seen: what the boot check said; so under policy `boot_check` a worker's own end is believed.
+pub fn i14(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for w in patches(view) {
+        let Some(owner) = w.before.owner() else { continue };
+        let taken = w.before.unschedulable && w.after.owner().is_some_and(|o| o.entry != owner.entry);
+        if !uncordons(w) && !taken {
+            continue;
+        }
+        let index = owner.entry.index;
+        let last = physical::begins(view).filter(|(i, p)| *i == index && p.at <= w.asked.at).last();
+        let Some((_, begin)) = last else { continue };
+        if in_work(view.entries.get(&index).and_then(|l| l.at(w.asked.at))) {
+            continue; // I13 has it
+        }
+        if let Some(missing) = not_back(view, w, owner, begin.at) {
+            found.push(breach("I14", w, &format!("let go of after the reboot of {}, but {missing}", owner.entry)));
+        }
+    }
+    found
+}
+
+fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp) -> Option<&'static str> {
+    let (index, at) = (owner.entry.index, w.asked.at);
+    let line = view.nodes.get(&w.name)?;
+    let before = recorded(view, owner);
+    let new_boot = |n: &Node| before.as_ref().is_none_or(|id| *id != n.boot_id);
+    let ending = view.endings.get(&index).and_then(|l| l.at(at));
+    let outcome = ending.map_or("", |e: &Ending| e.outcome.as_str());
+    if outcome.starts_with("done") {
+        let ready = line.sometime(shift(at, -view.lag()), at, |n| n.is_some_and(|n| n.ready));
+        return (!ready).then_some("the Node was not Ready");
+    }
+    if outcome.contains("registered anew") {
+        return (w.before.uid == owner.uid).then_some("it is the same Node");
+    }
+    if outcome.starts_with("booted") {
+        let revision = view.endings.get(&index).and_then(|l| l.steps().first()).map_or(0, |s| s.revision);
+        let attempt = view.attempts_of(index).next().and_then(|(_, l)| l.steps().first()?.value.as_ref());
+        let strict = attempt.is_some_and(|a| a.control_plane)
+            || view.policy(revision).worker_completion == WorkerCompletion::BootId;
+        let seen = line.sometime(begun, at, |n| n.is_some_and(|n| n.ready && new_boot(n)));
+        return (strict && !seen).then_some("it was not seen Ready with another boot id");
+    }
+    let ordered =
+        view.orders.get(&index).is_some_and(|o| o.sometime(begun, at, |o| o.is_some_and(|o| o.verb == Verb::Uncordon)));
+    if ordered {
+        return None;
+    }
+    if !w.before.ready {
+        return Some("the Node is not Ready");
+    }
+    (!new_boot(&w.before)).then_some("it has the boot id from before")
+}

@@ -1,0 +1,432 @@
+//! The queue: who starts, how many, in which order (I1 to I7, I30, I31).
+
+use std::collections::BTreeSet;
+
+use cketerm::model::{
+    cluster::{Cluster, Node as Member},
+    ours::Verb,
+    policy::{ApiServerOrder, UnreachableRule},
+    reboot::{RebootEntry, RebootStatus},
+};
+use jiff::Timestamp;
+
+use super::{
+    physical,
+    record::{Breach, What},
+    view::{Move, Node, View, in_work, member, shift, status},
+};
+
+/// Seconds by which clocks of engines may differ.
+const CLOCKS: f64 = 15.0;
+
+/// A start by an engine, with what it started from.
+struct Start<'v> {
+    step: Move<'v>,
+    entry: &'v RebootEntry,
+    cluster: &'v Cluster,
+    node: &'v Member,
+}
+
+/// Every start of a member by an engine.
+fn starts<'v>(view: &'v View<'_>) -> Vec<Start<'v>> {
+    let each = view.moves().into_iter().filter(Move::starts);
+    each.filter_map(|step| {
+        let entry = view.entry(step.index, step.revision)?;
+        let cluster = view.clusters.get(step.revision)?;
+        Some(Start { step, entry, cluster, node: member(cluster, &entry.node)? })
+    })
+    .collect()
+}
+
+/// I1, at each start (`draining`) of an API server by an engine, in that very revision: no other API server's entry is
+/// `draining` or `rebooting`, and none of an entry that is gone is still cordoned for it with an attempt left. And by
+/// what the machines saw, whenever a power command begins on an API server: no other one's command runs, and no other
+/// one that a command of ours switched off is still without its system; unless a person has settled that one (`done`,
+/// `uncordon`, an uncordon by hand), or its Node or membership was taken away meanwhile.
+///
+/// Not seen: API servers that are down by themselves (I7), and repairs.
+pub fn i1(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for start in starts(view).iter().filter(|s| s.node.control_plane) {
+        let (at, revision) = (start.step.at, start.step.revision);
+        for (index, entry, node) in view.working(revision) {
+            if node.control_plane && entry.node != start.entry.node {
+                let what = format!(
+                    "API server {} (reboots/{}) starts while {} (reboots/{index}) is {}",
+                    start.entry.node, start.step.index, entry.node, entry.status
+                );
+                found.push(Breach { code: "I1", at, what });
+            }
+        }
+        for (&(index, _), line) in &view.attempts {
+            let Some(attempt) = line.before(revision) else { continue };
+            let gone = view.entry(index, revision - 1).is_none_or(|e| e.status == RebootStatus::Cancelled);
+            let other = attempt.control_plane && attempt.began() && gone && attempt.address != start.entry.node;
+            let still = member(start.cluster, &attempt.address).filter(|m| m.control_plane);
+            let Some(node) = still.filter(|_| other && !broken(view, index, revision)) else { continue };
+            let held = view.nodes.get(node.node_name()).is_some_and(|line| {
+                let from = shift(at, -view.lag());
+                line.throughout(from, at, |n| n.is_some_and(|n| n.unschedulable && n.owned_by(index)))
+            });
+            if held {
+                let what = format!(
+                    "API server {} (reboots/{}) starts while {} is orphaned by reboots/{index} and has not come back",
+                    start.entry.node, start.step.index, attempt.address
+                );
+                found.push(Breach { code: "I1", at, what });
+            }
+        }
+    }
+    found.extend(physical::two_api_servers(view));
+    found
+}
+
+fn broken(view: &View<'_>, index: u64, revision: i64) -> bool {
+    view.entries.get(&index).and_then(|l| l.before(revision)).is_some_and(Result::is_err)
+}
+
+/// I2, at each start by an engine: an API server starts only if no worker is in work in that revision; a worker only
+/// if no API server is. Order `last`: nor does an API server start while a worker has been startable for longer than
+/// copies may lag: queued, its backoff over, no order for it, the first of its machine, its Node there all the time.
+///
+/// Not seen: in order `first`, API servers that could have started before a worker (probes are not in the record).
+pub fn i2(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for start in &starts(view) {
+        let (at, revision) = (start.step.at, start.step.revision);
+        let this = (&start.entry.node, start.step.index);
+        for (index, entry, node) in view.working(revision) {
+            if node.control_plane != start.node.control_plane && entry.node != start.entry.node {
+                let (a, b) = if node.control_plane { ("worker", "API server") } else { ("API server", "worker") };
+                let what = format!(
+                    "{a} {} (reboots/{}) starts while {b} {} (reboots/{index}) is in work",
+                    this.0, this.1, entry.node
+                );
+                found.push(Breach { code: "I2", at, what });
+            }
+        }
+        if !start.node.control_plane || view.policy(revision).api_server_order != ApiServerOrder::Last {
+            continue;
+        }
+        let from = shift(at, -view.lag());
+        let worker = view.queue(revision - 1).find(|(index, entry)| {
+            member(start.cluster, &entry.node).is_some_and(|m| !m.control_plane) && startable(view, *index, from, at)
+        });
+        if let Some((index, entry)) = worker {
+            let what = format!(
+                "API server {} (reboots/{}) starts before worker {} (reboots/{index}), which could",
+                this.0, this.1, entry.node
+            );
+            found.push(Breach { code: "I2", at, what });
+        }
+    }
+    found
+}
+
+/// The entry could have been started at every moment of this time: nothing that the record shows kept it back but its
+/// place in the line.
+fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
+    let Some(line) = view.entries.get(&index) else { return false };
+    let ready = line.throughout(from, to, |lies| {
+        let Some(Ok(entry)) = lies else { return false };
+        entry.status == RebootStatus::Queued
+            && entry.drain_backoff_expire.is_none_or(|until| shift(until, CLOCKS) < from)
+    });
+    let Some(Ok(entry)) = line.at(to).filter(|_| ready) else { return false };
+    let ordered = view.orders.get(&index).is_some_and(|o| o.sometime(from, to, |o| o.is_some()));
+    let first = view
+        .entries
+        .range(..index)
+        .all(|(_, other)| other.throughout(from, to, |lies| !matches!(lies, Some(Ok(e)) if e.node == entry.node)));
+    let left = view.attempts.values().any(|l| l.sometime(from, to, |a| a.is_some_and(|a| a.address == entry.node)));
+    let noted = view.requests.get(&index).and_then(|r| r.at(to)).and_then(|r| r.node_uid.as_deref());
+    let member_all_along = view.clusters.throughout(from, to, |c| {
+        c.is_some_and(|c| {
+            member(c, &entry.node).is_some()
+                && c.reboot.reboot_command.is_some()
+                && c.reboot.boot_check_command.is_some()
+        })
+    });
+    let Some(name) = view.clusters.at(to).and_then(|c| member(c, &entry.node)).map(Member::node_name) else {
+        return false;
+    };
+    let node_there = view.nodes.get(name).is_some_and(|n| {
+        n.throughout(from, to, |n| {
+            n.is_some_and(|n| {
+                n.addresses.contains(&entry.node) && noted.is_none_or(|uid| uid == n.uid) && n.owner.is_none()
+            })
+        })
+    });
+    !ordered && first && !left && member_all_along && node_there
+}
+
+/// I3, at each start of a worker by an engine, in that very revision (the limit is compared in the transaction): the
+/// machines of members in `draining` or `rebooting`, and those on which a cancelled entry's command is still running
+/// within its bound, are not more than `max_concurrent_reboots`. Lowering the limit later is no breach.
+pub fn i3(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for start in starts(view).iter().filter(|s| !s.node.control_plane) {
+        let (at, revision) = (start.step.at, start.step.revision);
+        let mut busy: BTreeSet<&str> = view.working(revision).into_iter().map(|(_, e, _)| e.node.as_str()).collect();
+        busy.extend(physical::running(view, at, revision));
+        let limit = start.cluster.reboot.concurrency();
+        if i64::try_from(busy.len()).unwrap_or(i64::MAX) > limit {
+            let (index, node) = (start.step.index, &start.entry.node);
+            let all = busy.into_iter().collect::<Vec<_>>().join(", ");
+            found.push(Breach {
+                code: "I3",
+                at,
+                what: format!("{node} (reboots/{index}) starts, limit {limit}: {all}"),
+            });
+        }
+    }
+    found
+}
+
+/// I4, at each start by an engine: no other entry of the same machine is in work in that revision, and none with a
+/// smaller index has been waiting for longer than a start may be late.
+pub fn i4(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for start in &starts(view) {
+        let (at, revision, this) = (start.step.at, start.step.revision, start.step.index);
+        for (index, entry) in view.queue(revision).filter(|(i, e)| *i != this && e.node == start.entry.node) {
+            let from = shift(at, -view.late());
+            let waits =
+                index < this && view.entries[&index].throughout(from, at, |l| status(l) == Some(RebootStatus::Queued));
+            if in_work(view.entries[&index].get(revision)) || waits {
+                let what = format!("reboots/{this} of {} starts beside reboots/{index}, {}", entry.node, entry.status);
+                found.push(Breach { code: "I4", at, what });
+            }
+        }
+    }
+    found
+}
+
+/// I5, by what the leader says: an entry waits for a slot that it says is held by an entry that cannot be read, or,
+/// while there is one that cannot be read, by more than are in work: for longer than 15 s (a call to Kubernetes may take 10) the machines in work, in
+/// flight, or with attempts left are fewer than the limit and it still says `WaitingForSlot`. Also: an engine moves an
+/// entry that cannot be read to a state of work.
+pub fn i5(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for step in view.moves().iter().filter(|m| m.engine && matches!(m.before, Some(Err(())))) {
+        if in_work(step.after) {
+            let what = format!("reboots/{} could not be read and is in work", step.index);
+            found.push(Breach { code: "I5", at: step.at, what });
+        }
+    }
+    let mut since: Option<Timestamp> = None;
+    let mut told = false;
+    for said in view.record.said.iter().filter(|s| s.leads) {
+        let waiting = said.reasons.iter().filter(|(_, r)| r["reason"] == "WaitingForSlot");
+        let broken = |index: &u64| {
+            let line = view.entries.get(index);
+            line.is_some_and(|l| l.throughout(shift(said.at, -3.0), said.at, |lies| matches!(lies, Some(Err(())))))
+        };
+        let held = waiting.clone().find_map(|(index, reason)| {
+            let holder = reason["holder"].as_str()?.strip_prefix("reboots/")?.parse::<u64>().ok()?;
+            broken(&holder).then_some((index, holder))
+        });
+        if let (Some((index, holder)), false) = (held, told) {
+            told = true;
+            let what = format!("reboots/{index} waits for the slot of reboots/{holder}, which cannot be read");
+            found.push(Breach { code: "I5", at: said.at, what });
+        }
+        let mut busy: BTreeSet<String> =
+            view.working(said.revision).into_iter().map(|(_, e, _)| e.node.clone()).collect();
+        let moving = said.moving.iter().filter_map(|i| view.entry(*i, said.revision)).map(|e| e.node.clone());
+        busy.extend(moving);
+        busy.extend(view.attempts.values().filter_map(|l| l.get(said.revision)).map(|a| a.address.clone()));
+        let taken = view
+            .nodes
+            .iter()
+            .filter(|(_, l)| l.at(said.at).and_then(Node::owner).is_some_and(|o| o.taken_over_rebooting));
+        busy.extend(taken.map(|(name, _)| name.clone()));
+        let limit = view.clusters.get(said.revision).map_or(0, |c| c.reboot.concurrency());
+        let free = i64::try_from(busy.len()).unwrap_or(i64::MAX) < limit;
+        let eaten = free && waiting.clone().next().is_some() && view.entries.keys().any(broken);
+        since = eaten.then(|| since.unwrap_or(said.at));
+        if let (Some(from), false) = (since, told)
+            && said.at > shift(from, 15.0)
+        {
+            told = true;
+            let what =
+                format!("{} of {limit} slots are in use, and an entry that cannot be read eats the rest", busy.len());
+            found.push(Breach { code: "I5", at: said.at, what });
+        }
+    }
+    found
+}
+
+/// I6, both ways. At each start by an engine: the members that have been without a Ready Node for longer than copies
+/// may lag, and are not under this reboot process (rule `newer`), do not outnumber the limit of that revision. And by
+/// what the leader says: an entry in `rebooting` is never held by a gate, a window or a freeze; one in `draining` only
+/// under rule `older`.
+///
+/// Not seen: probes of etcd; windows and freezes themselves (later issues).
+pub fn i6(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for start in &starts(view) {
+        let (at, revision) = (start.step.at, start.step.revision);
+        let older = view.policy(revision).unreachable_rule == UnreachableRule::Older;
+        let limit = view.constraints.get(revision).cloned().unwrap_or_default().maximum_unreachable_nodes_for_reboot;
+        let from = shift(at, -view.lag());
+        let down: Vec<&str> = start
+            .cluster
+            .nodes
+            .iter()
+            .filter(|m| {
+                let line = view.nodes.get(m.node_name());
+                let other = |n: &Node| n.owner().is_some_and(|o| o.taken_over_rebooting);
+                line.is_none_or(|l| l.throughout(from, at, |n| n.is_none_or(|n| !n.ready && !other(n))))
+            })
+            .filter(|m| older || !ours(view, &m.address, from, at))
+            .map(Member::node_name)
+            .collect();
+        if i64::try_from(down.len()).unwrap_or(i64::MAX) > limit && view.clusters.throughout(from, at, |c| c.is_some())
+        {
+            let what = format!(
+                "{} starts with {} unreachable, limit {limit}: {}",
+                start.entry.node,
+                down.len(),
+                down.join(", ")
+            );
+            found.push(Breach { code: "I6", at, what });
+        }
+    }
+    for said in view.record.said.iter().filter(|s| s.leads) {
+        for (&index, reason) in &said.reasons {
+            let name = reason["reason"].as_str().unwrap_or_default();
+            let gate = matches!(name, "UnreachableGate" | "OutsideWindow" | "Frozen");
+            let older = view.policies.sometime(shift(said.at, -5.0), said.at, |p| {
+                p.is_some_and(|p| p.unreachable_rule == UnreachableRule::Older)
+            });
+            let working = view
+                .entries
+                .get(&index)
+                .is_some_and(|l| l.throughout(shift(said.at, -5.0), said.at, |lies| in_work(lies)));
+            if gate && !older && working {
+                found.push(Breach {
+                    code: "I6",
+                    at: said.at,
+                    what: format!("reboots/{index} is in work and held by {name}"),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The machine was under the reboot process at some moment of this time.
+fn ours(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
+    let entries = view
+        .entries
+        .values()
+        .any(|l| l.sometime(from, to, |lies| in_work(lies) && matches!(lies, Some(Ok(e)) if e.node == address)));
+    entries || view.attempts.values().any(|l| l.sometime(from, to, |a| a.is_some_and(|a| a.address == address)))
+}
+
+/// I7, at each start of an API server by an engine, and at its first power command: every other control plane of the
+/// definition had a Ready Node at some moment within the time that copies may lag.
+///
+/// Not seen: probes.
+pub fn i7(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut judge = |at: Timestamp, address: &str, what: &str| {
+        let Some(cluster) = view.clusters.at(at) else { return };
+        let from = shift(at, -view.lag());
+        let others = cluster.nodes.iter().filter(|m| m.control_plane && m.address != address);
+        for other in others.filter(|_| member(cluster, address).is_some_and(|m| m.control_plane)) {
+            let line = view.nodes.get(other.node_name());
+            let all_along = view
+                .clusters
+                .throughout(from, at, |c| c.and_then(|c| member(c, &other.address)).is_some_and(|m| m.control_plane));
+            if all_along && line.is_none_or(|l| l.throughout(from, at, |n| n.is_none_or(|n| !n.ready))) {
+                let what =
+                    format!("{what} of API server {address} while control plane {} is not Ready", other.node_name());
+                found.push(Breach { code: "I7", at, what });
+            }
+        }
+    };
+    for start in starts(view) {
+        judge(start.step.at, &start.entry.node, "a drain");
+    }
+    let mut seen = BTreeSet::new();
+    for power in view.record.power.iter().filter(|p| p.what == What::Begin && p.entry.starts_with("reboots/")) {
+        if seen.insert(&power.entry) {
+            judge(power.at, &power.address, "a power command");
+        }
+    }
+    found
+}
+
+/// I30, at each start of a worker by an engine: no worker with a smaller index was startable (see [`i2`]) from longer
+/// than copies lag before until 10 s after, by when its own start would have shown; unless the leader named another
+/// reason for it than its place in the line, or, where nobody listened to what it says, faults were still going on.
+pub fn i30(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for start in starts(view).iter().filter(|s| !s.node.control_plane) {
+        let (at, revision, this) = (start.step.at, start.step.revision, start.step.index);
+        let (from, to) = (shift(at, -view.lag()), shift(at, 10.0));
+        let heard = !view.record.said.is_empty();
+        if to > view.record.end || (!heard && view.record.calm_since.is_none_or(|calm| from < calm)) {
+            continue;
+        }
+        let before = view.queue(revision).take_while(|(i, _)| *i < this);
+        for (index, entry) in before {
+            let worker = member(start.cluster, &entry.node).is_some_and(|m| !m.control_plane);
+            if worker && startable(view, index, from, to) && !excused(view, index, from, to) {
+                let what = format!("{} (reboots/{this}) overtakes {} (reboots/{index})", start.entry.node, entry.node);
+                found.push(Breach { code: "I30", at, what });
+            }
+        }
+    }
+    found
+}
+
+/// The leader named something else than the place in the line.
+fn excused(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
+    let line = ["WaitingForSlot", "WaitingForWorkers", "WaitingForControlPlane", "Ready"];
+    let said = view.record.said.iter().filter(|s| s.leads && s.at >= from && s.at <= to);
+    let mut reasons = said.filter_map(|s| s.reasons.get(&index)).filter_map(|r| r["reason"].as_str());
+    reasons.any(|name| !line.contains(&name))
+}
+
+/// I31: an attempt is written only for a member of the definition of that very revision; no power command begins for
+/// an entry whose machine has not been a member for longer than a command may be late; and the entry of a machine that
+/// is no member ends: it is gone 60 s and two TTL after its removal, where faults have ended by then.
+pub fn i31(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let absent = |address: &str, c: Option<&Cluster>| c.is_some_and(|c| member(c, address).is_none());
+    for (&(index, n), line) in &view.attempts {
+        let Some(first) = line.steps().first() else { continue };
+        let Some(attempt) = first.value.as_ref().filter(|_| view.engine_wrote(first.revision)) else { continue };
+        if absent(&attempt.address, view.clusters.get(first.revision)) {
+            let what = format!("attempt {n} of reboots/{index} on {}, which is no member", attempt.address);
+            found.push(Breach { code: "I31", at: first.at, what });
+        }
+    }
+    for power in view.record.power.iter().filter(|p| p.what == What::Begin && p.entry.starts_with("reboots/")) {
+        let from = shift(power.at, -view.lag());
+        if view.clusters.throughout(from, power.at, |c| absent(&power.address, c)) {
+            let what = format!("a power command of {} begins on {}, which is no member", power.entry, power.address);
+            found.push(Breach { code: "I31", at: power.at, what });
+        }
+    }
+    let patience = 2.0 * view.ttl() + 75.0;
+    let Some(calm) = view.record.calm_since else { return found };
+    let from = shift(view.record.end, -patience);
+    for (index, line) in view.entries.iter().filter(|_| from >= calm) {
+        let Some(Ok(entry)) = line.last() else { continue };
+        let there = line.throughout(from, view.record.end, |l| matches!(l, Some(Ok(_))));
+        if there && view.clusters.throughout(from, view.record.end, |c| absent(&entry.node, c)) {
+            let what = format!("reboots/{index} of {}, which is no member, is still there", entry.node);
+            found.push(Breach { code: "I31", at: view.record.end, what });
+        }
+    }
+    found
+}
+
+/// Whether somebody keeps the entry from starting by an order.
+pub fn on_hold(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
+    view.orders.get(&index).is_some_and(|o| o.throughout(from, to, |o| o.is_some_and(|o| o.verb == Verb::Hold)))
+}

@@ -1,0 +1,464 @@
+//! A small world written by hand: three API servers, five workers, one engine that leads; every test changes one thing.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::super::{
+    View,
+    record::{Acknowledged, Asked, Breach, KeyChange, ObjectChange, Power, Record, Said, Txn, What, Word},
+};
+
+/// The engine's lease.
+pub const LEASE: i64 = 0x7a;
+
+/// A record in the making, with the world as it stands.
+#[derive(Clone)]
+pub struct Scene {
+    pub record: Record,
+    pub now: Timestamp,
+    keys: BTreeMap<String, Vec<u8>>,
+    objects: BTreeMap<(String, String, String), Value>,
+    revision: i64,
+    version: u64,
+}
+
+pub fn address(node: &str) -> String {
+    let n: u32 = node.trim_start_matches(|c: char| c.is_alphabetic()).parse().unwrap();
+    if node.starts_with("cp") { format!("10.0.0.{n}") } else { format!("10.0.1.{n}") }
+}
+
+pub fn definition() -> Value {
+    let nodes = ["cp1", "cp2", "cp3", "w1", "w2", "w3", "w4", "w5"];
+    let nodes = nodes
+        .map(|n| json!({"address": address(n), "hostname": n, "user": "root", "control_plane": n.starts_with("cp")}));
+    json!({"name": "c", "nodes": nodes, "reboot": {
+        "reboot_command": ["power", "cycle"], "boot_check_command": ["booted"], "max_concurrent_reboots": 2,
+        "eviction_timeout_seconds": 60, "command_timeout_seconds": 30, "command_retries": 1,
+        "protected_namespaces": {"matchLabels": {"protected": "yes"}},
+        "protected_job_pods": {"matchLabels": {"protected": "yes"}},
+    }})
+}
+
+pub fn key(index: u64) -> String {
+    format!("reboots/data/{index:016x}")
+}
+
+pub fn entry(index: u64, node: &str, status: &str) -> Value {
+    json!({"index": index.to_string(), "node": address(node), "status": status,
+        "last_transition_time": "0001-01-01T00:00:00Z", "drain_backoff_expire": "0001-01-01T00:00:00Z"})
+}
+
+impl Scene {
+    /// 60 s of peace, with an engine that leads.
+    pub fn new() -> Self {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let mut scene = Self {
+            record: Record::default(),
+            now,
+            keys: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            revision: 1,
+            version: 100,
+        };
+        scene.write("console", &[("cluster", definition()), ("reboots/write-index", json!(0))], &[]);
+        for name in ["cp1", "cp2", "cp3", "w1", "w2", "w3", "w4", "w5"] {
+            let node = json!({
+                "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"zone": "a"}, "annotations": {"theirs": "1"}},
+                "spec": {},
+                "status": {
+                    "addresses": [{"type": "InternalIP", "address": address(name)}],
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "nodeInfo": {"bootID": format!("boot-{name}")},
+                },
+            });
+            scene.object("nodes", "", name, Some(node));
+        }
+        for (name, labels) in [("safe", json!({"protected": "yes"})), ("free", json!({}))] {
+            scene.object("namespaces", "", name, Some(json!({"metadata": {"name": name, "labels": labels}})));
+        }
+        scene.lead(0, LEASE);
+        scene.pass(60.0);
+        scene
+    }
+
+    pub fn pass(&mut self, seconds: f64) {
+        self.now += SignedDuration::from_secs_f64(seconds);
+        self.record.end = self.now;
+    }
+
+    /// An engine stands for election.
+    pub fn lead(&mut self, engine: u32, lease: i64) {
+        let (leader, registration) = (format!("leader//{lease:x}"), format!("cketerm/engines/{lease:x}"));
+        self.txn(
+            &format!("engine-{engine}"),
+            vec![(leader.clone(), "create")],
+            &[(&leader, json!("host")), (&registration, json!({}))],
+            &[],
+        );
+    }
+
+    /// A change without a transaction that anybody knows: by hand, or a lease's end.
+    pub fn hand(&mut self, key: &str, value: Option<&[u8]>) {
+        self.revision += 1;
+        self.set(key, value.map(<[u8]>::to_vec));
+    }
+
+    fn set(&mut self, key: &str, value: Option<Vec<u8>>) {
+        match &value {
+            Some(value) => self.keys.insert(key.to_owned(), value.clone()),
+            None => self.keys.remove(key),
+        };
+        let (at, revision) = (self.now, self.revision);
+        self.record.keys.push(KeyChange { at, revision, key: key.to_owned(), value });
+    }
+
+    /// What lies there.
+    pub fn get(&self, key: &str) -> Value {
+        self.keys.get(key).map(|v| serde_json::from_slice(v).unwrap()).unwrap_or_default()
+    }
+
+    pub fn txn(&mut self, by: &str, compares: Vec<(String, &'static str)>, puts: &[(&str, Value)], deletes: &[&str]) {
+        self.revision += 1;
+        for (key, value) in puts {
+            let bytes = match value {
+                Value::String(raw) => raw.clone().into_bytes(),
+                other => other.to_string().into_bytes(),
+            };
+            self.set(key, Some(bytes));
+        }
+        for key in deletes {
+            self.set(key, None);
+        }
+        self.record.txns.push(Txn {
+            at: self.now,
+            by: by.to_owned(),
+            compares,
+            puts: puts.iter().map(|(k, _)| (*k).to_owned()).collect(),
+            deletes: deletes.iter().map(|k| (*k).to_owned()).collect(),
+            succeeded: true,
+            revision: self.revision,
+        });
+    }
+
+    /// A person's or another program's transaction.
+    pub fn write(&mut self, by: &str, puts: &[(&str, Value)], deletes: &[&str]) {
+        self.txn(by, Vec::new(), puts, deletes);
+    }
+
+    /// The leading engine's transaction, with every compare and its audit record.
+    pub fn engine(&mut self, what: &str, puts: &[(&str, Value)], deletes: &[&str]) {
+        let mut compares = vec![(format!("leader//{LEASE:x}"), "create")];
+        compares.extend(puts.iter().map(|(k, _)| ((*k).to_owned(), "mod")));
+        compares.extend(deletes.iter().map(|k| ((*k).to_owned(), "mod")));
+        for start in ["reboots/disabled", "cluster", "constraints", "cketerm/policy"] {
+            compares.push((start.to_owned(), "mod"));
+        }
+        let on = puts.iter().chain(&[]).map(|(k, _)| *k).chain(deletes.iter().copied()).find_map(|k| {
+            let hex = k.strip_prefix("reboots/data/")?;
+            Some(format!("reboots/{}", u64::from_str_radix(hex, 16).ok()?))
+        });
+        let on = on.or_else(|| {
+            let (key, _) = puts.iter().find(|(k, _)| k.starts_with("cketerm/attempts/"))?;
+            Some(key.strip_prefix("cketerm/attempts/")?.rsplit_once('/')?.0.to_owned())
+        });
+        let audit = format!("cketerm/audit/{:020}-{LEASE:x}-{}", self.now.as_nanosecond(), self.revision);
+        let told = json!({"at": self.now.to_string(), "who": {"user": "engine", "host": "h"}, "what": what,
+            "on": on.unwrap_or_default(), "result": "r"});
+        let mut puts = puts.to_vec();
+        puts.push((&audit, told));
+        self.txn("engine-0", compares, &puts, deletes);
+    }
+
+    /// Queues a reboot and says so.
+    pub fn add(&mut self, index: u64, node: &str) {
+        let asked = self.now;
+        self.write(
+            "console",
+            &[(&key(index), entry(index, node, "queued")), ("reboots/write-index", json!(index + 1))],
+            &[],
+        );
+        let word = Word::Add(vec![(index, address(node))]);
+        self.record.acknowledged.push(Acknowledged { asked, at: self.now, by: "console".to_owned(), word });
+    }
+
+    pub fn told(&mut self, word: Word) {
+        let asked = self.now;
+        self.record.acknowledged.push(Acknowledged { asked, at: self.now, by: "console".to_owned(), word });
+    }
+
+    /// The engine moves an entry.
+    pub fn moves(&mut self, index: u64, to: &str) {
+        let mut value = self.get(&key(index));
+        value["status"] = json!(to);
+        value["last_transition_time"] = json!(self.whole());
+        let what = if to == "draining" { "drain" } else { "back off" };
+        self.engine(what, &[(&key(index), value)], &[]);
+    }
+
+    pub fn whole(&self) -> String {
+        Timestamp::from_second(self.now.as_second()).unwrap().to_string()
+    }
+
+    /// A person changes an entry's status as `ckecli` does.
+    pub fn cancel(&mut self, index: u64) {
+        let mut value = self.get(&key(index));
+        value["status"] = json!("cancelled");
+        self.write("console", &[(&key(index), value)], &[]);
+        self.told(Word::Cancel(index));
+    }
+
+    pub fn attempt(&self, index: u64, n: u32, node: &str) -> Value {
+        let object = &self.objects[&("nodes".to_owned(), String::new(), node.to_owned())];
+        json!({"id": format!("reboots-{index}-{n}"), "entry": format!("reboots/{index}"), "number": n,
+            "address": address(node), "node": node, "control_plane": node.starts_with("cp"), "lease": LEASE,
+            "host": "h", "argv": ["power", "cycle", address(node)], "bound_seconds": 30,
+            "boot_id": object["status"]["nodeInfo"]["bootID"], "node_uid": object["metadata"]["uid"],
+            "start": self.now.to_string()})
+    }
+
+    pub fn ended(attempt: &Value, code: i32, at: Timestamp) -> Value {
+        let mut closed = attempt.clone();
+        closed["outcome"] = json!({"end": {"exit": code}, "at": at.to_string(), "stdout": "", "stderr": ""});
+        closed
+    }
+
+    /// The engine goes from a drained Node to its first command.
+    pub fn powers(&mut self, index: u64, node: &str) -> Value {
+        let attempt = self.attempt(index, 1, node);
+        let mut value = self.get(&key(index));
+        value["status"] = json!("rebooting");
+        value["last_transition_time"] = json!(self.whole());
+        let place = format!("cketerm/attempts/reboots/{index}/1");
+        self.engine("power", &[(&key(index), value), (&place, attempt.clone())], &[]);
+        self.power(What::Begin, index, 1, node);
+        attempt
+    }
+
+    pub fn power(&mut self, what: What, index: u64, n: u32, node: &str) {
+        let argv = vec!["power".to_owned(), "cycle".to_owned(), address(node)];
+        self.record.power.push(Power {
+            at: self.now,
+            what,
+            address: address(node),
+            entry: format!("reboots/{index}"),
+            attempt: format!("reboots-{index}-{n}"),
+            argv,
+        });
+    }
+
+    /// One more attempt, made by the engine.
+    pub fn again(&mut self, index: u64, n: u32, node: &str) {
+        let attempt = self.attempt(index, n, node);
+        let place = format!("cketerm/attempts/reboots/{index}/{n}");
+        self.engine("power", &[(&place, attempt)], &[]);
+        self.power(What::Begin, index, n, node);
+    }
+
+    /// Records how an attempt ended.
+    pub fn ends(&mut self, index: u64, n: u32, node: &str, code: i32) {
+        self.power(What::End(Some(code)), index, n, node);
+        let place = format!("cketerm/attempts/reboots/{index}/{n}");
+        let closed = Self::ended(&self.get(&place), code, self.now);
+        self.engine("power", &[(&place, closed)], &[]);
+    }
+
+    /// The machine goes down and comes up, its Node with it.
+    pub fn boots(&mut self, index: u64, node: &str) {
+        self.power(What::Down, index, 1, node);
+        self.pass(20.0);
+        self.power(What::Up, index, 1, node);
+        self.node(node, |n| n["status"]["nodeInfo"]["bootID"] = json!(format!("boot-{node}-new")));
+        self.pass(1.0);
+    }
+
+    /// The engine removes an entry, leaving its story.
+    pub fn removes(&mut self, index: u64, outcome: &str) {
+        let (place, history) =
+            (format!("cketerm/attempts/reboots/{index}/1"), format!("cketerm/history/reboots-{index:016x}"));
+        let attempt = self.get(&place);
+        let mut attempts = Vec::new();
+        if !attempt.is_null() {
+            let closed =
+                if attempt["outcome"].is_null() { Self::ended(&attempt, 0, self.now) } else { attempt.clone() };
+            attempts.push(closed);
+        }
+        let story = json!({"entry": format!("reboots/{index}"), "address": self.get(&key(index))["node"],
+            "outcome": outcome, "at": self.now.to_string(), "last": self.get(&key(index)), "attempts": attempts});
+        let key = key(index);
+        let mut deletes = vec![key.as_str()];
+        if outcome.starts_with("booted") && !attempt.is_null() {
+            deletes.push(&place);
+        }
+        self.engine("end", &[(&history, story)], &deletes);
+    }
+
+    /// Puts an object, or takes it away.
+    pub fn object(&mut self, resource: &str, namespace: &str, name: &str, after: Option<Value>) {
+        self.version += 1;
+        let place = (resource.to_owned(), namespace.to_owned(), name.to_owned());
+        let before = self.objects.remove(&place);
+        let after = after.map(|mut object| {
+            object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            object
+        });
+        if let Some(object) = &after {
+            self.objects.insert(place, object.clone());
+        }
+        self.record.objects.push(ObjectChange {
+            at: self.now,
+            revision: self.version,
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            before,
+            after,
+        });
+    }
+
+    /// Something changes on a Node by itself.
+    pub fn node(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut node = self.objects[&("nodes".to_owned(), String::new(), name.to_owned())].clone();
+        change(&mut node);
+        self.object("nodes", "", name, Some(node));
+    }
+
+    pub fn not_ready(&mut self, name: &str) {
+        self.node(name, |n| n["status"]["conditions"][0]["status"] = json!("False"));
+    }
+
+    /// Somebody patches a Node, from what it is now.
+    pub fn patch(&mut self, by: &str, name: &str, mut body: Value) {
+        let node = self.objects[&("nodes".to_owned(), String::new(), name.to_owned())].clone();
+        if by.starts_with("engine") && body["metadata"]["resourceVersion"].is_null() {
+            body["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"].clone();
+        }
+        let path = format!("/api/v1/nodes/{name}");
+        self.ask(by, "PATCH", &path, body.clone(), 200);
+        self.node(name, |n| merge(n, &body));
+    }
+
+    pub fn ask(&mut self, by: &str, method: &str, path: &str, body: Value, code: u16) {
+        let (by, method, path) = (by.to_owned(), method.to_owned(), path.to_owned());
+        self.record.asked.push(Asked { at: self.now, by, method, path, query: String::new(), body, code });
+    }
+
+    pub fn owner(&self, index: u64, name: &str, schedulable_before: bool) -> Value {
+        let node = &self.objects[&("nodes".to_owned(), String::new(), name.to_owned())];
+        json!({"lease": LEASE, "entry": format!("reboots/{index}"), "schedulable_before": schedulable_before,
+            "uid": node["metadata"]["uid"], "boot_id": node["status"]["nodeInfo"]["bootID"]})
+    }
+
+    /// The engine cordons a Node for an entry.
+    pub fn cordon(&mut self, index: u64, name: &str) {
+        let owner = self.owner(index, name, true).to_string();
+        let annotations = json!({"cketerm.io/owner": owner, "cke.cybozu.com/reboot": "true"});
+        self.patch(
+            "engine-0",
+            name,
+            json!({"metadata": {"annotations": annotations}, "spec": {"unschedulable": true}}),
+        );
+    }
+
+    /// The engine lets go of it.
+    pub fn uncordon(&mut self, name: &str) {
+        let annotations = json!({"cketerm.io/owner": null, "cke.cybozu.com/reboot": null});
+        self.patch(
+            "engine-0",
+            name,
+            json!({"metadata": {"annotations": annotations}, "spec": {"unschedulable": null}}),
+        );
+    }
+
+    /// A pod on a Node; `kind` is its controller's.
+    pub fn pod(&mut self, namespace: &str, name: &str, node: &str, kind: &str, labels: Value) {
+        let pod = json!({
+            "metadata": {"name": name, "namespace": namespace, "uid": format!("uid-{name}"), "labels": labels,
+                "ownerReferences": [{"kind": kind, "name": "o", "uid": format!("uid-{kind}"), "controller": true}]},
+            "spec": {"nodeName": node},
+            "status": {"phase": "Running"},
+        });
+        self.object("pods", namespace, name, Some(pod));
+    }
+
+    pub fn pod_changes(&mut self, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut pod = self.objects[&("pods".to_owned(), namespace.to_owned(), name.to_owned())].clone();
+        change(&mut pod);
+        self.object("pods", namespace, name, Some(pod));
+    }
+
+    pub fn evicts(&mut self, namespace: &str, name: &str, dry_run: bool, code: u16) {
+        let mut options = json!({"preconditions": {"uid": format!("uid-{name}")}});
+        if dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
+        self.ask("engine-0", "POST", &path, json!({"deleteOptions": options}), code);
+    }
+
+    pub fn deletes(&mut self, namespace: &str, name: &str) {
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        self.ask("engine-0", "DELETE", &path, json!({"preconditions": {"uid": format!("uid-{name}")}}), 200);
+    }
+
+    /// What the engine that leads says, for so many seconds.
+    pub fn says(&mut self, seconds: u32, reasons: &[(u64, Value)], moving: &[u64]) {
+        for _ in 0..seconds {
+            self.pass(1.0);
+            self.record.said.push(Said {
+                at: self.now,
+                by: "engine-0".to_owned(),
+                leads: true,
+                revision: self.revision,
+                reasons: reasons.iter().cloned().collect(),
+                moving: moving.to_vec(),
+            });
+        }
+    }
+
+    /// A whole reboot of a worker or an API server, as it should be, up to where its machine is back.
+    pub fn reboot(&mut self, index: u64, node: &str) {
+        self.moves(index, "draining");
+        self.pass(0.5);
+        self.cordon(index, node);
+        self.pass(2.0);
+        self.powers(index, node);
+        self.pass(1.0);
+        self.ends(index, 1, node, 0);
+        self.boots(index, node);
+    }
+
+    /// The codes that all observers report, each once.
+    pub fn codes(&self) -> Vec<&'static str> {
+        let mut codes: Vec<_> = self.breaches().into_iter().map(|b| b.code).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        codes
+    }
+
+    pub fn breaches(&self) -> Vec<Breach> {
+        let view = View::of(&self.record);
+        super::super::ALL.iter().flat_map(|(_, observer)| observer(&view)).collect()
+    }
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (name, value) in fields {
+        if name == "resourceVersion" {
+            continue;
+        }
+        if value.is_null() {
+            into.as_object_mut().unwrap().shift_remove(name);
+        } else {
+            merge(&mut into[name], value);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! A [`Record`] replayed once and indexed, so that every observer asks it instead of going through the record again.
+//!
+//! A value in etcd that cannot be read is part of the scenarios: it is kept as such and stops nobody.
+
+mod kube;
+mod timeline;
+mod writes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use cketerm::model::{
+    attempt::Attempt,
+    cluster::{Cluster, Node as Member},
+    constraints::Constraints,
+    entry::{EntryId, QueueKind},
+    ours::{Ending, Order, Request},
+    policy::Policy,
+    reboot::{RebootEntry, RebootStatus},
+};
+use jiff::{SignedDuration, Timestamp};
+
+pub use self::{
+    kube::{Labels, Node, Pod, PodState},
+    timeline::Timeline,
+    writes::{NodeWrite, PodWrite},
+};
+use super::record::{KeyChange, Record, Txn};
+
+/// Seconds that a request to etcd or the start of a command may come late on the way.
+const ON_THE_WAY: f64 = 3.0;
+/// Seconds until a client of Kubernetes gives a request up, and those it may come late then.
+const CALL: f64 = 12.5;
+/// Seconds after which a copy of etcd or Kubernetes is too old to start anything from, with what it may be behind then.
+const STALE: f64 = 15.0;
+
+/// An entry of the reboot queue, or that it cannot be read.
+pub type Lies = Result<RebootEntry, ()>;
+
+/// One key in `leader/`.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Its lease in hex, as the key has it.
+    pub lease: String,
+    /// The revision that made it: the smallest leads.
+    pub created: i64,
+    /// When.
+    pub from: Timestamp,
+    /// Revision and time at which it went.
+    pub gone: Option<(i64, Timestamp)>,
+    /// Registered below `cketerm/engines/` in the same transaction; else it is CKE's.
+    pub ours: bool,
+    /// Which process put it, where that is known.
+    pub by: Option<String>,
+}
+
+/// One change of one entry of the reboot queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Move<'v> {
+    /// When.
+    pub at: Timestamp,
+    /// At which revision.
+    pub revision: i64,
+    /// Which entry.
+    pub index: u64,
+    /// What lay there before.
+    pub before: Option<&'v Lies>,
+    /// What lies there now.
+    pub after: Option<&'v Lies>,
+    /// An engine of ours did it.
+    pub engine: bool,
+}
+
+impl Move<'_> {
+    /// An engine takes the entry into work: from now on it is `draining`.
+    pub fn starts(&self) -> bool {
+        self.engine && status(self.after) == Some(RebootStatus::Draining) && !in_work(self.before)
+    }
+}
+
+/// The replayed record.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// What was replayed.
+    pub record: &'a Record,
+    /// The reboot queue by index.
+    pub entries: BTreeMap<u64, Timeline<Lies>>,
+    /// `cketerm/attempts/reboots/` by index and number.
+    pub attempts: BTreeMap<(u64, u32), Timeline<Attempt>>,
+    /// `cketerm/orders/reboots/` by index.
+    pub orders: BTreeMap<u64, Timeline<Order>>,
+    /// `cketerm/requests/reboots/` by index.
+    pub requests: BTreeMap<u64, Timeline<Request>>,
+    /// `cketerm/history/reboots-…` by index.
+    pub endings: BTreeMap<u64, Timeline<Ending>>,
+    /// `cluster`; what cannot be read counts as none.
+    pub clusters: Timeline<Cluster>,
+    /// `constraints`, likewise.
+    pub constraints: Timeline<Constraints>,
+    /// `cketerm/policy`, likewise.
+    pub policies: Timeline<Policy>,
+    /// `reboots/disabled`, as bytes.
+    pub switch: Timeline<Vec<u8>>,
+    /// `reboots/write-index`, as bytes.
+    pub write_index: Timeline<Vec<u8>>,
+    /// `reboots/running`, as bytes.
+    pub running: Timeline<Vec<u8>>,
+    /// All that ever stood for election, in the order in which they came.
+    pub candidates: Vec<Candidate>,
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, Timeline<Node>>,
+    /// Pods by UID.
+    pub pods: BTreeMap<String, Pod>,
+    /// Labels of namespaces by name.
+    pub namespaces: BTreeMap<String, Timeline<Labels>>,
+    /// Whether a DaemonSet has the `OnDelete` strategy, by UID.
+    pub on_delete: BTreeMap<String, Timeline<bool>>,
+    /// What processes wrote to Nodes, and what came of it.
+    pub node_writes: Vec<NodeWrite<'a>>,
+    /// What engines asked for pods.
+    pub pod_writes: Vec<PodWrite<'a>>,
+    pods_on: HashMap<String, Vec<String>>,
+    writers: HashMap<i64, &'a Txn>,
+    /// Revisions at which an engine's audit record was put: who wrote, where nobody could listen.
+    audited: BTreeSet<i64>,
+    policy: Policy,
+}
+
+/// Its status, where it can be read.
+pub fn status(lies: Option<&Lies>) -> Option<RebootStatus> {
+    lies?.as_ref().ok().map(|e| e.status)
+}
+
+/// It is `draining` or `rebooting`.
+pub fn in_work(lies: Option<&Lies>) -> bool {
+    matches!(status(lies), Some(RebootStatus::Draining | RebootStatus::Rebooting))
+}
+
+/// So many seconds later, or earlier.
+pub fn shift(at: Timestamp, seconds: f64) -> Timestamp {
+    let span = SignedDuration::try_from_secs_f64(seconds).unwrap_or_default();
+    at.checked_add(span).unwrap_or(if seconds < 0.0 { Timestamp::MIN } else { Timestamp::MAX })
+}
+
+/// A process of this name is an engine of ours.
+pub fn is_engine(by: &str) -> bool {
+    by.starts_with("engine")
+}
+
+impl<'a> View<'a> {
+    /// Replays a record.
+    pub fn of(record: &'a Record) -> Self {
+        let mut view = Self {
+            record,
+            entries: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            endings: BTreeMap::new(),
+            clusters: Timeline::default(),
+            constraints: Timeline::default(),
+            policies: Timeline::default(),
+            switch: Timeline::default(),
+            write_index: Timeline::default(),
+            running: Timeline::default(),
+            candidates: Vec::new(),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            on_delete: BTreeMap::new(),
+            node_writes: Vec::new(),
+            pod_writes: Vec::new(),
+            pods_on: HashMap::new(),
+            writers: HashMap::new(),
+            audited: BTreeSet::new(),
+            policy: Policy::default(),
+        };
+        for txn in record.txns.iter().filter(|t| t.succeeded && !(t.puts.is_empty() && t.deletes.is_empty())) {
+            view.writers.entry(txn.revision).or_insert(txn);
+        }
+        for change in &record.keys {
+            view.key(change);
+        }
+        view.objects();
+        view.writes();
+        view
+    }
+
+    fn key(&mut self, change: &KeyChange) {
+        let (at, revision) = (change.at, change.revision);
+        let value = change.value.as_deref();
+        let (folder, rest) = change.key.split_once('/').unwrap_or((&change.key, ""));
+        match (folder, rest) {
+            ("reboots", "disabled") => self.switch.push(at, revision, value.map(<[u8]>::to_vec)),
+            ("reboots", "write-index") => self.write_index.push(at, revision, value.map(<[u8]>::to_vec)),
+            ("reboots", "running") => self.running.push(at, revision, value.map(<[u8]>::to_vec)),
+            ("reboots", _) => {
+                if let Some(index) = rest.strip_prefix("data/").and_then(hex_index) {
+                    let entry = value.map(|v| serde_json::from_slice(v).map_err(|_| ()));
+                    self.entries.entry(index).or_default().push(at, revision, entry);
+                }
+            }
+            ("cluster", "") => self.clusters.push(at, revision, value.and_then(read)),
+            ("constraints", "") => self.constraints.push(at, revision, value.and_then(read)),
+            ("leader", _) => self.candidate(change, rest.trim_start_matches('/')),
+            ("cketerm", _) => self.ours(change, rest),
+            _ => {}
+        }
+    }
+
+    fn candidate(&mut self, change: &KeyChange, lease: &str) {
+        let standing = self.candidates.iter_mut().rev().find(|c| c.lease == lease && c.gone.is_none());
+        match (standing, &change.value) {
+            (Some(candidate), None) => candidate.gone = Some((change.revision, change.at)),
+            (None, Some(_)) => {
+                let by = self.writers.get(&change.revision).map(|t| t.by.clone());
+                let registered = format!("cketerm/engines/{lease}");
+                let ours = self.changed(change.revision).iter().any(|c| c.key == registered && c.value.is_some());
+                self.candidates.push(Candidate {
+                    lease: lease.to_owned(),
+                    created: change.revision,
+                    from: change.at,
+                    gone: None,
+                    ours,
+                    by,
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn ours(&mut self, change: &KeyChange, rest: &str) {
+        let (at, revision, value) = (change.at, change.revision, change.value.as_deref());
+        let (folder, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let reboot = |text: &str| text.parse::<EntryId>().ok().filter(|id| id.queue == QueueKind::Reboot);
+        match folder {
+            "policy" => self.policies.push(at, revision, value.and_then(read)),
+            "attempts" => {
+                let parts = name.rsplit_once('/').and_then(|(id, n)| Some((reboot(id)?.index, n.parse().ok()?)));
+                if let Some(place) = parts {
+                    self.attempts.entry(place).or_default().push(at, revision, value.and_then(read));
+                }
+            }
+            "orders" => {
+                if let Some(id) = reboot(name) {
+                    self.orders.entry(id.index).or_default().push(at, revision, value.and_then(read));
+                }
+            }
+            "requests" => {
+                if let Some(id) = reboot(name) {
+                    self.requests.entry(id.index).or_default().push(at, revision, value.and_then(read));
+                }
+            }
+            "history" => {
+                if let Some(index) = name.strip_prefix("reboots-").and_then(hex_index) {
+                    self.endings.entry(index).or_default().push(at, revision, value.and_then(read));
+                }
+            }
+            // An engine's: time, lease, entry.
+            "audit" if name.splitn(3, '-').count() == 3 && value.is_some() => {
+                self.audited.insert(revision);
+            }
+            _ => {}
+        }
+    }
+
+    /// Every change of one revision.
+    pub fn changed(&self, revision: i64) -> &'a [KeyChange] {
+        let keys = &self.record.keys;
+        let from = keys.partition_point(|c| c.revision < revision);
+        let to = keys.partition_point(|c| c.revision <= revision);
+        &keys[from..to]
+    }
+
+    /// The transaction that made a revision, where it is known.
+    pub fn txn(&self, revision: i64) -> Option<&'a Txn> {
+        self.writers.get(&revision).copied()
+    }
+
+    /// Whether an engine of ours made this revision. Where nobody could listen, its audit record tells; what has none
+    /// then counts as somebody else's.
+    pub fn engine_wrote(&self, revision: i64) -> bool {
+        match self.writers.get(&revision) {
+            Some(txn) => is_engine(&txn.by),
+            None => self.record.txns.is_empty() && self.audited.contains(&revision),
+        }
+    }
+
+    /// Every change of an entry, in the order of revisions.
+    pub fn moves(&self) -> Vec<Move<'_>> {
+        let mut all = Vec::new();
+        for (&index, line) in &self.entries {
+            let mut before = None;
+            for step in line.steps() {
+                let (at, revision, after) = (step.at, step.revision, step.value.as_ref());
+                all.push(Move { at, revision, index, before, after, engine: self.engine_wrote(revision) });
+                before = after;
+            }
+        }
+        all.sort_by_key(|m| (m.revision, m.index));
+        all
+    }
+
+    /// The entry as it lay there at this revision.
+    pub fn entry(&self, index: u64, revision: i64) -> Option<&RebootEntry> {
+        self.entries.get(&index)?.get(revision)?.as_ref().ok()
+    }
+
+    /// The entries that could be read at this revision.
+    pub fn queue(&self, revision: i64) -> impl Iterator<Item = (u64, &RebootEntry)> {
+        let each = self.entries.iter().map(move |(&i, line)| (i, line.get(revision)));
+        each.filter_map(|(i, lies)| Some((i, lies?.as_ref().ok()?)))
+    }
+
+    /// The entries of members in `draining` or `rebooting` at this revision.
+    pub fn working(&self, revision: i64) -> Vec<(u64, &RebootEntry, &Member)> {
+        let Some(cluster) = self.clusters.get(revision) else { return Vec::new() };
+        let busy =
+            self.queue(revision).filter(|(_, e)| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting));
+        busy.filter_map(|(i, e)| Some((i, e, member(cluster, &e.node)?))).collect()
+    }
+
+    /// The attempts of an entry, with their numbers.
+    pub fn attempts_of(&self, index: u64) -> impl Iterator<Item = (u32, &Timeline<Attempt>)> {
+        self.attempts.range((index, 0)..=(index, u32::MAX)).map(|((_, n), line)| (*n, line))
+    }
+
+    /// The attempt of this name: its place, and its states.
+    pub fn attempt(&self, index: u64, id: &str) -> Option<(u32, &Timeline<Attempt>)> {
+        let named =
+            |line: &Timeline<Attempt>| line.steps().iter().any(|s| s.value.as_ref().is_some_and(|a| a.id == id));
+        self.attempts_of(index).find(|(_, line)| named(line))
+    }
+
+    /// The policy at this revision.
+    pub fn policy(&self, revision: i64) -> &Policy {
+        self.policies.get(revision).unwrap_or(&self.policy)
+    }
+
+    /// Whether the queue was enabled at this revision: only the exact bytes `true` disable it.
+    pub fn enabled(&self, revision: i64) -> bool {
+        self.switch.get(revision).is_none_or(|raw| raw != b"true")
+    }
+
+    /// Who led at this revision: of all keys in `leader/` the one with the smallest create revision.
+    pub fn leader(&self, revision: i64) -> Option<&Candidate> {
+        let mut there = self.candidates.iter();
+        there.find(|c| c.created <= revision && c.gone.is_none_or(|(gone, _)| revision < gone))
+    }
+
+    /// Whether the engine's key with this lease led at any moment in this time.
+    pub fn led(&self, lease: &str, from: Timestamp, to: Timestamp) -> bool {
+        let Some(i) = self.candidates.iter().position(|c| c.lease == lease) else { return false };
+        let own = &self.candidates[i];
+        let over = own.gone.map_or(Timestamp::MAX, |(_, at)| at);
+        let before = self.candidates[..i].iter();
+        let first = before.map(|c| c.gone.map_or(Timestamp::MAX, |(_, at)| at)).fold(own.from, Timestamp::max);
+        first <= over && first <= to && over >= from
+    }
+
+    /// The TTL of leases in seconds.
+    pub fn ttl(&self) -> f64 {
+        if self.record.ttl_seconds == 0 { 10.0 } else { f64::from(self.record.ttl_seconds) }
+    }
+
+    /// Seconds by which the start of a command, or a write to etcd, may come after what it was decided from.
+    pub fn late(&self) -> f64 {
+        self.ttl() / 12.0 + ON_THE_WAY
+    }
+
+    /// Seconds by which a write to Kubernetes may come after what it was decided from.
+    pub fn kube_late(&self) -> f64 {
+        self.ttl() / 12.0 + CALL
+    }
+
+    /// Seconds by which a copy of Kubernetes that something is started from may be behind.
+    pub fn lag(&self) -> f64 {
+        self.ttl() / 12.0 + STALE
+    }
+
+    /// Pods of which this was so on that Node from `from` to `to`, without a break.
+    pub fn pods_on(&self, node: &str, from: Timestamp, to: Timestamp, so: impl Fn(&PodState) -> bool) -> Vec<&Pod> {
+        let bound = self.pods_on.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid));
+        bound.filter(|pod| pod.states.throughout(from, to, |s| s.is_some_and(|s| s.node == node && so(s)))).collect()
+    }
+}
+
+/// The member with this address.
+pub fn member<'c>(cluster: &'c Cluster, address: &str) -> Option<&'c Member> {
+    cluster.nodes.iter().find(|n| n.address == address)
+}
+
+/// An index as keys have it: 16 hex digits.
+fn hex_index(text: &str) -> Option<u64> {
+    let good = text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    good.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: &[u8]) -> Option<T> {
+    serde_json::from_slice(value).ok()
+}

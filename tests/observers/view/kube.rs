@@ -1,0 +1,147 @@
+//! Nodes, pods and namespaces as they lie in Kubernetes.
+
+use std::collections::BTreeMap;
+
+use cketerm::model::kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::timeline::Timeline;
+
+/// Labels of an object.
+pub type Labels = BTreeMap<String, String>;
+
+/// A Node at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `status.addresses`.
+    pub addresses: Vec<String>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// `status.nodeInfo.bootID`.
+    pub boot_id: String,
+    /// `status.volumesInUse` names some.
+    pub volumes: bool,
+    /// CKE's annotation is `true`.
+    pub marked: bool,
+    /// Our annotation: none, readable, or not.
+    pub owner: Option<Result<Owner, ()>>,
+    /// An administrator keeps the cordon.
+    pub keep: bool,
+}
+
+impl Node {
+    /// Reads what matters of a Node.
+    pub fn of(object: &Value) -> Self {
+        let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
+        let texts = |list: &Value, field: &str| -> Vec<String> {
+            let items = list.as_array().into_iter().flatten();
+            items.filter_map(|i| i[field].as_str().map(str::to_owned)).collect()
+        };
+        let conditions = object["status"]["conditions"].as_array();
+        let ready = conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
+        Self {
+            uid: text(&object["metadata"]["uid"]),
+            addresses: texts(&object["status"]["addresses"], "address"),
+            unschedulable: object["spec"]["unschedulable"] == true,
+            ready,
+            boot_id: text(&object["status"]["nodeInfo"]["bootID"]),
+            volumes: object["status"]["volumesInUse"].as_array().is_some_and(|v| !v.is_empty()),
+            marked: annotation(CKE_ANNOTATION) == Some("true"),
+            owner: annotation(OWNER_ANNOTATION).map(|o| serde_json::from_str(o).map_err(|_| ())),
+            keep: annotation(KEEP_CORDONED_ANNOTATION).is_some(),
+        }
+    }
+
+    /// Our record, where it can be read.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()?.as_ref().ok()
+    }
+
+    /// Our record names this entry of the reboot queue.
+    pub fn owned_by(&self, index: u64) -> bool {
+        self.owner().is_some_and(|o| o.entry == cketerm::model::entry::EntryId::reboot(index))
+    }
+}
+
+/// A pod at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodState {
+    /// Where it is bound.
+    pub node: String,
+    /// `status.phase`.
+    pub phase: String,
+    /// When its deletion was asked for.
+    pub terminating: Option<Timestamp>,
+    /// A static pod's mirror.
+    pub mirror: bool,
+    /// Kind and UID of its controller.
+    pub controller: Option<(String, String)>,
+    /// Its labels.
+    pub labels: Labels,
+}
+
+impl PodState {
+    /// Reads what matters of a Pod.
+    pub fn of(object: &Value) -> Self {
+        let meta = &object["metadata"];
+        let owners = meta["ownerReferences"].as_array().into_iter().flatten();
+        let mut owners = owners.filter(|o| o["controller"] == true);
+        let grace = meta["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+        let asked = meta["deletionTimestamp"].as_str().and_then(|t| t.parse::<Timestamp>().ok());
+        Self {
+            node: text(&object["spec"]["nodeName"]),
+            phase: text(&object["status"]["phase"]),
+            terminating: asked.map(|at| at.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(at)),
+            mirror: meta["annotations"].get("kubernetes.io/config.mirror").is_some(),
+            controller: owners.next().map(|o| (text(&o["kind"]), text(&o["uid"]))),
+            labels: labels(&meta["labels"]),
+        }
+    }
+
+    /// Whether a controller of this kind has it.
+    pub fn of_kind(&self, kind: &str) -> bool {
+        self.controller.as_ref().is_some_and(|(k, _)| k == kind)
+    }
+
+    /// It ended by itself.
+    pub fn finished(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// It has to leave before its Node is rebooted (I19).
+    pub fn blocks(&self) -> bool {
+        !self.mirror
+            && !self.finished()
+            && !self.of_kind("DaemonSet")
+            && !(self.of_kind("Job") && self.phase == "Pending")
+    }
+}
+
+/// A pod from its creation to its end.
+#[derive(Clone, Debug, Default)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// What it was when.
+    pub states: Timeline<PodState>,
+}
+
+/// A string, or nothing.
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Labels as a map.
+pub fn labels(value: &Value) -> Labels {
+    let all = value.as_object().into_iter().flatten();
+    all.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
+}

@@ -1,0 +1,155 @@
+//! Kubernetes' history: objects as timelines, and the requests that changed them.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::super::record::Asked;
+use super::{
+    Node, PodState, View, is_engine,
+    kube::{labels, text},
+    shift,
+};
+
+/// A patch of a Node that was carried out.
+#[derive(Clone, Debug)]
+pub struct NodeWrite<'a> {
+    /// The request.
+    pub asked: &'a Asked,
+    /// The Node's name.
+    pub name: String,
+    /// An engine of ours asked.
+    pub engine: bool,
+    /// The objects before and after.
+    pub raw: (&'a Value, &'a Value),
+    /// The Node before.
+    pub before: Node,
+    /// The Node after.
+    pub after: Node,
+}
+
+/// An eviction or deletion of a pod that an engine asked for.
+#[derive(Clone, Debug)]
+pub struct PodWrite<'a> {
+    /// The request.
+    pub asked: &'a Asked,
+    /// `namespace/name` of the pod.
+    pub pod: String,
+    /// UID of the precondition; none = there was none.
+    pub uid: Option<String>,
+    /// Through the Eviction API, not a DELETE.
+    pub eviction: bool,
+    /// It only asked whether.
+    pub dry_run: bool,
+    /// The Node on which the pod was when it was asked, where it was there.
+    pub node: Option<String>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn objects(&mut self) {
+        for change in &self.record.objects {
+            let (at, revision) = (change.at, i64::try_from(change.revision).unwrap_or(i64::MAX));
+            let after = change.after.as_ref();
+            let Some(any) = after.or(change.before.as_ref()) else { continue };
+            let uid = || text(&any["metadata"]["uid"]);
+            match change.resource.as_str() {
+                "nodes" => self.nodes.entry(change.name.clone()).or_default().push(at, revision, after.map(Node::of)),
+                "pods" => {
+                    let pod = self.pods.entry(uid()).or_default();
+                    if pod.uid.is_empty() {
+                        (pod.uid, pod.name, pod.namespace) = (uid(), change.name.clone(), change.namespace.clone());
+                    }
+                    let state = after.map(PodState::of);
+                    if let Some(state) = &state
+                        && !state.node.is_empty()
+                        && pod.states.last().is_none_or(|s| s.node != state.node)
+                    {
+                        self.pods_on.entry(state.node.clone()).or_default().push(pod.uid.clone());
+                    }
+                    pod.states.push(at, revision, state);
+                }
+                "namespaces" => {
+                    let labels = after.map(|o| labels(&o["metadata"]["labels"]));
+                    self.namespaces.entry(change.name.clone()).or_default().push(at, revision, labels);
+                }
+                "daemonsets" => {
+                    let on_delete = after.map(|o| o["spec"]["updateStrategy"]["type"] == "OnDelete");
+                    self.on_delete.entry(uid()).or_default().push(at, revision, on_delete);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn writes(&mut self) {
+        let record = self.record;
+        // A Node is at each of its resourceVersions once: what a patch was made from tells what came of it.
+        let mut made: HashMap<(&str, &str), usize> = HashMap::new();
+        for (i, change) in record.objects.iter().enumerate().filter(|(_, c)| c.resource == "nodes") {
+            if let Some(before) = change.before.as_ref().and_then(|b| b["metadata"]["resourceVersion"].as_str()) {
+                made.insert((&change.name, before), i);
+            }
+        }
+        for asked in record.asked.iter().filter(|a| a.method != "GET") {
+            if let Some(name) = asked.path.strip_prefix("/api/v1/nodes/").filter(|n| !n.contains('/')) {
+                if asked.method == "DELETE" || !(200..300).contains(&asked.code) {
+                    continue;
+                }
+                let from = asked.body["metadata"]["resourceVersion"].as_str();
+                let found = match from {
+                    Some(from) => made.get(&(name, from)).copied(),
+                    None => self.made_at(name, asked.at),
+                };
+                let Some(change) = found.map(|i| &record.objects[i]) else { continue };
+                if let (Some(before), Some(after)) = (&change.before, &change.after) {
+                    self.node_writes.push(NodeWrite {
+                        asked,
+                        name: name.to_owned(),
+                        engine: is_engine(&asked.by),
+                        raw: (before, after),
+                        before: Node::of(before),
+                        after: Node::of(after),
+                    });
+                }
+            } else if is_engine(&asked.by) {
+                self.pod_write(asked);
+            }
+        }
+    }
+
+    /// The first change of a Node's cordon or records at this moment: what an unconditional patch came to.
+    fn made_at(&self, name: &str, at: Timestamp) -> Option<usize> {
+        let objects = &self.record.objects;
+        let from = objects.partition_point(|c| c.at < at);
+        let until = shift(at, 1.0);
+        let mut near = objects[from..].iter().enumerate().take_while(|(_, c)| c.at <= until);
+        let found = near.find(|(_, c)| {
+            let (Some(before), Some(after)) = (&c.before, &c.after) else { return false };
+            c.resource == "nodes"
+                && c.name == name
+                && (before["spec"] != after["spec"]
+                    || before["metadata"]["annotations"] != after["metadata"]["annotations"])
+        });
+        found.map(|(i, _)| from + i)
+    }
+
+    fn pod_write(&mut self, asked: &'a Asked) {
+        let Some(rest) = asked.path.strip_prefix("/api/v1/namespaces/") else { return };
+        let Some((namespace, rest)) = rest.split_once("/pods/") else { return };
+        let (name, eviction) = match rest.split_once('/') {
+            None if asked.method == "DELETE" => (rest, false),
+            Some((name, "eviction")) if asked.method == "POST" => (name, true),
+            _ => return,
+        };
+        let options = if eviction { &asked.body["deleteOptions"] } else { &asked.body };
+        let uid = options["preconditions"]["uid"].as_str().map(str::to_owned);
+        let dry_run = options["dryRun"].as_array().is_some_and(|d| !d.is_empty()) || asked.query.contains("dryRun");
+        let seen = uid.as_ref().and_then(|uid| self.pods.get(uid));
+        // Bound once, bound for ever.
+        let states = seen.map_or(&[][..], |pod| pod.states.steps()).iter();
+        let node = states.rev().filter_map(|s| s.value.as_ref()).map(|s| s.node.clone()).find(|n| !n.is_empty());
+        let pod = format!("{namespace}/{name}");
+        self.pod_writes.push(PodWrite { asked, pod, uid, eviction, dry_run, node });
+    }
+}

@@ -1,0 +1,215 @@
+//! What people were told, and what becomes of it (I27 to I29).
+
+use std::collections::BTreeSet;
+
+use cketerm::model::{ours::Verb, reboot::RebootStatus};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::{
+    physical,
+    record::{Acknowledged, Breach, Word},
+    view::{Move, View, in_work, member, shift, status},
+};
+
+/// Members of an entry that CKE knows; all others survive every rewrite.
+const KNOWN: [&str; 6] =
+    ["index", "node", "status", "last_transition_time", "drain_backoff_count", "drain_backoff_expire"];
+
+/// I27: after `cancelled` an entry's key is only ever deleted, as far as our own programs write it (CKE's read and
+/// overwrite). No power command begins for it later than a command may be late after its transaction; and no eviction
+/// or deletion of a pod is sent to a Node none of whose entries has been `draining` within the time that copies lag and requests
+/// are late.
+pub fn i27(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for step in view.moves() {
+        let Some(now) = status(step.after).filter(|_| status(step.before) == Some(RebootStatus::Cancelled)) else {
+            continue;
+        };
+        if now != RebootStatus::Cancelled && by_us(view, &step) {
+            let what = format!("reboots/{} was cancelled and is {now} again", step.index);
+            found.push(Breach { code: "I27", at: step.at, what });
+        }
+    }
+    for (index, power) in physical::begins(view) {
+        let Some(line) = view.entries.get(&index) else { continue };
+        let from = shift(power.at, -view.late());
+        if line.throughout(from, power.at, |lies| status(lies) == Some(RebootStatus::Cancelled) || lies.is_none()) {
+            let what = format!("a power command begins for {}, which was cancelled or gone long before", power.entry);
+            found.push(Breach { code: "I27", at: power.at, what });
+        }
+    }
+    for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
+        let (from, to) = (shift(w.asked.at, -(view.lag() + view.kube_late())), w.asked.at);
+        let Some(name) = w.node.as_deref() else { continue };
+        let addresses = addresses(view, name, from, to);
+        let drains = view.entries.values().any(|line| {
+            line.sometime(from, to, |lies| {
+                let of = |e: &cketerm::model::reboot::RebootEntry| addresses.contains(e.node.as_str());
+                in_work(lies) && lies.is_some_and(|l| l.as_ref().is_ok_and(of))
+            })
+        });
+        if !drains {
+            let what = format!("{} {} on node {name}, which nothing drains", w.asked.method, w.pod);
+            found.push(Breach { code: "I27", at: to, what });
+        }
+    }
+    found
+}
+
+/// Under which addresses a Node was a member.
+fn addresses<'v>(view: &'v View<'_>, name: &str, from: Timestamp, to: Timestamp) -> BTreeSet<&'v str> {
+    let steps = view.clusters.steps().iter().filter(|s| s.at <= to);
+    let clusters = steps.rev().scan(false, |over, s| {
+        let now = !std::mem::replace(over, s.at < from);
+        now.then_some(s)
+    });
+    let members = clusters.filter_map(|s| s.value.as_ref()).flat_map(|c| &c.nodes);
+    members.filter(|m| m.node_name() == name).map(|m| m.address.as_str()).collect()
+}
+
+/// A program of ours wrote this: an engine, or one that is known and is no imitation of CKE or `ckecli`.
+fn by_us(view: &View<'_>, step: &Move<'_>) -> bool {
+    step.engine
+        || match view.txn(step.revision) {
+            Some(txn) => !txn.by.contains("cke") || txn.by.contains("cketerm"),
+            None => view.record.txns.is_empty(),
+        }
+}
+
+/// I28: what was acknowledged is in etcd at some moment between the asking and the acknowledgement, or was so already:
+/// added entries with their addresses, cancelled ones cancelled (or gone), counts of zero, the switch's word, the order.
+/// And it is not lost: no engine deletes an entry of a member that was neither cancelled nor `rebooting`, or starts one
+/// that has been on hold for longer than copies lag.
+pub fn i28(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for told in &view.record.acknowledged {
+        if let Some(what) = unseen(view, told) {
+            found.push(Breach { code: "I28", at: told.at, what: format!("acknowledged to {}: {what}", told.by) });
+        }
+    }
+    for step in view.moves().iter().filter(|m| m.engine) {
+        let lost =
+            step.after.is_none() && matches!(status(step.before), Some(RebootStatus::Queued | RebootStatus::Draining));
+        let Some(Ok(entry)) = step.before else { continue };
+        if lost && view.clusters.get(step.revision).is_some_and(|c| member(c, &entry.node).is_some()) {
+            let what =
+                format!("reboots/{} of {} was {} and is deleted by an engine", step.index, entry.node, entry.status);
+            found.push(Breach { code: "I28", at: step.at, what });
+        }
+        if step.starts() && super::queue::on_hold(view, step.index, shift(step.at, -view.lag()), step.at) {
+            let what = format!("reboots/{} is on hold and starts", step.index);
+            found.push(Breach { code: "I28", at: step.at, what });
+        }
+    }
+    found
+}
+
+fn unseen(view: &View<'_>, told: &Acknowledged) -> Option<String> {
+    let (from, to) = (told.asked, told.at);
+    let entry = |index: &u64| view.entries.get(index);
+    match &told.word {
+        Word::Add(added) => added.iter().find_map(|(index, address)| {
+            let there = entry(index).is_some_and(|line| {
+                line.sometime(from, to, |l| l.is_some_and(|l| l.as_ref().is_ok_and(|e| e.node == *address)))
+            });
+            (!there).then(|| format!("reboots/{index} of {address} was never there"))
+        }),
+        Word::Cancel(index) => not_cancelled(view, *index, from, to),
+        Word::CancelAll(all) => all.iter().find_map(|index| not_cancelled(view, *index, from, to)),
+        Word::ResetBackoff(all) => all.iter().find_map(|index| {
+            let reset = entry(index).is_some_and(|line| {
+                line.sometime(from, to, |l| match l {
+                    Some(Ok(e)) => e.drain_backoff_count == 0 && e.drain_backoff_expire.is_none(),
+                    _ => true,
+                })
+            });
+            (!reset).then(|| format!("the backoff of reboots/{index} was never reset"))
+        }),
+        Word::Switch(enabled) => {
+            let now = view.switch.sometime(from, to, |raw| (raw.map(Vec::as_slice) != Some(b"true")) == *enabled);
+            (!now).then(|| format!("the queue was never {}", if *enabled { "enabled" } else { "disabled" }))
+        }
+        Word::Order(index, verb) => {
+            let orders = view.orders.get(index);
+            let there = if verb == "unhold" {
+                orders.is_none_or(|o| o.sometime(from, to, |o| o.is_none_or(|o| o.verb != Verb::Hold)))
+            } else {
+                orders.is_some_and(|o| o.sometime(from, to, |o| o.is_some_and(|o| o.verb.to_string() == *verb)))
+            };
+            (!there).then(|| format!("the order {verb} for reboots/{index} was never there"))
+        }
+        Word::Other(_) => None,
+    }
+}
+
+fn not_cancelled(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> Option<String> {
+    let line = view.entries.get(&index);
+    let done =
+        line.is_none_or(|line| line.sometime(from, to, |l| l.is_none() || status(l) == Some(RebootStatus::Cancelled)));
+    (!done).then(|| format!("reboots/{index} was never cancelled"))
+}
+
+/// I29, at each revision that moves `write-index` and makes entries: they have the indexes from the one before (or
+/// from behind the last entry) up to the new one, all of them, and none was ever used. No engine makes an entry that is
+/// not there, or changes its `index` or `node`, or loses a field that it does not know. Keys that people put by hand
+/// are theirs.
+pub fn i29(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut used: BTreeSet<u64> = BTreeSet::new();
+    let moves = view.moves();
+    for group in moves.chunk_by(|a, b| a.revision == b.revision) {
+        let (at, revision) = (group[0].at, group[0].revision);
+        let made: Vec<u64> =
+            group.iter().filter(|m| m.before.is_none() && m.after.is_some()).map(|m| m.index).collect();
+        if !made.is_empty()
+            && let Some(step) = view.write_index.step(revision).filter(|s| s.revision == revision)
+        {
+            let last = view.entries.iter().filter(|(_, l)| l.before(revision).is_some()).map(|(i, _)| i + 1).max();
+            let stored = number(view.write_index.before(revision)).unwrap_or(0);
+            let from = stored.max(last.unwrap_or(0));
+            let to = number(step.value.as_ref());
+            let contiguous = made.first().is_some_and(|first| *first == stored || *first == from)
+                && made.windows(2).all(|w| w[1] == w[0] + 1)
+                && made.last().map(|last| last + 1) == to;
+            if !contiguous {
+                let what = format!("entries {made:?} are made with write-index {stored} before and {to:?} after");
+                found.push(Breach { code: "I29", at, what });
+            }
+            for index in made.iter().filter(|i| used.contains(i)) {
+                found.push(Breach { code: "I29", at, what: format!("index {index} is used again") });
+            }
+        }
+        used.extend(&made);
+        for step in group.iter().filter(|m| m.engine && m.after.is_some()) {
+            if step.before.is_none() {
+                let what = format!("an engine makes reboots/{}, which is not there", step.index);
+                found.push(Breach { code: "I29", at, what });
+            } else if let Some(what) = rewritten(view, step) {
+                found.push(Breach { code: "I29", at, what });
+            }
+        }
+    }
+    found
+}
+
+fn number(raw: Option<&Vec<u8>>) -> Option<u64> {
+    std::str::from_utf8(raw?).ok()?.trim().parse().ok()
+}
+
+/// What an engine's rewrite of an entry lost.
+fn rewritten(view: &View<'_>, step: &Move<'_>) -> Option<String> {
+    let (Some(Ok(before)), Some(Ok(after))) = (step.before, step.after) else { return None };
+    let raw: Option<Map<String, Value>> = view
+        .changed(step.revision)
+        .iter()
+        .find(|c| c.key == format!("reboots/data/{:016x}", step.index))
+        .and_then(|c| serde_json::from_slice(c.value.as_ref()?).ok());
+    let kept =
+        raw.is_some_and(|raw| before.unknown.iter().all(|(k, v)| KNOWN.contains(&k.as_str()) || raw.get(k) == Some(v)));
+    if !kept {
+        return Some(format!("reboots/{} lost fields that its writer does not know", step.index));
+    }
+    (before.node != after.node || after.index != before.index)
+        .then(|| format!("reboots/{} of {} became {} of {}", before.index, before.node, after.index, after.node))
+}
