@@ -115,13 +115,7 @@ fn settled(view: &View<'_>, address: &str, state: &Disturbed<'_>, at: Timestamp)
         .get(&state.index)
         .is_some_and(|o| o.sometime(from, at, |o| o.is_some_and(|o| matches!(o.verb, Verb::Done | Verb::Uncordon))));
     let name = view.clusters.at(at).and_then(|c| member(c, address)).map(|m| m.node_name().to_owned());
-    let by_hand = name.as_ref().is_none_or(|name| {
-        let person = |w: &super::view::NodeWrite<'_>| {
-            !w.engine && w.name == *name && (!w.after.unschedulable || w.after.owner().is_none())
-        };
-        view.node_writes.iter().any(|w| person(w) && w.asked.at >= from && w.asked.at <= at)
-            || view.nodes.get(name).is_none_or(|l| l.sometime(from, at, |n| n.is_none()))
-    });
+    let by_hand = name.is_none_or(|name| view.released_by_hand(&name, from, at));
     let bound = view.attempt(state.index, &state.begin.attempt).and_then(|(_, l)| l.steps().first()?.value.as_ref());
     #[allow(clippy::cast_precision_loss)] // seconds
     let over = bound.is_some_and(|a| shift(from, a.bound_seconds as f64) <= at) && !state.down;

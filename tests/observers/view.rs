@@ -118,6 +118,8 @@ pub struct View<'a> {
     pub node_writes: Vec<NodeWrite<'a>>,
     /// What engines asked for pods.
     pub pod_writes: Vec<PodWrite<'a>>,
+    /// Names and resourceVersions of Nodes that engines made.
+    made_by_engines: BTreeSet<(String, i64)>,
     pods_on: HashMap<String, Vec<String>>,
     writers: HashMap<i64, &'a Txn>,
     /// Revisions at which an engine's audit record was put: who wrote, where nobody could listen.
@@ -169,6 +171,7 @@ impl<'a> View<'a> {
             on_delete: BTreeMap::new(),
             node_writes: Vec::new(),
             pod_writes: Vec::new(),
+            made_by_engines: BTreeSet::new(),
             pods_on: HashMap::new(),
             writers: HashMap::new(),
             audited: BTreeSet::new(),
@@ -375,6 +378,17 @@ impl<'a> View<'a> {
     /// Seconds by which a copy of Kubernetes that something is started from may be behind.
     pub fn lag(&self) -> f64 {
         self.ttl() / 12.0 + STALE
+    }
+
+    /// Somebody else than an engine made this Node schedulable, took our record off, or deleted it, in this time.
+    pub fn released_by_hand(&self, name: &str, from: Timestamp, to: Timestamp) -> bool {
+        let Some(line) = self.nodes.get(name) else { return true };
+        line.steps().windows(2).filter(|w| w[1].at >= from && w[1].at <= to).any(|w| {
+            let held = |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owner().is_some());
+            held(w[0].value.as_ref())
+                && !held(w[1].value.as_ref())
+                && !self.made_by_engines.contains(&(name.to_owned(), w[1].revision))
+        })
     }
 
     /// Pods of which this was so on that Node from `from` to `to`, without a break.

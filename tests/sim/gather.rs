@@ -23,6 +23,7 @@ pub fn record(sandbox: &Sandbox) -> Record {
         acknowledged: Vec::new(),
         said: Vec::new(),
         calm_since: None,
+        ttl_seconds: 0,
         end: sandbox.objects.clock().wall(),
     }
 }

@@ -205,6 +205,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     record.acknowledged = std::mem::take(&mut *told.lock().unwrap());
     record.said = std::mem::take(&mut *said.lock().unwrap());
     record.calm_since = Some(calm);
+    record.ttl_seconds = u32::try_from(plan.ttl).unwrap();
     let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
     for slot in engines.lock().unwrap().iter_mut() {
         for (name, count) in slot.all_hits() {

@@ -103,6 +103,10 @@ impl<'a> View<'a> {
                 };
                 let Some(change) = found.map(|i| &record.objects[i]) else { continue };
                 if let (Some(before), Some(after)) = (&change.before, &change.after) {
+                    if is_engine(&asked.by) {
+                        let revision = i64::try_from(change.revision).unwrap_or(i64::MAX);
+                        self.made_by_engines.insert((name.to_owned(), revision));
+                    }
                     self.node_writes.push(NodeWrite {
                         asked,
                         name: name.to_owned(),
