@@ -67,7 +67,7 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
     }
     let end = view.record.end;
     let from = shift(end, -(2.0 * view.ttl() + 75.0));
-    if view.record.calm_since.is_none_or(|calm| from < calm) || !led_all_along(view, shift(end, -30.0)) {
+    if view.record.calm_since.is_none_or(|calm| from < calm) || !view.led_to_the_end(shift(end, -30.0)) {
         return found;
     }
     for (name, line) in &view.nodes {
@@ -84,12 +84,6 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
         found.push(Breach { code: "I10", at: end, what });
     }
     found
-}
-
-/// One engine of ours led from here to the end.
-fn led_all_along(view: &View<'_>, from: Timestamp) -> bool {
-    let last = view.record.keys.last().map_or(0, |k| k.revision);
-    view.leader(last).is_some_and(|c| c.ours && c.from <= from && view.led(&c.lease, from, from))
 }
 
 /// An entry of this Node's machine was in work, or could not be read, at some moment of this time; or nobody can say.
@@ -195,7 +189,7 @@ pub fn i12(view: &View<'_>) -> Vec<Breach> {
 pub fn i13(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view).filter(|w| uncordons(w)) {
-        let (from, to) = (shift(w.asked.at, -view.kube_late()), w.asked.at);
+        let (from, to) = (view.back(&w.asked.by, w.asked.at, view.kube_late()), w.asked.at);
         for (&index, line) in &view.entries {
             let works = line.throughout(from, to, |lies| {
                 let named = |e: &cketerm::model::reboot::RebootEntry| {

@@ -15,12 +15,16 @@ pub mod record;
 
 mod commands;
 mod cordon;
+mod drain;
+mod leadership;
 mod physical;
 mod queue;
 mod view;
+mod visibility;
 mod words;
 
 #[cfg(test)]
+#[allow(unused_imports)] // a binary without the test harness drops the tests and keeps the rest
 mod tests;
 
 pub use record::Record;
@@ -46,6 +50,15 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I12", cordon::i12),
     ("I13", cordon::i13),
     ("I14", cordon::i14),
+    ("I15", drain::i15),
+    ("I16", drain::i16),
+    ("I17", drain::i17),
+    ("I18", drain::i18),
+    ("I19", drain::i19),
+    ("I21", drain::i21),
+    ("I22", drain::i22),
+    ("I23", leadership::i23),
+    ("I24", leadership::i24),
     ("I25", commands::i25),
     ("I26", commands::i26),
     ("I27", words::i27),
@@ -53,6 +66,15 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I29", words::i29),
     ("I30", queue::i30),
     ("I31", queue::i31),
+    ("I32", visibility::i32),
+    ("I33", visibility::i33),
+    ("I34", visibility::i34),
+    ("I35", visibility::i35),
+    ("I36", visibility::i36),
+    ("I37", visibility::i37),
+    ("I38", leadership::i38),
+    ("I39", visibility::i39),
+    ("I45", drain::i45),
 ];
 
 /// Every breach of every invariant, in the order of time.

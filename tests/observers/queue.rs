@@ -65,7 +65,7 @@ pub fn i1(view: &View<'_>) -> Vec<Breach> {
             let still = member(start.cluster, &attempt.address).filter(|m| m.control_plane);
             let Some(node) = still.filter(|_| other && !broken(view, index, revision)) else { continue };
             let held = view.nodes.get(node.node_name()).is_some_and(|line| {
-                let from = shift(at, -view.lag());
+                let from = view.seen_since(revision, at);
                 line.throughout(from, at, |n| n.is_some_and(|n| n.unschedulable && n.owned_by(index)))
             });
             if held {
@@ -108,7 +108,7 @@ pub fn i2(view: &View<'_>) -> Vec<Breach> {
         if !start.node.control_plane || view.policy(revision).api_server_order != ApiServerOrder::Last {
             continue;
         }
-        let from = shift(at, -view.lag());
+        let from = view.seen_since(revision, at);
         let worker = view.queue(revision - 1).find(|(index, entry)| {
             member(start.cluster, &entry.node).is_some_and(|m| !m.control_plane) && startable(view, *index, from, at)
         });
@@ -190,7 +190,7 @@ pub fn i4(view: &View<'_>) -> Vec<Breach> {
     for start in &starts(view) {
         let (at, revision, this) = (start.step.at, start.step.revision, start.step.index);
         for (index, entry) in view.queue(revision).filter(|(i, e)| *i != this && e.node == start.entry.node) {
-            let from = shift(at, -view.late());
+            let from = view.seen_since(revision, at);
             let waits =
                 index < this && view.entries[&index].throughout(from, at, |l| status(l) == Some(RebootStatus::Queued));
             if in_work(view.entries[&index].get(revision)) || waits {
@@ -216,7 +216,7 @@ pub fn i5(view: &View<'_>) -> Vec<Breach> {
     }
     let mut since: Option<Timestamp> = None;
     let mut told = false;
-    for said in view.record.said.iter().filter(|s| s.leads) {
+    for said in view.leading() {
         let waiting = said.reasons.iter().filter(|(_, r)| r["reason"] == "WaitingForSlot");
         let broken = |index: &u64| {
             let line = view.entries.get(index);
@@ -269,7 +269,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
         let (at, revision) = (start.step.at, start.step.revision);
         let older = view.policy(revision).unreachable_rule == UnreachableRule::Older;
         let limit = view.constraints.get(revision).cloned().unwrap_or_default().maximum_unreachable_nodes_for_reboot;
-        let from = shift(at, -view.lag());
+        let from = view.seen_since(revision, at);
         let down: Vec<&str> = start
             .cluster
             .nodes
@@ -293,7 +293,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
             found.push(Breach { code: "I6", at, what });
         }
     }
-    for said in view.record.said.iter().filter(|s| s.leads) {
+    for said in view.leading() {
         for (&index, reason) in &said.reasons {
             let name = reason["reason"].as_str().unwrap_or_default();
             let gate = matches!(name, "UnreachableGate" | "OutsideWindow" | "Frozen");
@@ -331,9 +331,8 @@ fn ours(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool 
 /// Not seen: probes.
 pub fn i7(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut judge = |at: Timestamp, address: &str, what: &str| {
+    let mut judge = |from: Timestamp, at: Timestamp, address: &str, what: &str| {
         let Some(cluster) = view.clusters.at(at) else { return };
-        let from = shift(at, -view.lag());
         let others = cluster.nodes.iter().filter(|m| m.control_plane && m.address != address);
         for other in others.filter(|_| member(cluster, address).is_some_and(|m| m.control_plane)) {
             let line = view.nodes.get(other.node_name());
@@ -348,12 +347,15 @@ pub fn i7(view: &View<'_>) -> Vec<Breach> {
         }
     };
     for start in starts(view) {
-        judge(start.step.at, &start.entry.node, "a drain");
+        judge(view.seen_since(start.step.revision, start.step.at), start.step.at, &start.entry.node, "a drain");
     }
     let mut seen = BTreeSet::new();
     for power in view.record.power.iter().filter(|p| p.what == What::Begin && p.entry.starts_with("reboots/")) {
         if seen.insert(&power.entry) {
-            judge(power.at, &power.address, "a power command");
+            let first = physical::index(&power.entry)
+                .and_then(|i| view.attempt(i, &power.attempt)?.1.steps().first().map(|s| (s.revision, s.at)));
+            let from = first.map_or(shift(power.at, -view.lag()), |(revision, at)| view.seen_since(revision, at));
+            judge(from, power.at, &power.address, "a power command");
         }
     }
     found
@@ -366,7 +368,7 @@ pub fn i30(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for start in starts(view).iter().filter(|s| !s.node.control_plane) {
         let (at, revision, this) = (start.step.at, start.step.revision, start.step.index);
-        let (from, to) = (shift(at, -view.lag()), shift(at, 10.0));
+        let (from, to) = (view.seen_since(revision, at), shift(at, 10.0));
         let heard = !view.record.said.is_empty();
         if to > view.record.end || (!heard && view.record.calm_since.is_none_or(|calm| from < calm)) {
             continue;

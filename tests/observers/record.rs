@@ -30,6 +30,9 @@ pub struct Record {
     pub calm_since: Option<Timestamp>,
     /// TTL of the leaders' leases in seconds; 0 = 10.
     pub ttl_seconds: u32,
+    /// Which process stood still (SIGSTOP, a suspended host), from when to when: what it sends afterwards was decided
+    /// before, and what is said of it meanwhile is old.
+    pub frozen: Vec<(String, Timestamp, Timestamp)>,
     /// The end of the run.
     pub end: Timestamp,
 }

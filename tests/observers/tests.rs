@@ -1,6 +1,7 @@
 //! For each observer a record in which its rule is broken on purpose, and one beside it in which it is not.
 
 mod cordons;
+mod drains;
 mod powers;
 mod queue;
 mod scene;

@@ -2,6 +2,7 @@
 //!
 //! A value in etcd that cannot be read is part of the scenarios: it is kept as such and stops nobody.
 
+mod bounds;
 mod kube;
 mod timeline;
 mod writes;
@@ -25,13 +26,6 @@ pub use self::{
     writes::{NodeWrite, PodWrite},
 };
 use super::record::{KeyChange, Record, Txn};
-
-/// Seconds that a request to etcd or the start of a command may come late on the way.
-const ON_THE_WAY: f64 = 3.0;
-/// Seconds until a client of Kubernetes gives a request up, and those it may come late then.
-const CALL: f64 = 12.5;
-/// Seconds after which a copy of etcd or Kubernetes is too old to start anything from, with what it may be behind then.
-const STALE: f64 = 15.0;
 
 /// An entry of the reboot queue, or that it cannot be read.
 pub type Lies = Result<RebootEntry, ()>;
@@ -358,43 +352,6 @@ impl<'a> View<'a> {
         let before = self.candidates[..i].iter();
         let first = before.map(|c| c.gone.map_or(Timestamp::MAX, |(_, at)| at)).fold(own.from, Timestamp::max);
         first <= over && first <= to && over >= from
-    }
-
-    /// The TTL of leases in seconds.
-    pub fn ttl(&self) -> f64 {
-        if self.record.ttl_seconds == 0 { 10.0 } else { f64::from(self.record.ttl_seconds) }
-    }
-
-    /// Seconds by which the start of a command, or a write to etcd, may come after what it was decided from.
-    pub fn late(&self) -> f64 {
-        self.ttl() / 12.0 + ON_THE_WAY
-    }
-
-    /// Seconds by which a write to Kubernetes may come after what it was decided from.
-    pub fn kube_late(&self) -> f64 {
-        self.ttl() / 12.0 + CALL
-    }
-
-    /// Seconds by which a copy of Kubernetes that something is started from may be behind.
-    pub fn lag(&self) -> f64 {
-        self.ttl() / 12.0 + STALE
-    }
-
-    /// Somebody else than an engine made this Node schedulable, took our record off, or deleted it, in this time.
-    pub fn released_by_hand(&self, name: &str, from: Timestamp, to: Timestamp) -> bool {
-        let Some(line) = self.nodes.get(name) else { return true };
-        line.steps().windows(2).filter(|w| w[1].at >= from && w[1].at <= to).any(|w| {
-            let held = |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owner().is_some());
-            held(w[0].value.as_ref())
-                && !held(w[1].value.as_ref())
-                && !self.made_by_engines.contains(&(name.to_owned(), w[1].revision))
-        })
-    }
-
-    /// Pods of which this was so on that Node from `from` to `to`, without a break.
-    pub fn pods_on(&self, node: &str, from: Timestamp, to: Timestamp, so: impl Fn(&PodState) -> bool) -> Vec<&Pod> {
-        let bound = self.pods_on.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid));
-        bound.filter(|pod| pod.states.throughout(from, to, |s| s.is_some_and(|s| s.node == node && so(s)))).collect()
     }
 }
 

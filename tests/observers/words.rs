@@ -40,7 +40,7 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
         }
     }
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
-        let (from, to) = (shift(w.asked.at, -(view.lag() + view.kube_late())), w.asked.at);
+        let (from, to) = (view.back(&w.asked.by, w.asked.at, view.lag() + view.kube_late()), w.asked.at);
         let Some(name) = w.node.as_deref() else { continue };
         let addresses = addresses(view, name, from, to);
         let drains = view.entries.values().any(|line| {
@@ -97,7 +97,7 @@ pub fn i28(view: &View<'_>) -> Vec<Breach> {
                 format!("reboots/{} of {} was {} and is deleted by an engine", step.index, entry.node, entry.status);
             found.push(Breach { code: "I28", at: step.at, what });
         }
-        if step.starts() && super::queue::on_hold(view, step.index, shift(step.at, -view.lag()), step.at) {
+        if step.starts() && super::queue::on_hold(view, step.index, view.seen_since(step.revision, step.at), step.at) {
             let what = format!("reboots/{} is on hold and starts", step.index);
             found.push(Breach { code: "I28", at: step.at, what });
         }

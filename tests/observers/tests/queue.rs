@@ -108,7 +108,7 @@ fn i4_a_later_entry_of_the_same_machine_that_starts_is_seen() {
     let mut s = Scene::new();
     s.add(0, "w1");
     s.add(1, "w1");
-    s.pass(10.0);
+    s.pass(30.0);
     s.moves(1, "draining");
     sees(&s, &["I4"]);
     let mut s = Scene::new();
@@ -234,6 +234,7 @@ fn i31_an_entry_of_no_member_that_stays_is_seen() {
         if !stays {
             s.removes(0, "dequeued: no longer in the cluster definition");
         }
+        s.engine("running", &[("reboots/running", json!(stays))], &[]);
         s.pass(120.0);
         sees(&s, if stays { &["I31"] } else { &[] });
     }

@@ -193,12 +193,22 @@ impl Scene {
         let mut value = self.get(&key(index));
         value["status"] = json!(to);
         value["last_transition_time"] = json!(self.whole());
+        let back = value["drain_backoff_count"].as_i64().unwrap_or(0) + 1;
+        if to == "queued" {
+            value["drain_backoff_count"] = json!(back);
+            let least = (300_i64 << (back - 1).min(8)).min(1200);
+            value["drain_backoff_expire"] = json!(self.whole_after(least + 10));
+        }
         let what = if to == "draining" { "drain" } else { "back off" };
         self.engine(what, &[(&key(index), value)], &[]);
     }
 
     pub fn whole(&self) -> String {
         Timestamp::from_second(self.now.as_second()).unwrap().to_string()
+    }
+
+    pub fn whole_after(&self, seconds: i64) -> String {
+        Timestamp::from_second(self.now.as_second() + seconds).unwrap().to_string()
     }
 
     /// A person changes an entry's status as `ckecli` does.

@@ -1,0 +1,355 @@
+//! Drains: which pods, when, and what must be true before the power goes (I15 to I19, I21, I22, I45).
+
+use std::collections::BTreeMap;
+
+use cketerm::model::{attempt::Attempt, ours::Verb, reboot::RebootStatus};
+use jiff::Timestamp;
+
+use super::{
+    physical,
+    record::Breach,
+    view::{Node, Pod, PodState, PodWrite, View, member, shift, status},
+};
+
+/// Seconds after which a terminating pod is named as stuck, with what clocks and passes may add.
+const STUCK: f64 = 75.0;
+
+/// From when on what an engine's request was decided from may be.
+fn seen_from(view: &View<'_>, w: &PodWrite<'_>) -> Timestamp {
+    view.back(&w.asked.by, w.asked.at, view.lag() + view.kube_late())
+}
+
+/// Whether a running pod of a Job is protected, in every definition of this time.
+fn job_protected(view: &View<'_>, state: &PodState, from: Timestamp, to: Timestamp) -> bool {
+    view.clusters.throughout(from, to, |c| {
+        c.is_none_or(|c| c.reboot.protected_job_pods.as_ref().is_none_or(|s| s.matches(&state.labels)))
+    })
+}
+
+/// Whether pods of this namespace may be deleted, at some moment of this time.
+fn unprotected(view: &View<'_>, namespace: &str, from: Timestamp, to: Timestamp) -> bool {
+    view.clusters.sometime(from, to, |c| {
+        c.is_some_and(|c| match (&c.reboot.protected_namespaces, view.namespaces.get(namespace)) {
+            (Some(selector), Some(line)) => {
+                line.sometime(from, to, |labels| labels.is_some_and(|l| !selector.matches(l)))
+            }
+            _ => false,
+        })
+    })
+}
+
+fn pod<'v>(view: &'v View<'_>, w: &PodWrite<'_>) -> Option<&'v Pod> {
+    view.pods.get(w.uid.as_ref()?)
+}
+
+fn is_daemon(pod: &Pod) -> bool {
+    pod.states.steps().iter().filter_map(|s| s.value.as_ref()).any(|s| s.of_kind("DaemonSet"))
+}
+
+fn breach(code: &'static str, w: &PodWrite<'_>, what: &str) -> Breach {
+    let how = if w.eviction { "eviction" } else { "deletion" };
+    let what = format!("{how} of {} on {}: {what}", w.pod, w.node.as_deref().unwrap_or("?"));
+    Breach { code, at: w.asked.at, what }
+}
+
+/// When the drain began that was under way on this Node.
+fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> {
+    let begins = view.moves().into_iter().filter(|m| m.at <= at && status(m.after) == Some(RebootStatus::Draining));
+    let here = begins.filter(|m| {
+        let Some(entry) = view.entry(m.index, m.revision) else { return false };
+        let cluster = view.clusters.get(m.revision);
+        cluster.and_then(|c| member(c, &entry.node)).is_some_and(|n| n.node_name() == node)
+    });
+    here.map(|m| m.at).last()
+}
+
+/// I15, in each drain under one leadership: after a dry run was refused, nothing is evicted or deleted on that Node
+/// while that pod is still there as it was and no later dry run of it was accepted; a change of the definition, of a
+/// budget's spec or of a namespace excuses. And nothing is, while a protected running Job's pod has been on the Node for
+/// longer than copies and requests lag. `OnDelete` pods of DaemonSets, which go last, are judged by [`i19`].
+pub fn i15(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut refused: BTreeMap<(String, String), BTreeMap<String, Timestamp>> = BTreeMap::new();
+    for w in &view.pod_writes {
+        let (Some(node), Some(pod), Some(uid)) = (&w.node, pod(view, w), &w.uid) else { continue };
+        let session = view.session(&w.asked.by, w.asked.at).unwrap_or_default();
+        let held = refused.entry((node.clone(), session)).or_default();
+        if w.dry_run {
+            match w.asked.code {
+                200..300 | 404 => held.remove(uid),
+                429 | 500 | 403 => held.insert(uid.clone(), w.asked.at),
+                _ => None,
+            };
+            continue;
+        }
+        if is_daemon(pod) {
+            continue;
+        }
+        let (at, began) = (w.asked.at, drain_began(view, node, w.asked.at));
+        let blocker = held.iter().find(|(uid, since)| {
+            let there = view.pods.get(*uid).is_some_and(|p| {
+                p.states.throughout(**since, at, |s| s.is_some_and(|s| s.blocks() && s.terminating.is_none()))
+            });
+            there && began.is_some_and(|b| b <= **since) && !rules_changed(view, **since, at)
+        });
+        if let Some((uid, _)) = blocker {
+            let name = view.pods.get(uid).map_or("?", |p| p.name.as_str());
+            found.push(breach("I15", w, &format!("the preview found {name} refused")));
+        }
+        let from = seen_from(view, w);
+        let job = |s: &PodState| s.of_kind("Job") && s.phase == "Running" && s.terminating.is_none();
+        let jobs = view.pods_on(node, from, at, |s| job(s) && job_protected(view, s, from, at));
+        if let Some(job) = jobs.first() {
+            found.push(breach("I15", w, &format!("{} of a protected Job runs there", job.name)));
+        }
+    }
+    found
+}
+
+/// The definition, a budget's spec or a namespace changed.
+fn rules_changed(view: &View<'_>, from: Timestamp, to: Timestamp) -> bool {
+    let within = |at: Timestamp| at >= from && at <= to;
+    let spec = |o: &Option<serde_json::Value>| o.as_ref().map(|o| (o["spec"].clone(), o["metadata"]["labels"].clone()));
+    view.clusters.steps().iter().any(|s| within(s.at))
+        || view.record.objects.iter().any(|o| {
+            matches!(o.resource.as_str(), "poddisruptionbudgets" | "namespaces")
+                && within(o.at)
+                && spec(&o.before) != spec(&o.after)
+        })
+}
+
+/// One power command with the attempt that was written for it.
+struct Powered<'v> {
+    index: u64,
+    begin: Timestamp,
+    attempt: &'v Attempt,
+    node: &'v str,
+    /// Since when what was listed before it may be old, and when it was written.
+    from: Timestamp,
+    at: Timestamp,
+    revision: i64,
+}
+
+fn powered<'v>(view: &'v View<'_>) -> Vec<Powered<'v>> {
+    let each = physical::begins(view).filter_map(|(index, power)| {
+        let first = view.attempt(index, &power.attempt)?.1.steps().first()?;
+        let attempt = first.value.as_ref()?;
+        let node = member(view.clusters.get(first.revision)?, &attempt.address)?.node_name();
+        let by = view.txn(first.revision).map_or("", |t| t.by.as_str());
+        let from = view.back(by, first.at, view.late());
+        Some(Powered { index, begin: power.at, attempt, node, from, at: first.at, revision: first.revision })
+    });
+    each.collect()
+}
+
+/// Pods that had to leave and were there all the time in which the last list can have been made.
+fn left<'v>(view: &'v View<'_>, p: &Powered<'_>, terminating: bool) -> Vec<&'v Pod> {
+    view.pods_on(p.node, p.from, p.at, |s| s.blocks() && s.terminating.is_some() == terminating)
+}
+
+/// I16, at each power command of a reboot: at some moment from shortly before its attempt was written the Node was
+/// unschedulable with our record for this entry. And unless the attempt is forced: in the time in which the last list
+/// can have been made (a twelfth of the TTL and 3 s before the attempt) no pod that has to leave was there throughout,
+/// nor volumes in use. A first attempt that is forced consumed a person's `force` and says so in its audit record.
+pub fn i16(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for p in powered(view) {
+        let mut say = |what: String| {
+            let what = format!("reboots/{} is powered on {}: {what}", p.index, p.node);
+            found.push(Breach { code: "I16", at: p.begin, what });
+        };
+        let line = view.nodes.get(p.node);
+        let cordoned = |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owned_by(p.index));
+        if !line.is_some_and(|l| l.sometime(p.from, p.begin, cordoned)) {
+            say("not cordoned by our record".to_owned());
+        }
+        if p.attempt.forced {
+            let order = view.orders.get(&p.index);
+            let ordered = order.and_then(|o| o.before(p.revision)).is_some_and(|o| o.verb == Verb::Force);
+            let before = view.attempts_of(p.index).any(|(n, _)| n < p.attempt.number);
+            let audited =
+                view.audit_at(p.revision).is_some_and(|a| a["reason"].as_str().is_some_and(|r| !r.is_empty()));
+            if !before && !(ordered && audited) {
+                say("forced, and no person's order with who and why is recorded".to_owned());
+            }
+            continue;
+        }
+        if let Some(pod) = left(view, &p, false).first() {
+            say(format!("pod {}/{} is on it", pod.namespace, pod.name));
+        }
+        if line.is_some_and(|l| l.throughout(p.from, p.at, |n| n.is_some_and(|n| n.volumes))) {
+            say("volumes are in use".to_owned());
+        }
+    }
+    found
+}
+
+/// I17: every eviction and deletion of a pod that an engine asks for carries the pod's UID as a precondition.
+pub fn i17(view: &View<'_>) -> Vec<Breach> {
+    let without = view.pod_writes.iter().filter(|w| w.uid.is_none());
+    without.map(|w| breach("I17", w, "without the UID")).collect()
+}
+
+/// I18, at each deletion that an engine asks for of a pod that is no DaemonSet's: it is a Job's that was unprotected or
+/// not running at some moment that the engine can have seen; or an eviction of the same UID was refused for a budget
+/// (429, and what stands for it: 403, 504) in this drain before, and its namespace was unprotected at some such moment.
+/// And at each eviction (no dry run): it is no protected running Job's.
+pub fn i18(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
+        let (Some(pod), from, at) = (pod(view, w), seen_from(view, w), w.asked.at) else { continue };
+        if is_daemon(pod) {
+            continue;
+        }
+        let states = || pod.states.steps().iter().filter_map(|s| s.value.as_ref());
+        let job = states().any(|s| s.of_kind("Job"));
+        let touched = job
+            && pod
+                .states
+                .throughout(from, at, |s| s.is_some_and(|s| s.phase == "Running" && job_protected(view, s, from, at)));
+        if touched {
+            found.push(breach("I18", w, "it belongs to a protected running Job"));
+        }
+        if w.eviction || job {
+            continue;
+        }
+        let began = w.node.as_ref().and_then(|n| drain_began(view, n, at)).unwrap_or(from);
+        let refused = view.pod_writes.iter().any(|e| {
+            e.eviction
+                && !e.dry_run
+                && e.uid == w.uid
+                && matches!(e.asked.code, 429 | 403 | 504)
+                && e.asked.at <= at
+                && e.asked.at >= began.min(from)
+        });
+        if !refused {
+            found.push(breach("I18", w, "no budget has refused its eviction"));
+        }
+        if !unprotected(view, &pod.namespace, from, at) {
+            found.push(breach("I18", w, "its namespace is protected"));
+        }
+    }
+    found
+}
+
+/// I19: no engine evicts or deletes a mirror pod or one that had ended all the time that the engine can have seen, nor
+/// evicts a DaemonSet's. It deletes a DaemonSet's only if the strategy was `OnDelete` at some such moment, only one of
+/// each DaemonSet in one drain of a Node, and (unless a `force` was there) only when no pod that has to leave was on the
+/// Node all that time.
+pub fn i19(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut once: BTreeMap<(String, String, Option<Timestamp>), String> = BTreeMap::new();
+    for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
+        let (Some(pod), Some(node), from, at) = (pod(view, w), &w.node, seen_from(view, w), w.asked.at) else {
+            continue;
+        };
+        let over = |s: Option<&PodState>| s.is_some_and(|s| s.mirror || (s.finished() && !s.of_kind("DaemonSet")));
+        if pod.states.throughout(from, at, over) {
+            found.push(breach("I19", w, "a mirror pod, or one that has ended"));
+        }
+        if !is_daemon(pod) {
+            continue;
+        }
+        let Some((_, set)) = pod.states.steps().iter().find_map(|s| s.value.as_ref()?.controller.clone()) else {
+            continue;
+        };
+        let on_delete = view.on_delete.get(&set).is_none_or(|l| l.sometime(from, at, |o| o == Some(&true)));
+        if w.eviction || !on_delete {
+            found.push(breach("I19", w, "it belongs to a DaemonSet that is not OnDelete"));
+            continue;
+        }
+        if (200..300).contains(&w.asked.code) {
+            let began = drain_began(view, node, at);
+            let first = once.entry((node.clone(), set, began)).or_insert_with(|| pod.uid.clone());
+            if *first != pod.uid {
+                found.push(breach("I19", w, "another pod of this DaemonSet was deleted in this drain before"));
+            }
+        }
+        let forced = view.orders.values().any(|o| o.sometime(from, at, |o| o.is_some_and(|o| o.verb == Verb::Force)));
+        let blocking = view.pods_on(node, from, at, PodState::blocks);
+        if let (Some(other), false) = (blocking.first(), forced) {
+            found.push(breach("I19", w, &format!("{} has not left yet", other.name)));
+        }
+    }
+    found
+}
+
+/// I21, at each power command whose attempt is not forced: no pod whose deletion was only asked for was still there in
+/// all the time in which the last list can have been made.
+pub fn i21(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for p in powered(view).iter().filter(|p| !p.attempt.forced) {
+        if let Some(pod) = left(view, p, true).first() {
+            let what = format!(
+                "reboots/{} is powered on {}: {}/{} is still terminating",
+                p.index, p.node, pod.namespace, pod.name
+            );
+            found.push(Breach { code: "I21", at: p.begin, what });
+        }
+    }
+    found
+}
+
+/// I22: no engine deletes a pod with a grace period of 0. And by what the leader says of an entry in `draining`, when a
+/// pod that has to leave has been terminating for 75 s on a Node that is not Ready: not that pods are just leaving, nor
+/// what keeps another one.
+pub fn i22(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
+        let options = if w.eviction { &w.asked.body["deleteOptions"] } else { &w.asked.body };
+        if options["gracePeriodSeconds"] == 0 || w.asked.query.contains("gracePeriodSeconds=0") {
+            found.push(breach("I22", w, "with no grace: forced"));
+        }
+    }
+    for said in view.leading() {
+        for (index, reason) in &said.reasons {
+            let name = reason["reason"].as_str().unwrap_or_default();
+            if !matches!(name, "PodsLeaving" | "BlockedByPDB" | "BlockedByManyPDBs" | "EvictionRefused") {
+                continue;
+            }
+            let from = shift(said.at, -view.lag());
+            let drains = view
+                .entries
+                .get(index)
+                .is_some_and(|l| l.throughout(from, said.at, |lies| status(lies) == Some(RebootStatus::Draining)));
+            let Some(entry) = view.entry(*index, said.revision).filter(|_| drains) else { continue };
+            let Some(node) = view.clusters.at(said.at).and_then(|c| member(c, &entry.node)) else { continue };
+            let name = node.node_name();
+            let down =
+                view.nodes.get(name).is_some_and(|l| l.throughout(from, said.at, |n| n.is_some_and(|n| !n.ready)));
+            let stuck = view.pods_on(name, from, said.at, |s| {
+                s.blocks() && s.terminating.is_some_and(|since| shift(since, STUCK) <= said.at)
+            });
+            if let (Some(pod), true) = (stuck.first(), down) {
+                let what = format!(
+                    "reboots/{index}: {}/{} is stuck terminating, and the leader says {reason}",
+                    pod.namespace, pod.name
+                );
+                found.push(Breach { code: "I22", at: said.at, what });
+                return found;
+            }
+        }
+    }
+    found
+}
+
+/// I45: a process that only looks (its name begins with `viewer`) writes nothing, to neither server (questions for its
+/// own rights are no writes).
+///
+/// Not seen: which of an engine's or a console's writes came of a look.
+pub fn i45(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for asked in view.record.asked.iter().filter(|a| a.by.starts_with("viewer") && a.method != "GET") {
+        let review = asked.path.contains("selfsubject");
+        if !review {
+            let what = format!("{} asks for {} {}", asked.by, asked.method, asked.path);
+            found.push(Breach { code: "I45", at: asked.at, what });
+        }
+    }
+    for txn in view.record.txns.iter().filter(|t| t.by.starts_with("viewer")) {
+        if !(txn.puts.is_empty() && txn.deletes.is_empty()) {
+            found.push(Breach { code: "I45", at: txn.at, what: format!("{} writes {:?}", txn.by, txn.puts) });
+        }
+    }
+    found
+}

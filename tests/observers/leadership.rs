@@ -1,0 +1,178 @@
+//! Who may write, and what is written of it (I23, I24, I38).
+
+use cketerm::model::reboot::RebootStatus;
+
+use super::{
+    physical,
+    record::{Breach, Txn},
+    view::{View, in_work, is_engine, shift, status},
+};
+
+/// What an engine's transaction is about.
+fn touched(txn: &Txn) -> impl Iterator<Item = &str> {
+    txn.puts.iter().chain(&txn.deletes).map(String::as_str)
+}
+
+/// Standing for election, or registering: fenced by a key of its own.
+fn election(txn: &Txn) -> bool {
+    touched(txn).any(|k| k.starts_with("leader/") || k.starts_with("cketerm/engines/"))
+}
+
+/// What an engine proposes before anybody leads: schema, first policy, identity; each only if absent.
+fn proposal(txn: &Txn) -> bool {
+    let proposed = ["cketerm/schema", "cketerm/identity"];
+    touched(txn).any(|k| proposed.contains(&k))
+        && touched(txn).all(|k| proposed.contains(&k) || k == "cketerm/policy" || k.starts_with("cketerm/audit/"))
+}
+
+/// I23, at each transaction of an engine that was carried out, but those of its election and its proposals: it compares
+/// the create revision of a key in `leader/`, and that key is the one that leads in this revision and was put by the
+/// same process; entries and attempts that it puts or deletes are compared by `ModRevision` (records by their counter);
+/// and what takes into work (an entry to `draining`, a new attempt) also compares the switch, `cluster`, `constraints`
+/// and policy. Every attempt, and every audit record of an engine, names the lease that led (that is also known where
+/// nobody could listen). Every patch or update of a Node or of endpoints that an engine asks for carries a
+/// resourceVersion.
+///
+/// Not seen: with what the keys were compared (I27 and I28 see what comes of a wrong one).
+pub fn i23(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for txn in view.record.txns.iter().filter(|t| t.succeeded && is_engine(&t.by) && touched(t).next().is_some()) {
+        if election(txn) || proposal(txn) {
+            continue;
+        }
+        let mut say = |what: String| {
+            let what = format!("{} writes {}: {what}", txn.by, touched(txn).collect::<Vec<_>>().join(", "));
+            found.push(Breach { code: "I23", at: txn.at, what });
+        };
+        let fence = txn.compares.iter().find(|(k, field)| k.starts_with("leader/") && *field == "create");
+        match (fence, view.leader(txn.revision)) {
+            (None, _) => say("compares no key in leader/".to_owned()),
+            (Some((key, _)), leads) => {
+                let lease = key.trim_start_matches("leader/").trim_start_matches('/');
+                match leads {
+                    Some(leader) if leader.lease == lease => {
+                        if leader.by.as_ref().is_some_and(|by| *by != txn.by) {
+                            say(format!("under the key of {:?}", leader.by));
+                        }
+                    }
+                    other => say(format!("under {key}, while {:?} leads", other.map(|c| &c.lease))),
+                }
+            }
+        }
+        let compared = |key: &str| txn.compares.iter().any(|(k, field)| k == key && *field != "lease");
+        let held = ["reboots/data/", "repairs/data/", "cketerm/attempts/"];
+        if let Some(key) = touched(txn).find(|k| held.iter().any(|h| k.starts_with(h)) && !compared(k)) {
+            say(format!("does not compare {key}"));
+        }
+    }
+    for step in view.moves().iter().filter(|m| m.starts() && status(m.before) == Some(RebootStatus::Queued)) {
+        found.extend(unguarded(view, step.revision, &format!("reboots/{}", step.index)));
+    }
+    for (&(index, n), line) in &view.attempts {
+        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        let Some(attempt) = &first.value else { continue };
+        found.extend(unguarded(view, first.revision, &format!("attempt {n} of reboots/{index}")));
+        let lease = format!("{:x}", attempt.lease);
+        if view.leader(first.revision).is_none_or(|c| c.lease != lease) {
+            let what = format!("attempt {n} of reboots/{index} is written under lease {lease}, which does not lead");
+            found.push(Breach { code: "I23", at: first.at, what });
+        }
+    }
+    for asked in view.record.asked.iter().filter(|a| is_engine(&a.by)) {
+        let write = matches!(asked.method.as_str(), "PATCH" | "PUT");
+        let kinds = ["/nodes/", "/endpoints/", "/endpointslices/"];
+        let fenced = asked.body["metadata"]["resourceVersion"].is_string();
+        if write && !fenced && kinds.iter().any(|k| asked.path.contains(k)) {
+            let what = format!("{} sends {} {} without a resourceVersion", asked.by, asked.method, asked.path);
+            found.push(Breach { code: "I23", at: asked.at, what });
+        }
+    }
+    found
+}
+
+/// What takes into work without comparing what allows it.
+fn unguarded(view: &View<'_>, revision: i64, what: &str) -> Option<Breach> {
+    let txn = view.txn(revision)?;
+    let needed = ["reboots/disabled", "cluster", "constraints", "cketerm/policy"];
+    let missing: Vec<&str> = needed.iter().copied().filter(|k| !txn.compares.iter().any(|(c, _)| c == k)).collect();
+    let what = format!("{what} is taken into work without comparing {}", missing.join(", "));
+    (!missing.is_empty()).then_some(Breach { code: "I23", at: txn.at, what })
+}
+
+/// I24: each power command begins while the key of its attempt's lease leads, or not longer after than a command may be
+/// late. And no engine's patch of a Node is made from one that carries the record of a later leader: that one decided
+/// from what it should not touch any more.
+///
+/// Not seen: how much of the lease was left by the engine's own clock; a request that stood still with its process.
+pub fn i24(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for (index, power) in physical::begins(view) {
+        let first = view.attempt(index, &power.attempt).and_then(|(_, l)| l.steps().first()?.value.as_ref());
+        let Some(attempt) = first else { continue };
+        let lease = format!("{:x}", attempt.lease);
+        if !view.led(&lease, shift(power.at, -view.late()), power.at) {
+            let what = format!("a command of {} begins under lease {lease}, which leads no longer", power.entry);
+            found.push(Breach { code: "I24", at: power.at, what });
+        }
+    }
+    for w in view.node_writes.iter().filter(|w| w.engine) {
+        let Some(owner) = w.before.owner() else { continue };
+        let stamped = format!("{:x}", owner.lease);
+        let place = |lease: &str| view.candidates.iter().rposition(|c| c.lease == lease);
+        let own = view.candidates.iter().rposition(|c| c.by.as_deref() == Some(&w.asked.by) && c.from <= w.asked.at);
+        let newer = place(&stamped).zip(own).filter(|(stamped, own)| stamped > own);
+        if let Some((newer, _)) = newer {
+            let what = format!(
+                "{} patches node {} with the record of {:?}, which leads since",
+                w.asked.by, w.name, view.candidates[newer].by
+            );
+            found.push(Breach { code: "I24", at: w.asked.at, what });
+        }
+    }
+    found
+}
+
+/// I38: the revision that makes an attempt also makes an audit record that names its entry and the engine, and so does
+/// each one in which an engine starts, backs off or removes an entry. An attempt without an outcome is only deleted
+/// together with a history that holds it, with an outcome.
+///
+/// Not seen: audit records of evictions and cordons; CKE's records tell those.
+pub fn i38(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut say = |at, what: String| found.push(Breach { code: "I38", at, what });
+    let audited = |revision: i64, index: u64| {
+        view.audit_at(revision).is_some_and(|a| {
+            a["on"] == format!("reboots/{index}") && a["who"]["user"].as_str().is_some_and(|u| !u.is_empty())
+        })
+    };
+    for (&(index, n), line) in &view.attempts {
+        let mut before: Option<&cketerm::model::attempt::Attempt> = None;
+        for step in line.steps() {
+            if !view.engine_wrote(step.revision) && !view.record.txns.is_empty() {
+                before = step.value.as_ref();
+                continue;
+            }
+            if step.value.is_some() && before.is_none() && !audited(step.revision, index) {
+                say(step.at, format!("attempt {n} of reboots/{index} has no audit record"));
+            }
+            if let (None, Some(open)) = (&step.value, before.filter(|a| a.open())) {
+                let ending = view.endings.get(&index).and_then(|l| l.get(step.revision));
+                let kept = ending.is_some_and(|e| e.attempts.iter().any(|a| a.id == open.id && !a.open()));
+                if !kept {
+                    say(step.at, format!("attempt {n} of reboots/{index} is deleted while it is open"));
+                }
+            }
+            before = step.value.as_ref();
+        }
+    }
+    for step in view.moves().iter().filter(|m| m.engine && matches!(m.before, Some(Ok(_)))) {
+        let moved = match (status(step.before), status(step.after)) {
+            (before, after) if before != after => in_work(step.before) || in_work(step.after) || after.is_none(),
+            _ => false,
+        };
+        if moved && !audited(step.revision, step.index) {
+            say(step.at, format!("reboots/{} is changed by an engine without an audit record", step.index));
+        }
+    }
+    found
+}

@@ -1,0 +1,223 @@
+//! Drains and what must be true before the power goes.
+
+use serde_json::json;
+
+use super::{
+    super::record::{Asked, Txn},
+    scene::Scene,
+    sees,
+};
+
+/// w1 in drain and cordoned, with a protected pod `a`, an unprotected one `b`, running for long.
+fn draining() -> Scene {
+    let mut s = Scene::new();
+    s.pod("safe", "a", "w1", "ReplicaSet", json!({}));
+    s.pod("free", "b", "w1", "ReplicaSet", json!({}));
+    s.pass(60.0);
+    s.add(0, "w1");
+    s.moves(0, "draining");
+    s.pass(0.5);
+    s.cordon(0, "w1");
+    s.pass(1.0);
+    s
+}
+
+/// The pods are gone, and long enough.
+fn emptied(s: &mut Scene) {
+    s.object("pods", "safe", "a", None);
+    s.object("pods", "free", "b", None);
+    s.pass(30.0);
+}
+
+#[test]
+fn i15_an_eviction_after_a_refused_preview_is_seen_unless_the_preview_was_made_again() {
+    for again in [false, true] {
+        let mut s = draining();
+        s.evicts("safe", "a", true, 429);
+        s.pass(3.0);
+        if again {
+            s.evicts("safe", "a", true, 201);
+        }
+        s.pass(1.0);
+        s.evicts("free", "b", false, 201);
+        sees(&s, if again { &[] } else { &["I15"] });
+    }
+}
+
+#[test]
+fn i15_an_eviction_beside_a_protected_running_job_is_seen() {
+    for (protected, codes) in [("yes", &["I15"][..]), ("no", &[])] {
+        let mut s = draining();
+        s.pod("free", "job", "w1", "Job", json!({"protected": protected}));
+        s.pass(40.0);
+        s.evicts("free", "b", false, 201);
+        sees(&s, codes);
+    }
+}
+
+#[test]
+fn i16_a_pod_or_a_volume_that_is_left_is_seen() {
+    let mut s = draining();
+    emptied(&mut s);
+    let mut clean = s.clone();
+    clean.powers(0, "w1");
+    sees(&clean, &[]);
+    let mut pod = s.clone();
+    pod.pod("safe", "c", "w1", "ReplicaSet", json!({}));
+    pod.pass(30.0);
+    pod.powers(0, "w1");
+    sees(&pod, &["I16"]);
+    let mut late = s.clone();
+    late.pod("safe", "c", "w1", "ReplicaSet", json!({}));
+    late.pass(1.0);
+    late.powers(0, "w1");
+    sees(&late, &[]);
+    s.node("w1", |n| n["status"]["volumesInUse"] = json!(["v"]));
+    s.pass(30.0);
+    s.powers(0, "w1");
+    sees(&s, &["I16"]);
+}
+
+#[test]
+fn i16_a_node_that_is_not_cordoned_is_seen() {
+    let mut s = draining();
+    emptied(&mut s);
+    s.patch("kubectl", "w1", json!({"spec": {"unschedulable": null}}));
+    s.pass(30.0);
+    s.powers(0, "w1");
+    sees(&s, &["I16"]);
+}
+
+#[test]
+fn i17_an_eviction_without_a_uid_is_seen() {
+    let mut s = draining();
+    s.evicts("free", "b", false, 201);
+    sees(&s, &[]);
+    s.ask("engine-0", "POST", "/api/v1/namespaces/free/pods/b/eviction", json!({"deleteOptions": {}}), 201);
+    sees(&s, &["I17"]);
+}
+
+#[test]
+fn i18_a_deletion_comes_only_after_a_refusal_and_only_where_nothing_is_protected() {
+    for (namespace, name, refused, codes) in
+        [("free", "b", true, &[][..]), ("free", "b", false, &["I18"]), ("safe", "a", true, &["I18"])]
+    {
+        let mut s = draining();
+        if refused {
+            s.evicts(namespace, name, false, 429);
+        }
+        s.pass(1.0);
+        s.deletes(namespace, name);
+        sees(&s, codes);
+    }
+}
+
+#[test]
+fn i18_a_protected_running_jobs_pod_is_never_touched() {
+    for (protected, phase, codes) in
+        [("yes", "Running", &["I15", "I18"][..]), ("no", "Running", &[]), ("yes", "Pending", &[])]
+    {
+        let mut s = draining();
+        s.pod("free", "job", "w1", "Job", json!({"protected": protected}));
+        s.pod_changes("free", "job", |p| p["status"]["phase"] = json!(phase));
+        s.pass(40.0);
+        s.deletes("free", "job");
+        sees(&s, codes);
+    }
+}
+
+#[test]
+fn i19_mirror_pods_and_daemon_sets_are_left_alone_but_for_on_delete_at_the_end() {
+    let daemon = |strategy: &str| {
+        let mut s = draining();
+        let set =
+            json!({"metadata": {"name": "o", "uid": "uid-DaemonSet"}, "spec": {"updateStrategy": {"type": strategy}}});
+        s.object("daemonsets", "free", "o", Some(set));
+        s.pod("free", "d1", "w1", "DaemonSet", json!({}));
+        s
+    };
+    for (strategy, left, codes) in
+        [("OnDelete", false, &[][..]), ("OnDelete", true, &["I19"]), ("RollingUpdate", false, &["I19"])]
+    {
+        let mut s = daemon(strategy);
+        if left {
+            s.pass(30.0);
+        } else {
+            emptied(&mut s);
+        }
+        s.deletes("free", "d1");
+        sees(&s, codes);
+    }
+    let mut s = daemon("OnDelete");
+    emptied(&mut s);
+    s.deletes("free", "d1");
+    s.object("pods", "free", "d1", None);
+    s.pod("free", "d2", "w1", "DaemonSet", json!({}));
+    s.pass(30.0);
+    s.deletes("free", "d2");
+    sees(&s, &["I19"]);
+    let mut s = draining();
+    s.pod_changes("free", "b", |p| p["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"}));
+    s.pass(60.0);
+    s.evicts("free", "b", false, 201);
+    sees(&s, &["I19"]);
+}
+
+#[test]
+fn i21_a_pod_that_is_still_terminating_is_seen() {
+    let mut s = draining();
+    s.object("pods", "safe", "a", None);
+    s.pod_changes("free", "b", |p| p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:02:00Z"));
+    s.pass(30.0);
+    s.powers(0, "w1");
+    sees(&s, &["I21"]);
+}
+
+#[test]
+fn i22_a_stuck_pod_that_is_not_named_and_a_deletion_without_grace_are_seen() {
+    for (reason, codes) in [("PodsLeaving", &["I22"][..]), ("TerminatingStuck", &[])] {
+        let mut s = draining();
+        let at = s.whole();
+        s.pod_changes("free", "b", |p| p["metadata"]["deletionTimestamp"] = json!(at));
+        s.not_ready("w1");
+        s.pass(90.0);
+        s.says(2, &[(0, json!({"reason": reason}))], &[]);
+        sees(&s, codes);
+    }
+    let mut s = draining();
+    s.evicts("free", "b", false, 429);
+    s.deletes("free", "b");
+    s.record.asked.last_mut().unwrap().body["gracePeriodSeconds"] = json!(0);
+    sees(&s, &["I22"]);
+}
+
+#[test]
+fn i45_a_viewer_that_writes_is_seen() {
+    let mut s = draining();
+    let ask = |method: &str| Asked {
+        at: s.now,
+        by: "viewer-1".to_owned(),
+        method: method.to_owned(),
+        path: "/api/v1/nodes/w1".to_owned(),
+        query: String::new(),
+        body: json!(null),
+        code: 403,
+    };
+    let (get, patch) = (ask("GET"), ask("PATCH"));
+    s.record.asked.push(get);
+    sees(&s, &[]);
+    let mut other = s.clone();
+    other.record.asked.push(patch);
+    sees(&other, &["I45"]);
+    let puts = vec!["x".to_owned()];
+    s.record.txns.push(Txn {
+        at: s.now,
+        by: "viewer-1".to_owned(),
+        compares: vec![],
+        puts,
+        deletes: vec![],
+        succeeded: false,
+        revision: 0,
+    });
+    sees(&s, &["I45"]);
+}

@@ -1,0 +1,308 @@
+//! What is shown, and that everything ends (I32 to I37, I39).
+
+use std::collections::BTreeMap;
+
+use cketerm::model::{
+    ours::Verb,
+    reboot::{RebootEntry, RebootStatus},
+};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    record::{Breach, Said, Word},
+    view::{Lies, Timeline, View, in_work, member, shift, status},
+};
+
+/// Seconds by which clocks of engines may differ.
+const CLOCKS: f64 = 15.0;
+
+fn name(reason: Option<&Value>) -> &str {
+    reason.and_then(|r| r["reason"].as_str()).unwrap_or_default()
+}
+
+fn seconds(n: i64) -> f64 {
+    f64::from(i32::try_from(n).unwrap_or(i32::MAX))
+}
+
+/// I32, by what the leader says once a second: of each entry that was there, readable or not, at the revision it had
+/// seen and 3 s before, it names a reason or has an effect in flight; silence of more than 3 s is a breach.
+pub fn i32(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut silent: BTreeMap<(u64, &str), (Timestamp, Timestamp)> = BTreeMap::new();
+    for said in view.leading() {
+        let from = shift(said.at, -3.0);
+        for (&index, line) in &view.entries {
+            let there = line.get(said.revision).is_some()
+                && line.throughout(from, said.at, |l| l.is_some() && status(l) != Some(RebootStatus::Cancelled));
+            let told = !name(said.reasons.get(&index)).is_empty() || said.moving.contains(&index);
+            if !there || told {
+                silent.remove(&(index, said.by.as_str()));
+                continue;
+            }
+            let (since, last) = silent.entry((index, said.by.as_str())).or_insert((said.at, said.at));
+            // it did not lead in between
+            if shift(*last, 2.5) < said.at {
+                *since = said.at;
+            }
+            *last = said.at;
+            if shift(*since, 3.0) < said.at {
+                let what = format!("{} has led and said nothing of reboots/{index} since {since}", said.by);
+                found.push(Breach { code: "I32", at: said.at, what });
+                *since = Timestamp::MAX;
+            }
+        }
+    }
+    found
+}
+
+/// I33, in what is left of the record after `calm_since` and the time until somebody leads (two TTL and 75 s), where an
+/// engine of ours led to the end: a cancelled entry is gone after that time; none has been `draining` for a minute
+/// longer than the deadline of drains; none has been `rebooting` for longer than all its commands with their intervals,
+/// a dead leader's last one, four minutes of boot and settling take, and the leader says no more of it than that it is
+/// at it; and none that is queued is said for a minute to be next, to be at work, or backed off until a time that has
+/// passed. What waits for its place in the line waits for one of these.
+pub fn i33(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let (Some(calm), end) = (view.record.calm_since, view.record.end) else { return found };
+    let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
+    let Some(cluster) = view.clusters.at(end).filter(|_| view.led_to_the_end(shift(end, -30.0))) else { return found };
+    let (reboot, policy) = (&cluster.reboot, view.policy(i64::MAX));
+    let bound = seconds(i64::try_from(reboot.command_bound(policy.command_cap_seconds)).unwrap_or(i64::MAX));
+    let tries = f64::from(reboot.tries());
+    let drain = seconds(reboot.eviction_timeout()) + 60.0;
+    let settle = seconds(i64::try_from(policy.settle_seconds).unwrap_or(i64::MAX));
+    let command = (bound + 5.0) * (tries + 1.0) + seconds(reboot.command_interval.unwrap_or(0)) * tries;
+    let rebooting = command + 2.0 * view.ttl() + 240.0 + settle;
+    for (&index, line) in &view.entries {
+        let was = |span: f64, wanted: RebootStatus| {
+            let from = shift(end, -span);
+            from >= quiet && line.throughout(from, end, |l| status(l) == Some(wanted))
+        };
+        let mut say = |what: &str| {
+            found.push(Breach {
+                code: "I33",
+                at: end,
+                what: format!("reboots/{index}, faults over since {calm}: {what}"),
+            });
+        };
+        if was(10.0, RebootStatus::Cancelled) {
+            say("is cancelled and still there");
+        }
+        if was(drain, RebootStatus::Draining) {
+            say("drains beyond its deadline");
+        }
+        let says = |span: f64, idle: &dyn Fn(&Said, &Value) -> bool| {
+            let from = shift(end, -span);
+            let mut lately = view.leading().filter(|s| s.at >= from).peekable();
+            lately.peek().is_some() && lately.all(|s| s.reasons.get(&index).is_none_or(|r| idle(s, r)))
+        };
+        let at_it = |_: &Said, r: &Value| {
+            matches!(name(Some(r)), "CommandRunning" | "Working" | "Ready" | "EffectFailed" | "Stale" | "")
+        };
+        if was(rebooting, RebootStatus::Rebooting) && says(60.0, &at_it) {
+            say("reboots beyond every bound, and nothing is said of it");
+        }
+        let next = |s: &Said, r: &Value| {
+            let over = || r["until"].as_str().and_then(|t| t.parse().ok()).is_some_and(|t| shift(t, CLOCKS) < s.at);
+            match name(Some(r)) {
+                "Backoff" => over(),
+                other => matches!(other, "Ready" | "Working" | "EffectFailed" | "Stale" | ""),
+            }
+        };
+        if was(60.0, RebootStatus::Queued) && says(60.0, &next) {
+            say("could start and does not");
+        }
+    }
+    found
+}
+
+/// I34, at each change that an engine makes to an entry: from `draining` to `queued` the count goes up by one, and the
+/// backoff ends min(300·2^(count−1), 1200) to 299 s more after the transition that is written with it; in any other
+/// change count and end stay. And no entry starts before its backoff has ended (clocks may differ by 15 s), unless a
+/// person's `force` was there.
+///
+/// Not seen: counts below zero or at the end of the numbers, which only somebody else can have written.
+pub fn i34(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for step in view.moves().iter().filter(|m| m.engine) {
+        let (Some(Ok(before)), Some(Ok(after))) = (step.before, step.after) else { continue };
+        let mut say = |what: String| {
+            found.push(Breach { code: "I34", at: step.at, what: format!("reboots/{}: {what}", step.index) });
+        };
+        let back = before.status == RebootStatus::Draining && after.status == RebootStatus::Queued;
+        if !back {
+            let same = before.drain_backoff_count == after.drain_backoff_count
+                && before.drain_backoff_expire == after.drain_backoff_expire;
+            if !same {
+                say(format!("{} → {} changes its backoff", before.status, after.status));
+            }
+        } else if before.drain_backoff_count >= 0 && before.drain_backoff_count < i64::MAX {
+            if after.drain_backoff_count != before.drain_backoff_count + 1 {
+                say(format!("count {} becomes {}", before.drain_backoff_count, after.drain_backoff_count));
+            }
+            if let Some(what) = wrong_wait(after) {
+                say(what);
+            }
+        }
+        let early = before.drain_backoff_expire.filter(|until| step.starts() && *until > shift(step.at, CLOCKS));
+        if let Some(until) = early {
+            let from = view.seen_since(step.revision, step.at);
+            let forced = view
+                .orders
+                .get(&step.index)
+                .is_some_and(|o| o.sometime(from, step.at, |o| o.is_some_and(|o| o.verb == Verb::Force)));
+            if !forced {
+                say(format!("starts while it is backed off until {until}"));
+            }
+        }
+    }
+    found
+}
+
+fn wrong_wait(after: &RebootEntry) -> Option<String> {
+    let (Some(since), Some(until)) = (after.last_transition_time, after.drain_backoff_expire) else {
+        return Some("backed off without an end".to_owned());
+    };
+    let shift = u32::try_from((after.drain_backoff_count - 1).clamp(0, 8)).unwrap_or(0);
+    let (least, wait) = ((300_i64 << shift).min(1200), until.duration_since(since).as_secs());
+    let good = wait >= least && wait <= least + 299;
+    (!good).then(|| format!("backed off for {wait} s after {} times, at least {least}", after.drain_backoff_count))
+}
+
+/// I35, by what the leader says: an entry that has been `rebooting` for 15 s longer than `stuck_seconds`, and that it
+/// says waits for its boot, is said to be stuck.
+pub fn i35(view: &View<'_>) -> Vec<Breach> {
+    for said in view.leading() {
+        for (index, reason) in
+            said.reasons.iter().filter(|(_, r)| name(Some(r)) == "WaitingForBoot" && r["stuck"] != true)
+        {
+            let Some(entry) = view.entry(*index, said.revision) else { continue };
+            let stuck = seconds(i64::try_from(view.policy(said.revision).stuck_seconds).unwrap_or(i64::MAX));
+            let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting);
+            let settled = view.policies.throughout(shift(said.at, -CLOCKS), said.at, |p| {
+                p.is_none_or(|p| seconds(i64::try_from(p.stuck_seconds).unwrap_or(i64::MAX)) <= stuck)
+            });
+            if since.is_some_and(|since| shift(since, stuck + CLOCKS) < said.at) && settled {
+                let what = format!("reboots/{index} reboots since {since:?}, and is not said to be stuck");
+                return vec![Breach { code: "I35", at: said.at, what }];
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// I36, after faults have ended and somebody leads (see [`i33`]): an entry whose cancel was acknowledged is gone 5 s and
+/// a twelfth of the TTL later, whatever the others are at.
+pub fn i36(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let Some(calm) = view.record.calm_since else { return found };
+    let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
+    for told in view.record.acknowledged.iter().filter(|t| t.at >= quiet) {
+        let one;
+        let all = match &told.word {
+            Word::Cancel(index) => {
+                one = [*index];
+                &one[..]
+            }
+            Word::CancelAll(all) => all,
+            _ => continue,
+        };
+        let until = shift(told.at, 5.0 + view.ttl() / 12.0);
+        let led = view
+            .candidates
+            .iter()
+            .any(|c| c.ours && view.led(&c.lease, told.at, told.at) && c.gone.is_none_or(|(_, gone)| gone > until));
+        for index in all.iter().filter(|_| led && until <= view.record.end) {
+            let stays = view.entries.get(index).is_some_and(|l| l.throughout(told.at, until, |l| l.is_some()));
+            if stays {
+                let what = format!("reboots/{index} was cancelled at {} and is still there", told.at);
+                found.push(Breach { code: "I36", at: until, what });
+            }
+        }
+    }
+    found
+}
+
+/// I37, after faults have ended and somebody leads (see [`i33`]), by the true clock: no drain takes a minute longer than
+/// its deadline.
+///
+/// Not seen: what the boot check was given; a drain that ended early for a clock, for it may have ended for a pod.
+pub fn i37(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let Some(calm) = view.record.calm_since else { return found };
+    let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
+    let longest = view.clusters.steps().iter().filter_map(|s| Some(s.value.as_ref()?.reboot.eviction_timeout())).max();
+    let most = seconds(longest.unwrap_or(600)) + 60.0;
+    for step in view.moves().iter().filter(|m| status(m.before) == Some(RebootStatus::Draining) && !in_work(m.after)) {
+        let begun = begun(&view.entries[&step.index], step.revision);
+        if let Some(begun) = begun.filter(|b| *b >= quiet && shift(*b, most) < step.at) {
+            let what = format!("reboots/{} drained from {begun} on, for longer than {most} s", step.index);
+            found.push(Breach { code: "I37", at: step.at, what });
+        }
+    }
+    found
+}
+
+/// When the state ended that was there before this revision had begun.
+fn begun(line: &Timeline<Lies>, revision: i64) -> Option<Timestamp> {
+    let before = line.steps().iter().rev().skip_while(|s| s.revision >= revision);
+    let same = before.take_while(|s| status(s.value.as_ref()) == Some(RebootStatus::Draining));
+    same.last().map(|s| s.at)
+}
+
+/// I39, by what the leader says, against what etcd held at the revision that it had seen and for 2 s before: that the
+/// queue is disabled, that an entry is a duplicate of another, of no member, cannot be read, is on hold, or is backed
+/// off. And at the end, an engine of ours leading for 30 s: `reboots/running` is `true` exactly while the queue is
+/// enabled and not empty.
+///
+/// Not seen: metrics and screens.
+pub fn i39(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut told = std::collections::BTreeSet::new();
+    for said in view.leading() {
+        let keys = &view.record.keys;
+        let seen = keys[..keys.partition_point(|k| k.revision <= said.revision)].last();
+        let Some(to) = seen.map(|k| k.at) else { continue };
+        let from = shift(to, -2.0);
+        for (&index, reason) in &said.reasons {
+            let Some(line) = view.entries.get(&index) else { continue };
+            let reason_name = name(Some(reason));
+            let readable = |l: Option<&Lies>| matches!(l, Some(Ok(_)));
+            let untrue = match reason_name {
+                "QueueDisabled" => view.switch.throughout(from, to, |raw| raw.is_none_or(|raw| raw != b"true")),
+                "DuplicateOf" => reason["index"].as_u64().is_none_or(|other| {
+                    view.entries.get(&other).is_none_or(|l| l.throughout(from, to, |l| !readable(l)))
+                }),
+                "NotMember" => view.clusters.throughout(from, to, |c| {
+                    let entry = view.entry(index, said.revision);
+                    c.zip(entry).is_some_and(|(c, e)| member(c, &e.node).is_some())
+                }),
+                "InvalidEntry" => line.throughout(from, to, readable),
+                "OnHold" => view.orders.get(&index).is_none_or(|o| {
+                    o.throughout(from, to, |o| o.is_none_or(|o| o.verb != Verb::Hold))
+                }),
+                "Backoff" => line.throughout(from, to, |l| {
+                    matches!(l, Some(Ok(e)) if e.status != RebootStatus::Queued || e.drain_backoff_expire.is_none())
+                }),
+                _ => false,
+            };
+            if untrue && told.insert((index, reason_name.to_owned())) {
+                let what = format!("{} says of reboots/{index}: {reason}, which is not so", said.by);
+                found.push(Breach { code: "I39", at: said.at, what });
+            }
+        }
+    }
+    let end = view.record.end;
+    let rest = view.record.keys.last().is_none_or(|k| shift(k.at, 10.0) <= end);
+    let calm = view.record.calm_since.is_some_and(|calm| shift(calm, 2.0 * view.ttl() + 75.0) <= end);
+    if rest && calm && view.led_to_the_end(shift(end, -30.0)) {
+        let runs = view.enabled(i64::MAX) && view.entries.values().any(|l| l.last().is_some());
+        let says = view.running.last().map(Vec::as_slice) == Some(b"true");
+        if runs != says {
+            let what = format!("reboots/running says {says}, and it is {runs}");
+            found.push(Breach { code: "I39", at: end, what });
+        }
+    }
+    found
+}
