@@ -24,6 +24,7 @@ pub fn record(sandbox: &Sandbox) -> Record {
         said: Vec::new(),
         calm_since: None,
         ttl_seconds: 0,
+        frozen: Vec::new(),
         end: sandbox.objects.clock().wall(),
     }
 }

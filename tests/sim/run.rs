@@ -205,6 +205,18 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     record.acknowledged = std::mem::take(&mut *told.lock().unwrap());
     record.said = std::mem::take(&mut *said.lock().unwrap());
     record.calm_since = Some(calm);
+    let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    record.frozen = plan
+        .faults
+        .iter()
+        .filter_map(|(at, fault)| match fault {
+            Fault::Freeze { engine, seconds } => {
+                let from = start + *at;
+                Some((format!("engine-{engine}"), from, from + Duration::from_secs(*seconds)))
+            }
+            _ => None,
+        })
+        .collect();
     record.ttl_seconds = u32::try_from(plan.ttl).unwrap();
     let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
     for slot in engines.lock().unwrap().iter_mut() {
@@ -329,7 +341,7 @@ async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
     loop {
         sleep(Duration::from_secs(1)).await;
         for slot in engines.lock().unwrap().iter() {
-            let Some(handle) = &slot.handle else { continue };
+            let Some(handle) = slot.handle.as_ref().filter(|_| !slot.gate.is_dead()) else { continue };
             let seen = handle.seen().borrow().clone();
             let moving = seen.snapshot.in_flight.values().filter_map(|f| f.entry).map(|e| e.index).collect();
             let reasons = seen.reasons.iter().map(|(id, reason)| (id.index, serde_json::to_value(reason).unwrap()));
