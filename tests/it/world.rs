@@ -265,7 +265,8 @@ fn etcd_of(version: EtcdVersion) -> Option<Vec<String>> {
     }
 }
 
-fn skipped<T>(why: &str) -> Option<T> {
+/// Says loudly what is skipped.
+pub fn skipped<T>(why: &str) -> Option<T> {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     // straight to the file, past the capture of the test harness: a skip must be seen
     let _ = std::fs::OpenOptions::new()

@@ -3,7 +3,6 @@
 
 /// Case and reason.
 pub const KNOWN: &[(&str, &str)] = &[
-    ("etcd kv: sorted_ranges", "to be mended"),
     ("evict: a_body_that_does_not_fit", "to be mended"),
     ("delete: without_grace", "to be mended"),
     ("delete: finalizers", "to be mended"),

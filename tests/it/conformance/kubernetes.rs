@@ -1,6 +1,7 @@
 //! Questions to an API server that no controller helps: budgets' status is written by hand.
 
 mod ask;
+mod budgets;
 mod controllers;
 mod creates;
 mod deletes;
@@ -36,5 +37,5 @@ pub fn cases_alone() -> Vec<Case> {
 
 /// What happens by itself where controllers and kubelets are.
 pub fn cases_with_controllers() -> Vec<Case> {
-    controllers::cases()
+    [controllers::cases(), budgets::cases()].concat()
 }

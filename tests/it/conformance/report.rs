@@ -90,6 +90,9 @@ impl Report {
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         let file = dir.join(format!("conformance-{}.md", self.part));
         std::fs::write(&file, table).expect("the report");
+        let parts = ["etcd", "kubernetes", "controllers"].map(|part| dir.join(format!("conformance-{part}.md")));
+        let whole: Vec<String> = parts.iter().filter_map(|part| std::fs::read_to_string(part).ok()).collect();
+        std::fs::write(dir.join("conformance.md"), whole.join("\n")).expect("the whole report");
         for world in &self.worlds {
             let all: serde_json::Map<String, Value> =
                 world.heard.iter().map(|(case, answer)| ((*case).to_owned(), answer.clone())).collect();

@@ -214,13 +214,13 @@ async fn runs_out(place: Arc<Place>) -> Value {
 
 async fn kept_until_it_is_not(place: Arc<Place>) -> Value {
     let mut t = Talk::new(&place, "kept").await;
-    t.grant(5090, 2).await;
+    t.grant(5090, 3).await;
     t.put_under("a", 5090).await;
     let mut stream = t.watch("", Some(WatchOptions::new().with_prefix())).await;
     t.heard(&mut stream).await;
     let (mut keeper, mut answers) = t.client.lease_keep_alive(5090).await.expect("a stream");
-    for _ in 0..6 {
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    for _ in 0..4 {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         keeper.keep_alive().await.expect("sent");
         let answer = answers.message().await.expect("an answer").expect("one");
         t.note("kept", json!(answer.ttl()));

@@ -12,18 +12,17 @@ use serde_json::{Value, json};
 
 use super::{
     super::place::Place,
-    ask::{Ask, BUDGETS, NODES, PODS},
+    ask::{Ask, NODES, PODS},
 };
 
 crate::conformance::cases!("controllers":
-    nodes_are_ready, a_replica_set_makes_its_pods, evicted_pods_come_back_elsewhere, a_replica_set_is_scaled, budget_numbers,
-    a_budget_over_a_drain, bare_pods_and_budgets, a_budget_of_nothing, finished_pods_in_a_budget, unready_pods_in_a_budget,
-    daemons_on_a_cordoned_node, daemons_follow_labels, a_deployment, garbage_of_a_replica_set, orphans_of_a_replica_set,
-    a_namespace_goes, a_bare_pod_does_not_come_back, a_stuck_pod_holds_its_place);
+    nodes_are_ready, a_replica_set_makes_its_pods, evicted_pods_come_back_elsewhere, a_replica_set_is_scaled, daemons_on_a_cordoned_node, daemons_follow_labels, a_deployment, garbage_of_a_replica_set, orphans_of_a_replica_set,
+    a_namespace_goes, a_bare_pod_does_not_come_back);
 
 const SETS: &str = "/apis/apps/v1/namespaces/@/replicasets";
 
-fn names(pods: &[Value]) -> BTreeSet<String> {
+/// Their names.
+pub fn names(pods: &[Value]) -> BTreeSet<String> {
     pods.iter().filter_map(|p| Some(p["metadata"]["name"].as_str()?.to_owned())).collect()
 }
 
@@ -31,7 +30,8 @@ fn on<'a>(pods: &'a [Value], node: &str) -> Vec<&'a Value> {
     pods.iter().filter(|p| p["spec"]["nodeName"] == node).collect()
 }
 
-fn ready(pod: &Value) -> bool {
+/// It runs, is Ready and stays.
+pub fn ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
     ready && pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
@@ -39,7 +39,7 @@ fn ready(pod: &Value) -> bool {
 
 impl Ask {
     /// Nodes of the case's own, labelled `case: @`; the answer calls them `<node 0>`, `<node 1>` …
-    async fn nodes(&mut self, count: usize) -> Vec<String> {
+    pub async fn nodes(&mut self, count: usize) -> Vec<String> {
         let mut taken = Vec::new();
         for i in 0..count {
             let next = self.place.taken.fetch_add(1, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Ask {
     }
 
     /// Waits for pods that are as they should be; in vain, the answer says so.
-    async fn pods_until(&mut self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    pub async fn pods_until(&mut self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         for _ in 0..self.patience {
             let pods = self.pods().await;
             if holds(&pods) {
@@ -94,7 +94,7 @@ impl Ask {
     }
 
     /// Waits for an object that is as it should be and keeps its fields; pods are bound meanwhile.
-    async fn object_until(&mut self, what: &str, path: &str, fields: &[&str], holds: impl Fn(&Value) -> bool) {
+    pub async fn object_until(&mut self, what: &str, path: &str, fields: &[&str], holds: impl Fn(&Value) -> bool) {
         for _ in 0..self.patience {
             let answer = self.get(path).await;
             if holds(&answer.body) {
@@ -109,14 +109,16 @@ impl Ask {
         self.say(&format!("{what}: in vain"), &answer, fields);
     }
 
-    async fn replica_set(&self, name: &str, replicas: u32) -> String {
+    /// A set of pods `app: name`.
+    pub async fn replica_set(&self, name: &str, replicas: u32) -> String {
         let body = json!({"metadata": {"name": name}, "spec": {"replicas": replicas,
             "selector": {"matchLabels": {"app": name}}, "template": template(name)}});
         self.ok("POST", SETS, body).await;
         format!("{SETS}/{name}")
     }
 
-    async fn evict(&mut self, pod: &str) -> u16 {
+    /// Evicts a pod; the code.
+    pub async fn evict(&mut self, pod: &str) -> u16 {
         let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "@"}});
         self.post(&format!("{PODS}/{pod}/eviction"), body).await.code
     }
@@ -197,170 +199,13 @@ async fn a_replica_set_is_scaled(place: Arc<Place>) -> Value {
     k.end()
 }
 
-const NUMBERS: &[&str] = &[
-    "/status/disruptionsAllowed",
-    "/status/currentHealthy",
-    "/status/desiredHealthy",
-    "/status/expectedPods",
-    "/status/observedGeneration",
-    "/status/conditions/0/type",
-    "/status/conditions/0/status",
-    "/status/conditions/0/reason",
-];
-
-/// Its status is that of its spec.
-fn observed(budget: &Value) -> bool {
-    budget["status"]["observedGeneration"] == budget["metadata"]["generation"]
-}
-
-async fn budget_numbers(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
-    k.nodes(1).await;
-    k.replica_set("web", 4).await;
-    k.pods_until("four run", |pods| pods.len() == 4 && pods.iter().all(ready)).await;
-    let wanted = [
-        ("minAvailable", json!(3)),
-        ("minAvailable", json!(4)),
-        ("minAvailable", json!(5)),
-        ("minAvailable", json!(0)),
-        ("minAvailable", json!("50%")),
-        ("minAvailable", json!("51%")),
-        ("minAvailable", json!("100%")),
-        ("minAvailable", json!("0%")),
-        ("maxUnavailable", json!(1)),
-        ("maxUnavailable", json!(0)),
-        ("maxUnavailable", json!(9)),
-        ("maxUnavailable", json!("30%")),
-        ("maxUnavailable", json!("25%")),
-        ("maxUnavailable", json!("1%")),
-        ("maxUnavailable", json!("100%")),
-    ];
-    for (i, (field, number)) in wanted.into_iter().enumerate() {
-        let body = json!({"metadata": {"name": format!("b{i}")}, "spec": {field: number, "selector": {"matchLabels": {"app": "web"}}}});
-        k.ok("POST", BUDGETS, body).await;
-        let path = format!("{BUDGETS}/b{i}");
-        let settled = |b: &Value| observed(b) && b["status"]["currentHealthy"] == 4;
-        k.object_until(&format!("{field} {number}"), &path, NUMBERS, settled).await;
-    }
-    k.ok("PATCH", &format!("{BUDGETS}/b0"), json!({"spec": {"minAvailable": 1}})).await;
-    k.object_until("changed", &format!("{BUDGETS}/b0"), NUMBERS, |b| observed(b) && b["status"]["desiredHealthy"] == 1)
-        .await;
-    k.end()
-}
-
-async fn a_budget_over_a_drain(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
-    let nodes = k.nodes(2).await;
-    k.replica_set("web", 2).await;
-    let before = k.pods_until("two run", |pods| pods.len() == 2 && pods.iter().all(ready)).await;
-    let body =
-        json!({"metadata": {"name": "b"}, "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
-    k.ok("POST", BUDGETS, body).await;
-    let path = format!("{BUDGETS}/b");
-    let free = |b: &Value| observed(b) && b["status"]["disruptionsAllowed"] == 1 && b["status"]["currentHealthy"] == 2;
-    k.object_until("one to spare", &path, NUMBERS, free).await;
-    for node in &nodes {
-        k.ok("PATCH", &format!("{NODES}/{node}"), json!({"spec": {"unschedulable": true}})).await;
-    }
-    let both: Vec<String> = names(&before).into_iter().collect();
-    let codes = [k.evict(&both[0]).await, k.evict(&both[1]).await];
-    k.note("the first and the second", &json!(codes));
-    // Nowhere to go: the new pod waits, and the budget stays spent.
-    k.object_until("spent", &path, NUMBERS, |b| {
-        b["status"]["disruptionsAllowed"] == 0 && b["status"]["currentHealthy"] == 1
-    })
-    .await;
-    k.pods_until("one waits", |pods| pods.len() == 2 && pods.iter().any(|p| p["spec"]["nodeName"].is_null())).await;
-    k.ok("PATCH", &format!("{NODES}/{}", nodes[0]), json!({"spec": {"unschedulable": null}})).await;
-    k.pods_until("both run", |pods| pods.len() == 2 && pods.iter().all(ready)).await;
-    k.object_until("one to spare again", &path, NUMBERS, free).await;
-    let code = k.evict(&both[1]).await;
-    k.note("the second now", &json!(code));
-    k.pods_until("all new", |pods| pods.len() == 2 && pods.iter().all(ready) && !names(pods).contains(&both[1])).await;
-    k.end()
-}
-
 impl Ask {
-    async fn bare(&self, name: &str, node: &str) {
+    /// A pod of nobody's.
+    pub async fn bare(&self, name: &str, node: &str) {
         let mut body = json!({"metadata": {"name": name, "labels": {"app": "bare"}}, "spec": template("bare")["spec"]});
         body["spec"]["nodeName"] = json!(node);
         self.ok("POST", PODS, body).await;
     }
-}
-
-async fn bare_pods_and_budgets(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
-    let nodes = k.nodes(1).await;
-    for name in ["p", "q", "r"] {
-        k.bare(name, &nodes[0]).await;
-    }
-    k.pods_until("three run", |pods| pods.len() == 3 && pods.iter().all(ready)).await;
-    for (name, field, number) in [
-        ("min", "minAvailable", json!(2)),
-        ("max", "maxUnavailable", json!(1)),
-        ("percent", "minAvailable", json!("50%")),
-    ] {
-        let body =
-            json!({"metadata": {"name": name}, "spec": {field: number, "selector": {"matchLabels": {"app": "bare"}}}});
-        k.ok("POST", BUDGETS, body).await;
-        let settled = |b: &Value| !b["status"]["conditions"].is_null();
-        k.object_until(name, &format!("{BUDGETS}/{name}"), NUMBERS, settled).await;
-    }
-    k.end()
-}
-
-async fn a_budget_of_nothing(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
-    for (name, field, number) in [
-        ("min", "minAvailable", json!(1)),
-        ("max", "maxUnavailable", json!(1)),
-        ("percent", "minAvailable", json!("50%")),
-    ] {
-        let body =
-            json!({"metadata": {"name": name}, "spec": {field: number, "selector": {"matchLabels": {"app": "none"}}}});
-        k.ok("POST", BUDGETS, body).await;
-        k.object_until(name, &format!("{BUDGETS}/{name}"), NUMBERS, observed).await;
-    }
-    k.end()
-}
-
-async fn finished_pods_in_a_budget(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
-    let nodes = k.nodes(1).await;
-    for name in ["p", "q"] {
-        k.bare(name, &nodes[0]).await;
-    }
-    k.pods_until("two run", |pods| pods.len() == 2 && pods.iter().all(ready)).await;
-    let done = json!({"status": {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False", "reason": "PodCompleted"}]}});
-    k.ok("PATCH", &format!("{PODS}/q/status"), done).await;
-    let body =
-        json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "bare"}}}});
-    k.ok("POST", BUDGETS, body).await;
-    let settled = |b: &Value| observed(b) && b["status"]["currentHealthy"] == 1;
-    k.object_until("the budget", &format!("{BUDGETS}/b"), NUMBERS, settled).await;
-    let codes = [k.evict("p").await, k.evict("q").await];
-    k.note("the running one and the finished one", &json!(codes));
-    k.pods_until("the finished one is gone", |pods| !names(pods).contains("q")).await;
-    k.end()
-}
-
-async fn unready_pods_in_a_budget(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
-    // No machine and no kubelet: what is written by hand stays.
-    for name in ["p", "q", "r"] {
-        k.bare(name, "nowhere").await;
-        let ready = if name == "r" { "False" } else { "True" };
-        let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
-        k.ok("PATCH", &format!("{PODS}/{name}/status"), status).await;
-    }
-    let body =
-        json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "bare"}}}});
-    k.ok("POST", BUDGETS, body).await;
-    let settled = |b: &Value| observed(b) && b["status"]["currentHealthy"] == 2;
-    k.object_until("the budget", &format!("{BUDGETS}/b"), NUMBERS, settled).await;
-    let codes = [k.evict("p").await, k.evict("r").await];
-    k.note("a ready one and the unready one", &json!(codes));
-    k.end()
 }
 
 impl Ask {
@@ -489,33 +334,5 @@ async fn a_bare_pod_does_not_come_back(place: Arc<Place>) -> Value {
     let answer = k.delete(&format!("{PODS}/q"), json!({})).await;
     k.note("delete", &json!(answer.code));
     k.pods_until("both are gone", <[Value]>::is_empty).await;
-    k.end()
-}
-
-async fn a_stuck_pod_holds_its_place(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
-    k.nodes(1).await;
-    k.replica_set("web", 2).await;
-    let pods = k.pods_until("two run", |pods| pods.len() == 2 && pods.iter().all(ready)).await;
-    let body =
-        json!({"metadata": {"name": "b"}, "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
-    k.ok("POST", BUDGETS, body).await;
-    let stuck = pods[0]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    k.ok("PATCH", &format!("{PODS}/{stuck}"), json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
-    k.object_until("one to spare", &format!("{BUDGETS}/b"), NUMBERS, |b| {
-        observed(b) && b["status"]["currentHealthy"] == 2
-    })
-    .await;
-    let code = k.evict(&stuck).await;
-    k.note("evict", &json!(code));
-    // A ReplicaSet does not wait for the end of a pod that goes.
-    k.pods_until("two run beside it", |pods| {
-        pods.iter().filter(|p| ready(p)).count() == 2 && names(pods).contains(&stuck)
-    })
-    .await;
-    k.object_until("one to spare again", &format!("{BUDGETS}/b"), NUMBERS, |b| b["status"]["disruptionsAllowed"] == 1)
-        .await;
-    k.ok("PATCH", &format!("{PODS}/{stuck}"), json!({"metadata": {"finalizers": null}})).await;
-    k.pods_until("it goes", |pods| pods.len() == 2 && !names(pods).contains(&stuck)).await;
     k.end()
 }

@@ -1,0 +1,128 @@
+//! What an operator sees who types `etcdctl`.
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use serde_json::{Value, json};
+
+use super::{super::place::Place, talk::Talk};
+
+crate::conformance::cases!("etcdctl": reads_and_writes, a_transaction, leases, the_server, a_watch_of_the_past);
+
+/// Whether this machine has it.
+pub fn is_there() -> bool {
+    let mut command = Command::new("etcdctl");
+    command.env("ETCDCTL_API", "3").arg("version").stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|s| s.success())
+}
+
+impl Talk {
+    /// Runs it and keeps code and output; `@` is the prefix of the case.
+    fn ctl(&mut self, place: &Place, args: &[&str], input: &str) {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &place.etcd]);
+        command.args(args.iter().map(|a| a.replace('@', &self.prefix)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("etcdctl starts");
+        let text = input.replace('@', &self.prefix);
+        child.stdin.take().expect("an input").write_all(text.as_bytes()).expect("it reads");
+        let out = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&out.stdout).replace(&place.etcd, "<etcd>");
+        let lines: Vec<String> = said.lines().map(|l| self.plain(l)).collect();
+        self.note(&args.join(" "), json!({"code": out.status.code(), "out": lines}));
+    }
+}
+
+async fn reads_and_writes(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "ctl").await;
+    for args in [
+        &["put", "@a", "1"][..],
+        &["put", "@b", "2"],
+        &["put", "@b", "3", "--prev-kv"],
+        &["get", "@a"],
+        &["get", "--prefix", "@"],
+        &["get", "--prefix", "@", "--keys-only"],
+        &["get", "--prefix", "@", "--print-value-only", "--limit", "1"],
+        &["get", "--prefix", "@", "--sort-by", "VALUE", "--order", "DESCEND"],
+        &["get", "@none"],
+        &["del", "@a", "--prev-kv"],
+        &["del", "--prefix", "@"],
+        &["del", "@none"],
+    ] {
+        t.ctl(&place, args, "");
+    }
+    t.end()
+}
+
+async fn a_transaction(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "ctl-txn").await;
+    let text = "version(\"@a\") = \"0\"\n\nput @a 1\nput @b 2\n\nget @a\n\n";
+    t.ctl(&place, &["txn"], text);
+    t.ctl(&place, &["txn"], text);
+    t.end()
+}
+
+async fn leases(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "ctl-lease").await;
+    t.grant(0x7001, 600).await;
+    t.ctl(&place, &["put", "@a", "1", "--lease", "7001"], "");
+    t.ctl(&place, &["lease", "keep-alive", "--once", "7001"], "");
+    t.ctl(&place, &["lease", "revoke", "7001"], "");
+    t.ctl(&place, &["lease", "revoke", "7001"], "");
+    t.ctl(&place, &["lease", "list"], "");
+    t.ctl(&place, &["get", "--prefix", "@"], "");
+    t.end()
+}
+
+async fn the_server(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "ctl-server").await;
+    t.ctl(&place, &["alarm", "list"], "");
+    t.ctl(&place, &["user", "list"], "");
+    t.ctl(&place, &["role", "list"], "");
+    for args in [&["endpoint", "health"][..], &["endpoint", "status"], &["member", "list"]] {
+        // `endpoint status` of etcdctl 3.4 makes the whole URL its :authority, which Rust's HTTP/2 refuses and Go's takes
+        let bare = place.etcd.trim_start_matches("http://");
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", bare]).args(args);
+        let out = command.output().expect("etcdctl starts");
+        t.note(
+            &args.join(" "),
+            json!({"code": out.status.code(), "lines": String::from_utf8_lossy(&out.stdout).lines().count()}),
+        );
+    }
+    t.end()
+}
+
+async fn a_watch_of_the_past(place: Arc<Place>) -> Value {
+    let mut t = Talk::new(&place, "ctl-watch").await;
+    let from = (t.base + 1).to_string();
+    t.fill(&[("a", "1"), ("b", "2"), ("a", "3")]).await;
+    t.delete("b", None).await;
+    let mut command = tokio::process::Command::new("etcdctl");
+    command.env("ETCDCTL_API", "3").args([
+        "--endpoints",
+        &place.etcd,
+        "watch",
+        "--prefix",
+        &t.prefix,
+        "--rev",
+        &from,
+        "--prev-kv",
+    ]);
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().expect("etcdctl starts");
+    let output = tokio::io::BufReader::new(child.stdout.take().expect("an output"));
+    let mut lines = tokio::io::AsyncBufReadExt::lines(output);
+    let mut said = Vec::new();
+    // three puts of three or five lines, a deletion of five
+    while said.len() < 15 {
+        let line = tokio::time::timeout(std::time::Duration::from_secs(10), lines.next_line()).await;
+        let Ok(Ok(Some(line))) = line else { break };
+        said.push(t.plain(&line));
+    }
+    t.note("lines", json!(said));
+    t.end()
+}
