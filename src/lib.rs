@@ -14,6 +14,7 @@ pub mod fence;
 pub mod ground;
 pub mod kubernetes;
 pub mod model;
+pub mod mutation;
 pub mod net;
 pub mod sandbox;
 pub mod scenario;

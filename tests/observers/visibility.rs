@@ -174,9 +174,7 @@ fn wrong_wait(after: &RebootEntry) -> Option<String> {
 /// says waits for its boot, is said to be stuck.
 pub fn i35(view: &View<'_>) -> Vec<Breach> {
     for said in view.leading() {
-        for (index, _) in
-            said.reasons.iter().filter(|(_, r)| name(Some(r)) == "WaitingForBoot" && r["stuck"] != true)
-        {
+        for (index, _) in said.reasons.iter().filter(|(_, r)| name(Some(r)) == "WaitingForBoot" && r["stuck"] != true) {
             let Some(entry) = view.entry(*index, said.revision) else { continue };
             let stuck = seconds(i64::try_from(view.policy(said.revision).stuck_seconds).unwrap_or(i64::MAX));
             let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting);

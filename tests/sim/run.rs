@@ -224,6 +224,9 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
             *all.entry(name.to_owned()).or_default() += count;
         }
     }
+    if let Ok(path) = std::env::var("SIM_DUMP") {
+        std::fs::write(path, dump(&record)).unwrap();
+    }
     let breaches = observers::observe(&record);
     Outcome {
         seed,
@@ -412,6 +415,52 @@ async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
             }
         }
     }
+}
+
+/// Everything that was recorded, a line each, in the order of time: for a person who looks for the cause.
+fn dump(record: &Record) -> String {
+    let mut lines: Vec<(jiff::Timestamp, String)> = Vec::new();
+    for c in &record.keys {
+        let value = c.value.as_ref().map_or_else(|| "gone".into(), |v| String::from_utf8_lossy(v));
+        lines.push((c.at, format!("etcd {} {} = {value}", c.revision, c.key)));
+    }
+    for a in &record.asked {
+        if !a.query.contains("watch=") {
+            lines.push((a.at, format!("k8s {} {} {}?{} {} {}", a.by, a.method, a.path, a.query, a.body, a.code)));
+        }
+    }
+    for p in &record.power {
+        lines.push((p.at, format!("power {:?} {} {} {}", p.what, p.address, p.entry, p.attempt)));
+    }
+    for o in record.objects.iter().filter(|o| o.resource == "nodes") {
+        let spec = |n: &Option<serde_json::Value>| {
+            n.as_ref().map_or_else(String::new, |n| {
+                let ready =
+                    n["status"]["conditions"].as_array().and_then(|c| c.iter().find(|c| c["type"] == "Ready").cloned());
+                format!(
+                    "{} {} {} {}",
+                    n["spec"]["unschedulable"],
+                    n["metadata"]["annotations"],
+                    n["status"]["nodeInfo"]["bootID"],
+                    ready.unwrap_or_default()["status"]
+                )
+            })
+        };
+        lines.push((o.at, format!("node {} {} -> {}", o.name, spec(&o.before), spec(&o.after))));
+    }
+    for w in &record.acknowledged {
+        lines.push((w.at, format!("told {} {:?}", w.by, w.word)));
+    }
+    let mut last = BTreeMap::new();
+    for s in record.said.iter().filter(|s| s.leads) {
+        for (index, reason) in &s.reasons {
+            if last.insert(*index, reason.clone()).as_ref() != Some(reason) {
+                lines.push((s.at, format!("said {} {index} {reason}", s.by)));
+            }
+        }
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    lines.into_iter().map(|(at, line)| format!("{at} {line}\n")).collect()
 }
 
 fn digest(record: &Record) -> u64 {

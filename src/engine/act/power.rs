@@ -20,8 +20,12 @@ use crate::{
         reboot::{RebootEntry, RebootStatus},
         time::whole_seconds,
     },
+    mutation::{Mutation, on},
     store::commit::{Change, CommitError, Put},
 };
+
+/// The buffer of [`Mutation::SharedArguments`].
+static SHARED: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
 fn unreachable(e: &KubeError) -> Stop {
     Stop(Came::Failed(e.to_string()))
@@ -182,14 +186,25 @@ impl Actor {
         revision: i64,
     ) -> Result<Came, Stop> {
         let before = self.fence.start_before();
+        if on(Mutation::SharedArguments)
+            && let Ok(mut shared) = SHARED.lock()
+        {
+            shared.clone_from(&attempt.address);
+        }
         let as_it_was = match self.store.raw(&self.store.keys().entry(id)).await {
             Ok(raw) => raw.is_some_and(|r| r.mod_revision == entry_revision),
             Err(_) => false,
         };
         let ended = if as_it_was && self.permit(&Guard::default(), self.steady.now().boot).is_ok() {
             tracing::info!(attempt = attempt.id, argv = attempt.argv.join(" "), "command starts");
+            let mut argv = attempt.argv.clone();
+            if on(Mutation::SharedArguments)
+                && let (Ok(shared), Some(last)) = (SHARED.lock(), argv.last_mut())
+            {
+                last.clone_from(&shared);
+            }
             let line = CommandLine {
-                argv: attempt.argv.clone(),
+                argv,
                 bound: attempt.bound_seconds,
                 purpose: Purpose::Power,
                 start_before: Some(before),

@@ -19,6 +19,7 @@ use crate::{
         reboot::RebootStatus,
         time::{after, seconds_between},
     },
+    mutation::{Mutation, on},
 };
 
 /// Seconds between boot checks while the reboot is young, and later.
@@ -44,6 +45,9 @@ pub(super) fn may_still_run(snap: &Snapshot, attempt: &Attempt, now: Now) -> Opt
         return Some(f64::INFINITY);
     }
     let Some(leading) = &snap.engine.leading else { return Some(f64::INFINITY) };
+    if on(Mutation::SecondRun) {
+        return None;
+    }
     let seconds = |n: u64| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
     let ttl = seconds(snap.engine.ttl);
     let until = leading.since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILLING;
@@ -133,10 +137,15 @@ impl<'a> Pass<'a> {
     ) -> Option<Reason> {
         let reboot = &self.definition?.cluster.reboot;
         let attempt = last?.get()?;
+        if on(Mutation::SecondRun) && attempt.open() {
+            return self.run_again(member, node, last, None);
+        }
         let outcome = attempt.outcome.as_ref()?;
         let unknown = matches!(outcome.end, Ended::Unknown(_));
         let all = self.snap.store.attempts_of(member.id).filter_map(Stored::get);
-        let tries = u32::try_from(all.filter(|a| !a.withheld()).count()).unwrap_or(u32::MAX);
+        let lease = self.snap.engine.lease;
+        let counted = |a: &&Attempt| !a.withheld() && (!on(Mutation::RetriesInMemory) || a.lease == lease);
+        let tries = u32::try_from(all.filter(counted).count()).unwrap_or(u32::MAX);
         let spent = tries >= reboot.tries() || attempt.ordered_by.is_some();
         if attempt.succeeded() || unknown || (spent && !attempt.withheld()) {
             return None;

@@ -7,6 +7,7 @@ use crate::{
     clock::Now,
     engine::snapshot::Snapshot,
     model::{entry::EntryId, entry::QueueKind, reboot::RebootStatus},
+    mutation::{Mutation, on},
 };
 
 /// Everything in work, over both queues.
@@ -32,6 +33,9 @@ impl Claims {
             store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|n| n.control_plane)
         };
         for (&index, stored) in &store.reboots.entries {
+            if stored.get().is_none() && on(Mutation::SlotEaten) {
+                claims.workers.insert(stored.key.clone(), EntryId::reboot(index));
+            }
             let (id, Some(entry)) = (EntryId::reboot(index), stored.get()) else { continue };
             let starting = || snap.in_flight.values().any(|f| f.entry == Some(id) && f.starts);
             let in_work = match entry.status {

@@ -11,6 +11,7 @@ use crate::model::{
     reason::Reason,
     reboot::RebootStatus,
 };
+use crate::mutation::{Mutation, on};
 
 /// What becomes of a cordon whose entry is gone.
 enum Orphan {
@@ -38,6 +39,13 @@ impl<'a> Pass<'a> {
             {
                 // Cancelled in mid-command: it says so from the first moment.
                 self.out.orphans.insert(name.clone(), Reason::OrphanedCordon { node: name.clone(), entry });
+            }
+            if on(Mutation::ForgottenCordon) {
+                continue;
+            }
+            if on(Mutation::UncordonOnDisable) && !snap.store.reboots.switch.enabled() {
+                self.release(node, owner);
+                continue;
             }
             if self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry)) {
                 continue;

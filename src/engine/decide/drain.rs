@@ -20,6 +20,7 @@ use crate::{
         reason::{PodHold, Reason},
         time::seconds_between,
     },
+    mutation::{Mutation, on},
 };
 
 /// A terminating pod is named as stuck after so many seconds (spec/safety.md, Deadlines).
@@ -424,6 +425,9 @@ pub(super) fn schedulable_before(node: &NodeRow) -> bool {
 
 /// Seconds to wait after the `count`-th backoff: min(300·2^(count−1), 1200) + random(0..299), the shift clamped (I34).
 pub fn backoff_seconds(count: i64, random: u64) -> i64 {
+    if on(Mutation::BackoffOverflow) {
+        return i64::from(300_i16.wrapping_shl(u32::try_from(count * 4).unwrap_or(0)));
+    }
     let shift = u32::try_from((count - 1).clamp(0, 8)).unwrap_or(0);
     (300_i64 << shift).min(1200) + i64::try_from(random % 300).unwrap_or(0)
 }
