@@ -80,7 +80,7 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
             continue;
         }
         let whose = node.owner().map_or_else(|| "nobody".to_owned(), |o| o.entry.to_string());
-        let what = format!("node {name} still carries the cordon of {whose}, which is not in work");
+        let what = format!("node {name} still carries the cordon of {whose}, which is not in work: {node:?}");
         found.push(Breach { code: "I10", at: end, what });
     }
     found

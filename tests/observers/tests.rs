@@ -5,6 +5,7 @@ mod drains;
 mod powers;
 mod queue;
 mod scene;
+mod shown;
 
 use scene::Scene;
 

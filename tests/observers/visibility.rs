@@ -79,12 +79,11 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
             let from = shift(end, -span);
             from >= quiet && line.throughout(from, end, |l| status(l) == Some(wanted))
         };
+        let last = view.leading().filter(|s| shift(s.at, 5.0) >= end).filter_map(|s| s.reasons.get(&index)).last();
+        let last = last.map_or_else(|| "nothing".to_owned(), Value::to_string);
         let mut say = |what: &str| {
-            found.push(Breach {
-                code: "I33",
-                at: end,
-                what: format!("reboots/{index}, faults over since {calm}: {what}"),
-            });
+            let what = format!("reboots/{index}, faults over since {calm}: {what}; the leader says {last}");
+            found.push(Breach { code: "I33", at: end, what });
         };
         if was(10.0, RebootStatus::Cancelled) {
             say("is cancelled and still there");
