@@ -33,3 +33,41 @@ fn a_whole_round_breaks_nothing() {
     s.pass(300.0);
     sees(&s, &[]);
 }
+
+/// A record as long as a simulation's is judged in a few milliseconds of an optimized build.
+#[test]
+#[ignore = "a measurement: `cargo test --release observers -- --ignored --nocapture`"]
+fn a_long_record_is_judged_fast() {
+    let mut s = Scene::new();
+    for index in 0..60 {
+        let node = ["w1", "w2", "w3", "w4", "w5"][index as usize % 5];
+        s.add(index, node);
+        s.pod("free", &format!("p{index}"), node, "ReplicaSet", serde_json::json!({}));
+        s.moves(index, "draining");
+        s.cordon(index, node);
+        s.evicts("free", &format!("p{index}"), true, 201);
+        s.evicts("free", &format!("p{index}"), false, 201);
+        s.object("pods", "free", &format!("p{index}"), None);
+        s.pass(5.0);
+        s.powers(index, node);
+        s.pass(1.0);
+        s.ends(index, 1, node, 0);
+        for _ in 0..20 {
+            s.node(node, |n| n["status"]["heartbeat"] = serde_json::json!(1));
+            s.engine("progress", &[("cketerm/progress/reboots/0", serde_json::json!({"phase": "p"}))], &[]);
+            s.says(3, &[(index, serde_json::json!({"reason": "WaitingForBoot", "stuck": false}))], &[]);
+        }
+        s.boots(index, node);
+        s.removes(index, "booted");
+        s.uncordon(node);
+    }
+    let began = std::time::Instant::now();
+    let breaches = super::observe(&s.record);
+    println!("{:?}, {} breaches", began.elapsed(), breaches.len());
+    let view = super::View::of(&s.record);
+    for (code, observer) in super::ALL {
+        let began = std::time::Instant::now();
+        observer(&view);
+        println!("{code} {:?}", began.elapsed());
+    }
+}
