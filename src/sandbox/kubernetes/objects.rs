@@ -190,6 +190,8 @@ impl Objects {
     /// `kind`, name, UID and creation time stay whatever `change` does; the generation counts up with the spec and with
     /// the first deletion. An object that is being deleted, has no grace left and has lost its last finalizer is gone
     /// with it.
+    ///
+    /// `change` runs under the lock of all objects: whoever calls any function of `Objects` inside it waits for ever.
     pub fn update(
         &self,
         resource: &'static Resource,
@@ -225,7 +227,8 @@ impl Objects {
         Ok(self.commit(&mut inner, resource, key, verb, object, Some(before)))
     }
 
-    /// Takes an object away at once, whatever its grace; `check` sees it and may refuse.
+    /// Takes an object away at once, whatever its grace; `check` sees it and may refuse, under the lock as in
+    /// [`Self::update`].
     pub fn remove(
         &self,
         resource: &'static Resource,

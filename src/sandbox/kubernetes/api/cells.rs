@@ -132,12 +132,7 @@ pub(super) fn node_address(node: &Value, kind: &str) -> Value {
 
 pub(super) fn pod_ready(pod: &Value) -> Value {
     let (all, told) = (list(&pod["spec"]["containers"]).len(), list(&pod["status"]["containerStatuses"]));
-    // A kubelet tells of each container; where none does, the pod's own condition has to do.
-    let ready = if told.is_empty() && condition(pod, "Ready") == Some("True") {
-        all
-    } else {
-        told.iter().filter(|c| c["ready"] == true && c["state"]["running"].is_object()).count()
-    };
+    let ready = told.iter().filter(|c| c["ready"] == true && c["state"]["running"].is_object()).count();
     json!(format!("{ready}/{all}"))
 }
 

@@ -8,7 +8,8 @@ use crate::sandbox::kubernetes::Resource;
 pub(super) fn defaults(kind: &'static Resource, object: &mut Value) {
     let spec = match kind.plural {
         "pods" => json!({"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
-            "schedulerName": "default-scheduler"}),
+            "schedulerName": "default-scheduler", "priority": priority(&object["spec"]["priorityClassName"]),
+            "preemptionPolicy": "PreemptLowerPriority"}),
         "namespaces" => json!({"finalizers": ["kubernetes"]}),
         "deployments" => json!({"replicas": 1, "strategy": {"type": "RollingUpdate",
             "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}, "revisionHistoryLimit": 10,
@@ -30,6 +31,43 @@ pub(super) fn defaults(kind: &'static Resource, object: &mut Value) {
         for (field, value) in defaults {
             spec.entry(field).or_insert(value);
         }
+    }
+    protocols(kind, object);
+}
+
+/// What the classes that every cluster has are worth; no class is worth nothing.
+fn priority(class: &Value) -> i64 {
+    match class.as_str() {
+        Some("system-node-critical") => 2_000_001_000,
+        Some("system-cluster-critical") => 2_000_000_000,
+        _ => 0,
+    }
+}
+
+/// A port is TCP unless it says otherwise.
+fn name_protocols(ports: &mut Value) {
+    for port in ports.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        port.entry("protocol").or_insert_with(|| json!("TCP"));
+    }
+}
+
+/// The protocols of all ports that an object of this kind names.
+fn protocols(kind: &'static Resource, object: &mut Value) {
+    match kind.plural {
+        "endpoints" => {
+            for subset in object.get_mut("subsets").and_then(Value::as_array_mut).into_iter().flatten() {
+                subset.get_mut("ports").map(name_protocols);
+            }
+        }
+        "endpointslices" => drop(object.get_mut("ports").map(name_protocols)),
+        "services" => drop(object.pointer_mut("/spec/ports").map(name_protocols)),
+        "pods" => {
+            for container in object.pointer_mut("/spec/containers").and_then(Value::as_array_mut).into_iter().flatten()
+            {
+                container.get_mut("ports").map(name_protocols);
+            }
+        }
+        _ => {}
     }
 }
 

@@ -46,14 +46,9 @@ impl Options {
             Some(seconds) => Some(seconds),
             None => call.query.number("gracePeriodSeconds")?,
         };
-        if let Some(seconds) = grace.filter(|s| *s < 0) {
-            let text = format!("Invalid value: {seconds}: must be greater than or equal to 0");
-            let faults = [("FieldValueInvalid", "gracePeriodSeconds", text)];
-            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &faults));
-        }
         Ok(Self {
             dry: call.dry_run("DeleteOptions", &value["dryRun"])?,
-            grace,
+            grace: grace.map(at_least_a_second),
             uid: text(&asked["uid"]),
             version: text(&asked["resourceVersion"]),
         })
@@ -183,6 +178,11 @@ impl Api {
     }
 }
 
+/// A grace below zero is one second: a server before 1.21 took it for "at once".
+fn at_least_a_second(grace: i64) -> i64 {
+    if grace < 0 { 1 } else { grace }
+}
+
 /// Begins the end of a pod: the kubelet has its grace for it, unless nothing runs. A second deletion may only make the
 /// grace shorter.
 fn end_pod(pod: &mut Value, asked: Option<i64>, now: &str) {
@@ -192,7 +192,7 @@ fn end_pod(pod: &mut Value, asked: Option<i64>, now: &str) {
     let meta = &pod["metadata"];
     let (from, grace) = match meta["deletionTimestamp"].as_str() {
         None if !bound || over => (now.to_owned(), 0),
-        None => (now.to_owned(), asked.unwrap_or_else(own).max(0)),
+        None => (now.to_owned(), asked.unwrap_or_else(|| at_least_a_second(own()))),
         Some(at) => {
             let left = meta["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
             let Some(shorter) = asked.filter(|grace| *grace < left) else { return };

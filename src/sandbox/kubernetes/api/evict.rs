@@ -11,6 +11,7 @@ use super::{
     failure::Failure,
     path::Place,
     shape,
+    write::check_namespace,
 };
 use crate::sandbox::kubernetes::{Refusal, resource::BUDGETS};
 
@@ -23,6 +24,7 @@ impl Api {
     /// POST on a pod's `eviction`.
     pub(super) fn evict(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         let body = shape::object(call.media(), &call.body, "Eviction", "policy")?;
+        check_namespace(&body, place)?;
         self.check_open(place.kind, &place.namespace, &place.name)?;
         if body["metadata"]["name"] != place.name.as_str() {
             return Err(Failure::bad("name in URL does not match name in Eviction object"));
@@ -90,6 +92,7 @@ impl Api {
     /// POST on a pod's `binding`.
     pub(super) fn bind(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         let body = shape::object(call.media(), &call.body, "Binding", "core")?;
+        check_namespace(&body, place)?;
         self.check_open(place.kind, &place.namespace, &place.name)?;
         if body["metadata"]["name"] != place.name.as_str() {
             return Err(Failure::bad("name in URL does not match name in Binding object"));

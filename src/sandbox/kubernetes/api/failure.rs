@@ -75,7 +75,9 @@ impl Failure {
     /// 422 for fields of an object, or of options (group `meta.k8s.io`). Each fault is a reason, a field and a message.
     pub(super) fn invalid(group: &str, kind: &str, name: &str, faults: &[(&str, &str, String)]) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let said: Vec<String> = faults.iter().map(|(_, field, text)| format!("{field}: {text}")).collect();
+        let mut said: Vec<String> = faults.iter().map(|(_, field, text)| format!("{field}: {text}")).collect();
+        // A fault that two validations found is a cause twice, and said once.
+        said.dedup();
         let all = match said.as_slice() {
             [one] => one.clone(),
             more => format!("[{}]", more.join(", ")),

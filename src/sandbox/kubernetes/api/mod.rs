@@ -22,6 +22,7 @@ mod selector;
 mod serve;
 mod shape;
 mod table;
+mod validate;
 mod watch;
 mod write;
 

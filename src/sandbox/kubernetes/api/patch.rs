@@ -32,7 +32,8 @@ impl Form {
 #[derive(Clone, Debug)]
 pub(super) enum Patch {
     Merge(Value),
-    Json(json_patch::Patch),
+    /// None = a list of operations of which one is unknown: it fails where it is applied.
+    Json(Option<json_patch::Patch>),
     Strategic(Map<String, Value>),
 }
 
@@ -56,7 +57,12 @@ impl Patch {
         match (form, value) {
             (Form::Json, value) => {
                 let what = super::shape::go_kind(&value);
-                serde_json::from_value(value).map(Self::Json).map_err(|_| wrong(what, "jsonpatch.Patch"))
+                let operations = value.as_array().is_some_and(|all| all.iter().all(Value::is_object));
+                match serde_json::from_value(value) {
+                    Ok(patch) => Ok(Self::Json(Some(patch))),
+                    Err(_) if operations => Ok(Self::Json(None)),
+                    Err(_) => Err(wrong(what, "jsonpatch.Patch")),
+                }
             }
             (Form::Merge, value @ Value::Object(_)) => Ok(Self::Merge(value)),
             (_, Value::Object(fields)) => Ok(Self::Strategic(fields)),
@@ -69,7 +75,7 @@ impl Patch {
         match self {
             Self::Merge(patch) => json_patch::merge(object, patch),
             Self::Json(patch) => {
-                for operation in &patch.0 {
+                for operation in &patch.as_ref().ok_or_else(Failure::rejected)?.0 {
                     let operation = lenient(operation, object);
                     json_patch::patch(object, &[operation]).map_err(|_| Failure::rejected())?;
                 }
@@ -275,9 +281,11 @@ mod tests {
             says(Form::Merge, "[1]"),
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         );
-        for body in ["", "null", "{}", "5", "{\"op\":1}", "[{\"op\":\"nope\"}]"] {
+        for body in ["", "null", "{}", "5", "{\"op\":1}", "[5]"] {
             assert_eq!(Patch::read(Form::Json, body.as_bytes()).unwrap_err().code, 400, "{body}");
         }
+        let unknown = Patch::read(Form::Json, br#"[{"op":"nope"}]"#).unwrap();
+        assert_eq!(unknown.apply(&mut json!({})).unwrap_err().code, 422);
         let test = Patch::read(Form::Json, br#"[{"op":"test","path":"/a","value":1}]"#).unwrap();
         assert_eq!(test.apply(&mut json!({"a": 2})).unwrap_err().code, 422);
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::failure::Failure;
+use super::{failure::Failure, validate};
 use crate::sandbox::kubernetes::Resource;
 
 /// Both selectors of a request; the default selects everything.
@@ -191,14 +191,17 @@ fn read_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
             if !is_word(key) {
                 return Err(fault(key, "identifier"));
             }
+            check_key(key)?;
             out.push(Requirement::Absent(key.to_owned()));
         } else if is_word(first) {
             let key = first.to_owned();
+            check_key(first)?;
             match rest.peek().copied().unwrap_or("") {
                 "" | "," => out.push(Requirement::Exists(key)),
                 sign @ ("=" | "==" | "!=") => {
                     rest.next();
                     let value = rest.next_if(|t| is_word(t)).unwrap_or("").to_owned();
+                    check_values(first, std::slice::from_ref(&value))?;
                     out.push(if sign == "!=" {
                         Requirement::NotIn(key, vec![value])
                     } else {
@@ -208,6 +211,7 @@ fn read_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
                 set @ ("in" | "notin") => {
                     rest.next();
                     let values = read_set(&mut rest, fault)?;
+                    check_values(first, &values)?;
                     out.push(if set == "in" { Requirement::In(key, values) } else { Requirement::NotIn(key, values) });
                 }
                 other => return Err(fault(other, "in, notin, =, ==, !=, gt, lt")),
@@ -223,6 +227,22 @@ fn read_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
         }
     }
     Ok(out)
+}
+
+fn check_key(key: &str) -> Result<(), Failure> {
+    validate::key_fault(key).map_or(Ok(()), |why| {
+        Err(Failure::bad(format!("unable to parse requirement: <nil>: Invalid value: \"{key}\": {why}")))
+    })
+}
+
+fn check_values(key: &str, values: &[String]) -> Result<(), Failure> {
+    for (i, value) in values.iter().enumerate() {
+        if let Some(why) = validate::value_fault(value) {
+            let at = format!("values[{i}][{key}]");
+            return Err(Failure::bad(format!("unable to parse requirement: {at}: Invalid value: \"{value}\": {why}")));
+        }
+    }
+    Ok(())
 }
 
 /// `(a,b)` after `in`.
@@ -264,7 +284,9 @@ mod tests {
         for text in ["x", "app=b", "app!=a", "!app", "app in (b)", "app notin (a,b)", "app in ()", "app=a,x"] {
             assert!(!selects(text), "{text}");
         }
-        for text in ["a b", "a in (", "a in b", "(", "a,", "!", "a=b c", "a in (b", ",,"] {
+        for text in
+            ["a b", "a in (", "a in b", "(", "a,", "!", "a=b c", "a in (b", ",,", "-a=b", "a=-b", "a in (b,c-)", "!.a"]
+        {
             assert_eq!(Selection::read(&PODS, text, "").unwrap_err().code, 400, "{text}");
         }
         let said = Selection::read(&PODS, "a b", "").unwrap_err().body["message"].clone();

@@ -5,16 +5,6 @@ use serde_json::{Map, Value, json};
 use super::failure::Failure;
 use crate::sandbox::kubernetes::{Resource, resource::ALL};
 
-/// What a label's or an annotation's key must be.
-const KEY_WORDS: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
-                         with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
-                         validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-/// What a label's value must be.
-const VALUE_WORDS: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
-                           '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
-                           'my_value',  or '12345', regex used for validation is \
-                           '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-
 /// What Go's decoder calls the kind of a value.
 pub(super) fn go_kind(value: &Value) -> &'static str {
     match value {
@@ -98,7 +88,20 @@ pub(super) fn object(media: &str, body: &[u8], kind: &str, package: &str) -> Res
         };
         return Err(Failure::bad(format!("{said} in version \"{version}\" cannot be handled as a {kind}: {why}")));
     }
+    if let Some(version) = fields.get("apiVersion").and_then(Value::as_str).filter(|v| !served(kind, v)) {
+        return Err(Failure::bad(format!(
+            "{kind} in version \"{bare}\" cannot be handled as a {kind}: no kind \"{kind}\" is registered for version \
+             \"{version}\" in scheme \"pkg/runtime/scheme.go:111\"",
+            bare = version.rsplit('/').next().unwrap_or(version)
+        )));
+    }
     Ok(value)
+}
+
+/// Whether a kind can be written in this version; of kinds that are sent and never kept, any is taken.
+fn served(kind: &str, version: &str) -> bool {
+    let mut all = ALL.iter().filter(|r| r.kind == kind).peekable();
+    all.peek().is_none() || version.is_empty() || all.any(|r| r.api_version() == version)
 }
 
 /// The Go package of a kind's group.
@@ -118,7 +121,8 @@ pub(super) fn check(kind: &'static Resource, object: &mut Value) -> Result<(), F
             go_kind(value)
         ))
     };
-    prune(object);
+    // Of custom resources nobody knows which lists may be left out.
+    prune(object, kind.group != "metal3.io");
     let Value::Object(fields) = object else { return Err(wrong(object, "", "v1.ObjectMeta")) };
     let meta = fields.entry("metadata").or_insert_with(|| json!({}));
     let Value::Object(meta) = meta else { return Err(wrong(meta, "metadata", "v1.ObjectMeta")) };
@@ -159,11 +163,10 @@ fn check_node(fields: &mut Map<String, Value>, wrong: Wrong<'_>) -> Result<(), F
     if let Some(value) = spec.get("unschedulable").filter(|v| !v.is_boolean()) {
         return Err(wrong(value, "spec.unschedulable", "bool"));
     }
-    spec.retain(|field, value| match field.as_str() {
-        "unschedulable" => value == &json!(true),
-        "taints" => !empty(value),
-        _ => true,
-    });
+    spec.retain(|field, value| field != "unschedulable" || value == &json!(true));
+    if let Some(value) = spec.get("taints").filter(|v| !v.is_array()) {
+        return Err(wrong(value, "spec.taints", "[]v1.Taint"));
+    }
     for taint in spec.get("taints").and_then(Value::as_array).into_iter().flatten() {
         if !taint.is_object() {
             return Err(wrong(taint, "spec.taints", "v1.Taint"));
@@ -197,71 +200,19 @@ fn empty(value: &Value) -> bool {
     }
 }
 
-/// Takes out every field that is `null`.
-fn prune(value: &mut Value) {
+/// Takes out every field that is `null`, and, if `lists`, every empty list: Go's encoder leaves out all but a few.
+fn prune(value: &mut Value, lists: bool) {
+    let stays = |field: &str, value: &Value| match value {
+        Value::Null => false,
+        Value::Array(list) => !lists || !list.is_empty() || matches!(field, "containers" | "endpoints"),
+        _ => true,
+    };
     match value {
         Value::Object(fields) => {
-            fields.retain(|_, v| !v.is_null());
-            fields.values_mut().for_each(prune);
+            fields.retain(|field, value| stays(field, value));
+            fields.values_mut().for_each(|value| prune(value, lists));
         }
-        Value::Array(list) => list.iter_mut().for_each(prune),
+        Value::Array(list) => list.iter_mut().for_each(|value| prune(value, lists)),
         _ => {}
     }
-}
-
-/// Whether labels and the keys of annotations are what they may be; the first fault is told.
-pub(super) fn check_words(kind: &'static Resource, object: &Value) -> Result<(), Failure> {
-    let meta = &object["metadata"];
-    let name = meta["name"].as_str().unwrap_or_default();
-    let word = |text: &str| {
-        let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
-        let bytes = text.as_bytes();
-        edge(bytes.first())
-            && edge(bytes.last())
-            && bytes.len() <= 63
-            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-    };
-    for field in ["labels", "annotations"] {
-        for (key, value) in meta[field].as_object().into_iter().flatten() {
-            let value = value.as_str().unwrap_or_default();
-            let why = if !word(key.rsplit('/').next().unwrap_or(key)) {
-                format!("\"{key}\": {KEY_WORDS}")
-            } else if field == "labels" && !value.is_empty() && !word(value) {
-                format!("\"{value}\": {VALUE_WORDS}")
-            } else {
-                continue;
-            };
-            let (field, text) = (format!("metadata.{field}"), format!("Invalid value: {why}"));
-            return Err(Failure::invalid_field(kind, name, "FieldValueInvalid", &field, text));
-        }
-    }
-    Ok(())
-}
-
-/// Whether this may be a name: words of lower case letters and digits, joined by `-` and, unless it is a namespace, by
-/// dots.
-pub(super) fn check_name(kind: &'static Resource, name: &str) -> Result<(), Failure> {
-    let word = |w: &str| {
-        let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        let bytes = w.as_bytes();
-        edge(bytes.first())
-            && edge(bytes.last())
-            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-    };
-    let label = kind.plural == "namespaces";
-    let right = if label { word(name) && name.len() <= 63 } else { name.split('.').all(word) && name.len() <= 253 };
-    if right {
-        return Ok(());
-    }
-    let why = if label {
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end \
-         with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
-         '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-    } else {
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
-         and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-         '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-    };
-    let text = format!("Invalid value: \"{name}\": {why}");
-    Err(Failure::invalid_field(kind, name, "FieldValueInvalid", "metadata.name", text))
 }

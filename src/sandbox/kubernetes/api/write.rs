@@ -1,6 +1,6 @@
 //! Creations, updates and patches.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::{
     failure::Failure,
     patch::{Form, Patch},
     path::Place,
-    shape,
+    shape, validate,
 };
 use crate::sandbox::kubernetes::{Refusal, Resource, resource::NAMESPACES};
 
@@ -43,15 +43,18 @@ impl Api {
             return Err(Failure::invalid_field(kind, "", "FieldValueRequired", "metadata.name", text));
         }
         if name.is_empty() {
-            shape::check_name(kind, &format!("{stem}x"))?;
+            validate::check_name(kind, &format!("{stem}x"))?;
         } else {
-            shape::check_name(kind, &name)?;
+            validate::check_name(kind, &name)?;
         }
-        shape::check_words(kind, &object)?;
+        validate::check(kind, &object)?;
         let containers = object["spec"]["containers"].as_array().map_or(0, Vec::len);
         if kind.plural == "pods" && containers == 0 {
             let text = "Required value".to_owned();
             return Err(Failure::invalid_field(kind, &name, "FieldValueRequired", "spec.containers", text));
+        }
+        if !dry && named_version(&object).is_some_and(|version| version.parse::<u64>().is_ok()) {
+            return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "uid", "selfLink"] {
             if let Some(meta) = object["metadata"].as_object_mut() {
@@ -110,6 +113,7 @@ impl Api {
         check_namespace(&new, place)?;
         let upserts = matches!(kind.plural, "leases" | "endpoints" | "events") && place.sub.is_empty();
         if upserts && self.objects.get(kind, &place.namespace, &place.name).is_none() {
+            keep(&mut new["metadata"], &Value::Null, "resourceVersion");
             return self.create_object(place, new, dry).map(|object| Reply::object(201, kind, object));
         }
         let changed = self.change(place, dry, |old| {
@@ -125,15 +129,9 @@ impl Api {
                 );
                 return Err(Refusal::conflict(kind, &place.name, &why).into());
             }
-            if meta["resourceVersion"].as_str().is_none()
-                && matches!(kind.group, "policy" | "coordination.k8s.io" | "metal3.io")
-            {
-                let text = "Invalid value: 0: must be specified for an update".to_owned();
-                let faults = [("FieldValueInvalid", "metadata.resourceVersion", text)];
-                return Err(Failure::invalid(kind.group, kind.plural, &place.name, &faults));
-            }
             check_version(kind, old, &new, &place.name)?;
-            shape::check_words(kind, &new)?;
+            check_finalizers(kind, old, &new, &place.name)?;
+            validate::check(kind, &new)?;
             merge(place, old, new)
         })?;
         self.finalized(place, dry);
@@ -166,6 +164,7 @@ impl Api {
             let mut object = Value::Object(wanted.clone());
             shape::check(kind, &mut object)?;
             check_name(&object, &place.name)?;
+            keep(&mut object["metadata"], &Value::Null, "resourceVersion");
             return self.create_object(place, object, dry).map(|object| Reply::object(201, kind, object));
         }
         let changed = self.change(place, dry, |old| {
@@ -174,14 +173,14 @@ impl Api {
             let was = old["metadata"]["uid"].as_str().unwrap_or_default();
             if let Some(uid) = patch.metadata("uid").and_then(Value::as_str).filter(|uid| *uid != was) {
                 let text = format!("Invalid value: \"{uid}\": field is immutable");
-                let name = place.name.as_str();
-                return Err(Failure::invalid_field(kind, name, "FieldValueInvalid", "metadata.uid", text));
+                return Err(twice(kind, &place.name, "FieldValueInvalid", "metadata.uid", &text));
             }
             shape::check(kind, &mut new).map_err(|failure| unfit(&failure))?;
             check_name(&new, &place.name)?;
             check_namespace(&new, place)?;
             check_version(kind, old, &new, &place.name)?;
-            shape::check_words(kind, &new)?;
+            check_finalizers(kind, old, &new, &place.name)?;
+            validate::check(kind, &new)?;
             merge(place, old, new)
         })?;
         self.finalized(place, dry);
@@ -264,7 +263,8 @@ fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
     }
 }
 
-fn check_namespace(object: &Value, place: &Place) -> Result<(), Failure> {
+/// An object may leave its namespace to the path, and name no other.
+pub(super) fn check_namespace(object: &Value, place: &Place) -> Result<(), Failure> {
     let named = object["metadata"]["namespace"].as_str().unwrap_or_default();
     if named.is_empty() || named == place.namespace {
         return Ok(());
@@ -272,8 +272,20 @@ fn check_namespace(object: &Value, place: &Place) -> Result<(), Failure> {
     Err(Failure::bad("the namespace of the provided object does not match the namespace sent on the request"))
 }
 
+/// The version that an object names; `0` is none.
+fn named_version(object: &Value) -> Option<&str> {
+    object["metadata"]["resourceVersion"].as_str().filter(|version| !matches!(*version, "" | "0"))
+}
+
 fn check_version(kind: &'static Resource, old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
-    let Some(version) = new["metadata"]["resourceVersion"].as_str() else { return Ok(()) };
+    let Some(version) = named_version(new) else {
+        if matches!(kind.group, "policy" | "coordination.k8s.io" | "metal3.io") {
+            let text = "Invalid value: 0: must be specified for an update".to_owned();
+            let faults = [("FieldValueInvalid", "metadata.resourceVersion", text)];
+            return Err(Failure::invalid(kind.group, kind.plural, name, &faults));
+        }
+        return Ok(());
+    };
     if old["metadata"]["resourceVersion"] == version {
         return Ok(());
     }
@@ -281,6 +293,32 @@ fn check_version(kind: &'static Resource, old: &Value, new: &Value, name: &str) 
         return Err(Failure::new(500, "", format!("strconv.ParseUint: parsing \"{version}\": invalid syntax")));
     }
     Err(Refusal::conflict(kind, name, STALE).into())
+}
+
+/// What is being deleted may lose finalizers and get none.
+fn check_finalizers(kind: &'static Resource, old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
+    if old["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let held = |object: &Value| -> BTreeSet<String> {
+        let all = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let added: Vec<String> = held(new).difference(&held(old)).map(|name| format!("{name:?}")).collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        added.join(", ")
+    );
+    Err(twice(kind, name, "FieldValueForbidden", "metadata.finalizers", &text))
+}
+
+/// A fault of metadata: what all kinds have in common finds it, and then the kind itself once more.
+fn twice(kind: &'static Resource, name: &str, reason: &str, field: &str, text: &str) -> Failure {
+    let fault = (reason, field, text.to_owned());
+    Failure::invalid(kind.group, kind.kind, name, &[fault.clone(), fault])
 }
 
 /// Takes over from `new` what this path may change.

@@ -1,0 +1,102 @@
+//! What an object of the right shape may not say: names, labels, and what a kind forbids.
+
+use serde_json::Value;
+
+use super::failure::Failure;
+use crate::sandbox::kubernetes::{Resource, resource::BUDGETS};
+
+/// What a label's or an annotation's key must be.
+const KEY_WORDS: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
+                         with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
+                         validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+/// What a label's value must be.
+const VALUE_WORDS: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+                           '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
+                           'my_value',  or '12345', regex used for validation is \
+                           '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// Whether an object's words may be what they are, and its kind allows what it says; the first fault is told.
+pub(super) fn check(kind: &'static Resource, object: &Value) -> Result<(), Failure> {
+    check_words(kind, object)?;
+    let spec = &object["spec"];
+    if kind == &BUDGETS && !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let text = format!("Invalid value: {spec}: minAvailable and maxUnavailable cannot be both set");
+        return Err(Failure::invalid_field(kind, name, "FieldValueInvalid", "spec", text));
+    }
+    Ok(())
+}
+
+/// What is wrong with the key of a label, if anything: a word, or a domain, a slash and a word.
+pub(super) fn key_fault(key: &str) -> Option<&'static str> {
+    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    let right = is_word(name) && domain.is_none_or(|d| d.len() <= 253 && d.split('.').all(is_host));
+    (!right).then_some(KEY_WORDS)
+}
+
+/// What is wrong with the value of a label, if anything.
+pub(super) fn value_fault(value: &str) -> Option<&'static str> {
+    (!value.is_empty() && !is_word(value)).then_some(VALUE_WORDS)
+}
+
+fn is_word(text: &str) -> bool {
+    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.len() <= 63
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// One part of a domain.
+fn is_host(text: &str) -> bool {
+    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let bytes = text.as_bytes();
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+}
+
+fn check_words(kind: &'static Resource, object: &Value) -> Result<(), Failure> {
+    let meta = &object["metadata"];
+    let name = meta["name"].as_str().unwrap_or_default();
+    for field in ["labels", "annotations"] {
+        for (key, value) in meta[field].as_object().into_iter().flatten() {
+            let value = value.as_str().unwrap_or_default();
+            // Keys of annotations may be written in capitals.
+            let low = key.to_lowercase();
+            let why = if let Some(why) = key_fault(if field == "labels" { key } else { &low }) {
+                format!("\"{key}\": {why}")
+            } else if let Some(why) = value_fault(value).filter(|_| field == "labels") {
+                format!("\"{value}\": {why}")
+            } else {
+                continue;
+            };
+            let (field, text) = (format!("metadata.{field}"), format!("Invalid value: {why}"));
+            return Err(Failure::invalid_field(kind, name, "FieldValueInvalid", &field, text));
+        }
+    }
+    Ok(())
+}
+
+/// Whether this may be a name: words of lower case letters and digits, joined by `-` and, unless it is a namespace, by
+/// dots.
+pub(super) fn check_name(kind: &'static Resource, name: &str) -> Result<(), Failure> {
+    let label = kind.plural == "namespaces";
+    let right =
+        if label { is_host(name) && name.len() <= 63 } else { name.split('.').all(is_host) && name.len() <= 253 };
+    if right {
+        return Ok(());
+    }
+    let why = if label {
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end \
+         with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+         '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+    } else {
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
+         and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+         '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    };
+    let text = format!("Invalid value: \"{name}\": {why}");
+    Err(Failure::invalid_field(kind, name, "FieldValueInvalid", "metadata.name", text))
+}
