@@ -10,6 +10,7 @@ pub mod faults;
 pub mod kubernetes;
 pub mod machines;
 pub mod pace;
+mod plain;
 pub mod serve;
 pub mod workload;
 

@@ -17,9 +17,10 @@ use tower::Service;
 use super::{
     Etcd, Refusal,
     auth::Allowed,
-    plain::{Fields, Message, Raw},
+    plain::{self, Raw},
     span::Span,
 };
+use crate::sandbox::plain::{Fields, Message};
 
 /// The service.
 #[derive(Clone)]
@@ -67,14 +68,14 @@ impl Call {
         if self.method == "Authenticate" {
             let mut state = self.etcd.state();
             let token = state.auth.authenticate(&r.text(1), &r.text(2))?;
-            return Ok(Message::answer(state.revisions.revision()).bytes(2, token.as_bytes()).done());
+            return Ok(plain::answer(state.revisions.revision()).bytes(2, token.as_bytes()).done());
         }
         match self.read(&metadata, &r) {
             Some(answer) => Ok(answer?),
             None => match self.change(&metadata, &r) {
                 Some(changed) => {
                     changed?;
-                    Ok(Message::answer(self.etcd.revision()).done())
+                    Ok(plain::answer(self.etcd.revision()).done())
                 }
                 None => Err(Status::unimplemented(format!("unknown method {}", self.method))),
             },
@@ -85,7 +86,7 @@ impl Call {
     fn read(&self, metadata: &MetadataMap, r: &Fields) -> Option<Result<Bytes, Refusal>> {
         let mut state = self.etcd.state();
         let revision = state.revisions.revision();
-        let answer = || Message::answer(revision);
+        let answer = || plain::answer(revision);
         let names = |names: Vec<String>| names.iter().fold(answer(), |all, name| all.bytes(2, name.as_bytes())).done();
         let auth = &mut state.auth;
         let who = match auth.who(metadata) {

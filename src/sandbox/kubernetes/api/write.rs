@@ -108,7 +108,9 @@ impl Api {
         let dry = call.dry_run("UpdateOptions", &Value::Null)?;
         let mut new = shape::object(call.media(), &call.body, kind.kind, shape::package(kind))?;
         shape::check(kind, &mut new)?;
-        defaults::defaults(kind, &mut new);
+        if place.sub != "finalize" {
+            defaults::defaults(kind, &mut new);
+        }
         check_name(&new, &place.name)?;
         check_namespace(&new, place)?;
         let upserts = matches!(kind.plural, "leases" | "endpoints" | "events") && place.sub.is_empty();

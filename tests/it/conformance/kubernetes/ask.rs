@@ -214,6 +214,13 @@ impl Ask {
         self.ok("PATCH", &format!("{path}/status"), status).await;
     }
 
+    /// Waits until the server's cache, which answers for "any" version, knows all that was written to a collection.
+    pub async fn cached(&self, path: &str) {
+        let now = self.get(path).await.body["metadata"]["resourceVersion"].clone();
+        let now = now.as_str().expect("a version");
+        self.ok("GET", &format!("{path}?resourceVersion={now}&resourceVersionMatch=NotOlderThan"), Value::Null).await;
+    }
+
     /// Opens a watch.
     pub async fn watch(&self, path: &str) -> Watch {
         let request = http::Request::builder().uri(path.replace('@', &self.ns)).header("accept", "application/json");

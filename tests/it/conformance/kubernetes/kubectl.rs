@@ -54,7 +54,14 @@ impl Ask {
 /// Its lines with one space between words, and no ages.
 fn words(bytes: &[u8]) -> Vec<String> {
     let word = |w: &str| if is_age(w) { "<age>".to_owned() } else { w.to_owned() };
-    let line = |l: &str| l.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    let line = |l: &str| {
+        let line = l.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+        // kubectl keeps the reasons of this warning in a map, in an order that no two runs share
+        let Some(reasons) = line.strip_prefix("Warning: ") else { return line };
+        let mut reasons: Vec<&str> = reasons.split("; ").collect();
+        reasons.sort_unstable();
+        format!("Warning: {}", reasons.join("; "))
+    };
     String::from_utf8_lossy(bytes).lines().map(line).collect()
 }
 

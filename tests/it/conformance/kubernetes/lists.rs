@@ -252,6 +252,8 @@ async fn at_versions(place: Arc<Place>) -> Value {
     k.pod("a").await;
     let version = k.get(PODS).await.body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     k.pod("b").await;
+    // "not older" may be answered by a cache that has not heard of b yet
+    k.cached(PODS).await;
     k.names("not older", &format!("{PODS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan")).await;
     k.names("exactly", &format!("{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).await;
     k.names("with a limit", &format!("{PODS}?resourceVersion={version}&limit=9&resourceVersionMatch=Exact")).await;

@@ -48,6 +48,7 @@ async fn from_zero(place: Arc<Place>) -> Value {
     let mut k = Ask::new(place).await;
     k.pod("p").await;
     k.pod("q").await;
+    k.cached(PODS).await;
     let mut watch = k.watch(&format!("{PODS}?watch=true&resourceVersion=0")).await;
     k.events("what is there", &mut watch, 2, SEEN).await;
     k.label(&format!("{PODS}/p"), "b").await;

@@ -113,7 +113,7 @@ async fn tables_show_what_kubectl_shows() {
     let table = as_table(&api, "/api/v1/namespaces/default/pods/p").await;
     assert_eq!(
         table["rows"][0]["cells"],
-        json!(["p", "1/1", "Running", "0", "123m", "<none>", "n", "<none>", "<none>"])
+        json!(["p", "0/1", "Running", "0", "123m", "<none>", "n", "<none>", "<none>"])
     );
 }
 

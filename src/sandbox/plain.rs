@@ -1,0 +1,155 @@
+//! Protobuf by hand, where there is no generated code: messages that are few and flat, of numbers, texts, and one message
+//! inside another.
+
+use bytes::{Buf, Bytes};
+
+/// The fields of a message, the last one first, for that one counts.
+#[derive(Debug, Default)]
+pub(super) struct Fields(Vec<(u64, Field)>);
+
+#[derive(Debug)]
+enum Field {
+    Number(u64),
+    Bytes(Bytes),
+}
+
+impl Fields {
+    /// Reads a message; nothing when it is none.
+    pub fn read(mut from: Bytes) -> Option<Self> {
+        let mut fields = Vec::new();
+        while from.has_remaining() {
+            let tag = varint(&mut from)?;
+            let field = match tag & 7 {
+                0 => Field::Number(varint(&mut from)?),
+                1 => Field::Number(from.try_get_u64_le().ok()?),
+                2 => {
+                    let length = usize::try_from(varint(&mut from)?).ok().filter(|l| *l <= from.len())?;
+                    Field::Bytes(from.split_to(length))
+                }
+                5 => Field::Number(u64::from(from.try_get_u32_le().ok()?)),
+                _ => return None,
+            };
+            fields.push((tag >> 3, field));
+        }
+        fields.reverse();
+        Some(Self(fields))
+    }
+
+    /// Bytes, empty when they are missing.
+    pub fn bytes(&self, number: u64) -> Bytes {
+        self.message(number).unwrap_or_default()
+    }
+
+    /// The bytes of a message within it, if there is one.
+    pub fn message(&self, number: u64) -> Option<Bytes> {
+        self.0.iter().find_map(|(n, field)| match field {
+            Field::Bytes(bytes) if *n == number => Some(bytes.clone()),
+            _ => None,
+        })
+    }
+
+    /// The bytes of all fields with this number, in order.
+    pub fn all(&self, number: u64) -> impl Iterator<Item = Bytes> {
+        self.0.iter().rev().filter_map(move |(n, field)| match field {
+            Field::Bytes(bytes) if *n == number => Some(bytes.clone()),
+            _ => None,
+        })
+    }
+
+    /// A text, empty when it is missing.
+    pub fn text(&self, number: u64) -> String {
+        String::from_utf8_lossy(&self.bytes(number)).into_owned()
+    }
+
+    /// A number, 0 when it is missing.
+    pub fn number(&self, number: u64) -> u64 {
+        self.given(number).unwrap_or(0)
+    }
+
+    /// A number, if there is one.
+    pub fn given(&self, number: u64) -> Option<u64> {
+        self.0.iter().find_map(|(n, field)| match field {
+            Field::Number(value) if *n == number => Some(*value),
+            _ => None,
+        })
+    }
+}
+
+fn varint(from: &mut Bytes) -> Option<u64> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let byte = from.try_get_u8().ok()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// A message that is being written.
+#[derive(Debug, Default)]
+pub(super) struct Message(Vec<u8>);
+
+impl Message {
+    /// With a number; 0 is left out.
+    pub fn number(mut self, number: u8, value: u64) -> Self {
+        if value != 0 {
+            self.0.push(number << 3);
+            self.varint(value);
+        }
+        self
+    }
+
+    /// With bytes, a text or a message.
+    pub fn bytes(mut self, number: u8, value: &[u8]) -> Self {
+        self.0.push(number << 3 | 2);
+        self.varint(value.len() as u64);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    /// With a message within it.
+    pub fn message(self, number: u8, value: &Self) -> Self {
+        self.bytes(number, &value.0)
+    }
+
+    /// As it goes over the wire.
+    pub fn done(self) -> Bytes {
+        self.0.into()
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(u8::try_from(value & 0x7f).unwrap_or_default() | 0x80);
+            value >>= 7;
+        }
+        self.0.push(u8::try_from(value).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_no_message_is_refused() {
+        let inner = Message::default().number(1, 300).bytes(2, b"/cke/");
+        let fields = Fields::read(
+            Message::default()
+                .message(1, &Message::default().number(1, u64::MAX).number(3, 7))
+                .bytes(2, b"name")
+                .message(3, &inner)
+                .done(),
+        )
+        .unwrap();
+        assert_eq!((fields.text(2).as_str(), fields.text(9).as_str(), fields.number(9)), ("name", "", 0));
+        let inner = Fields::read(fields.message(3).unwrap()).unwrap();
+        assert_eq!((inner.number(1), inner.text(2).as_str()), (300, "/cke/"));
+        let header = Fields::read(fields.message(1).unwrap()).unwrap();
+        assert_eq!((header.number(1), header.number(3)), (u64::MAX, 7));
+        for bad in [&b"\x0a\x05ab"[..], b"\x08", b"\x0b", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"] {
+            assert!(Fields::read(Bytes::copy_from_slice(bad)).is_none(), "{bad:?}");
+        }
+    }
+}
