@@ -15,9 +15,11 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 test: setup lint ## format, lints, unit tests, tests on real servers, simulations
 	cargo test --locked
 	$(MAKE) sim
+	$(MAKE) sim MUTATION=all
 
-sim: ## simulations with faults: SEEDS=1000 of them from SEED_FROM=1
-	SEEDS=$(or $(SEEDS),1000) SEED_FROM=$(or $(SEED_FROM),1) cargo test --locked --profile sim --test sim
+sim: ## simulations with faults: SEEDS=1000 of them from SEED_FROM=1; MUTATION=all: are faults put in on purpose found?
+	SEEDS=$(or $(SEEDS),1000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) \
+	  cargo test --locked --profile sim --features mutations --test sim
 
 lint:
 	cargo fmt --check

@@ -239,7 +239,11 @@ impl Stage {
     /// As `kubectl cordon` by somebody else.
     fn cordon(&self, node: &str, cordon: bool) -> Result<(), String> {
         let changed = self.sandbox.objects.update(&NODES, "", node, |node| {
-            node["spec"]["unschedulable"] = if cordon { json!(true) } else { Value::Null };
+            if cordon {
+                node["spec"]["unschedulable"] = json!(true);
+            } else {
+                node["spec"].as_object_mut().and_then(|spec| spec.remove("unschedulable"));
+            }
             Ok(())
         });
         changed.map(drop).map_err(|e| e.message)

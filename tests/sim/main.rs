@@ -8,6 +8,7 @@ mod observers;
 
 mod engines;
 mod gather;
+mod mutations;
 mod people;
 mod plan;
 mod run;
@@ -38,6 +39,10 @@ fn main() -> ExitCode {
     if verbose {
         let level = std::env::var("SIM_LOG").unwrap_or_else(|_| "off".to_owned());
         tracing_subscriber::fmt().with_env_filter(level).without_time().with_writer(std::io::stderr).init();
+    }
+    match std::env::var("MUTATION") {
+        Ok(name) if !name.is_empty() => return mutations::hunt(&name, from, threads),
+        _ => {}
     }
     let began = Instant::now();
     let (next, total) = (AtomicU64::new(from), Mutex::new(Total::default()));

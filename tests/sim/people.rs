@@ -177,36 +177,18 @@ pub async fn administrator(sandbox: &Sandbox, rng: &mut Rng, names: &[String]) {
     let objects = &sandbox.objects;
     match rng.u32(0..10) {
         0..3 => {
-            let cordon = |value: Value| {
-                objects.update(&NODES, "", node, |n| {
-                    n["spec"]["unschedulable"] = value;
-                    Ok(())
-                })
-            };
-            let _ = cordon(json!(true));
+            set(sandbox, node, "spec", "unschedulable", Some(json!(true)));
             tokio::time::sleep(Duration::from_secs(rng.u64(1..60))).await;
-            let _ = cordon(Value::Null);
+            set(sandbox, node, "spec", "unschedulable", None);
         }
         3..5 => {
-            let _ = objects.update(&NODES, "", node, |n| {
-                n["spec"]["unschedulable"] = Value::Null;
-                Ok(())
-            });
+            set(sandbox, node, "spec", "unschedulable", None);
         }
         5..7 => {
-            let keep = |value: Value| {
-                objects.update(&NODES, "", node, |n| {
-                    n["metadata"]["annotations"]["cketerm.io/keep-cordoned"] = value;
-                    Ok(())
-                })
-            };
-            let _ = keep(json!("true"));
+            set(sandbox, node, "annotations", "cketerm.io/keep-cordoned", Some(json!("true")));
             tokio::time::sleep(Duration::from_secs(rng.u64(1..60))).await;
-            let _ = keep(Value::Null);
-            let _ = objects.update(&NODES, "", node, |n| {
-                n["spec"]["unschedulable"] = Value::Null;
-                Ok(())
-            });
+            set(sandbox, node, "annotations", "cketerm.io/keep-cordoned", None);
+            set(sandbox, node, "spec", "unschedulable", None);
         }
         _ => {
             let (pods, _) = objects.list(&PODS, "");
@@ -217,6 +199,20 @@ pub async fn administrator(sandbox: &Sandbox, rng: &mut Rng, names: &[String]) {
             }
         }
     }
+}
+
+/// As `kubectl patch` would: a field of a Node's `spec`, or one of its annotations, set or taken away.
+pub fn set(sandbox: &Sandbox, node: &str, place: &str, field: &str, value: Option<Value>) {
+    let _ = sandbox.objects.update(&NODES, "", node, |node| {
+        let at = if place == "annotations" { &mut node["metadata"]["annotations"] } else { &mut node[place] };
+        match value {
+            Some(value) => at[field] = value,
+            None => {
+                at.as_object_mut().and_then(|at| at.remove(field));
+            }
+        }
+        Ok(())
+    });
 }
 
 /// Somebody.

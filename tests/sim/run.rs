@@ -14,7 +14,6 @@ use cketerm::{
     model::{entry::EntryId, ours::Verb, reason::Reason, reboot::RebootStatus},
     sandbox::{
         faults::{Odds, State},
-        kubernetes::resource::NODES,
         machines::Behaviour,
     },
     scenario::{Lines, Options, Scenario, Stage, ground},
@@ -383,10 +382,7 @@ async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
             let times = orphans.entry(node.clone()).or_default();
             *times += 1;
             if *times == 24 {
-                let _ = stage.sandbox.objects.update(&NODES, "", node, |n| {
-                    n["spec"]["unschedulable"] = serde_json::Value::Null;
-                    Ok(())
-                });
+                people::set(&stage.sandbox, node, "spec", "unschedulable", None);
             }
         }
         for (index, stored) in &view.reboots.entries {

@@ -1,0 +1,91 @@
+//! Whether the simulation finds faults that were put into the program on purpose, and under which invariant's name.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use cketerm::mutation::{self, Mutation};
+
+use crate::run;
+
+/// Seeds within which each has to be found.
+const WITHIN: u64 = 200;
+
+/// The invariants that a mutation breaks: to be found by another one would be luck.
+fn names(mutation: Mutation) -> &'static [&'static str] {
+    match mutation {
+        Mutation::CompareNothing | Mutation::UnfencedWrite => &["I23"],
+        Mutation::ForgottenCordon => &["I10"],
+        Mutation::RetriesInMemory | Mutation::SecondRun => &["I25"],
+        Mutation::CancelOverwritten => &["I27", "I28", "I23"],
+        Mutation::SharedArguments => &["I26"],
+        Mutation::BackoffOverflow => &["I34"],
+        Mutation::UncordonOnDisable => &["I13"],
+        Mutation::SlotEaten => &["I5"],
+    }
+}
+
+/// Breaks one, or `all` of them one after another, and plays seeds until each is found.
+#[cfg(feature = "mutations")]
+pub fn hunt(name: &str, from: u64, threads: u64) -> ExitCode {
+    let wanted: Vec<Mutation> = mutation::ALL
+        .iter()
+        .copied()
+        .filter(|m| name == "all" || format!("{m:?}").eq_ignore_ascii_case(name))
+        .collect();
+    if wanted.is_empty() {
+        println!("MUTATION={name}: unknown; known: all, {:?}", mutation::ALL);
+        return ExitCode::FAILURE;
+    }
+    let mut missed = 0;
+    for mutation in &wanted {
+        mutation::set(Some(*mutation));
+        let began = Instant::now();
+        let (next, found) = (AtomicU64::new(from), AtomicBool::new(false));
+        let how = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::SeqCst);
+                        if seed >= from + WITHIN || found.load(Ordering::SeqCst) {
+                            return;
+                        }
+                        let outcome = run::seed(seed);
+                        let breach = outcome.breaches.into_iter().find(|b| names(*mutation).contains(&b.code));
+                        if let Some(breach) = breach {
+                            found.store(true, Ordering::SeqCst);
+                            how.lock().unwrap().get_or_insert((seed, breach));
+                        }
+                    }
+                });
+            }
+        });
+        let seconds = began.elapsed().as_secs_f64();
+        match how.into_inner().unwrap() {
+            Some((seed, breach)) => {
+                println!("found  {mutation:?} by {} with seed {seed} in {seconds:.1} s: {}", breach.code, breach.what);
+            }
+            None => {
+                missed += 1;
+                println!("MISSED {mutation:?}: not by {:?} within {WITHIN} seeds, {seconds:.1} s", names(*mutation));
+            }
+        }
+    }
+    mutation::set(None);
+    println!("mutations found {}/{}", wanted.len() - missed, wanted.len());
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Nothing can be broken in this build.
+#[cfg(not(feature = "mutations"))]
+pub fn hunt(name: &str, _: u64, _: u64) -> ExitCode {
+    let _ = (mutation::ALL, names, run::seed, WITHIN);
+    println!("MUTATION={name} needs --features mutations");
+    ExitCode::FAILURE
+}
