@@ -54,13 +54,13 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
     if !settings.configured() && !cli.run.sandbox {
         return fail(2, &unconfigured(&settings));
     }
-    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return fail(2, "the console needs a terminal; without one use a word (`cketerm --help`) or --daemon");
-    }
     let story = match cli.run.sandbox.then(|| cli.run.choice.made()).transpose() {
         Ok(story) => story,
         Err(text) => return fail(2, &text),
     };
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return fail(2, "the console needs a terminal; without one use a word (`cketerm --help`) or --daemon");
+    }
     warn(&settings);
     match console::options(&settings, &cli.run, cli.globals.color) {
         Ok(options) => with_runtime(Threads::All, async {

@@ -1,6 +1,10 @@
 //! `cketerm sandbox …`: the simulated data centre without the console.
 
-use std::{convert::Infallible, path::PathBuf, time::Duration};
+use std::{
+    convert::Infallible,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use clap::{Args, Subcommand};
@@ -13,7 +17,12 @@ use crate::{
     actions::ActionError,
     clock::Clock,
     net::Http,
-    sandbox::serve::{Order, Ports, Ran},
+    sandbox::{
+        Sandbox,
+        pace::Pace,
+        serve::{Order, Ports, Ran},
+        workload::Population,
+    },
     scenario::{self, Scenario, Stage},
 };
 
@@ -47,7 +56,8 @@ impl Choice {
 
     /// The scenario, and how it is played.
     pub fn made(&self) -> Result<(Scenario, scenario::Options), String> {
-        let scenario = Scenario::named(self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
+        let scenario = Scenario::named(self.scenario.as_deref().unwrap_or(scenario::DEFAULT));
+        let scenario = scenario.map_err(|e| format!("--scenario: {e}"))?;
         let options =
             scenario::Options { nodes: self.nodes, seed: self.seed, speed: self.speed, ..scenario::Options::default() };
         Ok((scenario, options))
@@ -65,6 +75,12 @@ pub enum SandboxWord {
         /// Where kubeconfig and config.yaml are written; a folder of its own under the temporary one if not given
         #[arg(long, value_name = "FOLDER")]
         dir: Option<PathBuf>,
+        /// A YAML file of durations that differ from the scenario's: `{boot: {seconds: 1}, api_settle: 1}`
+        #[arg(long, value_name = "FILE")]
+        pace: Option<PathBuf>,
+        /// No machines, no workloads, and nothing of cketerm's in etcd; machines are brought with `PUT /machines/ADDRESS`
+        #[arg(long, conflicts_with_all = ["nodes", "scenario"])]
+        empty: bool,
     },
     /// List the scenarios
     Scenarios,
@@ -83,7 +99,7 @@ pub enum SandboxWord {
 /// Runs one word.
 pub async fn run(word: SandboxWord, context: &Context) -> Result<(), ActionError> {
     match word {
-        SandboxWord::Serve { choice, dir } => Box::pin(serve(&choice, dir, context)).await,
+        SandboxWord::Serve { choice, dir, pace, empty } => Box::pin(serve(&choice, dir, pace, empty, context)).await,
         SandboxWord::Scenarios => {
             for scenario in Scenario::all().map_err(ActionError::failed)? {
                 context.out.line(&format!("{:<14}{}", scenario.name, scenario.about))?;
@@ -94,14 +110,24 @@ pub async fn run(word: SandboxWord, context: &Context) -> Result<(), ActionError
     }
 }
 
-async fn serve(choice: &Choice, dir: Option<PathBuf>, context: &Context) -> Result<(), ActionError> {
+async fn serve(
+    choice: &Choice,
+    dir: Option<PathBuf>,
+    pace: Option<PathBuf>,
+    empty: bool,
+    context: &Context,
+) -> Result<(), ActionError> {
     let failed = |e: std::io::Error| ActionError::failed(format!("the sandbox cannot be served: {e}"));
     let (mut term, mut int) =
         (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
     let ports = Ports::bind().await.map_err(failed)?;
     let machines = ports.machines_url().map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
-    let (scenario, mut options) = choice.made().map_err(ActionError::misused)?;
+    let (mut scenario, mut options) = choice.made().map_err(ActionError::misused)?;
+    if let Some(file) = pace {
+        scenario.pace =
+            read_pace(&file).map_err(|e| ActionError::misused(format!("--pace {}: {e}", file.display())))?;
+    }
     options.program = vec![
         program.display().to_string(),
         "sandbox".to_owned(),
@@ -110,8 +136,18 @@ async fn serve(choice: &Choice, dir: Option<PathBuf>, context: &Context) -> Resu
         machines.clone(),
     ];
     options.probe = format!("{machines}/machines/{{address}}/readyz");
-    let stage = Stage::set(scenario, options, Clock::Host).await.map_err(ActionError::failed)?;
-    let mut served = ports.serve(&stage.sandbox).map_err(failed)?;
+    let ground = if empty {
+        let pace = scenario.pace.faster(options.speed);
+        Sandbox::new(&Population::empty(), pace, options.api, Clock::Host, options.seed).map(Ground::Bare)
+    } else {
+        Stage::set(scenario, options, Clock::Host).await.map(Box::new).map(Ground::Stage)
+    };
+    let ground = ground.map_err(ActionError::failed)?;
+    let mut served = match &ground {
+        Ground::Bare(sandbox) => ports.serve(sandbox),
+        Ground::Stage(stage) => ports.serve(&stage.sandbox),
+    }
+    .map_err(failed)?;
     let own = dir.is_none();
     let dir = dir.unwrap_or_else(|| std::env::temp_dir().join(format!("cketerm-sandbox-{}", std::process::id())));
     std::fs::create_dir_all(&dir).map_err(failed)?;
@@ -127,7 +163,9 @@ async fn serve(choice: &Choice, dir: Option<PathBuf>, context: &Context) -> Resu
     context.out.line(&line.to_string())?;
     // A script needs an engine to look at; without a scenario's name the data centre is quiet.
     let script = async {
-        if choice.scenario.is_some() {
+        if let Ground::Stage(stage) = &ground
+            && choice.scenario.is_some()
+        {
             stage.play().await;
         }
         std::future::pending::<()>().await;
@@ -143,6 +181,19 @@ async fn serve(choice: &Choice, dir: Option<PathBuf>, context: &Context) -> Resu
         let _ = std::fs::remove_dir_all(&dir);
     }
     Ok(())
+}
+
+/// What is served.
+enum Ground {
+    /// Nothing is set up.
+    Bare(Sandbox),
+    /// A scenario's data centre.
+    Stage(Box<Stage>),
+}
+
+fn read_pace(file: &Path) -> Result<Pace, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| e.to_string())?;
+    serde_yaml::from_str(&text).map_err(|e| e.to_string())
 }
 
 fn kubeconfig_text(server: &str) -> String {

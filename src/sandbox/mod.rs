@@ -61,15 +61,11 @@ impl Sandbox {
 
 /// The API is behind a balancer: it answers while any control plane does.
 async fn serve_while_a_control_plane_is_up(api: Api, machines: Machines) {
-    let control_planes: Vec<String> =
-        machines.list().into_iter().filter(|m| m.control_plane).map(|m| m.address).collect();
-    if control_planes.is_empty() {
-        return;
-    }
     let mut changed = machines.subscribe();
     let mut was = true;
     while changed.changed().await.is_ok() {
-        let up = control_planes.iter().any(|address| machines.readyz(address).is_some());
+        // where no machine runs one, it is somewhere else
+        let up = machines.any_api_server().unwrap_or(true);
         if up != was {
             was = up;
             api.set_available(up);

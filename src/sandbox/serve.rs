@@ -9,17 +9,18 @@ use axum::{
     Json, Router,
     extract::{Path, State},
     http::StatusCode,
-    routing::{get, post},
+    routing::{get, post, put},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
 use super::{
     Sandbox,
-    machines::{Behaviour, Machines},
+    kubernetes::api::Api,
+    machines::{Behaviour, Machine, Machines, What},
 };
 use crate::model::attempt::Ended;
 
@@ -53,8 +54,7 @@ pub struct Served {
     pub etcd: SocketAddr,
     /// Kubernetes.
     pub kubernetes: SocketAddr,
-    /// The machines: `POST /machines` an [`Order`], `GET /machines/ADDRESS/readyz`, `POST /machines/ADDRESS/behave`,
-    /// `GET /machines/log`.
+    /// The machines, and whoever stands beside the sandbox: docs/sandbox.md has the routes.
     pub machines: SocketAddr,
     tasks: JoinSet<()>,
 }
@@ -96,7 +96,7 @@ impl Ports {
                 tracing::error!(error = %e, "the sandbox's API server ended");
             }
         });
-        let router = of_machines(sandbox.machines.clone());
+        let router = beside(sandbox.machines.clone(), sandbox.api.clone());
         tasks.spawn(async move {
             if let Err(e) = axum::serve(self.machines, router).await {
                 tracing::error!(error = %e, "the sandbox's machines ended");
@@ -113,13 +113,19 @@ impl Served {
     }
 }
 
-fn of_machines(machines: Machines) -> Router {
+/// What can be reached beside the protocols.
+fn beside(machines: Machines, api: Api) -> Router {
+    let api =
+        Router::new().route("/apiserver/{what}", post(apiserver)).route("/apiserver/audit", get(audit)).with_state(api);
     Router::new()
         .route("/machines", post(order).get(list))
         .route("/machines/log", get(log))
+        .route("/machines/{address}", put(rack))
         .route("/machines/{address}/readyz", get(readyz))
         .route("/machines/{address}/behave", post(behave))
+        .route("/kubelets/{what}", post(kubelets))
         .with_state(machines)
+        .merge(api)
 }
 
 async fn order(State(machines): State<Machines>, Json(order): Json<Order>) -> Json<Ran> {
@@ -143,8 +149,14 @@ async fn list(State(machines): State<Machines>) -> Json<Value> {
 
 async fn log(State(machines): State<Machines>) -> Json<Value> {
     let lines = machines.power_log().into_iter().map(|p| {
+        let (what, code) = match p.what {
+            What::Begin => ("begin", None),
+            What::End(code) => ("end", code),
+            What::Down => ("down", None),
+            What::Up => ("up", None),
+        };
         json!({
-            "at": p.at.to_string(), "what": format!("{:?}", p.what).to_lowercase(), "address": p.address,
+            "at": p.at.to_string(), "what": what, "code": code, "address": p.address,
             "entry": p.entry, "attempt": p.attempt, "argv": p.argv,
         })
     });
@@ -163,4 +175,38 @@ async fn behave(
     Json(behaviour): Json<Behaviour>,
 ) -> StatusCode {
     if machines.behave(&address, behaviour) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+}
+
+async fn rack(
+    State(machines): State<Machines>,
+    Path(address): Path<String>,
+    Json(mut machine): Json<Map<String, Value>>,
+) -> Result<StatusCode, (StatusCode, String)> {
+    machine.insert("address".to_owned(), Value::String(address));
+    let machine: Machine = serde_json::from_value(Value::Object(machine))
+        .map_err(|e| (StatusCode::UNPROCESSABLE_ENTITY, format!("{e}\n")))?;
+    let taken = || (StatusCode::CONFLICT, "there is a machine of this name or address\n".to_owned());
+    if machines.rack(machine) { Ok(StatusCode::CREATED) } else { Err(taken()) }
+}
+
+async fn kubelets(State(machines): State<Machines>, Path(what): Path<String>) -> StatusCode {
+    match what.as_str() {
+        "freeze" => machines.freeze_kubelets(true),
+        "thaw" => machines.freeze_kubelets(false),
+        _ => return StatusCode::NOT_FOUND,
+    }
+    StatusCode::NO_CONTENT
+}
+
+async fn apiserver(State(api): State<Api>, Path(what): Path<String>) -> StatusCode {
+    match what.as_str() {
+        "stop" => api.set_available(false),
+        "start" => api.set_available(true),
+        _ => return StatusCode::NOT_FOUND,
+    }
+    StatusCode::NO_CONTENT
+}
+
+async fn audit(State(api): State<Api>) -> Json<Value> {
+    Json(api.audit().iter().map(crate::sandbox::kubernetes::api::Asked::event).collect())
 }

@@ -1,4 +1,4 @@
-//! The engine as a process on real servers: what happened is read from the commands' own log, etcd's revisions and the
+//! The engine as a process, on real servers and on the sandbox with the same assertions: what happened is read from the commands' own log, etcd's revisions and the
 //! API server's audit log, not from our records.
 
 mod blocked;

@@ -1,5 +1,5 @@
-//! Real servers for one test, and a way to look at them that is not ours: `curl` for Kubernetes, etcd's own history
-//! for keys, the API server's audit log for requests.
+//! Servers for one test, and a way to look at them that is not ours: plain HTTP for Kubernetes, etcd's own history for
+//! keys, the API server's audit log for requests. They are real, or the sandbox behind ports; who asks cannot tell.
 //!
 //! What a machine lacks is skipped with a loud line (`setup` has said what to install); servers that are there and do
 //! not start are a failure.
@@ -8,6 +8,7 @@
 pub mod cluster;
 pub mod history;
 pub mod program;
+pub mod sandbox;
 
 use std::{
     io::Write,
@@ -52,10 +53,9 @@ pub struct Etcd {
     pub url: String,
 }
 
-/// etcd and Kubernetes.
+/// etcd, Kubernetes, and machines that a definition's commands reach.
 pub struct World {
-    servers: Servers,
-    _turn: Turn,
+    place: Place,
     /// etcd's client URL.
     pub etcd: String,
     /// The API server's URL.
@@ -65,6 +65,14 @@ pub struct World {
     /// Of the user `bench`: the audit log tells its requests from the rest.
     pub kubeconfig_bench: PathBuf,
     token: String,
+}
+
+/// What a world consists of.
+enum Place {
+    /// Servers of `tests/servers`.
+    Real(Servers, #[allow(dead_code)] Turn),
+    /// `cketerm sandbox serve`.
+    Sandbox(sandbox::Served),
 }
 
 /// A folder with servers; they end with it.
@@ -111,24 +119,45 @@ impl World {
             kubeconfig,
             kubeconfig_bench: PathBuf::from(fact(&facts, "KUBECONFIG_BENCH")),
             token,
-            servers,
-            _turn: turn,
+            place: Place::Real(servers, turn),
         })
+    }
+
+    /// Starts a sandbox without machines and with an empty etcd.
+    pub fn sandbox() -> Self {
+        let served = sandbox::Served::start(&["--empty"]);
+        let of = |name: &str| served.facts[name].as_str().expect("a fact").to_owned();
+        let (etcd, api) = (of("etcd"), of("kubernetes"));
+        let (kubeconfig, kubeconfig_bench) = (served.kubeconfig("admin"), served.kubeconfig("bench"));
+        Self { etcd, api, kubeconfig, kubeconfig_bench, token: "admin".to_owned(), place: Place::Sandbox(served) }
     }
 
     /// The folder of the servers, for files of the test too.
     pub fn dir(&self) -> &Path {
-        &self.servers.dir
+        match &self.place {
+            Place::Real(servers, _) => &servers.dir,
+            Place::Sandbox(served) => &served.dir,
+        }
     }
 
-    /// `stop`, `start`, `kill`, `freeze` or `thaw` one of `etcd`, `apiserver`, `kcm`, `kwok`.
+    /// `stop`, `start`, `kill`, `freeze` or `thaw` one of `etcd`, `apiserver`, `kcm`, `kwok`; the sandbox's kubelets
+    /// are its `kwok`.
     pub fn act(&self, what: &str, server: &str) {
-        self.servers.one(what, server);
+        match &self.place {
+            Place::Real(servers, _) => servers.one(what, server),
+            Place::Sandbox(served) => served.act(what, server),
+        }
     }
 
     /// One request as the user `admin`: the status code and the answer. PATCH bodies are merge patches.
     pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        if matches!(self.place, Place::Sandbox(_)) {
+            let body = body.map(Value::to_string).unwrap_or_default();
+            let headers = [("Authorization", &*format!("Bearer {}", self.token)), ("Content-Type", kind)];
+            let (code, answer) = sandbox::http(method, &format!("{}{path}", self.api), &headers, &body);
+            return (code, serde_json::from_str(&answer).unwrap_or(Value::String(answer)));
+        }
         let mut curl = Command::new("curl");
         curl.args(["-sS", "-m", "30", "-X", method, "-w", "\n%{http_code}", "--cacert"])
             .arg(self.dir().join("certs/apiserver.crt"))
@@ -156,6 +185,9 @@ impl World {
 
     /// The finished requests so far, oldest first (with `audit`).
     pub fn audit(&self) -> Vec<Value> {
+        if let Place::Sandbox(served) = &self.place {
+            return served.get("/apiserver/audit");
+        }
         let text = std::fs::read_to_string(self.dir().join("audit.log")).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
@@ -236,11 +268,24 @@ pub fn built(program: &str) -> Option<PathBuf> {
     let _one = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let out = script("build").arg(program).output().expect("bash starts");
     assert!(out.status.success(), "{program} was not built: {}", String::from_utf8_lossy(&out.stderr));
+    Some(bin().join(program))
+}
+
+/// Where `tests/servers/build` puts what it builds.
+fn bin() -> PathBuf {
     let cache = || {
         let home = || std::env::home_dir().unwrap_or_default().join(".cache");
         std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("cketerm-servers/bin")
     };
-    Some(std::env::var_os("CKETERM_SERVERS").map_or_else(cache, PathBuf::from).join(program))
+    std::env::var_os("CKETERM_SERVERS").map_or_else(cache, PathBuf::from)
+}
+
+/// A program on `PATH`, or that was built before; `None` when there is none, which is said.
+pub fn found(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain([bin()]);
+    let there = places.map(|dir| dir.join(program)).find(|file| file.is_file());
+    there.or_else(|| skipped(&format!("{program} is missing")))
 }
 
 /// The options for an etcd of that version; `None` when it is not there.
@@ -288,6 +333,30 @@ fn fact(facts: &str, name: &str) -> String {
     let found = facts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     found.unwrap_or_else(|| panic!("up printed no {name}: {facts}")).to_owned()
 }
+
+/// Scenarios in both worlds, each a function of a `&World`: tests `NAME::real` and `NAME::sandbox`. The real servers
+/// are started with these options.
+macro_rules! in_both_worlds {
+    ($options:expr; $($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            #[test]
+            fn real() {
+                if let Some(world) = $crate::world::World::start($options) {
+                    super::$name(&world);
+                }
+            }
+
+            #[test]
+            fn sandbox() {
+                super::$name(&$crate::world::World::sandbox());
+            }
+        }
+    )+};
+}
+pub(crate) use in_both_worlds;
 
 /// Waits until `what` is there, at most `seconds`.
 pub fn wait_for<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Behaviour {
     /// What its power commands do.
     pub command: OnCommand,
+    /// Seconds that they take, where that is not the pace's.
+    pub command_seconds: Option<f64>,
     /// The next so many power commands fail with `exit_code` and do nothing else.
     pub fails: u32,
     /// What a failing command ends with; 0 is taken as 1.

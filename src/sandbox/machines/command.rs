@@ -7,7 +7,7 @@ use std::{net::IpAddr, time::Duration};
 
 use tokio::{sync::oneshot, time::sleep};
 
-use super::{Machines, OnCheck, OnCommand, Order, State, What};
+use super::{Machines, OnCheck, OnCommand, Order, State, What, length};
 use crate::model::attempt::Ended;
 
 /// How a command ended, and both of its outputs.
@@ -88,6 +88,7 @@ impl Machines {
             let Some(standing) = inner.racks.get_mut(address) else { return said(1, "", "no such machine\n") };
             let takes = self.pace.command.draw(&mut standing.rng);
             let behaviour = &mut standing.behaviour;
+            let takes = behaviour.command_seconds.map_or(takes, length);
             let code = if behaviour.exit_code == 0 { 1 } else { behaviour.exit_code };
             let failure = (behaviour.fails > 0).then_some(code);
             behaviour.fails = behaviour.fails.saturating_sub(1);

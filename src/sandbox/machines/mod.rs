@@ -109,6 +109,9 @@ struct Inner {
     racks: BTreeMap<String, Standing>,
     by_name: BTreeMap<String, String>,
     log: Vec<Power>,
+    seeds: Rng,
+    /// Kubelets do nothing.
+    frozen: bool,
 }
 
 struct Standing {
@@ -125,6 +128,23 @@ struct Standing {
     rng: Rng,
 }
 
+impl Standing {
+    /// It runs, and has for long.
+    fn new(machine: Machine, mut rng: Rng, booted_at: Timestamp) -> Self {
+        Self {
+            behaviour: machine.behaviour.clone(),
+            state: State::Up,
+            boot_id: uuid(&mut rng),
+            booted_at,
+            cycle: 0,
+            up_since: Instant::now().checked_sub(length(86_400.0)).unwrap_or_else(Instant::now),
+            trouble_until: None,
+            rng,
+            machine,
+        }
+    }
+}
+
 impl Machines {
     /// All are up, since long ago. `seed` decides boot ids and jitter.
     pub fn new(machines: Vec<Machine>, pace: Pace, clock: Clock, seed: u64) -> Self {
@@ -133,22 +153,11 @@ impl Machines {
         let day = jiff::SignedDuration::from_hours(24);
         let booted_at = clock.wall().checked_sub(day).unwrap_or_default();
         for machine in machines {
-            let mut rng = seeds.fork();
             by_name.insert(machine.name.clone(), machine.address.clone());
-            let standing = Standing {
-                behaviour: machine.behaviour.clone(),
-                state: State::Up,
-                boot_id: uuid(&mut rng),
-                booted_at,
-                cycle: 0,
-                up_since: Instant::now().checked_sub(length(86_400.0)).unwrap_or_else(Instant::now),
-                trouble_until: None,
-                rng,
-                machine,
-            };
+            let standing = Standing::new(machine, seeds.fork(), booted_at);
             racks.insert(standing.machine.address.clone(), standing);
         }
-        let inner = Inner { racks, by_name, log: Vec::new() };
+        let inner = Inner { racks, by_name, log: Vec::new(), seeds, frozen: false };
         Self {
             pace: Arc::new(pace),
             clock,
@@ -203,6 +212,40 @@ impl Machines {
         Some(if standing.up_since.elapsed() < length(self.pace.api_settle) { 500 } else { 200 })
     }
 
+    /// Whether any API server answers on its machine; none if no machine runs one.
+    pub fn any_api_server(&self) -> Option<bool> {
+        let inner = self.lock();
+        let mut planes = inner.racks.values().filter(|s| s.machine.control_plane).peekable();
+        planes.peek()?;
+        Some(planes.any(|s| s.state == State::Up))
+    }
+
+    /// Brings another machine, which has just booted; false if the name or the address is taken.
+    pub fn rack(&self, machine: Machine) -> bool {
+        let mut inner = self.lock();
+        let address = machine.address.clone();
+        if inner.racks.contains_key(&address) || inner.by_name.contains_key(&machine.name) {
+            return false;
+        }
+        let rng = inner.seeds.fork();
+        inner.by_name.insert(machine.name.clone(), address.clone());
+        inner.racks.insert(address.clone(), Standing::new(machine, rng, self.clock.wall()));
+        self.note(&mut inner, &Order::default(), &address, What::Up);
+        true
+    }
+
+    /// Makes the kubelets of all machines stand still, or go on: pods neither start nor end, nobody reports.
+    pub fn freeze_kubelets(&self, frozen: bool) {
+        let mut inner = self.lock();
+        inner.frozen = frozen;
+        self.changed.send_replace(inner.log.len());
+    }
+
+    /// Whether they stand still.
+    pub fn kubelets_frozen(&self) -> bool {
+        self.lock().frozen
+    }
+
     /// Everything that happened, oldest first.
     pub fn power_log(&self) -> Vec<Power> {
         self.power_since(0)
@@ -213,7 +256,7 @@ impl Machines {
         self.lock().log.get(seen..).unwrap_or_default().to_vec()
     }
 
-    /// Wakes with every line of the log; the value is its length.
+    /// Wakes with every line of the log, and when kubelets freeze or thaw; the value is the log's length.
     pub fn subscribe(&self) -> watch::Receiver<usize> {
         self.changed.subscribe()
     }

@@ -159,6 +159,12 @@ impl Workload {
 }
 
 impl Population {
+    /// No machine and no workload.
+    pub fn empty() -> Self {
+        let (protected_namespaces, workloads) = (Vec::new(), Vec::new());
+        Self { nodes: 0, control_planes: 0, pods_per_node: 0, protected_namespaces, workloads, ..Self::default() }
+    }
+
     /// The machines: control planes `cp1`…, workers `w1`…, with as many digits as the greatest number needs.
     pub fn machines(&self) -> Vec<Machine> {
         let planes = self.control_planes.min(self.nodes);

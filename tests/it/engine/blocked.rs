@@ -2,11 +2,17 @@
 
 use serde_json::json;
 
-use crate::world::{Options, World, cluster::machines, wait_for};
+use crate::world::{Options, World, cluster::machines, in_both_worlds, wait_for};
+
+in_both_worlds! {
+    Options { kcm: true, kwok: true, audit: true, etcd34: false };
+    i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gives_way,
+    i15_a_budget_found_by_the_preview_backs_off_before_any_pod_is_touched,
+    i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched,
+}
 
 /// One API server and one worker with two pods of the app `web`, everything set up.
-fn world() -> Option<World> {
-    let world = World::start(Options { kcm: true, kwok: true, audit: true, etcd34: false })?;
+fn set_up(world: &World) {
     let machines = machines(1, 1);
     world.add_nodes(&machines);
     for i in 0..2 {
@@ -14,23 +20,21 @@ fn world() -> Option<World> {
     }
     world.pods_run("default");
     world.set_up(&machines, &json!({}));
-    Some(world)
 }
 
 fn why(world: &World) -> String {
     world.word(&["rq", "why", "0", "-o", "json"])
 }
 
-#[test]
-fn i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gives_way() {
-    let Some(world) = world() else { return };
+fn i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gives_way(world: &World) {
+    set_up(world);
     // one of the two may go: the preview, judged pod by pod, passes both
     world.add_budget("default", "web", "web", 1);
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines(1, 1)[1]]);
     wait_for("the reason names the budget", 30, || {
-        let why = why(&world);
+        let why = why(world);
         (why.contains("BlockedByPDB") && why.contains("default/web")).then_some(())
     });
     world.entry_is(0, "draining", 1);
@@ -41,27 +45,25 @@ fn i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gi
     wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
 }
 
-#[test]
-fn i15_a_budget_found_by_the_preview_backs_off_before_any_pod_is_touched() {
-    let Some(world) = world() else { return };
+fn i15_a_budget_found_by_the_preview_backs_off_before_any_pod_is_touched(world: &World) {
+    set_up(world);
     world.add_budget("default", "web", "web", 2);
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines(1, 1)[1]]);
     wait_for("it backed off and says why", 30, || {
         let backed_off = world.entries().get(&0)?["drain_backoff_count"].as_i64()? >= 1;
-        (backed_off && why(&world).contains("default/web")).then_some(())
+        (backed_off && why(world).contains("default/web")).then_some(())
     });
-    untouched(&world);
+    untouched(world);
     wait_for("uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
     world.ok("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", None);
     world.word(&["rq", "reset-backoff"]);
     world.queue_is_empty(40);
 }
 
-#[test]
-fn i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched() {
-    let Some(world) = world() else { return };
+fn i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched(world: &World) {
+    set_up(world);
     let job = world.add_job("default", "nightly");
     world.add_pod("default", "nightly-1", "w1", "batch", Some(&job));
     world.pods_run("default");
@@ -70,9 +72,9 @@ fn i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched() {
     world.queue(&[&machines(1, 1)[1]]);
     wait_for("it backed off and names the job", 30, || {
         let backed_off = world.entries().get(&0)?["drain_backoff_count"].as_i64()? >= 1;
-        (backed_off && why(&world).contains("default/nightly")).then_some(())
+        (backed_off && why(world).contains("default/nightly")).then_some(())
     });
-    untouched(&world);
+    untouched(world);
     world.ok("DELETE", "/api/v1/namespaces/default/pods/nightly-1", None);
     world.word(&["rq", "reset-backoff"]);
     world.queue_is_empty(40);

@@ -2,11 +2,19 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{Options, World, cluster::machines, history::changes, wait_for};
+use crate::world::{
+    Options, World,
+    cluster::{Machine, machines},
+    history::changes,
+    in_both_worlds, wait_for,
+};
 
-#[test]
-fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_other_entry() {
-    let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
+in_both_worlds! {
+    Options { kwok: true, ..Options::default() };
+    a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_other_entry,
+}
+
+fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_other_entry(world: &World) {
     let all = machines(1, 5);
     world.add_nodes(&all);
     // the address is appended: $0 of the shell
@@ -49,7 +57,7 @@ fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_othe
     for index in ["0", "1", "2"] {
         world.word(&["rq", "cancel", index]);
     }
-    set(&world, &all, &missing);
+    set(world, &all, &missing);
     world.queue(&[&all[5]]);
     world.or_why(4, "the missing program is named", 30, || {
         let why = why("4");
@@ -58,8 +66,8 @@ fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_othe
     assert_eq!(world.entries()[&4]["status"], "queued", "nothing was drained for a command that cannot run");
 }
 
-fn set(world: &World, all: &[crate::world::cluster::Machine], reboot: &Value) {
+fn set(world: &World, all: &[Machine], reboot: &Value) {
     let file = world.dir().join("cluster.yaml");
-    std::fs::write(&file, crate::world::cluster::definition(all, world.dir(), reboot).to_string()).unwrap();
+    std::fs::write(&file, world.definition(all, reboot).to_string()).unwrap();
     world.word(&["cluster", "set", &file.display().to_string()]);
 }

@@ -8,12 +8,15 @@ use crate::world::{
     Options, World,
     cluster::{Machine, Power, machines},
     history::{Change, changes},
-    wait_for,
+    in_both_worlds, wait_for,
 };
 
-#[test]
-fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_mid_command() {
-    let Some(world) = World::start(Options { kcm: true, kwok: true, audit: true, etcd34: false }) else { return };
+in_both_worlds! {
+    Options { kcm: true, kwok: true, audit: true, etcd34: false };
+    i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_mid_command,
+}
+
+fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_mid_command(world: &World) {
     let machines = machines(3, 3);
     world.add_nodes(&machines);
     for m in &machines {
@@ -32,8 +35,9 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
         &machines,
         &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 8, "protected_job_pods": {"matchLabels": {"keep": "yes"}}}),
     );
-    std::fs::write(world.dir().join("seconds"), "4").unwrap();
+    world.commands_take(4);
 
+    let before: Vec<String> = machines.iter().map(|m| world.boot_id(&m.name)).collect();
     // nobody plays the kubelets: pods stay Terminating, so that the drain lasts until we say so
     world.act("freeze", "kwok");
     world.queue(&machines.iter().collect::<Vec<_>>());
@@ -56,7 +60,7 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
         let ended = |p: &Power| log.iter().any(|q| q.what == "end" && q.address == p.address);
         log.iter().any(|p| p.what == "begin" && !ended(p))
     };
-    wait_for("a reboot command runs", 60, || open(&world).then_some(()));
+    wait_for("a reboot command runs", 60, || open(world).then_some(()));
     second.kill();
     let third = world.daemon("third");
     world.queue_is_empty(240);
@@ -66,10 +70,9 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
 
     once_each(&world.power(), &machines);
     one_at_a_time(&changes(&world.etcd, "/cke/reboots/data/"), &machines, 2);
-    cordoned_before_power(&world, &machines);
-    for m in &machines {
-        let boot_id = world.node(&m.name)["status"]["nodeInfo"]["bootID"].as_str().unwrap().to_owned();
-        assert!(!boot_id.starts_with("first-"), "{} has booted", m.name);
+    cordoned_before_power(world, &machines);
+    for (m, before) in machines.iter().zip(before) {
+        assert_ne!(world.boot_id(&m.name), before, "{} has booted", m.name);
     }
     let (status, took) = third.terminate();
     assert!(status.success() && took.as_secs() < 12, "SIGTERM: {status}, {took:?}");

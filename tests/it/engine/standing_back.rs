@@ -8,15 +8,16 @@ use crate::world::{
     Options, World,
     cluster::machines,
     history::{changes, put, value},
+    in_both_worlds,
 };
 
-fn plain() -> Option<World> {
-    World::start(Options { kwok: true, ..Options::default() })
+in_both_worlds! {
+    Options { kwok: true, ..Options::default() };
+    a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_say_so,
+    beside_a_cke_the_engine_never_campaigns,
 }
 
-#[test]
-fn a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_say_so() {
-    let Some(world) = plain() else { return };
+fn a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_say_so(world: &World) {
     let all = machines(1, 1);
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));
@@ -33,16 +34,14 @@ fn a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_say_so() {
     let says = daemon.ready();
     assert!(says.contains("identity"), "{says}");
     std::thread::sleep(Duration::from_secs(8));
-    assert_eq!(leaders(&world), Vec::<String>::new(), "no engine leads");
+    assert_eq!(leaders(world), Vec::<String>::new(), "no engine leads");
     assert!(world.cordoned().is_empty() && world.power().is_empty());
     // cancel and disable always work
     world.word(&["rq", "cancel", "0"]);
     world.word(&["rq", "disable"]);
 }
 
-#[test]
-fn beside_a_cke_the_engine_never_campaigns() {
-    let Some(world) = plain() else { return };
+fn beside_a_cke_the_engine_never_campaigns(world: &World) {
     // a candidate without a registration of ours, there before our schema
     put(&world.etcd, "/cke/leader//5a5a5a5a5a5a5a5a", "cke-host");
     let all = machines(1, 1);
@@ -53,7 +52,7 @@ fn beside_a_cke_the_engine_never_campaigns() {
     daemon.ready();
     std::thread::sleep(Duration::from_secs(8));
     assert!(world.word(&["policy", "show"]).contains("cke"));
-    assert_eq!(leaders(&world), ["/cke/leader//5a5a5a5a5a5a5a5a"]);
+    assert_eq!(leaders(world), ["/cke/leader//5a5a5a5a5a5a5a5a"]);
     assert!(world.word(&["leader"]).contains("cke-host"));
     assert_eq!(world.entries()[&0]["status"], "queued");
     assert!(world.cordoned().is_empty() && world.power().is_empty());

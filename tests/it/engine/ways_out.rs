@@ -6,15 +6,20 @@ use crate::world::{
     Options, World,
     cluster::{Machine, machines},
     history::{changes, value},
+    in_both_worlds,
     program::cketerm,
     wait_for,
 };
 
-const SERVERS: Options = Options { kcm: false, kwok: true, audit: false, etcd34: false };
+in_both_worlds! {
+    Options { kwok: true, ..Options::default() };
+    i10_i27_a_cancel_ends_an_entry_in_every_state_and_no_later_state_of_it_is_seen,
+    i13_disabling_unwinds_a_drain_and_leaves_a_reboot_to_its_boot_check,
+    sigterm_gives_the_lock_back_at_once,
+}
 
-/// A world with one API server, `workers` workers, two pods on each, everything set up.
-fn with_workers(workers: usize) -> Option<(World, Vec<Machine>)> {
-    let world = World::start(SERVERS)?;
+/// One API server, `workers` workers, two pods on each, everything set up.
+fn with_workers(world: &World, workers: usize) -> Vec<Machine> {
     let machines = machines(1, workers);
     world.add_nodes(&machines);
     for m in machines.iter().filter(|m| !m.control_plane) {
@@ -24,12 +29,11 @@ fn with_workers(workers: usize) -> Option<(World, Vec<Machine>)> {
     }
     world.pods_run("default");
     world.set_up(&machines, &json!({}));
-    Some((world, machines))
+    machines
 }
 
-#[test]
-fn i10_i27_a_cancel_ends_an_entry_in_every_state_and_no_later_state_of_it_is_seen() {
-    let Some((world, machines)) = with_workers(3) else { return };
+fn i10_i27_a_cancel_ends_an_entry_in_every_state_and_no_later_state_of_it_is_seen(world: &World) {
+    let machines = with_workers(world, 3);
     let worker = |i: usize| machines.iter().filter(|m| !m.control_plane).nth(i).unwrap();
     // queued: nobody leads yet
     world.queue(&[worker(0)]);
@@ -50,7 +54,7 @@ fn i10_i27_a_cancel_ends_an_entry_in_every_state_and_no_later_state_of_it_is_see
     world.act("thaw", "kwok");
 
     // rebooting, in mid-command: the node stays cordoned until the machine has booted
-    std::fs::write(world.dir().join("seconds"), "6").unwrap();
+    world.commands_take(6);
     world.queue(&[worker(2)]);
     world.entry_is(2, "rebooting", 30);
     wait_for("the command runs", 10, || world.power().iter().any(|p| p.what == "begin").then_some(()));
@@ -72,9 +76,8 @@ fn i10_i27_a_cancel_ends_an_entry_in_every_state_and_no_later_state_of_it_is_see
     }
 }
 
-#[test]
-fn i13_disabling_unwinds_a_drain_and_leaves_a_reboot_to_its_boot_check() {
-    let Some((world, machines)) = with_workers(2) else { return };
+fn i13_disabling_unwinds_a_drain_and_leaves_a_reboot_to_its_boot_check(world: &World) {
+    let machines = with_workers(world, 2);
     let workers: Vec<&Machine> = machines.iter().filter(|m| !m.control_plane).collect();
     let daemon = world.daemon("engine");
     daemon.ready();
@@ -92,7 +95,7 @@ fn i13_disabling_unwinds_a_drain_and_leaves_a_reboot_to_its_boot_check() {
     world.act("thaw", "kwok");
     world.word(&["rq", "enable"]);
     world.word(&["rq", "reset-backoff"]);
-    std::fs::write(world.dir().join("seconds"), "4").unwrap();
+    world.commands_take(4);
     world.entry_is(0, "rebooting", 40);
     world.word(&["rq", "disable"]);
     wait_for("the command ends", 20, || world.power().iter().any(|p| p.what == "end").then_some(()));
@@ -101,9 +104,8 @@ fn i13_disabling_unwinds_a_drain_and_leaves_a_reboot_to_its_boot_check() {
     assert_eq!(world.power().iter().filter(|p| p.what == "begin").count(), 1);
 }
 
-#[test]
-fn sigterm_gives_the_lock_back_at_once() {
-    let Some((world, _)) = with_workers(0) else { return };
+fn sigterm_gives_the_lock_back_at_once(world: &World) {
+    with_workers(world, 0);
     let daemon = world.daemon("engine");
     daemon.ready();
     // `leader` ends with 1 while nobody leads: ready does not mean that the election is over

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde_json::{Value, json};
 
-use super::{World, wait_for};
+use super::{Place, World, wait_for};
 
 /// One machine of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub fn machines(control_planes: usize, workers: usize) -> Vec<Machine> {
     (0..control_planes).map(|i| one(true, i)).chain((0..workers).map(|i| one(false, i))).collect()
 }
 
-/// One line of the commands' own log.
+/// One line of the machines' own log of commands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Power {
     /// Unix time.
@@ -38,29 +38,61 @@ pub struct Power {
     pub address: String,
 }
 
-/// A definition whose reboot and check commands are `tests/servers/fake-reboot`; `reboot` overrides fields.
-pub fn definition(machines: &[Machine], dir: &Path, reboot: &Value) -> Value {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/fake-reboot");
-    let mut section = json!({
-        "reboot_command": [script, dir, "reboot"],
-        "boot_check_command": [script, dir, "check"],
-        "eviction_timeout_seconds": 60,
-        "command_timeout_seconds": 20,
-    });
-    for (name, value) in reboot.as_object().into_iter().flatten() {
-        section[name] = value.clone();
-    }
-    let nodes: Vec<Value> = machines
-        .iter()
-        .map(|m| json!({"address": m.address, "hostname": m.name, "user": "root", "control_plane": m.control_plane}))
-        .collect();
-    json!({"name": "test", "nodes": nodes, "service_subnet": "10.0.0.0/24", "reboot": section})
-}
-
 impl World {
-    /// Creates the Nodes and waits until kwok has made them Ready.
+    /// What a definition runs for that verb; the address and, for a check, the time follow.
+    fn command(&self, verb: &str) -> Value {
+        match &self.place {
+            Place::Real(..) => {
+                let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/fake-reboot");
+                json!([script, self.dir(), verb])
+            }
+            Place::Sandbox(served) => {
+                json!([env!("CARGO_BIN_EXE_cketerm"), "sandbox", "machine", "--at", served.machines, verb])
+            }
+        }
+    }
+
+    /// A definition whose reboot and check commands reach this world's machines; `reboot` overrides fields.
+    pub fn definition(&self, machines: &[Machine], reboot: &Value) -> Value {
+        let mut section = json!({
+            "reboot_command": self.command("reboot"),
+            "boot_check_command": self.command("check"),
+            "eviction_timeout_seconds": 60,
+            "command_timeout_seconds": 20,
+        });
+        for (name, value) in reboot.as_object().into_iter().flatten() {
+            section[name] = value.clone();
+        }
+        let nodes: Vec<Value> = machines
+            .iter()
+            .map(
+                |m| json!({"address": m.address, "hostname": m.name, "user": "root", "control_plane": m.control_plane}),
+            )
+            .collect();
+        json!({"name": "test", "nodes": nodes, "service_subnet": "10.0.0.0/24", "reboot": section})
+    }
+
+    /// How many seconds every reboot command takes from now on.
+    pub fn commands_take(&self, seconds: u32) {
+        match &self.place {
+            Place::Real(..) => std::fs::write(self.dir().join("seconds"), seconds.to_string()).expect("a file"),
+            Place::Sandbox(served) => served.behave(&json!({"command_seconds": seconds})),
+        }
+    }
+
+    /// The boot id that a Node's kubelet reports.
+    pub fn boot_id(&self, node: &str) -> String {
+        self.node(node)["status"]["nodeInfo"]["bootID"].as_str().expect("a boot id").to_owned()
+    }
+
+    /// Brings machines and waits until their Nodes are Ready.
     pub fn add_nodes(&self, machines: &[Machine]) {
         for m in machines {
+            if let Place::Sandbox(served) = &self.place {
+                // their kubelets register the Nodes
+                served.rack(m);
+                continue;
+            }
             let role = if m.control_plane {
                 "node-role.kubernetes.io/control-plane"
             } else {
@@ -125,13 +157,14 @@ impl World {
         });
     }
 
-    /// Creates a Job that no controller fills (suspended) and returns the owner reference for its pods.
+    /// Creates a Job that no controller fills, for it says that somebody else does, and returns the owner reference
+    /// for its pods.
     pub fn add_job(&self, namespace: &str, name: &str) -> Value {
         let job = self.ok(
             "POST",
             &format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
             Some(&json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {
-                "suspend": true, "manualSelector": true, "selector": {"matchLabels": {"job": format!("{name}-none")}},
+                "managedBy": "test.example/nobody", "manualSelector": true, "selector": {"matchLabels": {"job": format!("{name}-none")}},
                 "template": {"metadata": {"labels": {"job": format!("{name}-none")}}, "spec": {"restartPolicy": "Never",
                     "containers": [{"name": "c", "image": "registry.invalid/pause:1"}]}}}})),
         );
@@ -154,12 +187,16 @@ impl World {
     /// Sets the cluster up as a person would: definition, constraints, policy for a test, identity.
     pub fn set_up(&self, machines: &[Machine], reboot: &Value) {
         let file = self.dir().join("cluster.yaml");
-        std::fs::write(&file, definition(machines, self.dir(), reboot).to_string()).expect("a file");
+        std::fs::write(&file, self.definition(machines, reboot).to_string()).expect("a file");
         let control_planes = machines.iter().filter(|m| m.control_plane).count().to_string();
         self.word(&["constraints", "set", "control-plane-count", &control_planes]);
         self.word(&["cluster", "set", &file.display().to_string()]);
         self.word(&["policy", "set", "settle_seconds", "5"]);
-        self.word(&["policy", "set", "control_plane_probe", &format!("{}/readyz?of={{address}}", self.api)]);
+        let probe = match &self.place {
+            Place::Real(..) => format!("{}/readyz?of={{address}}", self.api),
+            Place::Sandbox(served) => format!("{}/machines/{{address}}/readyz", served.machines),
+        };
+        self.word(&["policy", "set", "control_plane_probe", &probe]);
         self.word(&["cluster", "identify", "--confirm"]);
     }
 
@@ -206,6 +243,9 @@ impl World {
 
     /// What the machines saw.
     pub fn power(&self) -> Vec<Power> {
+        if let Place::Sandbox(served) = &self.place {
+            return served.power();
+        }
         let text = std::fs::read_to_string(self.dir().join("reboots.log")).unwrap_or_default();
         let line = |line: &str| {
             let mut words = line.split(' ');

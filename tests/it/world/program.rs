@@ -106,10 +106,7 @@ impl Daemon {
     /// Status and body of one of its pages; status 0 = no answer.
     pub fn page(&self, path: &str) -> (u16, String) {
         let url = format!("http://{}{path}", self.http);
-        let out = Command::new("curl").args(["-s", "-m", "5", "-w", "\n%{http_code}", &url]).output().expect("curl");
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        let (body, code) = text.rsplit_once('\n').unwrap_or(("", "0"));
-        (code.parse().unwrap_or(0), body.to_owned())
+        super::sandbox::http("GET", &url, &[], "")
     }
 
     /// Waits until it says that it is ready; what it says.

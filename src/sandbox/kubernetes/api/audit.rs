@@ -5,6 +5,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use http::Request;
 use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::path::Target;
 
 /// One request that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +29,26 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// As a line of a kube-apiserver's audit log has it (audit.k8s.io/v1, level `Request`).
+    pub fn event(&self) -> Value {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let object = match Target::read(path) {
+            Ok(Target::Objects(place)) => json!({
+                "resource": place.kind.plural, "apiGroup": place.kind.group, "apiVersion": place.kind.version,
+                "namespace": place.namespace, "name": place.name, "subresource": place.sub,
+            }),
+            _ => Value::Null,
+        };
+        let body = String::from_utf8_lossy(&self.body);
+        json!({
+            "apiVersion": "audit.k8s.io/v1", "kind": "Event", "level": "Request", "stage": "ResponseComplete",
+            "requestReceivedTimestamp": self.at.to_string(), "user": {"username": self.user}, "userAgent": self.agent,
+            "verb": self.verb, "requestURI": self.path, "objectRef": object,
+            "requestObject": serde_json::from_str::<Value>(&body).unwrap_or(Value::Null),
+            "responseStatus": {"code": self.code},
+        })
+    }
+
     pub(super) fn begin(at: Timestamp, request: &Request<Bytes>) -> Self {
         let agent = request.headers().get("user-agent").and_then(|v| v.to_str().ok()).unwrap_or_default();
         let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();

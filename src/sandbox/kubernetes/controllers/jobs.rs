@@ -31,6 +31,10 @@ fn ended(job: &Value) -> bool {
 
 impl Manager {
     pub(super) fn job(&mut self, uid: &str, name: &Name, job: &Value) {
+        // somebody else's, as `spec.managedBy` has it
+        if job["spec"]["managedBy"].as_str().is_some_and(|by| by != "kubernetes.io/job-controller") {
+            return;
+        }
         if ended(job) {
             return self.job_after_end(uid, job);
         }

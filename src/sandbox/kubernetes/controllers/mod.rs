@@ -21,7 +21,7 @@ pub(crate) mod stateful;
 mod tests;
 mod watch;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -97,6 +97,8 @@ struct Manager {
     /// Lines of the power log that were read.
     power_seen: usize,
     kubelets: kubelet::Kubelets,
+    /// What kubelets would have done since they were frozen.
+    held: BTreeSet<Work>,
     scheduler: scheduler::Scheduler,
     jobs: jobs::Jobs,
 }
@@ -113,6 +115,7 @@ impl Manager {
             seen: 0,
             power_seen: 0,
             kubelets: kubelet::Kubelets::new(&mut seeds),
+            held: BTreeSet::new(),
             scheduler: scheduler::Scheduler::default(),
             jobs: jobs::Jobs::default(),
         }
@@ -128,8 +131,18 @@ impl Manager {
             let mut done = 0;
             loop {
                 self.catch_up();
+                if !self.held.is_empty() && !self.machines.kubelets_frozen() {
+                    for work in std::mem::take(&mut self.held) {
+                        self.agenda.plan(work, Instant::now());
+                    }
+                }
                 let Some(work) = self.agenda.pop(Instant::now()) else { break };
-                self.act(work);
+                let of_kubelets = matches!(work, Work::Kubelet(_) | Work::NodeReady(_) | Work::Pod(_));
+                if of_kubelets && self.machines.kubelets_frozen() {
+                    self.held.insert(work);
+                } else {
+                    self.act(work);
+                }
                 done += 1;
                 if done % BATCH == 0 {
                     tokio::task::yield_now().await;

@@ -1,0 +1,154 @@
+//! The sandbox behind ports: the built program's `sandbox serve`, and the routes beside the protocols.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+    process::{Child, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    cluster::{Machine, Power},
+    program::command,
+};
+
+/// A running `cketerm sandbox serve` and its folder; both end with this.
+pub struct Served {
+    child: Child,
+    /// For its files and those of the test.
+    pub dir: PathBuf,
+    /// The line that it printed.
+    pub facts: Value,
+    /// The machines' URL.
+    pub machines: String,
+}
+
+impl Served {
+    /// Starts one in which nothing takes long.
+    pub fn start(args: &[&str]) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("cketerm-box-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let (pace, log) = (dir.join("pace.yaml"), dir.join("sandbox.log"));
+        let quick = json!({"seconds": 0.1, "jitter": 0.2});
+        let text = json!({"boot": {"seconds": 1}, "command": {"seconds": 1}, "check": {"seconds": 0.02}, "kubelet_start": quick,
+            "node_ready": quick, "api_settle": 1, "pod_start": quick, "pod_stop": quick, "lag": 0.02, "budget_lag": 0.05});
+        std::fs::write(&pace, text.to_string()).expect("a file");
+        let mut serve = command();
+        serve.args(["sandbox", "serve", "--pace"]).arg(&pace).arg("--dir").arg(&dir).args(args);
+        let log = File::create(&log).expect("a log");
+        let mut child =
+            serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().expect("the sandbox starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+        let facts: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|e| panic!("{e}: {line:?}; see {}", dir.join("sandbox.log").display()));
+        let machines = facts["machines"].as_str().expect("the machines").to_owned();
+        Self { child, dir, facts, machines }
+    }
+
+    /// The path of a kubeconfig for that user.
+    pub fn kubeconfig(&self, user: &str) -> PathBuf {
+        let file = self.dir.join(format!("kubeconfig-{user}"));
+        let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": self.facts["kubernetes"]}}],
+            "users": [{"name": "u", "user": {"token": user}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]});
+        std::fs::write(&file, text.to_string()).expect("a file");
+        file
+    }
+
+    /// A list from one of its routes.
+    pub fn get(&self, path: &str) -> Vec<Value> {
+        let (code, text) = http("GET", &format!("{}{path}", self.machines), &[], "");
+        assert_eq!(code, 200, "GET {path}: {text}");
+        serde_json::from_str(&text).expect("a list")
+    }
+
+    /// Something sent to one of its routes, which must be taken.
+    pub fn send(&self, method: &str, path: &str, body: &Value) {
+        let headers = [("Content-Type", "application/json")];
+        let (code, text) = http(method, &format!("{}{path}", self.machines), &headers, &body.to_string());
+        assert!((200..300).contains(&code), "{method} {path}: {code} {text}");
+    }
+
+    /// Brings a machine.
+    pub fn rack(&self, machine: &Machine) {
+        let body = json!({"name": machine.name, "control_plane": machine.control_plane});
+        self.send("PUT", &format!("/machines/{}", machine.address), &body);
+    }
+
+    /// How all machines behave from now on.
+    pub fn behave(&self, behaviour: &Value) {
+        for machine in self.get("/machines") {
+            let address = machine["address"].as_str().expect("an address");
+            self.send("POST", &format!("/machines/{address}/behave"), behaviour);
+        }
+    }
+
+    /// See `World::act`.
+    pub fn act(&self, what: &str, server: &str) {
+        let path = match (what, server) {
+            ("freeze" | "thaw", "kwok") => format!("/kubelets/{what}"),
+            ("stop" | "kill", "apiserver") => "/apiserver/stop".to_owned(),
+            ("start", "apiserver") => "/apiserver/start".to_owned(),
+            _ => panic!("the sandbox cannot {what} its {server}"),
+        };
+        self.send("POST", &path, &Value::Null);
+    }
+
+    /// See `World::power`.
+    pub fn power(&self) -> Vec<Power> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let line = |line: &Value| {
+            let at: jiff::Timestamp = text(&line["at"]).parse().expect("a time");
+            Power { at: at.as_duration().as_secs_f64(), what: text(&line["what"]), address: text(&line["address"]) }
+        };
+        let lines = self.get("/machines/log").iter().map(line).collect::<Vec<_>>();
+        lines.into_iter().filter(|p| p.what == "begin" || p.what == "end").collect()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let kept = self.dir.with_extension("failed");
+            let _ = std::fs::rename(&self.dir, &kept);
+            eprintln!("the logs of the sandbox and the daemons are kept in {}", kept.display());
+        } else {
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// One request to an `http://` URL, without any program: status and body; 0 = no answer.
+pub fn http(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+    let talk = || -> std::io::Result<Vec<u8>> {
+        let rest = url.strip_prefix("http://").unwrap_or(url);
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let mut stream = TcpStream::connect(host)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        // 1.0: the answer ends with the connection
+        let mut head = format!("{method} /{path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n", body.len());
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        stream.write_all(format!("{head}\r\n{body}").as_bytes())?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = talk().unwrap_or_default();
+    let text = String::from_utf8_lossy(&answer);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    (code, body.to_owned())
+}
