@@ -27,6 +27,15 @@ fn the_help_is_as_it_was() {
 }
 
 #[test]
+fn the_scenarios_are_listed_with_a_sentence_each() {
+    let ran = run(&["sandbox", "scenarios"], "");
+    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""));
+    let names: Vec<&str> = ran.stdout.lines().filter_map(|l| l.split(' ').next()).collect();
+    assert_eq!(names, ["calm", "budget", "flaky-bmc", "api-servers", "lost-leader", "interference", "large"]);
+    assert!(ran.stdout.lines().all(|l| l.len() > 40 && l.ends_with('.')), "{}", ran.stdout);
+}
+
+#[test]
 fn misuse_is_told_with_exit_status_2_before_any_server_is_asked() {
     for (words, said) in [
         (&["nope"][..], "unrecognized subcommand 'nope'"),
@@ -36,7 +45,17 @@ fn misuse_is_told_with_exit_status_2_before_any_server_is_asked() {
         (&["rq", "list", "-o", "xml"], "[possible values: table, json, yaml]"),
         (&["cluster", "init"], "--from-kubernetes"),
         (&["cluster", "identify", "--replace", "x"], "--confirm"),
-        (&["--sandbox"], "later version"),
+        (&["--sandbox"], "needs a terminal"),
+        (&["--sandbox", "--scenario", "clam"], "--scenario: unknown scenario \"clam\"; known: calm, budget"),
+        (&["--sandbox", "--speed", "0"], "invalid value '0' for '--speed <FACTOR>': expected 0.01 to 1000"),
+        (&["--sandbox", "--nodes", "x"], "invalid value 'x' for '--nodes <NUMBER>'"),
+        (&["--nodes", "9"], "--nodes, --scenario, --seed and --speed are for --sandbox"),
+        (&["--etcd-endpoints", "http://127.0.0.1:1", "--nodes", "9"], "--nodes, --scenario"),
+        (&["sandbox", "serve", "--scenario", "clam"], "--scenario: unknown scenario"),
+        (&["sandbox", "serve", "--speed", "0"], "'--speed <FACTOR>'"),
+        (&["sandbox", "serve", "--nodes", "x"], "'--nodes <NUMBER>'"),
+        (&["sandbox", "serve", "--empty", "--nodes", "9"], "'--empty' cannot be used with '--nodes <NUMBER>'"),
+        (&["sandbox", "serve", "--pace", "/no/such/file"], "--pace /no/such/file: No such file"),
         (&[], "no etcd is configured"),
         (&["--etcd-endpoints", "http://127.0.0.1:1"], "needs a terminal"),
         (&["--daemon", "--http", "x"], "invalid value"),
