@@ -204,12 +204,13 @@ pub async fn administrator(sandbox: &Sandbox, rng: &mut Rng, names: &[String]) {
 /// As `kubectl patch` would: a field of a Node's `spec`, or one of its annotations, set or taken away.
 pub fn set(sandbox: &Sandbox, node: &str, place: &str, field: &str, value: Option<Value>) {
     let _ = sandbox.objects.update(&NODES, "", node, |node| {
-        let at = if place == "annotations" { &mut node["metadata"]["annotations"] } else { &mut node[place] };
-        match value {
-            Some(value) => at[field] = value,
-            None => {
-                at.as_object_mut().and_then(|at| at.remove(field));
+        let at = if place == "annotations" { &mut node["metadata"] } else { node };
+        match (value, at.get_mut(place)) {
+            (Some(value), _) => at[place][field] = value,
+            (None, Some(place)) => {
+                place.as_object_mut().and_then(|place| place.remove(field));
             }
+            (None, None) => {}
         }
         Ok(())
     });

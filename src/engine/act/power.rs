@@ -48,7 +48,6 @@ impl Actor {
         self.permit(guard, decided)?;
         let fresh = self.still_the_node(entry, node).await?;
         let pods = self.still_empty(guard, decided, &fresh, force.is_some()).await?;
-        self.delete_on_delete(guard, &pods, on_delete).await?;
         let now = self.steady.now();
         let id = EntryId::reboot(entry.index);
         let next = entry.moved_to(RebootStatus::Rebooting, now.wall);
@@ -75,6 +74,7 @@ impl Actor {
         // Within TTL/12 of the decision: what was asked above may have taken long.
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
+        self.delete_on_delete(&pods, on_delete).await;
         self.run_recorded(id, revision, attempt, revision).await
     }
 
@@ -156,24 +156,25 @@ impl Actor {
         Err(Stop(Came::Failed(format!("node {} is not empty after all: {what}", node.name))))
     }
 
-    /// Pods of DaemonSets with the `OnDelete` strategy, once and after everything else (I19).
-    async fn delete_on_delete(&self, guard: &Guard, pods: &[PodRow], daemon_sets: &[String]) -> Result<(), Stop> {
+    /// Pods of DaemonSets with the `OnDelete` strategy, after everything else and at most once (I19): the entry is
+    /// `rebooting` already, so that nothing brings this drain here again. One that cannot be deleted stays as it is.
+    async fn delete_on_delete(&self, pods: &[PodRow], daemon_sets: &[String]) {
         let theirs = pods.iter().filter(|p| {
             p.terminating_since.is_none()
                 && p.controlled_by("DaemonSet").is_some_and(|owner| daemon_sets.contains(&owner.uid))
         });
         for pod in theirs {
-            let permit = self.permit(guard, self.steady.now().boot)?;
+            let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
             match self.kube.delete_pod(&permit, pod).await {
                 Verdict::Accepted | Verdict::Gone | Verdict::Held { .. } => {
                     self.record("reboot-delete-daemonset-pod", &pod.node, "", self.steady.now().wall);
                 }
                 Verdict::Failed(why) | Verdict::NoAnswer(why) => {
-                    return Err(Stop(Came::Failed(format!("deletion of {}: {why}", pod.full_name()))));
+                    tracing::warn!(pod = pod.full_name(), why, "the pod of an OnDelete DaemonSet was not deleted");
+                    self.record("reboot-delete-daemonset-pod", &pod.node, &why, self.steady.now().wall);
                 }
             }
         }
-        Ok(())
     }
 
     /// Runs the command of an attempt that is written already, and records how it ended. Right before the start etcd is
