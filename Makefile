@@ -18,7 +18,7 @@ test: setup lint ## format, lints, unit tests, tests on real servers, simulation
 	$(MAKE) sim MUTATION=all
 
 sim: ## simulations with faults: SEEDS=1000 of them from SEED_FROM=1; MUTATION=all: are faults put in on purpose found?
-	SEEDS=$(or $(SEEDS),1000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) \
+	SEEDS=$(or $(SEEDS),1000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) RUSTFLAGS="--cfg tokio_unstable" \
 	  cargo test --locked --profile sim --features mutations --test sim
 
 lint:

@@ -1,7 +1,8 @@
 //! Whether the simulation finds faults that were put into the program on purpose, and under which invariant's name.
 
+use std::process::ExitCode;
+#[cfg(feature = "mutations")]
 use std::{
-    process::ExitCode,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},

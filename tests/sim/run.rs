@@ -80,7 +80,11 @@ pub fn seed(seed: u64) -> Outcome {
     let trace: Trace = Arc::default();
     let told = Arc::clone(&trace);
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        // tokio throws dice of its own, who is woken first say: without this a seed is not quite the same story
+        #[cfg(tokio_unstable)]
+        builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
+        let runtime = builder.enable_all().start_paused(true).build().unwrap();
         runtime.block_on(story(seed, &told))
     }));
     let mut outcome = ran.unwrap_or_else(|panic| {
@@ -462,7 +466,8 @@ fn dump(record: &Record) -> String {
 fn digest(record: &Record) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
-    for change in &record.keys {
+    // the names of audit records have a random part
+    for change in record.keys.iter().filter(|c| !c.key.starts_with("cketerm/audit/")) {
         (change.at, change.revision, &change.key, &change.value).hash(&mut hasher);
     }
     for asked in &record.asked {

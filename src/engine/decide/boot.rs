@@ -216,6 +216,9 @@ impl<'a> Pass<'a> {
             let why = o.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
             format!("{}{why}", o.who)
         });
+        // What was ordered and then withheld is still what that person ordered.
+        let withheld = last.and_then(Stored::get).filter(|a| a.withheld());
+        attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
         let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
         let effect = Effect::RunAgain {
             entry: member.entry.clone(),
