@@ -49,7 +49,9 @@ pub fn serve_with(workers: &[Worker]) -> Served {
     let (end, ended) = oneshot::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     let objects = Objects::new(Clock::Host);
-    let api = Api::new(objects.clone(), ApiOptions::default());
+    // that of the kubeconfig below
+    let tokens = [("admin".to_owned(), "admin".to_owned())].into();
+    let api = Api::new(objects.clone(), ApiOptions { tokens, ..ApiOptions::default() });
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
@@ -68,6 +70,8 @@ pub fn serve_with(workers: &[Worker]) -> Served {
     let (etcd, server) = told.recv().expect("the sandbox begins");
     let dir = tempfile::tempdir().expect("a folder");
     let kubeconfig = dir.path().join("kubeconfig");
+    // kubectl sends no token without TLS, but what stands in the URL
+    let server = server.replacen("://", "://t:admin@", 1);
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: t\ncontexts: [{{name: t, context: {{cluster: t, user: t}}}}]\n\
          clusters: [{{name: t, cluster: {{server: \"{server}\"}}}}]\nusers: [{{name: t, user: {{token: admin}}}}]\n"

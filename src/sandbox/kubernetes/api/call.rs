@@ -16,8 +16,22 @@ use crate::sandbox::kubernetes::{Resource, objects::Page};
 /// The header that names who asks, for callers inside the process.
 pub const USER_HEADER: &str = "x-sandbox-user";
 
+/// Who sent a request, as far as the way it came on tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// Who they say: a caller inside the process, or anybody where no tokens are configured.
+    Trusted,
+    /// The user whom their token names.
+    Known(String),
+    /// Somebody without a token.
+    Anonymous,
+    /// Somebody with a token that nobody knows.
+    Unknown,
+}
+
 /// One request.
 pub(super) struct Call {
+    pub(super) who: Who,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) query: Query,
@@ -26,10 +40,10 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn of(request: Request<Bytes>) -> Self {
+    pub(super) fn of(request: Request<Bytes>, who: Who) -> Self {
         let (head, body) = request.into_parts();
         let query = Query::read(head.uri.query().unwrap_or_default());
-        Self { method: head.method, path: head.uri.path().to_owned(), query, headers: head.headers, body }
+        Self { who, method: head.method, path: head.uri.path().to_owned(), query, headers: head.headers, body }
     }
 
     /// A header; empty if there is none.
@@ -42,11 +56,15 @@ impl Call {
         self.header("content-type").split(';').next().unwrap_or_default().trim()
     }
 
-    /// Who asks: as whom they want to be seen, else the header for callers inside, else the bearer token, which is a
-    /// name here.
+    /// Who asks: as whom they want to be seen, else whom their token names. Who is trusted is the user in the header for
+    /// callers inside, else their bearer token is a name.
     pub(super) fn user(&self) -> &str {
         let token = self.header("authorization").strip_prefix("Bearer ").unwrap_or_default();
-        let known = [self.header("impersonate-user"), self.header(USER_HEADER), token];
+        let known = match &self.who {
+            Who::Trusted => [self.header("impersonate-user"), self.header(USER_HEADER), token],
+            Who::Known(user) => [self.header("impersonate-user"), user, ""],
+            Who::Anonymous | Who::Unknown => [""; 3],
+        };
         known.into_iter().find(|name| !name.is_empty()).unwrap_or("system:anonymous")
     }
 

@@ -12,8 +12,14 @@ use super::{
     path::Place,
     shape,
 };
-use crate::sandbox::kubernetes::{Refusal, Resource, resource::NAMESPACES};
+use crate::sandbox::kubernetes::{
+    Refusal, Resource,
+    resource::{JOBS, NAMESPACES},
+};
 
+/// The finalizers of the garbage collector: what is owned goes first, or is let go first.
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
 /// Namespaces that stay.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
@@ -25,6 +31,21 @@ pub(super) struct Options {
     pub(super) grace: Option<i64>,
     pub(super) uid: Option<String>,
     pub(super) version: Option<String>,
+    dependants: Dependants,
+}
+
+/// What becomes of what an object owns (`propagationPolicy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Dependants {
+    /// Nothing was said.
+    #[default]
+    Unsaid,
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+    /// They stay.
+    Orphan,
 }
 
 impl Options {
@@ -34,12 +55,18 @@ impl Options {
             Some(policy) => policy,
             None => call.query.get("propagationPolicy"),
         };
-        if !matches!(policy, "" | "Foreground" | "Background" | "Orphan") {
-            let supported = "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
-            let text = format!("Unsupported value: \"{policy}\": {supported}");
-            let faults = [("FieldValueNotSupported", "propagationPolicy", text)];
-            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &faults));
-        }
+        let dependants = match (policy, value["orphanDependents"].as_bool()) {
+            ("Foreground", _) => Dependants::Foreground,
+            ("Background", _) | ("", Some(false)) => Dependants::Background,
+            ("Orphan", _) | ("", Some(true)) => Dependants::Orphan,
+            ("", None) => Dependants::Unsaid,
+            _ => {
+                let supported = "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+                let text = format!("Unsupported value: \"{policy}\": {supported}");
+                let faults = [("FieldValueNotSupported", "propagationPolicy", text)];
+                return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", &faults));
+            }
+        };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let asked = &value["preconditions"];
         let grace = match value["gracePeriodSeconds"].as_i64() {
@@ -51,6 +78,7 @@ impl Options {
             grace: grace.map(at_least_a_second),
             uid: text(&asked["uid"]),
             version: text(&asked["resourceVersion"]),
+            dependants,
         })
     }
 
@@ -88,6 +116,32 @@ impl Options {
             return Err(Failure::precondition(kind, name, &why));
         }
         Ok(())
+    }
+}
+
+impl Dependants {
+    /// Writes on the object what the garbage collector shall do before it goes.
+    fn hold(self, kind: &'static Resource, object: &mut Value) {
+        let held = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let has = |finalizer: &str| held.iter().any(|f| f == finalizer);
+        let finalizer = match self {
+            Self::Background => None,
+            Self::Foreground => Some(FOREGROUND),
+            Self::Orphan => Some(ORPHAN),
+            Self::Unsaid if has(ORPHAN) => Some(ORPHAN),
+            Self::Unsaid if has(FOREGROUND) => Some(FOREGROUND),
+            // Jobs leave their pods, as they did before there was a choice.
+            Self::Unsaid => (kind == &JOBS).then_some(ORPHAN),
+        };
+        let mut finalizers: Vec<Value> = held.into_iter().filter(|f| f != FOREGROUND && f != ORPHAN).collect();
+        finalizers.extend(finalizer.map(|f| json!(f)));
+        if let Some(meta) = object["metadata"].as_object_mut() {
+            if finalizers.is_empty() {
+                meta.shift_remove("finalizers");
+            } else {
+                meta.insert("finalizers".to_owned(), json!(finalizers));
+            }
+        }
     }
 }
 
@@ -154,6 +208,7 @@ impl Api {
         let now = self.objects.stamp();
         let object = self.change(place, options.dry, |object| {
             options.check(kind, &place.name, object)?;
+            options.dependants.hold(kind, object);
             let held = object["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
             match kind.plural {
                 "pods" => end_pod(object, options.grace, &now),

@@ -125,6 +125,17 @@ impl Failure {
         Self::new(403, "Forbidden", format!("{}{named} is forbidden: {why}", kind.qualified())).with(details)
     }
 
+    /// 401: a token that nobody knows.
+    pub(super) fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403 for a path that is no object's.
+    pub(super) fn forbidden_path(user: &str, verb: &str, path: &str) -> Self {
+        let message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
+        Self::new(403, "Forbidden", message).with(json!({}))
+    }
+
     /// 403 for something new in a namespace that is going away.
     pub(super) fn terminating(kind: &'static Resource, namespace: &str, name: &str) -> Self {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

@@ -9,6 +9,7 @@ mod columns;
 mod defaults;
 mod delete;
 mod discovery;
+mod envelope;
 mod events;
 mod evict;
 mod failure;
@@ -27,6 +28,7 @@ mod watch;
 mod write;
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -39,7 +41,7 @@ use tokio::sync::watch::Sender;
 
 pub use self::{audit::Asked, call::USER_HEADER, rights::Denied, serve::Wire};
 use self::{
-    call::{Call, Reply},
+    call::{Call, Reply, Who},
     failure::Failure,
     path::{Place, Target},
 };
@@ -60,6 +62,10 @@ pub struct ApiOptions {
     pub watch_timeout: Duration,
     /// How many of the last requests are kept for [`Api::audit`].
     pub audit: usize,
+    /// Bearer tokens and the users whom they name, for whoever comes over [`Api::router`]: a wrong token is refused with
+    /// 401, and who has none may only see whether the server is well. None = everybody is who they say, and may do
+    /// everything, as clients inside the process always.
+    pub tokens: BTreeMap<String, String>,
 }
 
 impl Default for ApiOptions {
@@ -69,6 +75,7 @@ impl Default for ApiOptions {
             bookmark_every: Duration::from_mins(1),
             watch_timeout: Duration::from_mins(30),
             audit: 10_000,
+            tokens: BTreeMap::new(),
         }
     }
 }
@@ -147,31 +154,35 @@ impl Api {
         self.shared.state.borrow().available
     }
 
-    /// Answers one request.
+    /// Answers one request of a client that is trusted.
     // It waits for nothing now, but who serves must be able to.
     #[allow(clippy::unused_async)]
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Body> {
+        self.answer(request, Who::Trusted)
+    }
+
+    fn answer(&self, request: Request<Bytes>, who: Who) -> Response<Body> {
         let asked = audit::Asked::begin(self.objects.clock().wall(), &request);
-        let call = Call::of(request);
+        let call = Call::of(request, who);
         let target = Target::read(&call.path);
         let verb = call.verb(match &target {
             Ok(Target::Objects(place)) => Some(place),
             _ => None,
         });
         let user = call.user().to_owned();
-        let reply = target.and_then(|target| self.decide(&call, verb, &target));
+        let reply = target.and_then(|target| {
+            self.admit(&call, verb, &target)?;
+            self.decide(&call, &target)
+        });
         let response = answer::write(&call, reply, self.objects.clock().wall());
         let asked = asked.end(user, verb, response.status().as_u16());
         self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
         response
     }
 
-    fn decide(&self, call: &Call, verb: &str, target: &Target) -> Result<Reply, Failure> {
+    fn decide(&self, call: &Call, target: &Target) -> Result<Reply, Failure> {
         match target {
-            Target::Objects(place) => {
-                self.check_right(call, verb, place)?;
-                self.objects_of(call, place)
-            }
+            Target::Objects(place) => self.objects_of(call, place),
             Target::Review(name) => self.review(call, name),
             Target::Other(parts) => discovery::answer(call, parts),
         }

@@ -2,13 +2,15 @@
 
 use std::sync::PoisonError;
 
+use http::HeaderMap;
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::{
     Api,
-    call::{Call, Reply},
+    call::{Call, Reply, Who},
     failure::Failure,
-    path::Place,
+    path::{Place, Target},
     shape,
 };
 
@@ -36,6 +38,18 @@ impl Denied {
     }
 }
 
+/// What everybody may see.
+fn public(parts: &[String]) -> bool {
+    matches!(parts.first().map(String::as_str), Some("readyz" | "livez" | "healthz" | "version"))
+}
+
+/// The password of a user and password in base64. Go's clients send no token without TLS, but what the server's URL
+/// says: there the token stands as the password, which is the one thing that a real server would not take.
+fn password(pair: &str) -> Option<String> {
+    let decoded: ByteString = serde_json::from_value(json!(pair.trim())).ok()?;
+    Some(String::from_utf8(decoded.0).ok()?.split_once(':')?.1.to_owned())
+}
+
 impl Api {
     fn allowed(&self, user: &str, verb: &str, group: &str, resource: &str) -> bool {
         let denied = self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +60,7 @@ impl Api {
         let (user, kind) = (call.user(), place.kind);
         let slash = if place.sub.is_empty() { "" } else { "/" };
         let resource = format!("{}{slash}{}", kind.plural, place.sub);
-        if self.allowed(user, verb, kind.group, &resource) {
+        if call.who != Who::Anonymous && self.allowed(user, verb, kind.group, &resource) {
             return Ok(());
         }
         let within = match place.namespace.as_str() {
@@ -56,6 +70,43 @@ impl Api {
         let group = kind.group;
         let why = format!("User \"{user}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {within}");
         Err(Failure::forbidden(kind, &place.name, &why))
+    }
+
+    /// Who a request comes from that did not come from inside.
+    pub(super) fn who(&self, headers: &HeaderMap) -> Who {
+        let tokens = &self.shared.options.tokens;
+        if tokens.is_empty() {
+            return Who::Trusted;
+        }
+        let said = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let token = match said.split_once(' ') {
+            Some(("Bearer", token)) => token.trim().to_owned(),
+            Some(("Basic", pair)) => password(pair).unwrap_or_default(),
+            _ => return Who::Anonymous,
+        };
+        tokens.get(&token).map_or(Who::Unknown, |user| Who::Known(user.clone()))
+    }
+
+    /// Turns away whom nobody knows, and who is nobody and wants more than to know whether the server is well.
+    pub(super) fn admit(&self, call: &Call, verb: &str, target: &Target) -> Result<(), Failure> {
+        match (&call.who, target) {
+            (Who::Unknown, _) => Err(Failure::unauthorized()),
+            (_, Target::Objects(place)) => self.check_right(call, verb, place),
+            (Who::Anonymous, Target::Other(parts)) if !public(parts) => {
+                let verb = call.method.as_str().to_lowercase();
+                Err(Failure::forbidden_path(call.user(), &verb, &call.path))
+            }
+            (Who::Anonymous, Target::Review(name)) => {
+                let why = format!("User \"{}\" cannot {verb} resource \"{name}\"", call.user());
+                let group = if name == "selfsubjectreviews" { "authentication" } else { "authorization" };
+                let (group, within) = (format!("{group}.k8s.io"), "at the cluster scope");
+                let said = format!("{name}.{group} is forbidden: {why} in API group \"{group}\" {within}");
+                let mut failure = Failure::new(403, "Forbidden", said);
+                failure.body["details"] = json!({"group": group, "kind": name});
+                Err(failure)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// POST of a review.

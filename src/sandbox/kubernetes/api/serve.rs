@@ -62,7 +62,10 @@ impl Api {
                 }
                 let (head, body) = request.into_parts();
                 match axum::body::to_bytes(body, LARGEST).await {
-                    Ok(body) => api.handle(Request::from_parts(head, body)).await,
+                    Ok(body) => {
+                        let who = api.who(&head.headers);
+                        api.answer(Request::from_parts(head, body), who)
+                    }
                     Err(_) => too_large(),
                 }
             }

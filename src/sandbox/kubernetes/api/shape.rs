@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::failure::Failure;
+use super::{envelope, failure::Failure};
 use crate::sandbox::kubernetes::{Resource, resource::ALL};
 
 /// What Go's decoder calls the kind of a value.
@@ -42,6 +42,7 @@ pub(super) fn parse(media: &str, body: &[u8]) -> Result<Value, Failure> {
         "" | "application/json" => {
             serde_json::from_slice(body).map_err(|e| Failure::bad(format!("json parse error: {}", go_words(body, &e))))
         }
+        envelope::MEDIA => envelope::read(body),
         "application/yaml" => serde_yaml::from_slice(body).map_err(|e| Failure::bad(format!("yaml parse error: {e}"))),
         _ => Err(Failure::new(
             415,

@@ -4,15 +4,38 @@
 use serde_json::{Value, json};
 
 use super::{
-    Manager, Work, expected, same,
+    Manager, Work, expected,
+    index::Name,
+    same,
     shape::{self, text},
 };
 use crate::sandbox::kubernetes::{
-    Change, Verb,
+    Change, Resource, Verb,
     resource::{ALL, NAMESPACES, PODS, REPLICA_SETS},
 };
 
 const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+fn held_by(object: &Value, finalizer: &str) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|held| held.iter().any(|f| f == finalizer))
+}
+
+/// Whether it is being deleted and waits for the garbage collector.
+pub(super) fn awaited(object: &Value) -> bool {
+    shape::being_deleted(object) && (held_by(object, FOREGROUND) || held_by(object, ORPHAN))
+}
+
+/// Takes those from a list in the metadata; the list itself goes with its last one.
+fn without(object: &mut Value, field: &str, gone: impl Fn(&Value) -> bool) {
+    let Some(list) = object["metadata"].get_mut(field).and_then(Value::as_array_mut) else { return };
+    list.retain(|one| !gone(one));
+    if list.is_empty()
+        && let Some(meta) = object["metadata"].as_object_mut()
+    {
+        meta.shift_remove(field);
+    }
+}
 
 impl Manager {
     /// Takes away what an owner had that is gone, or is going.
@@ -33,25 +56,44 @@ impl Manager {
         }
     }
 
-    /// An owner that is deleted in the foreground goes when its dependants have gone.
+    /// An owner that is deleted in the foreground goes when its dependants have gone; one that leaves them behind, when
+    /// none of them names it any more.
     pub(super) fn owner_ends(&mut self, uid: &str, object: &Value) {
-        let waits = object["metadata"]["finalizers"].as_array().is_some_and(|f| f.iter().any(|f| f == FOREGROUND));
-        if !waits {
+        if held_by(object, ORPHAN) {
+            self.let_go(uid);
+        } else if held_by(object, FOREGROUND) {
+            self.take_dependants(uid);
+        } else {
             return;
         }
-        self.take_dependants(uid);
         self.catch_up();
         let empty = self.index.of(uid).is_empty() && !self.index.replica_sets.contains_key(uid);
-        let owner = self.index.owners.get(uid).filter(|_| empty);
-        if let Some(owner) = owner {
-            expected(self.objects.update(owner.resource, &owner.name.0, &owner.name.1, |object| {
-                let held = object["metadata"]["finalizers"].as_array_mut();
-                if let Some(held) = held {
-                    held.retain(|f| f != FOREGROUND);
-                }
+        if let Some(owner) = self.index.owners.get(uid).filter(|_| empty).cloned() {
+            self.release(owner.resource, &owner.name);
+        }
+    }
+
+    /// Takes an owner's name from what it owned.
+    fn let_go(&mut self, uid: &str) {
+        let pods = self.index.of(uid).into_iter().map(|name| (&PODS, name));
+        let sets = self.index.replica_sets.get(uid).into_iter().flatten().map(|name| (&REPLICA_SETS, name.clone()));
+        let all: Vec<_> = pods.chain(sets).collect();
+        for (resource, name) in all {
+            expected(self.objects.update(resource, &name.0, &name.1, |object| {
+                without(object, "ownerReferences", |owner| owner["uid"] == uid);
                 Ok(())
             }));
         }
+    }
+
+    /// Something that is being deleted waits for the garbage collector: what owns nothing need not.
+    pub(super) fn release(&self, resource: &'static Resource, name: &Name) {
+        expected(self.objects.update(resource, &name.0, &name.1, |object| {
+            if shape::being_deleted(object) {
+                without(object, "finalizers", |f| f == FOREGROUND || f == ORPHAN);
+            }
+            Ok(())
+        }));
     }
 
     /// Pods of a Node that is gone.

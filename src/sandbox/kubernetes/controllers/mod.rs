@@ -80,6 +80,8 @@ enum Work {
     Budget(Key),
     /// Whoever had this UID is gone: what it owned goes.
     Dependants(String),
+    /// An object that owns nothing is let go by the garbage collector.
+    Release(&'static Resource, Name),
     /// A Node is gone: its pods go.
     Orphans(String),
     /// A namespace is being emptied.
@@ -176,6 +178,7 @@ impl Manager {
             Work::Daemon(uid, node) => self.daemon(&uid, &node),
             Work::Budget(key) => self.budget(&key),
             Work::Dependants(uid) => self.dependants(&uid),
+            Work::Release(resource, name) => self.release(resource, &name),
             Work::Orphans(node) => self.orphans(&node),
             Work::Namespace(name) => self.namespace(&name),
         }

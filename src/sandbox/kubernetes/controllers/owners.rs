@@ -12,7 +12,7 @@ use super::{
     the_one,
 };
 use crate::sandbox::kubernetes::{
-    Change, Verb,
+    Change, Resource, Verb,
     resource::{DAEMON_SETS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS},
 };
 
@@ -22,7 +22,12 @@ impl Manager {
         let (object, name) = (&change.object, super::watch::name_of(&change.object));
         let uid = text(&object["metadata"]["uid"]).to_owned();
         if same(change.resource, &REPLICA_SETS) {
-            self.replica_set_changed(&name, object, change.verb == Verb::Deleted);
+            if let Some(before) = change.before.as_deref() {
+                self.replica_set_changed(&name, before, true);
+            }
+            if change.verb != Verb::Deleted {
+                self.replica_set_changed(&name, object, false);
+            }
         }
         if change.verb == Verb::Deleted {
             self.index.owners.remove(&uid);
@@ -136,6 +141,9 @@ impl Manager {
                 object["status"] = json!({});
             }
             write(&mut object["status"], generation);
+            if let Some(status) = object["status"].as_object_mut() {
+                status.retain(|field, value| *value != 0 || !unsaid(resource, field));
+            }
             Ok(())
         }));
     }
@@ -144,4 +152,17 @@ impl Manager {
 /// `spec.replicas` and the like: 1 where nothing is said.
 pub(super) fn count(value: &Value) -> usize {
     value.as_u64().map_or(1, |n| usize::try_from(n).unwrap_or(0))
+}
+
+/// Whether Go's encoder leaves this number of a status out when it is 0.
+fn unsaid(resource: &'static Resource, field: &str) -> bool {
+    match field {
+        "readyReplicas" | "fullyLabeledReplicas" | "updatedReplicas" | "currentReplicas" | "unavailableReplicas" => {
+            true
+        }
+        "updatedNumberScheduled" | "numberAvailable" | "numberUnavailable" | "active" | "succeeded" | "failed" => true,
+        "availableReplicas" => !same(resource, &STATEFUL_SETS),
+        "replicas" => same(resource, &DEPLOYMENTS),
+        _ => false,
+    }
 }

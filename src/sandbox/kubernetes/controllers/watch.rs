@@ -101,6 +101,9 @@ impl Manager {
         } else if OWNERS.into_iter().any(is) {
             self.owner_changed(change);
         }
+        if !gone && super::garbage::awaited(object) && !OWNERS.into_iter().any(is) {
+            self.soon(Work::Release(change.resource, name_of(object)));
+        }
         let namespace = object["metadata"]["namespace"].as_str();
         if gone && let Some(ending) = namespace.filter(|n| self.index.ending_namespaces.contains(*n)) {
             self.soon(Work::Namespace(ending.to_owned()));

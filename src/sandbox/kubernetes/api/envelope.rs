@@ -1,0 +1,204 @@
+//! Bodies in protobuf, as clients in Go send what they have types for: `k8s\0`, an envelope with version and kind, and
+//! the object within. The few kinds that are read here are those that drains, `kubectl create namespace` and
+//! `kubectl auth can-i` send.
+//!
+//! The numbers of the fields are those of `generated.proto` in k8s.io/api and k8s.io/apimachinery.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::failure::Failure;
+use crate::sandbox::plain::Fields;
+
+/// The media type of such a body.
+pub(super) const MEDIA: &str = "application/vnd.kubernetes.protobuf";
+/// What it begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// What a field is in JSON.
+enum Kind {
+    Text,
+    Number,
+    Flag,
+    /// Texts, in order.
+    Texts,
+    /// Texts by texts.
+    Texted,
+    Message(&'static [Member]),
+}
+
+/// A field: its number, its name in JSON, what it is.
+struct Member(u64, &'static str, Kind);
+
+static META: &[Member] = &[
+    Member(1, "name", Kind::Text),
+    Member(2, "generateName", Kind::Text),
+    Member(3, "namespace", Kind::Text),
+    Member(5, "uid", Kind::Text),
+    Member(6, "resourceVersion", Kind::Text),
+    Member(11, "labels", Kind::Texted),
+    Member(12, "annotations", Kind::Texted),
+    Member(14, "finalizers", Kind::Texts),
+];
+
+static DELETE_OPTIONS: &[Member] = &[
+    Member(1, "gracePeriodSeconds", Kind::Number),
+    Member(
+        2,
+        "preconditions",
+        Kind::Message(&[Member(1, "uid", Kind::Text), Member(2, "resourceVersion", Kind::Text)]),
+    ),
+    Member(3, "orphanDependents", Kind::Flag),
+    Member(4, "propagationPolicy", Kind::Text),
+    Member(5, "dryRun", Kind::Texts),
+];
+
+static EVICTION: &[Member] =
+    &[Member(1, "metadata", Kind::Message(META)), Member(2, "deleteOptions", Kind::Message(DELETE_OPTIONS))];
+
+static NAMESPACE: &[Member] = &[
+    Member(1, "metadata", Kind::Message(META)),
+    Member(2, "spec", Kind::Message(&[Member(1, "finalizers", Kind::Texts)])),
+];
+
+static ACCESS: &[Member] = &[
+    Member(1, "metadata", Kind::Message(META)),
+    Member(
+        2,
+        "spec",
+        Kind::Message(&[
+            Member(
+                1,
+                "resourceAttributes",
+                Kind::Message(&[
+                    Member(1, "namespace", Kind::Text),
+                    Member(2, "verb", Kind::Text),
+                    Member(3, "group", Kind::Text),
+                    Member(4, "version", Kind::Text),
+                    Member(5, "resource", Kind::Text),
+                    Member(6, "subresource", Kind::Text),
+                    Member(7, "name", Kind::Text),
+                ]),
+            ),
+            Member(
+                2,
+                "nonResourceAttributes",
+                Kind::Message(&[Member(1, "path", Kind::Text), Member(2, "verb", Kind::Text)]),
+            ),
+        ]),
+    ),
+];
+
+static RULES: &[Member] = &[
+    Member(1, "metadata", Kind::Message(META)),
+    Member(2, "spec", Kind::Message(&[Member(1, "namespace", Kind::Text)])),
+];
+
+/// Reads a body in protobuf as the JSON of the same object.
+pub(super) fn read(body: &[u8]) -> Result<Value, Failure> {
+    let broken = || Failure::bad("the body is no object in Kubernetes' protobuf encoding");
+    let envelope = body.strip_prefix(MAGIC).map(Bytes::copy_from_slice).and_then(Fields::read).ok_or_else(broken)?;
+    let said = envelope.message(1).and_then(Fields::read).unwrap_or_default();
+    let (version, kind) = (said.text(1), said.text(2));
+    let members = match kind.as_str() {
+        "DeleteOptions" => DELETE_OPTIONS,
+        "Eviction" => EVICTION,
+        "Namespace" => NAMESPACE,
+        "SelfSubjectAccessReview" => ACCESS,
+        "SelfSubjectRulesReview" => RULES,
+        _ => {
+            return Err(Failure::new(
+                415,
+                "UnsupportedMediaType",
+                format!(
+                    "the sandbox reads no {kind} in {MEDIA}: send it as application/json or application/yaml \
+                     (kubectl apply does)"
+                ),
+            ));
+        }
+    };
+    let mut object = Map::new();
+    for (field, text) in [("kind", kind), ("apiVersion", version)] {
+        if !text.is_empty() {
+            object.insert(field.to_owned(), json!(text));
+        }
+    }
+    object.extend(message(envelope.bytes(2), members).ok_or_else(broken)?);
+    Ok(Value::Object(object))
+}
+
+/// A message; what is empty is left out, for Go's encoder writes the empty texts of fields that have no pointer.
+fn message(bytes: Bytes, members: &[Member]) -> Option<Map<String, Value>> {
+    let fields = Fields::read(bytes)?;
+    let mut object = Map::new();
+    for Member(number, name, kind) in members {
+        let value = match kind {
+            Kind::Text => Some(json!(fields.text(*number))).filter(|text| text != ""),
+            Kind::Number => fields.given(*number).map(|number| json!(number.cast_signed())),
+            Kind::Flag => fields.given(*number).map(|number| json!(number != 0)),
+            Kind::Texts => {
+                let all: Vec<Value> = fields.all(*number).map(|text| json!(String::from_utf8_lossy(&text))).collect();
+                (!all.is_empty()).then(|| json!(all))
+            }
+            Kind::Texted => {
+                let pair = |entry| Fields::read(entry).map(|pair| (pair.text(1), json!(pair.text(2))));
+                let all = fields.all(*number).map(pair).collect::<Option<Map<_, _>>>()?;
+                (!all.is_empty()).then(|| Value::Object(all))
+            }
+            Kind::Message(members) => match fields.message(*number) {
+                Some(bytes) => Some(Value::Object(message(bytes, members)?)),
+                None => None,
+            },
+        };
+        if let Some(value) = value {
+            object.insert((*name).to_owned(), value);
+        }
+    }
+    Some(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::plain::Message;
+
+    fn sent(version: &str, kind: &str, object: Message) -> Vec<u8> {
+        let said = Message::default().bytes(1, version.as_bytes()).bytes(2, kind.as_bytes());
+        let envelope = Message::default().message(1, &said).message(2, &object).bytes(3, b"").bytes(4, b"");
+        [MAGIC, &envelope.done()].concat()
+    }
+
+    #[test]
+    fn options_and_evictions_are_read_as_their_json() {
+        let options = |grace: i64| {
+            let only = Message::default().bytes(1, b"u-1");
+            Message::default().number(1, grace.cast_unsigned()).message(2, &only).bytes(4, b"Orphan").bytes(5, b"All")
+        };
+        let as_json = json!({"gracePeriodSeconds": -1, "preconditions": {"uid": "u-1"}, "propagationPolicy": "Orphan",
+            "dryRun": ["All"]});
+        let mut whole = as_json.clone();
+        whole["kind"] = json!("DeleteOptions");
+        whole["apiVersion"] = json!("v1");
+        assert_eq!(read(&sent("v1", "DeleteOptions", options(-1))).unwrap(), whole);
+        let label = |key: &str| Message::default().bytes(1, key.as_bytes()).bytes(2, b"x");
+        let meta = Message::default().bytes(1, b"p").bytes(2, b"").bytes(3, b"ns");
+        let meta = meta.message(11, &label("a")).message(11, &label("b"));
+        let eviction = Message::default().message(1, &meta).message(2, &options(-1));
+        assert_eq!(
+            read(&sent("policy/v1", "Eviction", eviction)).unwrap(),
+            json!({"kind": "Eviction", "apiVersion": "policy/v1", "deleteOptions": as_json,
+                "metadata": {"name": "p", "namespace": "ns", "labels": {"a": "x", "b": "x"}}})
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        let code = |body: &[u8]| read(body).unwrap_err().code;
+        assert_eq!(code(&sent("batch/v1", "Job", Message::default())), 415);
+        for body in [&b""[..], b"{}", b"k8s", b"k8s\0\x0b", &sent("v1", "Namespace", Message::default())[..10]] {
+            assert!(matches!(code(body), 400 | 415), "{body:?}");
+        }
+        let broken = Message::default().bytes(1, b"\x0b");
+        assert_eq!(code(&sent("v1", "Namespace", broken)), 400);
+    }
+}
