@@ -11,7 +11,8 @@ use super::{
 
 crate::conformance::cases!("delete":
     with_preconditions, with_a_stale_version, by_a_dry_run, with_grace, without_grace, grace_is_only_shortened, unscheduled,
-    finalizers, nothing, a_node, a_collection, a_namespace_without_its_controller, a_body_that_does_not_fit, options_in_the_query);
+    finalizers, nothing, a_node, a_collection, a_namespace_without_its_controller, a_body_that_does_not_fit, options_in_the_query,
+    what_is_owned, jobs_leave_their_pods);
 
 const GOING: &[&str] = &[
     "/kind",
@@ -223,5 +224,41 @@ async fn options_in_the_query(place: Arc<Place>) -> Value {
     k.say("nine seconds", &answer, GOING);
     let answer = k.call("DELETE", &format!("{path}?gracePeriodSeconds=0"), &Value::Null, "application/json").await;
     k.say("none", &answer, GOING);
+    k.end()
+}
+
+async fn what_is_owned(place: Arc<Place>) -> Value {
+    let mut k = Ask::new(place).await;
+    let path = "/api/v1/namespaces/@/configmaps";
+    for policy in ["Foreground", "Orphan", "Background", "Sideways"] {
+        let name = policy.to_lowercase();
+        k.ok("POST", path, json!({"metadata": {"name": name, "finalizers": ["example.com/hold"]}})).await;
+        let answer = k.delete(&format!("{path}/{name}"), json!({"propagationPolicy": policy})).await;
+        k.say(policy, &answer, GOING);
+    }
+    for policy in ["Orphan", "Foreground"] {
+        let answer = k.delete(&format!("{path}/foreground"), json!({"propagationPolicy": policy})).await;
+        k.say(&format!("once more: {policy}"), &answer, GOING);
+    }
+    let answer = k.delete(&format!("{path}/foreground"), json!({})).await;
+    k.say("once more, and nothing is said", &answer, GOING);
+    k.pod("p").await;
+    let answer = k.delete(&format!("{PODS}/p"), json!({"propagationPolicy": "Foreground"})).await;
+    k.say("a pod", &answer, GOING);
+    let answer = k.merge(&format!("{PODS}/p"), json!({"metadata": {"finalizers": null}})).await;
+    k.say("without the finalizer", &answer, GOING);
+    k.end()
+}
+
+async fn jobs_leave_their_pods(place: Arc<Place>) -> Value {
+    let mut k = Ask::new(place).await;
+    let path = "/apis/batch/v1/namespaces/@/jobs";
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    for (name, options) in [("j", json!({})), ("k", json!({"propagationPolicy": "Background"}))] {
+        k.ok("POST", path, json!({"metadata": {"name": name}, "spec": {"template": template}})).await;
+        let answer = k.delete(&format!("{path}/{name}"), options).await;
+        k.say(name, &answer, GOING);
+        k.look("then", &format!("{path}/{name}"), GOING).await;
+    }
     k.end()
 }

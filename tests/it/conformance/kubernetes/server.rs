@@ -11,6 +11,7 @@ use super::{
 
 crate::conformance::cases!("server":
     version, health, groups, kinds, aggregated_discovery, own_rights, a_review_that_does_not_fit, without_a_token, with_a_wrong_token,
+    paths_without_a_token,
     json_that_is_pretty, leases, endpoints, config_maps, a_kind_that_nobody_defined, dates);
 
 async fn version(place: Arc<Place>) -> Value {
@@ -153,6 +154,20 @@ async fn without_a_token(place: Arc<Place>) -> Value {
     let answer = k.post(PODS, super::ask::pod("p")).await;
     k.say("create", &answer, &[]);
     k.look("readyz", "/readyz", &[]).await;
+    k.end()
+}
+
+async fn paths_without_a_token(place: Arc<Place>) -> Value {
+    let mut k = Ask::new(place.clone()).await;
+    k.client = place.client_with(None).await;
+    for path in ["/livez", "/api", "/apis/apps/v1", "/none"] {
+        k.look(path, path, &[]).await;
+    }
+    let code = k.get("/version").await.code;
+    k.note("version", &json!(code));
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let answer = k.post(path, json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "nodes"}}})).await;
+    k.say("a review", &answer, &[]);
     k.end()
 }
 

@@ -101,3 +101,30 @@ async fn a_quiet_hour_costs_nothing() {
     assert!(tokio::time::timeout(Duration::from_secs(3600), nothing).await.is_err());
     assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn tokens_name_users_to_those_who_come_from_outside() {
+    use tower::ServiceExt as _;
+    let tokens = [("secret".to_owned(), "me".to_owned())].into();
+    let api = api_with(ApiOptions { tokens, ..ApiOptions::default() });
+    let code = async |path: &str, headers: &[(&str, &str)]| {
+        let mut request = Request::get(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        api.router().oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status().as_u16()
+    };
+    let authorization = |value| [("authorization", value)];
+    let nodes = "/api/v1/nodes";
+    assert_eq!(code(nodes, &authorization("Bearer secret")).await, 200);
+    assert_eq!(api.audit().pop().unwrap().user, "me");
+    assert_eq!(code(nodes, &authorization("Basic bWU6c2VjcmV0")).await, 200, "me:secret");
+    for wrong in ["Bearer me", "Basic bWU6bm8=", "Basic %", "Bearer "] {
+        assert_eq!(code(nodes, &authorization(wrong)).await, 401, "{wrong}");
+        assert_eq!(code("/readyz", &authorization(wrong)).await, 401, "{wrong}");
+    }
+    assert_eq!(code(nodes, &[]).await, 403);
+    assert_eq!(code(nodes, &[(USER_HEADER, "me"), ("impersonate-user", "me")]).await, 403);
+    assert_eq!((code("/readyz", &[]).await, code("/version", &[]).await, code("/api", &[]).await), (200, 200, 403));
+    assert_eq!(get(&api, nodes).await.0, 200, "who is inside is trusted");
+}

@@ -143,6 +143,25 @@ async fn an_owner_deleted_in_the_foreground_goes_last() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_owner_that_leaves_its_dependants_behind_goes_and_they_stay() {
+    let room = Room::new(1);
+    room.create(&REPLICA_SETS, "default", owner("web", 2));
+    room.create(&CONFIG_MAPS, "default", json!({"metadata": {"name": "c", "finalizers": ["orphan"]}}));
+    seconds(5.0).await;
+    let end = |r: &mut Value| {
+        r["metadata"]["deletionTimestamp"] = json!("2026-11-21T00:00:00Z");
+        r["metadata"]["finalizers"] = json!(["orphan"]);
+        Ok(())
+    };
+    room.objects.update(&REPLICA_SETS, "default", "web", end).unwrap();
+    room.objects.update(&CONFIG_MAPS, "default", "c", end).unwrap();
+    seconds(10.0).await;
+    assert_eq!((room.pods().len(), room.objects.list(&REPLICA_SETS, "").0.len()), (2, 0));
+    assert!(room.objects.list(&PODS, "").0.iter().all(|p| p["metadata"]["ownerReferences"].is_null()));
+    assert!(room.objects.list(&CONFIG_MAPS, "").0.is_empty(), "it owned nothing");
+}
+
+#[tokio::test(start_paused = true)]
 async fn controllers_that_lost_the_history_read_everything_again() {
     let room = Room::new(2);
     room.create(&REPLICA_SETS, "default", owner("web", 2));
