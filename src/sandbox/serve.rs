@@ -83,10 +83,10 @@ impl Ports {
         let (etcd, kubernetes) = (self.etcd.local_addr()?, self.kubernetes.local_addr()?);
         let machines = self.machines.local_addr()?;
         let mut tasks = JoinSet::new();
-        let routes = sandbox.etcd.routes();
+        let services = sandbox.etcd.routes();
         tasks.spawn(async move {
             let incoming = TcpListenerStream::new(self.etcd);
-            if let Err(e) = Server::builder().add_routes(routes).serve_with_incoming(incoming).await {
+            if let Err(e) = Server::builder().add_routes(services).serve_with_incoming(incoming).await {
                 tracing::error!(error = %e, "the sandbox's etcd ended");
             }
         });

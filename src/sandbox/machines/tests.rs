@@ -11,7 +11,7 @@ fn clock() -> Clock {
     Clock::tokio("2026-11-21T00:00:00Z".parse().unwrap())
 }
 
-fn machines(behaviour: Behaviour) -> Machines {
+fn machines(behaviour: &Behaviour) -> Machines {
     let one = |n: u32, control_plane| Machine {
         name: format!("m{n}"),
         address: format!("10.0.0.{n}"),
@@ -42,7 +42,7 @@ async fn seconds(n: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_reboot_takes_the_machine_down_and_brings_it_back_with_another_boot_id() {
-    let machines = machines(Behaviour::default());
+    let machines = machines(&Behaviour::default());
     let (before, now) = (machines.look("10.0.0.1").unwrap(), machines.clock.wall().as_second());
     let check = format!("x check 10.0.0.1 {now}");
     assert_eq!(run(&machines, &check).await, (Ended::Exit(0), "false".to_owned()));
@@ -64,7 +64,7 @@ async fn a_reboot_takes_the_machine_down_and_brings_it_back_with_another_boot_id
 
 #[tokio::test(start_paused = true)]
 async fn a_reboot_goes_on_when_its_caller_is_gone() {
-    let machines = machines(Behaviour::default());
+    let machines = machines(&Behaviour::default());
     assert!(timeout(Duration::from_millis(10), run(&machines, "reboot 10.0.0.2")).await.is_err());
     seconds(30).await;
     assert_eq!(story(&machines), [What::Begin, What::Down, What::End(Some(0)), What::Up]);
@@ -72,7 +72,7 @@ async fn a_reboot_goes_on_when_its_caller_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_command_that_hangs_is_killed_at_its_bound_or_with_its_caller() {
-    let machines = machines(Behaviour { command: OnCommand::Hangs, ..Behaviour::default() });
+    let machines = machines(&Behaviour { command: OnCommand::Hangs, ..Behaviour::default() });
     let bound = Some(Duration::from_secs(20));
     let (end, ..) = machines.command_within(&words("reboot 10.0.0.2"), &[], bound).await;
     assert_eq!(end, Ended::TimedOut(20));
@@ -83,7 +83,7 @@ async fn a_command_that_hangs_is_killed_at_its_bound_or_with_its_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn commands_may_be_ignored_or_fail_some_times() {
-    let machines = machines(Behaviour { command: OnCommand::Ignores, ..Behaviour::default() });
+    let machines = machines(&Behaviour { command: OnCommand::Ignores, ..Behaviour::default() });
     assert_eq!(run(&machines, "reboot 10.0.0.2").await.0, Ended::Exit(0));
     assert_eq!(machines.look("10.0.0.2").unwrap().state, State::Up);
     machines.behave("10.0.0.2", Behaviour { fails: 2, exit_code: 7, ..Behaviour::default() });
@@ -95,7 +95,7 @@ async fn commands_may_be_ignored_or_fail_some_times() {
 
 #[tokio::test(start_paused = true)]
 async fn a_boot_may_be_late_fail_or_keep_the_boot_id() {
-    let machines = machines(Behaviour { late_seconds: 100.0, boot: OnBoot::SameId, ..Behaviour::default() });
+    let machines = machines(&Behaviour { late_seconds: 100.0, boot: OnBoot::SameId, ..Behaviour::default() });
     let before = machines.look("10.0.0.2").unwrap().boot_id;
     run(&machines, "reboot 10.0.0.2").await;
     seconds(100).await;
@@ -117,7 +117,7 @@ async fn a_boot_may_be_late_fail_or_keep_the_boot_id() {
 
 #[tokio::test(start_paused = true)]
 async fn checks_may_lie_and_repairs_heal() {
-    let machines = machines(Behaviour { check: OnCheck::Yes, ..Behaviour::default() });
+    let machines = machines(&Behaviour { check: OnCheck::Yes, ..Behaviour::default() });
     run(&machines, "off 10.0.0.2").await;
     assert_eq!(run(&machines, "check 10.0.0.2 99999999999").await.1, "true");
     machines.behave("10.0.0.1", Behaviour { ill: 2, ..Behaviour::default() });
@@ -132,7 +132,7 @@ async fn checks_may_lie_and_repairs_heal() {
 #[tokio::test(start_paused = true)]
 async fn the_same_seed_makes_the_same_boots() {
     let boots = || async {
-        let machines = machines(Behaviour::default());
+        let machines = machines(&Behaviour::default());
         run(&machines, "reboot 10.0.0.2").await;
         seconds(30).await;
         let log: Vec<_> = machines.power_log().iter().map(|p| p.at).collect();

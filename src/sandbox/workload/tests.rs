@@ -72,7 +72,7 @@ async fn the_usual_population_runs_and_stays_as_it_is() {
     let before: Vec<_> = room.objects.list(&PODS, "").0.iter().map(|p| p["metadata"]["uid"].clone()).collect();
     assert_eq!(room.objects.list(&NODES, "").0.len(), 23);
     assert!((200..=230).contains(&before.len()), "{}", before.len());
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let after: Vec<_> = room.objects.list(&PODS, "").0;
     assert!(before.iter().eq(after.iter().map(|p| &p["metadata"]["uid"])), "nobody was replaced");
     assert!(after.iter().all(|p| p["status"]["phase"] == "Running"));
@@ -106,7 +106,7 @@ workloads:
   - {name: one, kind: bare, node: w2}
 ";
     let room = room(&serde_yaml::from_str(text).unwrap());
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let line = |p: &std::sync::Arc<serde_json::Value>| {
         format!("{} {}", p["metadata"]["name"].as_str().unwrap(), p["spec"]["nodeName"].as_str().unwrap())
     };

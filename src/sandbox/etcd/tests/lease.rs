@@ -5,8 +5,8 @@ use tokio::time::sleep;
 
 use super::*;
 
-fn under(lease: i64) -> Option<PutOptions> {
-    Some(PutOptions::new().with_lease(lease))
+fn under(lease: i64) -> PutOptions {
+    PutOptions::new().with_lease(lease)
 }
 
 #[tokio::test(start_paused = true)]
@@ -17,11 +17,11 @@ async fn a_lease_that_runs_out_takes_its_keys_along_in_one_revision() {
     let mut stream = client.watch("", Some(WatchOptions::new().with_all_keys())).await.unwrap();
     stream.message().await.unwrap();
     for key in ["b", "a", "moved", "freed"] {
-        client.put(key, "1", under(lease.id())).await.unwrap();
+        client.put(key, "1", Some(under(lease.id()))).await.unwrap();
         stream.message().await.unwrap();
     }
     let other = client.lease_grant(60, None).await.unwrap().id();
-    client.put("moved", "2", under(other)).await.unwrap();
+    client.put("moved", "2", Some(under(other))).await.unwrap();
     client.put("freed", "2", None).await.unwrap();
     for _ in 0..2 {
         stream.message().await.unwrap();
@@ -48,7 +48,7 @@ async fn leases_are_granted_kept_shown_and_revoked() {
     let short = client.lease_grant(0, None).await.unwrap();
     assert!(short.ttl() == 2 && short.id() > 0);
     client.lease_grant(9_000_000_000, with_id(6)).await.unwrap();
-    client.put("k", "1", under(5)).await.unwrap();
+    client.put("k", "1", Some(under(5))).await.unwrap();
     sleep(Duration::from_millis(1500)).await;
     let shown = client.lease_time_to_live(5, Some(LeaseTimeToLiveOptions::new().with_keys())).await.unwrap();
     assert_eq!((shown.ttl(), shown.granted_ttl(), shown.keys()), (8, 10, &[b"k".to_vec()][..]));
@@ -73,7 +73,7 @@ async fn leases_are_granted_kept_shown_and_revoked() {
 async fn an_hour_of_a_lease_that_is_kept_costs_next_to_nothing() {
     let (etcd, mut client) = etcd();
     let lease = client.lease_grant(60, None).await.unwrap().id();
-    client.put("k", "1", under(lease)).await.unwrap();
+    client.put("k", "1", Some(under(lease))).await.unwrap();
     let (mut keeper, mut kept) = client.lease_keep_alive(lease).await.unwrap();
     let began = std::time::Instant::now();
     for _ in 0..180 {

@@ -8,7 +8,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use super::*;
 
 /// What `etcdctl` says, and whether it went well.
-fn said(output: Output) -> String {
+fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{text}{errors}");
@@ -33,7 +33,7 @@ async fn etcdctl_finds_an_etcd() {
         eprintln!("SKIP: etcdctl is missing (Debian: etcd-client)");
         return;
     }
-    let ctl = async |words: &str| said(run(words).output().await.unwrap());
+    let ctl = async |words: &str| said(&run(words).output().await.unwrap());
     assert_eq!(ctl("put /cke/a 1").await, "OK");
     assert_eq!(ctl("get --prefix /cke/").await, "/cke/a 1");
     assert!(ctl("endpoint status -w simple").await.contains("3.6.5"));

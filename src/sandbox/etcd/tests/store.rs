@@ -21,7 +21,7 @@ async fn two_candidates_lead_one_after_the_other() {
     let store = Store::from_client(client, "/cke/", clock());
     let (mut first, mut second) = (stand(&store, "a").await, stand(&store, "b").await);
     first.elected().await.unwrap();
-    let waiting = tokio::time::timeout(Duration::from_secs(600), second.elected()).await;
+    let waiting = tokio::time::timeout(Duration::from_mins(10), second.elected()).await;
     assert!(waiting.is_err(), "kept alive, the first leads for ten minutes");
     etcd.expire_lease(first.lease());
     first.lost().await;

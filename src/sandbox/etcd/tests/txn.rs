@@ -8,13 +8,13 @@ fn put(key: &str) -> TxnOp {
 
 #[tokio::test(start_paused = true)]
 async fn every_target_compares_in_every_way() {
+    type Make = fn(i64, CompareOp) -> Compare;
     let (_, mut client) = etcd();
     let lease = client.lease_grant(60, Some(etcd_client::LeaseGrantOptions::new().with_id(5))).await.unwrap().id();
     client.put("x", "m", None).await.unwrap();
     client.put("a", "m", None).await.unwrap();
     client.put("a", "m", Some(PutOptions::new().with_lease(lease))).await.unwrap();
     // create revision 3, mod revision 4, version 2, lease 5
-    type Make = fn(i64, CompareOp) -> Compare;
     let targets: [(Make, i64); 5] = [
         (|n, op| Compare::version("a", op, n), 2),
         (|n, op| Compare::create_revision("a", op, n), 3),

@@ -162,9 +162,9 @@ mod tests {
     use super::*;
     use crate::sandbox::plain::Message;
 
-    fn sent(version: &str, kind: &str, object: Message) -> Vec<u8> {
+    fn sent(version: &str, kind: &str, object: &Message) -> Vec<u8> {
         let said = Message::default().bytes(1, version.as_bytes()).bytes(2, kind.as_bytes());
-        let envelope = Message::default().message(1, &said).message(2, &object).bytes(3, b"").bytes(4, b"");
+        let envelope = Message::default().message(1, &said).message(2, object).bytes(3, b"").bytes(4, b"");
         [MAGIC, &envelope.done()].concat()
     }
 
@@ -179,13 +179,13 @@ mod tests {
         let mut whole = as_json.clone();
         whole["kind"] = json!("DeleteOptions");
         whole["apiVersion"] = json!("v1");
-        assert_eq!(read(&sent("v1", "DeleteOptions", options(-1))).unwrap(), whole);
+        assert_eq!(read(&sent("v1", "DeleteOptions", &options(-1))).unwrap(), whole);
         let label = |key: &str| Message::default().bytes(1, key.as_bytes()).bytes(2, b"x");
         let meta = Message::default().bytes(1, b"p").bytes(2, b"").bytes(3, b"ns");
         let meta = meta.message(11, &label("a")).message(11, &label("b"));
         let eviction = Message::default().message(1, &meta).message(2, &options(-1));
         assert_eq!(
-            read(&sent("policy/v1", "Eviction", eviction)).unwrap(),
+            read(&sent("policy/v1", "Eviction", &eviction)).unwrap(),
             json!({"kind": "Eviction", "apiVersion": "policy/v1", "deleteOptions": as_json,
                 "metadata": {"name": "p", "namespace": "ns", "labels": {"a": "x", "b": "x"}}})
         );
@@ -194,11 +194,11 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_refused() {
         let code = |body: &[u8]| read(body).unwrap_err().code;
-        assert_eq!(code(&sent("batch/v1", "Job", Message::default())), 415);
-        for body in [&b""[..], b"{}", b"k8s", b"k8s\0\x0b", &sent("v1", "Namespace", Message::default())[..10]] {
+        assert_eq!(code(&sent("batch/v1", "Job", &Message::default())), 415);
+        for body in [&b""[..], b"{}", b"k8s", b"k8s\0\x0b", &sent("v1", "Namespace", &Message::default())[..10]] {
             assert!(matches!(code(body), 400 | 415), "{body:?}");
         }
         let broken = Message::default().bytes(1, b"\x0b");
-        assert_eq!(code(&sent("v1", "Namespace", broken)), 400);
+        assert_eq!(code(&sent("v1", "Namespace", &broken)), 400);
     }
 }

@@ -157,10 +157,17 @@ pub(super) fn count(value: &Value) -> usize {
 /// Whether Go's encoder leaves this number of a status out when it is 0.
 fn unsaid(resource: &'static Resource, field: &str) -> bool {
     match field {
-        "readyReplicas" | "fullyLabeledReplicas" | "updatedReplicas" | "currentReplicas" | "unavailableReplicas" => {
-            true
-        }
-        "updatedNumberScheduled" | "numberAvailable" | "numberUnavailable" | "active" | "succeeded" | "failed" => true,
+        "readyReplicas"
+        | "fullyLabeledReplicas"
+        | "updatedReplicas"
+        | "currentReplicas"
+        | "unavailableReplicas"
+        | "updatedNumberScheduled"
+        | "numberAvailable"
+        | "numberUnavailable"
+        | "active"
+        | "succeeded"
+        | "failed" => true,
         "availableReplicas" => !same(resource, &STATEFUL_SETS),
         "replicas" => same(resource, &DEPLOYMENTS),
         _ => false,

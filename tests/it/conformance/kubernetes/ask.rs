@@ -226,7 +226,7 @@ impl Ask {
         let request = http::Request::builder().uri(path.replace('@', &self.ns)).header("accept", "application/json");
         let request = request.body(kube::client::Body::empty()).expect("a request");
         let answer = self.client.send(request).await.expect("an answer");
-        Watch { code: answer.status().as_u16(), body: answer.into_body(), read: Vec::new() }
+        Watch { code: answer.status().as_u16(), marks: true, body: answer.into_body(), read: Vec::new() }
     }
 
     /// Keeps the next `count` events: kind, name and the named fields of the object.
@@ -299,6 +299,8 @@ impl Ask {
 pub struct Watch {
     /// HTTP status.
     pub code: u16,
+    /// Whether bookmarks are told; a server sends more of them when it likes.
+    pub marks: bool,
     body: kube::client::Body,
     read: Vec<u8>,
 }
@@ -309,7 +311,11 @@ impl Watch {
         loop {
             if let Some(end) = self.read.iter().position(|b| *b == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=end).collect();
-                return Some(serde_json::from_slice(&line).expect("an event"));
+                let event: Value = serde_json::from_slice(&line).expect("an event");
+                if self.marks || event["type"] != "BOOKMARK" {
+                    return Some(event);
+                }
+                continue;
             }
             let frame = tokio::time::timeout(Duration::from_secs(10), self.body.frame()).await;
             match frame {

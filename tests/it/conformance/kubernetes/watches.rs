@@ -170,6 +170,7 @@ async fn with_initial_events(place: Arc<Place>) -> Value {
     k.pod("q").await;
     let mut watch = k.watch(&format!("{PODS}?{STREAM}")).await;
     k.events("what is there, and the mark", &mut watch, 3, MARK).await;
+    watch.marks = false;
     k.label(&format!("{PODS}/p"), "b").await;
     k.events("then", &mut watch, 1, MARK).await;
     let mut watch = k.watch(&format!("{PODS}?{STREAM}&labelSelector=app%3Da&resourceVersion=0")).await;
@@ -181,6 +182,7 @@ async fn initial_events_of_nothing(place: Arc<Place>) -> Value {
     let mut k = Ask::new(place).await;
     let mut watch = k.watch(&format!("{PODS}?{STREAM}")).await;
     k.events("the mark", &mut watch, 1, MARK).await;
+    watch.marks = false;
     k.pod("p").await;
     k.events("then", &mut watch, 1, MARK).await;
     k.end()

@@ -31,7 +31,7 @@ async fn a_stalled_watch_tells_later_what_it_held_back() {
         node(&api, name).await;
     }
     assert!(watch.quiet());
-    assert!(tokio::time::timeout(Duration::from_secs(600), watch.next()).await.is_err(), "no bookmark either");
+    assert!(tokio::time::timeout(Duration::from_mins(10), watch.next()).await.is_err(), "no bookmark either");
     api.stall_watches(false);
     for name in ["a", "b"] {
         assert_eq!(watch.next().await.unwrap()["object"]["metadata"]["name"], name);
@@ -98,7 +98,7 @@ async fn a_quiet_hour_costs_nothing() {
     }
     let began = std::time::Instant::now();
     let nothing = futures::future::join_all(watches.iter_mut().map(Lines::next));
-    assert!(tokio::time::timeout(Duration::from_secs(3600), nothing).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_hours(1), nothing).await.is_err());
     assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
 }
 

@@ -35,8 +35,18 @@ async fn stuck_pods_and_those_with_finalizers_stay() {
     assert_eq!(room.pods().len(), 3);
     seconds(2.0).await;
     assert_eq!(room.pods(), ["a m1 Running ready ending", "b m1 Running ready ending"]);
-    room.objects.update(&PODS, "default", "a", |p| Ok(p["metadata"]["annotations"] = json!({}))).unwrap();
-    room.objects.update(&PODS, "default", "b", |p| Ok(p["metadata"]["finalizers"] = json!([]))).unwrap();
+    room.objects
+        .update(&PODS, "default", "a", |p| {
+            p["metadata"]["annotations"] = json!({});
+            Ok(())
+        })
+        .unwrap();
+    room.objects
+        .update(&PODS, "default", "b", |p| {
+            p["metadata"]["finalizers"] = json!([]);
+            Ok(())
+        })
+        .unwrap();
     seconds(4.0).await;
     assert!(room.pods().is_empty());
 }
@@ -44,10 +54,20 @@ async fn stuck_pods_and_those_with_finalizers_stay() {
 #[tokio::test(start_paused = true)]
 async fn cordons_taints_and_selectors_keep_pods_away_until_a_node_opens() {
     let room = Room::new(2);
-    let cordon = |on: bool| room.objects.update(&NODES, "", "m1", |n| Ok(n["spec"]["unschedulable"] = json!(on)));
+    let cordon = |on: bool| {
+        room.objects.update(&NODES, "", "m1", |n| {
+            n["spec"]["unschedulable"] = json!(on);
+            Ok(())
+        })
+    };
     cordon(true).unwrap();
     let taints = json!([{"key": "k", "value": "v", "effect": "NoSchedule"}]);
-    room.objects.update(&NODES, "", "m2", |n| Ok(n["spec"]["taints"] = taints)).unwrap();
+    room.objects
+        .update(&NODES, "", "m2", |n| {
+            n["spec"]["taints"] = taints;
+            Ok(())
+        })
+        .unwrap();
     room.pod("a", &json!({}));
     room.pod("b", &json!({"spec": {"tolerations": [{"key": "k", "value": "v"}]}}));
     room.pod("c", &json!({"spec": {"nodeSelector": {"kubernetes.io/hostname": "m1"}}}));
@@ -86,7 +106,7 @@ async fn a_reboot_makes_the_node_not_ready_and_gives_it_another_boot_id() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_never_comes_back_holds_its_pods() {
-    let room = Room::with(1, Pace::demo(), Behaviour { boot: OnBoot::Never, ..Behaviour::default() });
+    let room = Room::with(1, Pace::demo(), &Behaviour { boot: OnBoot::Never, ..Behaviour::default() });
     room.pod("a", &json!({}));
     seconds(5.0).await;
     room.command("reboot 10.0.0.1").await;
@@ -97,7 +117,7 @@ async fn a_machine_that_never_comes_back_holds_its_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn trouble_with_a_disk_keeps_the_node_not_ready_for_a_while() {
-    let room = Room::with(1, Pace::demo(), Behaviour { disk_trouble_seconds: 60.0, ..Behaviour::default() });
+    let room = Room::with(1, Pace::demo(), &Behaviour { disk_trouble_seconds: 60.0, ..Behaviour::default() });
     room.command("reboot 10.0.0.1").await;
     seconds(40.0).await;
     assert_eq!(room.node_ready("m1"), "False");

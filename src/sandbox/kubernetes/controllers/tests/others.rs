@@ -90,7 +90,12 @@ async fn bare_pods_have_no_scale_and_jobs_none_that_is_known() {
     seconds(5.0).await;
     assert_eq!(room.numbers(), [0, 0, 1, 0]);
     let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 0});
-    room.objects.update(&BUDGETS, "default", "b", |b| Ok(b["spec"] = spec)).unwrap();
+    room.objects
+        .update(&BUDGETS, "default", "b", |b| {
+            b["spec"] = spec;
+            Ok(())
+        })
+        .unwrap();
     seconds(1.0).await;
     assert_eq!(room.numbers(), [1, 0, 1, 1]);
 }
@@ -116,7 +121,10 @@ async fn a_namespace_that_ends_is_emptied_and_goes() {
     room.create(&REPLICA_SETS, "default", owner("web", 2));
     room.create(&CONFIG_MAPS, "default", json!({"metadata": {"name": "c"}}));
     seconds(5.0).await;
-    let end = |n: &mut Value| Ok(n["metadata"]["deletionTimestamp"] = json!("2026-11-21T00:00:00Z"));
+    let end = |n: &mut Value| {
+        n["metadata"]["deletionTimestamp"] = json!("2026-11-21T00:00:00Z");
+        Ok(())
+    };
     room.objects.update(&NAMESPACES, "", "default", end).unwrap();
     seconds(0.5).await;
     assert_eq!(room.pods().len(), 2, "they have their grace");

@@ -1,4 +1,4 @@
-//! ReplicaSets, Deployments, StatefulSets, DaemonSets and Jobs.
+//! `ReplicaSets`, Deployments, `StatefulSets`, `DaemonSets` and Jobs.
 
 use super::*;
 use crate::sandbox::kubernetes::resource::{DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS};
@@ -26,7 +26,12 @@ impl Room {
     }
 
     fn cordon(&self, node: &str, on: bool) {
-        self.objects.update(&NODES, "", node, |n| Ok(n["spec"]["unschedulable"] = json!(on))).unwrap();
+        self.objects
+            .update(&NODES, "", node, |n| {
+                n["spec"]["unschedulable"] = json!(on);
+                Ok(())
+            })
+            .unwrap();
     }
 
     fn status(&self, resource: &'static Resource, name: &str, field: &str) -> u64 {
@@ -48,7 +53,12 @@ async fn an_evicted_pod_of_a_replica_set_comes_back_on_another_node() {
     assert_eq!(room.pods().len(), 3, "the replacement does not wait for the end");
     seconds(6.0).await;
     assert_eq!(room.places(), ["m2 Running ready", "m2 Running ready"]);
-    room.objects.update(&REPLICA_SETS, "default", "web", |r| Ok(r["spec"]["replicas"] = json!(1))).unwrap();
+    room.objects
+        .update(&REPLICA_SETS, "default", "web", |r| {
+            r["spec"]["replicas"] = json!(1);
+            Ok(())
+        })
+        .unwrap();
     seconds(6.0).await;
     assert_eq!(room.pods().len(), 1);
 }
@@ -61,7 +71,10 @@ async fn a_deployment_has_one_replica_set_and_another_for_another_template() {
     assert_eq!(room.pods().len(), 3);
     assert_eq!(room.status(&DEPLOYMENTS, "web", "availableReplicas"), 3);
     let old = room.names();
-    let other = |d: &mut Value| Ok(d["spec"]["template"]["spec"]["containers"][0]["image"] = json!("j"));
+    let other = |d: &mut Value| {
+        d["spec"]["template"]["spec"]["containers"][0]["image"] = json!("j");
+        Ok(())
+    };
     room.objects.update(&DEPLOYMENTS, "default", "web", other).unwrap();
     seconds(15.0).await;
     let (new, sets) = (room.names(), room.objects.list(&REPLICA_SETS, "").0);
@@ -88,7 +101,12 @@ async fn a_stateful_pod_comes_back_under_its_name_after_the_old_one_has_gone() {
     seconds(10.0).await;
     assert!(room.pods().iter().all(|p| p.ends_with("Running ready")) && room.pods().len() == 3);
     assert_ne!(uid(&room), before);
-    room.objects.update(&STATEFUL_SETS, "default", "db", |s| Ok(s["spec"]["replicas"] = json!(1))).unwrap();
+    room.objects
+        .update(&STATEFUL_SETS, "default", "db", |s| {
+            s["spec"]["replicas"] = json!(1);
+            Ok(())
+        })
+        .unwrap();
     seconds(10.0).await;
     assert_eq!(room.names(), ["db-0"]);
 }
