@@ -64,7 +64,7 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
     warn(&settings);
     match console::options(&settings, &cli.run, cli.globals.color) {
         Ok(options) => with_runtime(Threads::All, async {
-            let _logs = console::logs(&settings).map_err(|e| (1, format!("{e:#}")))?;
+            let _logs = console::logs(&settings, cli.run.sandbox).map_err(|e| (1, format!("{e:#}")))?;
             let attended = !cli.run.observe && !cli.run.read_only;
             if let Some((scenario, how)) = story {
                 let ground = console::stage(scenario, how);

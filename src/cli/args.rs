@@ -119,7 +119,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "NAME")]
     pub view: Option<String>,
     /// The console on a simulated data centre inside this process; no server is needed, none is touched
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["observe", "read_only"])]
     pub sandbox: bool,
     /// What the sandbox is like.
     #[command(flatten)]

@@ -70,6 +70,8 @@ pub struct Looks {
     pub endpoints: Vec<String>,
     /// Actions are refused.
     pub read_only: bool,
+    /// It is a sandbox: leaving ends it, and harms nobody.
+    pub sandbox: bool,
 }
 
 impl Default for Looks {
@@ -80,6 +82,7 @@ impl Default for Looks {
             badge: None,
             endpoints: Vec::new(),
             read_only: false,
+            sandbox: false,
         }
     }
 }

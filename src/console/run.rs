@@ -58,6 +58,8 @@ pub struct ConsoleOptions {
     pub keys: BTreeMap<String, Vec<String>>,
     /// No actions.
     pub read_only: bool,
+    /// It is a sandbox that ends with the console.
+    pub sandbox: bool,
     /// etcd's endpoints, for the first screen.
     pub endpoints: Vec<String>,
     /// Where ages come from.
@@ -77,6 +79,7 @@ impl Default for ConsoleOptions {
             colour: true,
             keys: BTreeMap::new(),
             read_only: false,
+            sandbox: false,
             endpoints: Vec::new(),
             clock: Clock::Host,
             resign: None,
@@ -100,6 +103,7 @@ impl ConsoleOptions {
             badge: self.cluster_badge.clone(),
             endpoints: self.endpoints.clone(),
             read_only: self.read_only,
+            sandbox: self.sandbox,
         })
     }
 }

@@ -33,6 +33,7 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         theme: settings.console.theme.clone(),
         colour,
         read_only: run.read_only,
+        sandbox: run.sandbox,
         endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints.clone() },
         ..ConsoleOptions::default()
     };
@@ -111,8 +112,12 @@ async fn keep(
 }
 
 /// To files: a console's screen is no place for logs.
-pub fn logs(settings: &Settings) -> anyhow::Result<Logs> {
+pub fn logs(settings: &Settings, sandbox: bool) -> anyhow::Result<Logs> {
     let log = &settings.log;
+    if sandbox {
+        // what happens in it is nobody's history
+        return telemetry::start(Target::Nowhere, &log.level, log.json);
+    }
     let own = directories::ProjectDirs::from("", "", "cketerm");
     let own = own.as_ref().and_then(|d| d.state_dir().map(std::path::Path::to_owned));
     match (&log.directory, own) {

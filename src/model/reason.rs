@@ -300,7 +300,12 @@ impl fmt::Display for Reason {
             Self::WaitingForWorkers { holder } => write!(f, "API server: waits for the workers before it ({holder})"),
             Self::WaitingForControlPlane { other } => write!(f, "waits for API server {other}"),
             Self::UnreachableGate { count, limit, names } => {
-                write!(f, "{count} node{} unreachable, limit {limit}: {}", if *count == 1 { "" } else { "s" }, some(names, 3))
+                write!(
+                    f,
+                    "{count} node{} unreachable, limit {limit}: {}",
+                    if *count == 1 { "" } else { "s" },
+                    some(names, 3)
+                )
             }
             Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
             Self::OutsideWindow { next_open: Some(open) } => write!(f, "outside the window, opens {}", at(*open)),

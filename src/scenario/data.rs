@@ -49,10 +49,12 @@ pub struct Scene {
     pub cordon: Option<Nth>,
     /// `uncordon`: somebody uncordons a worker by hand.
     pub uncordon: Option<Nth>,
-    /// `tight`: the budgets of a namespace allow no eviction from now on.
-    pub tight: Option<Namespace>,
-    /// `loosen`: they allow one again.
-    pub loosen: Option<Namespace>,
+    /// `tight`: a budget allows no eviction from now on.
+    pub tight: Option<OneBudget>,
+    /// `loosen`: it allows one again.
+    pub loosen: Option<OneBudget>,
+    /// `retry`: somebody orders the command of a worker's entry once more.
+    pub retry: Option<Nth>,
     /// `machine`: a machine behaves so from now on.
     pub machine: Option<Behaving>,
     /// `disable`: the reboot queue is disabled.
@@ -97,12 +99,14 @@ pub struct Nth {
     pub node: usize,
 }
 
-/// A namespace.
+/// A budget.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Namespace {
-    /// Its name.
+pub struct OneBudget {
+    /// Its namespace.
     pub namespace: String,
+    /// Its name.
+    pub name: String,
 }
 
 /// How a machine behaves.
@@ -167,6 +171,7 @@ mod tests {
                     scene.uncordon.is_some(),
                     scene.tight.is_some(),
                     scene.loosen.is_some(),
+                    scene.retry.is_some(),
                     scene.machine.is_some(),
                     scene.disable,
                     scene.enable,

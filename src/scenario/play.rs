@@ -15,8 +15,8 @@ use crate::{
     ground::Ground,
     model::{
         cluster::{parse, written},
-        entry::QueueKind,
-        ours::Who,
+        entry::{EntryId, QueueKind},
+        ours::{Verb, Who},
     },
     sandbox::{
         Sandbox,
@@ -93,6 +93,12 @@ impl Stage {
             let gate = Gate::default();
             let rival = stage.ground("standby-host");
             let handle = gate.hold(async move { rival.start("daemon", true, None) }).await;
+            // it leads before anybody else is there
+            let mut seen = handle.seen();
+            let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some());
+            if !matches!(tokio::time::timeout(Duration::from_secs(60), leads).await, Ok(Ok(_))) {
+                return Err("the sandbox's other engine does not come to lead".to_owned());
+            }
             stage.rival = Some((gate, handle));
         }
         Ok(stage)
@@ -118,6 +124,8 @@ impl Stage {
             argv.push(verb.to_owned());
             argv
         };
+        // few workers can spare few
+        let most = self.workers.len().div_ceil(5).max(1);
         let mut reboot = json!({
             "reboot_command": command("reboot"),
             "boot_check_command": command("check"),
@@ -134,6 +142,9 @@ impl Stage {
         });
         for (name, value) in &self.scenario.reboot {
             reboot[name] = value.clone();
+        }
+        if reboot["max_concurrent_reboots"].as_u64().is_some_and(|n| n > most as u64) {
+            reboot["max_concurrent_reboots"] = json!(most);
         }
         let machines = self.control_planes.iter().chain(&self.workers);
         let nodes: Vec<Value> = machines
@@ -188,21 +199,23 @@ impl Stage {
             operator.add_reboots(&self.addresses(queue.nodes), reason).await.map_err(|e| e.to_string())?;
         }
         if let Some(nth) = scene.cancel {
-            let address = &self.worker(nth.node)?.address;
-            let view = operator.store.read_view().await.map_err(|e| e.to_string())?;
-            let entry = view.reboots.entries.iter().find(|(_, e)| e.get().is_some_and(|e| e.node == *address));
-            let (index, _) = entry.ok_or_else(|| format!("no entry of {address} is queued"))?;
-            operator.cancel_reboot(*index, None, Some("changed my mind")).await.map_err(|e| e.to_string())?;
+            let (index, _) = self.entry(&operator, nth.node).await?;
+            operator.cancel_reboot(index, None, Some("changed my mind")).await.map_err(|e| e.to_string())?;
         }
         for (nth, cordon) in [(scene.cordon, true), (scene.uncordon, false)] {
             if let Some(nth) = nth {
                 self.cordon(&self.worker(nth.node)?.name, cordon)?;
             }
         }
-        for (namespace, allowed) in [(&scene.tight, 0), (&scene.loosen, 1)] {
-            if let Some(namespace) = namespace {
-                self.budgets(&namespace.namespace, allowed)?;
+        for (budget, allowed) in [(&scene.tight, 0), (&scene.loosen, 1)] {
+            if let Some(budget) = budget {
+                self.budget(&budget.namespace, &budget.name, allowed)?;
             }
+        }
+        if let Some(nth) = scene.retry {
+            let (index, _) = self.entry(&operator, nth.node).await?;
+            let given = operator.order(EntryId::reboot(index), Verb::Retry, None, Some("switched off and on by hand"));
+            given.await.map_err(|e| e.to_string())?;
         }
         if let Some(machine) = &scene.machine {
             self.sandbox.machines.behave(&self.worker(machine.node)?.address, machine.behaves.clone());
@@ -231,6 +244,15 @@ impl Stage {
         workers.chain(self.control_planes.iter().take(which.control_planes)).map(|m| m.address.clone()).collect()
     }
 
+    /// The first entry of a worker, and its ModRevision.
+    async fn entry(&self, operator: &Operator, nth: usize) -> Result<(u64, i64), String> {
+        let address = &self.worker(nth)?.address;
+        let view = operator.store.read_view().await.map_err(|e| e.to_string())?;
+        let entry = view.reboots.entries.iter().find(|(_, e)| e.get().is_some_and(|e| e.node == *address));
+        let (index, stored) = entry.ok_or_else(|| format!("no entry of {address} is queued"))?;
+        Ok((*index, stored.mod_revision))
+    }
+
     fn worker(&self, nth: usize) -> Result<&Machine, String> {
         let found = nth.checked_sub(1).and_then(|at| self.workers.get(at));
         found.ok_or_else(|| format!("there is no worker {nth}"))
@@ -249,21 +271,13 @@ impl Stage {
         changed.map(drop).map_err(|e| e.message)
     }
 
-    /// As somebody who edits every budget of a namespace.
-    fn budgets(&self, namespace: &str, allowed: u32) -> Result<(), String> {
-        let (budgets, _) = self.sandbox.objects.list(&BUDGETS, namespace);
-        if budgets.is_empty() {
-            return Err(format!("there is no budget in {namespace}"));
-        }
-        for budget in budgets {
-            let name = budget["metadata"]["name"].as_str().unwrap_or_default();
-            let changed = self.sandbox.objects.update(&BUDGETS, namespace, name, |budget| {
-                let selector = budget["spec"]["selector"].clone();
-                budget["spec"] = json!({"selector": selector, "maxUnavailable": allowed});
-                Ok(())
-            });
-            changed.map_err(|e| e.message)?;
-        }
-        Ok(())
+    /// As somebody who edits a budget.
+    fn budget(&self, namespace: &str, name: &str, allowed: u32) -> Result<(), String> {
+        let changed = self.sandbox.objects.update(&BUDGETS, namespace, name, |budget| {
+            let selector = budget["spec"]["selector"].clone();
+            budget["spec"] = json!({"selector": selector, "maxUnavailable": allowed});
+            Ok(())
+        });
+        changed.map(drop).map_err(|e| e.message)
     }
 }

@@ -22,10 +22,22 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     };
     let stored = facts::stored(&app.seen, *id).ok_or_else(|| format!("{id} is gone: it ended or was cancelled"))?;
     let entry = stored.get().ok_or_else(|| format!("{id} cannot be read: mend or delete its key with etcdctl"))?;
-    let (wanted, what) = match verb {
-        Verb::Force => (RebootStatus::Draining, "goes on to the reboot without waiting for the pods and volumes left"),
-        Verb::Done => (RebootStatus::Rebooting, "treats the machine as booted; the Node must still be Ready"),
-        _ => (RebootStatus::Rebooting, "runs the reboot command once more"),
+    let (wanted, what, unchecked) = match verb {
+        Verb::Force => (
+            RebootStatus::Draining,
+            "goes on to the reboot without waiting for the pods and volumes left",
+            "who still needs those pods and volumes",
+        ),
+        Verb::Done => (
+            RebootStatus::Rebooting,
+            "treats the machine as booted; the Node must still be Ready",
+            "boot check and boot id: whether it was rebooted at all",
+        ),
+        _ => (
+            RebootStatus::Rebooting,
+            "runs the reboot command once more",
+            "whether the last command did its work unseen",
+        ),
     };
     let forced_from_the_queue = verb == Verb::Force && entry.status == RebootStatus::Queued;
     if entry.status != wanted && !forced_from_the_queue {
@@ -40,7 +52,11 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         _ => "Retry",
     };
     let mut dialog = Dialog::new(format!("Order {verb} of {id} on {}?", app.cluster_word()), label, Deed::Act(deed));
-    dialog.lines = vec![format!("{name}  {}  {}", entry.node, entry.status), format!("the leader {what}")];
+    dialog.lines = vec![
+        format!("{name}  {}  {}", entry.node, entry.status),
+        format!("the leader {what}"),
+        format!("not checked: {unchecked}"),
+    ];
     if api {
         dialog.lines.insert(0, "! API server; its rules are not skipped".to_owned());
     }
@@ -65,7 +81,8 @@ pub fn release(app: &App) -> Result<Dialog, String> {
     let mut dialog = Dialog::new(format!("Release the cordon of {name}?"), "Release", Deed::Act(deed));
     dialog.lines = vec![
         format!("{entry} was cancelled while {name} was rebooting"),
-        "! pods may be scheduled on it again, whether it has booted or not".to_owned(),
+        "! pods may be scheduled on it again".to_owned(),
+        "not checked: whether it has booted".to_owned(),
     ];
     let uid = facts::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
     dialog.bound = vec![Bound::Node(name, uid.to_owned())];

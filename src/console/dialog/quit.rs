@@ -6,7 +6,7 @@ use crate::console::{app::App, facts};
 /// The question, or none where leaving harms nothing.
 pub fn open(app: &App) -> Option<Dialog> {
     let alone = app.seen.snapshot.store.candidates.len() <= 1;
-    if facts::leader(&app.seen) != facts::Leader::Us || !alone {
+    if app.looks.sandbox || facts::leader(&app.seen) != facts::Leader::Us || !alone {
         return None;
     }
     let mut dialog = Dialog::new("Leave? Nobody else stands by to lead", "Leave", Deed::Quit);
