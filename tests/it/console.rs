@@ -1,6 +1,6 @@
 //! The built console in a real terminal.
 
-mod terminal;
+pub mod terminal;
 
 use serde_json::json;
 use terminal::Console;

@@ -1,4 +1,5 @@
-//! Integration tests: real etcd, real kube-apiserver, recorded runs of ckecli, a real terminal.
+//! Integration tests: real etcd, real kube-apiserver, the sandbox in their place, recorded runs of ckecli, a real
+//! terminal.
 //!
 //! One binary, so that it links once. `tests/servers/` builds and starts the servers; what is missing is skipped
 //! with a loud line (see `world`).
@@ -12,5 +13,6 @@ mod kubernetes;
 #[path = "../observers/mod.rs"]
 mod observers;
 mod recorded;
+mod sandbox;
 mod store;
 mod world;

@@ -140,3 +140,26 @@ async fn the_same_seed_makes_the_same_boots() {
     };
     assert_eq!(boots().await, boots().await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn another_machine_boots_and_its_commands_take_what_it_says() {
+    let machines = machines(Behaviour::default());
+    let mut log = machines.subscribe();
+    let one = |name: &str, address: &str| Machine {
+        name: name.to_owned(),
+        address: address.to_owned(),
+        behaviour: Behaviour { command_seconds: Some(40.0), ..Behaviour::default() },
+        ..Machine::default()
+    };
+    assert!(!machines.rack(one("m1", "10.0.0.3")) && !machines.rack(one("m3", "10.0.0.1")));
+    assert!(machines.rack(one("m3", "10.0.0.3")));
+    assert!(log.has_changed().unwrap());
+    log.mark_unchanged();
+    assert_eq!((story(&machines), machines.look("10.0.0.3").unwrap().state), (vec![What::Up], State::Up));
+    let began = Instant::now();
+    assert_eq!(run(&machines, "reboot 10.0.0.3").await.0, Ended::Exit(0));
+    assert_eq!(began.elapsed().as_secs(), 40);
+    assert_eq!(machines.any_api_server(), Some(true));
+    run(&machines, "off 10.0.0.1").await;
+    assert_eq!(machines.any_api_server(), Some(false));
+}

@@ -21,6 +21,12 @@ pub struct Console {
 impl Console {
     /// Starts `cketerm --config CONFIG ARGS` on a terminal of that size.
     pub fn start(config: &Path, args: &[&str], columns: u16, rows: u16) -> Self {
+        let config = config.display().to_string();
+        Self::of(&[&["--config", &config], args].concat(), columns, rows)
+    }
+
+    /// Starts `cketerm ARGS` on a terminal of that size.
+    pub fn of(args: &[&str], columns: u16, rows: u16) -> Self {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_cketerm"));
@@ -31,8 +37,6 @@ impl Console {
         }
         command.env("HOME", &state);
         command.cwd("/");
-        command.arg("--config");
-        command.arg(config);
         command.args(args);
         let child = pair.slave.spawn_command(command).expect("it starts");
         drop(pair.slave);

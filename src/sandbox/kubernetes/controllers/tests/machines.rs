@@ -146,3 +146,29 @@ async fn static_pods_come_back_for_as_long_as_their_node_is_there() {
     seconds(5.0).await;
     assert_eq!(room.pods(), ["api m1 Running ready"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn frozen_kubelets_leave_pods_as_they_are_and_catch_up_when_they_thaw() {
+    let room = Room::new(1);
+    room.pod("a", &json!({"spec": {"nodeName": "m1"}}));
+    seconds(10.0).await;
+    room.machines.freeze_kubelets(true);
+    room.end("a", 1);
+    room.pod("b", &json!({"spec": {"nodeName": "m1"}}));
+    seconds(1000.0).await;
+    assert_eq!(room.pods(), ["a m1 Running ready ending", "b m1 - unready"]);
+    room.machines.freeze_kubelets(false);
+    seconds(1.0).await;
+    assert_eq!(room.pods(), ["b m1 Running ready"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_brought_later_registers_its_node() {
+    let room = Room::new(1);
+    seconds(5.0).await;
+    let machine = Machine { name: "m2".to_owned(), address: "10.0.0.2".to_owned(), ..Machine::default() };
+    assert!(room.machines.rack(machine));
+    seconds(5.0).await;
+    assert_eq!(room.node_ready("m2"), "True");
+    assert_eq!(room.node("m2")["status"]["nodeInfo"]["bootID"], room.machines.look("10.0.0.2").unwrap().boot_id);
+}

@@ -1,0 +1,248 @@
+//! The sandbox as people meet it: other people's programs on its ports, and the console on it.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+};
+
+use serde_json::Value;
+
+use crate::{
+    console::terminal::Console,
+    world::{
+        found,
+        program::{Daemon, cketerm, command},
+        sandbox::{Served, http},
+        wait_for,
+    },
+};
+
+/// A program with its first arguments, without the settings of whoever runs the tests.
+struct Program {
+    file: PathBuf,
+    home: PathBuf,
+    first: Vec<String>,
+}
+
+impl Program {
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.file);
+        command.env_clear().env("HOME", &self.home).env("ETCDCTL_API", "3");
+        command.args(&self.first).args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Whether it succeeded, and all that it said.
+    fn says(&self, args: &[&str]) -> (bool, String) {
+        let out = self.command(args).output().expect("it starts");
+        let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        (out.status.success(), text)
+    }
+
+    /// What it says when it succeeds.
+    fn ok(&self, args: &[&str]) -> String {
+        let (success, text) = self.says(args);
+        assert!(success, "{args:?}: {text}");
+        text
+    }
+}
+
+fn kubectl(served: &Served) -> Option<Program> {
+    let kubeconfig = text(&served.facts["kubeconfig"]);
+    let first = vec!["--kubeconfig".to_owned(), kubeconfig.to_owned()];
+    Some(Program { file: found("kubectl")?, home: served.dir.clone(), first })
+}
+
+#[test]
+fn etcdctl_reads_what_cketerm_has_stored() {
+    let Some(file) = found("etcdctl") else { return };
+    let served = Served::start(&["--nodes", "6"]);
+    let first = vec!["--endpoints".to_owned(), text(&served.facts["etcd"]).to_owned()];
+    let etcdctl = Program { file, home: served.dir.clone(), first };
+    let keys = etcdctl.ok(&["get", "--prefix", "/cke/", "--keys-only"]);
+    for key in ["/cke/cluster", "/cke/constraints", "/cke/cketerm/policy", "/cke/cketerm/identity"] {
+        assert!(keys.lines().any(|line| line == key), "{key}: {keys}");
+    }
+    let text = etcdctl.ok(&["get", "--prefix", "/cke/cluster", "--print-value-only"]);
+    let definition: Value = serde_json::from_str(text.trim()).expect("a definition");
+    assert_eq!(definition["nodes"].as_array().map(Vec::len), Some(6));
+    assert!(etcdctl.ok(&["put", "/mine", "1"]).contains("OK") && etcdctl.ok(&["get", "/mine"]).contains("/mine\n1"));
+}
+
+#[test]
+fn kubectl_gets_watches_and_drains_against_a_budget() {
+    let served = Served::start(&["--nodes", "9"]);
+    let Some(kubectl) = kubectl(&served) else { return };
+    let text = kubectl.ok(&["get", "nodes,pods", "-A"]);
+    let lines = |word: &str| text.lines().filter(|l| l.contains(word)).count();
+    assert_eq!((lines("node/cp"), lines("node/w"), lines("pod/mysql-")), (3, 6, 12), "{text}");
+    assert!(text.contains("Ready    control-plane") && text.contains("1/1     Running"), "{text}");
+
+    // the only database of its kind on that node must stay
+    let node = kubectl.ok(&["get", "pod", "-n", "db", "mysql-1-0", "-o", "jsonpath={.spec.nodeName}"]);
+    let watch = Watch::start(kubectl.command(&["get", "node", &node, "-w", "--no-headers"]));
+    watch.saw("Ready", 20);
+    let budget = |spec: &str| kubectl.ok(&["patch", "pdb", "-n", "db", "mysql-1", "--type=merge", "-p", spec]);
+    budget(r#"{"spec": {"maxUnavailable": 0}}"#);
+    wait_for("the budget allows nothing", 20, || {
+        let allowed = ["get", "pdb", "-n", "db", "mysql-1", "-o", "jsonpath={.status.disruptionsAllowed}"];
+        (kubectl.ok(&allowed) == "0").then_some(())
+    });
+    let drain = ["drain", &node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=7s"];
+    let (success, text) = kubectl.says(&drain);
+    let refusal = r#"error when evicting pods/"mysql-1-0" -n "db" (will retry after 5s): Cannot evict pod as it would violate the pod's disruption budget."#;
+    assert!(!success && text.contains(refusal), "{text}");
+    watch.saw("Ready,SchedulingDisabled", 10);
+    let pods = |node: &str| kubectl.ok(&["get", "pods", "-A", "--field-selector", &format!("spec.nodeName={node}")]);
+    assert!(pods(&node).contains("mysql-1-0"), "{}", pods(&node));
+
+    budget(r#"{"spec": {"maxUnavailable": 1}}"#);
+    let text = kubectl.ok(&["drain", &node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s"]);
+    assert!(text.contains(&format!("node/{node} drained")) && text.contains("pod/mysql-1-0 evicted"), "{text}");
+    let left = pods(&node);
+    assert!(left.contains("node-exporter") && !left.contains("mysql") && !left.contains("web-"), "{left}");
+    // its StatefulSet has it elsewhere
+    wait_for("mysql-1-0 runs elsewhere", 20, || {
+        let text = kubectl.says(&["get", "pod", "-n", "db", "mysql-1-0", "-o", "wide"]).1;
+        (text.contains("Running") && !text.contains(&format!(" {node} "))).then_some(())
+    });
+    kubectl.ok(&["uncordon", &node]);
+    wait_for("the watch told all three", 10, || (watch.lines().len() >= 3).then_some(()));
+    let last = watch.lines().pop().expect("a line");
+    assert!(!last.contains("SchedulingDisabled"), "{last}");
+}
+
+#[test]
+fn machines_and_servers_can_be_had_otherwise_beside_the_protocols() {
+    let served = Served::start(&["--empty"]);
+    let kubernetes = |path: &str| http("GET", &format!("{}{path}", text(&served.facts["kubernetes"])), &[], "");
+    let beside = |method: &str, path: &str, body: &str| {
+        http(method, &format!("{}{path}", served.machines), &[("Content-Type", "application/json")], body)
+    };
+    assert_eq!(served.get("/machines"), Vec::<Value>::new());
+    let machine = r#"{"name": "w1", "rack": 2}"#;
+    assert_eq!(beside("PUT", "/machines/10.0.0.7", machine).0, 201);
+    assert_eq!(beside("PUT", "/machines/10.0.0.7", machine).0, 409);
+    assert_eq!(beside("PUT", "/machines/10.0.0.8", machine).0, 409);
+    let (code, why) = beside("PUT", "/machines/10.0.0.8", r#"{"nome": "w2"}"#);
+    assert!(code == 422 && why.contains("nome"), "{code} {why}");
+    wait_for("its kubelet registers the Node", 20, || {
+        let (code, node) = kubernetes("/api/v1/nodes/w1");
+        (code == 200 && node.contains("KubeletReady")).then_some(())
+    });
+    let (code, node) = kubernetes("/api/v1/nodes/w1");
+    assert!(code == 200 && node.contains("10.0.0.7") && node.contains("rack2"), "{node}");
+
+    assert_eq!(beside("POST", "/apiserver/stop", "").0, 204);
+    assert_eq!(kubernetes("/readyz").0, 503);
+    assert_eq!(beside("POST", "/apiserver/start", "").0, 204);
+    assert_eq!(kubernetes("/readyz").0, 200);
+    assert_eq!((beside("POST", "/apiserver/x", "").0, beside("POST", "/kubelets/x", "").0), (404, 404));
+    let asked = served.get("/apiserver/audit");
+    let one = asked.iter().rfind(|e| e["objectRef"]["name"] == "w1").expect("a request");
+    assert_eq!((text(&one["verb"]), text(&one["objectRef"]["resource"])), ("get", "nodes"));
+    assert_eq!(one["responseStatus"]["code"], 200);
+}
+
+#[test]
+fn a_daemon_with_its_configuration_reboots_what_is_queued() {
+    let served = Served::start(&["--nodes", "7"]);
+    let config = Path::new(text(&served.facts["config"]));
+    let daemon = Daemon::start(&served.dir, config, "engine");
+    daemon.ready();
+    let machine = served.get("/machines").into_iter().find(|m| m["name"] == "w2").expect("w2");
+    let address = text(&machine["address"]);
+    let mut add = command()
+        .arg("--config")
+        .arg(config)
+        .args(["rq", "add", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    writeln!(add.stdin.take().expect("its input"), "{address}").expect("it reads");
+    assert!(add.wait().expect("it ends").success());
+    let ran = cketerm(config, &["rq", "wait", "--timeout-seconds", "90"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let power: Vec<String> = served.power().iter().map(|p| format!("{} {}", p.what, p.address)).collect();
+    assert_eq!(power, [format!("begin {address}"), format!("end {address}")]);
+    let (status, _) = daemon.terminate();
+    assert!(status.success());
+}
+
+#[test]
+fn the_console_on_it_reboots_within_seconds_and_every_key_works() {
+    let mut console = Console::of(&["--sandbox"], 100, 30);
+    console.shows("1 Reboots", 10);
+    console.shows(" worker   rebooting ", 60);
+    console.press("G\r");
+    let text = console.shows("you can", 10);
+    assert!(text.contains("kernel 6.6.74, CHG-1042") && text.contains("alice"), "{text}");
+    console.press("\u{1b}");
+    console.shows("INDEX", 10);
+    console.press("2");
+    let text = console.shows("KUBELET", 10);
+    assert!(text.contains("[2 Nodes 60]") && text.contains("cp1") && text.contains("Ready"), "{text}");
+    console.press("?");
+    console.shows("the same key in every view", 10);
+    console.press("\u{1b}");
+    console.shows("[2 Nodes 60]", 10);
+    console.press("G");
+    console.shows("> w57", 10);
+    console.press("Ry");
+    console.shows("queued 1 reboot: reboots/23", 10);
+    console.press("1G");
+    console.shows("> 23 ", 10);
+    console.press("Xy");
+    console.shows("cancelled reboots/23", 10);
+    // nobody else would go on with it
+    console.press("q");
+    console.shows("Nobody else stands by", 10);
+    console.press("y");
+    assert_eq!(console.ended(30), 0);
+    assert_eq!(console.modes(), (false, false));
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a text")
+}
+
+/// A program that goes on telling.
+struct Watch {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Watch {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                heard.lock().expect("the lines").push(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.lines.lock().expect("the lines").clone()
+    }
+
+    fn saw(&self, text: &str, seconds: u64) {
+        wait_for(&format!("the watch tells {text}"), seconds, || {
+            self.lines().iter().any(|line| line.contains(text)).then_some(())
+        });
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
