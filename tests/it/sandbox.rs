@@ -117,7 +117,8 @@ fn kubectl_gets_watches_and_drains_against_a_budget() {
 #[test]
 fn machines_and_servers_can_be_had_otherwise_beside_the_protocols() {
     let served = Served::start(&["--empty"]);
-    let kubernetes = |path: &str| http("GET", &format!("{}{path}", text(&served.facts["kubernetes"])), &[], "");
+    let admin = [("Authorization", "Bearer admin")];
+    let kubernetes = |path: &str| http("GET", &format!("{}{path}", text(&served.facts["kubernetes"])), &admin, "");
     let beside = |method: &str, path: &str, body: &str| {
         http(method, &format!("{}{path}", served.machines), &[("Content-Type", "application/json")], body)
     };
@@ -193,7 +194,9 @@ fn the_console_on_it_reboots_within_seconds_and_every_key_works() {
     console.shows("> w57", 10);
     console.press("Ry");
     console.shows("queued 1 reboot: reboots/23", 10);
-    console.press("1G");
+    console.press("1");
+    console.shows(" 23     w57", 10);
+    console.press("G");
     console.shows("> 23 ", 10);
     console.press("Xy");
     console.shows("cancelled reboots/23", 10);
