@@ -136,11 +136,12 @@ async fn serve(
         machines.clone(),
     ];
     // what the kubeconfig below says
-    options.api.tokens.insert("admin".to_owned(), "admin".to_owned());
+    // each token is its user's name; the second one can be told from the first in the audit
+    options.api.tokens.extend(["admin", "bench"].map(|user| (user.to_owned(), user.to_owned())));
     options.probe = format!("{machines}/machines/{{address}}/readyz");
     let ground = if empty {
         let pace = scenario.pace.faster(options.speed);
-        Sandbox::new(&Population::empty(), pace, options.api, Clock::Host, options.seed).map(Ground::Bare)
+        Sandbox::new(&Population::empty(), pace, options.api, Clock::Host, options.seed).map(Box::new).map(Ground::Bare)
     } else {
         Stage::set(scenario, options, Clock::Host).await.map(Box::new).map(Ground::Stage)
     };
@@ -188,7 +189,7 @@ async fn serve(
 /// What is served.
 enum Ground {
     /// Nothing is set up.
-    Bare(Sandbox),
+    Bare(Box<Sandbox>),
     /// A scenario's data centre.
     Stage(Box<Stage>),
 }
@@ -216,7 +217,7 @@ async fn machine(at: &str, argv: Vec<String>, context: &Context) -> Result<Infal
     let order = Order { argv, entry: of("CKETERM_ENTRY"), attempt: of("CKETERM_ATTEMPT") };
     let failed = |why: String| ActionError::failed(format!("the sandbox's machines at {at}: {why}"));
     // the helper ends it when its time is over; this is only so that it ends at all
-    let http = Http::for_liveness(Duration::from_secs(86_400)).map_err(|e| failed(e.to_string()))?;
+    let http = Http::for_liveness(Duration::from_hours(24)).map_err(|e| failed(e.to_string()))?;
     let body = serde_json::to_vec(&order).map_err(|e| failed(e.to_string()))?;
     let request = Request::post(format!("{at}/machines")).header("content-type", "application/json");
     let request = request.body(Bytes::from(body)).map_err(|e| failed(e.to_string()))?;

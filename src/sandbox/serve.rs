@@ -90,15 +90,15 @@ impl Ports {
                 tracing::error!(error = %e, "the sandbox's etcd ended");
             }
         });
-        let router = sandbox.api.router();
+        let app = sandbox.api.router();
         tasks.spawn(async move {
-            if let Err(e) = axum::serve(self.kubernetes, router).await {
+            if let Err(e) = axum::serve(self.kubernetes, app).await {
                 tracing::error!(error = %e, "the sandbox's API server ended");
             }
         });
-        let router = beside(sandbox.machines.clone(), sandbox.api.clone());
+        let app = beside(sandbox.machines.clone(), sandbox.api.clone());
         tasks.spawn(async move {
-            if let Err(e) = axum::serve(self.machines, router).await {
+            if let Err(e) = axum::serve(self.machines, app).await {
                 tracing::error!(error = %e, "the sandbox's machines ended");
             }
         });

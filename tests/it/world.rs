@@ -136,7 +136,7 @@ impl World {
     pub fn dir(&self) -> &Path {
         match &self.place {
             Place::Real(servers, _) => &servers.dir,
-            Place::Sandbox(served) => &served.dir,
+            Place::Sandbox(sandbox) => &sandbox.dir,
         }
     }
 
@@ -145,7 +145,7 @@ impl World {
     pub fn act(&self, what: &str, server: &str) {
         match &self.place {
             Place::Real(servers, _) => servers.one(what, server),
-            Place::Sandbox(served) => served.act(what, server),
+            Place::Sandbox(sandbox) => sandbox.act(what, server),
         }
     }
 

@@ -137,10 +137,8 @@ pub fn http(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> (u
         let mut stream = TcpStream::connect(host)?;
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
         // 1.0: the answer ends with the connection
-        let mut head = format!("{method} /{path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n", body.len());
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
+        let more = headers.iter().map(|(name, value)| [name, ": ", value, "\r\n"].concat()).collect::<String>();
+        let head = format!("{method} /{path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n{more}", body.len());
         stream.write_all(format!("{head}\r\n{body}").as_bytes())?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
