@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -30,7 +31,7 @@ use crate::{
 #[derive(Args, Clone, Debug, Default)]
 pub struct Choice {
     /// How many nodes
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub nodes: Option<u32>,
     /// Which scenario; `cketerm sandbox scenarios` lists them
     #[arg(long, value_name = "NAME")]
@@ -118,8 +119,9 @@ async fn serve(
     context: &Context,
 ) -> Result<(), ActionError> {
     let failed = |e: std::io::Error| ActionError::failed(format!("the sandbox cannot be served: {e}"));
-    let (mut term, mut int) =
-        (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
+    let on = |kind| signal(kind).map_err(failed);
+    let (mut term, mut int, mut hup) =
+        (on(SignalKind::terminate())?, on(SignalKind::interrupt())?, on(SignalKind::hangup())?);
     let ports = Ports::bind().await.map_err(failed)?;
     let machines = ports.machines_url().map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
@@ -153,7 +155,12 @@ async fn serve(
     .map_err(failed)?;
     let own = dir.is_none();
     let dir = dir.unwrap_or_else(|| std::env::temp_dir().join(format!("cketerm-sandbox-{}", std::process::id())));
-    std::fs::create_dir_all(&dir).map_err(failed)?;
+    if own {
+        // nobody else's, and for nobody else's eyes: one that is there already is refused
+        std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(failed)?;
+    } else {
+        std::fs::create_dir_all(&dir).map_err(failed)?;
+    }
     let (kubeconfig, config) = (dir.join("kubeconfig"), dir.join("config.yaml"));
     let (etcd, kubernetes) = (format!("http://{}", served.etcd), format!("http://{}", served.kubernetes));
     std::fs::write(&kubeconfig, kubeconfig_text(&kubernetes)).map_err(failed)?;
@@ -177,6 +184,7 @@ async fn serve(
         () = script => {}
         _ = term.recv() => {}
         _ = int.recv() => {}
+        _ = hup.recv() => {}
         () = served.ended() => return Err(ActionError::failed("one of the sandbox's servers ended: see the log")),
     }
     if own {

@@ -96,7 +96,7 @@ impl Stage {
             // it leads before anybody else is there
             let mut seen = handle.seen();
             let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some());
-            if !matches!(tokio::time::timeout(Duration::from_secs(60), leads).await, Ok(Ok(_))) {
+            if !matches!(tokio::time::timeout(Duration::from_mins(1), leads).await, Ok(Ok(_))) {
                 return Err("the sandbox's other engine does not come to lead".to_owned());
             }
             stage.rival = Some((gate, handle));
@@ -168,7 +168,7 @@ impl Stage {
             if text.len() < 1 << 20 {
                 return Err(e);
             }
-            let definition = parse(&text).map_err(|e| ActionError::failed(e.to_string()))?;
+            let definition = parse(&text).map_err(|e| ActionError::failed(e.clone()))?;
             self.sandbox.etcd.put(operator.store.keys().cluster(), written(&definition).to_string());
         }
         operator.set_policy("settle_seconds", "5", None).await?;

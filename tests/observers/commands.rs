@@ -34,7 +34,7 @@ pub fn i25(view: &View<'_>) -> Vec<Breach> {
         let first = view.attempt(index, &power.attempt).and_then(|(_, line)| line.steps().first());
         match first.and_then(|s| Some((s.at, s.value.as_ref()?))) {
             None => {
-                say(power.at, format!("a command of {} begins without an attempt ({:?})", power.entry, power.attempt))
+                say(power.at, format!("a command of {} begins without an attempt ({:?})", power.entry, power.attempt));
             }
             Some((at, attempt)) => {
                 if at > power.at {

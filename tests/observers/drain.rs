@@ -60,7 +60,7 @@ fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> 
         let cluster = view.clusters.get(m.revision);
         cluster.and_then(|c| member(c, &entry.node)).is_some_and(|n| n.node_name() == node)
     });
-    here.map(|m| m.at).last()
+    here.map(|m| m.at).next_back()
 }
 
 /// I15, in each drain under one leadership: after a dry run was refused, nothing is evicted or deleted on that Node

@@ -10,6 +10,8 @@
 //! than a copy or a request may lag ([`View::late`], [`View::kube_late`], [`View::lag`]). Of things that happened at the
 //! same instant in different places the order is not known, and the benefit of that doubt is the engine's.
 #![allow(dead_code)] // each test binary uses its part
+#![allow(clippy::cast_possible_truncation, clippy::needless_pass_by_value)] // tests on 64 bits
+#![allow(clippy::nonminimal_bool, clippy::struct_excessive_bools)] // sentences of the sheet, and fields of Kubernetes
 
 pub mod record;
 

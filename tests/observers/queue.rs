@@ -300,10 +300,8 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
             let older = view.policies.sometime(shift(said.at, -5.0), said.at, |p| {
                 p.is_some_and(|p| p.unreachable_rule == UnreachableRule::Older)
             });
-            let working = view
-                .entries
-                .get(&index)
-                .is_some_and(|l| l.throughout(shift(said.at, -5.0), said.at, |lies| in_work(lies)));
+            let working =
+                view.entries.get(&index).is_some_and(|l| l.throughout(shift(said.at, -5.0), said.at, in_work));
             if gate && !older && working {
                 found.push(Breach {
                     code: "I6",

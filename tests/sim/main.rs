@@ -3,6 +3,8 @@
 //! `make sim SEEDS=1000 SEED_FROM=1`, or `cargo test --test sim`. A seed that fails prints its trace and how to run it
 //! again; the same seed is the same story.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test, though it has its own harness
+
 #[path = "../observers/mod.rs"]
 mod observers;
 

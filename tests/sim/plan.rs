@@ -102,7 +102,7 @@ pub struct Plan {
 }
 
 /// Faults end here; then people go home, and everything has to end.
-pub const TROUBLE: Duration = Duration::from_secs(12 * 60);
+pub const TROUBLE: Duration = Duration::from_mins(12);
 
 impl Plan {
     pub fn draw(rng: &mut Rng, machines: usize) -> Self {
@@ -110,7 +110,7 @@ impl Plan {
         let count = rng.usize(5..16);
         let mut faults: Vec<(Duration, Fault)> = (0..count)
             .map(|_| {
-                let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_millis() as u64 - 60_000));
+                let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_secs() * 1000 - 60_000));
                 (at, fault(rng, engines, machines))
             })
             .collect();

@@ -35,7 +35,7 @@ use crate::{
 
 /// After the people went home everything ends within this: all entries one after another, each with its boots and
 /// settling.
-const REST: Duration = Duration::from_secs(60 * 60);
+const REST: Duration = Duration::from_hours(1);
 
 /// What one seed came to.
 pub struct Outcome {
@@ -111,7 +111,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     let plan = Plan::draw(&mut rng, 8);
     let say = |text: String| trace.lock().unwrap().push(format!("{:8.3} {text}", began.elapsed().as_secs_f64()));
     say(format!("{} engines, TTL {} s, {} at once, {} retries", plan.engines, plan.ttl, plan.concurrent, plan.retries));
-    let stage = Arc::new(stage(&plan, seed, clock.clone()).await);
+    let stage = Arc::new(Box::pin(stage(&plan, seed, clock.clone())).await);
     let store = stage.operator("watcher").store;
 
     let engines: Engines = Arc::default();
@@ -172,7 +172,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     for one in crowd {
         one.await.unwrap();
     }
-    sleep_until(began + TROUBLE + Duration::from_secs(60)).await;
+    sleep_until(began + TROUBLE + Duration::from_mins(1)).await;
     // all is well from here on: every line open, every machine obeys, every engine lives
     for slot in engines.lock().unwrap().iter() {
         slot.gate.thaw();
@@ -199,7 +199,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     let calm = clock.wall();
     let empty = tokio::time::timeout(REST, settle(&last, &engines, &stage)).await.is_ok();
     // what is left to be cleaned up after the last entry: cordons, progress
-    sleep(Duration::from_secs(120)).await;
+    sleep(Duration::from_mins(2)).await;
     say(format!("ends, {}", if empty { "the queue empty" } else { "the queue not empty" }));
 
     sampler.abort();
@@ -460,7 +460,10 @@ fn dump(record: &Record) -> String {
         }
     }
     lines.sort_by_key(|(at, _)| *at);
-    lines.into_iter().map(|(at, line)| format!("{at} {line}\n")).collect()
+    lines.into_iter().fold(String::new(), |mut text, (at, line)| {
+        let _ = writeln!(text, "{at} {line}");
+        text
+    })
 }
 
 fn digest(record: &Record) -> u64 {

@@ -143,7 +143,7 @@ async fn the_same_seed_makes_the_same_boots() {
 
 #[tokio::test(start_paused = true)]
 async fn another_machine_boots_and_its_commands_take_what_it_says() {
-    let machines = machines(Behaviour::default());
+    let machines = machines(&Behaviour::default());
     let mut log = machines.subscribe();
     let one = |name: &str, address: &str| Machine {
         name: name.to_owned(),
