@@ -4,5 +4,6 @@
 mod blocked;
 mod commands;
 mod failover;
+mod round;
 mod standing_back;
 mod ways_out;

@@ -7,7 +7,9 @@
 
 pub mod cluster;
 pub mod history;
+pub mod leader;
 pub mod program;
+pub mod recorder;
 pub mod sandbox;
 
 use std::{
@@ -103,11 +105,17 @@ impl Etcd {
 impl World {
     /// Starts the servers; `None` when this machine lacks what they need, which is said.
     pub fn start(options: Options) -> Option<Self> {
+        Self::start_with(options, &[])
+    }
+
+    /// Starts the servers with more flags of kube-apiserver.
+    pub fn start_with(options: Options, apiserver: &[&str]) -> Option<Self> {
         let version = if options.etcd34 { EtcdVersion::V34 } else { EtcdVersion::V36 };
         let mut args = kubernetes_on(version)?;
         for (wanted, flag) in [(options.kcm, "--kcm"), (options.kwok, "--kwok"), (options.audit, "--audit")] {
             args.extend(wanted.then(|| flag.to_owned()));
         }
+        args.extend(apiserver.iter().flat_map(|flag| ["--apiserver-flag".to_owned(), (*flag).to_owned()]));
         let turn = Turn::take();
         let (servers, facts) = Servers::start(&args);
         let kubeconfig = PathBuf::from(fact(&facts, "KUBECONFIG"));
@@ -313,12 +321,13 @@ fn etcd_of(version: EtcdVersion) -> Option<Vec<String>> {
 /// Says loudly what is skipped.
 pub fn skipped<T>(why: &str) -> Option<T> {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    // straight to the file, past the capture of the test harness: a skip must be seen
-    let _ = std::fs::OpenOptions::new()
-        .append(true)
-        .open("/dev/stderr")
-        .and_then(|mut err| writeln!(err, "SKIP {test}: {why}"));
+    say(&format!("SKIP {test}: {why}"));
     None
+}
+
+/// Says something past the capture of the test harness, straight to the file: it must be seen.
+pub fn say(text: &str) {
+    let _ = std::fs::OpenOptions::new().append(true).open("/dev/stderr").and_then(|mut err| writeln!(err, "{text}"));
 }
 
 fn has(program: &str) -> bool {

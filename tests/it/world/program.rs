@@ -117,6 +117,16 @@ impl Daemon {
         })
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal: `STOP`, `CONT` …
+    pub fn signal(&self, name: &str) {
+        let _ = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+    }
+
     /// `kill -9`.
     pub fn kill(mut self) {
         let _ = self.child.kill();

@@ -1,0 +1,312 @@
+//! The round: twenty machines on real servers, their leaders murdered, frozen and deposed, the servers restarted; then
+//! the observers of the simulation judge what really happened. `ROUND_SEED` sets the times of the faults.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    observers::{
+        self, Record,
+        record::{Acknowledged, What, Word},
+    },
+    world::{
+        Options, World,
+        cluster::{Machine, machines},
+        leader,
+        program::{Daemon, cketerm},
+        recorder::{AS_JSON, Recorder},
+        say, wait_for,
+    },
+};
+
+/// Seconds after the last fault within which the queue must be empty.
+const BOUND: u64 = 150;
+
+#[test]
+fn i01_i10_i25_twenty_machines_reboot_once_each_whatever_dies() {
+    let options = Options { kcm: true, kwok: true, audit: true, etcd34: false };
+    let Some(world) = World::start_with(options, &[AS_JSON]) else { return };
+    let seed = std::env::var("ROUND_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(5);
+    let machines = machines(3, 17);
+    let recorder = Recorder::start(&world);
+    prepare(&world, &machines);
+    let mut round = Round::new(&world, &machines, seed);
+    round.queue();
+    round.daemon();
+    round.daemon();
+    round.faults();
+    let calm = Timestamp::now();
+    let waiting = Instant::now();
+    while !round.empty() {
+        assert!(waiting.elapsed().as_secs() < BOUND, "not empty {BOUND} s after the last fault; {:#?}", round.notes);
+        round.pass(1);
+    }
+    wait_for("no cordon is left", 30, || world.cordoned().is_empty().then_some(()));
+    let mut record = recorder.finish(&world);
+    record.calm_since = Some(calm);
+    record.ttl_seconds = 5;
+    // the engines are one process in the audit log, and none in etcd's history
+    let both = |(from, to): &(Timestamp, Timestamp)| ["engine-0", ""].map(|by| (by.to_owned(), *from, *to));
+    record.frozen = round.frozen.iter().flat_map(both).collect();
+    record.acknowledged.clone_from(&round.told);
+    round.table(&record);
+    let breaches = observers::observe(&record);
+    assert!(breaches.is_empty(), "{breaches:#?}\n{:#?}", round.notes);
+}
+
+/// Nodes, pods under a budget that a drain of two of them satisfies, and some without.
+fn prepare(world: &World, machines: &[Machine]) {
+    world.add_nodes(machines);
+    for i in [2, 9, 15] {
+        world.add_pod("default", &format!("web-{i}"), &format!("w{i}"), "web", None);
+    }
+    for m in machines.iter().step_by(2) {
+        world.add_pod("default", &format!("plain-{}", m.name), &m.name, "plain", None);
+    }
+    world.pods_run("default");
+    world.add_budget("default", "web", "web", 1);
+    let reboot = serde_json::json!({"max_concurrent_reboots": 3, "command_timeout_seconds": 12});
+    world.set_up(machines, &reboot);
+}
+
+/// A round under way.
+struct Round<'w> {
+    world: &'w World,
+    machines: &'w [Machine],
+    dice: fastrand::Rng,
+    began: Instant,
+    daemons: Vec<Daemon>,
+    started: usize,
+    pods: usize,
+    deaths: usize,
+    /// Entries that cannot go on without a person: since when.
+    stuck: BTreeMap<u64, Instant>,
+    told: Vec<Acknowledged>,
+    frozen: Vec<(Timestamp, Timestamp)>,
+    notes: Vec<String>,
+}
+
+impl<'w> Round<'w> {
+    fn new(world: &'w World, machines: &'w [Machine], seed: u64) -> Self {
+        let (daemons, told, frozen, notes) = (Vec::new(), Vec::new(), Vec::new(), vec![format!("ROUND_SEED={seed}")]);
+        let (dice, stuck) = (fastrand::Rng::with_seed(seed), BTreeMap::new());
+        let (began, started, pods, deaths) = (Instant::now(), 0, 0, 0);
+        Self { world, machines, dice, began, daemons, started, pods, deaths, stuck, told, frozen, notes }
+    }
+
+    fn note(&mut self, what: &str) {
+        self.notes.push(format!("{:5.1} s  {what}", self.began.elapsed().as_secs_f64()));
+    }
+
+    /// Everything at once.
+    fn queue(&mut self) {
+        let asked = Timestamp::now();
+        self.world.queue(&self.machines.iter().collect::<Vec<_>>());
+        let word = Word::Add((0..).zip(self.machines.iter().map(|m| m.address.clone())).collect());
+        self.told.push(Acknowledged { asked, at: Timestamp::now(), by: "person".to_owned(), word });
+    }
+
+    fn daemon(&mut self) {
+        self.started += 1;
+        self.daemons.push(self.world.daemon(&format!("engine-{}", self.started)));
+    }
+
+    /// Five deaths of leaders, 15 to 25 s apart, and between them everything else that may happen to one.
+    fn faults(&mut self) {
+        self.pass(8);
+        for between in ["freeze", "revoke", "etcd", "foreign", "apiserver"] {
+            let gap = self.dice.u64(15..=25);
+            let due = Instant::now() + Duration::from_secs(gap);
+            self.kill_the_leader();
+            self.pass(gap / 3);
+            match between {
+                "freeze" => self.freeze(),
+                "revoke" => self.revoke(),
+                "foreign" => self.foreign(),
+                server => self.restart(server),
+            }
+            self.pass(due.saturating_duration_since(Instant::now()).as_secs());
+        }
+    }
+
+    /// Which daemon leads, and under which lease; waits for one.
+    fn leading(&self) -> (usize, i64) {
+        wait_for("one of our engines leads", 40, || {
+            let (lease, pid) = leader::now(&self.world.etcd)?;
+            Some((self.daemons.iter().position(|d| Some(d.pid()) == pid)?, lease))
+        })
+    }
+
+    fn kill_the_leader(&mut self) {
+        let (place, _) = self.leading();
+        let left = self.world.entries().len();
+        self.daemons.remove(place).kill();
+        self.deaths += 1;
+        self.note(&format!("leader {} killed, {left} entries left", self.deaths));
+        let pause = self.dice.u64(2..=4);
+        self.pass(pause);
+        self.daemon();
+    }
+
+    fn freeze(&mut self) {
+        let (place, _) = self.leading();
+        self.daemons[place].signal("STOP");
+        let from = Timestamp::now();
+        self.note("leader stopped");
+        self.pass(8);
+        self.daemons[place].signal("CONT");
+        self.frozen.push((from, Timestamp::now()));
+        self.note("continued");
+    }
+
+    fn revoke(&mut self) {
+        let (_, lease) = self.leading();
+        leader::revoke(&self.world.etcd, lease);
+        self.note("the leader's lease revoked");
+    }
+
+    fn restart(&mut self, server: &str) {
+        self.world.act("kill", server);
+        std::thread::sleep(Duration::from_millis(1500));
+        self.world.act("start", server);
+        self.note(&format!("{server} killed and started"));
+    }
+
+    /// An imitated CKE stands behind our leader for 10 s.
+    fn foreign(&mut self) {
+        self.leading();
+        let lease = leader::foreign(&self.world.etcd);
+        self.note("a foreign candidate");
+        self.pass(10);
+        leader::revoke(&self.world.etcd, lease);
+        self.note("it goes");
+    }
+
+    fn empty(&self) -> bool {
+        self.list().is_some_and(|all| all.is_empty())
+    }
+
+    /// The queue; none while etcd is away.
+    fn list(&self) -> Option<Vec<Value>> {
+        let ran = cketerm(&self.world.config(), &["rq", "list", "-o", "json"]);
+        (ran.code == 0).then(|| serde_json::from_str(&ran.stdout).ok())?
+    }
+
+    /// Lets time go by, in which people and other programs do what is theirs.
+    fn pass(&mut self, seconds: u64) {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        while Instant::now() < until {
+            self.world.commands_take(self.dice.u32(2..=4));
+            self.replace_pods();
+            self.mend();
+            let left = until.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(Duration::from_secs(1)));
+        }
+    }
+
+    /// A workload's controller and the scheduler: three pods of `web`, new ones where one may run.
+    fn replace_pods(&mut self) {
+        let (code, pods) = self.world.call("GET", "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", None);
+        let (also, nodes) = self.world.call("GET", "/api/v1/nodes", None);
+        let (Some(pods), Some(nodes)) = (pods["items"].as_array(), nodes["items"].as_array()) else { return };
+        if code != 200 || also != 200 {
+            return;
+        }
+        let free = nodes.iter().find(|n| {
+            let name = n["metadata"]["name"].as_str().unwrap_or_default();
+            name.starts_with('w')
+                && n["spec"]["unschedulable"] != true
+                && pods.iter().all(|p| p["spec"]["nodeName"] != *name)
+        });
+        if let (true, Some(name)) = (pods.len() < 3, free.and_then(|n| n["metadata"]["name"].as_str())) {
+            self.pods += 1;
+            self.world.add_pod("default", &format!("web-new-{}", self.pods), name, "web", None);
+        }
+    }
+
+    /// What a person does: an outcome that nobody knows or a command that failed, and the machine has not booted for
+    /// 10 s, is ordered again; a drain that backed off need not wait.
+    fn mend(&mut self) {
+        let Some(all) = self.list() else { return };
+        for entry in all {
+            let Some(index) = entry["index"].as_str().and_then(|i| i.parse::<u64>().ok()) else { continue };
+            if entry["status"] == "queued" && entry["drain_backoff_count"].as_i64().is_some_and(|n| n > 0) {
+                let asked = Timestamp::now();
+                self.person(asked, &["rq", "reset-backoff"], Word::Other("reset-backoff".to_owned()));
+                continue;
+            }
+            if entry["status"] != "rebooting" || !self.needs_a_person(index, entry["node"].as_str().unwrap_or_default())
+            {
+                self.stuck.remove(&index);
+                continue;
+            }
+            if self.stuck.entry(index).or_insert_with(Instant::now).elapsed().as_secs() >= 10 {
+                self.stuck.remove(&index);
+                let asked = Timestamp::now();
+                let words = ["rq", "retry", &index.to_string(), "--reason", "it has not booted"];
+                self.person(asked, &words, Word::Order(index, "retry".to_owned()));
+            }
+        }
+    }
+
+    fn needs_a_person(&self, index: u64, address: &str) -> bool {
+        if self.world.power().iter().rev().find(|p| p.address == address).is_some_and(|p| p.what == "end") {
+            return false; // it has booted: the boot check will say so
+        }
+        let why = cketerm(&self.world.config(), &["rq", "why", &index.to_string(), "-o", "json"]).stdout;
+        let why: Value = serde_json::from_str(&why).unwrap_or_default();
+        matches!(why["reason"]["reason"].as_str(), Some("OutcomeUnknown" | "CommandFailed"))
+    }
+
+    fn person(&mut self, asked: Timestamp, words: &[&str], word: Word) {
+        let ran = cketerm(&self.world.config(), words);
+        if ran.code == 0 {
+            self.told.push(Acknowledged { asked, at: Timestamp::now(), by: "person".to_owned(), word });
+        }
+        self.note(&format!("{}: {} {}", words.join(" "), ran.code, ran.stderr.trim()));
+    }
+
+    /// Says what happened, and that no machine was powered more often than somebody ordered.
+    fn table(&self, record: &Record) {
+        let mut text = format!("ROUND {} machines, {} deaths of leaders\n", self.machines.len(), self.deaths);
+        for note in &self.notes {
+            let _ = writeln!(text, "  {note}");
+        }
+        let mut wrong = Vec::new();
+        for (index, m) in (0..).zip(self.machines) {
+            let of = |what: What| record.power.iter().filter(|p| p.address == m.address && p.what == what).count();
+            let (begun, ended) = (of(What::Begin), of(What::End(Some(0))));
+            let retried = self.told.iter().filter(|t| t.word == Word::Order(index, "retry".to_owned())).count();
+            let _ =
+                writeln!(text, "  {:4} {begun} commands run, {ended} to their end, {retried} ordered again", m.name);
+            if ended == 0 || begun > 1 + retried {
+                wrong.push(&m.name);
+            }
+        }
+        let api_servers: Vec<&str> =
+            self.machines.iter().filter(|m| m.control_plane).map(|m| m.address.as_str()).collect();
+        let (mut at_once, mut most) = (std::collections::BTreeSet::new(), 0);
+        for p in record.power.iter().filter(|p| api_servers.contains(&p.address.as_str())) {
+            if p.what == What::Begin {
+                at_once.insert(&p.address)
+            } else {
+                at_once.remove(&p.address)
+            };
+            most = most.max(at_once.len());
+        }
+        let cordons = self.world.cordoned();
+        let _ = writeln!(text, "  API servers at once: {most}; cordons left: {cordons:?}");
+        let counts = (record.keys.len(), record.objects.len(), record.asked.len(), record.power.len());
+        let _ =
+            writeln!(text, "  keys, objects, requests, power lines: {counts:?}; {} s", self.began.elapsed().as_secs());
+        say(&text);
+        assert!(wrong.is_empty(), "{wrong:?} were not powered once each");
+        assert!(most <= 1 && cordons.is_empty() && self.deaths >= 5);
+    }
+}

@@ -1,0 +1,197 @@
+//! A record for the observers, out of real servers: etcd's revisions as they come, the audit log, and what the machines
+//! noted.
+//!
+//! Kubernetes' history is read from etcd too (the API server must keep its objects there as JSON, `AS_JSON`): no
+//! watch through the API server survives its restart without a gap.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use etcd_client::{Client, EventType, WatchOptions};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::World;
+use crate::observers::record::{Asked, KeyChange, ObjectChange, Power, Record, What};
+
+/// The flag with which kube-apiserver keeps objects in a form that can be read here.
+pub const AS_JSON: &str = "--storage-media-type=application/json";
+
+/// A change is stamped when the watcher hears of it: later than it was made, after a restart of etcd by as long as the
+/// watcher needs to come back. Where the machines prove an earlier moment (a command ran whose attempt it is), stamps are set
+/// back to it, by so much at most; a command that ran still earlier is a breach.
+const WATCH_DELAY: SignedDuration = SignedDuration::from_millis(1500);
+
+/// Listens from the first revision on.
+pub struct Recorder {
+    stop: Arc<AtomicBool>,
+    keys: JoinHandle<Vec<KeyChange>>,
+    objects: JoinHandle<Vec<KeyChange>>,
+}
+
+impl Recorder {
+    /// Begins.
+    pub fn start(world: &World) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let listen = |prefix: &'static str| {
+            let (etcd, stop) = (world.etcd.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                runtime.block_on(listen(&etcd, prefix, &stop))
+            })
+        };
+        let (keys, objects) = (listen("/cke/"), listen("/registry/"));
+        Self { stop, keys, objects }
+    }
+
+    /// Everything so far; what only the test knows is still to be filled in.
+    pub fn finish(self, world: &World) -> Record {
+        std::thread::sleep(Duration::from_secs(1)); // what was written last is heard by then
+        let end = Timestamp::now();
+        self.stop.store(true, Ordering::Relaxed);
+        let power = power(world);
+        let mut keys = self.keys.join().expect("the keys");
+        for key in &mut keys {
+            key.key = key.key.trim_start_matches("/cke/").to_owned();
+        }
+        set_back(&mut keys, &power);
+        let objects = objects(self.objects.join().expect("the objects"));
+        Record { keys, objects, asked: asked(world), power, end, ..Record::default() }
+    }
+}
+
+async fn listen(etcd: &str, prefix: &str, stop: &AtomicBool) -> Vec<KeyChange> {
+    let (mut all, mut next) = (Vec::new(), 1);
+    while !stop.load(Ordering::Relaxed) {
+        // etcd may be down: again
+        let options = WatchOptions::new().with_prefix().with_start_revision(next);
+        let stream = async { Client::connect([etcd], None).await?.watch(prefix, Some(options)).await };
+        let Ok(Ok(mut stream)) = tokio::time::timeout(Duration::from_secs(1), stream).await else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        loop {
+            let answer = match tokio::time::timeout(Duration::from_millis(200), stream.message()).await {
+                Err(_) if stop.load(Ordering::Relaxed) => break,
+                Err(_) => continue,
+                Ok(Ok(Some(answer))) if !answer.canceled() => answer,
+                Ok(_) => break,
+            };
+            let at = Timestamp::now();
+            for event in answer.events() {
+                let Some(kv) = event.kv() else { continue };
+                let (revision, key) = (kv.mod_revision(), String::from_utf8_lossy(kv.key()).into_owned());
+                let value = (event.event_type() == EventType::Put).then(|| kv.value().to_vec());
+                all.push(KeyChange { at, revision, key, value });
+                next = revision + 1;
+            }
+        }
+    }
+    all
+}
+
+/// See `WATCH_DELAY`.
+fn set_back(keys: &mut [KeyChange], power: &[Power]) {
+    for begin in power.iter().filter(|p| p.what == What::Begin) {
+        let named = |k: &KeyChange| {
+            let value: Option<Value> = k.value.as_deref().and_then(|v| serde_json::from_slice(v).ok());
+            k.key.starts_with("cketerm/attempts/") && value.is_some_and(|v| v["id"] == *begin.attempt)
+        };
+        let Some(first) = keys.iter().position(named) else { continue };
+        let (at, revision) = (keys[first].at, keys[first].revision);
+        if at > begin.at && at.duration_since(begin.at) <= WATCH_DELAY {
+            for key in keys.iter_mut().filter(|k| k.revision <= revision) {
+                key.at = key.at.min(begin.at);
+            }
+        }
+    }
+}
+
+fn objects(changes: Vec<KeyChange>) -> Vec<ObjectChange> {
+    let mut there: BTreeMap<String, Value> = BTreeMap::new();
+    let one = |change: KeyChange| {
+        let (kind, name) = change.key.strip_prefix("/registry/")?.split_once('/')?;
+        let resource = match kind {
+            "minions" => "nodes",
+            "pods" | "poddisruptionbudgets" | "namespaces" | "daemonsets" => kind,
+            _ => return None,
+        };
+        let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+        let after = change.value.map(|v| {
+            let mut object: Value = serde_json::from_slice(&v).expect("an object as JSON");
+            object["metadata"]["resourceVersion"] = json!(change.revision.to_string());
+            object
+        });
+        let before = match &after {
+            Some(after) => there.insert(change.key.clone(), after.clone()),
+            None => there.remove(&change.key),
+        };
+        Some(ObjectChange {
+            at: change.at,
+            revision: u64::try_from(change.revision).expect("a revision"),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            before,
+            after,
+        })
+    };
+    changes.into_iter().filter_map(one).collect()
+}
+
+/// The audit log. The engines share the user `bench`, so that they are one process here; words of the same user write
+/// nothing to Kubernetes.
+fn asked(world: &World) -> Vec<Asked> {
+    let one = |e: &Value| {
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let uri = text(&e["requestURI"]);
+        let (path, query) = uri.split_once('?').unwrap_or((&uri, ""));
+        let method = match e["verb"].as_str()? {
+            "create" => "POST",
+            "update" => "PUT",
+            "patch" => "PATCH",
+            "delete" | "deletecollection" => "DELETE",
+            _ => "GET",
+        };
+        let user = text(&e["user"]["username"]);
+        Some(Asked {
+            at: e["requestReceivedTimestamp"].as_str()?.parse().ok()?,
+            by: if user == "bench" { "engine-0".to_owned() } else { user },
+            method: method.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            body: e["requestObject"].clone(),
+            code: e["responseStatus"]["code"].as_u64().and_then(|c| c.try_into().ok()).unwrap_or(0),
+        })
+    };
+    let mut all: Vec<Asked> = world.audit().iter().filter_map(one).collect();
+    all.sort_by_key(|a| a.at);
+    all
+}
+
+fn power(world: &World) -> Vec<Power> {
+    let text = std::fs::read_to_string(world.dir().join("reboots.log")).unwrap_or_default();
+    let one = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [at, what, address, entry, attempt, argv @ ..] = words.as_slice() else { return None };
+        let at = SignedDuration::try_from_secs_f64(at.parse().ok()?).ok()?;
+        Some(Power {
+            at: Timestamp::from_duration(at).ok()?,
+            what: if *what == "begin" { What::Begin } else { What::End(Some(0)) },
+            address: (*address).to_owned(),
+            entry: (*entry).to_owned(),
+            attempt: (*attempt).to_owned(),
+            argv: argv.iter().map(|w| (*w).to_owned()).collect(),
+        })
+    };
+    let mut all: Vec<Power> = text.lines().filter_map(one).collect();
+    all.sort_by_key(|p| p.at);
+    all
+}
