@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     observers::{
-        self, Record,
+        self, Record, View,
         record::{Acknowledged, What, Word},
     },
     world::{
@@ -56,8 +56,21 @@ fn i01_i10_i25_twenty_machines_reboot_once_each_whatever_dies() {
     record.frozen = round.frozen.iter().flat_map(both).collect();
     record.acknowledged.clone_from(&round.told);
     round.table(&record);
+    sees(&record);
     let breaches = observers::observe(&record);
     assert!(breaches.is_empty(), "{breaches:#?}\n{:#?}", round.notes);
+}
+
+/// The observers have what they judge: blind ones would find nothing either.
+fn sees(record: &Record) {
+    let view = View::of(record);
+    let starts = view.moves().iter().filter(|m| m.starts()).count();
+    assert!(starts >= 20 && view.attempts.len() >= 20, "{starts} starts, {} attempts", view.attempts.len());
+    let patches = view.node_writes.iter().filter(|w| w.engine).count();
+    assert!(patches >= 40, "each Node is cordoned and uncordoned: {patches} patches");
+    let evictions = view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run && w.node.is_some()).count();
+    assert!(evictions >= 13, "each pod is evicted once at least: {evictions}");
+    assert!(view.candidates.iter().any(|c| !c.ours) && view.candidates.len() >= 7, "{:?}", view.candidates);
 }
 
 /// Nodes, pods under a budget that a drain of two of them satisfies, and some without.
@@ -71,7 +84,7 @@ fn prepare(world: &World, machines: &[Machine]) {
     }
     world.pods_run("default");
     world.add_budget("default", "web", "web", 1);
-    let reboot = serde_json::json!({"max_concurrent_reboots": 3, "command_timeout_seconds": 12});
+    let reboot = serde_json::json!({"max_concurrent_reboots": 3, "command_timeout_seconds": 6});
     world.set_up(machines, &reboot);
 }
 
