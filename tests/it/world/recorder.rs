@@ -24,9 +24,10 @@ use crate::observers::record::{Asked, KeyChange, ObjectChange, Power, Record, Wh
 /// The flag with which kube-apiserver keeps objects in a form that can be read here.
 pub const AS_JSON: &str = "--storage-media-type=application/json";
 
-/// A change is stamped when the watcher hears of it: later than it was made, after a restart of etcd by as long as the
-/// watcher needs to come back. Where the machines prove an earlier moment (a command ran whose attempt it is), stamps are set
-/// back to it, by so much at most; a command that ran still earlier is a breach.
+/// A change is stamped when the watcher hears of it: later than it was made, by milliseconds, and after a restart of etcd
+/// by as long as the watcher needs to come back; a request that came of it may be older than the stamp. So stamps are
+/// set back by so much at most: to when an engine decided the transaction (its audit record in it says so, by this
+/// host's clock), and to when a command began whose attempt it is. What came still earlier is a breach.
 const WATCH_DELAY: SignedDuration = SignedDuration::from_millis(1500);
 
 /// Listens from the first revision on.
@@ -99,18 +100,27 @@ async fn listen(etcd: &str, prefix: &str, stop: &AtomicBool) -> Vec<KeyChange> {
 
 /// See `WATCH_DELAY`.
 fn set_back(keys: &mut [KeyChange], power: &[Power]) {
-    for begin in power.iter().filter(|p| p.what == What::Begin) {
-        let named = |k: &KeyChange| {
-            let value: Option<Value> = k.value.as_deref().and_then(|v| serde_json::from_slice(v).ok());
-            k.key.starts_with("cketerm/attempts/") && value.is_some_and(|v| v["id"] == *begin.attempt)
+    let mut earlier: BTreeMap<i64, Timestamp> = BTreeMap::new();
+    for key in keys.iter() {
+        let Some(value) = key.value.as_deref().and_then(|v| serde_json::from_slice::<Value>(v).ok()) else { continue };
+        let proof = if key.key.starts_with("cketerm/audit/") {
+            value["at"].as_str().and_then(|at| at.parse().ok()).map(|at: Timestamp| at.max(key.at - WATCH_DELAY))
+        } else if key.key.starts_with("cketerm/attempts/") {
+            let begin = power.iter().find(|p| p.what == What::Begin && value["id"] == *p.attempt);
+            begin.map(|p| p.at).filter(|at| key.at.duration_since(*at) <= WATCH_DELAY)
+        } else {
+            None
         };
-        let Some(first) = keys.iter().position(named) else { continue };
-        let (at, revision) = (keys[first].at, keys[first].revision);
-        if at > begin.at && at.duration_since(begin.at) <= WATCH_DELAY {
-            for key in keys.iter_mut().filter(|k| k.revision <= revision) {
-                key.at = key.at.min(begin.at);
-            }
+        if let Some(at) = proof.filter(|at| *at < key.at) {
+            let first = earlier.entry(key.revision).or_insert(at);
+            *first = at.min(*first);
         }
+    }
+    // what came before it in etcd was no later
+    let mut next = Timestamp::MAX;
+    for key in keys.iter_mut().rev() {
+        let at = earlier.get(&key.revision).copied().unwrap_or(key.at);
+        (key.at, next) = (at.min(key.at).min(next), at.min(next));
     }
 }
 
