@@ -130,7 +130,10 @@ fn later_places_win_and_a_file_with_endpoints_does_not_inherit_another_files_pas
     assert_eq!(Settings::load_from(&overrides, environment, &places).unwrap().etcd.endpoints, ["http://e:1"]);
     let overrides = Overrides { sandbox: true, ..overrides };
     let sandbox = Settings::load_from(&overrides, environment, &places).unwrap();
-    assert!(!sandbox.configured() && sandbox.etcd == EtcdSettings::default() && sandbox.log.level == "debug");
+    assert!(!sandbox.configured() && sandbox.etcd == EtcdSettings::default() && sandbox.files.is_empty());
+    // a file that cannot be read keeps nobody out of the sandbox
+    let broken = Overrides { config: Some("/nonexistent".into()), sandbox: true, ..Overrides::default() };
+    assert!(Settings::load_from(&broken, environment, &places).is_ok());
 }
 
 #[test]

@@ -101,6 +101,7 @@ pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
         (Effect::Remove { .. }, Came::Done) => {
             work.remove(&id);
         }
+        (Effect::Stamp { .. }, Came::Done) => work.entry(id).or_default().stamped = true,
         (_, Came::Failed(why)) => {
             work.entry(id).or_default().pause = Some((at + PAUSE, why.clone()));
         }

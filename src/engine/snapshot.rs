@@ -92,6 +92,9 @@ pub struct Work {
     pub sound_since: Option<f64>,
     /// Boot-time seconds before which the entry is not tried again after an effect failed, and why it failed.
     pub pause: Option<(f64, String)>,
+    /// We have put our lease on its Node in this leadership: another lease there now is a newer leader's.
+    #[serde(default)]
+    pub stamped: bool,
     /// Why the drain was backed off last (kept while queued, for display).
     pub backoff_cause: Option<String>,
 }

@@ -92,6 +92,12 @@ fn retries(view: &View<'_>, from: Timestamp, to: Timestamp) -> usize {
 /// Why this attempt should not have been made yet.
 fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, attempt: &Attempt) -> Option<String> {
     if attempt.ordered_by.is_some() {
+        // what was ordered and then withheld is tried again: still the same order
+        let before =
+            n.checked_sub(1).and_then(|n| view.attempts.get(&(index, n))).and_then(|line| line.before(revision));
+        if before.is_some_and(|a| a.withheld() && a.ordered_by == attempt.ordered_by) {
+            return None;
+        }
         let order = view.orders.get(&index);
         let given = order.and_then(|o| o.before(revision)).is_some_and(|o| o.verb == Verb::Retry);
         let consumed = order.is_some_and(|o| o.get(revision).is_none());

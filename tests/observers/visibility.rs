@@ -177,6 +177,12 @@ pub fn i35(view: &View<'_>) -> Vec<Breach> {
             let Some(entry) = view.entry(*index, said.revision) else { continue };
             let stuck = seconds(i64::try_from(view.policy(said.revision).stuck_seconds).unwrap_or(i64::MAX));
             let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting);
+            // a leader whose clock is wrong writes wrong times: what counts is when it was written
+            let written = view
+                .entries
+                .get(index)
+                .and_then(|line| line.steps().iter().rev().find(|s| s.revision <= said.revision).map(|s| s.at));
+            let since = since.max(written.filter(|_| since.is_some()));
             let settled = view.policies.throughout(shift(said.at, -CLOCKS), said.at, |p| {
                 p.is_none_or(|p| seconds(i64::try_from(p.stuck_seconds).unwrap_or(i64::MAX)) <= stuck)
             });

@@ -367,6 +367,8 @@ async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
 /// outcomes, failed commands, other nodes.
 async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
     let mut orphans: BTreeMap<String, u32> = BTreeMap::new();
+    // a person gives a machine its time before he orders again; what the entry says may come from a wrong clock
+    let mut ordered: BTreeMap<u64, Instant> = BTreeMap::new();
     loop {
         sleep(Duration::from_secs(5)).await;
         let Ok(view) = person.operator.store.read_view().await else { continue };
@@ -406,8 +408,10 @@ async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
                 _ => None,
             };
             if let Some(verb) = verb
+                && ordered.get(index).is_none_or(|at| at.elapsed() > Duration::from_secs(300))
                 && person.operator.order(id, verb, None, Some("the end of the day")).await.is_ok()
             {
+                ordered.insert(*index, Instant::now());
                 let asked = person.clock.wall();
                 let word = crate::observers::record::Word::Order(*index, verb.to_string());
                 let told = crate::observers::record::Acknowledged { asked, at: asked, by: person.name.clone(), word };

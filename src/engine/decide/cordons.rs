@@ -145,6 +145,8 @@ impl<'a> Pass<'a> {
         let lease = self.snap.engine.lease;
         let effect = match node.owner().filter(|o| o.entry == member.id) {
             Some(owner) if owner.lease == lease => return,
+            // Whoever wrote over our record leads since: our own lease will be found to be gone.
+            Some(_) if self.snap.work.get(&member.id).is_some_and(|w| w.stamped) => return,
             Some(owner) => {
                 let owner = Owner { lease, ..owner.clone() };
                 let mark = owner.schedulable_before;

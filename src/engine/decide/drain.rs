@@ -133,6 +133,10 @@ impl<'a> Pass<'a> {
                 return Err(Reason::UncordonedByOther { since });
             }
             Some(owner) => owner.recordoned + 1,
+            // Whoever wrote over our record leads since: our own lease will be found to be gone.
+            None if work.stamped && node.owner().is_some_and(|o| o.entry == member.id) => {
+                return Err(Reason::Working { phase: "another engine has taken the node over".to_owned() });
+            }
             // Stamped under an older lease: an uncordon in between counts all the same.
             None => node
                 .owner()
