@@ -15,7 +15,7 @@ use cketerm::mutation::{self, Mutation};
 use crate::run;
 
 /// Seeds within which each has to be found.
-const WITHIN: u64 = 200;
+const WITHIN: u64 = 1000;
 
 /// The invariants that a mutation breaks: to be found by another one would be luck.
 fn names(mutation: Mutation) -> &'static [&'static str] {

@@ -408,7 +408,7 @@ async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
                 _ => None,
             };
             if let Some(verb) = verb
-                && ordered.get(index).is_none_or(|at| at.elapsed() > Duration::from_secs(300))
+                && ordered.get(index).is_none_or(|at| at.elapsed() > Duration::from_mins(5))
                 && person.operator.order(id, verb, None, Some("the end of the day")).await.is_ok()
             {
                 ordered.insert(*index, Instant::now());
