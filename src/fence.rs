@@ -92,6 +92,11 @@ impl Life {
         self.ttl.saturating_sub(Duration::from_millis(since))
     }
 
+    /// Boot time of the sending of the last acknowledged keep-alive: the lease lived then, whoever says otherwise.
+    pub fn acknowledged(&self) -> Duration {
+        Duration::from_millis(self.acknowledged.load(Ordering::SeqCst))
+    }
+
     /// Its time to live.
     pub fn ttl(&self) -> Duration {
         self.ttl

@@ -52,6 +52,21 @@ pub(super) fn observe(snap: &mut Snapshot, now: Now) {
         }
     }
     snap.work = work;
+    note_foreign_records(snap, now);
+}
+
+/// Since when each Node carries the record of another lease: one that came after us is told from those before by it.
+fn note_foreign_records(snap: &mut Snapshot, now: Now) {
+    let before = std::mem::take(&mut snap.foreign);
+    let (kube, ours) = (&snap.kube, snap.engine.lease);
+    let leases = kube.marked.iter().filter_map(|name| Some((name, kube.by_name.get(name)?.owner()?.lease)));
+    snap.foreign = leases
+        .filter(|(_, lease)| *lease != ours)
+        .map(|(name, lease)| match before.get(name) {
+            Some(known) if known.0 == lease => (name.clone(), *known),
+            _ => (name.clone(), (lease, secs(now.boot))),
+        })
+        .collect();
 }
 
 /// A drain that we did not start counts as having evicted (spec/safety.md, Drains).

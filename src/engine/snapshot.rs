@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub work: BTreeMap<EntryId, Work>,
     /// Effects under way, by machine (Node name, else address): at most one each.
     pub in_flight: BTreeMap<String, InFlight>,
+    /// Owner records of other leases, by Node name: the lease, and the boot-time seconds at which we first saw it there.
+    pub foreign: BTreeMap<String, (i64, f64)>,
 }
 
 /// Who we are.
@@ -66,6 +68,9 @@ pub struct Leading {
     pub create_revision: i64,
     /// Boot-time seconds of the win: from here the attempts of dead leaders are waited out.
     pub since: f64,
+    /// Boot-time seconds of the sending of the last acknowledged keep-alive: we led then.
+    #[serde(default)]
+    pub acknowledged: f64,
 }
 
 /// What we saw of one control plane's probe.

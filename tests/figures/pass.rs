@@ -58,7 +58,7 @@ fn snapshot() -> Snapshot {
     }
     let members = Members::of(&cluster);
     store.cluster = Some(stored("/cke/cluster".to_owned(), Definition { cluster, members }));
-    let leading = Leading { key: "leader//1".to_owned(), create_revision: 1, since: 0.0 };
+    let leading = Leading { key: "leader//1".to_owned(), create_revision: 1, since: 0.0, acknowledged: 0.0 };
     Snapshot {
         store: Arc::new(store),
         kube: Arc::new(kube),

@@ -184,7 +184,7 @@ fn snapshot(input: &Value) -> Snapshot {
         engine: Engine {
             host: "here".to_owned(),
             lease: LEASE,
-            leading: Some(Leading { key: "leader//7".to_owned(), create_revision: 2, since: 0.0 }),
+            leading: Some(Leading { key: "leader//7".to_owned(), create_revision: 2, since: 0.0, acknowledged: 0.0 }),
             ttl: 60,
             ..Engine::default()
         },

@@ -233,7 +233,7 @@ impl World {
         };
         self.store.engines.insert(77, stored("e", 20, registration));
         self.engine.lease = 77;
-        self.engine.leading = Some(Leading { key, create_revision: 20, since: 4000.0 });
+        self.engine.leading = Some(Leading { key, create_revision: 20, since: 4000.0, acknowledged: 4000.0 });
     }
 
     pub(super) fn seen(&self) -> Arc<Seen> {

@@ -51,6 +51,7 @@ impl<'a> Pass<'a> {
                 continue;
             }
             match self.orphan(node, owner) {
+                Orphan::LetGo if self.may_be_a_later_leaders(name) => {}
                 Orphan::LetGo => self.release(node, owner),
                 Orphan::Stays(reason) => {
                     self.out.orphans.insert(name.clone(), reason);
@@ -58,6 +59,14 @@ impl<'a> Pass<'a> {
             }
         }
         self.settle_what_is_left();
+    }
+
+    /// A record of another lease that appeared while we led may be a later leader's, for an entry that our copy does not
+    /// show in work yet: our lease may be gone without our knowing. A keep-alive that was sent after we saw the record,
+    /// and acknowledged, proves that it is an older one (I24).
+    fn may_be_a_later_leaders(&self, node: &str) -> bool {
+        let Some(leading) = &self.snap.engine.leading else { return false };
+        self.snap.foreign.get(node).is_some_and(|(_, seen)| *seen > leading.since && leading.acknowledged <= *seen)
     }
 
     /// Whether an entry of either queue works on it now, by what is persisted.

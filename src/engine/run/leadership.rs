@@ -163,6 +163,7 @@ impl Loop {
             key: fence.key().to_owned(),
             create_revision: fence.create_revision(),
             since: secs(self.clock.boot()),
+            acknowledged: secs(fence.life().acknowledged()),
         });
         self.clear();
         let actor = Actor {

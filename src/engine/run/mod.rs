@@ -216,6 +216,9 @@ impl Loop {
             self.steady = Steady::new(&self.clock);
         }
         let now = self.steady.now();
+        if let (Some(leading), Some(leader)) = (&mut self.snap.engine.leading, &self.leader) {
+            leading.acknowledged = secs(leader.fence.life().acknowledged());
+        }
         self.snap.store = self.live.borrow();
         self.snap.kube = self.kube.as_ref().map_or_else(|| Arc::new(KubeView::default()), |(_, live)| live.borrow());
         self.snap.probes = self.prober.seen();

@@ -1,6 +1,6 @@
 //! "If a node is cordoned by reboot operation and its entry status is not draining or rebooting, uncordon it."
 
-use super::scene::{LEASE, Scene};
+use super::scene::{BOOT, LEASE, Scene};
 use crate::{
     engine::decide::{Decision, Effect},
     model::{
@@ -171,4 +171,14 @@ fn i10_a_cordon_made_again_after_a_persons_uncordon_is_ours() {
         .node(11, |n| n.unschedulable = false);
     let Some(Effect::Stamp { owner, .. }) = scene.effect(0) else { panic!() };
     assert!(owner.schedulable_before);
+}
+
+#[test]
+fn i24_a_record_that_may_be_a_later_leaders_is_let_alone_until_a_keep_alive_proves_that_we_still_lead() {
+    let later = Scene::new(1).queued(&[(0, 11)]).disabled().cordoned(11, 0).owner(11, |o| o.lease = LEASE + 1);
+    let seen = |at: f64| later.clone().foreign(11, LEASE + 1, at);
+    assert_eq!(release(&seen(BOOT - 5.0).acknowledged(BOOT - 6.0).decide(), 11), None, "revoked behind our back?");
+    assert_eq!(release(&seen(BOOT - 5.0).acknowledged(BOOT - 4.0).decide(), 11), Some((true, false)), "an older one");
+    let before_we_won = seen(BOOT - 2000.0).acknowledged(BOOT - 2001.0);
+    assert_eq!(release(&before_we_won.decide(), 11), Some((true, false)), "of the leader before us");
 }

@@ -64,7 +64,12 @@ impl Scene {
             engine: Engine {
                 host: "here".to_owned(),
                 lease: LEASE,
-                leading: Some(Leading { key: "leader//7".to_owned(), create_revision: 2, since: BOOT - 1000.0 }),
+                leading: Some(Leading {
+                    key: "leader//7".to_owned(),
+                    create_revision: 2,
+                    since: BOOT - 1000.0,
+                    acknowledged: BOOT,
+                }),
                 ttl: 60,
                 ..Engine::default()
             },
@@ -268,6 +273,20 @@ impl Scene {
             entry_revision: revision,
         };
         self.store.orders.insert(EntryId::reboot(index), stored("order", 12, order));
+        self
+    }
+
+    /// The record of another lease on this Node was first seen then.
+    pub(super) fn foreign(mut self, last: u8, lease: i64, seen: f64) -> Self {
+        self.snap.foreign.insert(Self::address(last), (lease, seen));
+        self
+    }
+
+    /// The last keep-alive that was acknowledged was sent then.
+    pub(super) fn acknowledged(mut self, at: f64) -> Self {
+        if let Some(leading) = &mut self.snap.engine.leading {
+            leading.acknowledged = at;
+        }
         self
     }
 
