@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{Actor, SHOWN_WITHIN, Stop};
+use super::{
+    Actor, SHOWN_WITHIN, Stop,
+    told::{Told, named},
+};
 use crate::{
     engine::{
         decide::{Guard, held_reason},
@@ -31,9 +34,13 @@ impl Actor {
         cordon: bool,
         mark: bool,
     ) -> Result<Came, Stop> {
+        let what = if cordon { "cordon" } else { "stamp" };
+        let permit = self.permit(guard, decided)?;
+        let told =
+            self.tell(&permit, what, &format!("node {}", node.name), Some(format!("for {}", owner.entry))).await?;
         let permit = self.permit(guard, decided)?;
         let written = self.kube.stamp(&permit, node, owner, cordon, mark).await;
-        self.node_written(node, written, if cordon { "cordon" } else { "stamp" }).await
+        self.node_written(node, written, what, told).await
     }
 
     /// Takes our annotations off, and uncordons where it was our cordon; then settles what the entry left.
@@ -45,9 +52,13 @@ impl Actor {
         drop_keep: bool,
         settle: Option<EntryId>,
     ) -> Result<Came, Stop> {
+        let what = if uncordon { "uncordon" } else { "release" };
+        let permit = self.permit(&Guard::default(), decided)?;
+        let after = settle.map(|entry| format!("after {entry}"));
+        let told = self.tell(&permit, what, &format!("node {}", node.name), after).await?;
         let permit = self.permit(&Guard::default(), decided)?;
         let written = self.kube.release(&permit, node, Release { uncordon, drop_keep }).await;
-        let came = self.node_written(node, written, "uncordon").await?;
+        let came = self.node_written(node, written, what, told).await?;
         if came == Came::Done && uncordon {
             let address = node.addresses.first().unwrap_or(&node.name);
             self.record("reboot-uncordon", address, "", self.steady.now().wall);
@@ -63,7 +74,9 @@ impl Actor {
         before: &NodeRow,
         written: Result<NodeRow, WriteError>,
         what: &str,
+        told: Told,
     ) -> Result<Came, Stop> {
+        self.came_of(told, written.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
         match written {
             Ok(_) => {
                 tracing::info!(node = before.name, "{what}");
@@ -116,9 +129,14 @@ impl Actor {
         &self,
         guard: &Guard,
         decided: Duration,
+        machine: &str,
         evict: Vec<Budgeted>,
         delete: Vec<Arc<PodRow>>,
     ) -> Result<Came, Stop> {
+        let permit = self.permit(guard, decided)?;
+        let evicted = evict.iter().map(|(pod, _)| pod.full_name());
+        let pods = named(evicted.chain(delete.iter().map(|pod| format!("{} (deleted)", pod.full_name()))));
+        let told = self.tell(&permit, "evict", &format!("node {machine}"), Some(pods)).await?;
         let deletions = async {
             let each = delete.iter().map(|pod| async move {
                 let permit = self.permit(guard, decided)?;
@@ -130,10 +148,15 @@ impl Actor {
         let mut answers = match evicted {
             Ok(answers) => answers,
             // Nothing was sent.
-            Err(stop) if delete.is_empty() => return Err(stop),
+            Err(stop) if delete.is_empty() => {
+                self.came_of(told, "nothing was sent".to_owned());
+                return Err(stop);
+            }
             Err(_) => BTreeMap::new(),
         };
         answers.extend(deleted.into_iter().filter_map(Result::ok));
+        let accepted = answers.values().filter(|a| matches!(a.verdict, Verdict::Accepted | Verdict::Gone)).count();
+        self.came_of(told, format!("{accepted} of {} accepted", answers.len()));
         Ok(Came::Answers(answers))
     }
 
@@ -184,9 +207,13 @@ impl Actor {
         row: &EndpointsRow,
         addresses: &[String],
     ) -> Result<Came, Stop> {
-        let permit = self.permit(&Guard::default(), decided)?;
         let name = format!("{} {}/{}", row.kind, row.namespace, row.name);
-        match self.kube.set_endpoints(&permit, row, addresses).await {
+        let permit = self.permit(&Guard::default(), decided)?;
+        let told = self.tell(&permit, "endpoints", &name, Some(addresses.join(", "))).await?;
+        let permit = self.permit(&Guard::default(), decided)?;
+        let written = self.kube.set_endpoints(&permit, row, addresses).await;
+        self.came_of(told, written.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned()));
+        match written {
             Ok(()) => {
                 tracing::info!(name, addresses = addresses.join(","), "endpoints set");
                 let mut live = self.kube_live.subscribe();

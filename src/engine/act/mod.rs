@@ -7,6 +7,7 @@ mod drain;
 mod power;
 mod queue;
 mod record;
+mod told;
 
 use std::{
     sync::{
@@ -85,7 +86,7 @@ impl Actor {
                 self.release(decided, &node, uncordon, drop_keep, settle).await
             }
             Effect::Preview { known, pods } => self.preview(&guard, decided, known, pods).await,
-            Effect::Evict { evict, delete, .. } => self.evict(&guard, decided, evict, delete).await,
+            Effect::Evict { evict, delete, .. } => self.evict(&guard, decided, &machine, evict, delete).await,
             Effect::Power { entry, node, force, on_delete, attempt } => {
                 self.power(&guard, decided, &entry, &node, force.as_ref(), &on_delete, attempt).await
             }
@@ -186,6 +187,11 @@ impl Actor {
 
     /// An audit record of the engine, to be put into the transaction of what it tells (I38).
     fn audit(&self, what: &str, on: &str, reason: Option<String>, result: &str) -> Put {
+        let (key, audit) = self.audit_record(what, on, reason, result);
+        Put::json(key, &audit)
+    }
+
+    fn audit_record(&self, what: &str, on: &str, reason: Option<String>, result: &str) -> (String, Audit) {
         let at = self.steady.now().wall;
         let audit = Audit {
             at,
@@ -195,7 +201,7 @@ impl Actor {
             reason,
             result: result.to_owned(),
         };
-        let id = format!("{:020}-{:x}-{}", at.as_nanosecond(), self.fence.lease(), on.replace('/', "-"));
-        Put::json(self.store.keys().audit(&id), &audit)
+        let id = format!("{:020}-{:x}-{}", at.as_nanosecond(), self.fence.lease(), on.replace(['/', ' '], "-"));
+        (self.store.keys().audit(&id), audit)
     }
 }
