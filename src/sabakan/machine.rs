@@ -1,0 +1,434 @@
+//! A machine as sabakan answers it, and how its answer is read (spec/sabakan.md, Query).
+//!
+//! Sabakan's real answers have labels that are `null`, durations with fractions, dates with nanoseconds and any zone.
+//! An answer that cannot be read completely is no answer: a machine that is missed would look vanished.
+
+use std::{collections::HashMap, fmt, net::IpAddr};
+
+use jiff::{Timestamp, civil, tz::Offset};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// Where a machine stands in sabakan's life cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum State {
+    /// Registered, not yet set up.
+    Uninitialized,
+    /// Good.
+    Healthy,
+    /// Answers and says that something is wrong.
+    Unhealthy,
+    /// Does not answer.
+    Unreachable,
+    /// Its operating system is being exchanged.
+    Updating,
+    /// Is to leave; its disks are being erased.
+    Retiring,
+    /// Has left.
+    Retired,
+}
+
+impl State {
+    /// All of them, in the order of sabakan's schema.
+    pub const ALL: [Self; 7] = [
+        Self::Uninitialized,
+        Self::Healthy,
+        Self::Unhealthy,
+        Self::Unreachable,
+        Self::Updating,
+        Self::Retiring,
+        Self::Retired,
+    ];
+
+    /// In lower case: the value of the state taint, and the operation of an automatic repair.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Uninitialized => "uninitialized",
+            Self::Healthy => "healthy",
+            Self::Unhealthy => "unhealthy",
+            Self::Unreachable => "unreachable",
+            Self::Updating => "updating",
+            Self::Retiring => "retiring",
+            Self::Retired => "retired",
+        }
+    }
+
+    /// In upper case, as GraphQL names it.
+    pub fn graphql(self) -> &'static str {
+        match self {
+            Self::Uninitialized => "UNINITIALIZED",
+            Self::Healthy => "HEALTHY",
+            Self::Unhealthy => "UNHEALTHY",
+            Self::Unreachable => "UNREACHABLE",
+            Self::Updating => "UPDATING",
+            Self::Retiring => "RETIRING",
+            Self::Retired => "RETIRED",
+        }
+    }
+
+    /// The state with this name of GraphQL.
+    pub fn from_graphql(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.graphql() == name)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// A date of sabakan: a moment, and how it was written. CKE writes it in the zone of the answer, so ours does too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Date {
+    /// The moment.
+    pub at: Timestamp,
+    /// The zone in which it was written.
+    pub offset: Offset,
+}
+
+impl Date {
+    /// Reads RFC 3339 with or without a fraction and with any offset.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is not an RFC 3339 time such as 2026-06-01T00:00:00Z");
+        let at: Timestamp = text.parse().map_err(|_| bad())?;
+        Ok(Self { at, offset: offset(text).ok_or_else(bad)? })
+    }
+
+    /// This moment in UTC.
+    pub fn utc(at: Timestamp) -> Self {
+        Self { at, offset: Offset::UTC }
+    }
+
+    /// Date and time of day where it was written.
+    pub fn civil(&self) -> civil::DateTime {
+        self.offset.to_datetime(self.at)
+    }
+
+    /// Year and month, `2026-06`, where it was written.
+    pub fn month(&self) -> String {
+        let date = self.civil();
+        format!("{:04}-{:02}", date.year(), date.month())
+    }
+
+    /// The year where it was written.
+    pub fn year(&self) -> String {
+        format!("{:04}", self.civil().year())
+    }
+}
+
+impl fmt::Display for Date {
+    /// RFC 3339 in whole seconds, as Go writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let d = self.civil();
+        let (date, time) = (d.date(), d.time());
+        write!(f, "{:04}-{:02}-{:02}", date.year(), date.month(), date.day())?;
+        write!(f, "T{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())?;
+        match self.offset.seconds() {
+            0 => f.write_str("Z"),
+            seconds => {
+                let sign = if seconds < 0 { '-' } else { '+' };
+                let minutes = seconds.unsigned_abs() / 60;
+                write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+            }
+        }
+    }
+}
+
+fn offset(text: &str) -> Option<Offset> {
+    if text.ends_with(['Z', 'z']) {
+        return Some(Offset::UTC);
+    }
+    let zone = text.get(text.len().checked_sub(6)?..)?;
+    let sign = if zone.starts_with('-') { -1 } else { 1 };
+    let (hours, minutes) = zone.get(1..)?.split_once(':')?;
+    Offset::from_seconds(sign * (hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60)).ok()
+}
+
+/// A machine that has an address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// `spec.serial`: its name in sabakan.
+    pub serial: String,
+    /// `spec.labels`, by name.
+    pub labels: Vec<(String, String)>,
+    /// `spec.rack`.
+    pub rack: i64,
+    /// `spec.indexInRack`.
+    pub index_in_rack: i64,
+    /// `spec.role`.
+    pub role: String,
+    /// The first of `ipv4`: what names the machine in a cluster definition.
+    pub address: String,
+    /// `spec.ipv4`.
+    pub ipv4: Vec<String>,
+    /// `spec.registerDate`.
+    pub register_date: Date,
+    /// `spec.retireDate`; equal to `register_date` where nobody set one.
+    pub retire_date: Date,
+    /// `spec.bmc.bmcType`: the machine type of a repair.
+    pub bmc_type: String,
+    /// `spec.bmc.ipv4`.
+    pub bmc_ipv4: String,
+    /// `status.state`.
+    pub state: State,
+    /// `status.timestamp`, where it was asked for.
+    pub since: Option<Timestamp>,
+    /// `status.duration`: seconds in this state when sabakan answered.
+    pub duration: f64,
+}
+
+impl Machine {
+    /// Good.
+    pub fn healthy(&self) -> bool {
+        self.state == State::Healthy
+    }
+
+    /// Whole days until it retires, cut toward zero; negative once that has passed.
+    pub fn lifetime_days(&self, now: Timestamp) -> i64 {
+        self.retire_date.at.duration_since(now).as_secs() / 86_400
+    }
+
+    /// How many of 250, 500, 1,000 days its lifetime exceeds, or falls below negative: 3 to -3.
+    pub fn lifetime_steps(&self, now: Timestamp) -> i64 {
+        let days = self.lifetime_days(now);
+        [250, 500, 1000].into_iter().map(|step| i64::from(days > step) - i64::from(days < -step)).sum()
+    }
+
+    /// The order in which equal machines are taken: rack, place in it, serial.
+    pub fn place(&self) -> (i64, i64, &str) {
+        (self.rack, self.index_in_rack, &self.serial)
+    }
+}
+
+/// What an answer holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Machines {
+    /// Machines with an address, in the answer's order.
+    pub list: Vec<Machine>,
+    /// What a person should know: machines that had to be left out.
+    pub warnings: Vec<String>,
+}
+
+/// Why an answer is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MachineError {
+    /// Not JSON, or not the shape of an answer.
+    #[error("the machines are not sabakan's answer: {0}")]
+    Shape(String),
+    /// Sabakan answered with errors: what it says.
+    #[error("sabakan answered with an error: {0}")]
+    Answered(String),
+    /// One machine cannot be understood.
+    #[error("machine {machine}: {why}")]
+    Machine {
+        /// Its serial, or its place in the list.
+        machine: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Two machines have the same first address.
+    #[error(
+        "machines {first} and {second} both have the address {address}: one of them must be corrected in sabakan (`sabactl machines`)"
+    )]
+    SameAddress {
+        /// The serial of one.
+        first: String,
+        /// The serial of the other.
+        second: String,
+        /// The address.
+        address: String,
+    },
+}
+
+/// Reads sabakan's answer to `searchMachines`, its `data`, or the bare list of machines.
+pub fn read(text: &str) -> Result<Machines, MachineError> {
+    let shape = |e: serde_json::Error| MachineError::Shape(e.to_string());
+    let raw = match serde_json::from_str::<Answer>(text) {
+        Ok(answer) => answer.machines()?,
+        // the slow way, only to name the machine that is odd
+        Err(_) => named(serde_json::from_str::<Value>(text).map_err(shape)?)?,
+    };
+    understood(raw)
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    List(Vec<RawMachine>),
+    Whole {
+        #[serde(default)]
+        data: Option<Data>,
+        #[serde(default, rename = "searchMachines")]
+        machines: Option<Vec<RawMachine>>,
+        #[serde(default)]
+        errors: Option<Vec<Value>>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Data {
+    #[serde(default, rename = "searchMachines")]
+    machines: Option<Vec<RawMachine>>,
+}
+
+impl Answer {
+    fn machines(self) -> Result<Vec<RawMachine>, MachineError> {
+        match self {
+            Self::List(list) => Ok(list),
+            Self::Whole { errors: Some(errors), .. } if !errors.is_empty() => {
+                let said: Vec<String> = errors.iter().map(message).collect();
+                Err(MachineError::Answered(said.join("; ")))
+            }
+            Self::Whole { data, machines, .. } => data
+                .and_then(|d| d.machines)
+                .or(machines)
+                .ok_or_else(|| MachineError::Shape("it has no data.searchMachines".to_owned())),
+        }
+    }
+}
+
+fn message(error: &Value) -> String {
+    error.get("message").and_then(Value::as_str).map_or_else(|| error.to_string(), str::to_owned)
+}
+
+/// Each machine by itself, so that an error can name it.
+fn named(value: Value) -> Result<Vec<RawMachine>, MachineError> {
+    let errors = value.get("errors").and_then(Value::as_array).filter(|list| !list.is_empty());
+    if let Some(errors) = errors {
+        return Err(MachineError::Answered(errors.iter().map(message).collect::<Vec<_>>().join("; ")));
+    }
+    let list = match value {
+        Value::Array(list) => list,
+        other => {
+            let found = other.pointer("/data/searchMachines").or_else(|| other.get("searchMachines"));
+            let list = found.and_then(Value::as_array).cloned();
+            list.ok_or_else(|| MachineError::Shape("it has no list data.searchMachines".to_owned()))?
+        }
+    };
+    let each = list.into_iter().enumerate().map(|(i, item)| {
+        let serial = item.pointer("/spec/serial").and_then(Value::as_str).map(str::to_owned);
+        serde_json::from_value(item).map_err(|e| MachineError::Machine {
+            machine: serial.unwrap_or_else(|| format!("[{i}] of the list")),
+            why: e.to_string(),
+        })
+    });
+    each.collect()
+}
+
+#[derive(Deserialize)]
+struct RawMachine {
+    spec: RawSpec,
+    status: RawStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawSpec {
+    serial: String,
+    #[serde(default, deserialize_with = "none_is_empty")]
+    labels: Vec<RawLabel>,
+    rack: i64,
+    index_in_rack: i64,
+    role: String,
+    #[serde(default, deserialize_with = "none_is_empty")]
+    ipv4: Vec<String>,
+    register_date: Option<String>,
+    retire_date: Option<String>,
+    #[serde(default)]
+    bmc: Option<RawBmc>,
+}
+
+#[derive(Deserialize)]
+struct RawLabel {
+    name: String,
+    value: String,
+}
+
+#[derive(Default, Deserialize)]
+struct RawBmc {
+    #[serde(default, rename = "bmcType")]
+    kind: Option<String>,
+    #[serde(default)]
+    ipv4: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawStatus {
+    state: String,
+    #[serde(default)]
+    timestamp: Option<String>,
+    #[serde(default)]
+    duration: Option<f64>,
+}
+
+fn none_is_empty<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+fn understood(raw: Vec<RawMachine>) -> Result<Machines, MachineError> {
+    let mut out = Machines { list: Vec::with_capacity(raw.len()), warnings: Vec::new() };
+    for (i, machine) in raw.into_iter().enumerate() {
+        let serial = machine.spec.serial.clone();
+        let name = || if serial.is_empty() { format!("[{i}] of the list") } else { serial.clone() };
+        match one(machine) {
+            Ok(Some(machine)) => out.list.push(machine),
+            Ok(None) => out.warnings.push(format!("machine {} has no IPv4 address and is ignored", name())),
+            Err(why) => return Err(MachineError::Machine { machine: name(), why }),
+        }
+    }
+    let mut seen: HashMap<&str, &str> = HashMap::with_capacity(out.list.len());
+    for machine in &out.list {
+        if let Some(first) = seen.insert(&machine.address, &machine.serial) {
+            return Err(MachineError::SameAddress {
+                first: first.to_owned(),
+                second: machine.serial.clone(),
+                address: machine.address.clone(),
+            });
+        }
+    }
+    Ok(out)
+}
+
+fn one(raw: RawMachine) -> Result<Option<Machine>, String> {
+    let (spec, status) = (raw.spec, raw.status);
+    let Some(address) = spec.ipv4.iter().find(|a| !a.is_empty()) else { return Ok(None) };
+    // written in one way, so that it compares with the definition's
+    let address: IpAddr = address.parse().map_err(|_| format!("ipv4: {address:?} is not an IP address"))?;
+    let state = State::from_graphql(&status.state).ok_or_else(|| {
+        let known = State::ALL.map(State::graphql).join(", ");
+        format!("state: {:?} is not known; known are {known}", status.state)
+    })?;
+    let date = |field: &str, text: Option<String>| {
+        let text = text.ok_or_else(|| format!("{field}: there is none"))?;
+        Date::parse(&text).map_err(|e| format!("{field}: {e}"))
+    };
+    let since = match status.timestamp.filter(|t| !t.is_empty()) {
+        Some(text) => Some(Date::parse(&text).map_err(|e| format!("status.timestamp: {e}"))?.at),
+        None => None,
+    };
+    let mut labels: Vec<(String, String)> = spec.labels.into_iter().map(|l| (l.name, l.value)).collect();
+    labels.sort();
+    let bmc = spec.bmc.unwrap_or_default();
+    Ok(Some(Machine {
+        serial: spec.serial,
+        labels,
+        rack: spec.rack,
+        index_in_rack: spec.index_in_rack,
+        role: spec.role,
+        address: address.to_string(),
+        ipv4: spec.ipv4,
+        register_date: date("registerDate", spec.register_date)?,
+        retire_date: date("retireDate", spec.retire_date)?,
+        bmc_type: bmc.kind.unwrap_or_default(),
+        bmc_ipv4: bmc.ipv4.unwrap_or_default(),
+        state,
+        since,
+        duration: status.duration.unwrap_or(0.0),
+    }))
+}
+
+#[cfg(test)]
+#[path = "tests/machine.rs"]
+mod tests;
