@@ -138,7 +138,17 @@ fn progress(
         Reason::Backoff { until, .. } => Some(*until),
         _ => None,
     };
-    Progress { phase, since, pods_at_start, pods_gone, reason: Some(reason.clone()), blockers, next }
+    Progress {
+        phase,
+        since,
+        pods_at_start,
+        pods_gone,
+        reason: Some(reason.clone()),
+        blockers,
+        next,
+        step: None,
+        check: None,
+    }
 }
 
 /// The pods that are left on a node, each with what holds it.

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use crate::model::attempt::CheckAnswer;
 use crate::{
     clock::Now,
     model::{
@@ -91,7 +92,7 @@ pub struct Probe {
 pub struct Work {
     /// The drain, as far as this leader has seen it.
     pub drain: DrainWork,
-    /// The last boot check and when it ended (boot-time seconds).
+    /// The last boot or health check and when it ended (boot-time seconds).
     pub check: Option<(f64, CheckAnswer)>,
     /// Boot-time seconds since which boot check, boot id, Ready and probe have all been good without a break.
     pub sound_since: Option<f64>,
@@ -123,18 +124,6 @@ pub struct DrainWork {
     pub answers: BTreeMap<String, Answer>,
     /// When we first saw that somebody uncordoned the node.
     pub uncordoned: Option<Timestamp>,
-}
-
-/// What a boot check said.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckAnswer {
-    /// Exit 0 and `true`.
-    Yes,
-    /// Any other exit, a timeout, or other output: what it said.
-    No(String),
-    /// It could not be asked: not a "no".
-    Unavailable(String),
 }
 
 /// An effect under way.

@@ -14,8 +14,20 @@ pub struct Attempt {
     pub id: String,
     /// The entry it belongs to.
     pub entry: EntryId,
-    /// Counted from 1 over the entry's (and step's) life.
+    /// Counted from 1 over the entry's life.
     pub number: u32,
+    /// The step of a repair that it belongs to, counted from 0; none for reboots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<i64>,
+    /// It is a repair's success command, and not the step's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub success: bool,
+    /// The repair's machine type, which with `operation` names the health check when the entry is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_type: Option<String>,
+    /// The repair's operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
     /// The node's or machine's address.
     pub address: String,
     /// The Kubernetes Node's name, where the machine is a cluster member.
@@ -82,6 +94,29 @@ pub enum Ended {
     Withheld(String),
     /// Nobody knows; a person or a check settled it so.
     Unknown(String),
+}
+
+/// What a boot or health check said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckAnswer {
+    /// Exit 0 and `true`.
+    Yes,
+    /// Any other exit, a timeout, or other output: what it said.
+    No(String),
+    /// It could not be asked: not a "no".
+    Unavailable(String),
+}
+
+impl fmt::Display for CheckAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Yes => f.write_str("true"),
+            Self::No(said) if said.is_empty() => f.write_str("not true"),
+            Self::No(said) => f.write_str(said),
+            Self::Unavailable(why) => write!(f, "no answer: {why}"),
+        }
+    }
 }
 
 impl fmt::Display for Ended {

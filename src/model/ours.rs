@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    attempt::Attempt,
+    attempt::{Attempt, CheckAnswer},
     entry::EntryId,
     reason::{Blocker, Reason},
 };
@@ -113,6 +113,12 @@ pub struct Progress {
     /// When something happens next, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Timestamp>,
+    /// The current step of a repair, counted from 0, and how many there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<(i64, usize)>,
+    /// What the health check of a repair answers, and since when it has answered that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<(Timestamp, CheckAnswer)>,
 }
 
 /// What a person may order for one entry.

@@ -204,6 +204,16 @@ pub enum Reason {
     MachineInRepair {
         entry: EntryId,
     },
+    MachineInReboot {
+        entry: EntryId,
+    },
+    /// The command of a repair's step has ended; the health check decides until the watch is over.
+    WaitingForHealth {
+        /// Counted from 0.
+        step: i64,
+        until: Option<Timestamp>,
+        last: String,
+    },
     WaitingForJoin {
         node: String,
     },
@@ -334,23 +344,23 @@ impl fmt::Display for Reason {
             Self::CommandRunning { attempt, since } => {
                 write!(f, "command runs since {} (attempt {attempt})", at(*since))
             }
-            Self::CommandFailed { how, stderr } if stderr.is_empty() => write!(f, "reboot command failed: {how}"),
-            Self::CommandFailed { how, stderr } => write!(f, "reboot command failed: {how}: {}", last_line(stderr)),
+            Self::CommandFailed { how, stderr } if stderr.is_empty() => write!(f, "command failed: {how}"),
+            Self::CommandFailed { how, stderr } => write!(f, "command failed: {how}: {}", last_line(stderr)),
             Self::OutcomeUnknown { until: Some(until), .. } => {
                 write!(f, "a command of a dead leader may still be running, until {}", at(*until))
             }
             Self::OutcomeUnknown { attempt: Some(attempt), .. } => {
-                write!(f, "outcome of attempt {attempt} unknown: retry, done, or wait for the boot check")
+                write!(f, "outcome of attempt {attempt} unknown: retry, done, or wait for the check")
             }
             Self::OutcomeUnknown { attempt: None, .. } => {
-                f.write_str("started by another program, outcome unknown: retry, done, or wait for the boot check")
+                f.write_str("started by another program, outcome unknown: retry, done, or wait for the check")
             }
-            Self::CheckUnavailable { why } => write!(f, "the boot check gives no answer: {why}"),
+            Self::CheckUnavailable { why } => write!(f, "the check gives no answer: {why}"),
             Self::NodeMismatch { expected, found } => {
                 write!(f, "not the machine that was meant: expected {expected}, found {found}; cancel and add again")
             }
             Self::OrphanedCordon { node, entry } => {
-                write!(f, "node {node} stays cordoned after {entry} until it has booted, or until you uncordon it")
+                write!(f, "node {node} stays cordoned after {entry} until it is back, or until you uncordon it")
             }
             Self::AwaitingApproval { digest } => write!(f, "waits for approval of {digest}"),
             Self::Frozen { until } => write!(f, "frozen until {}", at(*until)),
@@ -365,6 +375,12 @@ impl fmt::Display for Reason {
             Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
             Self::DuplicateOf { index } => write!(f, "the same machine is in entry {index}"),
             Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
+            Self::MachineInReboot { entry } => write!(f, "the machine is being rebooted ({entry})"),
+            Self::WaitingForHealth { step, until, last } => {
+                write!(f, "step {}: watches the health check", step + 1)?;
+                until.map_or(Ok(()), |u| write!(f, " until {}", at(u)))?;
+                if last.is_empty() { Ok(()) } else { write!(f, " (check: {last})") }
+            }
             Self::WaitingForJoin { node } => write!(f, "waits for {node} to join"),
             Self::WaitingForBoot { since, last, stuck } => {
                 write!(f, "{}waits for boot since {}", if *stuck { "STUCK: " } else { "" }, at(*since))?;
@@ -379,7 +395,7 @@ impl fmt::Display for Reason {
             Self::QueueDisabled => f.write_str("the queue is disabled"),
             Self::NoCommand { field } => write!(f, "the definition has no {field}"),
             Self::NotMember { address } => write!(f, "{address} is not in the cluster definition"),
-            Self::InvalidEntry { why } => write!(f, "cannot be read: {why}"),
+            Self::InvalidEntry { why } => f.write_str(why),
             Self::EffectFailed { what, why } => write!(f, "{what} failed, is tried again: {why}"),
             Self::Working { phase } => f.write_str(phase),
             Self::Ready => f.write_str("next"),

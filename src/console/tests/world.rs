@@ -171,6 +171,8 @@ impl World {
             reason,
             blockers,
             next: None,
+            step: None,
+            check: None,
         };
         let draining = progress("waiting for pods", 180, 38, Some(held.clone()), blockers);
         let rebooting = progress("rebooting", 42, 40, None, Vec::new());
@@ -187,7 +189,10 @@ impl World {
             (EntryId::reboot(5), Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2 }),
             (EntryId::reboot(6), Reason::Backoff { count: 2, until: after(wall(), 400), cause }),
             (EntryId::reboot(7), Reason::WaitingForWorkers { holder: EntryId::reboot(3) }),
-            (EntryId::reboot(8), Reason::InvalidEntry { why: "not JSON: expected value at line 1 column 1".into() }),
+            (
+                EntryId::reboot(8),
+                Reason::InvalidEntry { why: "cannot be read: not JSON: expected value at line 1 column 1".into() },
+            ),
         ]);
     }
 
@@ -196,6 +201,10 @@ impl World {
             id: "a1".into(),
             entry: EntryId::reboot(4),
             number: 1,
+            step: None,
+            success: false,
+            machine_type: None,
+            operation: None,
             address: "10.0.0.15".into(),
             node: Some("worker-2".into()),
             control_plane: false,

@@ -129,7 +129,7 @@ impl<'a> Pass<'a> {
                 Ok(entry) => entry.as_ref(),
                 // A broken entry is shown and never stops the others (I5).
                 Err(why) => {
-                    self.reasons.push((id, Reason::InvalidEntry { why: why.clone() }));
+                    self.reasons.push((id, Reason::InvalidEntry { why: format!("cannot be read: {why}") }));
                     continue;
                 }
             };

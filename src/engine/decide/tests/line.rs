@@ -46,7 +46,7 @@ fn i5_a_broken_entry_takes_no_slot_and_is_shown() {
         s.store.reboots.entries.get_mut(&0).unwrap().value = Err("not JSON".to_owned());
     });
     assert_eq!(scene.starts(), [1]);
-    assert_eq!(scene.reason(0), Reason::InvalidEntry { why: "not JSON".to_owned() });
+    assert_eq!(scene.reason(0), Reason::InvalidEntry { why: "cannot be read: not JSON".to_owned() });
 }
 
 #[test]
