@@ -7,6 +7,7 @@ mod definition;
 mod error;
 mod policy;
 mod queue;
+mod registry;
 mod who;
 
 pub use definition::{Identified, SetCluster};

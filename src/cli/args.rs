@@ -15,8 +15,8 @@ use super::{
     policy::PolicyWord,
     reboot_queue::RebootWord,
     repair_queue::RepairWord,
+    sabakan::{AutoRepairWord, SabakanWord},
     sandbox::{Choice, SandboxWord},
-    switches::SwitchWord,
 };
 use crate::config::Overrides;
 
@@ -156,19 +156,19 @@ pub enum Command {
         #[command(subcommand)]
         word: RepairWord,
     },
-    /// The sabakan integration's switch
+    /// The definition from the registry of machines
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Sabakan {
         /// What to do with it.
         #[command(subcommand)]
-        word: SwitchWord,
+        word: SabakanWord,
     },
-    /// Automatic repair's switch
+    /// Repairs that the registry asks for
     #[command(subcommand_required = true, arg_required_else_help = true)]
     AutoRepair {
         /// What to do with it.
         #[command(subcommand)]
-        word: SwitchWord,
+        word: AutoRepairWord,
     },
     /// The limits that administrators set
     #[command(subcommand_required = true, arg_required_else_help = true)]

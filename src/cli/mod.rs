@@ -16,6 +16,7 @@ mod output;
 mod policy;
 mod reboot_queue;
 mod repair_queue;
+mod sabakan;
 mod sandbox;
 mod switches;
 mod wait;
@@ -32,8 +33,8 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
     match command {
         Command::RebootQueue { word } => Box::pin(reboot_queue::run(word, context)).await,
         Command::RepairQueue { word } => repair_queue::run(word, context).await,
-        Command::Sabakan { word } => switches::run(word, crate::store::keys::SwitchName::Sabakan, context).await,
-        Command::AutoRepair { word } => switches::run(word, crate::store::keys::SwitchName::AutoRepair, context).await,
+        Command::Sabakan { word } => sabakan::run(word, context).await,
+        Command::AutoRepair { word } => sabakan::run_auto_repair(word, context).await,
         Command::Constraints { word } => constraints::run(word, context).await,
         Command::Cluster { word } => cluster::run(word, context).await,
         Command::Nodes { word } => nodes::run(word, context).await,

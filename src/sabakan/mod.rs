@@ -7,6 +7,7 @@
 pub mod machine;
 pub mod plan;
 pub mod template;
+pub mod variables;
 
 pub use machine::{Machine, MachineError, Machines, State};
 pub use plan::{Action, Choice, Input, Plan, PlanError, plan};

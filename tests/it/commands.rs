@@ -4,5 +4,6 @@ mod bad_input;
 mod help;
 mod kubernetes;
 mod recorded;
+mod registry;
 mod rig;
 mod words;

@@ -46,6 +46,16 @@ impl Checked {
 
 /// Checks a parsed definition; with constraints also the count of control planes.
 pub fn check(definition: &Value, constraints: Option<&Constraints>) -> Checked {
+    judge(definition, false, constraints)
+}
+
+/// Checks a parsed template: a definition whose nodes have no addresses, labels in Go's template syntax, one control
+/// plane, and workers told apart by their roles.
+pub fn check_template(template: &Value) -> Checked {
+    judge(template, true, None)
+}
+
+fn judge(definition: &Value, template: bool, constraints: Option<&Constraints>) -> Checked {
     let mut found = Checked::default();
     match definition {
         Value::Object(fields) => object(&CLUSTER, fields, "", &mut found),
@@ -55,7 +65,7 @@ pub fn check(definition: &Value, constraints: Option<&Constraints>) -> Checked {
         return found; // the limits are told of what could be read
     }
     match serde_json::from_value::<Cluster>(definition.clone()) {
-        Ok(cluster) => limits::check(&cluster, definition, constraints, &mut found),
+        Ok(cluster) => limits::check(&cluster, definition, template, constraints, &mut found),
         Err(e) => found.fault("", format!("the definition cannot be read: {e}")),
     }
     found

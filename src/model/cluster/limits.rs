@@ -7,11 +7,20 @@ use serde_json::Value;
 use super::{Checked, Cluster, Node, Operation, Repair, Step, written::has_options};
 use crate::model::{constraints::Constraints, selector::Selector};
 
-pub(super) fn check(cluster: &Cluster, raw: &Value, constraints: Option<&Constraints>, found: &mut Checked) {
+pub(super) fn check(
+    cluster: &Cluster,
+    raw: &Value,
+    template: bool,
+    constraints: Option<&Constraints>,
+    found: &mut Checked,
+) {
     if cluster.name.is_empty() {
         found.fault("name", "must not be empty");
     }
-    nodes(&cluster.nodes, found);
+    nodes(&cluster.nodes, template, found);
+    if template {
+        roles(&cluster.nodes, found);
+    }
     let planes = cluster.nodes.iter().filter(|n| n.control_plane).count();
     if let Some(wanted) = constraints.map(|c| c.control_plane_count)
         && i64::try_from(planes) != Ok(wanted)
@@ -36,7 +45,7 @@ pub(super) fn check(cluster: &Cluster, raw: &Value, constraints: Option<&Constra
     }
 }
 
-fn nodes(nodes: &[Node], found: &mut Checked) {
+fn nodes(nodes: &[Node], template: bool, found: &mut Checked) {
     if nodes.is_empty() {
         found.warn("nodes", "are empty: nothing can be queued");
     }
@@ -44,7 +53,11 @@ fn nodes(nodes: &[Node], found: &mut Checked) {
     let mut names: HashMap<&str, usize> = HashMap::new();
     for (i, node) in nodes.iter().enumerate() {
         let at = format!("nodes[{i}]");
-        if let Ok(address) = node.address.parse::<IpAddr>() {
+        if template {
+            if !node.address.is_empty() {
+                found.fault(format!("{at}.address"), "must be empty in a template: the machines bring theirs");
+            }
+        } else if let Ok(address) = node.address.parse::<IpAddr>() {
             if let Some(first) = addresses.insert(address, i) {
                 found.fault(format!("{at}.address"), format!("{} is nodes[{first}]'s address too", node.address));
             } else if let Some(first) = names.insert(node.node_name(), i) {
@@ -58,7 +71,10 @@ fn nodes(nodes: &[Node], found: &mut Checked) {
         }
         for (key, value) in node.labels.iter().flatten() {
             qualified(key, &format!("{at}.labels"), found);
-            label_value(value, &format!("{at}.labels[{key}]"), found);
+            // values with Go's template syntax are judged where they are filled in
+            if !(template && value.contains("{{")) {
+                label_value(value, &format!("{at}.labels[{key}]"), found);
+            }
         }
         for key in node.annotations.iter().flat_map(|a| a.keys()) {
             qualified(key, &format!("{at}.annotations"), found);
@@ -71,6 +87,27 @@ fn nodes(nodes: &[Node], found: &mut Checked) {
                 let what = format!("{:?} is not NoSchedule, PreferNoSchedule or NoExecute", taint.effect);
                 found.fault(format!("{at}.effect"), what);
             }
+        }
+    }
+}
+
+/// Seed, Cluster template and Node template without role.
+fn roles(nodes: &[Node], found: &mut Checked) {
+    let (planes, workers): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|n| n.control_plane);
+    if planes.len() != 1 {
+        found.fault("nodes", format!("have {} control planes, a template has exactly one", planes.len()));
+    }
+    if workers.is_empty() {
+        found.fault("nodes", "have no worker, a template has at least one node without control_plane");
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for node in workers.iter().filter(|_| workers.len() > 1) {
+        match node.labels.as_ref().and_then(|l| l.get("cke.cybozu.com/role")) {
+            None => found.fault("nodes", "have several workers: each needs the label cke.cybozu.com/role"),
+            Some(role) if !seen.insert(role) => {
+                found.fault("nodes", format!("have several workers with the role {role:?}: each needs its own"));
+            }
+            Some(_) => {}
         }
     }
 }

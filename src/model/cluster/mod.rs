@@ -9,7 +9,7 @@ mod parse;
 mod schema;
 mod written;
 
-pub use check::{Checked, Fault, check};
+pub use check::{Checked, Fault, check, check_template};
 pub use parse::parse;
 pub use written::written;
 

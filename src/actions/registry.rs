@@ -1,0 +1,90 @@
+//! Actions on what the cluster definition is generated from: sabakan's URL, the template, the variables of the questions.
+
+use super::{ActionError, Operator};
+use crate::{
+    model::cluster::{Fault, check_template, parse, written},
+    sabakan::variables,
+    store::{keys::SwitchName, operator::Note},
+};
+
+impl Operator {
+    /// Stores where sabakan answers: an absolute http(s) URL, `/graphql` appended where its path does not end so, as
+    /// `ckecli` does. Returns what was stored.
+    pub async fn set_sabakan_url(&self, url: &str, reason: Option<&str>) -> Result<String, ActionError> {
+        let stored = graphql_url(url).map_err(ActionError::failed)?;
+        let note = Note { who: &self.who, what: "sabakan set-url", on: &stored, reason };
+        self.store.put_raw(&self.store.keys().sabakan("url"), &stored, None, note).await?;
+        Ok(stored)
+    }
+
+    /// Checks a template (YAML or JSON) and stores it in CKE's form; returns what a person should know.
+    pub async fn set_sabakan_template(&self, text: &str, reason: Option<&str>) -> Result<Vec<Fault>, ActionError> {
+        let template = parse(text).map_err(|e| ActionError::failed(format!("the template {e}")))?;
+        let checked = check_template(&template);
+        if !checked.faults.is_empty() {
+            let lines: Vec<String> = checked.faults.iter().map(ToString::to_string).collect();
+            return Err(ActionError::failed(format!("the template was not set:\n{}", lines.join("\n"))));
+        }
+        let note = Note { who: &self.who, what: "sabakan set-template", on: "sabakan/template", reason };
+        let key = self.store.keys().sabakan("template");
+        self.store.put_raw(&key, &written(&template).to_string(), None, note).await?;
+        Ok(checked.warnings)
+    }
+
+    /// Checks and stores the variables of a question to sabakan, as they were written: those of the integration or of
+    /// automatic repair.
+    pub async fn set_query_variables(
+        &self,
+        of: SwitchName,
+        text: &str,
+        reason: Option<&str>,
+    ) -> Result<(), ActionError> {
+        variables::parse(text).map_err(ActionError::failed)?;
+        let (keys, what) = (self.store.keys(), format!("{} set-variables", of.folder()));
+        let key =
+            if of == SwitchName::AutoRepair { keys.auto_repair_variables() } else { keys.sabakan("query-variables") };
+        let note = Note { who: &self.who, what: &what, on: "query-variables", reason };
+        self.store.put_raw(&key, text, None, note).await?;
+        Ok(())
+    }
+}
+
+/// The URL that is stored for one that a person gave.
+fn graphql_url(text: &str) -> Result<String, String> {
+    let remedy = "write it as http://HOST:PORT";
+    let uri: http::Uri = text.parse().map_err(|e| format!("{text:?} is no URL: {e}; {remedy}"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
+        return Err(format!("{text:?} is not an absolute http(s) URL; {remedy}"));
+    }
+    if uri.query().is_some() {
+        return Err(format!("{text:?} has a query, which sabakan does not take; {remedy}"));
+    }
+    let (path, base) = (uri.path(), text.trim_end_matches('/'));
+    // as ckecli does, the doubled path for `…/graphql/` included: `set-url` says what was stored
+    Ok(if path.ends_with("/graphql") { text.to_owned() } else { format!("{base}/graphql") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphql_is_appended_where_the_path_does_not_end_so() {
+        for (given, stored) in [
+            ("http://10.0.0.1:10080", "http://10.0.0.1:10080/graphql"),
+            ("http://10.0.0.1:10080/", "http://10.0.0.1:10080/graphql"),
+            ("https://sabakan.example/x/graphql", "https://sabakan.example/x/graphql"),
+            ("http://h/graphql/", "http://h/graphql/graphql"),
+            ("http://[::1]:1", "http://[::1]:1/graphql"),
+        ] {
+            assert_eq!(graphql_url(given).unwrap(), stored);
+        }
+    }
+
+    #[test]
+    fn what_is_no_absolute_url_is_refused_with_a_remedy() {
+        for bad in ["sabakan", "10.0.0.1:10080", "/graphql", "ftp://h/", "http://", "http://h/?a=b", ""] {
+            assert!(graphql_url(bad).unwrap_err().contains("http://HOST:PORT"), "{bad}");
+        }
+    }
+}

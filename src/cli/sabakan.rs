@@ -1,0 +1,136 @@
+//! `sabakan` and `auto-repair`: what the definition is generated from, and who asks for repairs.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{
+    Context,
+    args::{Output, Reason},
+    reboot_queue::read,
+    switches::{self, SwitchWord},
+};
+use crate::{
+    actions::ActionError,
+    store::{keys::SwitchName, settings::Raw},
+};
+
+/// The words of the integration.
+#[derive(Debug, Subcommand)]
+pub enum SabakanWord {
+    /// `enable`, `disable`, `is-enabled`.
+    #[command(flatten)]
+    Switch(SwitchWord),
+    /// Store where sabakan answers
+    SetUrl {
+        /// An absolute URL; /graphql is appended where its path does not end so
+        url: String,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
+    /// Print where sabakan is asked
+    GetUrl,
+    /// Check a template of the cluster definition (YAML or JSON) and store it
+    SetTemplate(File),
+    /// Print the stored template as YAML
+    GetTemplate,
+    /// Check and store the variables of the question: {"having": …, "notHaving": …}
+    SetVariables(File),
+    /// Print them as they are stored
+    GetVariables,
+}
+
+/// The words of automatic repair.
+#[derive(Debug, Subcommand)]
+pub enum AutoRepairWord {
+    /// `enable`, `disable`, `is-enabled`.
+    #[command(flatten)]
+    Switch(SwitchWord),
+    /// Check and store the variables of its question: {"having": …, "notHaving": …}
+    SetVariables(File),
+    /// Print them as they are stored
+    GetVariables,
+}
+
+/// A file and why.
+#[derive(Args, Clone, Debug)]
+pub struct File {
+    /// The file; - = standard input
+    file: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    reason: Reason,
+}
+
+/// Runs a word of the integration.
+pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError> {
+    match word {
+        SabakanWord::Switch(word) => switches::run(word, SwitchName::Sabakan, context).await,
+        SabakanWord::SetUrl { url, reason } => {
+            let stored = context.operator().await?.set_sabakan_url(&url, reason.get()).await?;
+            if stored.ends_with("/graphql/graphql") {
+                context
+                    .say(&format!("warning: stored as {stored}; sabakan answers at …/graphql: leave the last / out"));
+            }
+            context.say_more(&format!("stored: {stored}"));
+            Ok(())
+        }
+        SabakanWord::GetUrl => {
+            let raw = stored(context, "sabakan/url", "sabakan set-url URL").await?;
+            context.out.line(raw.text.trim_end())
+        }
+        SabakanWord::SetTemplate(File { file, reason }) => {
+            let set = context.operator().await?.set_sabakan_template(&read(&file)?, reason.get()).await;
+            for warning in set.map_err(|e| in_file(&file, e))? {
+                context.say(&format!("warning: {warning}"));
+            }
+            Ok(())
+        }
+        SabakanWord::GetTemplate => {
+            let raw = stored(context, "sabakan/template", "sabakan set-template FILE").await?;
+            let value: serde_json::Value = serde_json::from_str(&raw.text).map_err(|e| {
+                let remedy = "set it again with `cketerm sabakan set-template FILE`";
+                ActionError::failed(format!("{} is not JSON: {e}; {remedy}", raw.key))
+            })?;
+            match context.output(Output::Yaml) {
+                Output::Json => context.out.value(&value, Output::Json),
+                Output::Yaml | Output::Table => context.out.text(&super::yaml::document(&value)),
+            }
+        }
+        SabakanWord::SetVariables(file) => set_variables(SwitchName::Sabakan, &file, context).await,
+        SabakanWord::GetVariables => get_variables(SwitchName::Sabakan, context).await,
+    }
+}
+
+/// Runs a word of automatic repair.
+pub async fn run_auto_repair(word: AutoRepairWord, context: &Context) -> Result<(), ActionError> {
+    match word {
+        AutoRepairWord::Switch(word) => switches::run(word, SwitchName::AutoRepair, context).await,
+        AutoRepairWord::SetVariables(file) => set_variables(SwitchName::AutoRepair, &file, context).await,
+        AutoRepairWord::GetVariables => get_variables(SwitchName::AutoRepair, context).await,
+    }
+}
+
+async fn set_variables(of: SwitchName, file: &File, context: &Context) -> Result<(), ActionError> {
+    let text = read(&file.file)?;
+    let set = context.operator().await?.set_query_variables(of, &text, file.reason.get()).await;
+    set.map_err(|e| in_file(&file.file, e))
+}
+
+async fn get_variables(of: SwitchName, context: &Context) -> Result<(), ActionError> {
+    let folder = of.folder();
+    let raw = stored(context, &format!("{folder}/query-variables"), &format!("{folder} set-variables FILE")).await?;
+    context.out.line(raw.text.trim_end())
+}
+
+async fn stored(context: &Context, below: &str, word: &str) -> Result<Raw, ActionError> {
+    let store = context.store().await?;
+    let key = format!("{}{below}", store.keys().prefix());
+    let raw = store.raw(&key).await?;
+    raw.ok_or_else(|| ActionError::failed(format!("nothing is stored under {key}: set it with `cketerm {word}`")))
+}
+
+fn in_file(file: &std::path::Path, e: ActionError) -> ActionError {
+    ActionError { text: format!("{}: {}", file.display(), e.text), ..e }
+}
