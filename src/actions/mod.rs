@@ -8,11 +8,13 @@ mod error;
 mod policy;
 mod queue;
 mod registry;
+mod repair;
 mod who;
 
 pub use definition::{Identified, SetCluster};
 pub use error::{ActionError, Kind};
 pub use queue::Added;
+pub use repair::{WantedRepair, state as repair_state};
 pub use who::host_name;
 
 use std::time::Duration;

@@ -92,20 +92,24 @@ impl Operator {
             self.refuse_mismatch().await?;
         }
         let mut seen = seen;
-        if entry.queue == QueueKind::Reboot && verb != Verb::Uncordon {
+        if verb != Verb::Uncordon {
             let view = self.store.read_view().await?;
-            let stored =
-                view.reboots.entries.get(&entry.index).ok_or_else(|| {
-                    ActionError::failed(format!("entry {entry} does not exist: see `cketerm rq list`"))
-                })?;
-            let found = stored.value.as_ref().map_err(|e| {
-                ActionError::failed(format!("{} cannot be read: {e}; mend or delete it with etcdctl", stored.key))
-            })?;
-            fits(found, entry, verb)?;
+            let revision = match entry.queue {
+                QueueKind::Reboot => {
+                    let (found, revision) = readable(view.reboots.entries.get(&entry.index), entry)?;
+                    fits(found, entry, verb)?;
+                    revision
+                }
+                QueueKind::Repair => {
+                    let (found, revision) = readable(view.repairs.entries.get(&entry.index), entry)?;
+                    super::repair::fits(found, entry, verb)?;
+                    revision
+                }
+            };
             if verb == Verb::Retry {
                 refuse_running(&view, entry)?;
             }
-            seen = seen.or(Some(stored.mod_revision));
+            seen = seen.or(Some(revision));
         }
         Ok(self.store.give_order(entry, verb, seen, &self.who, reason).await?)
     }
@@ -161,6 +165,19 @@ impl Operator {
         let uid = |member: &&Node| Some((member.address.clone(), (*by_name.get(member.node_name())?).to_owned()));
         named.iter().filter_map(uid).collect()
     }
+}
+
+/// An entry and its revision, or why there is none to give an order for.
+fn readable<E>(stored: Option<&Stored<E>>, id: EntryId) -> Result<(&E, i64), ActionError> {
+    let list = match id.queue {
+        QueueKind::Reboot => "cketerm rq list",
+        QueueKind::Repair => "cketerm repair-queue list",
+    };
+    let stored = stored.ok_or_else(|| ActionError::failed(format!("entry {id} does not exist: see `{list}`")))?;
+    let found = stored.value.as_ref().map_err(|e| {
+        ActionError::failed(format!("{} cannot be read: {e}; mend or delete it with etcdctl", stored.key))
+    })?;
+    Ok((found, stored.mod_revision))
 }
 
 /// Whether an order makes sense for an entry that stands there.

@@ -111,13 +111,13 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
             tell_reset(context, &reset);
             Ok(())
         }
-        RebootWord::Why { index } => why::run(index, context).await,
+        RebootWord::Why { index } => why::run(EntryId::reboot(index), context).await,
         RebootWord::Wait { index, timeout_seconds } => Box::pin(wait::run(&index, timeout_seconds, context)).await,
-        RebootWord::Retry(o) => order(Verb::Retry, &o, context).await,
-        RebootWord::Done(o) => order(Verb::Done, &o, context).await,
-        RebootWord::Force(o) => order(Verb::Force, &o, context).await,
-        RebootWord::Hold(o) => order(Verb::Hold, &o, context).await,
-        RebootWord::Unhold(o) => order(Verb::Unhold, &o, context).await,
+        RebootWord::Retry(o) => order(EntryId::reboot(o.index), Verb::Retry, &o.reason, context).await,
+        RebootWord::Done(o) => order(EntryId::reboot(o.index), Verb::Done, &o.reason, context).await,
+        RebootWord::Force(o) => order(EntryId::reboot(o.index), Verb::Force, &o.reason, context).await,
+        RebootWord::Hold(o) => order(EntryId::reboot(o.index), Verb::Hold, &o.reason, context).await,
+        RebootWord::Unhold(o) => order(EntryId::reboot(o.index), Verb::Unhold, &o.reason, context).await,
     }
 }
 
@@ -134,14 +134,14 @@ async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), Ac
     Ok(())
 }
 
-async fn order(verb: Verb, order: &Order, context: &Context) -> Result<(), ActionError> {
-    let entry = EntryId::reboot(order.index);
+/// Leaves an order for an entry of either queue.
+pub(super) async fn order(entry: EntryId, verb: Verb, reason: &Reason, context: &Context) -> Result<(), ActionError> {
     // Holding back never asks anybody; what starts work does.
     let operator = match verb {
         Verb::Retry | Verb::Done | Verb::Force => context.starting_operator().await?,
         Verb::Hold | Verb::Unhold | Verb::Uncordon => context.operator().await?,
     };
-    Box::pin(operator.order(entry, verb, None, order.reason.get())).await
+    Box::pin(operator.order(entry, verb, None, reason.get())).await
 }
 
 async fn add(file: &PathBuf, reason: &Reason, context: &Context) -> Result<(), ActionError> {
@@ -220,6 +220,6 @@ pub(super) fn tell_reset(context: &Context, reset: &[u64]) {
     context.say(&format!("backoff ended: {what}"));
 }
 
-fn join(indexes: &[u64]) -> String {
+pub(super) fn join(indexes: &[u64]) -> String {
     indexes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,16 +1,26 @@
-//! `repair-queue`: its switch, its list, its backoffs. Repairs are read and respected, not yet processed.
+//! `repair-queue`: the words that `ckecli` has, and the ways out when an entry does not move.
 
-use clap::Subcommand;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::{
     Context,
     args::{Output, Reason},
     output::{cell, columns},
-    reboot_queue::{readable, tell_reset},
+    reboot_queue::{Order, join, order, readable, tell_reset},
     switches::{self, SwitchWord},
+    why,
 };
-use crate::{actions::ActionError, model::entry::QueueKind, store::keys::SwitchName};
+use crate::{
+    actions::{ActionError, WantedRepair},
+    model::{
+        entry::{EntryId, QueueKind},
+        ours::Verb,
+    },
+    store::{keys::SwitchName, repairs::Which},
+};
 
 /// The words.
 #[derive(Debug, Subcommand)]
@@ -18,10 +28,71 @@ pub enum RepairWord {
     /// The queue's switch.
     #[command(flatten)]
     Switch(SwitchWord),
+    /// Queue a repair; the operation must exist for the machine type
+    Add(Add),
     /// Print the entries
     List,
-    /// End the backoff of every entry
-    ResetBackoff(Reason),
+    /// Delete one entry, whatever its state; the leader removes it
+    Delete {
+        /// The entry's index
+        #[arg(allow_negative_numbers = true)]
+        index: u64,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
+    /// Delete all succeeded and failed entries; prints their indexes
+    DeleteFinished(Reason),
+    /// Delete all queued entries and those in work; prints their indexes
+    DeleteUnfinished(Reason),
+    /// End the backoff of every entry, so that the next pass takes it
+    ResetBackoff {
+        /// Only of this entry
+        index: Option<u64>,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
+    /// Wait until the queue is empty; finished entries count until they are deleted
+    Wait {
+        /// Give up after so many seconds; 0 = look once
+        #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+        timeout_seconds: u64,
+        /// Look every so many seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 1)]
+        interval_seconds: u64,
+    },
+    /// Print why an entry does not move
+    Why {
+        /// The entry's index
+        index: u64,
+    },
+    /// Run the step's repair command once more; for an entry whose outcome is unknown
+    Retry(Order),
+    /// Treat the machine as healthy
+    Done(Order),
+    /// Skip the pods and volumes that are left; never the rules of API servers
+    Force(Order),
+    /// Keep an entry from starting
+    Hold(Order),
+    /// Let an entry start again
+    Unhold(Order),
+}
+
+/// What is to be repaired, and how.
+#[derive(Args, Debug)]
+pub struct Add {
+    /// The operation's name
+    operation: String,
+    /// The machine's type, which names the repair procedure
+    machine_type: String,
+    /// The machine's IP address; it need not be a member of the cluster
+    address: String,
+    /// The machine's serial number
+    serial: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    reason: Reason,
 }
 
 const COLUMNS: [(&str, &str); 11] = [
@@ -42,24 +113,84 @@ const COLUMNS: [(&str, &str); 11] = [
 pub async fn run(word: RepairWord, context: &Context) -> Result<(), ActionError> {
     match word {
         RepairWord::Switch(word) => switches::run(word, SwitchName::Repairs, context).await,
-        RepairWord::List => {
-            let view = context.store().await?.read_view().await?;
-            let (entries, broken) = readable(view.repairs.entries.values());
-            match context.output(Output::Json) {
-                Output::Table => {
-                    let row = |e: &Value| COLUMNS.iter().map(|(_, field)| cell(e.get(field))).collect();
-                    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-                    context.out.text(&columns(&COLUMNS.map(|(title, _)| title), &rows))?;
-                }
-                form => context.out.value(&entries, form)?,
-            }
-            broken
+        RepairWord::Add(wanted) => Box::pin(add(wanted, context)).await,
+        RepairWord::List => list(context).await,
+        RepairWord::Delete { index, reason } => {
+            context.operator().await?.delete_repair(index, None, reason.get()).await?;
+            context.say(&format!("deleted: {index}"));
+            Ok(())
         }
-        RepairWord::ResetBackoff(reason) => {
+        RepairWord::DeleteFinished(reason) => delete(Which::Finished, &reason, context).await,
+        RepairWord::DeleteUnfinished(reason) => delete(Which::Unfinished, &reason, context).await,
+        RepairWord::ResetBackoff { index, reason } => {
             let operator = context.operator().await?;
-            let reset = operator.reset_backoff(QueueKind::Repair, None, reason.get()).await?;
+            let reset = operator.reset_backoff(QueueKind::Repair, index, reason.get()).await?;
             tell_reset(context, &reset);
             Ok(())
+        }
+        RepairWord::Wait { timeout_seconds, interval_seconds } => {
+            wait(Duration::from_secs(timeout_seconds), Duration::from_secs(interval_seconds.max(1)), context).await
+        }
+        RepairWord::Why { index } => why::run(EntryId::repair(index), context).await,
+        RepairWord::Retry(o) => order(EntryId::repair(o.index), Verb::Retry, &o.reason, context).await,
+        RepairWord::Done(o) => order(EntryId::repair(o.index), Verb::Done, &o.reason, context).await,
+        RepairWord::Force(o) => order(EntryId::repair(o.index), Verb::Force, &o.reason, context).await,
+        RepairWord::Hold(o) => order(EntryId::repair(o.index), Verb::Hold, &o.reason, context).await,
+        RepairWord::Unhold(o) => order(EntryId::repair(o.index), Verb::Unhold, &o.reason, context).await,
+    }
+}
+
+async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
+    let Add { operation, machine_type, address, serial, reason } = add;
+    let wanted = WantedRepair { operation, machine_type, address, serial };
+    let added = context.starting_operator().await?.add_repair(&wanted, reason.get()).await?;
+    for note in &added.notes {
+        context.say(note);
+    }
+    context.say(&format!("added: {}", join(&added.indexes)));
+    Ok(())
+}
+
+async fn list(context: &Context) -> Result<(), ActionError> {
+    let view = context.store().await?.read_view().await?;
+    let (entries, broken) = readable(view.repairs.entries.values());
+    match context.output(Output::Json) {
+        Output::Table => {
+            let row = |e: &Value| COLUMNS.iter().map(|(_, field)| cell(e.get(field))).collect();
+            let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            context.out.text(&columns(&COLUMNS.map(|(title, _)| title), &rows))?;
+        }
+        form => context.out.value(&entries, form)?,
+    }
+    broken
+}
+
+/// The deleted indexes one a line, as `ckecli` prints them.
+async fn delete(which: Which, reason: &Reason, context: &Context) -> Result<(), ActionError> {
+    let deleted = context.operator().await?.delete_repairs(which, reason.get()).await?;
+    match context.output(Output::Table) {
+        Output::Table => deleted.iter().try_for_each(|index| context.out.line(&index.to_string())),
+        form => context.out.value(&deleted, form),
+    }
+}
+
+/// `ckecli`'s lines: the count at each look, until the queue is empty or the time is over.
+async fn wait(timeout: Duration, interval: Duration, context: &Context) -> Result<(), ActionError> {
+    let store = context.store().await?;
+    let until = tokio::time::Instant::now() + timeout;
+    loop {
+        let count = store.read_view().await?.repairs.entries.len();
+        if count == 0 {
+            return context.out.line("repair queue is empty");
+        }
+        context.out.line(&format!("repair queue entries: {count}"))?;
+        let next = tokio::time::Instant::now() + interval;
+        tokio::time::sleep_until(next.min(until)).await;
+        if next >= until {
+            return Err(ActionError::failed(format!(
+                "timed out waiting for repair queue to become empty after {}s",
+                timeout.as_secs()
+            )));
         }
     }
 }

@@ -94,12 +94,12 @@ fn tell(view: &StoreView, index: u64, seen: &mut Seen, store: &Store, context: &
         Some(entry) => {
             seen.node.clone_from(&entry.node);
             seen.status = Some(entry.status);
-            let progress = why::published(view, index);
+            let progress = why::published(view, EntryId::reboot(index));
             let pods = progress
                 .filter(|p| p.pods_at_start > 0)
                 .map(|p| format!(", {}/{} pods gone", p.pods_gone, p.pods_at_start));
             let phase = progress.map(|p| format!(" ({})", p.phase));
-            let reason = why::reason(view, index, store.clock());
+            let reason = why::reason(view, EntryId::reboot(index), store.clock());
             format!("{}{}{}: {reason}", entry.status, phase.unwrap_or_default(), pods.unwrap_or_default())
         }
     };

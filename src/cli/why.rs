@@ -1,4 +1,4 @@
-//! `rq why`: the reason for which an entry does not move, without asking Kubernetes.
+//! `rq why`, `repair-queue why`: the reason for which an entry does not move, without asking Kubernetes.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,30 @@ use serde_json::{Value, json};
 
 use super::{Context, args::Output, history};
 use crate::{
-    actions::ActionError,
+    actions::{ActionError, repair_state},
     clock::{Clock, Now},
     engine::explain,
-    model::{entry::EntryId, ours::Progress, reason::Reason, text::visible},
+    model::{
+        entry::{EntryId, QueueKind},
+        ours::Progress,
+        reason::Reason,
+        text::visible,
+    },
     store::view::StoreView,
 };
 
 /// Prints it.
-pub async fn run(index: u64, context: &Context) -> Result<(), ActionError> {
+pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
-    let id = EntryId::reboot(index);
-    let Some(stored) = view.reboots.entries.get(&index) else {
+    let Some((what, entry)) = entry(&view, id) else {
         let ended = history::endings(&store, &BTreeSet::from([id])).await?;
+        let list = match id.queue {
+            QueueKind::Reboot => "rq list",
+            QueueKind::Repair => "repair-queue list",
+        };
         let ending = ended.get(&id).ok_or_else(|| {
-            ActionError::failed(format!("entry {id} does not exist and no record says how it ended: see `rq list`"))
+            ActionError::failed(format!("entry {id} does not exist and no record says how it ended: see `{list}`"))
         })?;
         return match context.output(Output::Table) {
             Output::Table => {
@@ -30,14 +38,10 @@ pub async fn run(index: u64, context: &Context) -> Result<(), ActionError> {
             form => context.out.value(ending, form),
         };
     };
-    let reason = reason(&view, index, store.clock());
+    let reason = reason(&view, id, store.clock());
     let progress = view.progress.get(&id).and_then(|s| s.get());
     match context.output(Output::Table) {
         Output::Table => {
-            let what = match stored.get() {
-                Some(entry) => format!("{id} ({}, {})", visible(&entry.node, false), entry.status),
-                None => id.to_string(),
-            };
             let mut text = format!("{what}: {}\n", visible(&reason.to_string(), false));
             for blocker in progress.iter().flat_map(|p| &p.blockers) {
                 text.push_str(&visible(&format!("  {}: {}", blocker.pod, blocker.why), false));
@@ -46,7 +50,6 @@ pub async fn run(index: u64, context: &Context) -> Result<(), ActionError> {
             context.out.text(&text)
         }
         form => {
-            let entry = stored.get().and_then(|e| serde_json::to_value(e).ok()).unwrap_or(Value::Null);
             let said = json!({
                 "entry": entry,
                 "reason": reason,
@@ -59,13 +62,35 @@ pub async fn run(index: u64, context: &Context) -> Result<(), ActionError> {
     }
 }
 
+/// An entry as a line names it, and as JSON (null where it cannot be read); none where there is no such entry.
+fn entry(view: &StoreView, id: EntryId) -> Option<(String, Value)> {
+    fn value<E: serde::Serialize>(entry: Option<&E>) -> Value {
+        entry.and_then(|e| serde_json::to_value(e).ok()).unwrap_or(Value::Null)
+    }
+    match id.queue {
+        QueueKind::Reboot => {
+            let entry = view.reboots.entries.get(&id.index)?.get();
+            let what = entry.map(|e| format!("{id} ({}, {})", visible(&e.node, false), e.status));
+            Some((what.unwrap_or_else(|| id.to_string()), value(entry)))
+        }
+        QueueKind::Repair => {
+            let entry = view.repairs.entries.get(&id.index)?.get();
+            let what = entry.map(|e| {
+                let named = visible(&format!("{} {} {}", e.address, e.machine_type, e.operation), false);
+                format!("{id} ({named}, {})", repair_state(e))
+            });
+            Some((what.unwrap_or_else(|| id.to_string()), value(entry)))
+        }
+    }
+}
+
 /// What the leader published, else what etcd itself tells; Kubernetes is not asked.
-pub fn reason(view: &StoreView, index: u64, clock: &Clock) -> Reason {
+pub fn reason(view: &StoreView, id: EntryId, clock: &Clock) -> Reason {
     let now = Now { boot: clock.boot(), wall: clock.wall() };
-    explain(view, EntryId::reboot(index), now).unwrap_or(Reason::Ready)
+    explain(view, id, now).unwrap_or(Reason::Ready)
 }
 
 /// The leader's word on the entry.
-pub fn published(view: &StoreView, index: u64) -> Option<&Progress> {
-    view.progress.get(&EntryId::reboot(index)).and_then(|s| s.get())
+pub fn published(view: &StoreView, id: EntryId) -> Option<&Progress> {
+    view.progress.get(&id).and_then(|s| s.get())
 }

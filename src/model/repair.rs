@@ -103,6 +103,31 @@ fn is_zero(n: &i64) -> bool {
 }
 
 impl RepairEntry {
+    /// A fresh entry, as `ckecli repair-queue add` writes it: the node's name is the leader's to fill in.
+    pub fn queued(index: u64, address: &str, machine_type: &str, operation: &str, serial: Option<&str>) -> Self {
+        Self {
+            index,
+            address: address.to_owned(),
+            nodename: String::new(),
+            serial: serial.map(str::to_owned),
+            machine_type: machine_type.to_owned(),
+            operation: operation.to_owned(),
+            status: RepairStatus::Queued,
+            step: 0,
+            step_status: StepStatus::Waiting,
+            deleted: false,
+            last_transition_time: None,
+            drain_backoff_count: 0,
+            drain_backoff_expire: None,
+            unknown: Map::new(),
+        }
+    }
+
+    /// Succeeded or failed: it stays until somebody deletes it.
+    pub fn finished(&self) -> bool {
+        matches!(self.status, RepairStatus::Succeeded | RepairStatus::Failed)
+    }
+
     /// Neither succeeded, failed nor deleted.
     pub fn unfinished(&self) -> bool {
         !self.deleted && matches!(self.status, RepairStatus::Queued | RepairStatus::Processing)

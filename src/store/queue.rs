@@ -28,9 +28,9 @@ const BATCH: usize = (MOST_OPS - 2) / 2;
 
 /// The next free index and the ModRevision that it was read at.
 #[derive(Clone, Copy, Debug)]
-struct Next {
-    index: u64,
-    mod_revision: i64,
+pub(super) struct Next {
+    pub(super) index: u64,
+    pub(super) mod_revision: i64,
 }
 
 impl Store {
@@ -108,7 +108,7 @@ impl Store {
 
     /// The next index: what `write-index` says, or behind the last entry where that is further (an index is never
     /// used again, I29).
-    async fn next_index(&self, queue: QueueKind) -> Result<Next, StoreError> {
+    pub(super) async fn next_index(&self, queue: QueueKind) -> Result<Next, StoreError> {
         let key = self.keys().write_index(queue);
         let last = GetOptions::new()
             .with_prefix()
@@ -196,7 +196,7 @@ impl Store {
 
     /// Changes the entries for which `change` gives a new value, in few transactions, each compared; those that
     /// were touched meanwhile are read and judged again. `(what, who, why)` go into the audit.
-    async fn change_entries<E: DeserializeOwned + Serialize>(
+    pub(super) async fn change_entries<E: DeserializeOwned + Serialize>(
         &self,
         queue: QueueKind,
         only: Option<u64>,
@@ -274,7 +274,7 @@ impl Store {
         }
     }
 
-    async fn entry<E: DeserializeOwned>(&self, id: EntryId) -> Result<(E, i64), StoreError> {
+    pub(super) async fn entry<E: DeserializeOwned>(&self, id: EntryId) -> Result<(E, i64), StoreError> {
         let kv = self.stored_entry(id).await?;
         let key = self.keys().entry(id);
         let entry = serde_json::from_slice(kv.value()).map_err(|e| StoreError::Broken {

@@ -5,5 +5,6 @@ mod help;
 mod kubernetes;
 mod recorded;
 mod registry;
+mod repairs;
 mod rig;
 mod words;

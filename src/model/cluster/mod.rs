@@ -6,6 +6,7 @@
 mod check;
 mod limits;
 mod parse;
+mod procedures;
 mod schema;
 mod written;
 

@@ -1,0 +1,140 @@
+//! Actions on the repair queue's entries (spec/repair.md, Adding; seed `cke-repair.md`).
+
+use std::net::IpAddr;
+
+use super::{ActionError, Added, Operator, PATIENCE};
+use crate::{
+    model::{
+        cluster::{Cluster, Members},
+        entry::EntryId,
+        ours::{Request, Verb},
+        reboot::RebootStatus,
+        repair::{RepairEntry, RepairStatus, StepStatus},
+    },
+    store::{repairs::Which, view::StoreView},
+};
+
+/// A repair that somebody wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WantedRepair {
+    /// The operation's name.
+    pub operation: String,
+    /// The machine's type, which names the procedure.
+    pub machine_type: String,
+    /// The machine's IP address; it need not be a member of the cluster.
+    pub address: String,
+    /// The machine's serial number.
+    pub serial: Option<String>,
+}
+
+impl Operator {
+    /// Queues one repair. Refused where the definition has no such operation for the machine type, naming those it
+    /// has.
+    pub async fn add_repair(&self, wanted: &WantedRepair, reason: Option<&str>) -> Result<Added, ActionError> {
+        let Ok(address) = wanted.address.parse::<IpAddr>() else {
+            return Err(ActionError::misused(format!(
+                "{:?} is not an IP address: no entry was written",
+                wanted.address
+            )));
+        };
+        let cluster = self.definition().await?;
+        cluster
+            .repair
+            .operation(&wanted.machine_type, &wanted.operation)
+            .map_err(|why| ActionError::refused(format!("{why}; no entry was written; see `cketerm cluster get`")))?;
+        self.refuse_mismatch().await?;
+        let members = Members::of(&cluster);
+        // as the definition spells it, so that both queues mean the same machine
+        let spelled = cluster.nodes.iter().find(|n| n.address.parse() == Ok(address)).map(|n| n.address.clone());
+        let address = spelled.unwrap_or_else(|| address.to_string());
+        let view = self.store.read_view().await?;
+        let notes = notes(&view, &cluster, &members, &address);
+        let request = Request {
+            who: self.who.clone(),
+            at: self.store.clock().wall(),
+            reason: reason.map(str::to_owned),
+            node_uid: self.uid_of(&cluster, &members, &address).await,
+        };
+        let serial = wanted.serial.as_deref().filter(|s| !s.is_empty());
+        let entry = RepairEntry::queued(0, &address, &wanted.machine_type, &wanted.operation, serial);
+        let index = self.store.add_repair(&entry, &request).await?;
+        Ok(Added { indexes: vec![index], notes })
+    }
+
+    /// Marks one repair as deleted, whatever its state; `seen` is the `ModRevision` that the person saw, where there
+    /// was a screen. Whoever leads removes it.
+    pub async fn delete_repair(&self, index: u64, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
+        Ok(self.store.delete_repair(index, seen, &self.who, reason).await?)
+    }
+
+    /// Marks all finished or all unfinished repairs as deleted; returns their indexes.
+    pub async fn delete_repairs(&self, which: Which, reason: Option<&str>) -> Result<Vec<u64>, ActionError> {
+        Ok(self.store.delete_repairs(which, &self.who, reason).await?)
+    }
+
+    /// UID of the machine's Node, as far as Kubernetes says in time.
+    async fn uid_of(&self, cluster: &Cluster, members: &Members, address: &str) -> Option<String> {
+        let (kube, member) = (self.kube.as_ref()?, members.by_address(cluster, address)?);
+        let asked = tokio::time::timeout(PATIENCE, kube.node(member.node_name())).await;
+        Some(asked.ok()?.ok()??.uid)
+    }
+}
+
+/// What a person who adds an entry should know.
+fn notes(view: &StoreView, cluster: &Cluster, members: &Members, address: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !view.repairs.switch.enabled() {
+        notes.push("the repair queue is disabled: nothing starts before `cketerm repair-queue enable`".to_owned());
+    }
+    if members.by_address(cluster, address).is_none() {
+        notes.push(format!("{address} is not in the cluster definition: nothing will be drained"));
+    }
+    let same = |e: &&RepairEntry| e.address == address && !e.deleted;
+    let others: Vec<&RepairEntry> = view.repairs.entries.values().filter_map(|s| s.get()).filter(same).collect();
+    if let Some(other) = others.iter().find(|e| e.unfinished()) {
+        notes.push(format!("{address} is in repair entry {} already: the new entry waits for that one", other.index));
+    } else if let Some(other) = others.first() {
+        notes.push(format!(
+            "{address} has the repair entry {} ({}), which nobody deleted yet",
+            other.index, other.status
+        ));
+    }
+    let reboot = |e: &crate::model::reboot::RebootEntry| e.node == address && e.status != RebootStatus::Cancelled;
+    if let Some((index, _)) = view.reboots.entries.iter().find(|(_, s)| s.get().is_some_and(reboot)) {
+        notes.push(format!("{address} is in reboot entry {index} too: one after the other"));
+    }
+    notes
+}
+
+/// Whether an order makes sense for an entry that stands there.
+pub(super) fn fits(entry: &RepairEntry, id: EntryId, verb: Verb) -> Result<(), ActionError> {
+    let processing = entry.status == RepairStatus::Processing && !entry.deleted;
+    let watching = processing && entry.step_status == StepStatus::Watching;
+    let (fits, when) = match verb {
+        Verb::Retry | Verb::Done => (watching, "after a repair command (watching)"),
+        Verb::Force => (entry.unfinished() && !watching, "before a repair command (queued, waiting or draining)"),
+        Verb::Hold => (entry.unfinished() && !watching, "before a repair command (queued, waiting or draining)"),
+        Verb::Unhold | Verb::Uncordon => (true, ""),
+    };
+    if fits {
+        return Ok(());
+    }
+    let state = state(entry);
+    let remedy = match entry.status {
+        RepairStatus::Failed => ": a failed repair is final, delete it and add it again",
+        RepairStatus::Succeeded => ": it can only be deleted",
+        _ => "",
+    };
+    Err(ActionError::refused(format!("{verb} is for an entry {when}; {id} ({}) is {state}{remedy}", entry.address)))
+}
+
+/// Where an entry stands, in words: `processing, step 1 watching`.
+pub fn state(entry: &RepairEntry) -> String {
+    let mark = if entry.deleted { ", marked as deleted" } else { "" };
+    match entry.status {
+        RepairStatus::Processing => {
+            format!("{}, step {} {}{mark}", entry.status, entry.step.saturating_add(1), entry.step_status)
+        }
+        _ => format!("{}{mark}", entry.status),
+    }
+}

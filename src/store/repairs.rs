@@ -1,0 +1,98 @@
+//! What operators write to the repair queue: enqueue, and the mark of deletion, both compared, each with its audit
+//! record in the same transaction (spec/repair.md, Adding; I27, I28, I29).
+
+use etcd_client::{Compare, CompareOp, TxnOp};
+
+use super::{
+    connect::Store,
+    error::StoreError,
+    operator::{Note, Wrote, json},
+    queue::RACES,
+};
+use crate::model::{
+    entry::{EntryId, QueueKind},
+    ours::{Request, Who},
+    repair::RepairEntry,
+};
+
+/// Which entries `delete-finished` and `delete-unfinished` are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Succeeded and failed ones.
+    Finished,
+    /// Queued ones and those in work.
+    Unfinished,
+}
+
+impl Store {
+    /// Queues one repair and returns its index. `entry` says what is wanted; its index is given here.
+    pub async fn add_repair(&self, entry: &RepairEntry, request: &Request) -> Result<u64, StoreError> {
+        let index_key = self.keys().write_index(QueueKind::Repair);
+        for _ in 0..=RACES {
+            let next = self.next_index(QueueKind::Repair).await?;
+            let id = EntryId::repair(next.index);
+            let entry = RepairEntry { index: next.index, ..entry.clone() };
+            let after = next.index.saturating_add(1);
+            let compares = vec![
+                Compare::mod_revision(index_key.as_str(), CompareOp::Equal, next.mod_revision),
+                Compare::create_revision(self.keys().entry(id), CompareOp::Equal, 0),
+            ];
+            let ops = vec![
+                TxnOp::put(index_key.as_str(), after.to_string(), None),
+                TxnOp::put(self.keys().entry(id), json(&entry), None),
+                TxnOp::put(self.keys().request(id), json(request), None),
+            ];
+            let on = format!("{} {} {}", entry.operation, entry.machine_type, entry.address);
+            let note = Note { who: &request.who, what: "repair add", on: &on, reason: request.reason.as_deref() };
+            if let Wrote::At(_) = self.write(note, &format!("entry {}", next.index), compares, ops).await? {
+                return Ok(next.index);
+            }
+        }
+        Err(StoreError::Conflict { what: index_key })
+    }
+
+    /// Marks one repair as deleted, whatever its state: whoever leads removes it. `expect` is the ModRevision that the
+    /// person saw, if any. One that is marked already stays as it is.
+    pub async fn delete_repair(
+        &self,
+        index: u64,
+        expect: Option<i64>,
+        who: &Who,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let id = EntryId::repair(index);
+        for _ in 0..RACES {
+            let (entry, mod_revision) = self.entry::<RepairEntry>(id).await?;
+            if expect.is_some_and(|seen| seen != mod_revision) {
+                return Err(StoreError::Conflict { what: id.to_string() });
+            }
+            let Some(deleted) = deleted(&entry) else { return Ok(()) };
+            let note = Note { who, what: "repair delete", on: &id.to_string(), reason };
+            let result = format!("deleted {} ({} {})", entry.address, entry.operation, entry.status);
+            let key = self.keys().entry(id);
+            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, mod_revision)];
+            let ops = vec![TxnOp::put(key, json(&deleted), None)];
+            if let Wrote::At(_) = self.write(note, &result, compares, ops).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Conflict { what: id.to_string() })
+    }
+
+    /// Marks all finished or all unfinished repairs as deleted; returns the indexes it marked. Entries that cannot be
+    /// read stay.
+    pub async fn delete_repairs(&self, which: Which, who: &Who, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
+        let what = match which {
+            Which::Finished => "repair delete-finished",
+            Which::Unfinished => "repair delete-unfinished",
+        };
+        let meant = |entry: &RepairEntry| entry.finished() == (which == Which::Finished);
+        let change = |entry: &RepairEntry| deleted(entry).filter(|_| meant(entry));
+        self.change_entries(QueueKind::Repair, None, (what, who, reason), change).await
+    }
+}
+
+/// As `ckecli repair-queue delete` writes it: only the mark changes. `None` where nothing is to be done.
+fn deleted(entry: &RepairEntry) -> Option<RepairEntry> {
+    (!entry.deleted).then(|| RepairEntry { deleted: true, ..entry.clone() })
+}

@@ -1,0 +1,145 @@
+//! `repair-queue`: entries are added, marked as deleted, ordered about and waited for.
+
+use serde_json::{Value, json};
+
+use super::rig::{DEFINITION, Rig};
+
+const REPAIR: &str = "\
+repair:
+  repair_procedures:
+  - machine_types: [QEMU, iDRAC-9]
+    repair_operations:
+    - operation: unreachable
+      health_check_command: [/bin/echo, \"true\"]
+      repair_steps:
+      - {repair_command: [/bin/true], watch_seconds: 60}
+      - {repair_command: [/bin/false], need_drain: true, watch_seconds: 60}
+    - operation: unhealthy
+      health_check_command: [/bin/echo, \"true\"]
+      repair_steps: [{repair_command: [/bin/true]}]
+";
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+async fn rig() -> Option<Rig> {
+    let rig = Rig::start().await?;
+    let set = rig.run(&["cluster", "set", &rig.file("repair.yml", &format!("{DEFINITION}{REPAIR}"))]);
+    assert_eq!((set.status, set.stderr.as_str()), (0, ""), "{set:?}");
+    Some(rig)
+}
+
+const ADD: [&str; 5] = ["repair-queue", "add", "unreachable", "QEMU", "10.0.0.12"];
+
+#[tokio::test]
+async fn a_repair_is_added_with_who_and_why_and_a_machine_outside_the_cluster_is_welcome() {
+    let Some(rig) = rig().await else { return };
+    let ran = rig.run(&[&ADD[..], &["--reason", "INC-9"]].concat());
+    assert_eq!((ran.status, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", "added: 0\n"));
+    let request = json_of(&rig.get("/cke/cketerm/requests/repairs/0").await.unwrap());
+    assert_eq!(request["reason"], "INC-9");
+    let ran = rig.run(&["repair-queue", "add", "unhealthy", "iDRAC-9", "10.9.9.9", "SN7"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.stderr.contains("10.9.9.9 is not in the cluster definition: nothing will be drained"), "{ran:?}");
+    let again = rig.run(&ADD);
+    assert!(again.stderr.contains("10.0.0.12 is in repair entry 0 already"), "{again:?}");
+    let listed = json_of(&rig.run(&["repair-queue", "list"]).stdout);
+    let told: Vec<(&Value, &Value)> =
+        listed.as_array().unwrap().iter().map(|e| (&e["address"], &e["serial"])).collect();
+    let (twelve, nine) = (json!("10.0.0.12"), json!("10.9.9.9"));
+    assert_eq!(told, [(&twelve, &Value::Null), (&nine, &json!("SN7")), (&twelve, &Value::Null)]);
+}
+
+/// spec/repair.md, Adding: "The operation must exist for the machine type, else the request is refused with the known
+/// types and operations."
+#[tokio::test]
+async fn what_the_definition_cannot_do_is_refused_with_what_it_can_and_nothing_is_written() {
+    let Some(rig) = rig().await else { return };
+    for (words, status, said) in [
+        (["unreachable", "qemu", "10.0.0.12"], 3, "known types: QEMU, iDRAC-9"),
+        (["reachable", "QEMU", "10.0.0.12"], 3, "known operations: unreachable, unhealthy"),
+        (["unreachable", "QEMU", "worker13"], 2, "\"worker13\" is not an IP address"),
+    ] {
+        let ran = rig.run(&[&["repair-queue", "add"][..], &words].concat());
+        assert_eq!(ran.status, status, "{ran:?}");
+        assert!(ran.stderr.contains(said), "{ran:?}");
+    }
+    assert_eq!(rig.run(&["repair-queue", "list"]).stdout, "[]\n");
+    assert_eq!(rig.get("/cke/repairs/write-index").await, None);
+}
+
+fn entry(index: u64, status: &str, step_status: &str) -> String {
+    json!({
+        "index": index.to_string(), "address": format!("10.0.0.1{index}"), "nodename": "", "machine_type": "QEMU",
+        "operation": "unreachable", "status": status, "step": 0, "step_status": step_status, "deleted": false,
+        "last_transition_time": "2026-06-01T01:02:03Z", "drain_backoff_expire": "0001-01-01T00:00:00Z", "site": 1,
+    })
+    .to_string()
+}
+
+async fn put(rig: &Rig, index: u64, status: &str, step_status: &str) {
+    rig.put(&format!("/cke/repairs/data/{index:016x}"), &entry(index, status, step_status)).await;
+}
+
+#[tokio::test]
+async fn deletion_marks_the_entries_and_prints_their_indexes() {
+    let Some(rig) = rig().await else { return };
+    for (index, status) in ["succeeded", "queued", "failed", "processing"].iter().enumerate() {
+        put(&rig, index as u64, status, "waiting").await;
+    }
+    assert_eq!(rig.run(&["repair-queue", "delete-finished"]).stdout, "0\n2\n");
+    assert_eq!(rig.run(&["repair-queue", "delete-finished"]).stdout, "");
+    let stored = json_of(&rig.get("/cke/repairs/data/0000000000000000").await.unwrap());
+    assert_eq!((&stored["deleted"], &stored["site"]), (&json!(true), &json!(1)), "nothing else changes");
+    assert_eq!(rig.run(&["repair-queue", "delete", "1"]).status, 0);
+    assert_eq!(rig.run(&["repair-queue", "delete-unfinished"]).stdout, "3\n", "1 was marked before");
+    let gone = rig.run(&["repair-queue", "delete", "99"]);
+    assert_eq!((gone.status, gone.stderr.contains("repairs/99 does not exist")), (1, true), "{gone:?}");
+}
+
+#[tokio::test]
+async fn orders_are_taken_where_they_make_sense_and_refused_with_the_state_where_not() {
+    let Some(rig) = rig().await else { return };
+    put(&rig, 0, "processing", "watching").await;
+    put(&rig, 1, "queued", "waiting").await;
+    put(&rig, 2, "failed", "watching").await;
+    let order = |verb: &str, index: &str| rig.run(&["repair-queue", verb, index, "--reason", "seen by eye"]);
+    assert_eq!(rig.run(&["repair-queue", "done", "0"]).status, 2, "a reason is needed");
+    for (verb, index) in [("done", "0"), ("retry", "0"), ("hold", "1"), ("unhold", "1"), ("force", "1")] {
+        let ran = order(verb, index);
+        assert_eq!(ran.status, 0, "{verb}: {ran:?}");
+    }
+    let given = json_of(&rig.get("/cke/cketerm/orders/repairs/1").await.unwrap());
+    assert_eq!((&given["verb"], &given["reason"]), (&json!("force"), &json!("seen by eye")));
+    for (verb, index, said) in [
+        ("hold", "0", "is processing, step 1 watching"),
+        ("retry", "1", "is queued"),
+        ("done", "2", "a failed repair is final, delete it and add it again"),
+        ("retry", "9", "entry repairs/9 does not exist"),
+    ] {
+        let ran = order(verb, index);
+        assert_ne!(ran.status, 0, "{verb} {index}");
+        assert!(ran.stderr.contains(said), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn wait_prints_ckecli_s_lines_and_looks_once_with_a_timeout_of_nothing() {
+    let Some(rig) = rig().await else { return };
+    assert_eq!(rig.run(&["repair-queue", "wait"]).stdout, "repair queue is empty\n");
+    put(&rig, 0, "succeeded", "watching").await;
+    let ran = rig.run(&["repair-queue", "wait", "--timeout-seconds", "0"]);
+    assert_eq!((ran.status, ran.stdout.as_str()), (1, "repair queue entries: 1\n"), "finished entries count");
+    assert!(ran.stderr.contains("timed out waiting for repair queue to become empty after 0s"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn why_names_machine_operation_and_step() {
+    let Some(rig) = rig().await else { return };
+    put(&rig, 2, "processing", "watching").await;
+    let ran = rig.run(&["repair-queue", "why", "2"]);
+    let named = "repairs/2 (10.0.0.12 QEMU unreachable, processing, step 1 watching): ";
+    assert!(ran.status == 0 && ran.stdout.starts_with(named), "{ran:?}");
+    assert_eq!(rig.run(&["repair-queue", "why", "3"]).status, 1);
+}
