@@ -7,6 +7,9 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 
+/// The largest answer to a probe that is read.
+const MOST_BYTES: usize = 8 << 20;
+
 /// Why there is no answer, in a few words for a person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -39,7 +42,18 @@ impl Http {
             .build()?;
         Ok(Self::by(move |request| {
             let client = client.clone();
-            Box::pin(async move { over_the_network(&client, request, timeout).await })
+            Box::pin(async move { over_the_network(&client, request, timeout, MOST_BYTES).await })
+        }))
+    }
+
+    /// Over the network, certificates verified; an answer that is not complete in time or larger than `most` bytes is
+    /// none. Fails only if no client can be made.
+    pub fn verified(timeout: Duration, most: usize) -> Result<Self, reqwest::Error> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().timeout(timeout).pool_max_idle_per_host(1).no_proxy().build()?;
+        Ok(Self::by(move |request| {
+            let client = client.clone();
+            Box::pin(async move { over_the_network(&client, request, timeout, most).await })
         }))
     }
 
@@ -60,7 +74,7 @@ impl Http {
     }
 }
 
-async fn over_the_network(client: &reqwest::Client, request: Request<Bytes>, timeout: Duration) -> Answer {
+async fn over_the_network(client: &reqwest::Client, request: Request<Bytes>, timeout: Duration, most: usize) -> Answer {
     let say = |e: reqwest::Error| {
         NoAnswer(match (e.is_timeout(), e.is_connect()) {
             (true, _) => format!("no answer in {} s", timeout.as_secs()),
@@ -69,10 +83,17 @@ async fn over_the_network(client: &reqwest::Client, request: Request<Bytes>, tim
         })
     };
     let request = reqwest::Request::try_from(request).map_err(say)?;
-    let answer = client.execute(request).await.map_err(say)?;
+    let mut answer = client.execute(request).await.map_err(say)?;
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = answer.status();
     *response.headers_mut() = answer.headers().clone();
-    *response.body_mut() = answer.bytes().await.map_err(say)?;
+    let mut body = bytes::BytesMut::new();
+    while let Some(chunk) = answer.chunk().await.map_err(say)? {
+        if body.len() + chunk.len() > most {
+            return Err(NoAnswer(format!("the answer is larger than {most} bytes")));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    *response.body_mut() = body.freeze();
     Ok(response)
 }

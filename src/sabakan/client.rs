@@ -1,0 +1,227 @@
+//! Asking sabakan: one GraphQL question by POST to the stored URL (spec/sabakan.md, Query).
+//!
+//! Whatever is not a complete, understood answer is an error with a sentence: a machine that is missed would look
+//! vanished, and something would be removed for it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::machine::{self, MachineError, Machines};
+use crate::{model::text::visible, net::Http};
+
+/// How long one answer is waited for: 20,000 machines take sabakan 4.8 s.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The largest answer that is read: some 200,000 machines.
+pub const MOST_BYTES: usize = 128 << 20;
+
+const FIELDS: &str = "\
+    spec { serial labels { name value } rack indexInRack role ipv4 registerDate retireDate bmc { bmcType ipv4 } }
+    status { state timestamp duration }";
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// The machines that a definition is made of.
+    Members,
+    /// The machines that automatic repair looks at.
+    Broken,
+}
+
+impl Question {
+    /// The query. What it asks for by itself is its own default, which holds where a variable is absent; an explicit
+    /// `null` takes it away.
+    fn query(self) -> String {
+        let (having, not_having) = match self {
+            Self::Members => ("null", "{roles: [\"boot\"], states: [RETIRED]}"),
+            Self::Broken => ("{states: [UNHEALTHY, UNREACHABLE]}", "{roles: [\"boot\"]}"),
+        };
+        format!(
+            "query ckeSearch($having: MachineParams = {having}, $notHaving: MachineParams = {not_having}) {{\n  \
+             searchMachines(having: $having, notHaving: $notHaving) {{\n{FIELDS}\n  }}\n}}"
+        )
+    }
+}
+
+/// Why there is no answer to act on; each sentence names the URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// The URL cannot be asked.
+    #[error("sabakan: {url:?} is no URL ({why}); set it with `cketerm sabakan set-url URL`")]
+    Url {
+        /// What is stored.
+        url: String,
+        /// Why.
+        why: String,
+    },
+    /// Nobody answered, not in time, or the connection broke.
+    #[error("sabakan at {url} does not answer: {why}")]
+    Silent {
+        /// Whom we asked.
+        url: String,
+        /// What happened.
+        why: String,
+    },
+    /// Another status than 200.
+    #[error("sabakan at {url} answered {status}: {said}{remedy}")]
+    Status {
+        /// Whom we asked.
+        url: String,
+        /// The status.
+        status: u16,
+        /// What the body says.
+        said: String,
+        /// What to do, with its separator; may be empty.
+        remedy: &'static str,
+    },
+    /// 200, but not an answer to act on.
+    #[error("sabakan at {url}: {cause}")]
+    Answer {
+        /// Whom we asked.
+        url: String,
+        /// Why not.
+        cause: MachineError,
+    },
+}
+
+/// Asks once, with these variables as they are stored.
+pub async fn ask(
+    http: &Http,
+    url: &str,
+    question: Question,
+    variables: &Map<String, Value>,
+) -> Result<Machines, AskError> {
+    let text = send(http, url, &question.query(), variables).await?;
+    // 20,000 machines are 12 MB of JSON: not on a thread that others wait for
+    machine::read(&text).map_err(|cause| AskError::Answer { url: url.to_owned(), cause })
+}
+
+/// Sends one question and returns the body of a 200.
+async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value>) -> Result<String, AskError> {
+    let bad_url = |why: String| AskError::Url { url: url.to_owned(), why };
+    let mut body = json!({"query": query});
+    if !variables.is_empty() {
+        body["variables"] = Value::Object(variables.clone());
+    }
+    let request = Request::post(url).header("content-type", "application/json").body(Bytes::from(body.to_string()));
+    let request = request.map_err(|e| bad_url(e.to_string()))?;
+    if request.uri().host().is_none() {
+        return Err(bad_url("it is not absolute".to_owned()));
+    }
+    let silent = |why: String| AskError::Silent { url: url.to_owned(), why };
+    let answer = match tokio::time::timeout(PATIENCE, http.send(request)).await {
+        Ok(answer) => answer.map_err(|e| silent(e.to_string()))?,
+        Err(_) => return Err(silent(format!("no answer in {} s", PATIENCE.as_secs()))),
+    };
+    let status = answer.status();
+    if status != StatusCode::OK {
+        let remedy = match status.as_u16() {
+            404 => "; the URL must end in /graphql: `cketerm sabakan set-url URL`",
+            422 => "; see `cketerm sabakan get-variables`",
+            _ => "",
+        };
+        let said = said(answer.body());
+        return Err(AskError::Status { url: url.to_owned(), status: status.as_u16(), said, remedy });
+    }
+    String::from_utf8(answer.into_body().to_vec()).map_err(|_| silent("the answer is not text".to_owned()))
+}
+
+/// What a body that is no answer says, in one line.
+fn said(body: &[u8]) -> String {
+    const MOST: usize = 300;
+    let value: Option<Value> = serde_json::from_slice(body).ok();
+    let errors = value.as_ref().and_then(|v| v["errors"].as_array()).map(|errors| {
+        let each = errors.iter().map(|e| {
+            let place = e["path"].as_array().filter(|p| !p.is_empty()).map(|p| {
+                let parts: Vec<String> =
+                    p.iter().map(|x| x.as_str().map_or_else(|| x.to_string(), str::to_owned)).collect();
+                format!(" at {}", parts.join("."))
+            });
+            format!("{}{}", e["message"].as_str().unwrap_or("no message"), place.unwrap_or_default())
+        });
+        each.collect::<Vec<_>>().join("; ")
+    });
+    let text = errors
+        .or_else(|| value.as_ref().and_then(|v| v["error"].as_str()).map(str::to_owned))
+        .unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned());
+    let text = visible(&text, false);
+    if text.is_empty() { "nothing".to_owned() } else { text.chars().take(MOST).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use http::Response;
+
+    use super::*;
+    use crate::net::NoAnswer;
+
+    fn answering(status: u16, body: &'static str) -> Http {
+        Http::by(move |_| {
+            let mut response = Response::new(Bytes::from_static(body.as_bytes()));
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            std::future::ready(Ok(response)).boxed()
+        })
+    }
+
+    async fn asked(http: &Http) -> Result<Machines, AskError> {
+        ask(http, "http://h:1/graphql", Question::Members, &Map::new()).await
+    }
+
+    #[tokio::test]
+    async fn whatever_is_no_complete_answer_is_an_error_that_names_the_url_and_what_was_said() {
+        for (status, body, words) in [
+            (200, r#"{"errors":[{"message":"not found","path":["machine"]}],"data":null}"#, "not found"),
+            (200, r#"{"errors":[{"message":"half"}],"data":{"searchMachines":[]}}"#, "half"),
+            (200, r#"{"data":null}"#, "searchMachines"),
+            (200, "<html>", "not sabakan's answer"),
+            (
+                422,
+                r#"{"errors":[{"message":"unknown field","path":["variable","having","foo"]}],"data":null}"#,
+                "422: unknown field at variable.having.foo; see `cketerm sabakan get-variables`",
+            ),
+            (400, r#"{"errors":[{"message":"transport not supported"}],"data":null}"#, "transport not supported"),
+            (404, r#"{"error":"requested resource is not found","request_id":"7","status":404}"#, "end in /graphql"),
+            (500, "", "answered 500: nothing"),
+            (502, "Bad\u{1b}[31m", "answered 502: Bad"),
+            (204, "", "answered 204"),
+        ] {
+            let why = asked(&answering(status, body)).await.unwrap_err().to_string();
+            assert!(why.contains("http://h:1/graphql") && why.contains(words), "{status} {body}: {why}");
+            assert!(!why.contains('\u{1b}'), "{why:?}");
+        }
+        let refused = Http::by(|_| std::future::ready(Err(NoAnswer("connection refused".to_owned()))).boxed());
+        assert!(asked(&refused).await.unwrap_err().to_string().contains("does not answer: connection refused"));
+        for url in ["", "/graphql", "no url"] {
+            let why = ask(&refused, url, Question::Members, &Map::new()).await.unwrap_err().to_string();
+            assert!(why.contains("set-url"), "{url}: {why}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_does_not_answer_is_given_up_in_the_end() {
+        let hangs = Http::by(|_| std::future::pending().boxed());
+        assert!(asked(&hangs).await.unwrap_err().to_string().contains("no answer in 60 s"));
+    }
+
+    #[tokio::test]
+    async fn an_absent_variable_stays_absent_and_null_is_passed() {
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let http = Http::by(move |request: Request<Bytes>| {
+            let _ = tell.send(serde_json::from_slice::<Value>(request.body()).unwrap());
+            let body = r#"{"data":{"searchMachines":[]}}"#;
+            std::future::ready(Ok(Response::new(Bytes::from_static(body.as_bytes())))).boxed()
+        });
+        asked(&http).await.unwrap();
+        assert_eq!(told.recv().await.unwrap().get("variables"), None);
+        let variables = super::super::variables::parse(r#"{"notHaving": null}"#).unwrap();
+        ask(&http, "http://h/graphql", Question::Broken, &variables).await.unwrap();
+        let body = told.recv().await.unwrap();
+        assert_eq!(body["variables"], json!({"notHaving": null}));
+        assert!(
+            body["query"].as_str().unwrap().contains("$having: MachineParams = {states: [UNHEALTHY, UNREACHABLE]}")
+        );
+    }
+}
