@@ -11,6 +11,7 @@ pub mod kubernetes;
 pub mod machines;
 pub mod pace;
 mod plain;
+pub mod sabakan;
 pub mod serve;
 pub mod workload;
 

@@ -1,0 +1,318 @@
+//! What sabakan answers to an HTTP request, its errors as they were recorded included.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Refused, Sabakan,
+    graphql::{self, Field, Operation, Place},
+    params::Params,
+    record::State,
+};
+
+/// Why a question is not answered: status and errors.
+struct Failed {
+    status: u16,
+    error: Value,
+}
+
+impl Failed {
+    fn invalid(message: impl Into<String>, more: &[(&str, Value)]) -> Self {
+        Self::new(422, message.into(), more, "GRAPHQL_VALIDATION_FAILED")
+    }
+
+    fn new(status: u16, message: String, more: &[(&str, Value)], code: &str) -> Self {
+        let mut error = json!({"message": message});
+        for (name, value) in more {
+            error[*name] = value.clone();
+        }
+        if !code.is_empty() {
+            error["extensions"] = json!({"code": code});
+        }
+        Self { status, error }
+    }
+}
+
+fn places(at: Place) -> (&'static str, Value) {
+    ("locations", json!([{"line": at.line, "column": at.column}]))
+}
+
+impl Sabakan {
+    /// Answers a request as sabakan's server does.
+    pub fn answer(&self, request: &Request<Bytes>) -> Response<Bytes> {
+        let (path, method) = (request.uri().path(), request.method().as_str());
+        match (method, path) {
+            ("POST", "/graphql") => {
+                let kind = request.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
+                if kind.split(';').next().map(str::trim) != Some("application/json") {
+                    let body = json!({"errors": [{"message": "transport not supported"}], "data": null});
+                    return response(400, "text/plain; charset=utf-8", body.to_string());
+                }
+                match question(request.body()) {
+                    Ok((query, variables)) => self.graphql(&query, &variables),
+                    Err(why) => failed(&why),
+                }
+            }
+            ("GET", "/graphql") => {
+                let query = pair(request.uri().query().unwrap_or_default(), "query").unwrap_or_default();
+                self.graphql(&query, &Map::new())
+            }
+            ("GET", "/health") => response(200, JSON, "{\"health\":\"healthy\"}\n".to_owned()),
+            ("GET", "/version") => response(200, JSON, "{\"version\":\"3.1.9\"}\n".to_owned()),
+            ("GET", "/api/v1/machines") => self.rest_list(request.uri().query().unwrap_or_default()),
+            _ => self.rest_state(method, path, request.body()).unwrap_or_else(not_found),
+        }
+    }
+
+    fn graphql(&self, query: &str, variables: &Map<String, Value>) -> Response<Bytes> {
+        match self.carry_out(query, variables) {
+            Ok(data) => response(200, JSON, json!({"data": data}).to_string()),
+            Err(why) => failed(&why),
+        }
+    }
+
+    fn carry_out(&self, query: &str, given: &Map<String, Value>) -> Result<Value, Failed> {
+        let operations =
+            graphql::parse(query).map_err(|e| Failed::new(422, e.message, &[places(e.at)], "GRAPHQL_PARSE_FAILED"))?;
+        let operation = operations.first().ok_or_else(|| Failed::invalid("no operation provided", &[]))?;
+        for field in &operation.fields {
+            check(field, if operation.mutation { "Mutation" } else { "Query" })?;
+        }
+        let variables = variables(operation, given)?;
+        let mut data = Map::new();
+        for field in &operation.fields {
+            data.insert(field.alias.clone(), self.field(field, &variables)?);
+        }
+        Ok(Value::Object(data))
+    }
+
+    fn field(&self, field: &Field, variables: &Map<String, Value>) -> Result<Value, Failed> {
+        let argument =
+            |name: &str| field.arguments.iter().find(|(n, _)| n == name).and_then(|(_, l)| l.json(variables));
+        let text = |name: &str| argument(name).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+        let params = |name: &str| match argument(name) {
+            None => Ok(None),
+            Some(value) => {
+                Params::read(name, &value).map_err(|w| Failed::invalid(w.message, &[("path", Value::Array(w.path))]))
+            }
+        };
+        let refused = |message: &str, extensions: Value| {
+            let mut error = json!({"message": message, "path": [field.alias], "locations": places(field.at).1});
+            if !extensions.is_null() {
+                error["extensions"] = extensions;
+            }
+            Failed { status: 200, error }
+        };
+        match field.name.as_str() {
+            "searchMachines" => {
+                let (having, not_having) = (params("having")?, params("notHaving")?);
+                let now = self.clock.wall();
+                let found = self.search(|record| {
+                    let days = record.days(now);
+                    having.as_ref().is_none_or(|p| p.has(record, days))
+                        && !not_having.as_ref().is_some_and(|p| p.touches(record, days))
+                });
+                Ok(found.iter().map(|record| chosen(&field.fields, &record.answer(now))).collect())
+            }
+            "machine" => {
+                let record = self.get(&text("serial")).ok_or_else(|| refused("not found", Value::Null))?;
+                Ok(chosen(&field.fields, &record.answer(self.clock.wall())))
+            }
+            "setMachineState" => {
+                let state = State::named(&text("state")).unwrap_or_default();
+                let serial = text("serial");
+                match self.set_state(&serial, state) {
+                    Ok(record) => Ok(chosen(&field.fields, &record.answer(self.clock.wall())["status"])),
+                    Err(Refused::NotFound) => Err(refused("not found", Value::Null)),
+                    Err(Refused::Transition(from)) => {
+                        let why = format!("transition from [ {} ] to [ {} ] is forbidden", from.word(), state.word());
+                        Err(refused(&why, json!({"serial": serial, "type": "INVALID_STATE_TRANSITION"})))
+                    }
+                }
+            }
+            // nothing but the name of the query's type is ever asked
+            _ => Ok(chosen(
+                &field.fields,
+                &json!({"queryType": {"name": "Query"}, "mutationType": {"name": "Mutation"}}),
+            )),
+        }
+    }
+
+    fn rest_list(&self, query: &str) -> Response<Bytes> {
+        let wanted = |name: &str| pair(query, name);
+        let (serial, role, rack, state) = (wanted("serial"), wanted("role"), wanted("rack"), wanted("state"));
+        let now = self.clock.wall();
+        let found = self.search(|m| {
+            serial.as_ref().is_none_or(|s| *s == m.serial)
+                && role.as_ref().is_none_or(|r| *r == m.role)
+                && rack.as_ref().is_none_or(|r| *r == m.rack.to_string())
+                && state.as_ref().is_none_or(|s| State::named(s) == Some(m.state))
+        });
+        if found.is_empty() {
+            return not_found();
+        }
+        let list: Vec<Value> = found.iter().map(|m| m.rest(now)).collect();
+        response(200, JSON, format!("{}\n", Value::Array(list)))
+    }
+
+    /// `/api/v1/state/SERIAL` and `/api/v1/machines/SERIAL`, as `sabactl` uses them.
+    fn rest_state(&self, method: &str, path: &str, body: &Bytes) -> Option<Response<Bytes>> {
+        if let (Some(serial), "DELETE") = (path.strip_prefix("/api/v1/machines/"), method) {
+            return self.remove(serial).then(|| response(200, JSON, String::new()));
+        }
+        let serial = path.strip_prefix("/api/v1/state/")?;
+        let record = self.get(serial)?;
+        if method == "GET" {
+            return Some(response(200, "text/plain; charset=utf-8", record.state.word()));
+        }
+        let word = String::from_utf8_lossy(body).trim().to_owned();
+        let bad = |why: String| response(400, JSON, format!("{}\n", json!({"error": why, "status": 400})));
+        let Some(state) = State::named(&word) else {
+            return Some(bad(format!("invalid request: invalid state: {word}")));
+        };
+        Some(match self.set_state(serial, state) {
+            Ok(_) => response(200, JSON, String::new()),
+            Err(_) => bad(format!("transition from [ {} ] to [ {} ] is forbidden", record.state.word(), state.word())),
+        })
+    }
+}
+
+const JSON: &str = "application/json";
+
+fn response(status: u16, kind: &str, body: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    if let Ok(kind) = kind.parse() {
+        response.headers_mut().insert("content-type", kind);
+    }
+    response
+}
+
+fn failed(why: &Failed) -> Response<Bytes> {
+    response(why.status, JSON, json!({"errors": [why.error], "data": null}).to_string())
+}
+
+fn not_found() -> Response<Bytes> {
+    let body = json!({"error": "requested resource is not found", "request_id": "sandbox", "status": 404});
+    response(404, JSON, format!("{body}\n"))
+}
+
+/// Query and variables of a body.
+fn question(body: &Bytes) -> Result<(String, Map<String, Value>), Failed> {
+    let text = String::from_utf8_lossy(body);
+    let undecoded =
+        |why: &str| Failed::new(400, format!("json request body could not be decoded: {why} body:{text}"), &[], "");
+    if body.is_empty() {
+        return Err(undecoded("EOF"));
+    }
+    match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Object(mut fields)) => {
+            let query = fields.get("query").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let variables = match fields.remove("variables") {
+                Some(Value::Object(variables)) => variables,
+                _ => Map::new(),
+            };
+            Ok((query, variables))
+        }
+        Ok(_) => Err(undecoded("json: cannot unmarshal array into Go value of type graphql.RawParams")),
+        Err(e) => Err(undecoded(&e.to_string())),
+    }
+}
+
+/// What was given, else the defaults; those that the operation does not name are ignored.
+fn variables(operation: &Operation, given: &Map<String, Value>) -> Result<Map<String, Value>, Failed> {
+    let mut all = Map::new();
+    for (name, default) in &operation.variables {
+        let value = given.get(name).cloned().or_else(|| default.as_ref().and_then(|d| d.json(&Map::new())));
+        if let Some(value) = value {
+            Params::read(name, &value).map_err(|w| Failed::invalid(w.message, &[("path", Value::Array(w.path))]))?;
+            all.insert(name.clone(), value);
+        }
+    }
+    Ok(all)
+}
+
+/// The fields of a type, each with its own type; empty for a plain one.
+fn fields_of(kind: &str) -> &'static [(&'static str, &'static str)] {
+    match kind {
+        "Query" => &[("searchMachines", "Machine"), ("machine", "Machine"), ("__schema", "__Schema")],
+        "Mutation" => &[("setMachineState", "MachineStatus")],
+        "Machine" => &[("spec", "MachineSpec"), ("status", "MachineStatus"), ("info", "MachineInfo")],
+        "MachineSpec" => &[
+            ("serial", ""),
+            ("labels", "Label"),
+            ("rack", ""),
+            ("indexInRack", ""),
+            ("role", ""),
+            ("ipv4", ""),
+            ("registerDate", ""),
+            ("retireDate", ""),
+            ("bmc", "BMC"),
+        ],
+        "Label" => &[("name", ""), ("value", "")],
+        "BMC" => &[("bmcType", ""), ("ipv4", "")],
+        "MachineStatus" => &[("state", ""), ("timestamp", ""), ("duration", "")],
+        "MachineInfo" => &[("network", "NetworkInfo"), ("bmc", "BMCInfo")],
+        "NetworkInfo" => &[("ipv4", "NICConfig")],
+        "BMCInfo" => &[("ipv4", "NICConfig")],
+        "NICConfig" => &[("address", ""), ("netmask", ""), ("maskbits", ""), ("gateway", "")],
+        "__Schema" => &[("queryType", "__Type"), ("mutationType", "__Type")],
+        "__Type" => &[("name", "")],
+        _ => &[],
+    }
+}
+
+/// Whether a field can be asked of this type, and all that is asked of it.
+fn check(field: &Field, kind: &str) -> Result<(), Failed> {
+    let at = places(field.at);
+    let Some((_, inner)) = fields_of(kind).iter().find(|(name, _)| *name == field.name) else {
+        let why = format!("Cannot query field {:?} on type {kind:?}.", field.name);
+        return Err(Failed::invalid(why, &[at]));
+    };
+    for (_, literal) in &field.arguments {
+        if let Some((word, at)) = literal.words().into_iter().find(|(word, _)| State::named(word).is_none()) {
+            let why = format!("Value {word:?} does not exist in \"MachineState!\" enum.");
+            return Err(Failed::invalid(why, &[places(at)]));
+        }
+    }
+    if inner.is_empty() != field.fields.is_empty() {
+        let why = if inner.is_empty() {
+            format!("Field {:?} must not have a selection since it has no subfields.", field.name)
+        } else {
+            format!("Field {:?} of type {inner:?} must have a selection of subfields.", field.name)
+        };
+        return Err(Failed::invalid(why, &[at]));
+    }
+    field.fields.iter().try_for_each(|f| check(f, inner))
+}
+
+/// What was asked for, in the order in which it was.
+fn chosen(fields: &[Field], from: &Value) -> Value {
+    match from {
+        Value::Array(items) => items.iter().map(|i| chosen(fields, i)).collect(),
+        Value::Object(all) if !fields.is_empty() => {
+            let each =
+                fields.iter().map(|f| (f.alias.clone(), chosen(&f.fields, all.get(&f.name).unwrap_or(&Value::Null))));
+            Value::Object(each.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// One value of a URL's query.
+fn pair(query: &str, name: &str) -> Option<String> {
+    let raw = query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('='))?;
+    let (mut out, mut bytes) = (Vec::new(), raw.bytes());
+    while let Some(b) = bytes.next() {
+        match b {
+            b'+' => out.push(b' '),
+            b'%' => {
+                let hex: Vec<u8> = bytes.by_ref().take(2).collect();
+                out.push(u8::from_str_radix(std::str::from_utf8(&hex).ok()?, 16).ok()?);
+            }
+            other => out.push(other),
+        }
+    }
+    String::from_utf8(out).ok()
+}

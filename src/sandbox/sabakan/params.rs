@@ -1,0 +1,100 @@
+//! `MachineParams`: the conditions of a search, and how sabakan refuses them.
+
+use serde_json::{Map, Value, json};
+
+use super::record::{Record, State};
+
+/// The conditions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Params {
+    labels: Vec<(String, String)>,
+    racks: Vec<i64>,
+    roles: Vec<String>,
+    states: Vec<State>,
+    days: Option<i64>,
+}
+
+/// What was wrong, and where in the variable.
+#[derive(Debug, PartialEq)]
+pub(super) struct Wrong {
+    pub message: String,
+    pub path: Vec<Value>,
+}
+
+impl Params {
+    /// From a variable or a literal of this name; `null` is no condition.
+    pub fn read(name: &str, value: &Value) -> Result<Option<Self>, Wrong> {
+        let path = vec![json!("variable"), json!(name)];
+        match value {
+            Value::Null => Ok(None),
+            Value::Object(fields) => Self::fields(fields, path).map(Some),
+            _ => Err(Wrong { message: "must be a MachineParams".to_owned(), path }),
+        }
+    }
+
+    fn fields(fields: &Map<String, Value>, path: Vec<Value>) -> Result<Self, Wrong> {
+        let mut params = Self::default();
+        let at = |more: &[Value]| path.iter().chain(more).cloned().collect::<Vec<_>>();
+        let wrong = |message: &str, more: &[Value]| Wrong { message: message.to_owned(), path: at(more) };
+        for (field, value) in fields {
+            // one value stands for a list of one
+            let each: Vec<&Value> = match value {
+                Value::Null => continue,
+                Value::Array(items) => items.iter().collect(),
+                one => vec![one],
+            };
+            for (i, item) in each.into_iter().enumerate() {
+                let place = [json!(field), json!(i)];
+                match field.as_str() {
+                    "labels" => {
+                        let text = |part: &str| {
+                            let inner = [place[0].clone(), place[1].clone(), json!(part)];
+                            let text = item.get(part).and_then(Value::as_str).map(str::to_owned);
+                            text.ok_or_else(|| wrong("must be defined", &inner))
+                        };
+                        params.labels.push((text("name")?, text("value")?));
+                    }
+                    "racks" => params.racks.push(whole(item).ok_or_else(|| wrong("cannot use as Int", &place))?),
+                    "roles" => {
+                        let role = item.as_str().ok_or_else(|| wrong("cannot use as String", &place))?;
+                        params.roles.push(role.to_owned());
+                    }
+                    "states" => {
+                        let word = item.as_str().unwrap_or_default();
+                        let state = State::named(word);
+                        let bad = || wrong(&format!("{word} is not a valid MachineState"), &place);
+                        params.states.push(state.ok_or_else(bad)?);
+                    }
+                    "minDaysBeforeRetire" => {
+                        let days = whole(item).ok_or_else(|| wrong("cannot use as Int", &place[..1]))?;
+                        params.days = Some(days);
+                    }
+                    _ => return Err(wrong("unknown field", &place[..1])),
+                }
+            }
+        }
+        Ok(params)
+    }
+
+    /// Every label, and one of each list that has any.
+    pub fn has(&self, record: &Record, days: i64) -> bool {
+        self.labels.iter().all(|l| record.labels.contains(l))
+            && (self.racks.is_empty() || self.racks.contains(&record.rack))
+            && (self.roles.is_empty() || self.roles.contains(&record.role))
+            && (self.states.is_empty() || self.states.contains(&record.state))
+            && self.days.is_none_or(|least| days >= least)
+    }
+
+    /// Any one of them.
+    pub fn touches(&self, record: &Record, days: i64) -> bool {
+        self.labels.iter().any(|l| record.labels.contains(l))
+            || self.racks.contains(&record.rack)
+            || self.roles.contains(&record.role)
+            || self.states.contains(&record.state)
+            || self.days.is_some_and(|least| days >= least)
+    }
+}
+
+fn whole(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_str()?.parse().ok())
+}
