@@ -21,6 +21,7 @@ mod drain;
 mod leadership;
 mod physical;
 mod queue;
+mod told;
 mod view;
 mod visibility;
 mod words;
@@ -57,6 +58,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I17", drain::i17),
     ("I18", drain::i18),
     ("I19", drain::i19),
+    ("I20", told::i20),
     ("I21", drain::i21),
     ("I22", drain::i22),
     ("I23", leadership::i23),
@@ -75,6 +77,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I36", visibility::i36),
     ("I37", visibility::i37),
     ("I38", leadership::i38),
+    ("I38", told::i38),
     ("I39", visibility::i39),
     ("I45", drain::i45),
 ];

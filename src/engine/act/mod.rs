@@ -12,7 +12,7 @@ mod told;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -55,6 +55,8 @@ pub(super) struct Actor {
     pub ending: Arc<AtomicBool>,
     /// Records of CKE's kind are written one at a time.
     pub recording: Arc<tokio::sync::Mutex<()>>,
+    /// How many audit records this leadership has written.
+    pub told: Arc<AtomicU64>,
 }
 
 /// Why an effect ended early; becomes a [`Came`].
@@ -201,7 +203,10 @@ impl Actor {
             reason,
             result: result.to_owned(),
         };
-        let id = format!("{:020}-{:x}-{}", at.as_nanosecond(), self.fence.lease(), on.replace(['/', ' '], "-"));
+        // Two of one moment are told apart by their number.
+        let number = self.told.fetch_add(1, Ordering::Relaxed);
+        let on = on.replace(['/', ' '], "-");
+        let id = format!("{:020}-{:x}-{on}-{number}", at.as_nanosecond(), self.fence.lease());
         (self.store.keys().audit(&id), audit)
     }
 }

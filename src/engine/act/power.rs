@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Actor, Stop};
+use super::{Actor, Stop, told::named};
 use crate::{
     engine::{
         command::{CommandLine, Purpose, check_answer, outcome},
@@ -159,11 +159,18 @@ impl Actor {
     /// Pods of DaemonSets with the `OnDelete` strategy, after everything else and at most once (I19): the entry is
     /// `rebooting` already, so that nothing brings this drain here again. One that cannot be deleted stays as it is.
     async fn delete_on_delete(&self, pods: &[PodRow], daemon_sets: &[String]) {
-        let theirs = pods.iter().filter(|p| {
-            p.terminating_since.is_none()
-                && p.controlled_by("DaemonSet").is_some_and(|owner| daemon_sets.contains(&owner.uid))
-        });
-        for pod in theirs {
+        let theirs = || {
+            pods.iter().filter(|p| {
+                p.terminating_since.is_none()
+                    && p.controlled_by("DaemonSet").is_some_and(|owner| daemon_sets.contains(&owner.uid))
+            })
+        };
+        let Some(first) = theirs().next() else { return };
+        let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
+        let (on, names) = (format!("node {}", first.node), named(theirs().map(PodRow::full_name)));
+        let Ok(told) = self.tell(&permit, "delete pods of OnDelete", &on, Some(names)).await else { return };
+        self.came_of(told, "asked".to_owned());
+        for pod in theirs() {
             let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
             match self.kube.delete_pod(&permit, pod).await {
                 Verdict::Accepted | Verdict::Gone | Verdict::Held { .. } => {

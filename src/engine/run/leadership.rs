@@ -178,6 +178,7 @@ impl Loop {
             seed,
             ending: Arc::default(),
             recording: Arc::default(),
+            told: Arc::default(),
         };
         let actor = Arc::new(actor);
         let records = Arc::clone(&actor);

@@ -22,6 +22,7 @@ pub struct Scene {
     objects: BTreeMap<(String, String, String), Value>,
     revision: i64,
     version: u64,
+    leases: BTreeMap<String, i64>,
 }
 
 pub fn address(node: &str) -> String {
@@ -61,6 +62,7 @@ impl Scene {
             objects: BTreeMap::new(),
             revision: 1,
             version: 100,
+            leases: BTreeMap::new(),
         };
         scene.write("console", &[("cluster", definition()), ("reboots/write-index", json!(0))], &[]);
         for name in ["cp1", "cp2", "cp3", "w1", "w2", "w3", "w4", "w5"] {
@@ -90,6 +92,7 @@ impl Scene {
 
     /// An engine stands for election.
     pub fn lead(&mut self, engine: u32, lease: i64) {
+        self.leases.insert(format!("engine-{engine}"), lease);
         let (leader, registration) = (format!("leader//{lease:x}"), format!("cketerm/engines/{lease:x}"));
         self.txn(
             &format!("engine-{engine}"),
@@ -344,9 +347,25 @@ impl Scene {
         if by.starts_with("engine") && body["metadata"]["resourceVersion"].is_null() {
             body["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"].clone();
         }
+        if by.starts_with("engine") {
+            self.tells(by, "stamp", &format!("node {name}"), "");
+        }
         let path = format!("/api/v1/nodes/{name}");
         self.ask(by, "PATCH", &path, body.clone(), 200);
         self.node(name, |n| merge(n, &body));
+    }
+
+    /// An engine tells what it is about to do to Kubernetes.
+    pub fn tells(&mut self, by: &str, what: &str, on: &str, reason: &str) {
+        let lease = self.leases.get(by).copied().unwrap_or(LEASE);
+        // Who leads no longer cannot tell any more.
+        if !self.keys.contains_key(&format!("leader//{lease:x}")) {
+            return;
+        }
+        let place = format!("cketerm/audit/{:020}-{lease:x}-{}", self.now.as_nanosecond(), self.revision);
+        let audit = json!({"at": self.now.to_string(), "who": {"user": "engine", "host": "h"}, "what": what, "on": on,
+            "reason": reason, "result": "begun"});
+        self.txn(by, vec![(format!("leader//{lease:x}"), "create")], &[(&place, audit)], &[]);
     }
 
     pub fn ask(&mut self, by: &str, method: &str, path: &str, body: Value, code: u16) {
@@ -404,10 +423,14 @@ impl Scene {
             options["dryRun"] = json!(["All"]);
         }
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
+        if !dry_run {
+            self.tells("engine-0", "evict", "node n", &format!("{namespace}/{name}"));
+        }
         self.ask("engine-0", "POST", &path, json!({"deleteOptions": options}), code);
     }
 
     pub fn deletes(&mut self, namespace: &str, name: &str) {
+        self.tells("engine-0", "evict", "node n", &format!("{namespace}/{name} (deleted)"));
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         self.ask("engine-0", "DELETE", &path, json!({"preconditions": {"uid": format!("uid-{name}")}}), 200);
     }

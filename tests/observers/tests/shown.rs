@@ -68,7 +68,7 @@ fn i24_a_command_long_after_the_lease_is_seen() {
 
 #[test]
 fn i24_a_patch_of_what_a_later_leader_has_stamped_is_seen() {
-    for (by, codes) in [("engine-0", &["I24"][..]), ("engine-1", &[])] {
+    for (by, codes) in [("engine-0", &["I24", "I38"][..]), ("engine-1", &[])] {
         let mut s = Scene::new();
         s.add(0, "w1");
         s.moves(0, "draining");
@@ -273,5 +273,72 @@ fn i39_running_says_whether_the_queue_runs() {
         s.record.calm_since = Some(s.now);
         s.pass(300.0);
         sees(&s, codes);
+    }
+}
+
+#[test]
+fn i38_a_patch_an_eviction_and_a_deletion_that_nobody_told_are_seen() {
+    let silently = |act: &dyn Fn(&mut Scene)| {
+        let mut s = Scene::new();
+        s.add(0, "w1");
+        s.moves(0, "draining");
+        s.cordon(0, "w1");
+        s.pod("free", "p", "w1", "ReplicaSet", json!({}));
+        s.pass(60.0);
+        act(&mut s);
+        let told = !s.codes().contains(&"I38");
+        let last = s.record.keys.iter().rposition(|k| k.key.starts_with("cketerm/audit/")).unwrap();
+        s.record.keys.remove(last);
+        (told, s.codes().contains(&"I38"))
+    };
+    assert_eq!(silently(&|s| s.uncordon("w1")), (true, true));
+    assert_eq!(silently(&|s| s.evicts("free", "p", false, 201)), (true, true));
+    assert_eq!(silently(&|s| s.deletes("free", "p")), (true, true));
+    let dry = |s: &mut Scene| s.evicts("free", "p", true, 201);
+    let mut s = Scene::new();
+    s.pod("free", "p", "w1", "ReplicaSet", json!({}));
+    dry(&mut s);
+    assert!(!s.codes().contains(&"I38"), "a dry run does nothing");
+}
+
+/// One refused eviction of a pod that stays, and what the leader says of its entry afterwards.
+fn refusal(code: u16, reason: Value) -> Vec<&'static str> {
+    let mut s = Scene::new();
+    s.add(0, "w1");
+    s.moves(0, "draining");
+    s.cordon(0, "w1");
+    s.pod("safe", "p", "w1", "ReplicaSet", json!({}));
+    s.pass(1.0);
+    s.evicts("safe", "p", false, code);
+    s.says(10, &[(0, reason)], &[]);
+    s.codes()
+}
+
+#[test]
+fn i20_a_refusal_that_is_not_named_or_taken_for_another_is_seen() {
+    assert_eq!(refusal(429, json!({"reason": "BlockedByPDB", "pod": "safe/p"})), Vec::<&str>::new());
+    assert_eq!(refusal(500, json!({"reason": "BlockedByManyPDBs", "pod": "safe/p"})), Vec::<&str>::new());
+    assert_eq!(refusal(403, json!({"reason": "EvictionRefused", "pod": "safe/p"})), Vec::<&str>::new());
+    assert_eq!(refusal(429, json!({"reason": "Working", "phase": "drains"})), ["I20"]);
+    assert_eq!(refusal(500, json!({"reason": "BlockedByPDB", "pod": "safe/p"})), ["I20"]);
+    assert_eq!(refusal(403, json!({"reason": "WaitingForSlot"})), ["I20"]);
+}
+
+#[test]
+fn i20_a_drain_that_is_backed_off_for_a_pod_of_another_node_is_seen() {
+    for (node, codes) in [("w1", &[][..]), ("w2", &["I20"])] {
+        let mut s = Scene::new();
+        s.add(0, "w1");
+        s.moves(0, "draining");
+        s.cordon(0, "w1");
+        s.pod("safe", "p", node, "ReplicaSet", json!({}));
+        s.pass(1.0);
+        s.moves(0, "queued");
+        let last = s.record.keys.iter_mut().rev().find(|k| k.key.starts_with("cketerm/audit/")).unwrap();
+        let mut audit: Value = serde_json::from_slice(last.value.as_ref().unwrap()).unwrap();
+        audit["reason"] = json!("pod safe/p is kept by pdb safe/b (healthy 1, needs 1)");
+        last.value = Some(audit.to_string().into_bytes());
+        let seen: Vec<_> = s.codes().into_iter().filter(|c| *c == "I20").collect();
+        assert_eq!(seen, codes);
     }
 }

@@ -1,0 +1,205 @@
+//! What is told of what is done, and of what was refused (I20, I38 in Kubernetes).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    record::{Asked, Breach},
+    view::{PodWrite, View, is_engine, shift, status},
+};
+use cketerm::model::reboot::RebootStatus;
+
+/// Seconds after a refusal within which the leader must have named it, and from which on: a pass and what it published.
+const NAMED: (f64, f64) = (2.0, 8.0);
+
+/// What may be said of an entry while the API refuses one of its pods with this code: a reason that tells the refusals
+/// apart, or one that goes before it because it is worse. None of them is "works" or "is next".
+fn fits(code: u16, reason: &str) -> bool {
+    let worse = [
+        "TerminatingStuck",
+        "UncordonedByOther",
+        "NodeMismatch",
+        "Stale",
+        "EffectFailed",
+        "OnHold",
+        "BlockedByJob",
+        "OutcomeUnknown",
+        "InvalidEntry",
+        "NotMember",
+        "QueueDisabled",
+        "NoCommand",
+        "ProgramMissing",
+    ];
+    let own: &[&str] = match code {
+        // a lagging budget asks for patience: the pods that leave are named
+        429 => &["BlockedByPDB", "EvictionRefused", "PodsLeaving"],
+        500 => &["BlockedByManyPDBs", "EvictionRefused"],
+        _ => &["EvictionRefused", "PodsLeaving"],
+    };
+    own.contains(&reason) || worse.contains(&reason)
+}
+
+/// I20, at each real eviction of a leader that was refused with 429, 403 or 500: while the entry goes on draining and the
+/// pod is there, what the leader says of that entry from 2 to 8 s later is, at some moment, a reason of that answer's
+/// kind (of another refused pod of the entry just as well), never only that it works or waits for its turn. And no entry
+/// of another Node is backed off by it: a back-off names in its audit record a pod of its own Node, where it names one.
+///
+/// Not seen: 404 and 409, after which there is nothing to name; previews, whose refusal is a back-off.
+pub fn i20(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut refused: BTreeMap<(u64, String), (Timestamp, BTreeSet<u16>, String)> = BTreeMap::new();
+    for write in view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run) {
+        if !matches!(write.asked.code, 429 | 403 | 500) {
+            continue;
+        }
+        if let Some(index) = entry_of(view, write) {
+            let key = (index, write.asked.by.clone());
+            let known = refused.entry(key.clone()).or_insert_with(|| (write.asked.at, BTreeSet::new(), String::new()));
+            if shift(known.0, NAMED.1) < write.asked.at {
+                found.extend(unnamed(view, &key, known));
+                *known = (write.asked.at, BTreeSet::new(), String::new());
+            }
+            known.1.insert(write.asked.code);
+            known.2.clone_from(&write.pod);
+        }
+    }
+    for (key, known) in &refused {
+        found.extend(unnamed(view, key, known));
+    }
+    for step in view.moves().iter().filter(|m| m.engine && status(m.before) == Some(RebootStatus::Draining)) {
+        let Some(audit) = view.audit_at(step.revision).filter(|a| a["what"] == "back off") else { continue };
+        let Some(Ok(entry)) = step.before else { continue };
+        let Some(node) = view.clusters.get(step.revision).and_then(|c| super::view::member(c, &entry.node)) else {
+            continue;
+        };
+        let Some(pod) = audit["reason"].as_str().and_then(pod_named) else { continue };
+        let ours = |p: &&super::view::Pod| format!("{}/{}", p.namespace, p.name) == pod;
+        let mut of_that_name = view.pods.values().filter(ours).peekable();
+        let own = |p: &super::view::Pod| {
+            p.states.steps().iter().filter_map(|s| s.value.as_ref()).any(|s| s.node == node.node_name())
+        };
+        if of_that_name.peek().is_some() && !of_that_name.any(own) {
+            let what = format!("reboots/{} is backed off for {pod}, which is not on {}", step.index, node.node_name());
+            found.push(Breach { code: "I20", at: step.at, what });
+        }
+    }
+    found
+}
+
+/// `pod NAMESPACE/NAME …`, as reasons begin that name a pod.
+fn pod_named(reason: &str) -> Option<&str> {
+    reason.strip_prefix("pod ").or_else(|| reason.strip_prefix("eviction of "))?.split(' ').next()
+}
+
+fn entry_of(view: &View<'_>, write: &PodWrite<'_>) -> Option<u64> {
+    let node = write.node.as_deref()?;
+    let cluster = view.clusters.at(write.asked.at)?;
+    view.entries.iter().find_map(|(&index, line)| {
+        let Some(Ok(entry)) = line.at(write.asked.at) else { return None };
+        let there = entry.status == RebootStatus::Draining
+            && super::view::member(cluster, &entry.node).is_some_and(|m| m.node_name() == node);
+        there.then_some(index)
+    })
+}
+
+/// The refusals of an entry that its leader never named while they lasted.
+fn unnamed(
+    view: &View<'_>,
+    (index, by): &(u64, String),
+    (at, codes, pod): &(Timestamp, BTreeSet<u16>, String),
+) -> Option<Breach> {
+    let (from, to) = (shift(*at, NAMED.0), shift(*at, NAMED.1));
+    let line = view.entries.get(index)?;
+    if !line.throughout(*at, to, |l| status(l) == Some(RebootStatus::Draining)) {
+        return None;
+    }
+    let accepted = view.pod_writes.iter().any(|w| {
+        w.pod == *pod && w.asked.at > *at && w.asked.at <= to && matches!(w.asked.code, 200..=299 | 404) && !w.dry_run
+    });
+    let stays = view.pods.values().any(|p| {
+        format!("{}/{}", p.namespace, p.name) == *pod
+            && p.states.throughout(*at, to, |s| s.is_some_and(|s| s.terminating.is_none()))
+    });
+    if accepted || !stays {
+        return None;
+    }
+    let said: Vec<&Value> = view
+        .leading()
+        .filter(|s| s.by == *by && s.at >= from && s.at <= to)
+        .filter_map(|s| s.reasons.get(index))
+        .collect();
+    let name = |r: &Value| r["reason"].as_str().unwrap_or_default().to_owned();
+    let told = said.iter().any(|r| codes.iter().any(|code| fits(*code, &name(r))));
+    let what = format!("{pod} of reboots/{index} was refused with {codes:?}, and {by} only said {:?}", said.last());
+    (said.len() >= 3 && !told).then_some(Breach { code: "I20", at: *at, what })
+}
+
+/// I38 in Kubernetes, at each write of an engine that was carried out: patches of Nodes and endpoints, evictions and
+/// deletions were told before, in a fenced audit record of the same engine that names the Node, the pod or the
+/// endpoints, not longer ago than a request may be late.
+pub fn i38(view: &View<'_>) -> Vec<Breach> {
+    let mut told: BTreeMap<&str, (Timestamp, i64, Value)> = BTreeMap::new();
+    for change in view.record.keys.iter().filter(|c| c.key.starts_with("cketerm/audit/")) {
+        let Some(audit) = change.value.as_deref().and_then(|v| serde_json::from_slice(v).ok()) else { continue };
+        told.entry(&change.key).or_insert((change.at, change.revision, audit));
+    }
+    let told: Vec<&(Timestamp, i64, Value)> = told.values().collect();
+    let mut found = Vec::new();
+    for asked in view.record.asked.iter().filter(|a| is_engine(&a.by) && (200..300).contains(&a.code)) {
+        let Some(effect) = effect(asked) else { continue };
+        let from = view.back(&asked.by, asked.at, view.kube_late());
+        let known = told.iter().any(|(at, revision, audit)| {
+            let by = view.txn(*revision).is_none_or(|t| t.by == asked.by);
+            by && *at >= from && *at <= asked.at && effect.told_by(audit)
+        });
+        if !known {
+            let what = format!("{} sends {} {} without having told it", asked.by, asked.method, asked.path);
+            found.push(Breach { code: "I38", at: asked.at, what });
+        }
+    }
+    found
+}
+
+/// What a request does, as its record must name it.
+enum Written {
+    Node(String),
+    Pod(String),
+    Endpoints(String),
+}
+
+fn effect(asked: &Asked) -> Option<Written> {
+    let dry = asked.body.to_string().contains("dryRun") || asked.query.contains("dryRun");
+    if dry || matches!(asked.method.as_str(), "GET" | "HEAD") {
+        return None;
+    }
+    if let Some(name) = asked.path.strip_prefix("/api/v1/nodes/") {
+        return Some(Written::Node(name.to_owned()));
+    }
+    let (_, rest) = asked.path.split_once("/namespaces/")?;
+    let mut parts = rest.split('/');
+    let (namespace, kind, name) = (parts.next()?, parts.next()?, parts.next()?);
+    match kind {
+        "pods" => Some(Written::Pod(format!("{namespace}/{name}"))),
+        "endpoints" | "endpointslices" => Some(Written::Endpoints(format!("{namespace}/{name}"))),
+        _ => None,
+    }
+}
+
+impl Written {
+    fn told_by(&self, audit: &Value) -> bool {
+        let (what, on) = (audit["what"].as_str().unwrap_or_default(), audit["on"].as_str().unwrap_or_default());
+        match self {
+            Self::Node(name) => {
+                ["cordon", "stamp", "uncordon", "release"].contains(&what) && on == format!("node {name}")
+            }
+            Self::Pod(pod) => {
+                let names = audit["reason"].as_str().unwrap_or_default();
+                let named = names.split(", ").any(|n| n.split(' ').next() == Some(pod)) || names.ends_with(" more");
+                ["evict", "delete pods of OnDelete"].contains(&what) && named
+            }
+            Self::Endpoints(name) => what == "endpoints" && on.ends_with(&format!(" {name}")),
+        }
+    }
+}
