@@ -8,12 +8,15 @@
 #[path = "../observers/mod.rs"]
 mod observers;
 
+mod disturb;
 mod engines;
 mod gather;
 mod mutations;
 mod people;
 mod plan;
 mod run;
+mod settle;
+mod tell;
 
 use std::{
     collections::BTreeMap,

@@ -11,7 +11,6 @@ use std::{
 use cketerm::{
     actions::Operator,
     clock::Clock,
-    model::{entry::EntryId, ours::Verb, reason::Reason, reboot::RebootStatus},
     sandbox::{
         faults::{Odds, State},
         machines::Behaviour,
@@ -23,14 +22,17 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
+    disturb::disturb,
     engines::{Engines, Slot},
     gather,
     observers::{
-        self, Record,
+        self,
         record::{Breach, Said},
     },
     people::{self, Person},
     plan::{Fault, Plan, TROUBLE},
+    settle::settle,
+    tell::{digest, dump, states},
 };
 
 /// After the people went home everything ends within this: all entries one after another, each with its boots and
@@ -258,77 +260,6 @@ async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     stage
 }
 
-fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>) {
-    let (engines, stage) = (Arc::clone(engines), Arc::clone(stage));
-    let slot = move |i: usize| {
-        let slots = engines.lock().unwrap();
-        (slots[i].gate.clone(), slots[i].lines.clone(), slots[i].clock.clone())
-    };
-    tokio::spawn(async move {
-        let later = |seconds: u64| sleep(Duration::from_secs(seconds));
-        match fault {
-            Fault::Odds { engine, odds, crashes, seconds } => {
-                let (_, lines, _) = slot(engine);
-                lines.etcd.odds(odds, crashes);
-                lines.kubernetes.odds(odds, crashes);
-                later(seconds).await;
-                lines.etcd.odds(Odds::default(), 0);
-                lines.kubernetes.odds(Odds::default(), 0);
-            }
-            Fault::Kill(engine) => slot(engine).0.kill(),
-            Fault::Freeze { engine, seconds } => {
-                let (gate, ..) = slot(engine);
-                gate.freeze();
-                later(seconds).await;
-                gate.thaw();
-            }
-            Fault::Line { engine, etcd, state, seconds } => {
-                let (_, lines, _) = slot(engine);
-                let line = if etcd { lines.etcd } else { lines.kubernetes };
-                line.turn(state);
-                later(seconds).await;
-                line.turn(State::Open);
-            }
-            Fault::CutWatches { etcd: true } => stage.sandbox.etcd.cut_watches(),
-            Fault::CutWatches { etcd: false } => stage.sandbox.api.cut_watches(),
-            Fault::StaleWatches { etcd, seconds } => {
-                let stall =
-                    |on| if etcd { stage.sandbox.etcd.stall_watches(on) } else { stage.sandbox.api.stall_watches(on) };
-                stall(true);
-                later(seconds).await;
-                stall(false);
-            }
-            Fault::Compact => {
-                let _ = stage.sandbox.etcd.compact(stage.sandbox.etcd.revision());
-                stage.sandbox.objects.compact();
-                stage.sandbox.etcd.cut_watches();
-                stage.sandbox.api.cut_watches();
-            }
-            Fault::Expire => {
-                if let Some(lease) = stage.sandbox.etcd.leases().first() {
-                    stage.sandbox.etcd.expire_lease(*lease);
-                }
-            }
-            Fault::Step { engine, by, seconds } => {
-                let (_, _, clock) = slot(engine);
-                clock.step(jiff::SignedDuration::from_secs(by));
-                later(seconds).await;
-                clock.step(jiff::SignedDuration::from_secs(-by));
-            }
-            Fault::Machine { machine, behaviour } => {
-                let all = stage.sandbox.machines.list();
-                stage.sandbox.machines.behave(&all[machine].address, behaviour);
-            }
-            Fault::BrokenEntry { seconds } => {
-                let key = "/cke/reboots/data/00000000000fffff";
-                stage.sandbox.etcd.put(key, "{\"index\":\"1048575\",\"node\":");
-                later(seconds).await;
-                stage.sandbox.etcd.delete(key);
-            }
-        }
-    });
-}
-
 /// Engines that died come back, as a unit file has them do.
 async fn revive(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace, began: Instant) {
     loop {
@@ -361,150 +292,4 @@ async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
             });
         }
     }
-}
-
-/// Waits until the queue is empty; as a person at the console would, settles what only a person may settle: unknown
-/// outcomes, failed commands, other nodes.
-async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
-    let mut orphans: BTreeMap<String, u32> = BTreeMap::new();
-    // a person gives a machine its time before he orders again; what the entry says may come from a wrong clock
-    let mut ordered: BTreeMap<u64, Instant> = BTreeMap::new();
-    loop {
-        sleep(Duration::from_secs(5)).await;
-        let Ok(view) = person.operator.store.read_view().await else { continue };
-        if view.reboots.entries.is_empty() {
-            return;
-        }
-        let reasons = {
-            let slots = engines.lock().unwrap();
-            let leading = slots.iter().filter_map(|s| s.handle.as_ref()).map(|h| h.seen().borrow().clone());
-            leading.into_iter().find(|s| s.snapshot.engine.leading.is_some())
-        };
-        let Some(seen) = reasons else { continue };
-        let reasons = Arc::clone(&seen.reasons);
-        // a cordon whose reboot was cancelled, of a machine that never went down: only a person can know that
-        orphans.retain(|node, _| seen.orphans.contains_key(node));
-        for node in seen.orphans.keys() {
-            let times = orphans.entry(node.clone()).or_default();
-            *times += 1;
-            if *times == 24 {
-                people::set(&stage.sandbox, node, "spec", "unschedulable", None);
-            }
-        }
-        for (index, stored) in &view.reboots.entries {
-            let Some(entry) = stored.get() else { continue };
-            let id = EntryId::reboot(*index);
-            let verb = match reasons.get(&id) {
-                Some(Reason::OutcomeUnknown { .. } | Reason::CommandFailed { .. }) => Some(Verb::Retry),
-                Some(Reason::WaitingForBoot { .. }) if entry.status == RebootStatus::Rebooting => {
-                    // a machine that was never told to reboot, or ignored it: once more
-                    let since = entry.last_transition_time.unwrap_or_default();
-                    (person.clock.wall().duration_since(since).as_secs() > 300).then_some(Verb::Retry)
-                }
-                Some(Reason::NodeMismatch { .. }) => {
-                    let _ = person.operator.cancel_reboot(*index, None, None).await;
-                    None
-                }
-                _ => None,
-            };
-            if let Some(verb) = verb
-                && ordered.get(index).is_none_or(|at| at.elapsed() > Duration::from_mins(5))
-                && person.operator.order(id, verb, None, Some("the end of the day")).await.is_ok()
-            {
-                ordered.insert(*index, Instant::now());
-                let asked = person.clock.wall();
-                let word = crate::observers::record::Word::Order(*index, verb.to_string());
-                let told = crate::observers::record::Acknowledged { asked, at: asked, by: person.name.clone(), word };
-                person.told.lock().unwrap().push(told);
-            }
-        }
-    }
-}
-
-/// Everything that was recorded, a line each, in the order of time: for a person who looks for the cause.
-fn dump(record: &Record) -> String {
-    let mut lines: Vec<(jiff::Timestamp, String)> = Vec::new();
-    for c in &record.keys {
-        let value = c.value.as_ref().map_or_else(|| "gone".into(), |v| String::from_utf8_lossy(v));
-        lines.push((c.at, format!("etcd {} {} = {value}", c.revision, c.key)));
-    }
-    for a in &record.asked {
-        if !a.query.contains("watch=") {
-            lines.push((a.at, format!("k8s {} {} {}?{} {} {}", a.by, a.method, a.path, a.query, a.body, a.code)));
-        }
-    }
-    for p in &record.power {
-        lines.push((p.at, format!("power {:?} {} {} {}", p.what, p.address, p.entry, p.attempt)));
-    }
-    for o in record.objects.iter().filter(|o| o.resource == "nodes") {
-        let spec = |n: &Option<serde_json::Value>| {
-            n.as_ref().map_or_else(String::new, |n| {
-                let ready =
-                    n["status"]["conditions"].as_array().and_then(|c| c.iter().find(|c| c["type"] == "Ready").cloned());
-                format!(
-                    "{} {} {} {}",
-                    n["spec"]["unschedulable"],
-                    n["metadata"]["annotations"],
-                    n["status"]["nodeInfo"]["bootID"],
-                    ready.unwrap_or_default()["status"]
-                )
-            })
-        };
-        lines.push((o.at, format!("node {} {} -> {}", o.name, spec(&o.before), spec(&o.after))));
-    }
-    for w in &record.acknowledged {
-        lines.push((w.at, format!("told {} {:?}", w.by, w.word)));
-    }
-    let mut last = BTreeMap::new();
-    for s in record.said.iter().filter(|s| s.leads) {
-        for (index, reason) in &s.reasons {
-            if last.insert(*index, reason.clone()).as_ref() != Some(reason) {
-                lines.push((s.at, format!("said {} {index} {reason}", s.by)));
-            }
-        }
-    }
-    lines.sort_by_key(|(at, _)| *at);
-    lines.into_iter().fold(String::new(), |mut text, (at, line)| {
-        let _ = writeln!(text, "{at} {line}");
-        text
-    })
-}
-
-fn digest(record: &Record) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    // the names of audit records have a random part
-    for change in record.keys.iter().filter(|c| !c.key.starts_with("cketerm/audit/")) {
-        (change.at, change.revision, &change.key, &change.value).hash(&mut hasher);
-    }
-    for asked in &record.asked {
-        (asked.at, &asked.by, &asked.method, &asked.path, asked.code).hash(&mut hasher);
-    }
-    for power in &record.power {
-        (power.at, &power.address, &power.argv).hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
-/// How often which reason was said: shows what the simulation reached.
-fn states(said: &[Said]) -> BTreeMap<String, u32> {
-    let mut states = BTreeMap::new();
-    for said in said.iter().filter(|s| s.leads) {
-        for reason in said.reasons.values() {
-            let name = match reason {
-                serde_json::Value::String(name) => name.clone(),
-                other => other
-                    .as_object()
-                    .and_then(|o| {
-                        o.get("reason")
-                            .or_else(|| o.get("kind"))
-                            .and_then(|k| k.as_str().map(str::to_owned))
-                            .or_else(|| o.keys().next().cloned())
-                    })
-                    .unwrap_or_default(),
-            };
-            *states.entry(name).or_default() += 1;
-        }
-    }
-    states
 }

@@ -1,0 +1,83 @@
+//! Faults as they happen to the running site.
+
+use std::{sync::Arc, time::Duration};
+
+use cketerm::{
+    sandbox::faults::{Odds, State},
+    scenario::Stage,
+};
+use tokio::time::sleep;
+
+use crate::{engines::Engines, plan::Fault};
+
+/// Lets one fault happen, for as long as it lasts.
+pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>) {
+    let (engines, stage) = (Arc::clone(engines), Arc::clone(stage));
+    let slot = move |i: usize| {
+        let slots = engines.lock().unwrap();
+        (slots[i].gate.clone(), slots[i].lines.clone(), slots[i].clock.clone())
+    };
+    tokio::spawn(async move {
+        let later = |seconds: u64| sleep(Duration::from_secs(seconds));
+        match fault {
+            Fault::Odds { engine, odds, crashes, seconds } => {
+                let (_, lines, _) = slot(engine);
+                lines.etcd.odds(odds, crashes);
+                lines.kubernetes.odds(odds, crashes);
+                later(seconds).await;
+                lines.etcd.odds(Odds::default(), 0);
+                lines.kubernetes.odds(Odds::default(), 0);
+            }
+            Fault::Kill(engine) => slot(engine).0.kill(),
+            Fault::Freeze { engine, seconds } => {
+                let (gate, ..) = slot(engine);
+                gate.freeze();
+                later(seconds).await;
+                gate.thaw();
+            }
+            Fault::Line { engine, etcd, state, seconds } => {
+                let (_, lines, _) = slot(engine);
+                let line = if etcd { lines.etcd } else { lines.kubernetes };
+                line.turn(state);
+                later(seconds).await;
+                line.turn(State::Open);
+            }
+            Fault::CutWatches { etcd: true } => stage.sandbox.etcd.cut_watches(),
+            Fault::CutWatches { etcd: false } => stage.sandbox.api.cut_watches(),
+            Fault::StaleWatches { etcd, seconds } => {
+                let stall =
+                    |on| if etcd { stage.sandbox.etcd.stall_watches(on) } else { stage.sandbox.api.stall_watches(on) };
+                stall(true);
+                later(seconds).await;
+                stall(false);
+            }
+            Fault::Compact => {
+                let _ = stage.sandbox.etcd.compact(stage.sandbox.etcd.revision());
+                stage.sandbox.objects.compact();
+                stage.sandbox.etcd.cut_watches();
+                stage.sandbox.api.cut_watches();
+            }
+            Fault::Expire => {
+                if let Some(lease) = stage.sandbox.etcd.leases().first() {
+                    stage.sandbox.etcd.expire_lease(*lease);
+                }
+            }
+            Fault::Step { engine, by, seconds } => {
+                let (_, _, clock) = slot(engine);
+                clock.step(jiff::SignedDuration::from_secs(by));
+                later(seconds).await;
+                clock.step(jiff::SignedDuration::from_secs(-by));
+            }
+            Fault::Machine { machine, behaviour } => {
+                let all = stage.sandbox.machines.list();
+                stage.sandbox.machines.behave(&all[machine].address, behaviour);
+            }
+            Fault::BrokenEntry { seconds } => {
+                let key = "/cke/reboots/data/00000000000fffff";
+                stage.sandbox.etcd.put(key, "{\"index\":\"1048575\",\"node\":");
+                later(seconds).await;
+                stage.sandbox.etcd.delete(key);
+            }
+        }
+    });
+}

@@ -1,0 +1,72 @@
+//! The end of the day: a person settles what only a person may settle.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use cketerm::{
+    model::{entry::EntryId, ours::Verb, reason::Reason, reboot::RebootStatus},
+    scenario::Stage,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    engines::Engines,
+    people::{self, Person},
+};
+
+/// Waits until the queue is empty; as a person at the console would, settles what only a person may settle: unknown
+/// outcomes, failed commands, other nodes.
+pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
+    let mut orphans: BTreeMap<String, u32> = BTreeMap::new();
+    // a person gives a machine its time before he orders again; what the entry says may come from a wrong clock
+    let mut ordered: BTreeMap<u64, Instant> = BTreeMap::new();
+    loop {
+        sleep(Duration::from_secs(5)).await;
+        let Ok(view) = person.operator.store.read_view().await else { continue };
+        if view.reboots.entries.is_empty() {
+            return;
+        }
+        let reasons = {
+            let slots = engines.lock().unwrap();
+            let leading = slots.iter().filter_map(|s| s.handle.as_ref()).map(|h| h.seen().borrow().clone());
+            leading.into_iter().find(|s| s.snapshot.engine.leading.is_some())
+        };
+        let Some(seen) = reasons else { continue };
+        let reasons = Arc::clone(&seen.reasons);
+        // a cordon whose reboot was cancelled, of a machine that never went down: only a person can know that
+        orphans.retain(|node, _| seen.orphans.contains_key(node));
+        for node in seen.orphans.keys() {
+            let times = orphans.entry(node.clone()).or_default();
+            *times += 1;
+            if *times == 24 {
+                people::set(&stage.sandbox, node, "spec", "unschedulable", None);
+            }
+        }
+        for (index, stored) in &view.reboots.entries {
+            let Some(entry) = stored.get() else { continue };
+            let id = EntryId::reboot(*index);
+            let verb = match reasons.get(&id) {
+                Some(Reason::OutcomeUnknown { .. } | Reason::CommandFailed { .. }) => Some(Verb::Retry),
+                Some(Reason::WaitingForBoot { .. }) if entry.status == RebootStatus::Rebooting => {
+                    // a machine that was never told to reboot, or ignored it: once more
+                    let since = entry.last_transition_time.unwrap_or_default();
+                    (person.clock.wall().duration_since(since).as_secs() > 300).then_some(Verb::Retry)
+                }
+                Some(Reason::NodeMismatch { .. }) => {
+                    let _ = person.operator.cancel_reboot(*index, None, None).await;
+                    None
+                }
+                _ => None,
+            };
+            if let Some(verb) = verb
+                && ordered.get(index).is_none_or(|at| at.elapsed() > Duration::from_mins(5))
+                && person.operator.order(id, verb, None, Some("the end of the day")).await.is_ok()
+            {
+                ordered.insert(*index, Instant::now());
+                let asked = person.clock.wall();
+                let word = crate::observers::record::Word::Order(*index, verb.to_string());
+                let told = crate::observers::record::Acknowledged { asked, at: asked, by: person.name.clone(), word };
+                person.told.lock().unwrap().push(told);
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What is told of one simulation: everything in the order of time, its digest, what was said.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use crate::observers::{Record, record::Said};
+
+/// Everything that was recorded, a line each, in the order of time: for a person who looks for the cause.
+pub fn dump(record: &Record) -> String {
+    let mut lines: Vec<(jiff::Timestamp, String)> = Vec::new();
+    for c in &record.keys {
+        let value = c.value.as_ref().map_or_else(|| "gone".into(), |v| String::from_utf8_lossy(v));
+        lines.push((c.at, format!("etcd {} {} = {value}", c.revision, c.key)));
+    }
+    for a in &record.asked {
+        if !a.query.contains("watch=") {
+            lines.push((a.at, format!("k8s {} {} {}?{} {} {}", a.by, a.method, a.path, a.query, a.body, a.code)));
+        }
+    }
+    for p in &record.power {
+        lines.push((p.at, format!("power {:?} {} {} {}", p.what, p.address, p.entry, p.attempt)));
+    }
+    for o in record.objects.iter().filter(|o| o.resource == "nodes") {
+        let spec = |n: &Option<serde_json::Value>| {
+            n.as_ref().map_or_else(String::new, |n| {
+                let ready =
+                    n["status"]["conditions"].as_array().and_then(|c| c.iter().find(|c| c["type"] == "Ready").cloned());
+                format!(
+                    "{} {} {} {}",
+                    n["spec"]["unschedulable"],
+                    n["metadata"]["annotations"],
+                    n["status"]["nodeInfo"]["bootID"],
+                    ready.unwrap_or_default()["status"]
+                )
+            })
+        };
+        lines.push((o.at, format!("node {} {} -> {}", o.name, spec(&o.before), spec(&o.after))));
+    }
+    for w in &record.acknowledged {
+        lines.push((w.at, format!("told {} {:?}", w.by, w.word)));
+    }
+    let mut last = BTreeMap::new();
+    for s in record.said.iter().filter(|s| s.leads) {
+        for (index, reason) in &s.reasons {
+            if last.insert(*index, reason.clone()).as_ref() != Some(reason) {
+                lines.push((s.at, format!("said {} {index} {reason}", s.by)));
+            }
+        }
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    lines.into_iter().fold(String::new(), |mut text, (at, line)| {
+        let _ = writeln!(text, "{at} {line}");
+        text
+    })
+}
+
+pub fn digest(record: &Record) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    // the names of audit records have a random part
+    for change in record.keys.iter().filter(|c| !c.key.starts_with("cketerm/audit/")) {
+        (change.at, change.revision, &change.key, &change.value).hash(&mut hasher);
+    }
+    for asked in &record.asked {
+        (asked.at, &asked.by, &asked.method, &asked.path, asked.code).hash(&mut hasher);
+    }
+    for power in &record.power {
+        (power.at, &power.address, &power.argv).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// How often which reason was said: shows what the simulation reached.
+pub fn states(said: &[Said]) -> BTreeMap<String, u32> {
+    let mut states = BTreeMap::new();
+    for said in said.iter().filter(|s| s.leads) {
+        for reason in said.reasons.values() {
+            let name = match reason {
+                serde_json::Value::String(name) => name.clone(),
+                other => other
+                    .as_object()
+                    .and_then(|o| {
+                        o.get("reason")
+                            .or_else(|| o.get("kind"))
+                            .and_then(|k| k.as_str().map(str::to_owned))
+                            .or_else(|| o.keys().next().cloned())
+                    })
+                    .unwrap_or_default(),
+            };
+            *states.entry(name).or_default() += 1;
+        }
+    }
+    states
+}
