@@ -13,6 +13,7 @@ use crate::{
     },
     kubernetes::{Kube, Live as KubeLive, Streaming},
     net::Http,
+    sabakan::client,
     store::{Store, live::Live},
 };
 
@@ -29,6 +30,8 @@ pub struct Ground {
     pub spawner: Spawner,
     /// Asks the control planes whether they live.
     pub probes: Http,
+    /// Asks sabakan.
+    pub registry: Http,
     /// TTL of an engine's lease.
     pub ttl: Duration,
     /// Host name: the value of the key in `leader/`, as CKE writes it.
@@ -51,6 +54,7 @@ impl Ground {
             // Not `current_exe`: an upgrade may have replaced the file under a running engine.
             spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env),
             probes: Http::for_liveness(probe::TIMEOUT)?,
+            registry: Http::verified(client::PATIENCE, client::MOST_BYTES)?,
             ttl: Duration::from_secs(settings.lease_ttl_seconds),
             host: host_name(),
             pid: std::process::id(),

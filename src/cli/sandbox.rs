@@ -58,7 +58,8 @@ impl Choice {
     /// The scenario, and how it is played.
     pub fn made(&self) -> Result<(Scenario, scenario::Options), String> {
         let scenario = Scenario::named(self.scenario.as_deref().unwrap_or(scenario::DEFAULT));
-        let scenario = scenario.map_err(|e| format!("--scenario: {e}"))?;
+        let mut scenario = scenario.map_err(|e| format!("--scenario: {e}"))?;
+        scenario.population.registry.get_or_insert_default();
         let options =
             scenario::Options { nodes: self.nodes, seed: self.seed, speed: self.speed, ..scenario::Options::default() };
         Ok((scenario, options))
@@ -140,6 +141,7 @@ async fn serve(
     // what the kubeconfig below says
     // each token is its user's name; the second one can be told from the first in the audit
     options.api.tokens.extend(["admin", "bench"].map(|user| (user.to_owned(), user.to_owned())));
+    options.sabakan = ports.sabakan_url().map_err(failed)?;
     options.probe = format!("{machines}/machines/{{address}}/readyz");
     let ground = if empty {
         let pace = scenario.pace.faster(options.speed);
@@ -169,7 +171,8 @@ async fn serve(
         json!(kubeconfig)
     );
     std::fs::write(&config, text).map_err(failed)?;
-    let line = json!({"etcd": etcd, "kubeconfig": kubeconfig, "config": config, "kubernetes": kubernetes, "machines": machines});
+    let line = json!({"etcd": etcd, "kubeconfig": kubeconfig, "config": config, "kubernetes": kubernetes, "machines": machines,
+        "sabakan": format!("http://{}", served.sabakan)});
     context.out.line(&line.to_string())?;
     // A script needs an engine to look at; without a scenario's name the data centre is quiet.
     let script = async {

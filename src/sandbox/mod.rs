@@ -26,6 +26,7 @@ use self::{
     },
     machines::Machines,
     pace::Pace,
+    sabakan::{Sabakan, Site},
     workload::Population,
 };
 use crate::clock::Clock;
@@ -40,6 +41,8 @@ pub struct Sandbox {
     pub api: Api,
     /// The machines.
     pub machines: Machines,
+    /// The registry of machines, empty where the population has none.
+    pub sabakan: Sabakan,
     _controllers: Controllers,
     _tasks: JoinSet<()>,
 }
@@ -54,9 +57,14 @@ impl Sandbox {
         // after the population: it makes the namespaces that are missing then
         let api = Api::new(objects.clone(), api);
         let controllers = Controllers::start(objects.clone(), machines.clone(), pace, seed);
-        let mut tasks = JoinSet::new();
+        let (etcd, mut tasks) = (Etcd::new(clock.clone()), JoinSet::new());
         tasks.spawn(serve_while_a_control_plane_is_up(api.clone(), machines.clone()));
-        Ok(Self { etcd: Etcd::new(clock), objects, api, machines, _controllers: controllers, _tasks: tasks })
+        let sabakan = Sabakan::new(sabakan::stock(population, clock.wall(), seed), clock);
+        if let Some(registry) = &population.registry {
+            let site = Site::new(sabakan.clone(), machines.clone(), objects.clone(), etcd.clone(), registry, seed);
+            tasks.spawn(site.run());
+        }
+        Ok(Self { etcd, objects, api, machines, sabakan, _controllers: controllers, _tasks: tasks })
     }
 }
 

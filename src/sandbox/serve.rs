@@ -7,8 +7,9 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{Path, State},
-    http::StatusCode,
+    body::Body,
+    extract::{Path, Request, State},
+    http::{Response, StatusCode},
     routing::{get, post, put},
 };
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,7 @@ use super::{
     Sandbox,
     kubernetes::api::Api,
     machines::{Behaviour, Machine, Machines, What},
+    sabakan::{Misbehaviour, Record, Sabakan},
 };
 use crate::model::attempt::Ended;
 
@@ -54,6 +56,8 @@ pub struct Served {
     pub etcd: SocketAddr,
     /// Kubernetes.
     pub kubernetes: SocketAddr,
+    /// sabakan.
+    pub sabakan: SocketAddr,
     /// The machines, and whoever stands beside the sandbox: docs/sandbox.md has the routes.
     pub machines: SocketAddr,
     tasks: JoinSet<()>,
@@ -64,18 +68,24 @@ pub struct Ports {
     etcd: TcpListener,
     kubernetes: TcpListener,
     machines: TcpListener,
+    sabakan: TcpListener,
 }
 
 impl Ports {
-    /// Three free ports on loopback.
+    /// Free ports on loopback.
     pub async fn bind() -> io::Result<Self> {
         let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        Ok(Self { etcd: free().await?, kubernetes: free().await?, machines: free().await? })
+        Ok(Self { etcd: free().await?, kubernetes: free().await?, machines: free().await?, sabakan: free().await? })
     }
 
     /// Where the machines will answer: `http://127.0.0.1:PORT`.
     pub fn machines_url(&self) -> io::Result<String> {
         Ok(format!("http://{}", self.machines.local_addr()?))
+    }
+
+    /// Where sabakan will answer: `http://127.0.0.1:PORT`.
+    pub fn sabakan_url(&self) -> io::Result<String> {
+        Ok(format!("http://{}", self.sabakan.local_addr()?))
     }
 
     /// Serves a sandbox on them.
@@ -96,13 +106,20 @@ impl Ports {
                 tracing::error!(error = %e, "the sandbox's API server ended");
             }
         });
-        let app = beside(sandbox.machines.clone(), sandbox.api.clone());
+        let sabakan = self.sabakan.local_addr()?;
+        let app = Router::new().fallback(registry).with_state(sandbox.sabakan.clone());
+        tasks.spawn(async move {
+            if let Err(e) = axum::serve(self.sabakan, app).await {
+                tracing::error!(error = %e, "the sandbox's sabakan ended");
+            }
+        });
+        let app = beside(sandbox.machines.clone(), sandbox.api.clone(), sandbox.sabakan.clone());
         tasks.spawn(async move {
             if let Err(e) = axum::serve(self.machines, app).await {
                 tracing::error!(error = %e, "the sandbox's machines ended");
             }
         });
-        Ok(Served { etcd, kubernetes, machines, tasks })
+        Ok(Served { etcd, kubernetes, sabakan, machines, tasks })
     }
 }
 
@@ -114,9 +131,14 @@ impl Served {
 }
 
 /// What can be reached beside the protocols.
-fn beside(machines: Machines, api: Api) -> Router {
+fn beside(machines: Machines, api: Api, sabakan: Sabakan) -> Router {
     let api =
         Router::new().route("/apiserver/{what}", post(apiserver)).route("/apiserver/audit", get(audit)).with_state(api);
+    let registry = Router::new()
+        .route("/sabakan/behave", post(misbehave))
+        .route("/sabakan/machines", put(register))
+        .route("/sabakan/racks/{rack}/vanish", post(vanish))
+        .with_state((sabakan, machines.clone()));
     Router::new()
         .route("/machines", post(order).get(list))
         .route("/machines/log", get(log))
@@ -126,6 +148,28 @@ fn beside(machines: Machines, api: Api) -> Router {
         .route("/kubelets/{what}", post(kubelets))
         .with_state(machines)
         .merge(api)
+        .merge(registry)
+}
+
+/// sabakan itself, whatever is asked.
+async fn registry(State(sabakan): State<Sabakan>, request: Request) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 20).await.unwrap_or_default();
+    sabakan.serve(Request::from_parts(head, body)).await.map(Body::from)
+}
+
+async fn misbehave(State((sabakan, _)): State<(Sabakan, Machines)>, Json(how): Json<Misbehaviour>) -> StatusCode {
+    sabakan.misbehave(how);
+    StatusCode::NO_CONTENT
+}
+
+async fn register(State((sabakan, _)): State<(Sabakan, Machines)>, Json(record): Json<Record>) -> StatusCode {
+    sabakan.put(record);
+    StatusCode::CREATED
+}
+
+async fn vanish(State((sabakan, machines)): State<(Sabakan, Machines)>, Path(rack): Path<i64>) -> Json<Value> {
+    Json(json!({"machines": sabakan.rack_gone(rack, &machines)}))
 }
 
 async fn order(State(machines): State<Machines>, Json(order): Json<Order>) -> Json<Ran> {

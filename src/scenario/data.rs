@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::sandbox::{machines::Behaviour, pace::Pace, workload::Population};
+use crate::sandbox::{machines::Behaviour, pace::Pace, sabakan::State, workload::Population};
 
 /// A story that is worth watching, and that tests and pictures use.
 #[derive(Clone, Debug, Deserialize)]
@@ -58,6 +58,10 @@ pub struct Scene {
     pub retry: Option<Nth>,
     /// `machine`: a machine behaves so from now on.
     pub machine: Option<Behaving>,
+    /// `registers`: sabakan says something else of a machine, or a rack is gone.
+    pub registers: Option<Registering>,
+    /// `sabakan`: the integration is enabled or disabled.
+    pub sabakan: Option<bool>,
     /// `disable`: the reboot queue is disabled.
     #[serde(default)]
     pub disable: bool,
@@ -110,6 +114,16 @@ pub struct OneBudget {
     pub name: String,
 }
 
+/// What changes in the registry: one of both.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Registering {
+    /// The machine's serial, and its state.
+    pub state: Option<(String, State)>,
+    /// This rack's machines lose their power and vanish from sabakan.
+    pub rack_gone: Option<i64>,
+}
+
 /// How a machine behaves.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -128,6 +142,7 @@ static FILES: &[&str] = &[
     include_str!("files/lost-leader.yaml"),
     include_str!("files/interference.yaml"),
     include_str!("files/large.yaml"),
+    include_str!("files/registry.yaml"),
 ];
 
 /// The name of the scenario that is played when none is named.
@@ -174,6 +189,8 @@ mod tests {
                     scene.loosen.is_some(),
                     scene.retry.is_some(),
                     scene.machine.is_some(),
+                    scene.registers.is_some(),
+                    scene.sabakan.is_some(),
                     scene.disable,
                     scene.enable,
                     scene.reset_backoff,

@@ -14,10 +14,13 @@ use crate::{
     kubernetes::{Kube, Streaming},
     model::attempt::Ended,
     net::{Http, NoAnswer},
-    sandbox::{Sandbox, faults::Line, machines::Machines},
+    sandbox::{Sandbox, faults::Line, machines::Machines, sabakan::Sabakan},
     store::Store,
     tasks::Gate,
 };
+
+/// Where sabakan is inside a process: nowhere else.
+pub const SABAKAN: &str = "http://sabakan.sandbox:10080";
 
 /// The definition's commands, answered by the machines as the helper of a host would: bounds enforced, late ones
 /// withheld.
@@ -71,6 +74,21 @@ pub fn probes(machines: &Machines) -> Http {
     })
 }
 
+/// What answers at [`SABAKAN`] in a sandbox.
+pub fn registry(sabakan: &Sabakan) -> Http {
+    let sabakan = sabakan.clone();
+    Http::by(move |request: Request<Bytes>| {
+        let sabakan = sabakan.clone();
+        async move {
+            if request.uri().authority().is_some_and(|a| SABAKAN.ends_with(a.as_str())) {
+                return Ok(sabakan.serve(request).await);
+            }
+            Err(NoAnswer("connection refused or unreachable".to_owned()))
+        }
+        .boxed()
+    })
+}
+
 /// The lines of one process to the servers, each of which can be disturbed.
 #[derive(Clone)]
 pub struct Lines {
@@ -98,6 +116,7 @@ pub fn ground(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Gro
         streaming: Streaming::Auto,
         spawner: Spawner::elsewhere(Commands { machines: sandbox.machines.clone(), clock }),
         probes: probes(&sandbox.machines),
+        registry: registry(&sandbox.sabakan),
         ttl: Duration::from_secs(10),
         host: name.to_owned(),
         pid: std::process::id(),

@@ -4,7 +4,8 @@
 mod data;
 mod ground;
 mod play;
+mod registry;
 
 pub use data::{DEFAULT, Scenario, Scene};
-pub use ground::{Commands, Lines, ground, probes};
+pub use ground::{Commands, Lines, SABAKAN, ground, probes, registry};
 pub use play::{Options, Stage};

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     data::{Scenario, Scene, Which},
-    ground::{Lines, ground},
+    ground::{Lines, SABAKAN, ground},
+    registry,
 };
 use crate::{
     actions::{ActionError, Operator},
@@ -46,6 +47,8 @@ pub struct Options {
     pub probe: String,
     /// How its API server is.
     pub api: ApiOptions,
+    /// Where sabakan answers.
+    pub sabakan: String,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             program: vec!["sandbox-machine".to_owned()],
             probe: "https://{address}:6443/readyz".to_owned(),
             api: ApiOptions::default(),
+            sabakan: SABAKAN.to_owned(),
         }
     }
 }
@@ -79,6 +83,7 @@ impl Stage {
         if let Some(nodes) = options.nodes {
             scenario.population.nodes = nodes;
         }
+        registry::lay_bare(&mut scenario.population);
         let pace = scenario.pace.faster(options.speed);
         let sandbox = Sandbox::new(&scenario.population, pace, options.api.clone(), clock.clone(), options.seed)?;
         let machines = sandbox.machines.list();
@@ -157,13 +162,17 @@ impl Stage {
 
     async fn settings(&self) -> Result<(), ActionError> {
         let operator = self.operator("sandbox");
-        let count = self.control_planes.len();
+        let population = &self.scenario.population;
+        let bare = population.registry.as_ref().is_some_and(|r| r.bare);
+        let count = if bare { population.control_planes as usize } else { self.control_planes.len() };
         operator.set_constraint("control-plane-count", &count.to_string(), None).await?;
         // a machine that has just booted is not Ready for some seconds; with 0 each of them would stop the queue
         let unreachable = (self.workers.len() / 10).max(1).to_string();
         operator.set_constraint("maximum-unreachable-nodes-for-reboot", &unreachable, None).await?;
         let text = self.definition().to_string();
-        if let Err(e) = operator.set_cluster(&text, None).await {
+        if bare {
+            // there is none before one is generated
+        } else if let Err(e) = operator.set_cluster(&text, None).await {
             // A site this large has raised etcd's --max-request-bytes; the sandbox has none to raise.
             if text.len() < 1 << 20 {
                 return Err(e);
@@ -173,6 +182,10 @@ impl Stage {
         }
         operator.set_policy("settle_seconds", "5", None).await?;
         operator.set_policy("control_plane_probe", &self.options.probe, None).await?;
+        if let Some(registry) = &population.registry {
+            registry::settings(&operator, registry, self.workers.len(), self.definition(), &self.options.sabakan)
+                .await?;
+        }
         for (name, value) in &self.scenario.policy {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             operator.set_policy(name, &text, None).await?;
@@ -227,6 +240,13 @@ impl Stage {
                     .await
                     .map_err(|e| e.to_string())?;
             }
+        }
+        if let Some(change) = &scene.registers {
+            registry::change(&self.sandbox, change)?;
+        }
+        if let Some(enabled) = scene.sabakan {
+            let set = operator.set_switch(SwitchName::Sabakan, enabled, None);
+            set.await.map_err(|e| e.to_string())?;
         }
         if scene.reset_backoff {
             operator.reset_backoff(QueueKind::Reboot, None, None).await.map_err(|e| e.to_string())?;

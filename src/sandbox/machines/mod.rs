@@ -234,6 +234,34 @@ impl Machines {
         true
     }
 
+    /// Takes a machine out for good; false if there is none.
+    pub fn unrack(&self, address: &str) -> bool {
+        let mut inner = self.lock();
+        let Some(standing) = inner.racks.remove(address) else { return false };
+        inner.by_name.remove(&standing.machine.name);
+        self.note(&mut inner, &Order::default(), address, What::Down);
+        true
+    }
+
+    /// Makes it run an API server from now on, which then has to settle, or none any more; false if there is no such
+    /// machine.
+    pub fn promote(&self, address: &str, control_plane: bool) -> bool {
+        let mut inner = self.lock();
+        let Some(standing) = inner.racks.get_mut(address) else { return false };
+        if standing.machine.control_plane != control_plane {
+            standing.machine.control_plane = control_plane;
+            standing.up_since = Instant::now();
+        }
+        true
+    }
+
+    /// Takes its power away for good: nothing brings it back but another behaviour.
+    pub fn die(&self, address: &str) {
+        let behaviour = self.behaviour(address).unwrap_or_default();
+        self.behave(address, Behaviour { boot: OnBoot::Never, ..behaviour });
+        self.down(address, &Order::default());
+    }
+
     /// Makes the kubelets of all machines stand still, or go on: pods neither start nor end, nobody reports.
     pub fn freeze_kubelets(&self, frozen: bool) {
         let mut inner = self.lock();

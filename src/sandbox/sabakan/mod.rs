@@ -5,6 +5,8 @@ mod answer;
 mod graphql;
 mod params;
 mod record;
+mod site;
+mod stock;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +19,12 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tokio::sync::watch;
 
-pub use self::record::{Record, State};
+pub use self::{
+    record::{Record, State},
+    site::Site,
+    stock::stock,
+};
+use super::machines::Machines;
 use crate::clock::Clock;
 
 /// How it misbehaves, for whoever has to live with it.
@@ -97,6 +104,18 @@ impl Sabakan {
         let removed = self.lock().machines.remove(serial).is_some();
         self.changed.send_modify(|n| *n += 1);
         removed
+    }
+
+    /// A rack's machines lose their power for good, and are forgotten; how many there were.
+    pub fn rack_gone(&self, rack: i64, machines: &Machines) -> usize {
+        let gone = self.search(|m| m.rack == rack);
+        for record in &gone {
+            if let Some(address) = record.ipv4.first() {
+                machines.die(address);
+            }
+            self.remove(&record.serial);
+        }
+        gone.len()
     }
 
     /// Sets a state, where sabakan lets it; the machine as it is then. The same state again changes nothing.

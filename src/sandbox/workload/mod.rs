@@ -39,6 +39,45 @@ pub struct Population {
     pub boots: BTreeMap<String, Span>,
     /// CKE manages the endpoints of its etcd: the objects `cke-etcd` of `kube-system` exist.
     pub cke_endpoints: bool,
+    /// The registry of machines, where there is one.
+    pub registry: Option<Registry>,
+}
+
+/// sabakan, and the people who join to Kubernetes what a definition names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Registry {
+    /// Machines that are in it beside the nodes: nobody uses them yet.
+    pub spares: u32,
+    /// Roles of the workers and the spares, one after the other; control planes have the first one.
+    pub roles: Vec<String>,
+    /// Every machine is a spare at first: there is no definition before one is generated.
+    pub bare: bool,
+    /// Whether the integration is enabled from the beginning.
+    pub enabled: bool,
+    /// The constraint `minimum-workers`; none = as many workers as there are.
+    pub minimum_workers: Option<u32>,
+    /// The constraint `maximum-repair-queue-entries`.
+    pub repairs: u32,
+    /// From a machine's place in the definition until it boots as a node.
+    pub joins: Span,
+    /// Seconds until sabakan is told that a machine went down or came back.
+    pub notices: f64,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            spares: 6,
+            roles: vec!["cs".to_owned()],
+            bare: false,
+            enabled: false,
+            minimum_workers: None,
+            repairs: 3,
+            joins: Span::between(3.0, 6.0),
+            notices: 2.0,
+        }
+    }
 }
 
 /// A kind of owner.
@@ -129,6 +168,7 @@ impl Default for Population {
             behaviours: BTreeMap::new(),
             boots: BTreeMap::new(),
             cke_endpoints: false,
+            registry: None,
         }
     }
 }
@@ -165,10 +205,19 @@ impl Population {
         Self { nodes: 0, control_planes: 0, pods_per_node: 0, protected_namespaces, workloads, ..Self::default() }
     }
 
+    /// Where the machine with this number stands, counted from 0: its rack, its place in it, its address.
+    pub fn place(&self, number: u32) -> (u32, u32, String) {
+        let racks = self.racks.max(1);
+        let (rack, slot) = (number % racks, number / racks);
+        // Each rack has networks of its own, of 200 machines each.
+        let network = rack + racks * (slot / 200);
+        (rack, slot, format!("10.{}.{}.{}", 1 + network / 256 % 60, network % 256, 11 + slot % 200))
+    }
+
     /// The machines: control planes `cp1`…, workers `w1`…, with as many digits as the greatest number needs.
     pub fn machines(&self) -> Vec<Machine> {
         let planes = self.control_planes.min(self.nodes);
-        let (racks, workers) = (self.racks.max(1), self.nodes - planes);
+        let workers = self.nodes - planes;
         let digits = |most: u32| most.to_string().len();
         let one = |place: u32| {
             let control_plane = place < planes;
@@ -177,11 +226,9 @@ impl Population {
             } else {
                 format!("w{:0width$}", place - planes + 1, width = digits(workers))
             };
-            let (rack, slot) = (place % racks, place / racks);
-            // Each rack has networks of its own, of 200 machines each.
-            let network = rack + racks * (slot / 200);
+            let (rack, _, address) = self.place(place);
             Machine {
-                address: format!("10.{}.{}.{}", 1 + network / 256 % 60, network % 256, 11 + slot % 200),
+                address,
                 control_plane,
                 rack,
                 boot: self.boots.get(&name).copied(),

@@ -34,7 +34,10 @@ fn the_scenarios_are_listed_with_a_sentence_each() {
     let ran = run(&["sandbox", "scenarios"], "");
     assert_eq!((ran.status, ran.stderr.as_str()), (0, ""));
     let names: Vec<&str> = ran.stdout.lines().filter_map(|l| l.split(' ').next()).collect();
-    assert_eq!(names, ["calm", "budget", "flaky-bmc", "api-servers", "lost-leader", "interference", "large"]);
+    assert_eq!(
+        names,
+        ["calm", "budget", "flaky-bmc", "api-servers", "lost-leader", "interference", "large", "registry"]
+    );
     assert!(ran.stdout.lines().all(|l| l.len() > 40 && l.ends_with('.')), "{}", ran.stdout);
 }
 

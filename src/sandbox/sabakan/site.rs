@@ -1,0 +1,194 @@
+//! The people and programs around sabakan at a site without CKE: who tells it that a machine went down, and who makes a
+//! node of a machine that the definition names (spec/safety.md, Registry: the sandbox joins it).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::{Sabakan, State};
+use crate::sandbox::{
+    etcd::Etcd,
+    kubernetes::{Objects, resource::NODES},
+    machines::{self, Machine, Machines},
+    pace::length,
+    workload::Registry,
+};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// They work until this is dropped.
+pub struct Site {
+    sabakan: Sabakan,
+    machines: Machines,
+    objects: Objects,
+    etcd: Etcd,
+    registry: Registry,
+    rng: Rng,
+    /// The definition that was seen last.
+    seen: Vec<u8>,
+    /// Its members by address: name, whether it is a control plane.
+    members: BTreeMap<String, (String, bool)>,
+    /// What is done when, by address.
+    joining: BTreeMap<String, Instant>,
+    leaving: BTreeMap<String, Instant>,
+    /// Since when a machine is down or up again, by serial.
+    noticed: BTreeMap<String, (bool, Instant)>,
+    /// Machines that we called unreachable, and those that we made ill, by serial.
+    unreachable: BTreeSet<String>,
+    ill: BTreeSet<String>,
+}
+
+impl Site {
+    /// Around these.
+    pub fn new(
+        sabakan: Sabakan,
+        machines: Machines,
+        objects: Objects,
+        etcd: Etcd,
+        registry: &Registry,
+        seed: u64,
+    ) -> Self {
+        Self {
+            sabakan,
+            machines,
+            objects,
+            etcd,
+            registry: registry.clone(),
+            rng: Rng::with_seed(seed ^ 0x7369_7465),
+            seen: Vec::new(),
+            members: BTreeMap::new(),
+            joining: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            noticed: BTreeMap::new(),
+            unreachable: BTreeSet::new(),
+            ill: BTreeSet::new(),
+        }
+    }
+
+    /// Goes on and on.
+    pub async fn run(mut self) {
+        loop {
+            self.read_definition();
+            self.join_and_leave();
+            self.tell_states();
+            sleep(LOOK).await;
+        }
+    }
+
+    fn read_definition(&mut self) {
+        let Some(text) = self.etcd.get("/cke/cluster") else { return };
+        if text == self.seen {
+            return;
+        }
+        let Ok(definition) = serde_json::from_slice::<Value>(&text) else { return };
+        self.seen = text;
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let before = std::mem::take(&mut self.members);
+        for node in definition["nodes"].as_array().into_iter().flatten() {
+            let (address, hostname) = (text(&node["address"]), text(&node["hostname"]));
+            let name = if hostname.is_empty() { address.clone() } else { hostname };
+            self.members.insert(address, (name, node["control_plane"] == true));
+        }
+        let now = Instant::now();
+        for (address, (_, plane)) in &self.members {
+            let as_it_is = self.machines.machine(address).is_some_and(|m| m.control_plane == *plane);
+            if as_it_is {
+                self.joining.remove(address);
+            } else {
+                let takes = self.registry.joins.draw(&mut self.rng);
+                self.joining.entry(address.clone()).or_insert(now + takes);
+            }
+            self.leaving.remove(address);
+        }
+        for address in before.into_keys().filter(|a| !self.members.contains_key(a)) {
+            self.joining.remove(&address);
+            let takes = self.registry.joins.draw(&mut self.rng);
+            self.leaving.entry(address).or_insert(now + takes);
+        }
+    }
+
+    fn join_and_leave(&mut self) {
+        for address in due(&mut self.joining) {
+            let Some((name, plane)) = self.members.get(&address) else { continue };
+            if self.machines.promote(&address, *plane) {
+                continue;
+            }
+            // what nobody has cannot be joined
+            let Some(record) = self.sabakan.by_address(&address) else { continue };
+            let rack = u32::try_from(record.rack).unwrap_or(0);
+            let machine = Machine { name: name.clone(), address, control_plane: *plane, rack, ..Machine::default() };
+            self.machines.rack(machine);
+        }
+        for address in due(&mut self.leaving) {
+            let (nodes, _) = self.objects.list(&NODES, "");
+            for node in nodes {
+                let here =
+                    node["status"]["addresses"].as_array().into_iter().flatten().any(|a| a["address"] == *address);
+                if let (true, Some(name)) = (here, node["metadata"]["name"].as_str()) {
+                    // somebody may have been faster
+                    let _ = self.objects.remove(&NODES, "", name, |_| Ok(()));
+                }
+            }
+            self.machines.unrack(&address);
+        }
+    }
+
+    fn tell_states(&mut self) {
+        let now = Instant::now();
+        for record in self.sabakan.search(|_| true) {
+            let Some(address) = record.ipv4.first() else { continue };
+            let Some(seen) = self.machines.look(address) else { continue };
+            let up = seen.state == machines::State::Up;
+            let serial = record.serial.clone();
+            let noticed = self.noticed.entry(serial.clone()).or_insert((up, now));
+            if noticed.0 != up {
+                *noticed = (up, now);
+            }
+            if now.duration_since(noticed.1) < length(self.registry.notices) {
+                continue;
+            }
+            let next = if !up {
+                let alive = matches!(record.state, State::Healthy | State::Unhealthy);
+                (alive && self.unreachable.insert(serial.clone())).then_some(State::Unreachable)
+            } else if record.state == State::Unreachable && self.unreachable.remove(&serial) {
+                Some(State::Healthy)
+            } else {
+                self.cured(&serial, address, record.state)
+            };
+            if let Some(next) = next {
+                // sabakan may forbid it
+                let _ = self.sabakan.set_state(&serial, next);
+            }
+        }
+    }
+
+    /// Who is called unhealthy is ill until a repair has helped.
+    fn cured(&mut self, serial: &str, address: &str, state: State) -> Option<State> {
+        let behaviour = self.machines.behaviour(address).unwrap_or_default();
+        if state != State::Unhealthy {
+            self.ill.remove(serial);
+            return None;
+        }
+        if self.ill.insert(serial.to_owned()) {
+            self.machines.behave(address, machines::Behaviour { ill: behaviour.ill.max(1), ..behaviour });
+            return None;
+        }
+        (behaviour.ill == 0).then_some(State::Healthy)
+    }
+}
+
+/// Those whose time has come.
+fn due(all: &mut BTreeMap<String, Instant>) -> Vec<String> {
+    let now = Instant::now();
+    let over: Vec<String> = all.iter().filter(|(_, at)| **at <= now).map(|(a, _)| a.clone()).collect();
+    for address in &over {
+        all.remove(address);
+    }
+    over
+}
