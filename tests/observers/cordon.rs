@@ -1,6 +1,7 @@
 //! Cordons: whose they are, and when they go (I9 to I14).
 
 use cketerm::model::{
+    entry::{EntryId, QueueKind},
     kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner},
     ours::{Ending, Verb},
     policy::WorkerCompletion,
@@ -12,6 +13,7 @@ use serde_json::Value;
 use super::{
     physical,
     record::Breach,
+    repair,
     view::{Node, NodeWrite, View, in_work, member, shift, status},
 };
 
@@ -90,6 +92,9 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
 fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timestamp) -> bool {
     let Some(cluster) = view.clusters.at(to) else { return true };
     let address = cluster.nodes.iter().find(|m| m.node_name() == name).map(|m| m.address.as_str());
+    if repair::held(view, |a| Some(a) == address || node.addresses.iter().any(|n| n == a), from, to) {
+        return true;
+    }
     view.entries.iter().any(|(index, line)| {
         line.sometime(from, to, |lies| match lies {
             Some(Ok(e)) => {
@@ -104,6 +109,12 @@ fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timest
 
 /// Its machine was powered for the entry and was not seen back.
 fn orphan(view: &View<'_>, owner: &Owner, node: &Node) -> bool {
+    if owner.entry.queue == QueueKind::Repair {
+        let attempts = view.repair_attempts.range((owner.entry.index, 0)..=(owner.entry.index, u32::MAX));
+        let boot_id = attempts.filter_map(|(_, l)| l.steps().first()?.value.as_ref()?.boot_id.clone()).next();
+        let began = view.repair_attempts.keys().any(|(i, _)| *i == owner.entry.index);
+        return began && (boot_id.is_none_or(|before| before == node.boot_id) || !node.ready);
+    }
     let powered = physical::begins(view).any(|(i, _)| i == owner.entry.index) || owner.taken_over_rebooting;
     let started = view.attempts_of(owner.entry.index).next().is_some();
     if !powered && !started {
@@ -190,14 +201,15 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view).filter(|w| uncordons(w)) {
         let (from, to) = (view.back(&w.asked.by, w.asked.at, view.kube_late()), w.asked.at);
+        let named = |address: &str| {
+            w.before.addresses.iter().any(|a| a == address)
+                && view.clusters.throughout(from, to, |c| {
+                    c.and_then(|c| member(c, address)).is_some_and(|m| m.node_name() == w.name)
+                })
+        };
         for (&index, line) in &view.entries {
             let works = line.throughout(from, to, |lies| {
-                let named = |e: &cketerm::model::reboot::RebootEntry| {
-                    w.before.addresses.contains(&e.node)
-                        && view.clusters.throughout(from, to, |c| {
-                            c.and_then(|c| member(c, &e.node)).is_some_and(|m| m.node_name() == w.name)
-                        })
-                };
+                let named = |e: &cketerm::model::reboot::RebootEntry| named(&e.node);
                 match status(lies) {
                     Some(RebootStatus::Rebooting) => lies.is_some_and(|l| l.as_ref().is_ok_and(named)),
                     Some(RebootStatus::Draining) => {
@@ -208,6 +220,14 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
             });
             if works {
                 found.push(breach("I13", w, &format!("uncordoned while reboots/{index} is in work on it")));
+            }
+        }
+        for (&index, line) in &view.repairs {
+            let works = line.throughout(from, to, |lies| {
+                lies.is_some_and(|l| l.as_ref().is_ok_and(|e| e.claims_machine() && !e.deleted && named(&e.address)))
+            });
+            if works && w.before.owner().is_some_and(|o| o.entry == EntryId::repair(index)) {
+                found.push(breach("I13", w, &format!("uncordoned while repairs/{index} is in work on it")));
             }
         }
     }
@@ -238,7 +258,7 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
 pub fn i14(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view) {
-        let Some(owner) = w.before.owner() else { continue };
+        let Some(owner) = w.before.owner().filter(|o| o.entry.queue == QueueKind::Reboot) else { continue };
         let taken = w.before.unschedulable && w.after.owner().is_some_and(|o| o.entry != owner.entry);
         if !uncordons(w) && !taken {
             continue;

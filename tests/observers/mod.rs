@@ -21,6 +21,7 @@ mod drain;
 mod leadership;
 mod physical;
 mod queue;
+mod repair;
 mod told;
 mod view;
 mod visibility;
@@ -41,8 +42,10 @@ pub type Observer = fn(&View<'_>) -> Vec<Breach>;
 /// All observers, by the code of their invariant.
 pub static ALL: &[(&str, Observer)] = &[
     ("I1", queue::i1),
+    ("I1", repair::i1),
     ("I2", queue::i2),
     ("I3", queue::i3),
+    ("I3", repair::i3),
     ("I4", queue::i4),
     ("I5", queue::i5),
     ("I6", queue::i6),
@@ -52,6 +55,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I11", cordon::i11),
     ("I12", cordon::i12),
     ("I13", cordon::i13),
+    ("I13", repair::i13),
     ("I14", cordon::i14),
     ("I15", drain::i15),
     ("I16", drain::i16),
@@ -64,6 +68,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I23", leadership::i23),
     ("I24", leadership::i24),
     ("I25", commands::i25),
+    ("I25", repair::commands),
     ("I26", commands::i26),
     ("I27", words::i27),
     ("I28", words::i28),
@@ -71,14 +76,19 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I30", queue::i30),
     ("I31", queue::i31),
     ("I32", visibility::i32),
+    ("I32", repair::i32),
     ("I33", visibility::i33),
+    ("I33", repair::i33),
     ("I34", visibility::i34),
     ("I35", visibility::i35),
     ("I36", visibility::i36),
     ("I37", visibility::i37),
     ("I38", leadership::i38),
     ("I38", told::i38),
+    ("I38", repair::i38),
     ("I39", visibility::i39),
+    ("I41", repair::i41),
+    ("I43", repair::i43),
     ("I45", drain::i45),
 ];
 

@@ -184,6 +184,10 @@ pub struct Said {
     pub reasons: BTreeMap<u64, Value>,
     /// Indexes of the entries that have an effect in flight.
     pub moving: Vec<u64>,
+    /// The same of the repair queue: reasons, and what has an effect in flight.
+    pub repairs: BTreeMap<u64, Value>,
+    /// Indexes of the repairs that have an effect in flight.
+    pub moving_repairs: Vec<u64>,
 }
 
 /// A rule that did not hold.

@@ -4,6 +4,7 @@ mod cordons;
 mod drains;
 mod powers;
 mod queue;
+mod repairs;
 mod scene;
 mod shown;
 

@@ -17,6 +17,7 @@ use cketerm::model::{
     ours::{Ending, Order, Request},
     policy::Policy,
     reboot::{RebootEntry, RebootStatus},
+    repair::RepairEntry,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -29,6 +30,9 @@ use super::record::{KeyChange, Record, Txn};
 
 /// An entry of the reboot queue, or that it cannot be read.
 pub type Lies = Result<RebootEntry, ()>;
+
+/// An entry of the repair queue, or that it cannot be read.
+pub type RepairLies = Result<RepairEntry, ()>;
 
 /// One key in `leader/`.
 #[derive(Clone, Debug)]
@@ -80,6 +84,12 @@ pub struct View<'a> {
     pub entries: BTreeMap<u64, Timeline<Lies>>,
     /// `cketerm/attempts/reboots/` by index and number.
     pub attempts: BTreeMap<(u64, u32), Timeline<Attempt>>,
+    /// The repair queue by index.
+    pub repairs: BTreeMap<u64, Timeline<RepairLies>>,
+    /// `cketerm/attempts/repairs/` by index and number.
+    pub repair_attempts: BTreeMap<(u64, u32), Timeline<Attempt>>,
+    /// `repairs/disabled`, as bytes.
+    pub repair_switch: Timeline<Vec<u8>>,
     /// `cketerm/orders/reboots/` by index.
     pub orders: BTreeMap<u64, Timeline<Order>>,
     /// `cketerm/requests/reboots/` by index.
@@ -149,6 +159,9 @@ impl<'a> View<'a> {
             record,
             entries: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            repairs: BTreeMap::new(),
+            repair_attempts: BTreeMap::new(),
+            repair_switch: Timeline::default(),
             orders: BTreeMap::new(),
             requests: BTreeMap::new(),
             endings: BTreeMap::new(),
@@ -196,6 +209,13 @@ impl<'a> View<'a> {
                     self.entries.entry(index).or_default().push(at, revision, entry);
                 }
             }
+            ("repairs", "disabled") => self.repair_switch.push(at, revision, value.map(<[u8]>::to_vec)),
+            ("repairs", _) => {
+                if let Some(index) = rest.strip_prefix("data/").and_then(hex_index) {
+                    let entry = value.map(|v| serde_json::from_slice(v).map_err(|_| ()));
+                    self.repairs.entry(index).or_default().push(at, revision, entry);
+                }
+            }
             ("cluster", "") => self.clusters.push(at, revision, value.and_then(read)),
             ("constraints", "") => self.constraints.push(at, revision, value.and_then(read)),
             ("leader", _) => self.candidate(change, rest.trim_start_matches('/')),
@@ -232,9 +252,14 @@ impl<'a> View<'a> {
         match folder {
             "policy" => self.policies.push(at, revision, value.and_then(read)),
             "attempts" => {
-                let parts = name.rsplit_once('/').and_then(|(id, n)| Some((reboot(id)?.index, n.parse().ok()?)));
-                if let Some(place) = parts {
-                    self.attempts.entry(place).or_default().push(at, revision, value.and_then(read));
+                let parts =
+                    name.rsplit_once('/').and_then(|(id, n)| Some((id.parse::<EntryId>().ok()?, n.parse().ok()?)));
+                if let Some((id, n)) = parts {
+                    let all = match id.queue {
+                        QueueKind::Reboot => &mut self.attempts,
+                        QueueKind::Repair => &mut self.repair_attempts,
+                    };
+                    all.entry((id.index, n)).or_default().push(at, revision, value.and_then(read));
                 }
             }
             "orders" => {

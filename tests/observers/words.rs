@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     physical,
     record::{Acknowledged, Breach, Word},
+    repair,
     view::{Move, View, in_work, member, shift, status},
 };
 
@@ -49,7 +50,8 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
                 in_work(lies) && lies.is_some_and(|l| l.as_ref().is_ok_and(of))
             })
         });
-        if !drains {
+        let repaired = repair::held(view, |a| addresses.contains(a), from, to);
+        if !drains && !repaired {
             let what = format!("{} {} on node {name}, which nothing drains", w.asked.method, w.pod);
             found.push(Breach { code: "I27", at: to, what });
         }

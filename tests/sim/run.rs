@@ -11,6 +11,7 @@ use std::{
 use cketerm::{
     actions::Operator,
     clock::Clock,
+    model::entry::QueueKind,
     sandbox::{
         faults::{Odds, State},
         machines::Behaviour,
@@ -280,15 +281,23 @@ async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
         for slot in engines.lock().unwrap().iter() {
             let Some(handle) = slot.handle.as_ref().filter(|_| !slot.gate.is_dead()) else { continue };
             let seen = handle.seen().borrow().clone();
-            let moving = seen.snapshot.in_flight.values().filter_map(|f| f.entry).map(|e| e.index).collect();
-            let reasons = seen.reasons.iter().map(|(id, reason)| (id.index, serde_json::to_value(reason).unwrap()));
+            let moving = |queue| {
+                let all = seen.snapshot.in_flight.values().filter_map(|f| f.entry);
+                all.filter(|e| e.queue == queue).map(|e| e.index).collect()
+            };
+            let reasons = |queue| {
+                let all = seen.reasons.iter().filter(|(id, _)| id.queue == queue);
+                all.map(|(id, reason)| (id.index, serde_json::to_value(reason).unwrap())).collect()
+            };
             said.lock().unwrap().push(Said {
                 at: clock.wall(),
                 by: slot.name.clone(),
                 leads: seen.snapshot.engine.leading.is_some(),
                 revision: seen.snapshot.store.revision,
-                reasons: reasons.collect(),
-                moving,
+                reasons: reasons(QueueKind::Reboot),
+                moving: moving(QueueKind::Reboot),
+                repairs: reasons(QueueKind::Repair),
+                moving_repairs: moving(QueueKind::Repair),
             });
         }
     }

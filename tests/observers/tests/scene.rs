@@ -23,6 +23,8 @@ pub struct Scene {
     revision: i64,
     version: u64,
     leases: BTreeMap<String, i64>,
+    /// What the engine says of repairs.
+    pub repairs_said: BTreeMap<u64, Value>,
 }
 
 pub fn address(node: &str) -> String {
@@ -63,6 +65,7 @@ impl Scene {
             revision: 1,
             version: 100,
             leases: BTreeMap::new(),
+            repairs_said: BTreeMap::new(),
         };
         scene.write("console", &[("cluster", definition()), ("reboots/write-index", json!(0))], &[]);
         for name in ["cp1", "cp2", "cp3", "w1", "w2", "w3", "w4", "w5"] {
@@ -155,12 +158,12 @@ impl Scene {
         let mut compares = vec![(format!("leader//{LEASE:x}"), "create")];
         compares.extend(puts.iter().map(|(k, _)| ((*k).to_owned(), "mod")));
         compares.extend(deletes.iter().map(|k| ((*k).to_owned(), "mod")));
-        for start in ["reboots/disabled", "cluster", "constraints", "cketerm/policy"] {
+        for start in ["reboots/disabled", "repairs/disabled", "cluster", "constraints", "cketerm/policy"] {
             compares.push((start.to_owned(), "mod"));
         }
         let on = puts.iter().chain(&[]).map(|(k, _)| *k).chain(deletes.iter().copied()).find_map(|k| {
-            let hex = k.strip_prefix("reboots/data/")?;
-            Some(format!("reboots/{}", u64::from_str_radix(hex, 16).ok()?))
+            let (queue, hex) = k.split_once("/data/")?;
+            Some(format!("{queue}/{}", u64::from_str_radix(hex, 16).ok()?))
         });
         let on = on.or_else(|| {
             let (key, _) = puts.iter().find(|(k, _)| k.starts_with("cketerm/attempts/"))?;
@@ -446,6 +449,8 @@ impl Scene {
                 revision: self.revision,
                 reasons: reasons.iter().cloned().collect(),
                 moving: moving.to_vec(),
+                repairs: self.repairs_said.clone(),
+                moving_repairs: Vec::new(),
             });
         }
     }

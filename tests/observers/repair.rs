@@ -1,0 +1,435 @@
+//! The repair queue: who starts, how many, on which machine, which step, how often (I1, I3, I4, I13, I25 to I27, I40,
+//! I41, I43).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cketerm::model::{
+    attempt::{Attempt, Ended},
+    cluster::{Cluster, Operation, Step},
+    entry::EntryId,
+    repair::{RepairEntry, RepairStatus, StepStatus},
+};
+use jiff::Timestamp;
+
+use super::{
+    record::{Breach, Power, What},
+    view::{RepairLies, Timeline, View, member, shift},
+};
+
+/// One change of one entry of the repair queue.
+pub struct RepairMove<'v> {
+    pub at: Timestamp,
+    pub revision: i64,
+    pub index: u64,
+    pub before: Option<&'v RepairEntry>,
+    pub after: Option<&'v RepairEntry>,
+    pub engine: bool,
+}
+
+fn read(lies: Option<&RepairLies>) -> Option<&RepairEntry> {
+    lies?.as_ref().ok()
+}
+
+/// Every change of the repair queue, in the order of revisions.
+pub fn moves<'v>(view: &'v View<'_>) -> Vec<RepairMove<'v>> {
+    let mut all = Vec::new();
+    for (&index, line) in &view.repairs {
+        let mut before = None;
+        for step in line.steps() {
+            let after = read(step.value.as_ref());
+            let engine = view.engine_wrote(step.revision);
+            all.push(RepairMove { at: step.at, revision: step.revision, index, before, after, engine });
+            before = after;
+        }
+    }
+    all.sort_by_key(|m| m.revision);
+    all
+}
+
+impl RepairMove<'_> {
+    /// An engine takes its machine into work.
+    fn starts(&self) -> bool {
+        let held = |e: Option<&RepairEntry>| e.is_some_and(RepairEntry::claims_machine);
+        self.engine && held(self.after) && !held(self.before)
+    }
+}
+
+/// The entries that hold their machines in this revision.
+pub fn working<'v>(view: &'v View<'_>, revision: i64) -> Vec<(u64, &'v RepairEntry)> {
+    let each = view.repairs.iter().filter_map(|(i, line)| Some((*i, read(line.get(revision))?)));
+    each.filter(|(_, e)| e.claims_machine()).collect()
+}
+
+/// An entry held this machine at some moment of this time.
+pub fn held(view: &View<'_>, addresses: impl Fn(&str) -> bool, from: Timestamp, to: Timestamp) -> bool {
+    let holds = |lies: Option<&RepairLies>| match lies {
+        Some(Ok(e)) => e.claims_machine() && addresses(&e.address),
+        // nobody can say whose it is
+        Some(Err(())) => true,
+        None => false,
+    };
+    view.repairs.values().any(|line| line.sometime(from, to, holds))
+}
+
+fn api_server(cluster: &Cluster, address: &str) -> bool {
+    member(cluster, address).is_some_and(|m| m.control_plane)
+}
+
+/// I1 over both queues, at each start by an engine in that very revision: no repair of an API server begins while another
+/// API server is in work in either queue, and no API server's reboot while another one is in repair.
+pub fn i1(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut judge = |at, revision, cluster: &Cluster, address: &str, what: &str| {
+        let reboots = view.working(revision).into_iter().filter(|(.., m)| m.control_plane);
+        let reboots = reboots.map(|(i, e, _)| (EntryId::reboot(i), e.node.as_str()));
+        let repairs = working(view, revision).into_iter().map(|(i, e)| (EntryId::repair(i), e.address.as_str()));
+        for (other, its) in reboots.chain(repairs).filter(|(_, a)| *a != address && api_server(cluster, a)) {
+            let what = format!("API server {address} ({what}) starts while {its} ({other}) is in work");
+            found.push(Breach { code: "I1", at, what });
+        }
+    };
+    for step in moves(view).iter().filter(|m| m.starts()) {
+        let (Some(cluster), Some(entry)) = (view.clusters.get(step.revision), step.after) else { continue };
+        if api_server(cluster, &entry.address) {
+            judge(step.at, step.revision, cluster, &entry.address, &format!("repairs/{}", step.index));
+        }
+    }
+    for step in view.moves().iter().filter(|m| m.starts()) {
+        let Some(entry) = view.entry(step.index, step.revision) else { continue };
+        let Some(cluster) = view.clusters.get(step.revision).filter(|c| api_server(c, &entry.node)) else { continue };
+        if working(view, step.revision).iter().any(|(_, e)| e.address != entry.node && api_server(cluster, &e.address))
+        {
+            judge(step.at, step.revision, cluster, &entry.node, &format!("reboots/{}", step.index));
+        }
+    }
+    found
+}
+
+/// I3, at each start of a repair by an engine in that very revision: not more machines are in repair than
+/// `max_concurrent_repairs`. Lowering the limit later is no breach.
+pub fn i3(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for step in moves(view).iter().filter(|m| m.starts()) {
+        let Some(cluster) = view.clusters.get(step.revision) else { continue };
+        let busy: BTreeSet<&str> = working(view, step.revision).into_iter().map(|(_, e)| e.address.as_str()).collect();
+        let limit = cluster.repair.max_concurrent_repairs.unwrap_or(1);
+        if i64::try_from(busy.len()).unwrap_or(i64::MAX) > limit {
+            let what = format!("repairs/{} starts, limit {limit}: {busy:?}", step.index);
+            found.push(Breach { code: "I3", at: step.at, what });
+        }
+    }
+    found
+}
+
+/// I4 and I43, at each start by an engine in that very revision: no other entry of the same machine is in work, in either
+/// queue.
+pub fn i43(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for step in moves(view).iter().filter(|m| m.starts()) {
+        let Some(entry) = step.after else { continue };
+        let this = format!("repairs/{} of {}", step.index, entry.address);
+        for (index, _) in
+            working(view, step.revision).iter().filter(|(i, e)| *i != step.index && e.address == entry.address)
+        {
+            found.push(Breach { code: "I4", at: step.at, what: format!("{this} starts beside repairs/{index}") });
+        }
+        for (index, ..) in view.working(step.revision).iter().filter(|(_, e, _)| e.node == entry.address) {
+            found.push(Breach { code: "I43", at: step.at, what: format!("{this} starts beside reboots/{index}") });
+        }
+    }
+    for step in view.moves().iter().filter(|m| m.starts()) {
+        let Some(entry) = view.entry(step.index, step.revision) else { continue };
+        for (index, _) in working(view, step.revision).iter().filter(|(_, e)| e.address == entry.node) {
+            let what = format!("reboots/{} of {} starts beside repairs/{index}", step.index, entry.node);
+            found.push(Breach { code: "I43", at: step.at, what });
+        }
+    }
+    found
+}
+
+fn enabled(view: &View<'_>, revision: i64) -> bool {
+    view.repair_switch.get(revision).map(Vec::as_slice) != Some(b"true")
+}
+
+/// I13 for repairs: while the queue is disabled by the exact word, no engine's transaction starts a drain or makes an
+/// attempt of a step.
+pub fn i13(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for step in moves(view).iter().filter(|m| m.starts() && !enabled(view, m.revision)) {
+        let what = format!("repairs/{} is taken into work while the queue is disabled", step.index);
+        found.push(Breach { code: "I13", at: step.at, what });
+    }
+    for (&(index, n), line) in &view.repair_attempts {
+        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        if first.value.as_ref().is_some_and(|a| !a.success) && !enabled(view, first.revision) {
+            let what = format!("attempt {n} of repairs/{index} is made while the queue is disabled");
+            found.push(Breach { code: "I13", at: first.at, what });
+        }
+    }
+    found
+}
+
+/// Commands of the repair queue, as they began.
+fn begins<'r>(view: &View<'r>) -> impl Iterator<Item = (u64, &'r Power)> {
+    let log = view.record.power.iter().filter(|p| p.what == What::Begin);
+    log.filter_map(|p| Some((p.entry.strip_prefix("repairs/")?.parse().ok()?, p)))
+}
+
+fn attempt<'v>(view: &'v View<'_>, index: u64, id: &str) -> Option<(u32, &'v Timeline<Attempt>)> {
+    let mut own = view.repair_attempts.range((index, 0)..=(index, u32::MAX));
+    let named = |line: &Timeline<Attempt>| line.steps().iter().any(|s| s.value.as_ref().is_some_and(|a| a.id == id));
+    own.find(|(_, line)| named(line)).map(|((_, n), line)| (*n, line))
+}
+
+fn operation<'c>(cluster: &'c Cluster, entry: &RepairEntry) -> Option<&'c Operation> {
+    let mut procedures = cluster.repair.repair_procedures.iter().flatten();
+    let procedure = procedures.find(|p| p.machine_types.iter().flatten().any(|t| *t == entry.machine_type))?;
+    procedure.repair_operations.iter().flatten().find(|o| o.operation == entry.operation)
+}
+
+fn step_of<'c>(cluster: &'c Cluster, entry: &RepairEntry, step: i64) -> Option<&'c Step> {
+    operation(cluster, entry)?.repair_steps.as_deref()?.get(usize::try_from(step).ok()?)
+}
+
+/// I25, I26, I27 and I40 by the machines' log. Each command of a repair has an attempt of its own that was in etcd before
+/// it began, and begins once for it, on the attempt's and the entry's machine, with the words of the definition's step
+/// (or success command) before the address. Those of one step without a person's order are at most 1 +
+/// `command_retries`; a success command begins at most once. None begins for an entry that was deleted long before.
+pub fn commands(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut begun: BTreeMap<(u64, &str), usize> = BTreeMap::new();
+    let mut tries: BTreeMap<(u64, i64, bool), usize> = BTreeMap::new();
+    for (index, power) in begins(view) {
+        let mut say = |code, what: String| found.push(Breach { code, at: power.at, what });
+        let times = begun.entry((index, &power.attempt)).or_default();
+        *times += 1;
+        if *times > 1 {
+            say("I25", format!("the command of attempt {} of {} begins again", power.attempt, power.entry));
+        }
+        let first = attempt(view, index, &power.attempt).and_then(|(_, line)| line.steps().first());
+        let Some((step, tried)) = first.and_then(|s| Some((s, s.value.as_ref()?))) else {
+            say("I25", format!("a command of {} begins without an attempt ({:?})", power.entry, power.attempt));
+            continue;
+        };
+        if step.at > power.at {
+            say("I25", format!("the command of {} begins before its attempt is written", power.entry));
+        }
+        if tried.address != power.address || tried.argv != power.argv || power.argv.last() != Some(&power.address) {
+            let what = format!(
+                "{}: {:?} began on {}, the attempt is {:?} on {}",
+                power.entry, power.argv, power.address, tried.argv, tried.address
+            );
+            say("I26", what);
+        }
+        let line = view.repairs.get(&index);
+        let entry = line.and_then(|l| read(l.get(step.revision)));
+        let cluster = view.clusters.get(step.revision);
+        if let (Some(entry), Some(cluster), Some(number)) = (entry, cluster, tried.step) {
+            if entry.address != power.address {
+                say("I26", format!("{} is treated, {} is of {}", power.address, power.entry, entry.address));
+            }
+            let words = if tried.success {
+                operation(cluster, entry).and_then(|o| o.success_command.as_deref())
+            } else {
+                step_of(cluster, entry, number).and_then(|s| s.repair_command.as_deref())
+            };
+            if words != tried.argv.split_last().map(|(_, words)| words) {
+                say("I26", format!("{:?} of {} is not the definition's {words:?}", tried.argv, power.entry));
+            }
+        }
+        if tried.ordered_by.is_none() && !tried.withheld() {
+            let count = tries.entry((index, tried.step.unwrap_or(-1), tried.success)).or_default();
+            *count += 1;
+            let retries = retries(view, entry, tried, step.at, power.at);
+            let allowed = if tried.success { 1 } else { 1 + retries };
+            if *count > allowed {
+                let code = if tried.success { "I40" } else { "I25" };
+                say(
+                    code,
+                    format!("command {count} of {} step {:?} begins, {allowed} are allowed", power.entry, tried.step),
+                );
+            }
+        }
+        if let Some(line) = line {
+            let from = shift(power.at, -view.late());
+            if line.throughout(from, power.at, |l| l.is_none() || read(l).is_some_and(|e| e.deleted)) {
+                say("I27", format!("a command begins for {}, which was deleted long before", power.entry));
+            }
+        }
+    }
+    for (&(index, n), line) in &view.repair_attempts {
+        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        let Some(this) = first.value.as_ref() else { continue };
+        if let Some(what) = premature(view, index, n, first.revision, this) {
+            found.push(Breach { code: "I25", at: first.at, what: format!("attempt {n} of repairs/{index}: {what}") });
+        }
+    }
+    found
+}
+
+/// The largest number of retries that the definition allowed for this step in this time.
+fn retries(view: &View<'_>, entry: Option<&RepairEntry>, tried: &Attempt, from: Timestamp, to: Timestamp) -> usize {
+    let (Some(entry), Some(number)) = (entry, tried.step) else { return usize::MAX - 1 };
+    let steps = view.clusters.steps();
+    let first = steps.partition_point(|s| s.at < from).saturating_sub(1);
+    let during = steps[first..].iter().take_while(|s| s.at <= to).filter_map(|s| s.value.as_ref());
+    let each = during.filter_map(|c| usize::try_from(step_of(c, entry, number)?.command_retries.unwrap_or(0)).ok());
+    each.max().unwrap_or(0)
+}
+
+/// Why this attempt should not have been made yet: the one before of the same step has no recorded outcome, an unknown
+/// one, or a good one, and nobody ordered another.
+fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, this: &Attempt) -> Option<String> {
+    if this.ordered_by.is_some() {
+        return None;
+    }
+    let before = view.repair_attempts.range((index, 0)..(index, n)).rev();
+    let (m, last) = before
+        .filter_map(|((_, m), line)| Some((m, line.before(revision)?)))
+        .find(|(_, a)| a.step == this.step && a.success == this.success)?;
+    match last.outcome.as_ref().map(|o| &o.end) {
+        None => Some(format!("attempt {m} has no recorded outcome")),
+        Some(Ended::Unknown(_)) => Some(format!("the outcome of attempt {m} is unknown, and nobody ordered another")),
+        Some(Ended::Exit(0)) => Some(format!("attempt {m} had succeeded")),
+        Some(_) => None,
+    }
+}
+
+/// I40 and I41, at each change of an entry by an engine: one that succeeded, failed or is deleted changes no more but its
+/// `nodename`; the step grows by one at most, only from `watching`, not while disabled, and not before the watch of the
+/// definition has lasted by the true clock; it never passes the last one. It ends by itself only while it is looked at.
+pub fn i41(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for m in moves(view).iter().filter(|m| m.engine) {
+        let (Some(before), Some(after)) = (m.before, m.after) else { continue };
+        let mut say = |code, what: String| {
+            let what = format!("repairs/{}: {what}", m.index);
+            found.push(Breach { code, at: m.at, what });
+        };
+        let ended = matches!(before.status, RepairStatus::Succeeded | RepairStatus::Failed);
+        let same = |a: &RepairEntry, b: &RepairEntry| {
+            (a.status, a.step, a.step_status, a.last_transition_time)
+                == (b.status, b.step, b.step_status, b.last_transition_time)
+        };
+        if (ended || before.deleted) && !same(before, after) {
+            say("I40", format!("it was {} (deleted: {}) and is {} again", before.status, before.deleted, after.status));
+        }
+        if after.step == before.step {
+            continue;
+        }
+        if after.step != before.step + 1 || before.step_status != StepStatus::Watching {
+            say("I41", format!("from step {} ({}) to step {}", before.step, before.step_status, after.step));
+        }
+        if !enabled(view, m.revision) {
+            say("I41", format!("goes on to step {} while the queue is disabled", after.step));
+        }
+        let Some(cluster) = view.clusters.get(m.revision) else { continue };
+        if step_of(cluster, before, after.step).is_none() && after.status == RepairStatus::Processing {
+            say("I41", format!("goes on to step {}, which does not exist", after.step));
+        }
+        let Some(step) = step_of(cluster, before, before.step) else { continue };
+        let line = &view.repairs[&m.index];
+        let since = line.steps().iter().rev().skip_while(|s| s.revision >= m.revision).take_while(|s| {
+            read(s.value.as_ref()).is_some_and(|e| e.step == before.step && e.step_status == StepStatus::Watching)
+        });
+        let watch = f64::from(i32::try_from(step.watch_seconds.unwrap_or(0)).unwrap_or(i32::MAX));
+        // times are whole seconds, and a leader's copy of its own write comes a little later
+        if since.last().is_some_and(|s| shift(s.at, watch - 2.0) > m.at) {
+            say("I41", format!("step {} was watched for less than {watch} s", before.step));
+        }
+    }
+    found
+}
+
+/// I32 for repairs, by what the leader says once a second: of each unfinished entry that was there for 3 s it names a
+/// reason or has an effect in flight; silence of more than 3 s is a breach.
+pub fn i32(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut silent: BTreeMap<(u64, &str), Timestamp> = BTreeMap::new();
+    for said in view.leading() {
+        let from = shift(said.at, -3.0);
+        for (&index, line) in &view.repairs {
+            let unfinished = |l: Option<&RepairLies>| match l {
+                Some(Ok(e)) => e.unfinished(),
+                Some(Err(())) => true,
+                None => false,
+            };
+            let there = unfinished(line.get(said.revision)) && line.throughout(from, said.at, unfinished);
+            if !there || said.repairs.contains_key(&index) || said.moving_repairs.contains(&index) {
+                silent.remove(&(index, said.by.as_str()));
+                continue;
+            }
+            let since = *silent.entry((index, said.by.as_str())).or_insert(said.at);
+            if shift(since, 3.0) < said.at && shift(since, 5.0) >= said.at {
+                let what = format!("{} leads and says nothing of repairs/{index} since {since}", said.by);
+                found.push(Breach { code: "I32", at: said.at, what });
+                silent.insert((index, said.by.as_str()), Timestamp::MAX);
+            }
+        }
+    }
+    found
+}
+
+/// I33 for repairs: where faults ended long before the end and an engine led to it, none has been draining, or watching
+/// the last of its steps' time, for an hour.
+pub fn i33(view: &View<'_>) -> Vec<Breach> {
+    let (Some(calm), end) = (view.record.calm_since, view.record.end) else { return Vec::new() };
+    let from = shift(end, -3000.0);
+    if from < calm || !view.led_to_the_end(shift(end, -30.0)) {
+        return Vec::new();
+    }
+    let stuck = |l: Option<&RepairLies>| read(l).is_some_and(|e| e.claims_machine() && !e.deleted);
+    let lines = view.repairs.iter().filter(|(_, line)| line.throughout(from, end, stuck));
+    let last = |index| view.leading().filter_map(|s| s.repairs.get(index)).last();
+    lines
+        .filter(|(index, _)| !last(*index).is_some_and(|r| r["reason"] == "OutcomeUnknown" || r["reason"] == "OnHold"))
+        .map(|(index, _)| {
+            let what = format!("repairs/{index} has been in work since {from}; the leader says {:?}", last(index));
+            Breach { code: "I33", at: end, what }
+        })
+        .collect()
+}
+
+/// I23 and I38 for repairs, at each change of an entry or a new attempt by an engine: what takes into work compares what
+/// allows it, and each transition and attempt has its audit record in the same revision.
+pub fn i38(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let needed = ["repairs/disabled", "cluster", "constraints", "cketerm/policy"];
+    let mut unguarded = |revision: i64, at, what: String| {
+        let Some(txn) = view.txn(revision) else { return };
+        let missing: Vec<&str> = needed.iter().copied().filter(|k| !txn.compares.iter().any(|(c, _)| c == k)).collect();
+        if !missing.is_empty() {
+            let what = format!("{what} is taken into work without comparing {}", missing.join(", "));
+            found.push(Breach { code: "I23", at, what });
+        }
+    };
+    for m in moves(view).iter().filter(|m| m.starts()) {
+        unguarded(m.revision, m.at, format!("repairs/{}", m.index));
+    }
+    for (&(index, n), line) in &view.repair_attempts {
+        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        if first.value.as_ref().is_some_and(|a| !a.success) {
+            unguarded(first.revision, first.at, format!("attempt {n} of repairs/{index}"));
+        }
+    }
+    let audited = |revision: i64, index: u64| {
+        view.audit_at(revision).is_some_and(|a| {
+            a["on"] == format!("repairs/{index}") && a["who"]["user"].as_str().is_some_and(|u| !u.is_empty())
+        })
+    };
+    for m in moves(view).iter().filter(|m| m.engine) {
+        let stands = |e: Option<&RepairEntry>| e.map(|e| (e.status, e.step, e.step_status));
+        if m.before.is_some() && stands(m.before) != stands(m.after) && !audited(m.revision, m.index) {
+            let what = format!("repairs/{} is changed by an engine without an audit record", m.index);
+            found.push(Breach { code: "I38", at: m.at, what });
+        }
+    }
+    for (&(index, n), line) in &view.repair_attempts {
+        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        if first.value.is_some() && !audited(first.revision, index) {
+            let what = format!("attempt {n} of repairs/{index} has no audit record");
+            found.push(Breach { code: "I38", at: first.at, what });
+        }
+    }
+    found
+}

@@ -1,0 +1,255 @@
+//! The repair queue.
+
+use serde_json::{Value, json};
+
+use super::{
+    super::record::What,
+    scene::{Scene, address, definition},
+    sees,
+};
+
+fn key(index: u64) -> String {
+    format!("repairs/data/{index:016x}")
+}
+
+/// The definition with two steps for machines of type `t`, of which the first is watched for 60 s.
+fn with_repairs() -> Value {
+    let mut cluster = definition();
+    cluster["repair"] = json!({"max_concurrent_repairs": 2, "repair_procedures": [{"machine_types": ["t"],
+        "repair_operations": [{"operation": "o", "health_check_command": ["healthy"], "success_command": ["well"],
+            "repair_steps": [{"repair_command": ["one"], "need_drain": true, "watch_seconds": 60, "command_retries": 1},
+                {"repair_command": ["two"], "watch_seconds": 60}]}]}]});
+    cluster
+}
+
+/// A scene with these repairs queued.
+fn queued(nodes: &[&str]) -> Scene {
+    let mut s = Scene::new();
+    s.write("console", &[("cluster", with_repairs())], &[]);
+    for (index, node) in (0..).zip(nodes) {
+        let entry = json!({"index": index.to_string(), "address": address(node), "nodename": node, "machine_type": "t",
+            "operation": "o", "status": "queued", "step": 0, "step_status": "waiting", "deleted": false,
+            "last_transition_time": "0001-01-01T00:00:00Z", "drain_backoff_expire": "0001-01-01T00:00:00Z"});
+        s.write("console", &[(&key(index), entry)], &[]);
+    }
+    s.pass(1.0);
+    s
+}
+
+/// The engine changes an entry.
+fn change(s: &mut Scene, index: u64, status: &str, step: i64, step_status: &str) {
+    let entry = changed(s, index, status, step, step_status);
+    s.engine("repair", &[(&key(index), entry)], &[]);
+}
+
+fn changed(s: &Scene, index: u64, status: &str, step: i64, step_status: &str) -> Value {
+    let mut entry = s.get(&key(index));
+    entry["status"] = json!(status);
+    entry["step"] = json!(step);
+    entry["step_status"] = json!(step_status);
+    entry["last_transition_time"] = json!(s.whole());
+    entry
+}
+
+/// The engine begins a command of a step, or the success command.
+fn command(s: &mut Scene, index: u64, n: u32, node: &str, step: i64, words: &[&str], success: bool) {
+    let argv: Vec<String> = words.iter().map(|w| (*w).to_owned()).chain([address(node)]).collect();
+    let mut attempt = s.attempt(index, n, node);
+    attempt["id"] = json!(format!("repairs-{index}-{n}"));
+    attempt["entry"] = json!(format!("repairs/{index}"));
+    attempt["argv"] = json!(argv);
+    attempt["step"] = json!(step);
+    attempt["success"] = json!(success);
+    let status = if success { "waiting" } else { "watching" };
+    let entry = changed(s, index, "processing", step, status);
+    let place = format!("cketerm/attempts/repairs/{index}/{n}");
+    s.engine("repair", &[(&key(index), entry), (&place, attempt)], &[]);
+    begins(s, index, n, node, argv);
+}
+
+fn begins(s: &mut Scene, index: u64, n: u32, node: &str, argv: Vec<String>) {
+    s.power(What::Begin, index, n, node);
+    let power = s.record.power.last_mut().unwrap();
+    power.entry = format!("repairs/{index}");
+    power.attempt = format!("repairs-{index}-{n}");
+    power.argv = argv;
+}
+
+fn fails(s: &mut Scene, index: u64, n: u32) {
+    let place = format!("cketerm/attempts/repairs/{index}/{n}");
+    let closed = Scene::ended(&s.get(&place), 1, s.now);
+    s.engine("repair", &[(&place, closed)], &[]);
+}
+
+#[test]
+fn a_repair_as_it_should_be_is_no_breach() {
+    let mut s = queued(&["w1", "w2"]);
+    command(&mut s, 0, 1, "w1", 0, &["one"], false);
+    s.pass(1.0);
+    fails(&mut s, 0, 1);
+    s.pass(1.0);
+    command(&mut s, 0, 2, "w1", 0, &["one"], false);
+    change(&mut s, 1, "processing", 0, "draining");
+    s.pass(61.0);
+    command(&mut s, 0, 3, "w1", 1, &["two"], false);
+    s.pass(5.0);
+    sees(&s, &[]);
+}
+
+#[test]
+fn i1_two_api_servers_over_both_queues_are_seen() {
+    let mut s = queued(&["cp1"]);
+    s.add(0, "cp2");
+    s.moves(0, "draining");
+    sees(&s, &[]);
+    let mut after = s.clone();
+    change(&mut after, 0, "processing", 0, "draining");
+    sees(&after, &["I1"]);
+    let mut before = queued(&["cp1"]);
+    change(&mut before, 0, "processing", 0, "draining");
+    before.add(0, "cp2");
+    before.moves(0, "draining");
+    sees(&before, &["I1"]);
+}
+
+#[test]
+fn i3_more_repairs_than_the_limit_are_seen() {
+    let mut s = queued(&["w1", "w2", "w3"]);
+    change(&mut s, 0, "processing", 0, "draining");
+    change(&mut s, 1, "processing", 0, "draining");
+    sees(&s, &[]);
+    change(&mut s, 2, "processing", 0, "draining");
+    sees(&s, &["I3"]);
+}
+
+#[test]
+fn i4_and_i43_two_entries_of_one_machine_are_seen() {
+    let mut twice = queued(&["w1", "w1"]);
+    change(&mut twice, 0, "processing", 0, "draining");
+    sees(&twice, &[]);
+    change(&mut twice, 1, "processing", 0, "draining");
+    sees(&twice, &["I4"]);
+    let mut both = queued(&["w1"]);
+    both.add(0, "w1");
+    both.moves(0, "draining");
+    change(&mut both, 0, "processing", 0, "draining");
+    sees(&both, &["I43"]);
+}
+
+#[test]
+fn i13_a_start_or_a_command_while_the_queue_is_disabled_is_seen() {
+    let mut s = queued(&["w1"]);
+    s.write("console", &[("repairs/disabled", json!(true))], &[]);
+    s.pass(30.0);
+    let mut drains = s.clone();
+    change(&mut drains, 0, "processing", 0, "draining");
+    sees(&drains, &["I13"]);
+    command(&mut s, 0, 1, "w1", 0, &["one"], false);
+    sees(&s, &["I13"]);
+}
+
+#[test]
+fn i25_a_command_too_many_or_without_an_outcome_before_it_is_seen() {
+    let mut s = queued(&["w1"]);
+    command(&mut s, 0, 1, "w1", 0, &["one"], false);
+    s.pass(1.0);
+    let mut unknown = s.clone();
+    command(&mut unknown, 0, 2, "w1", 0, &["one"], false);
+    sees(&unknown, &["I25"]);
+    let mut again = s.clone();
+    begins(&mut again, 0, 1, "w1", vec!["one".to_owned(), address("w1")]);
+    sees(&again, &["I25"]);
+    for n in 1..=2 {
+        fails(&mut s, 0, n);
+        s.pass(1.0);
+        command(&mut s, 0, n + 1, "w1", 0, &["one"], false);
+    }
+    sees(&s, &["I25"]);
+}
+
+#[test]
+fn i26_a_command_for_another_machine_or_of_another_step_is_seen() {
+    let mut other = queued(&["w1"]);
+    command(&mut other, 0, 1, "w2", 0, &["one"], false);
+    sees(&other, &["I26"]);
+    let mut words = queued(&["w1"]);
+    command(&mut words, 0, 1, "w1", 0, &["two"], false);
+    sees(&words, &["I26"]);
+}
+
+#[test]
+fn i27_a_command_for_a_deleted_entry_is_seen() {
+    for (seconds, codes) in [(1.0, &[][..]), (30.0, &["I27"])] {
+        let mut s = queued(&["w1"]);
+        command(&mut s, 0, 1, "w1", 0, &["one"], false);
+        s.record.power.clear();
+        let mut entry = s.get(&key(0));
+        entry["deleted"] = json!(true);
+        s.write("console", &[(&key(0), entry)], &[]);
+        s.pass(seconds);
+        begins(&mut s, 0, 1, "w1", vec!["one".to_owned(), address("w1")]);
+        sees(&s, codes);
+    }
+}
+
+#[test]
+fn i32_a_repair_of_which_nothing_is_said_is_seen() {
+    let mut s = queued(&["w1"]);
+    s.pass(5.0);
+    s.repairs_said.insert(0, json!({"reason": "WaitingForSlot"}));
+    let mut silent = s.clone();
+    s.says(6, &[], &[]);
+    sees(&s, &[]);
+    silent.repairs_said.clear();
+    silent.says(6, &[], &[]);
+    sees(&silent, &["I32"]);
+}
+
+#[test]
+fn i38_a_transition_without_an_audit_record_is_seen() {
+    let mut s = queued(&["w1"]);
+    change(&mut s, 0, "processing", 0, "draining");
+    let last = s.record.keys.iter().rposition(|k| k.key.starts_with("cketerm/audit/")).unwrap();
+    s.record.keys.remove(last);
+    sees(&s, &["I38"]);
+}
+
+#[test]
+fn i40_a_second_success_command_and_work_on_what_has_ended_are_seen() {
+    let mut s = queued(&["w1"]);
+    command(&mut s, 0, 1, "w1", 0, &["well"], true);
+    s.pass(1.0);
+    let mut ended = s.clone();
+    change(&mut ended, 0, "succeeded", 0, "waiting");
+    ended.pass(1.0);
+    sees(&ended, &[]);
+    change(&mut ended, 0, "processing", 0, "draining");
+    sees(&ended, &["I40"]);
+    fails(&mut s, 0, 1);
+    s.pass(1.0);
+    command(&mut s, 0, 2, "w1", 0, &["well"], true);
+    sees(&s, &["I40"]);
+}
+
+#[test]
+fn i41_a_step_too_early_too_far_or_while_disabled_is_seen() {
+    let watching = |seconds: f64| {
+        let mut s = queued(&["w1"]);
+        command(&mut s, 0, 1, "w1", 0, &["one"], false);
+        s.pass(seconds);
+        s
+    };
+    let mut right = watching(61.0);
+    change(&mut right, 0, "processing", 1, "draining");
+    sees(&right, &[]);
+    let mut early = watching(30.0);
+    change(&mut early, 0, "processing", 1, "draining");
+    sees(&early, &["I41"]);
+    let mut far = watching(61.0);
+    change(&mut far, 0, "processing", 2, "draining");
+    sees(&far, &["I41"]);
+    let mut disabled = watching(61.0);
+    disabled.write("console", &[("repairs/disabled", json!(true))], &[]);
+    change(&mut disabled, 0, "processing", 1, "watching");
+    sees(&disabled, &["I41"]);
+}
