@@ -36,12 +36,12 @@ pub struct Choice {
     /// Which scenario; `cketerm sandbox scenarios` lists them
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<String>,
-    /// Decides every chance: the same seed, the same story
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub seed: u64,
-    /// How many times faster machines and script are
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
-    pub speed: f64,
+    /// Decides the chances of machines and workloads [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// How many times faster machines and script are [default: 1]
+    #[arg(long, value_name = "FACTOR", value_parser = speed)]
+    pub speed: Option<f64>,
 }
 
 fn speed(text: &str) -> Result<f64, String> {
@@ -52,7 +52,7 @@ fn speed(text: &str) -> Result<f64, String> {
 impl Choice {
     /// One of them was given.
     pub fn any(&self) -> bool {
-        self.nodes.is_some() || self.scenario.is_some() || self.seed != 1 || (self.speed - 1.0).abs() > f64::EPSILON
+        self.nodes.is_some() || self.scenario.is_some() || self.seed.is_some() || self.speed.is_some()
     }
 
     /// The scenario, and how it is played.
@@ -60,8 +60,12 @@ impl Choice {
         let scenario = Scenario::named(self.scenario.as_deref().unwrap_or(scenario::DEFAULT));
         let mut scenario = scenario.map_err(|e| format!("--scenario: {e}"))?;
         scenario.population.registry.get_or_insert_default();
-        let options =
-            scenario::Options { nodes: self.nodes, seed: self.seed, speed: self.speed, ..scenario::Options::default() };
+        let options = scenario::Options {
+            nodes: self.nodes,
+            seed: self.seed.unwrap_or(1),
+            speed: self.speed.unwrap_or(1.0),
+            ..scenario::Options::default()
+        };
         Ok((scenario, options))
     }
 }
