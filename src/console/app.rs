@@ -1,12 +1,16 @@
 //! The console's whole state. Drawing reads it; only `update` changes it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ratatui::layout::Size;
 use tui_input::Input;
 
 use super::{dialog::Dialog, event::Action, facts::Facts, keys::Keymap, list::List, theme::Theme};
-use crate::{clock::Now, engine::snapshot::Seen, model::entry::EntryId};
+use crate::{
+    clock::Now,
+    engine::snapshot::Seen,
+    model::entry::{EntryId, QueueKind},
+};
 
 /// The views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +20,25 @@ pub enum View {
     Reboots,
     /// The cluster's nodes.
     Nodes,
+    /// The repair queue.
+    Repairs,
+}
+
+impl View {
+    /// The view after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self {
+            Self::Reboots => Self::Nodes,
+            Self::Nodes => Self::Repairs,
+            Self::Repairs => Self::Reboots,
+        }
+    }
+
+    /// The queue that a verb about a whole queue means here.
+    pub fn queue(self) -> QueueKind {
+        if self == Self::Repairs { QueueKind::Repair } else { QueueKind::Reboot }
+    }
 }
 
 impl std::str::FromStr for View {
@@ -25,7 +48,8 @@ impl std::str::FromStr for View {
         match text {
             "reboots" => Ok(Self::Reboots),
             "nodes" => Ok(Self::Nodes),
-            _ => Err(format!("there is no view {text:?}: choose reboots or nodes")),
+            "repairs" => Ok(Self::Repairs),
+            _ => Err(format!("there is no view {text:?}: choose reboots, nodes or repairs")),
         }
     }
 }
@@ -55,6 +79,16 @@ pub struct Message {
     pub text: String,
     /// Whether it went wrong.
     pub failed: bool,
+    /// Boot time at which it came.
+    pub at: Duration,
+}
+
+impl Message {
+    /// For how long it is shown: long enough to be read, and longer where something went wrong.
+    fn shown_for(&self) -> Duration {
+        let words = u64::try_from(self.text.len() / 16).unwrap_or(0);
+        Duration::from_secs(if self.failed { 20 } else { 8 } + words)
+    }
 }
 
 /// What does not change while the console runs.
@@ -106,6 +140,8 @@ pub struct App {
     pub reboots: List<EntryId>,
     /// Rows of the nodes.
     pub nodes: List<String>,
+    /// Rows of the repair queue.
+    pub repairs: List<EntryId>,
     /// The open detail pane.
     pub pane: Option<Pane>,
     /// The filter while it is typed, and the one before.
@@ -132,6 +168,7 @@ impl App {
             view,
             reboots: List::default(),
             nodes: List::default(),
+            repairs: List::default(),
             pane: None,
             typing: None,
             dialog: None,
@@ -143,12 +180,20 @@ impl App {
 
     /// Says that something went wrong or cannot be done, with what to do.
     pub fn refuse(&mut self, text: impl Into<String>) {
-        self.message = Some(Message { text: text.into(), failed: true });
+        self.message = Some(Message { text: text.into(), failed: true, at: self.now.boot });
     }
 
     /// Says what happened.
     pub fn say(&mut self, text: impl Into<String>) {
-        self.message = Some(Message { text: text.into(), failed: false });
+        self.message = Some(Message { text: text.into(), failed: false, at: self.now.boot });
+    }
+
+    /// Takes the message away once it has stood for long enough; never while what it tells of is under way.
+    pub fn expire_message(&mut self) {
+        let old = |m: &Message| self.now.boot.saturating_sub(m.at) > m.shown_for();
+        if self.busy == 0 && self.message.as_ref().is_some_and(old) {
+            self.message = None;
+        }
     }
 
     /// What a verb is about: the pane's object, else the row under the cursor.
@@ -159,28 +204,31 @@ impl App {
         match self.view {
             View::Reboots => self.reboots.cursor.map(Target::Entry),
             View::Nodes => self.nodes.cursor.clone().map(Target::Node),
+            View::Repairs => self.repairs.cursor.map(Target::Entry),
         }
     }
 
-    /// The entries that a verb is about: those marked, of the pane, or under the cursor; of nodes, their live entries.
+    /// The entries that a verb is about: those marked, of the pane, or under the cursor; of nodes, their live entries
+    /// of both queues.
     pub fn chosen_entries(&self) -> Vec<EntryId> {
-        let live = |name: &String| self.facts.by_node.get(name).copied();
         match (&self.pane, self.view) {
             (Some(Pane { of: Target::Entry(id), .. }), _) => vec![*id],
-            (Some(Pane { of: Target::Node(name), .. }), _) => live(name).into_iter().collect(),
+            (Some(Pane { of: Target::Node(name), .. }), _) => self.facts.entries_of(name).collect(),
             (None, View::Reboots) => self.reboots.chosen(),
-            (None, View::Nodes) => self.nodes.chosen().iter().filter_map(live).collect(),
+            (None, View::Repairs) => self.repairs.chosen(),
+            (None, View::Nodes) => self.nodes.chosen().iter().flat_map(|name| self.facts.entries_of(name)).collect(),
         }
     }
 
     /// The nodes that a verb is about.
     pub fn chosen_nodes(&self) -> Vec<String> {
-        let machine = |id: &EntryId| super::facts::entry(&self.seen, *id).map(|e| self.seen.snapshot.machine(&e.node));
+        let machine = |id: &EntryId| super::facts::machine(&self.seen, *id);
         match (&self.pane, self.view) {
             (Some(Pane { of: Target::Node(name), .. }), _) => vec![name.clone()],
             (Some(Pane { of: Target::Entry(id), .. }), _) => machine(id).into_iter().collect(),
             (None, View::Nodes) => self.nodes.chosen(),
             (None, View::Reboots) => self.reboots.chosen().iter().filter_map(machine).collect(),
+            (None, View::Repairs) => self.repairs.chosen().iter().filter_map(machine).collect(),
         }
     }
 
@@ -196,14 +244,15 @@ impl App {
 
     /// Why nothing is chosen, and what to do.
     pub fn nothing_chosen(&self, what: &str) -> String {
-        let vanished = match self.view {
-            View::Reboots => self.reboots.vanished,
-            View::Nodes => self.nodes.vanished,
-        };
-        if vanished && self.pane.is_none() {
-            format!("no {what} is chosen: what the cursor stood on is gone, move it to another row")
-        } else {
-            format!("no {what} is chosen: move the cursor to one, or mark some with space")
+        format!("no {what} is chosen: move the cursor to one, or mark some with space")
+    }
+
+    /// Whether the cursor was moved because what it stood on is gone, and nobody has looked since.
+    pub fn strayed(&mut self) -> bool {
+        match self.view {
+            View::Reboots => std::mem::take(&mut self.reboots.strayed),
+            View::Nodes => std::mem::take(&mut self.nodes.strayed),
+            View::Repairs => std::mem::take(&mut self.repairs.strayed),
         }
     }
 

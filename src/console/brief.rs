@@ -3,13 +3,15 @@
 
 use jiff::Timestamp;
 
-use super::{facts, when};
+use super::{app::App, facts, when};
 use crate::{
     engine::snapshot::Seen,
     model::{
-        entry::EntryId,
+        attempt::CheckAnswer,
+        entry::{EntryId, QueueKind, Stored},
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
+        repair::{RepairEntry, RepairStatus, StepStatus},
         text::visible,
     },
 };
@@ -45,9 +47,18 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             if last.is_empty() { format!("command failed: {how}") } else { format!("command failed: {how}: {last}") }
         }
         Reason::WaitingForBoot { since, last, stuck } => {
-            let check = if last.is_empty() { String::new() } else { format!(": {last}") };
-            format!("{} {}{check}", if *stuck { "STUCK, no boot" } else { "boots" }, when::age(*since, now))
+            // what a check says of a machine that boots reads like a failure, and is none
+            if *stuck {
+                let check = if last.is_empty() { String::new() } else { format!(", check: {last}") };
+                format!("STUCK, no boot for {}{check}", when::age(*since, now))
+            } else {
+                let check = if last.is_empty() { "" } else { ", not back yet" };
+                format!("boots for {}{check}", when::age(*since, now))
+            }
         }
+        Reason::WaitingForHealth { last, .. } => format!("health: {}", health_word(last)),
+        Reason::MachineInRepair { entry } => format!("in repair ({entry})"),
+        Reason::MachineInReboot { entry } => format!("being rebooted ({entry})"),
         Reason::Settling { until, missing, .. } => {
             let end = until.map(|u| format!(", {}", when::until(u, now))).unwrap_or_default();
             format!("settles: {missing}{end}")
@@ -123,19 +134,103 @@ pub fn status(entry: &RebootEntry, now: Timestamp) -> &'static str {
     }
 }
 
+/// The status of a repair in one word: that of its step while it is in work.
+pub fn repair_status(entry: &RepairEntry, now: Timestamp) -> &'static str {
+    match (entry.status, entry.step_status) {
+        _ if entry.deleted => "deleted",
+        (RepairStatus::Succeeded, _) => "succeeded",
+        (RepairStatus::Failed, _) => "failed",
+        (_, StepStatus::Draining) => "draining",
+        (_, StepStatus::Watching) => "watching",
+        _ if entry.drain_backoff_expire.is_some_and(|t| t > now) => "backoff",
+        (RepairStatus::Queued, _) => "queued",
+        (RepairStatus::Processing, _) => "waiting",
+    }
+}
+
+/// Step n of m, counted from 1; `?` where the definition does not have the operation any more. Nothing before the
+/// entry's turn has come.
+pub fn step(seen: &Seen, entry: &RepairEntry) -> String {
+    if entry.status == RepairStatus::Queued && entry.step == 0 {
+        return facts::operation(seen, entry).map(|o| format!("-/{}", o.steps().len())).unwrap_or_default();
+    }
+    let all = facts::operation(seen, entry).map_or_else(|| "?".to_owned(), |o| o.steps().len().to_string());
+    // past the last step, a failed one stands where it ended
+    let most = facts::operation(seen, entry).and_then(|o| i64::try_from(o.steps().len()).ok()).unwrap_or(i64::MAX);
+    format!("{}/{all}", entry.step.saturating_add(1).min(most))
+}
+
+/// The command of an entry's step, its address not appended.
+pub fn command(seen: &Seen, entry: &RepairEntry) -> String {
+    let step = facts::operation(seen, entry).and_then(|o| o.step(entry.step));
+    step.and_then(|s| s.repair_command.as_ref()).map(|argv| safe(&argv.join(" "))).unwrap_or_default()
+}
+
+/// What a health check said, in a word or two.
+pub fn health(seen: &Seen, id: EntryId) -> String {
+    match facts::health(seen, id) {
+        None => String::new(),
+        Some(CheckAnswer::Yes) => "true".to_owned(),
+        Some(CheckAnswer::No(said)) => safe(&health_word(said)),
+        Some(CheckAnswer::Unavailable(_)) => "no answer".to_owned(),
+    }
+}
+
+/// Only `true` is healthy; whatever else a check prints, `OK` for example, is shown as the odd word it is.
+fn health_word(said: &str) -> String {
+    let said = said.trim();
+    match said {
+        "" => "no output".to_owned(),
+        "false" => said.to_owned(),
+        _ if said.starts_with("exit ") => said.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
+        _ if said.starts_with("no answer") => said.to_owned(),
+        odd => format!("{odd:?}, not true"),
+    }
+}
+
+/// What a check printed where it is neither a word of health nor a failure: the definition's command is to be mended.
+pub fn odd_health(seen: &Seen, id: EntryId) -> Option<String> {
+    match facts::health(seen, id) {
+        Some(CheckAnswer::No(said)) if health_word(said).ends_with(", not true") => Some(said.trim().to_owned()),
+        _ => None,
+    }
+}
+
+/// How a repair that has ended came to that: what its last attempt says.
+pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
+    let last = seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next_back().and_then(Stored::get);
+    let text = match (entry.status, last) {
+        (RepairStatus::Succeeded, _) => "healthy; delete it with X".to_owned(),
+        (RepairStatus::Failed, Some(a)) if a.outcome.is_some() && !a.succeeded() => {
+            let outcome = a.outcome.as_ref();
+            let how = outcome.map(|o| o.end.to_string()).unwrap_or_default();
+            let said = outcome.and_then(|o| o.stderr.trim_end().lines().last()).unwrap_or_default();
+            let what = if a.success { "success command" } else { "command" };
+            format!("{what} failed: {how}{}{said}", if said.is_empty() { "" } else { ": " })
+        }
+        (RepairStatus::Failed, Some(_)) => "not healthy after the last step".to_owned(),
+        (RepairStatus::Failed, None) => "failed; no attempt is recorded".to_owned(),
+        _ => String::new(),
+    };
+    safe(&text)
+}
+
 /// Pods gone of pods at the start, where somebody counted them.
 pub fn pods(seen: &Seen, id: EntryId) -> String {
-    match (facts::entry(seen, id), facts::progress(seen, id)) {
-        (Some(e), Some(p)) if p.pods_at_start > 0 && e.status != RebootStatus::Queued => {
-            format!("{}/{}", p.pods_gone, p.pods_at_start)
-        }
+    let in_work = match id.queue {
+        QueueKind::Reboot => facts::entry(seen, id).is_some_and(|e| e.status != RebootStatus::Queued),
+        QueueKind::Repair => facts::repair(seen, id).is_some_and(|e| e.step_status == StepStatus::Draining),
+    };
+    match facts::progress(seen, id) {
+        Some(p) if p.pods_at_start > 0 && in_work => format!("{}/{}", p.pods_gone, p.pods_at_start),
         _ => String::new(),
     }
 }
 
 /// The one truthful state of a node, e.g. `Ready cordoned draining 12/40 blocked: pdb shop/web`.
 /// Also whether a person should look.
-pub fn node_state(seen: &Seen, name: &str, live: Option<EntryId>, now: Timestamp) -> (String, bool) {
+pub fn node_state(app: &App, name: &str) -> (String, bool) {
+    let (seen, now) = (&app.seen, app.now.wall);
     let mut words: Vec<String> = Vec::new();
     let mut trouble = false;
     match facts::node(seen, name) {
@@ -155,12 +250,16 @@ pub fn node_state(seen: &Seen, name: &str, live: Option<EntryId>, now: Timestamp
             }
         }
     }
-    if let Some((id, entry)) = live.and_then(|id| Some((id, facts::entry(seen, id)?))) {
-        words.push(status(entry, now).to_owned());
+    for id in app.facts.entries_of(name) {
+        if let Some(entry) = facts::entry(seen, id) {
+            words.push(status(entry, now).to_owned());
+        } else if let Some(entry) = facts::repair(seen, id) {
+            words.push(format!("repair {} {}", repair_status(entry, now), step(seen, entry)).trim_end().to_owned());
+        }
         words.push(pods(seen, id));
-        if let Some(why) = seen.reasons.get(&id).filter(|r| facts::own_trouble(r)) {
+        if facts::in_trouble(seen, id) {
             trouble = true;
-            words.push(format!("blocked: {}", reason(why, now)));
+            words.extend(seen.reasons.get(&id).map(|why| format!("blocked: {}", reason(why, now))));
         }
     }
     if let Some(orphan) = seen.orphans.get(name) {

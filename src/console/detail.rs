@@ -1,5 +1,9 @@
 //! The text of detail panes: everything about one entry or one node, wrapped, nothing cut.
 
+mod repair;
+
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use ratatui::{
     style::Style,
@@ -14,7 +18,8 @@ use super::{
 };
 use crate::model::{
     attempt::Attempt,
-    entry::{EntryId, Stored},
+    entry::{EntryId, QueueKind, Stored},
+    ours::Verb,
     reason::{PodHold, Reason},
     reboot::RebootStatus,
     text::visible,
@@ -34,7 +39,7 @@ struct Text<'a> {
 pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
     let mut text = Text { app, width: usize::from(width), lines: Vec::new() };
     match of {
-        Target::Entry(id) => text.entry(*id, true),
+        Target::Entry(id) => text.any_entry(*id, true),
         Target::Node(name) => text.node(name),
     }
     text.lines
@@ -43,10 +48,10 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
 /// The pane's title.
 pub fn title(app: &App, of: &Target) -> String {
     match of {
-        Target::Entry(id) => match facts::entry(&app.seen, *id) {
-            Some(e) => {
-                let name = app.seen.snapshot.machine(&e.node);
-                let address = if name == e.node { String::new() } else { format!(" {}", e.node) };
+        Target::Entry(id) => match facts::address_of(&app.seen, *id) {
+            Some(address) => {
+                let name = app.seen.snapshot.machine(address);
+                let address = if name == address { String::new() } else { format!(" {address}") };
                 brief::safe(&format!("{id} {name}{address}"))
             }
             None => id.to_string(),
@@ -85,22 +90,30 @@ impl Text<'_> {
         format!("{} ({} ago)", when::moment(at, self.now()), when::age(at, self.now()))
     }
 
-    /// `alone`: the pane is the entry's; else the node's lines stand above already.
-    fn entry(&mut self, id: EntryId, alone: bool) {
-        let seen = std::sync::Arc::clone(&self.app.seen);
-        let theme = self.app.looks.theme.clone();
-        let Some(stored) = facts::stored(&seen, id) else {
-            self.plain("", &format!("{id} is gone: it ended or was cancelled. Esc goes back."));
-            return;
+    /// An entry of either queue. `alone`: the pane is the entry's; else the node's lines stand above already.
+    fn any_entry(&mut self, id: EntryId, alone: bool) {
+        let store = Arc::clone(&self.app.seen.snapshot.store);
+        let broken = match id.queue {
+            QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| s.value.as_ref().err()),
+            QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| s.value.as_ref().err()),
         };
-        let entry = match &stored.value {
-            Ok(entry) => entry,
-            Err(why) => {
-                self.field("broken", &format!("{}: {why}", stored.key), theme.danger);
+        match broken {
+            None => self.plain("", &format!("{id} is gone: it ended, or was cancelled or deleted. Esc goes back.")),
+            Some(Some(why)) => {
+                let key = facts::lies(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
+                self.field("broken", &format!("{key}: {why}"), self.app.looks.theme.danger);
                 self.plain("", "The other entries go on. Mend or delete that key with etcdctl.");
-                return;
             }
-        };
+            Some(None) if id.queue == QueueKind::Repair => self.repair(id, alone),
+            Some(None) => self.entry(id, alone),
+        }
+    }
+
+    /// A reboot.
+    fn entry(&mut self, id: EntryId, alone: bool) {
+        let seen = Arc::clone(&self.app.seen);
+        let theme = self.app.looks.theme.clone();
+        let Some(entry) = facts::entry(&seen, id) else { return };
         let name = seen.snapshot.machine(&entry.node);
         let since = facts::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
         self.plain("status", &format!("{}{since}", brief::status(entry, self.now())));
@@ -116,50 +129,74 @@ impl Text<'_> {
                 self.plain("next", &format!("{} ({})", when::until(next, self.now()), when::moment(next, self.now())));
             }
         }
-        if entry.drain_backoff_count > 0 {
-            let next = entry.drain_backoff_expire.map(|t| format!(", next {}", when::until(t, self.now())));
-            let times = if entry.drain_backoff_count == 1 { "time" } else { "times" };
-            self.plain("backed off", &format!("{} {times}{}", entry.drain_backoff_count, next.unwrap_or_default()));
-        }
+        self.backed_off(entry.drain_backoff_count, entry.drain_backoff_expire);
         self.asked(id);
         if alone {
-            let (state, trouble) = brief::node_state(&seen, &name, Some(id), self.now());
-            let role = if facts::is_api_server(&seen, &name) { "API server" } else { "worker" };
-            let style = if trouble { theme.trouble } else { Style::new() };
-            self.field("node", &format!("{name} ({role}): {state}"), style);
+            self.machine(&name);
         }
-        if let Some(order) = seen.snapshot.store.orders.get(&id).and_then(Stored::get) {
+        self.order_given(id);
+        let orders = match entry.status {
+            RebootStatus::Draining => "X cancel  H hold  F force (skip what is left)",
+            RebootStatus::Rebooting => "X cancel  A again (retry)  D done (treat as booted)",
+            RebootStatus::Queued if entry.drain_backoff_count > 0 => "X cancel  H hold  B reset backoff",
+            _ => "X cancel  H hold",
+        };
+        let held = if facts::order(&seen, id) == Some(Verb::Hold) { "  L let go" } else { "" };
+        self.field("you can", &format!("{orders}{held}"), theme.key);
+        if progress.is_some() {
+            self.pods_left(id);
+        }
+        self.timeline(id, entry.last_transition_time, &entry.status.to_string());
+        self.attempts(id);
+    }
+
+    fn backed_off(&mut self, count: i64, expire: Option<Timestamp>) {
+        if count > 0 {
+            let next = expire.map(|t| format!(", next {}", when::until(t, self.now())));
+            let times = if count == 1 { "time" } else { "times" };
+            self.plain("backed off", &format!("{count} {times}{}", next.unwrap_or_default()));
+        }
+    }
+
+    /// The entry's machine as a node, by name.
+    fn machine(&mut self, name: &str) {
+        let seen = &self.app.seen;
+        let (state, trouble) = brief::node_state(self.app, name);
+        let role = if facts::is_api_server(seen, name) { "API server" } else { "worker" };
+        let style = if trouble { self.app.looks.theme.trouble } else { Style::new() };
+        self.field("node", &format!("{name} ({role}): {state}"), style);
+    }
+
+    fn order_given(&mut self, id: EntryId) {
+        let given = self.app.seen.snapshot.store.orders.get(&id).and_then(Stored::get).cloned();
+        if let Some(order) = given {
             let why = order.reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
-            let text = format!("{} by {} {}{why}; not taken up yet", order.verb, order.who, self.moment(order.at));
+            let taken = if order.verb == Verb::Hold { "L lets it go" } else { "not taken up yet" };
+            let text = format!("{} by {} {}{why}; {taken}", order.verb, order.who, self.moment(order.at));
             self.plain("order", &text);
         }
-        let orders = match entry.status {
-            RebootStatus::Draining => "X cancel  F force (skip what is left)",
-            RebootStatus::Rebooting => "X cancel  A again (retry)  D done (treat as booted)",
-            RebootStatus::Queued if entry.drain_backoff_count > 0 => "X cancel  B reset backoff",
-            _ => "X cancel",
-        };
-        self.field("you can", orders, theme.key);
-        if let Some(p) = progress {
-            self.heading(format!("Pods left: {}", p.blockers.len()));
-            for blocker in &p.blockers {
-                // a preview's refusal is in the reason before any eviction was sent
-                let why = match seen.reasons.get(&id) {
-                    Some(Reason::BlockedByPdb { pod, pdb, healthy, needed })
-                        if *pod == blocker.pod && blocker.why == PodHold::Leaving =>
-                    {
-                        PodHold::Budget { budget: pdb.clone(), healthy: *healthy, needed: *needed }
-                    }
-                    Some(Reason::BlockedByJob { pod, job }) if *pod == blocker.pod => PodHold::Job { job: job.clone() },
-                    _ => blocker.why.clone(),
-                };
-                let text = brief::safe(&format!("{}  {why}", blocker.pod));
-                let lines = wrap(&text, self.width.saturating_sub(2));
-                self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
-            }
+    }
+
+    /// The pods that a drain still waits for, each with what holds it.
+    fn pods_left(&mut self, id: EntryId) {
+        let seen = Arc::clone(&self.app.seen);
+        let Some(p) = facts::progress(&seen, id) else { return };
+        self.heading(format!("Pods left: {}", p.blockers.len()));
+        for blocker in &p.blockers {
+            // a preview's refusal is in the reason before any eviction was sent
+            let why = match seen.reasons.get(&id) {
+                Some(Reason::BlockedByPdb { pod, pdb, healthy, needed })
+                    if *pod == blocker.pod && blocker.why == PodHold::Leaving =>
+                {
+                    PodHold::Budget { budget: pdb.clone(), healthy: *healthy, needed: *needed }
+                }
+                Some(Reason::BlockedByJob { pod, job }) if *pod == blocker.pod => PodHold::Job { job: job.clone() },
+                _ => blocker.why.clone(),
+            };
+            let text = brief::safe(&format!("{}  {why}", blocker.pod));
+            let lines = wrap(&text, self.width.saturating_sub(2));
+            self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
         }
-        self.timeline(id, entry.last_transition_time, entry.status);
-        self.attempts(id);
     }
 
     fn asked(&mut self, id: EntryId) {
@@ -175,22 +212,23 @@ impl Text<'_> {
     }
 
     /// What is known of the entry's past, oldest first.
-    fn timeline(&mut self, id: EntryId, moved: Option<Timestamp>, status: RebootStatus) {
+    fn timeline(&mut self, id: EntryId, moved: Option<Timestamp>, status: &str) {
         let store = &self.app.seen.snapshot.store;
         let mut events: Vec<(Timestamp, String)> = Vec::new();
         if let Some(r) = store.requests.get(&id).and_then(Stored::get) {
             events.push((r.at, format!("queued by {}", r.who)));
         }
         if let Some(at) = moved {
-            events.push((at, status.to_string()));
+            events.push((at, status.to_owned()));
         }
         for a in store.attempts_of(id).filter_map(Stored::get) {
-            events.push((a.start, format!("attempt {} started on {}", a.number, a.host)));
+            let of = of_step(a);
+            events.push((a.start, format!("attempt {}{of} started on {}", a.number, a.host)));
             if let Some(o) = &a.outcome {
-                events.push((o.at, format!("attempt {}: {}", a.number, o.end)));
+                events.push((o.at, format!("attempt {}{of}: {}", a.number, o.end)));
             }
         }
-        if let Some(p) = facts::progress(&self.app.seen, id).filter(|p| p.phase != status.to_string()) {
+        if let Some(p) = facts::progress(&self.app.seen, id).filter(|p| p.phase != status) {
             events.push((p.since, p.phase.clone()));
         }
         if let Some(o) = store.orders.get(&id).and_then(Stored::get) {
@@ -212,7 +250,7 @@ impl Text<'_> {
     }
 
     fn attempts(&mut self, id: EntryId) {
-        let seen = std::sync::Arc::clone(&self.app.seen);
+        let seen = Arc::clone(&self.app.seen);
         let attempts: Vec<&Attempt> = seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect();
         if attempts.is_empty() {
             return;
@@ -224,7 +262,7 @@ impl Text<'_> {
                 |o| format!("{} after {}", o.end, when::age(a.start, o.at)),
             );
             let ordered = a.ordered_by.as_deref().map(|o| format!(", ordered by {o}")).unwrap_or_default();
-            self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{ordered}", a.host));
+            self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{}{ordered}", a.host, of_step(a)));
             self.plain("    argv", &a.argv.join(" "));
             for (label, tail) in a.outcome.iter().flat_map(|o| [("    stdout", &o.stdout), ("    stderr", &o.stderr)]) {
                 let kept: Vec<&str> = tail.trim_end().lines().rev().take(10).collect();
@@ -237,10 +275,9 @@ impl Text<'_> {
     }
 
     fn node(&mut self, name: &str) {
-        let seen = std::sync::Arc::clone(&self.app.seen);
+        let seen = Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
-        let live = self.app.facts.by_node.get(name).copied();
-        let (state, trouble) = brief::node_state(&seen, name, live, self.now());
+        let (state, trouble) = brief::node_state(self.app, name);
         let (row, member) = (facts::node(&seen, name), facts::member(&seen, name));
         if row.is_none() && member.is_none() {
             self.plain("", &format!("{name} is gone: neither a Node nor in the definition. Esc goes back."));
@@ -268,21 +305,16 @@ impl Text<'_> {
         } else if let Some(member) = member {
             self.plain("address", &member.address);
         }
-        for (id, stored) in &seen.snapshot.store.repairs.entries {
-            if let Some(r) = stored.get().filter(|r| r.nodename == name && r.unfinished()) {
-                self.plain("repair", &format!("repairs/{id}: {} {}, step {}", r.operation, r.status, r.step));
-            }
-        }
         let can = match row {
             Some(r) if r.keep_cordoned => "  C give the cordon back",
             Some(r) if r.unschedulable => "  C keep cordoned",
             _ => "",
         };
         let release = if seen.orphans.contains_key(name) { "  U release the cordon" } else { "" };
-        self.field("you can", &format!("R reboot{can}{release}"), theme.key);
-        if let Some(id) = live {
+        self.field("you can", &format!("R reboot  P repair{can}{release}"), theme.key);
+        for id in self.app.facts.entries_of(name) {
             self.heading(format!("Entry {id}"));
-            self.entry(id, false);
+            self.any_entry(id, false);
         }
     }
 
@@ -302,5 +334,14 @@ impl Text<'_> {
             said.push("an administrator keeps it".to_owned());
         }
         self.plain("cordon", &said.join(", "));
+    }
+}
+
+/// Which of a repair's commands an attempt was: ` of step 2`; nothing for reboots.
+fn of_step(attempt: &Attempt) -> String {
+    match attempt.step {
+        _ if attempt.success => " of the success command".to_owned(),
+        Some(step) => format!(" of step {}", step.saturating_add(1)),
+        None => String::new(),
     }
 }

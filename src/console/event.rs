@@ -7,7 +7,10 @@ use crossterm::event::KeyEvent;
 use crate::{
     clock::Now,
     engine::snapshot::Seen,
-    model::{entry::EntryId, ours::Verb},
+    model::{
+        entry::{EntryId, QueueKind},
+        ours::Verb,
+    },
 };
 
 /// Something that happened.
@@ -50,22 +53,44 @@ pub enum Action {
         /// Reason or ticket.
         reason: Option<String>,
     },
-    /// Cancel entries of the reboot queue.
+    /// Queue a repair of each machine.
+    AddRepairs {
+        /// IP addresses, in the order of the screen.
+        addresses: Vec<String>,
+        /// The type of all of them.
+        machine_type: String,
+        /// The operation.
+        operation: String,
+        /// Reason or ticket.
+        reason: Option<String>,
+    },
+    /// Cancel reboots, delete repairs.
     Cancel {
-        /// Index and the `ModRevision` that was shown.
-        entries: Vec<(u64, i64)>,
+        /// Each with the `ModRevision` that was shown.
+        entries: Vec<(EntryId, i64)>,
         /// Why.
         reason: Option<String>,
     },
     /// End the backoff of entries.
     ResetBackoff {
-        /// Their indexes.
-        entries: Vec<u64>,
+        /// Which.
+        entries: Vec<EntryId>,
         /// Why.
         reason: Option<String>,
     },
-    /// Enable or disable the reboot queue.
+    /// Keep entries from starting, or let them go.
+    Hold {
+        /// Each with the `ModRevision` that was shown.
+        entries: Vec<(EntryId, i64)>,
+        /// Keep, or let go.
+        hold: bool,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Enable or disable a queue.
     Switch {
+        /// Which.
+        queue: QueueKind,
         /// The new state.
         enabled: bool,
         /// Why.
@@ -97,7 +122,9 @@ impl Action {
     pub fn with_reason(mut self, why: Option<String>) -> Self {
         match &mut self {
             Self::AddReboots { reason, .. }
+            | Self::AddRepairs { reason, .. }
             | Self::Cancel { reason, .. }
+            | Self::Hold { reason, .. }
             | Self::ResetBackoff { reason, .. }
             | Self::Switch { reason, .. }
             | Self::Order { reason, .. } => *reason = why,
@@ -106,16 +133,35 @@ impl Action {
         self
     }
 
+    /// Puts the machine type and the operation in that were chosen.
+    #[must_use]
+    pub fn with_operation(mut self, chosen: Option<(&str, &str)>) -> Self {
+        if let (Self::AddRepairs { machine_type, operation, .. }, Some((of, name))) = (&mut self, chosen) {
+            of.clone_into(machine_type);
+            name.clone_into(operation);
+        }
+        self
+    }
+
     /// What is being done, for the message line while it is.
     pub fn doing(&self) -> String {
         match self {
             Self::AddReboots { addresses, .. } => format!("queueing {} ...", count(addresses.len(), "reboot")),
-            Self::Cancel { entries, .. } => format!("cancelling {} ...", count(entries.len(), "entry")),
+            Self::AddRepairs { addresses, operation, .. } => {
+                format!("queueing {operation} of {} ...", count(addresses.len(), "machine"))
+            }
+            Self::Cancel { entries, .. } => {
+                let repairs = entries.iter().all(|(id, _)| id.queue == QueueKind::Repair);
+                let doing = if repairs { "deleting" } else { "cancelling" };
+                format!("{doing} {} ...", count(entries.len(), "entry"))
+            }
+            Self::Hold { entries, hold: true, .. } => format!("holding {} ...", count(entries.len(), "entry")),
+            Self::Hold { entries, hold: false, .. } => format!("letting {} go ...", count(entries.len(), "entry")),
             Self::ResetBackoff { entries, .. } => {
                 format!("resetting the backoff of {} ...", count(entries.len(), "entry"))
             }
-            Self::Switch { enabled: true, .. } => "enabling the reboot queue ...".to_owned(),
-            Self::Switch { enabled: false, .. } => "disabling the reboot queue ...".to_owned(),
+            Self::Switch { queue, enabled: true, .. } => format!("enabling the {queue} queue ..."),
+            Self::Switch { queue, enabled: false, .. } => format!("disabling the {queue} queue ..."),
             Self::Order { entry, verb, .. } => format!("ordering {verb} of {entry} ..."),
             Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
             Self::KeepCordoned { node, keep: false } => format!("giving {node}'s cordon back ..."),

@@ -7,74 +7,179 @@ use jiff::Timestamp;
 use crate::{
     engine::snapshot::Seen,
     model::{
-        cluster::Node,
+        attempt::CheckAnswer,
+        cluster::{Node, Operation, queue_faults},
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
         ours::{Progress, Verb},
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
+        repair::{RepairEntry, RepairStatus, StepStatus},
+        time::after,
     },
     store::view::{Candidate, StoreView},
 };
 
-/// Counts of the header, and the entry of each machine.
+/// Entries of one queue by what becomes of them next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Waiting for their turn.
+    pub queued: usize,
+    /// Waiting for the end of a backoff.
+    pub backoff: usize,
+    /// Draining.
+    pub draining: usize,
+    /// After a command: rebooting, or watching.
+    pub after: usize,
+    /// Repairs that have succeeded.
+    pub succeeded: usize,
+    /// Repairs that have failed.
+    pub failed: usize,
+    /// They cannot be read.
+    pub broken: usize,
+    /// They need a person.
+    pub trouble: usize,
+}
+
+/// Counts of the header, and the entries of each machine.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     of: Option<Arc<StoreView>>,
-    /// The first live entry of each machine, by Node name (or address).
-    pub by_node: HashMap<String, EntryId>,
-    /// Entries in `queued` without a backoff.
-    pub queued: usize,
-    /// Entries in `queued` whose backoff has not ended.
-    pub backoff: usize,
-    /// Entries in `draining`.
-    pub draining: usize,
-    /// Entries in `rebooting`.
-    pub rebooting: usize,
-    /// Entries that cannot be read.
-    pub broken: usize,
-    /// Entries and orphaned cordons that need a person.
-    pub trouble: usize,
+    /// The first live reboot of each machine, by Node name (or address).
+    by_node: HashMap<String, EntryId>,
+    /// The first unfinished repair of each machine, else its first failed one; likewise.
+    repairs_by_node: HashMap<String, EntryId>,
+    /// Of the reboot queue; orphaned cordons are among its trouble.
+    pub reboots: Counts,
+    /// Of the repair queue.
+    pub repairs: Counts,
+    /// What is wrong with the stored definition.
+    pub faults: Vec<String>,
     /// Columns that the longest node name takes.
     pub name_width: usize,
 }
 
 impl Facts {
-    /// Takes the sums anew; the index by machine only when etcd's copy changed.
+    /// Takes the sums anew; the index by machine and the definition's faults only when etcd's copy changed.
     pub fn refresh(&mut self, seen: &Seen) {
         let store = &seen.snapshot.store;
         if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, store)) || self.by_node.is_empty() {
-            self.by_node.clear();
-            for (index, stored) in &store.reboots.entries {
-                if let Some(entry) = stored.get() {
-                    let name = seen.snapshot.machine(&entry.node);
-                    self.by_node.entry(name).or_insert(EntryId::reboot(*index));
-                }
+            self.index(seen);
+            let same = self.of.as_ref().is_some_and(|of| revision_of(of) == revision_of(store));
+            if !same {
+                self.faults = definition_faults(store);
             }
             self.of = Some(Arc::clone(store));
         }
-        (self.queued, self.backoff, self.draining, self.rebooting, self.broken) = (0, 0, 0, 0, 0);
-        for stored in store.reboots.entries.values() {
-            match stored.get() {
-                None => self.broken += 1,
-                Some(e)
-                    if e.status == RebootStatus::Queued
-                        && e.drain_backoff_expire.is_some_and(|t| t > seen.now.wall) =>
-                {
-                    self.backoff += 1;
-                }
-                Some(e) => match e.status {
-                    RebootStatus::Queued => self.queued += 1,
-                    RebootStatus::Draining => self.draining += 1,
-                    RebootStatus::Rebooting => self.rebooting += 1,
-                    RebootStatus::Cancelled => {}
-                },
-            }
-        }
-        self.trouble = seen.orphans.len()
-            + seen.reasons.iter().filter(|(id, r)| id.queue == QueueKind::Reboot && own_trouble(r)).count();
+        self.reboots = reboots(seen);
+        self.repairs = repairs(seen);
         let members = store.definition().into_iter().flat_map(|d| &d.cluster.nodes).map(|n| n.node_name().len());
         self.name_width = members.chain(seen.snapshot.kube.nodes.keys().map(String::len)).max().unwrap_or(0);
+    }
+
+    fn index(&mut self, seen: &Seen) {
+        let store = &seen.snapshot.store;
+        self.by_node.clear();
+        self.repairs_by_node.clear();
+        for (index, stored) in &store.reboots.entries {
+            if let Some(entry) = stored.get() {
+                let name = seen.snapshot.machine(&entry.node);
+                self.by_node.entry(name).or_insert(EntryId::reboot(*index));
+            }
+        }
+        let open = |e: &RepairEntry| e.unfinished();
+        let failed = |e: &RepairEntry| e.status == RepairStatus::Failed && !e.deleted;
+        for wanted in [open as fn(&RepairEntry) -> bool, failed] {
+            for (index, stored) in &store.repairs.entries {
+                if stored.get().is_some_and(wanted)
+                    && let Some(name) = machine(seen, EntryId::repair(*index))
+                {
+                    self.repairs_by_node.entry(name).or_insert(EntryId::repair(*index));
+                }
+            }
+        }
+    }
+
+    /// The first live reboot of a machine, by Node name (or address).
+    pub fn reboot_of(&self, name: &str) -> Option<EntryId> {
+        self.by_node.get(name).copied()
+    }
+
+    /// The first unfinished repair of a machine, else its first failed one.
+    pub fn repair_of(&self, name: &str) -> Option<EntryId> {
+        self.repairs_by_node.get(name).copied()
+    }
+
+    /// Both.
+    pub fn entries_of(&self, name: &str) -> impl Iterator<Item = EntryId> + use<> {
+        self.reboot_of(name).into_iter().chain(self.repair_of(name))
+    }
+}
+
+fn revision_of(store: &StoreView) -> Option<i64> {
+    store.cluster.as_ref().map(|c| c.mod_revision)
+}
+
+/// What `cluster set` would have refused in the sections of the queues, and what cannot be read at all.
+fn definition_faults(store: &StoreView) -> Vec<String> {
+    match store.cluster.as_ref().map(|c| &c.value) {
+        Some(Ok(definition)) => queue_faults(&definition.cluster).iter().map(ToString::to_string).collect(),
+        Some(Err(why)) => vec![format!("cannot be read: {why}")],
+        None => Vec::new(),
+    }
+}
+
+fn reboots(seen: &Seen) -> Counts {
+    let mut counts = Counts::default();
+    for stored in seen.snapshot.store.reboots.entries.values() {
+        let Some(e) = stored.get() else {
+            counts.broken += 1;
+            continue;
+        };
+        match e.status {
+            RebootStatus::Queued if e.drain_backoff_expire.is_some_and(|t| t > seen.now.wall) => counts.backoff += 1,
+            RebootStatus::Queued => counts.queued += 1,
+            RebootStatus::Draining => counts.draining += 1,
+            RebootStatus::Rebooting => counts.after += 1,
+            RebootStatus::Cancelled => {}
+        }
+    }
+    let own = seen.reasons.iter().filter(|(id, r)| id.queue == QueueKind::Reboot && own_trouble(r));
+    counts.trouble = seen.orphans.len() + own.count();
+    counts
+}
+
+fn repairs(seen: &Seen) -> Counts {
+    let mut counts = Counts::default();
+    for (index, stored) in &seen.snapshot.store.repairs.entries {
+        counts.trouble += usize::from(in_trouble(seen, EntryId::repair(*index)));
+        let Some(e) = stored.get() else {
+            counts.broken += 1;
+            continue;
+        };
+        match (e.status, e.step_status) {
+            _ if e.deleted => {}
+            (RepairStatus::Succeeded, _) => counts.succeeded += 1,
+            (RepairStatus::Failed, _) => counts.failed += 1,
+            (_, StepStatus::Draining) => counts.draining += 1,
+            (_, StepStatus::Watching) => counts.after += 1,
+            _ if e.drain_backoff_expire.is_some_and(|t| t > seen.now.wall) => counts.backoff += 1,
+            _ => counts.queued += 1,
+        }
+    }
+    counts
+}
+
+/// Whether a person should look at this entry: it cannot be read, it is held up, or it is a repair that has failed.
+pub fn in_trouble(seen: &Seen, id: EntryId) -> bool {
+    let why = seen.reasons.get(&id).is_some_and(own_trouble);
+    match id.queue {
+        QueueKind::Reboot => why || entry(seen, id).is_none(),
+        QueueKind::Repair => match repair(seen, id) {
+            None => true,
+            Some(e) if e.deleted || e.status == RepairStatus::Succeeded => false,
+            Some(e) => e.status == RepairStatus::Failed || why,
+        },
     }
 }
 
@@ -98,6 +203,66 @@ pub fn stored(seen: &Seen, id: EntryId) -> Option<&Stored<RebootEntry>> {
 /// A readable entry of the reboot queue.
 pub fn entry(seen: &Seen, id: EntryId) -> Option<&RebootEntry> {
     stored(seen, id).and_then(Stored::get)
+}
+
+/// A readable entry of the repair queue.
+pub fn repair(seen: &Seen, id: EntryId) -> Option<&RepairEntry> {
+    let repairs = &seen.snapshot.store.repairs.entries;
+    repairs.get(&id.index).filter(|_| id.queue == QueueKind::Repair).and_then(Stored::get)
+}
+
+/// What an entry of either queue lies under, and the revision that a confirmation is bound to; none when it is gone.
+pub fn lies(seen: &Seen, id: EntryId) -> Option<(&str, i64)> {
+    let store = &seen.snapshot.store;
+    match id.queue {
+        QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| (s.key.as_str(), s.mod_revision)),
+        QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| (s.key.as_str(), s.mod_revision)),
+    }
+}
+
+/// The address of an entry's machine; none where the entry cannot be read.
+pub fn address_of(seen: &Seen, id: EntryId) -> Option<&str> {
+    match id.queue {
+        QueueKind::Reboot => entry(seen, id).map(|e| e.node.as_str()),
+        QueueKind::Repair => repair(seen, id).map(|e| e.address.as_str()),
+    }
+}
+
+/// The name of an entry's machine: its Node's, else the address.
+pub fn machine(seen: &Seen, id: EntryId) -> Option<String> {
+    address_of(seen, id).map(|address| seen.snapshot.machine(address))
+}
+
+/// The operation that a repair names, where the definition has it.
+pub fn operation<'a>(seen: &'a Seen, entry: &RepairEntry) -> Option<&'a Operation> {
+    let definition = seen.snapshot.store.definition()?;
+    definition.cluster.repair.operation(&entry.machine_type, &entry.operation).ok()
+}
+
+/// What the health check of a repair said last: as this engine asked it, else as the leader published it.
+pub fn health(seen: &Seen, id: EntryId) -> Option<&CheckAnswer> {
+    let ours = seen.snapshot.work.get(&id).and_then(|w| w.check.as_ref()).map(|(_, answer)| answer);
+    ours.or_else(|| progress(seen, id)?.check.as_ref().map(|(_, answer)| answer))
+}
+
+/// When what a repair does now is over at the latest: the watch of its step, its drain, or its backoff.
+pub fn deadline(seen: &Seen, id: EntryId) -> Option<Timestamp> {
+    let entry = repair(seen, id).filter(|e| e.unfinished())?;
+    let moved = entry.last_transition_time;
+    match (entry.status, entry.step_status) {
+        (RepairStatus::Processing, StepStatus::Watching) => match seen.reasons.get(&id) {
+            Some(Reason::WaitingForHealth { until: Some(until), .. }) => Some(*until),
+            _ => {
+                let step = operation(seen, entry)?.step(entry.step)?;
+                Some(after(moved?, step.watch_seconds.unwrap_or(0)))
+            }
+        },
+        (RepairStatus::Processing, StepStatus::Draining) => {
+            let repair = &seen.snapshot.store.definition()?.cluster.repair;
+            Some(after(moved?, repair.eviction_timeout_seconds.unwrap_or(600)))
+        }
+        _ => entry.drain_backoff_expire.filter(|t| *t > seen.now.wall),
+    }
 }
 
 /// The member of the definition behind a Node's name.
@@ -157,7 +322,11 @@ pub fn progress(seen: &Seen, id: EntryId) -> Option<&Progress> {
 /// Since when an entry stands where it stands: its transition, else its request.
 pub fn since(seen: &Seen, id: EntryId) -> Option<Timestamp> {
     let asked = || seen.snapshot.store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
-    entry(seen, id)?.last_transition_time.or_else(asked)
+    let moved = match id.queue {
+        QueueKind::Reboot => entry(seen, id)?.last_transition_time,
+        QueueKind::Repair => repair(seen, id)?.last_transition_time,
+    };
+    moved.or_else(asked)
 }
 
 /// An order that was given and not yet taken up.

@@ -11,9 +11,12 @@ use super::{
     app::{App, View},
     brief,
     facts::{self, Leader, Lost},
+    list::List,
     table::{put, wrap},
     when,
 };
+
+use crate::model::entry::{EntryId, QueueKind};
 
 /// Most lines that one text of the banner takes.
 const MOST: usize = 2;
@@ -24,6 +27,11 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     let mut texts: Vec<(String, Style)> = lost(app).iter().map(|l| (lost_text(app, l), theme.danger)).collect();
     if app.seen.snapshot.store.synced && engine.leading.is_none() && !engine.observing.is_empty() {
         texts.push((format!("observing: {}", brief::safe(&engine.observing.join("; "))), theme.trouble));
+    }
+    if let [first, rest @ ..] = app.facts.faults.as_slice() {
+        let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
+        let text = format!("! cluster definition: {}{more}; mend it with `cketerm cluster set`", brief::safe(first));
+        texts.push((text, theme.trouble));
     }
     let width = usize::from(app.size.width);
     let mut lines = Vec::new();
@@ -68,33 +76,48 @@ fn lost_text(app: &App, lost: &Lost) -> String {
 }
 
 fn counts(app: &App) -> Line<'static> {
-    let (theme, facts) = (&app.looks.theme, &app.facts);
+    let theme = &app.looks.theme;
     let word = app.looks.badge.as_deref().or(app.cluster()).unwrap_or("no cluster");
     let mut spans = vec![Span::styled(format!(" {} ", brief::safe(word)), theme.badge), Span::raw(" ")];
     let store = &app.seen.snapshot.store;
     if !store.synced {
-        spans.push(Span::raw("connecting ..."));
+        spans.push(Span::raw(if app.looks.sandbox { "starting ..." } else { "connecting ..." }));
         return Line::from(spans);
     }
-    let switch = &store.reboots.switch;
+    let queue = app.view.queue();
+    let (switch, other, counts) = match queue {
+        QueueKind::Reboot => (&store.reboots.switch, &store.repairs.switch, &app.facts.reboots),
+        QueueKind::Repair => (&store.repairs.switch, &store.reboots.switch, &app.facts.repairs),
+    };
     if switch.enabled() {
-        spans.push(Span::styled("queue enabled", theme.good));
+        spans.push(Span::styled(format!("{queue}s enabled"), theme.good));
     } else {
-        spans.push(Span::styled("queue DISABLED", theme.danger));
+        spans.push(Span::styled(format!("{queue}s DISABLED"), theme.danger));
     }
     if let Some(odd) = switch.odd() {
         spans.push(Span::styled(format!(" (odd value {:?})", brief::safe(odd)), theme.trouble));
     }
-    for (n, what) in [
-        (facts.queued, "queued"),
-        (facts.draining, "draining"),
-        (facts.rebooting, "rebooting"),
-        (facts.backoff, "backoff"),
-    ] {
-        spans.push(Span::styled(format!("  {n} {what}"), if n == 0 { theme.muted } else { Style::new() }));
+    let after = if queue == QueueKind::Reboot { "rebooting" } else { "watching" };
+    for (n, what) in
+        [(counts.queued, "queued"), (counts.draining, "draining"), (counts.after, after), (counts.backoff, "backoff")]
+    {
+        // the repair queue has more states than a line of 80 columns
+        if n > 0 || queue == QueueKind::Reboot || what == "queued" {
+            spans.push(Span::styled(format!("  {n} {what}"), if n == 0 { theme.muted } else { Style::new() }));
+        }
     }
-    if facts.broken > 0 {
-        spans.push(Span::styled(format!("  {} broken", facts.broken), theme.danger));
+    for (n, what, style) in [
+        (counts.failed, "failed", theme.danger),
+        (counts.broken, "broken", theme.danger),
+        (counts.succeeded, "succeeded", theme.good),
+    ] {
+        if n > 0 {
+            spans.push(Span::styled(format!("  {n} {what}"), style));
+        }
+    }
+    if !other.enabled() {
+        let text = if queue == QueueKind::Reboot { "  repairs DISABLED" } else { "  reboots DISABLED" };
+        spans.push(Span::styled(text, theme.trouble));
     }
     Line::from(spans)
 }
@@ -136,20 +159,32 @@ fn tabs(app: &App) -> Line<'static> {
     let tab = |view: View, text: String| {
         if app.view == view { Span::styled(format!("[{text}]"), theme.tab) } else { Span::raw(format!(" {text} ")) }
     };
+    // where the next one is that needs a person
+    let mark = |view: View, n: usize| if n > 0 && app.view != view { "!" } else { "" };
+    let (reboots, repairs) = (app.facts.reboots.trouble, app.facts.repairs.trouble);
     let mut spans = vec![
-        tab(View::Reboots, format!("1 Reboots {}", app.reboots.total)),
+        tab(View::Reboots, format!("1 Reboots {}{}", app.reboots.total, mark(View::Reboots, reboots))),
         Span::raw(" "),
         tab(View::Nodes, format!("2 Nodes {}", app.nodes.total)),
+        Span::raw(" "),
+        tab(View::Repairs, format!("3 Repairs {}{}", app.repairs.total, mark(View::Repairs, repairs))),
     ];
+    let entries = |list: &List<EntryId>| (list.filter.clone(), list.rows.len(), list.total, list.marks.len());
     let (filter, shown, total, marks) = match app.view {
-        View::Reboots => (&app.reboots.filter, app.reboots.rows.len(), app.reboots.total, app.reboots.marks.len()),
-        View::Nodes => (&app.nodes.filter, app.nodes.rows.len(), app.nodes.total, app.nodes.marks.len()),
+        View::Reboots => entries(&app.reboots),
+        View::Repairs => entries(&app.repairs),
+        View::Nodes => (app.nodes.filter.clone(), app.nodes.rows.len(), app.nodes.total, app.nodes.marks.len()),
     };
-    if app.facts.trouble > 0 {
-        spans.push(Span::styled(format!("   ! {} blocked (n)", app.facts.trouble), theme.trouble));
+    let trouble = match app.view {
+        View::Reboots => reboots,
+        View::Repairs => repairs,
+        View::Nodes => reboots + repairs,
+    };
+    if trouble > 0 {
+        spans.push(Span::styled(format!("   ! {trouble} blocked (n)"), theme.trouble));
     }
     if !filter.is_empty() {
-        spans.push(Span::styled(format!("   filter {:?} {shown}/{total}", brief::safe(filter)), theme.key));
+        spans.push(Span::styled(format!("   filter {:?} {shown}/{total}", brief::safe(&filter)), theme.key));
     }
     if marks > 0 {
         spans.push(Span::styled(format!("   {marks} marked"), theme.mark));

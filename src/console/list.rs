@@ -9,8 +9,7 @@ pub struct List<Id> {
     pub rows: Vec<Id>,
     /// How many there are without the filter.
     pub total: usize,
-    /// What the cursor stands on; none while the list is empty, or after that object vanished: then no key hits
-    /// anything until the cursor is moved.
+    /// What the cursor stands on; none only while the list is empty.
     pub cursor: Option<Id>,
     /// Where the cursor was last.
     pub place: usize,
@@ -20,8 +19,9 @@ pub struct List<Id> {
     pub marks: BTreeSet<Id>,
     /// The filter in force.
     pub filter: String,
-    /// The cursor's object vanished.
-    pub vanished: bool,
+    /// The cursor's object vanished, and the cursor was put on its neighbour: a verb pressed right then was meant for
+    /// the other one.
+    pub strayed: bool,
 }
 
 impl<Id> Default for List<Id> {
@@ -34,7 +34,7 @@ impl<Id> Default for List<Id> {
             top: 0,
             marks: BTreeSet::new(),
             filter: String::new(),
-            vanished: false,
+            strayed: false,
         }
     }
 }
@@ -48,13 +48,11 @@ impl<Id: Ord + Clone> List<Id> {
         match self.cursor.as_ref().map(|id| self.rows.binary_search(id)) {
             Some(Ok(place)) => self.place = place,
             Some(Err(_)) => {
-                // hidden by a filter: the first row; gone from the world: nothing, until the cursor is moved
+                // hidden by a filter: the first row; gone from the world: the row that took its place
                 let gone = self.cursor.as_ref().is_some_and(|id| !exists(id));
-                self.cursor = if gone { None } else { self.rows.first().cloned() };
-                self.place = if gone { self.place } else { 0 };
-                self.vanished = gone;
+                self.select(if gone { self.place } else { 0 });
+                self.strayed = gone && self.cursor.is_some();
             }
-            None if self.vanished && !self.rows.is_empty() => {}
             None => self.select(0),
         }
     }
@@ -63,7 +61,7 @@ impl<Id: Ord + Clone> List<Id> {
     pub fn select(&mut self, place: usize) {
         self.place = place.min(self.rows.len().saturating_sub(1));
         self.cursor = self.rows.get(self.place).cloned();
-        self.vanished = false;
+        self.strayed = false;
     }
 
     /// Puts the cursor on an object, if it is shown.
@@ -78,7 +76,7 @@ impl<Id: Ord + Clone> List<Id> {
     /// Moves the cursor by so many rows.
     pub fn step(&mut self, by: isize) {
         let from = self.place.min(self.rows.len().saturating_sub(1));
-        self.select(if self.vanished { from } else { from.saturating_add_signed(by) });
+        self.select(from.saturating_add_signed(by));
     }
 
     /// Scrolls so that the cursor is among `height` visible rows.
@@ -144,15 +142,19 @@ mod tests {
     }
 
     #[test]
-    fn when_its_object_vanishes_the_cursor_stands_on_nothing_until_it_is_moved() {
+    fn when_its_object_vanishes_the_cursor_goes_to_the_neighbour_and_remembers_that_nobody_chose_it() {
         let mut list = list(&[1, 2, 3]);
         list.step(1);
         put(&mut list, &[1, 3]);
-        assert_eq!((list.cursor, list.chosen()), (None, vec![]));
-        put(&mut list, &[1, 3, 4]);
-        assert_eq!(list.cursor, None);
-        list.step(1);
-        assert_eq!(list.cursor, Some(3));
+        assert_eq!((list.cursor, list.strayed), (Some(3), true));
+        put(&mut list, &[1]);
+        assert_eq!((list.cursor, list.strayed), (Some(1), true), "there is no later row: the last one");
+        put(&mut list, &[0, 1]);
+        assert_eq!((list.cursor, list.strayed), (Some(1), true), "other news change nothing");
+        list.step(-1);
+        assert_eq!((list.cursor, list.strayed), (Some(0), false));
+        put(&mut list, &[]);
+        assert_eq!((list.cursor, list.strayed), (None, false));
     }
 
     #[test]

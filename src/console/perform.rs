@@ -2,9 +2,11 @@
 
 use super::event::{Action, count};
 use crate::{
-    actions::Operator,
-    model::entry::{EntryId, QueueKind},
-    store::keys::SwitchName,
+    actions::{Operator, WantedRepair},
+    model::{
+        entry::{EntryId, QueueKind},
+        ours::Verb,
+    },
 };
 
 /// Carries it out. The error is what a person should read: what failed, on which object, what to do.
@@ -12,32 +14,69 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
     match action {
         Action::AddReboots { addresses, reason } => {
             let added = operator.add_reboots(&addresses, reason.as_deref()).await.map_err(text)?;
-            let queued = format!("queued {}: {}", count(added.indexes.len(), "reboot"), indexes(&added.indexes));
+            let ids: Vec<EntryId> = added.indexes.iter().map(|i| EntryId::reboot(*i)).collect();
+            let queued = format!("queued {}: {}", count(added.indexes.len(), "reboot"), indexes(&ids));
             Ok(std::iter::once(queued).chain(added.notes).collect::<Vec<_>>().join("; "))
         }
-        Action::Cancel { entries, reason } => {
-            let (mut done, mut failed) = (Vec::new(), Vec::new());
-            for (index, revision) in entries {
-                match operator.cancel_reboot(index, Some(revision), reason.as_deref()).await {
-                    Ok(()) => done.push(index),
+        Action::AddRepairs { addresses, machine_type, operation, reason } => {
+            let (mut done, mut notes, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+            for address in addresses {
+                let wanted = WantedRepair {
+                    operation: operation.clone(),
+                    machine_type: machine_type.clone(),
+                    address,
+                    serial: None,
+                };
+                match operator.add_repair(&wanted, reason.as_deref()).await {
+                    Ok(added) => {
+                        done.extend(added.indexes.iter().map(|i| EntryId::repair(*i)));
+                        notes.extend(added.notes.into_iter().filter(|n| !notes.contains(n)).collect::<Vec<_>>());
+                    }
                     Err(e) => failed.push(e.text),
                 }
             }
-            summed("cancelled", &done, &failed)
+            let said = summed("queued", &done, &failed)?;
+            Ok(std::iter::once(said).chain(notes).collect::<Vec<_>>().join("; "))
+        }
+        Action::Cancel { entries, reason } => {
+            let (mut done, mut failed) = (Vec::new(), Vec::new());
+            for (id, revision) in entries {
+                let ended = match id.queue {
+                    QueueKind::Reboot => operator.cancel_reboot(id.index, Some(revision), reason.as_deref()).await,
+                    QueueKind::Repair => operator.delete_repair(id.index, Some(revision), reason.as_deref()).await,
+                };
+                match ended {
+                    Ok(()) => done.push(id),
+                    Err(e) => failed.push(e.text),
+                }
+            }
+            let repairs = done.iter().all(|id| id.queue == QueueKind::Repair);
+            summed(if repairs { "deleted" } else { "cancelled" }, &done, &failed)
         }
         Action::ResetBackoff { entries, reason } => {
             let (mut done, mut failed) = (Vec::new(), Vec::new());
-            for index in entries {
-                match operator.reset_backoff(QueueKind::Reboot, Some(index), reason.as_deref()).await {
-                    Ok(_) => done.push(index),
+            for id in entries {
+                match operator.reset_backoff(id.queue, Some(id.index), reason.as_deref()).await {
+                    Ok(_) => done.push(id),
                     Err(e) => failed.push(e.text),
                 }
             }
             summed("backoff reset of", &done, &failed)
         }
-        Action::Switch { enabled, reason } => {
-            operator.set_switch(SwitchName::Reboots, enabled, reason.as_deref()).await.map_err(text)?;
-            Ok(format!("the reboot queue is {}", if enabled { "enabled" } else { "disabled" }))
+        Action::Hold { entries, hold, reason } => {
+            let (mut done, mut failed) = (Vec::new(), Vec::new());
+            let verb = if hold { Verb::Hold } else { Verb::Unhold };
+            for (id, revision) in entries {
+                match operator.order(id, verb, Some(revision), reason.as_deref()).await {
+                    Ok(()) => done.push(id),
+                    Err(e) => failed.push(e.text),
+                }
+            }
+            summed(if hold { "on hold:" } else { "let go:" }, &done, &failed)
+        }
+        Action::Switch { queue, enabled, reason } => {
+            operator.set_switch(queue.into(), enabled, reason.as_deref()).await.map_err(text)?;
+            Ok(format!("the {queue} queue is {}", if enabled { "enabled" } else { "disabled" }))
         }
         Action::Order { entry, verb, seen, reason } => {
             operator.order(entry, verb, seen, reason.as_deref()).await.map_err(text)?;
@@ -59,15 +98,15 @@ fn text(e: crate::actions::ActionError) -> String {
     e.text
 }
 
-fn indexes(all: &[u64]) -> String {
-    let shown: Vec<String> = all.iter().take(5).map(|i| EntryId::reboot(*i).to_string()).collect();
+fn indexes(all: &[EntryId]) -> String {
+    let shown: Vec<String> = all.iter().take(5).map(ToString::to_string).collect();
     match all.len().saturating_sub(5) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
-fn summed(what: &str, done: &[u64], failed: &[String]) -> Result<String, String> {
+fn summed(what: &str, done: &[EntryId], failed: &[String]) -> Result<String, String> {
     match failed {
         [] => Ok(format!("{what} {}", indexes(done))),
         [first, ..] if done.is_empty() && failed.len() == 1 => Err(first.clone()),

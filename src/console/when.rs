@@ -13,6 +13,11 @@ pub fn until(then: Timestamp, now: Timestamp) -> String {
     if left <= SignedDuration::ZERO { "now".to_owned() } else { format!("in {}", span(left)) }
 }
 
+/// The time left until `then`, e.g. `4m`; `0s` where it has passed.
+pub fn left(then: Timestamp, now: Timestamp) -> String {
+    span(then.duration_since(now))
+}
+
 /// A duration in at most six characters.
 pub fn span(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);

@@ -9,7 +9,7 @@ use crate::console::{
 
 /// Opens it, or says why there is nothing to add.
 pub fn open(app: &App) -> Result<Dialog, String> {
-    if app.view == View::Reboots && app.pane.is_none() {
+    if app.view != View::Nodes && app.pane.is_none() {
         return Err("reboots are added from the nodes: press 2, mark them with space, then R".to_owned());
     }
     let chosen = app.chosen_nodes();
@@ -23,12 +23,15 @@ pub fn open(app: &App) -> Result<Dialog, String> {
             strangers.push(name.clone());
             continue;
         };
-        let in_queue = app.facts.by_node.get(name);
+        let in_queue = app.facts.reboot_of(name);
         queued += usize::from(in_queue.is_some());
         let uid = facts::node(&app.seen, name).map_or("", |n| n.uid.as_str());
         bound.push(Bound::Node(name.clone(), uid.to_owned()));
         addresses.push(member.address.clone());
-        let note = in_queue.map(|id| format!("  (in {id} already: will wait for it)")).unwrap_or_default();
+        let mut note = in_queue.map(|id| format!("  (in {id} already: will wait for it)")).unwrap_or_default();
+        if let Some(id) = app.facts.repair_of(name) {
+            note.push_str(&format!("  (in {id} too)"));
+        }
         let shown = if *name == member.address { name.clone() } else { format!("{name}  {}", member.address) };
         if member.control_plane {
             api.push(format!("{shown}  API server{note}"));

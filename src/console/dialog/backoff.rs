@@ -12,16 +12,19 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let chosen = app.chosen_entries();
     let (mut entries, mut lines, mut bound, mut api) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for id in &chosen {
-        let Some(stored) = facts::stored(&app.seen, *id) else { continue };
-        let Some(entry) = stored.get().filter(|e| e.drain_backoff_count > 0 || e.drain_backoff_expire.is_some()) else {
+        let (Some((_, revision)), Some(name)) = (facts::lies(&app.seen, *id), facts::machine(&app.seen, *id)) else {
             continue;
         };
-        let name = app.seen.snapshot.machine(&entry.node);
+        let of_reboot = facts::entry(&app.seen, *id).map(|e| (e.drain_backoff_count, e.drain_backoff_expire));
+        let of_repair = || facts::repair(&app.seen, *id).map(|e| (e.drain_backoff_count, e.drain_backoff_expire));
+        let Some((times, next)) = of_reboot.or_else(of_repair).filter(|(n, until)| *n > 0 || until.is_some()) else {
+            continue;
+        };
         api += usize::from(facts::is_api_server(&app.seen, &name));
-        let next = entry.drain_backoff_expire.map(|t| when::until(t, app.now.wall)).unwrap_or_default();
-        lines.push(format!("{id}  {name}  backed off {} times, next {next}", entry.drain_backoff_count));
-        entries.push(id.index);
-        bound.push(Bound::Entry(*id, stored.mod_revision));
+        let next = next.map(|t| when::until(t, app.now.wall)).unwrap_or_default();
+        lines.push(format!("{id}  {name}  backed off {times} times, next {next}"));
+        entries.push(*id);
+        bound.push(Bound::Entry(*id, revision));
     }
     if entries.is_empty() {
         return Err("no chosen entry has a backoff: there is nothing to reset".to_owned());

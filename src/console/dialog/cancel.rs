@@ -1,59 +1,125 @@
-//! Cancel entries of the reboot queue.
+//! Cancel reboots, delete repairs: those that are chosen, or all that have ended, or all that have not.
 
 use super::{Bound, Deed, Dialog, LARGE};
 use crate::{
     console::{
-        app::App,
+        app::{App, View},
         brief,
         event::{Action, count},
         facts,
     },
-    model::reboot::RebootStatus,
+    model::{
+        entry::{EntryId, QueueKind, Stored},
+        reboot::RebootStatus,
+        repair::{RepairEntry, StepStatus},
+    },
 };
 
-/// Opens it, or says why there is nothing to cancel.
+/// What is found of the entries that are to go.
+#[derive(Default)]
+struct Going {
+    entries: Vec<(EntryId, i64)>,
+    lines: Vec<String>,
+    /// A command may be running for so many of them.
+    commands: usize,
+    broken: Vec<String>,
+}
+
+fn gather(app: &App, chosen: &[EntryId]) -> Going {
+    let mut going = Going::default();
+    for id in chosen {
+        let Some((key, revision)) = facts::lies(&app.seen, *id) else { continue };
+        let Some(name) = facts::machine(&app.seen, *id) else {
+            going.broken.push(key.to_owned());
+            continue;
+        };
+        let api = if facts::is_api_server(&app.seen, &name) { "  API server" } else { "" };
+        let state = match (facts::entry(&app.seen, *id), facts::repair(&app.seen, *id)) {
+            (Some(e), _) => {
+                going.commands += usize::from(e.status == RebootStatus::Rebooting);
+                brief::status(e, app.now.wall).to_owned()
+            }
+            (_, Some(e)) if e.deleted => continue,
+            (_, Some(e)) => {
+                going.commands += usize::from(e.unfinished() && e.step_status == StepStatus::Watching);
+                format!("{}  {}", e.operation, brief::repair_status(e, app.now.wall))
+            }
+            _ => continue,
+        };
+        going.entries.push((*id, revision));
+        going.lines.push(format!("{id}  {name}  {state}{api}"));
+    }
+    going
+}
+
+/// Opens it for what is chosen, or says why there is nothing to cancel or to delete.
 pub fn open(app: &App) -> Result<Dialog, String> {
     let chosen = app.chosen_entries();
     if chosen.is_empty() {
         return Err(app.nothing_chosen("entry"));
     }
-    let (mut entries, mut lines, mut bound, mut rebooting) = (Vec::new(), Vec::new(), Vec::new(), 0);
-    let mut broken = Vec::new();
-    for id in &chosen {
-        let Some(stored) = facts::stored(&app.seen, *id) else { continue };
-        let Some(entry) = stored.get() else {
-            broken.push(stored.key.clone());
-            continue;
-        };
-        entries.push((id.index, stored.mod_revision));
-        bound.push(Bound::Entry(*id, stored.mod_revision));
-        rebooting += usize::from(entry.status == RebootStatus::Rebooting);
-        let name = app.seen.snapshot.machine(&entry.node);
-        let api = if facts::is_api_server(&app.seen, &name) { "  API server" } else { "" };
-        lines.push(format!("{id}  {name}  {}{api}", brief::status(entry, app.now.wall)));
-    }
-    if entries.is_empty() {
-        return Err(match broken.first() {
+    let mut going = gather(app, &chosen);
+    if going.entries.is_empty() {
+        return Err(match going.broken.first() {
             Some(key) => {
                 format!("the entry cannot be read, so nobody can cancel it: mend or delete {key} with etcdctl")
             }
-            None => "the entry is gone: it ended or was cancelled".to_owned(),
+            None => "the entry is gone: it ended, or was cancelled or deleted".to_owned(),
         });
     }
+    if let (1, Some(why)) = (going.entries.len(), chosen.first().and_then(|id| app.seen.reasons.get(id))) {
+        going.lines.push(brief::sentence(why));
+    }
+    Ok(dialog(app, going))
+}
+
+/// Opens it for all repairs that have ended, or for all that have not; it is bound to those that it shows.
+pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
+    if app.view != View::Repairs {
+        return Err("that is about the repair queue: press 3, then the key again".to_owned());
+    }
+    let meant = |e: &RepairEntry| !e.deleted && e.finished() == finished;
+    let entries = app.seen.snapshot.store.repairs.entries.iter();
+    let chosen: Vec<EntryId> =
+        entries.filter(|(_, s)| Stored::get(s).is_some_and(meant)).map(|(index, _)| EntryId::repair(*index)).collect();
+    if chosen.is_empty() {
+        return Err(if finished {
+            "no repair has ended: there is nothing to delete"
+        } else {
+            "no repair is unfinished"
+        }
+        .to_owned());
+    }
+    let n = chosen.len();
+    let mut dialog = dialog(app, gather(app, &chosen));
+    let what = if finished { "finished" } else { "UNFINISHED" };
+    dialog.title = format!("Delete all {n} {what} repairs on {}?", app.cluster_word());
+    if !finished {
+        dialog.expect = Some(format!("{} {n}", app.cluster_word()));
+    }
+    Ok(dialog)
+}
+
+fn dialog(app: &App, going: Going) -> Dialog {
+    let Going { entries, mut lines, commands, broken } = going;
     if !broken.is_empty() {
         lines.insert(0, format!("! left out, cannot be read: {}", broken.join(", ")));
     }
-    if rebooting > 0 {
-        lines.insert(0, "! a command that runs goes on; the node stays cordoned until it has booted".to_owned());
-    }
-    if let (1, Some(why)) = (entries.len(), chosen.first().and_then(|id| app.seen.reasons.get(id))) {
-        lines.push(brief::sentence(why));
+    if commands > 0 {
+        lines.insert(0, "! a command that runs goes on; the node stays cordoned until it is back".to_owned());
     }
     let n = entries.len();
-    let title = format!("Cancel {} on {}?", count(n, "entry"), app.cluster_word());
-    let mut dialog = Dialog::new(title, "Cancel entries", Deed::Act(Action::Cancel { entries, reason: None }));
+    let repairs = entries.iter().filter(|(id, _)| id.queue == QueueKind::Repair).count();
+    let (what, verb) = match repairs {
+        0 => ("Cancel", "Cancel entries"),
+        all if all == n => ("Delete", "Delete entries"),
+        _ => ("Cancel or delete", "Cancel and delete"),
+    };
+    let bound = entries.iter().map(|(id, revision)| Bound::Entry(*id, *revision)).collect();
+    let title = format!("{what} {} on {}?", count(n, "entry"), app.cluster_word());
+    let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Cancel { entries, reason: None }));
     dialog.lines = lines;
     dialog.bound = bound;
     dialog.expect = (n >= LARGE).then(|| format!("{} {n}", app.cluster_word()));
-    Ok(dialog)
+    dialog
 }

@@ -35,15 +35,30 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     }
     let mut cursor = None;
     if dialog.expired.is_none() {
+        if let Some(pick) = &dialog.pick {
+            choice(buffer, (x, y), line, "  type: ", &pick.type_field(), dialog.focus == Focus::Type, theme.key);
+            let at = (x, y + 1);
+            choice(
+                buffer,
+                at,
+                line,
+                "  operation: ",
+                &pick.operation_field(),
+                dialog.focus == Focus::Operation,
+                theme.key,
+            );
+            y += 2;
+        }
         if dialog.why != Why::Never {
-            let label = if dialog.why == Why::Required { "reason (needed): " } else { "reason (optional): " };
+            let label = if dialog.why == Why::Required { "  reason (needed): " } else { "  reason (optional): " };
             let at = field(buffer, (x, y), line, label, &dialog.reason, dialog.focus == Focus::Reason, theme.key);
             cursor = cursor.or(at);
             y += 1;
         }
         if let Some(expect) = &dialog.expect {
             put(buffer, x, y, line, &format!("this is large: type  {expect}"), theme.danger);
-            let at = field(buffer, (x, y + 1), line, "typed: ", &dialog.typed, dialog.focus == Focus::Typed, theme.key);
+            let at =
+                field(buffer, (x, y + 1), line, "  typed: ", &dialog.typed, dialog.focus == Focus::Typed, theme.key);
             cursor = cursor.or(at);
             y += 2;
         }
@@ -56,7 +71,9 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
 
 /// The dialog's width, the height that it has besides its text, and most lines of text.
 fn measure(dialog: &Dialog, screen: Size) -> (u16, u16, usize) {
-    let fields = u16::from(dialog.why != Why::Never) + 2 * u16::from(dialog.expect.is_some());
+    let fields = u16::from(dialog.why != Why::Never)
+        + 2 * u16::from(dialog.expect.is_some())
+        + 2 * u16::from(dialog.pick.is_some());
     // frame 2, title 1 and a line under it, fields, a line, buttons
     let fixed = 6 + fields;
     (screen.width.saturating_sub(4).min(90), fixed, usize::from(screen.height.saturating_sub(fixed + 2)))
@@ -71,6 +88,8 @@ pub fn overflow(dialog: &Dialog, screen: Size) -> usize {
 
 fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
     let all = dialog.expired.iter().map(|e| format!("! EXPIRED: {e}")).chain(dialog.lines.iter().cloned());
+    let steps = dialog.pick.iter().flat_map(|pick| pick.steps().iter().cloned());
+    let all = all.chain(steps);
     all.flat_map(|l| wrap(&brief::safe(&l), width)).collect()
 }
 
@@ -117,6 +136,9 @@ fn field(
     style: Style,
 ) -> Option<Position> {
     put(buffer, x, y, width, label, if focus { style.add_modifier(Modifier::BOLD) } else { style });
+    if focus {
+        put(buffer, x, y, 1, ">", style.add_modifier(Modifier::BOLD));
+    }
     let label = u16::try_from(label.len()).unwrap_or(0);
     let room = width.saturating_sub(label);
     let scroll = input.visual_scroll(usize::from(room.saturating_sub(1)));
@@ -124,6 +146,26 @@ fn field(
     put(buffer, x + label, y, room, &text, Style::new().add_modifier(Modifier::UNDERLINED));
     let column = u16::try_from(input.visual_cursor().saturating_sub(scroll)).unwrap_or(0);
     focus.then_some(Position::new(x + label + column, y))
+}
+
+/// A labelled choice.
+fn choice(
+    buffer: &mut ratatui::buffer::Buffer,
+    (x, y): (u16, u16),
+    width: u16,
+    label: &str,
+    shown: &str,
+    focus: bool,
+    style: Style,
+) {
+    let bold = style.add_modifier(Modifier::BOLD);
+    put(buffer, x, y, width, label, if focus { bold } else { style });
+    if focus {
+        put(buffer, x, y, 1, ">", bold);
+    }
+    let label = u16::try_from(label.len()).unwrap_or(0);
+    let look = if focus { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+    put(buffer, x + label, y, width.saturating_sub(label), &brief::safe(shown), look);
 }
 
 fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x, y): (u16, u16), width: u16) {
@@ -141,8 +183,14 @@ fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x,
     let confirm = bracket(dialog.verb, dialog.focus == Focus::Confirm);
     put(buffer, at, y, width, &confirm, look(dialog.focus == Focus::Confirm));
     let at = at + u16::try_from(confirm.len()).unwrap_or(0) + 3;
-    let yes = if dialog.expect.is_some() { "" } else { "y yes  " };
-    let why = if dialog.why == Why::Never { "" } else { "  r reason" };
-    let hint = format!("{yes}n no{why}  Tab next");
+    let hint = match dialog.focus {
+        Focus::Reason | Focus::Typed => "typing: Enter next field, Esc leaves it".to_owned(),
+        Focus::Type | Focus::Operation => "Right Left choose  Tab next  Esc no".to_owned(),
+        Focus::Cancel | Focus::Confirm => {
+            let yes = if dialog.expect.is_some() { "" } else { "y yes  " };
+            let why = if dialog.why == Why::Never { "" } else { "  r reason" };
+            format!("{yes}n no{why}  Tab next")
+        }
+    };
     put(buffer, at, y, (x + width).saturating_sub(at), &hint, theme.muted);
 }

@@ -7,14 +7,22 @@ pub mod add;
 pub mod backoff;
 pub mod cancel;
 pub mod draw;
+pub mod hold;
 pub mod order;
+pub mod pick;
 pub mod quit;
+pub mod repair;
 pub mod switch;
 
 use tui_input::Input;
 
+use self::pick::Pick;
 use super::{event::Action, facts};
-use crate::{engine::snapshot::Seen, model::entry::EntryId};
+use crate::{
+    actions::repair_state,
+    engine::snapshot::Seen,
+    model::entry::{EntryId, QueueKind},
+};
 
 /// From so many entries on, the cluster's name and the count must be typed.
 pub const LARGE: usize = 10;
@@ -44,6 +52,10 @@ pub enum Why {
 pub enum Focus {
     /// The button that does nothing.
     Cancel,
+    /// The choice of a machine type.
+    Type,
+    /// The choice of an operation.
+    Operation,
     /// The reason.
     Reason,
     /// What has to be typed.
@@ -59,8 +71,8 @@ pub enum Bound {
     Entry(EntryId, i64),
     /// A Node with its UID (empty = no such Node).
     Node(String, String),
-    /// The reboot queue's switch at its `ModRevision`.
-    Switch(i64),
+    /// A queue's switch at its `ModRevision`.
+    Switch(QueueKind, i64),
 }
 
 /// An open dialog.
@@ -76,6 +88,8 @@ pub struct Dialog {
     pub verb: &'static str,
     /// What it does.
     pub deed: Deed,
+    /// The operation that is to be chosen, in the dialog of a repair.
+    pub pick: Option<Pick>,
     /// Whether a reason can be given.
     pub why: Why,
     /// The reason so far.
@@ -90,6 +104,8 @@ pub struct Dialog {
     pub bound: Vec<Bound>,
     /// Why it can no longer be confirmed.
     pub expired: Option<String>,
+    /// It expired while somebody typed: what comes now was meant for the field, and presses no keys.
+    swallows: bool,
 }
 
 impl Dialog {
@@ -101,6 +117,7 @@ impl Dialog {
             scroll: 0,
             verb,
             deed,
+            pick: None,
             why: Why::Optional,
             reason: Input::default(),
             expect: None,
@@ -108,6 +125,7 @@ impl Dialog {
             focus: Focus::Cancel,
             bound: Vec::new(),
             expired: None,
+            swallows: false,
         }
     }
 
@@ -116,6 +134,9 @@ impl Dialog {
         let mut stops = vec![Focus::Cancel];
         if self.expired.is_some() {
             return stops;
+        }
+        if self.pick.is_some() {
+            stops.extend([Focus::Type, Focus::Operation]);
         }
         if self.why != Why::Never {
             stops.push(Focus::Reason);
@@ -140,8 +161,35 @@ impl Dialog {
         match self.focus {
             Focus::Reason => Some(&mut self.reason),
             Focus::Typed => Some(&mut self.typed),
-            Focus::Cancel | Focus::Confirm => None,
+            Focus::Cancel | Focus::Type | Focus::Operation | Focus::Confirm => None,
         }
+    }
+
+    /// Whether letters are text now, and no keys.
+    pub fn typing(&self) -> bool {
+        self.swallows || matches!(self.focus, Focus::Reason | Focus::Typed)
+    }
+
+    /// Chooses the next or the previous option, or moves the focus where there is nothing to choose.
+    pub fn option(&mut self, forward: bool) {
+        match (&mut self.pick, self.focus) {
+            (Some(pick), Focus::Type) => pick.turn_type(forward),
+            (Some(pick), Focus::Operation) => pick.turn_operation(forward),
+            _ => self.turn(forward),
+        }
+    }
+
+    /// Puts the focus where something is missing.
+    pub fn go_to_missing(&mut self) {
+        if self.expired.is_some() {
+            return;
+        }
+        self.focus = match &self.pick {
+            Some(pick) if pick.machine_type().is_none() => Focus::Type,
+            Some(pick) if pick.chosen().is_none() => Focus::Operation,
+            _ if self.why == Why::Required && self.reason.value().trim().is_empty() => Focus::Reason,
+            _ => Focus::Typed,
+        };
     }
 
     /// What is still missing before it may be done.
@@ -149,12 +197,19 @@ impl Dialog {
         if let Some(expired) = &self.expired {
             return Some(expired.clone());
         }
+        match &self.pick {
+            Some(pick) if pick.machine_type().is_none() => {
+                return Some("choose the machine type first: Right, Left".to_owned());
+            }
+            Some(pick) if pick.chosen().is_none() => return Some("choose the operation first: Right, Left".to_owned()),
+            _ => {}
+        }
         if self.why == Why::Required && self.reason.value().trim().is_empty() {
-            return Some("a reason is needed: press r and type it".to_owned());
+            return Some("a reason is needed: type it".to_owned());
         }
         match &self.expect {
             Some(expect) if self.typed.value().trim() != expect => {
-                Some(format!("type {expect:?} first: press Tab to get to the field"))
+                Some(format!("type {expect:?} into the field first"))
             }
             _ => None,
         }
@@ -164,7 +219,10 @@ impl Dialog {
     pub fn confirmed(&self) -> Deed {
         let reason = Some(self.reason.value().trim().to_owned()).filter(|r| !r.is_empty());
         match &self.deed {
-            Deed::Act(action) => Deed::Act(action.clone().with_reason(reason)),
+            Deed::Act(action) => {
+                let chosen = self.pick.as_ref().and_then(Pick::chosen);
+                Deed::Act(action.clone().with_operation(chosen).with_reason(reason))
+            }
             Deed::Quit => Deed::Quit,
         }
     }
@@ -174,6 +232,7 @@ impl Dialog {
         if self.expired.is_none() {
             self.expired = self.bound.iter().find_map(|bound| bound.broken(seen));
             if self.expired.is_some() {
+                self.swallows = self.typing();
                 self.focus = Focus::Cancel;
             }
         }
@@ -184,10 +243,12 @@ impl Bound {
     /// What changed, in words.
     fn broken(&self, seen: &Seen) -> Option<String> {
         match self {
-            Self::Entry(id, revision) => match facts::stored(seen, *id) {
+            Self::Entry(id, revision) => match facts::lies(seen, *id) {
                 None => Some(format!("{id} is gone meanwhile: nothing was done")),
-                Some(s) if s.mod_revision != *revision => {
-                    let now = s.get().map_or_else(String::new, |e| format!(" (now {})", e.status));
+                Some((_, found)) if found != *revision => {
+                    let reboot = facts::entry(seen, *id).map(|e| e.status.to_string());
+                    let repair = facts::repair(seen, *id).map(repair_state);
+                    let now = reboot.or(repair).map(|s| format!(" (now {s})")).unwrap_or_default();
                     Some(format!("{id} changed meanwhile{now}: nothing was done, look again"))
                 }
                 Some(_) => None,
@@ -196,8 +257,15 @@ impl Bound {
                 let found = facts::node(seen, name).map_or("", |n| n.uid.as_str());
                 (found != uid).then(|| format!("node {name} is another one meanwhile: nothing was done, look again"))
             }
-            Self::Switch(revision) => (seen.snapshot.store.reboots.switch.mod_revision != *revision)
-                .then(|| "somebody turned the queue's switch meanwhile: nothing was done".to_owned()),
+            Self::Switch(queue, revision) => {
+                let store = &seen.snapshot.store;
+                let found = match queue {
+                    QueueKind::Reboot => store.reboots.switch.mod_revision,
+                    QueueKind::Repair => store.repairs.switch.mod_revision,
+                };
+                (found != *revision)
+                    .then(|| "somebody turned the queue's switch meanwhile: nothing was done".to_owned())
+            }
         }
     }
 }

@@ -8,52 +8,103 @@ use crate::{
         event::Action,
         facts,
     },
-    model::{ours::Verb, reason::Reason, reboot::RebootStatus},
+    model::{
+        entry::{EntryId, QueueKind},
+        ours::Verb,
+        reason::Reason,
+        reboot::RebootStatus,
+        repair::StepStatus,
+    },
 };
+
+/// What the leader then does, and what nobody checks before.
+fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
+    match (verb, queue) {
+        (Verb::Force, QueueKind::Reboot) => (
+            "goes on to the reboot without waiting for the pods and volumes left",
+            "who still needs those pods and volumes",
+        ),
+        (Verb::Force, QueueKind::Repair) => (
+            "goes on to the repair command without waiting for the pods and volumes left",
+            "who still needs those pods and volumes",
+        ),
+        (Verb::Done, QueueKind::Reboot) => (
+            "treats the machine as booted; the Node must still be Ready",
+            "boot check and boot id: whether it was rebooted at all",
+        ),
+        (Verb::Done, QueueKind::Repair) => (
+            "treats the machine as healthy: success command, then succeeded",
+            "the health check: whether the machine was repaired at all",
+        ),
+        (_, QueueKind::Reboot) => ("runs the reboot command once more", "whether the last command did its work unseen"),
+        (_, QueueKind::Repair) => {
+            ("runs the step's repair command once more", "whether the last command did its work unseen")
+        }
+    }
+}
+
+/// The state that an order is for, and the one that the entry is in; the first is none where they go together.
+fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, String)> {
+    let now = app.now.wall;
+    if let Some(entry) = facts::entry(&app.seen, id) {
+        let (fits, wanted) = match verb {
+            Verb::Force => (matches!(entry.status, RebootStatus::Draining | RebootStatus::Queued), "draining"),
+            _ => (entry.status == RebootStatus::Rebooting, "rebooting"),
+        };
+        return Some(((!fits).then_some(wanted), brief::status(entry, now).to_owned()));
+    }
+    let entry = facts::repair(&app.seen, id)?;
+    let watching = entry.unfinished() && entry.claims_machine() && entry.step_status == StepStatus::Watching;
+    let (fits, wanted) = match verb {
+        Verb::Force => (entry.unfinished() && !watching, "draining"),
+        _ => (watching, "watching"),
+    };
+    let mut state = brief::repair_status(entry, now).to_owned();
+    if entry.finished() && !entry.deleted {
+        state.push_str(" (delete it with X, repair it again with P)");
+    }
+    Some(((!fits).then_some(wanted), state))
+}
 
 /// Opens the dialog of `retry`, `done` or `force`, or says why the order makes no sense here.
 pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
-    let chosen = app.chosen_entries();
+    let mut chosen = app.chosen_entries();
     if chosen.is_empty() {
         return Err(app.nothing_chosen("entry"));
+    }
+    if chosen.len() > 1 {
+        // a node's reboot and its repair: often only one of them can be meant
+        let fitting = |id: &EntryId| matches!(state(app, *id, verb), Some((None, _)));
+        let meant: Vec<EntryId> = chosen.iter().copied().filter(fitting).collect();
+        if app.chosen_nodes().len() == 1 && meant.len() == 1 {
+            chosen = meant;
+        }
     }
     let [id] = chosen.as_slice() else {
         return Err(format!("{verb} is given to one entry at a time: choose one, {} are chosen", chosen.len()));
     };
-    let stored = facts::stored(&app.seen, *id).ok_or_else(|| format!("{id} is gone: it ended or was cancelled"))?;
-    let entry = stored.get().ok_or_else(|| format!("{id} cannot be read: mend or delete its key with etcdctl"))?;
-    let (wanted, what, unchecked) = match verb {
-        Verb::Force => (
-            RebootStatus::Draining,
-            "goes on to the reboot without waiting for the pods and volumes left",
-            "who still needs those pods and volumes",
-        ),
-        Verb::Done => (
-            RebootStatus::Rebooting,
-            "treats the machine as booted; the Node must still be Ready",
-            "boot check and boot id: whether it was rebooted at all",
-        ),
-        _ => (
-            RebootStatus::Rebooting,
-            "runs the reboot command once more",
-            "whether the last command did its work unseen",
-        ),
-    };
-    let forced_from_the_queue = verb == Verb::Force && entry.status == RebootStatus::Queued;
-    if entry.status != wanted && !forced_from_the_queue {
-        return Err(format!("{verb} is for an entry that is {wanted}; {id} is {}", entry.status));
+    let (_, revision) =
+        facts::lies(&app.seen, *id).ok_or_else(|| format!("{id} is gone: it ended, or was cancelled or deleted"))?;
+    let (wanted, now) =
+        state(app, *id, verb).ok_or_else(|| format!("{id} cannot be read: mend or delete its key with etcdctl"))?;
+    if let Some(wanted) = wanted {
+        return Err(format!("{verb} is for an entry that is {wanted}; {id} is {now}"));
     }
-    let name = app.seen.snapshot.machine(&entry.node);
+    let (what, unchecked) = consequences(verb, id.queue);
+    let name = facts::machine(&app.seen, *id).unwrap_or_default();
+    let address = facts::address_of(&app.seen, *id).unwrap_or_default();
     let api = facts::is_api_server(&app.seen, &name);
-    let deed = Action::Order { entry: *id, verb, seen: Some(stored.mod_revision), reason: None };
+    let deed = Action::Order { entry: *id, verb, seen: Some(revision), reason: None };
     let label = match verb {
         Verb::Force => "Force",
         Verb::Done => "Done",
         _ => "Retry",
     };
     let mut dialog = Dialog::new(format!("Order {verb} of {id} on {}?", app.cluster_word()), label, Deed::Act(deed));
+    let work = facts::repair(&app.seen, *id)
+        .map(|e| format!("  {} step {}: {}", e.operation, brief::step(&app.seen, e), brief::command(&app.seen, e)));
     dialog.lines = vec![
-        format!("{name}  {}  {}", entry.node, entry.status),
+        format!("{name}  {address}{}  {now}", work.unwrap_or_default()),
         format!("the leader {what}"),
         format!("not checked: {unchecked}"),
     ];
@@ -64,7 +115,7 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         dialog.lines.push(brief::sentence(why));
     }
     dialog.why = Why::Required;
-    dialog.bound = vec![Bound::Entry(*id, stored.mod_revision)];
+    dialog.bound = vec![Bound::Entry(*id, revision)];
     dialog.expect = (api && verb != Verb::Done).then(|| format!("{} 1", app.cluster_word()));
     Ok(dialog)
 }
@@ -80,9 +131,9 @@ pub fn release(app: &App) -> Result<Dialog, String> {
     let deed = Action::Order { entry: *entry, verb: Verb::Uncordon, seen: None, reason: None };
     let mut dialog = Dialog::new(format!("Release the cordon of {name}?"), "Release", Deed::Act(deed));
     dialog.lines = vec![
-        format!("{entry} was cancelled while {name} was rebooting"),
+        format!("{entry} went while its command may have been at work on {name}"),
         "! pods may be scheduled on it again".to_owned(),
-        "not checked: whether it has booted".to_owned(),
+        "not checked: whether it is back".to_owned(),
     ];
     let uid = facts::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
     dialog.bound = vec![Bound::Node(name, uid.to_owned())];

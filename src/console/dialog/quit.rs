@@ -9,10 +9,14 @@ pub fn open(app: &App) -> Option<Dialog> {
     if app.looks.sandbox || facts::leader(&app.seen) != facts::Leader::Us || !alone {
         return None;
     }
+    let line = |queue: &str, after: &str, n: &facts::Counts| {
+        format!("{queue}: {} draining, {} {after}, {} queued", n.draining, n.after, n.queued + n.backoff)
+    };
     let mut dialog = Dialog::new("Leave? Nobody else stands by to lead", "Leave", Deed::Quit);
     dialog.lines = vec![
-        format!("{} draining, {} rebooting, {} queued", app.facts.draining, app.facts.rebooting, app.facts.queued),
-        "the queue stands still until another engine starts (`cketerm --daemon`)".to_owned(),
+        line("reboots", "rebooting", &app.facts.reboots),
+        line("repairs", "watching", &app.facts.repairs),
+        "the queues stand still until another engine starts (`cketerm --daemon`)".to_owned(),
     ];
     dialog.why = Why::Never;
     Some(dialog)

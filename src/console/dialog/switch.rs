@@ -1,24 +1,35 @@
-//! Enable or disable the reboot queue.
+//! Enable or disable a queue: the repair queue from Repairs, the reboot queue from elsewhere.
 
 use super::{Bound, Deed, Dialog};
-use crate::console::{app::App, event::Action};
+use crate::{
+    console::{app::App, event::Action},
+    model::entry::QueueKind,
+};
 
 /// Opens it.
 pub fn open(app: &App) -> Dialog {
-    let switch = &app.seen.snapshot.store.reboots.switch;
+    let (queue, store) = (app.view.queue(), &app.seen.snapshot.store);
+    let (switch, counts) = match queue {
+        QueueKind::Reboot => (&store.reboots.switch, &app.facts.reboots),
+        QueueKind::Repair => (&store.repairs.switch, &app.facts.repairs),
+    };
     let enabled = !switch.enabled();
-    let (title, verb) = if enabled { ("Enable", "Enable") } else { ("Disable", "Disable") };
-    let deed = Deed::Act(Action::Switch { enabled, reason: None });
-    let mut dialog = Dialog::new(format!("{title} the reboot queue of {}?", app.cluster_word()), verb, deed);
+    let verb = if enabled { "Enable" } else { "Disable" };
+    let deed = Deed::Act(Action::Switch { queue, enabled, reason: None });
+    let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_word()), verb, deed);
     dialog.lines = if enabled {
-        vec![format!("{} queued, {} in backoff: the next pass may start some", app.facts.queued, app.facts.backoff)]
+        vec![format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff)]
     } else {
+        let after = match queue {
+            QueueKind::Reboot => format!("{} rebooting: goes on to its boot check", counts.after),
+            QueueKind::Repair => format!("{} watching: its health is still checked, no next step begins", counts.after),
+        };
         vec![
-            "no drain and no reboot command starts any more".to_owned(),
-            format!("{} draining: backed off and uncordoned", app.facts.draining),
-            format!("{} rebooting: goes on to its boot check", app.facts.rebooting),
+            format!("no drain and no {queue} command starts any more"),
+            format!("{} draining: backed off and uncordoned", counts.draining),
+            after,
         ]
     };
-    dialog.bound = vec![Bound::Switch(switch.mod_revision)];
+    dialog.bound = vec![Bound::Switch(queue, switch.mod_revision)];
     dialog
 }

@@ -8,7 +8,12 @@ use crate::{
         screen,
         update::update,
     },
-    model::{entry::EntryId, ours::Verb, reason::Reason, reboot::RebootStatus},
+    model::{
+        entry::{EntryId, QueueKind},
+        ours::Verb,
+        reason::Reason,
+        reboot::RebootStatus,
+    },
 };
 
 fn message(app: &crate::console::app::App) -> &str {
@@ -23,7 +28,7 @@ fn a_blocked_drain_is_found_understood_and_cancelled_in_fewer_than_ten_keys() {
     press(&mut app, "enter");
     assert!(screen::text(&app).contains("shop/web-7d9f8b6c5-x2x4z  pdb shop/web (healthy 2, needs 2)"));
     let effects = press(&mut app, "X y");
-    assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![(3, 30)], reason: None })]);
+    assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![(EntryId::reboot(3), 30)], reason: None })]);
 }
 
 #[test]
@@ -54,7 +59,7 @@ fn a_reason_goes_with_the_action_and_typing_it_presses_no_keys() {
     assert_eq!(effects, []);
     let effects = press(&mut app, "backtab enter");
     let reason = Some("yes quit".to_owned());
-    assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![(3, 30)], reason })]);
+    assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![(EntryId::reboot(3), 30)], reason })]);
 }
 
 #[test]
@@ -70,7 +75,7 @@ fn reboots_are_added_from_marked_nodes_and_an_api_server_asks_for_the_clusters_n
     assert!(screen::text(&app).contains("2 API servers among them"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "y"), []);
     assert!(message(&app).contains("tokyo0 2"));
-    let effects = press(&mut app, "tab tab \"tokyo0 2\" tab enter");
+    let effects = press(&mut app, "\"tokyo0 2\" tab enter");
     let addresses = vec!["10.0.0.11".to_owned(), "10.0.0.12".to_owned()];
     assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason: None })]);
 }
@@ -84,7 +89,7 @@ fn ten_entries_ask_for_the_clusters_name_and_the_count() {
     let mut app = world.console(80, 24);
     press(&mut app, "* X");
     assert_eq!(press(&mut app, "y"), []);
-    let effects = press(&mut app, "tab tab \"tokyo0 15\" enter enter");
+    let effects = press(&mut app, "\"tokyo0 15\" enter enter");
     assert!(
         matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries.len() == 15),
         "{effects:?}"
@@ -103,7 +108,7 @@ fn force_needs_a_reason_and_is_only_for_a_draining_entry() {
     let mut app = World::usual().console(80, 24);
     assert_eq!(press(&mut app, "F y"), []);
     assert!(message(&app).contains("a reason is needed"));
-    let effects = press(&mut app, "r \"no more\" enter y");
+    let effects = press(&mut app, "\"no more\" enter enter");
     let reason = Some("no more".to_owned());
     let order = Action::Order { entry: EntryId::reboot(3), verb: Verb::Force, seen: Some(30), reason };
     assert!(effects.is_empty() || effects == [Effect::Act(order.clone())]);
@@ -116,7 +121,10 @@ fn force_needs_a_reason_and_is_only_for_a_draining_entry() {
 #[test]
 fn the_queue_is_disabled_by_e_and_y() {
     let mut app = World::usual().console(80, 24);
-    assert_eq!(press(&mut app, "E y"), [Effect::Act(Action::Switch { enabled: false, reason: None })]);
+    assert_eq!(
+        press(&mut app, "E y"),
+        [Effect::Act(Action::Switch { queue: QueueKind::Reboot, enabled: false, reason: None })]
+    );
     update(&mut app, Event::Done(Ok("the reboot queue is disabled".into())));
     assert!(screen::text(&app).contains("the reboot queue is disabled"));
 }
@@ -126,7 +134,10 @@ fn backoff_is_reset_only_where_there_is_one() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "B");
     assert!(message(&app).contains("nothing to reset"));
-    assert_eq!(press(&mut app, "j j j B y"), [Effect::Act(Action::ResetBackoff { entries: vec![6], reason: None })]);
+    assert_eq!(
+        press(&mut app, "j j j B y"),
+        [Effect::Act(Action::ResetBackoff { entries: vec![EntryId::reboot(6)], reason: None })]
+    );
 }
 
 #[test]
@@ -184,10 +195,23 @@ fn no_key_hits_another_row_when_the_one_under_the_cursor_vanishes() {
     press(&mut app, "j");
     world.store.reboots.entries.remove(&4);
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(press(&mut app, "X y"), []);
-    assert!(message(&app).contains("no entry is chosen"));
-    press(&mut app, "j");
-    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(5)));
+    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(5)), "the neighbour");
+    assert_eq!(press(&mut app, "X y"), [], "that X was meant for the one that ended");
+    assert!(message(&app).contains("the row under the cursor ended"));
+    let effects = press(&mut app, "X y");
+    assert!(
+        matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries[0].0 == EntryId::reboot(5))
+    );
+    world.store.reboots.entries.remove(&5);
+    update(&mut app, Event::Seen(world.seen()));
+    press(&mut app, "enter");
+    assert_eq!(app.target(), Some(Target::Entry(EntryId::reboot(6))), "Enter opens the neighbour");
+    press(&mut app, "esc X");
+    assert!(app.dialog.is_some(), "whoever has looked may act");
+    press(&mut app, "esc");
+    world.entry(5, "10.0.0.16", RebootStatus::Queued, 900, 32);
+    update(&mut app, Event::Seen(world.seen()));
+    press(&mut app, "k");
     world.store.reboots.entries.remove(&5);
     update(&mut app, Event::Seen(world.seen()));
     press(&mut app, "/ \"worker-4\" enter");
@@ -288,4 +312,27 @@ fn pasted_text_presses_no_keys() {
     press(&mut app, "/");
     update(&mut app, Event::Paste("shop\u{1b}[2J".into()));
     assert!(!app.reboots.filter.contains('\u{1b}'));
+}
+
+#[test]
+fn a_message_goes_after_some_seconds_and_stays_while_its_action_is_under_way() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "E y");
+    update(&mut app, Event::Tick(at(BOOT + 200.0)));
+    assert!(message(&app).contains("disabling"), "the action has not ended");
+    update(&mut app, Event::Done(Ok("the reboot queue is disabled".into())));
+    update(&mut app, Event::Tick(at(BOOT + 205.0)));
+    assert!(message(&app).contains("is disabled"));
+    update(&mut app, Event::Tick(at(BOOT + 215.0)));
+    assert_eq!(app.message, None);
+}
+
+#[test]
+fn whoever_types_a_reason_without_asking_for_the_field_loses_no_letter() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "X \"disk 2 is gone, yes\"");
+    assert!(screen::text(&app).contains("> reason (optional): disk 2 is gone, yes"), "{}", screen::text(&app));
+    let effects = press(&mut app, "enter enter");
+    let reason = Some("disk 2 is gone, yes".to_owned());
+    assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![(EntryId::reboot(3), 30)], reason })]);
 }

@@ -2,5 +2,6 @@
 
 mod cost;
 mod flows;
+mod repairs;
 mod screens;
 mod world;

@@ -6,6 +6,7 @@ use crate::console::{
     keys::Command,
     views,
 };
+use crate::model::entry::EntryId;
 
 /// Carries out a command that only looks.
 pub(super) fn go(app: &mut App, command: Command) {
@@ -22,15 +23,18 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Mark => match app.view {
             View::Reboots => app.reboots.toggle_mark(),
             View::Nodes => app.nodes.toggle_mark(),
+            View::Repairs => app.repairs.toggle_mark(),
         },
         Command::MarkAll => match app.view {
             View::Reboots => app.reboots.toggle_all(),
             View::Nodes => app.nodes.toggle_all(),
+            View::Repairs => app.repairs.toggle_all(),
         },
         Command::Filter => super::typing::begin_filter(app),
-        Command::NextView => show(app, if app.view == View::Reboots { View::Nodes } else { View::Reboots }),
+        Command::NextView => show(app, app.view.next()),
         Command::Reboots => show(app, View::Reboots),
         Command::Nodes => show(app, View::Nodes),
+        Command::Repairs => show(app, View::Repairs),
         Command::Jump => jump(app),
         Command::Trouble => trouble(app),
         _ => {}
@@ -42,6 +46,7 @@ pub(super) fn reveal(app: &mut App) {
     let height = views::table_height(app);
     app.reboots.reveal(height);
     app.nodes.reveal(height);
+    app.repairs.reveal(height);
     let most = views::pane_overflow(app);
     if let Some(pane) = &mut app.pane {
         pane.scroll = pane.scroll.min(most);
@@ -65,6 +70,7 @@ fn by(app: &mut App, rows: isize) {
         match app.view {
             View::Reboots => app.reboots.step(rows),
             View::Nodes => app.nodes.step(rows),
+            View::Repairs => app.repairs.step(rows),
         }
     }
 }
@@ -81,10 +87,9 @@ fn show(app: &mut App, view: View) {
 }
 
 fn open(app: &mut App) {
-    match app.target() {
-        Some(of) => app.pane = Some(Pane { of, scroll: 0 }),
-        None if app.reboots.vanished || app.nodes.vanished => app.refuse(app.nothing_chosen("row")),
-        None => {}
+    if let Some(of) = app.target() {
+        app.strayed();
+        app.pane = Some(Pane { of, scroll: 0 });
     }
 }
 
@@ -93,6 +98,7 @@ fn back(app: &mut App) {
     let (filter, marks) = match app.view {
         View::Reboots => (!app.reboots.filter.is_empty(), !app.reboots.marks.is_empty()),
         View::Nodes => (!app.nodes.filter.is_empty(), !app.nodes.marks.is_empty()),
+        View::Repairs => (!app.repairs.filter.is_empty(), !app.repairs.marks.is_empty()),
     };
     if app.help.take().is_some() || app.pane.take().is_some() {
         return;
@@ -103,23 +109,29 @@ fn back(app: &mut App) {
         match app.view {
             View::Reboots => app.reboots.marks.clear(),
             View::Nodes => app.nodes.marks.clear(),
+            View::Repairs => app.repairs.marks.clear(),
         }
     } else {
         app.message = None;
     }
 }
 
-/// From an entry to its node, from a node to its entry; an open pane stays open on the other object.
+/// From an entry to its node, from a node to its entry – its reboot first, from there over the node to its repair; an
+/// open pane stays open on the other object.
 fn jump(app: &mut App) {
     let piece = app.pane.is_some();
     let to = match app.target() {
         Some(Target::Entry(id)) => {
-            let machine = facts::entry(&app.seen, id).map(|e| app.seen.snapshot.machine(&e.node));
+            let machine = facts::machine(&app.seen, id);
             machine.filter(|name| app.nodes.go_to(name)).map(|name| (View::Nodes, Target::Node(name)))
         }
         Some(Target::Node(name)) => {
-            let live = app.facts.by_node.get(&name).copied();
-            live.filter(|id| app.reboots.go_to(id)).map(|id| (View::Reboots, Target::Entry(id)))
+            let reboot = app.facts.reboot_of(&name).filter(|id| app.reboots.go_to(id)).map(|id| (View::Reboots, id));
+            let found = reboot.or_else(|| {
+                let repair = app.facts.repair_of(&name).filter(|id| app.repairs.go_to(id));
+                repair.map(|id| (View::Repairs, id))
+            });
+            found.map(|(view, id)| (view, Target::Entry(id)))
         }
         None => None,
     };
@@ -134,18 +146,12 @@ fn jump(app: &mut App) {
 
 /// The next row that needs a person, round the end.
 fn trouble(app: &mut App) {
+    let entry = |id: &EntryId| facts::in_trouble(&app.seen, *id);
     let found = match app.view {
-        View::Reboots => {
-            let hit = next(&app.reboots.rows, app.reboots.place, |id| {
-                let entry = facts::entry(&app.seen, *id);
-                entry.is_none() || app.seen.reasons.get(id).is_some_and(facts::own_trouble)
-            });
-            hit.map(|place| app.reboots.select(place))
-        }
+        View::Reboots => next(&app.reboots.rows, app.reboots.place, entry).map(|place| app.reboots.select(place)),
+        View::Repairs => next(&app.repairs.rows, app.repairs.place, entry).map(|place| app.repairs.select(place)),
         View::Nodes => {
-            let hit = next(&app.nodes.rows, app.nodes.place, |name| {
-                brief::node_state(&app.seen, name, app.facts.by_node.get(name).copied(), app.now.wall).1
-            });
+            let hit = next(&app.nodes.rows, app.nodes.place, |name| brief::node_state(app, name).1);
             hit.map(|place| app.nodes.select(place))
         }
     };

@@ -34,6 +34,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         }
         Event::Tick(now) => {
             app.now = now;
+            app.expire_message();
             Vec::new()
         }
         Event::Done(result) => {
@@ -52,10 +53,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
 /// Where a key would be heard now.
 pub fn context(app: &App) -> Context {
     if let Some(dialog) = &app.dialog {
-        return match dialog.focus {
-            super::dialog::Focus::Reason | super::dialog::Focus::Typed => Context::Field,
-            _ => Context::Dialog,
-        };
+        return if dialog.typing() { Context::Field } else { Context::Dialog };
     }
     if app.typing.is_some() {
         Context::Field
@@ -95,6 +93,11 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         },
         Command::Cancel
         | Command::Reboot
+        | Command::Repair
+        | Command::DeleteFinished
+        | Command::DeleteUnfinished
+        | Command::Hold
+        | Command::Unhold
         | Command::ResetBackoff
         | Command::Switch
         | Command::Retry

@@ -31,6 +31,12 @@ pub(super) fn rows(app: &mut App) {
     let shown = filtered(app, &app.reboots.filter, all);
     app.reboots.refresh(shown, total, |id| entries.contains_key(&id.index));
 
+    let repairs = &seen.snapshot.store.repairs.entries;
+    let all: Vec<EntryId> = repairs.keys().map(|index| EntryId::repair(*index)).collect();
+    let total = all.len();
+    let shown = filtered(app, &app.repairs.filter, all);
+    app.repairs.refresh(shown, total, |id| repairs.contains_key(&id.index));
+
     let members = seen.snapshot.store.definition().into_iter().flat_map(|d| &d.cluster.nodes);
     let names: BTreeSet<&str> =
         members.map(Node::node_name).chain(seen.snapshot.kube.nodes.keys().map(String::as_str)).collect();
@@ -65,11 +71,16 @@ impl Haystack for EntryId {
     fn text(&self, app: &App) -> String {
         let seen = &app.seen;
         let why = seen.reasons.get(self).map(|r| brief::reason(r, app.now.wall)).unwrap_or_default();
+        let name = facts::machine(seen, *self).unwrap_or_default();
+        if let Some(e) = facts::repair(seen, *self) {
+            let (state, serial) = (brief::repair_status(e, app.now.wall), e.serial.as_deref().unwrap_or_default());
+            return format!(
+                "{} {name} {} {} {} {state} {serial} {why}",
+                self.index, e.address, e.machine_type, e.operation
+            );
+        }
         match facts::entry(seen, *self) {
-            Some(e) => {
-                let name = seen.snapshot.machine(&e.node);
-                format!("{} {name} {} {} {why}", self.index, e.node, brief::status(e, app.now.wall))
-            }
+            Some(e) => format!("{} {name} {} {} {why}", self.index, e.node, brief::status(e, app.now.wall)),
             None => format!("{} broken {why}", self.index),
         }
     }
@@ -78,7 +89,7 @@ impl Haystack for EntryId {
 impl Haystack for String {
     fn text(&self, app: &App) -> String {
         let seen = &app.seen;
-        let (state, _) = brief::node_state(seen, self, app.facts.by_node.get(self).copied(), app.now.wall);
+        let (state, _) = brief::node_state(app, self);
         let kubelet = facts::node(seen, self).map(|n| n.kubelet.as_str()).unwrap_or_default();
         let address = facts::address(seen, self).unwrap_or_default();
         format!("{self} {address} {state} {} {} {kubelet}", facts::role(seen, self), facts::rack(seen, self))

@@ -16,6 +16,7 @@ pub(super) fn begin_filter(app: &mut App) {
     let before = match app.view {
         View::Reboots => app.reboots.filter.clone(),
         View::Nodes => app.nodes.filter.clone(),
+        View::Repairs => app.repairs.filter.clone(),
     };
     app.typing = Some((Input::new(before.clone()), before));
 }
@@ -56,16 +57,11 @@ pub(super) fn paste(app: &mut App, text: &str) {
 
 /// Puts a filter into force.
 pub(super) fn set_filter(app: &mut App, text: &str) {
-    match app.view {
-        View::Reboots => {
-            text.clone_into(&mut app.reboots.filter);
-            // whoever filters looks for a row: the first one, not where the vanished one was
-            app.reboots.vanished = false;
-        }
-        View::Nodes => {
-            text.clone_into(&mut app.nodes.filter);
-            app.nodes.vanished = false;
-        }
-    }
+    let filter = match app.view {
+        View::Reboots => &mut app.reboots.filter,
+        View::Nodes => &mut app.nodes.filter,
+        View::Repairs => &mut app.repairs.filter,
+    };
+    text.clone_into(filter);
     super::seen::rows(app);
 }

@@ -18,7 +18,19 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
         app.refuse(why);
         return Vec::new();
     }
+    if app.pane.is_none() && app.strayed() && !whole_queue(command) {
+        // the key was on its way to a row that ended under the cursor
+        app.refuse(
+            "the row under the cursor ended, and the cursor went to its neighbour: look, and press the key again",
+        );
+        return Vec::new();
+    }
     let opened = match command {
+        Command::Repair => dialog::repair::open(app),
+        Command::DeleteFinished => dialog::cancel::whole(app, true),
+        Command::DeleteUnfinished => dialog::cancel::whole(app, false),
+        Command::Hold => dialog::hold::open(app, true),
+        Command::Unhold => dialog::hold::open(app, false),
         Command::Reboot => dialog::add::open(app),
         Command::Cancel => dialog::cancel::open(app),
         Command::ResetBackoff => dialog::backoff::open(app),
@@ -40,6 +52,11 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
     Vec::new()
 }
 
+/// Verbs that are not about the row under the cursor.
+fn whole_queue(command: Command) -> bool {
+    matches!(command, Command::Switch | Command::DeleteFinished | Command::DeleteUnfinished)
+}
+
 /// Hands a confirmed action over, unless writing became impossible meanwhile.
 pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     if let Some(why) = refusal(app) {
@@ -50,6 +67,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         match app.view {
             View::Reboots => app.reboots.marks.clear(),
             View::Nodes => app.nodes.marks.clear(),
+            View::Repairs => app.repairs.marks.clear(),
         }
     }
     app.begin(&action);

@@ -4,6 +4,7 @@ mod help;
 mod nodes;
 mod pane;
 mod reboots;
+mod repairs;
 
 use ratatui::{
     Frame,
@@ -14,7 +15,7 @@ pub use help::overflow as help_overflow;
 
 use super::{
     app::{App, View},
-    dialog, facts, footer, header,
+    brief, dialog, facts, footer, header,
     table::put,
 };
 
@@ -96,6 +97,9 @@ pub fn draw(app: &App, frame: &mut Frame) {
             View::Reboots => {
                 reboots::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
             }
+            View::Repairs => {
+                repairs::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
+            }
             View::Nodes => {
                 nodes::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some());
             }
@@ -109,6 +113,23 @@ pub fn draw(app: &App, frame: &mut Frame) {
     if let Some(open) = &app.dialog {
         dialog::draw::draw(app, open, frame);
     }
+}
+
+/// What an empty table of a queue says while etcd is not read yet; none afterwards.
+fn connecting(app: &App) -> Option<Vec<String>> {
+    let store = &app.seen.snapshot.store;
+    if store.synced {
+        return None;
+    }
+    let mut lines = vec![if app.looks.sandbox {
+        "the sandbox starts ...".to_owned()
+    } else {
+        format!("connecting to etcd at {} ...", app.looks.endpoints.join(" "))
+    }];
+    if let Some(error) = &store.error {
+        lines.extend(super::table::wrap(&brief::safe(error), usize::from(app.size.width).saturating_sub(4)));
+    }
+    Some(lines)
 }
 
 /// Says in the middle of an empty table why it is empty.

@@ -2,10 +2,13 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use crate::console::{
-    app::App,
-    brief, facts,
-    table::{self, Cell, Column, Row},
+use crate::{
+    console::{
+        app::App,
+        brief, facts,
+        table::{self, Cell, Column, Row},
+    },
+    model::entry::EntryId,
 };
 
 /// Draws the table.
@@ -18,7 +21,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "ROLE", width: if area.width < 100 { 6 } else { 8 }, from: 0 },
         Column { title: "RACK", width: 6, from: 90 },
         Column { title: "KUBELET", width: 10, from: 100 },
-        Column { title: "ENTRY", width: 6, from: 0 },
+        Column { title: "REBOOT", width: 6, from: 0 },
+        Column { title: "REPAIR", width: 6, from: 0 },
     ];
     let visible = app.nodes.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|node| row(app, node, usize::from(name))).collect();
@@ -30,8 +34,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 
 fn row(app: &App, name: &str, width: usize) -> Row {
     let seen = &app.seen;
-    let live = app.facts.by_node.get(name).copied();
-    let (state, trouble) = brief::node_state(seen, name, live, app.now.wall);
+    let entry = |id: Option<EntryId>| id.map(|id| format!("#{}", id.index)).unwrap_or_default();
+    let (state, trouble) = brief::node_state(app, name);
     let state_style = if trouble { app.looks.theme.trouble } else { Style::new() };
     let kubelet = facts::node(seen, name).map(|n| brief::safe(&n.kubelet)).unwrap_or_default();
     let cells = vec![
@@ -41,7 +45,8 @@ fn row(app: &App, name: &str, width: usize) -> Row {
         Cell::plain(brief::safe(&facts::role(seen, name))),
         Cell::plain(brief::safe(&facts::rack(seen, name))),
         Cell::plain(kubelet),
-        Cell::plain(live.map(|id| format!("#{}", id.index)).unwrap_or_default()),
+        Cell::plain(entry(app.facts.reboot_of(name))),
+        Cell::plain(entry(app.facts.repair_of(name))),
     ];
     Row { cells, cursor: app.nodes.cursor.as_deref() == Some(name), marked: app.nodes.marks.contains(name) }
 }
@@ -53,7 +58,8 @@ fn empty(app: &App) -> Vec<String> {
     match app.seen.snapshot.kube.sources.get("nodes") {
         Some(source) if source.synced => vec!["Kubernetes has no nodes".to_owned()],
         source => {
-            let mut lines = vec!["connecting to Kubernetes ...".to_owned()];
+            let words = if app.looks.sandbox { "the sandbox starts ..." } else { "connecting to Kubernetes ..." };
+            let mut lines = vec![words.to_owned()];
             if let Some(error) = source.and_then(|s| s.error.as_ref()) {
                 lines.extend(table::wrap(&brief::safe(error), usize::from(app.size.width).saturating_sub(4)));
             }

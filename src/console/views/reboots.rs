@@ -57,7 +57,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
         (None, Some(Err(broken))) => brief::safe(broken),
         _ => String::new(),
     };
-    let trouble = why.is_some_and(facts::own_trouble) || facts::entry(seen, id).is_none();
+    let trouble = facts::in_trouble(seen, id);
     cells.push(if trouble {
         Cell::styled(format!("! {order}{text}"), theme.trouble)
     } else {
@@ -68,11 +68,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
 
 fn empty(app: &App) -> Vec<String> {
     let store = &app.seen.snapshot.store;
-    if !store.synced {
-        let mut lines = vec![format!("connecting to etcd {} ...", app.looks.endpoints.join(" "))];
-        if let Some(error) = &store.error {
-            lines.extend(table::wrap(&brief::safe(error), usize::from(app.size.width).saturating_sub(4)));
-        }
+    if let Some(lines) = super::connecting(app) {
         return lines;
     }
     if app.reboots.total > 0 {

@@ -71,6 +71,14 @@ fn judge(definition: &Value, template: bool, constraints: Option<&Constraints>) 
     found
 }
 
+/// The faults of a stored definition in the sections that the queues are processed by: it may have been stored by a
+/// program that refuses less.
+pub fn queue_faults(cluster: &Cluster) -> Vec<Fault> {
+    let mut found = Checked::default();
+    limits::queues(cluster, &Value::Null, &mut found);
+    found.faults
+}
+
 fn object(shape: &Object, fields: &Map<String, Value>, at: &str, found: &mut Checked) {
     for (name, value) in fields {
         let path = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };

@@ -37,12 +37,17 @@ pub(super) fn check(
     for (i, key) in cluster.control_plane_tolerations.iter().flatten().enumerate() {
         qualified(key, &format!("control_plane_tolerations[{i}]"), found);
     }
-    reboot(cluster, raw, found);
-    repair(&cluster.repair, raw, found);
+    queues(cluster, raw, found);
     let endpoint = raw.pointer("/options/kubelet/cri_endpoint").and_then(Value::as_str).unwrap_or_default();
     if has_options(raw) && endpoint.is_empty() {
         found.fault("options.kubelet.cri_endpoint", "must not be empty where there are options");
     }
+}
+
+/// The `reboot` and `repair` sections. `raw` is asked for the selectors, where it is there.
+pub(super) fn queues(cluster: &Cluster, raw: &Value, found: &mut Checked) {
+    reboot(cluster, raw, found);
+    repair(&cluster.repair, raw, found);
 }
 
 fn nodes(nodes: &[Node], template: bool, found: &mut Checked) {

@@ -10,7 +10,7 @@ mod procedures;
 mod schema;
 mod written;
 
-pub use check::{Checked, Fault, check, check_template};
+pub use check::{Checked, Fault, check, check_template, queue_faults};
 pub use parse::parse;
 pub use written::written;
 

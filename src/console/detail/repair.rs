@@ -1,0 +1,158 @@
+//! A repair in the detail pane: where it stands, its steps and what came of each.
+
+use std::sync::Arc;
+
+use ratatui::{style::Style, text::Line};
+
+use super::Text;
+use crate::{
+    console::{brief, dialog::pick::in_words, facts, table::wrap, when},
+    model::{
+        attempt::Attempt,
+        cluster::Operation,
+        entry::{EntryId, Stored},
+        ours::Verb,
+        repair::{RepairEntry, RepairStatus, StepStatus},
+    },
+};
+
+impl Text<'_> {
+    /// A repair. `alone`: the pane is the entry's; else the node's lines stand above already.
+    pub(super) fn repair(&mut self, id: EntryId, alone: bool) {
+        let seen = Arc::clone(&self.app.seen);
+        let theme = self.app.looks.theme.clone();
+        let Some(entry) = facts::repair(&seen, id) else { return };
+        let name = seen.snapshot.machine(&entry.address);
+        let since = facts::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
+        let style = match entry.status {
+            RepairStatus::Failed => theme.danger,
+            RepairStatus::Succeeded => theme.good,
+            _ => Style::new(),
+        };
+        self.field("status", &format!("{}{since}", brief::repair_status(entry, self.now())), style);
+        if entry.deleted {
+            self.plain("", "It is marked as deleted: whoever leads removes it.");
+        } else if entry.finished() {
+            self.field("ended", &brief::ending(&seen, entry), style);
+        }
+        if let Some(why) = seen.reasons.get(&id).filter(|_| !entry.finished()) {
+            let style = if facts::own_trouble(why) { theme.trouble } else { Style::new() };
+            self.field("why", &brief::sentence(why), style);
+        }
+        let serial = entry.serial.as_ref().map(|s| format!(", serial {s}")).unwrap_or_default();
+        self.plain("machine", &format!("{} {}, type {}{serial}", name, entry.address, entry.machine_type));
+        let operation = facts::operation(&seen, entry);
+        self.plain("operation", &format!("{}, step {}", entry.operation, brief::step(&seen, entry)));
+        if operation.is_none() {
+            let text = format!("the definition has no {} for {} any more", entry.operation, entry.machine_type);
+            self.field("", &text, theme.trouble);
+        }
+        self.next(id, entry);
+        self.health(id, entry);
+        self.backed_off(entry.drain_backoff_count, entry.drain_backoff_expire);
+        self.asked(id);
+        if alone {
+            if facts::node(&seen, &name).is_some() || facts::member(&seen, &name).is_some() {
+                self.machine(&name);
+            } else {
+                self.plain("node", "none: the machine is outside the cluster, nothing is drained");
+            }
+        }
+        self.order_given(id);
+        self.field("you can", &choices(entry, facts::order(&seen, id)), theme.key);
+        if let Some(operation) = operation {
+            self.steps(id, entry, operation);
+        }
+        if entry.step_status == StepStatus::Draining && entry.unfinished() {
+            self.pods_left(id);
+        }
+        let moved = match entry.status {
+            RepairStatus::Processing => format!("step {} {}", entry.step.saturating_add(1), entry.step_status),
+            other => other.to_string(),
+        };
+        self.timeline(id, entry.last_transition_time, &moved);
+        self.attempts(id);
+    }
+
+    /// When what is being done is over at the latest.
+    fn next(&mut self, id: EntryId, entry: &RepairEntry) {
+        let Some(at) = facts::deadline(&self.app.seen, id) else { return };
+        let what = match (entry.status, entry.step_status) {
+            (RepairStatus::Processing, StepStatus::Watching) => "the watch ends",
+            (RepairStatus::Processing, StepStatus::Draining) => "the drain is given up",
+            _ => "it is tried again",
+        };
+        let text = format!("{what} {} ({})", when::until(at, self.now()), when::moment(at, self.now()));
+        self.plain("next", &text);
+    }
+
+    /// The last answer of the health check, and whether it is one that can never mean "healthy".
+    fn health(&mut self, id: EntryId, entry: &RepairEntry) {
+        let seen = Arc::clone(&self.app.seen);
+        if let Some(answer) = facts::health(&seen, id).filter(|_| entry.unfinished()) {
+            let since = facts::progress(&seen, id).and_then(|p| p.check.as_ref());
+            let since = since.filter(|(_, said)| said == answer);
+            let since = since.map(|(at, _)| format!(", since {}", self.moment(*at))).unwrap_or_default();
+            self.plain("health", &format!("{answer}{since}"));
+        }
+        if let Some(odd) = brief::odd_health(&seen, id).filter(|_| entry.unfinished()) {
+            let text =
+                format!("the health check prints {odd:?}: only `true` counts as healthy, mend health_check_command");
+            self.field("", &text, self.app.looks.theme.trouble);
+        }
+    }
+
+    /// The operation's steps; what came of those that were begun.
+    fn steps(&mut self, id: EntryId, entry: &RepairEntry, operation: &Operation) {
+        let seen = Arc::clone(&self.app.seen);
+        let store = &seen.snapshot.store;
+        self.heading(format!("Steps of {}: {}", entry.operation, operation.steps().len()));
+        for (number, words) in (0_i64..).zip(in_words(operation.steps())) {
+            let now = entry.status == RepairStatus::Processing && entry.step == number;
+            let tries: Vec<&Attempt> = store
+                .attempts_of(id)
+                .filter_map(Stored::get)
+                .filter(|a| a.step == Some(number) && !a.success)
+                .collect();
+            let came = match tries.last() {
+                None => String::new(),
+                Some(last) => {
+                    let end = last.outcome.as_ref().map_or_else(|| "runs".to_owned(), |o| o.end.to_string());
+                    let many = if tries.len() > 1 { format!(" at try {}", tries.len()) } else { String::new() };
+                    format!(" [{end}{many}]")
+                }
+            };
+            let here = if now { format!(" <- {}", entry.step_status) } else { String::new() };
+            let mark = if now { ">" } else { " " };
+            let text = brief::safe(&format!("{words}{came}{here}"));
+            for (i, line) in wrap(&text, self.width.saturating_sub(4)).into_iter().enumerate() {
+                let mark = if i == 0 { mark } else { " " };
+                self.lines.push(Line::from(format!("{mark} {line}")));
+            }
+        }
+        if let Some(argv) = operation.success_command.as_ref().filter(|argv| !argv.is_empty()) {
+            let ran = store.attempts_of(id).filter_map(Stored::get).rfind(|a| a.success);
+            let came = ran.and_then(|a| a.outcome.as_ref()).map(|o| format!(" [{}]", o.end)).unwrap_or_default();
+            self.lines.push(Line::from(brief::safe(&format!("  once healthy: {}{came}", argv.join(" ")))));
+        }
+    }
+}
+
+/// The keys that make sense where the entry stands.
+fn choices(entry: &RepairEntry, order: Option<Verb>) -> String {
+    let mut keys = vec!["X delete"];
+    match (entry.status, entry.step_status) {
+        _ if entry.deleted => return "wait: the leader removes it".to_owned(),
+        (RepairStatus::Succeeded | RepairStatus::Failed, _) => keys.push("P repair once more"),
+        (_, StepStatus::Watching) => keys.extend(["A again (retry)", "D done (treat as healthy)"]),
+        (_, StepStatus::Draining) => keys.extend(["H hold", "F force (skip what is left)"]),
+        _ => keys.push("H hold"),
+    }
+    if entry.unfinished() && entry.drain_backoff_count > 0 {
+        keys.push("B reset backoff");
+    }
+    if order == Some(Verb::Hold) {
+        keys.push("L let go");
+    }
+    keys.join("  ")
+}

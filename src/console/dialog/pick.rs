@@ -1,0 +1,171 @@
+//! A choice among the repair operations of the definition: first the machine type, then one of its operations.
+
+use crate::model::cluster::{Repair, Step};
+
+/// The choice and how far it has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pick {
+    types: Vec<Type>,
+    machine_type: Option<usize>,
+    operation: Option<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Type {
+    name: String,
+    /// Each with its steps in words.
+    operations: Vec<(String, Vec<String>)>,
+}
+
+impl Pick {
+    /// All that the definition has. `guess` is the type that the machine is known by; a choice of one is made already.
+    pub fn of(repair: &Repair, guess: Option<&str>) -> Self {
+        let types: Vec<Type> = repair
+            .machine_types()
+            .into_iter()
+            .map(|name| {
+                let operations = repair.operations_for(name).unwrap_or_default();
+                let operations = operations.iter().map(|o| (o.operation.clone(), in_words(o.steps()))).collect();
+                Type { name: name.to_owned(), operations }
+            })
+            .collect();
+        let machine_type = match guess.and_then(|guess| types.iter().position(|t| t.name == guess)) {
+            None if types.len() == 1 => Some(0),
+            found => found,
+        };
+        let mut pick = Self { types, machine_type, operation: None };
+        pick.choose_the_only_operation();
+        pick
+    }
+
+    /// Nothing can be chosen.
+    pub fn is_empty(&self) -> bool {
+        self.types.iter().all(|t| t.operations.is_empty())
+    }
+
+    fn choose_the_only_operation(&mut self) {
+        self.operation = (self.operations().len() == 1).then_some(0);
+    }
+
+    fn operations(&self) -> &[(String, Vec<String>)] {
+        self.machine_type.and_then(|at| self.types.get(at)).map_or(&[], |t| &t.operations)
+    }
+
+    /// The next or the previous type; its operation is chosen anew.
+    pub fn turn_type(&mut self, forward: bool) {
+        let before = self.machine_type;
+        self.machine_type = turned(before, self.types.len(), forward);
+        if self.machine_type != before {
+            self.choose_the_only_operation();
+        }
+    }
+
+    /// The next or the previous operation of the type.
+    pub fn turn_operation(&mut self, forward: bool) {
+        self.operation = turned(self.operation, self.operations().len(), forward);
+    }
+
+    /// Type and operation, once both are chosen.
+    pub fn chosen(&self) -> Option<(&str, &str)> {
+        Some((self.machine_type()?, self.operation()?))
+    }
+
+    /// The type, once it is chosen.
+    pub fn machine_type(&self) -> Option<&str> {
+        Some(&self.types.get(self.machine_type?)?.name)
+    }
+
+    fn operation(&self) -> Option<&str> {
+        Some(&self.operations().get(self.operation?)?.0)
+    }
+
+    /// The field of the type: what is chosen, and among how many.
+    pub fn type_field(&self) -> String {
+        shown(self.machine_type(), self.machine_type, self.types.len())
+    }
+
+    /// The field of the operation.
+    pub fn operation_field(&self) -> String {
+        if self.machine_type.is_none() {
+            return "choose the machine type first".to_owned();
+        }
+        shown(self.operation(), self.operation, self.operations().len())
+    }
+
+    /// The steps of the chosen operation, a line each.
+    pub fn steps(&self) -> &[String] {
+        self.operation.and_then(|at| self.operations().get(at)).map_or(&[], |(_, steps)| steps)
+    }
+}
+
+fn turned(at: Option<usize>, all: usize, forward: bool) -> Option<usize> {
+    match (at, forward) {
+        _ if all == 0 => None,
+        (None, true) => Some(0),
+        (None, false) => Some(all - 1),
+        (Some(at), true) => Some((at + 1) % all),
+        (Some(at), false) => Some((at + all - 1) % all),
+    }
+}
+
+fn shown(name: Option<&str>, at: Option<usize>, all: usize) -> String {
+    match (name, at) {
+        (Some(name), Some(_)) if all == 1 => format!("{name}  (the only one)"),
+        (Some(name), Some(at)) => format!("< {name} >  ({} of {all})", at + 1),
+        _ => format!("< choose: Right, Left >  ({all})"),
+    }
+}
+
+/// What each step does, for people: `1 drain, power-cycle, watch 60s`.
+pub fn in_words(steps: &[Step]) -> Vec<String> {
+    let words = |(i, step): (usize, &Step)| {
+        let mut words = Vec::new();
+        if step.need_drain.unwrap_or(false) {
+            words.push("drain".to_owned());
+        }
+        let argv = step.repair_command.as_deref().unwrap_or_default().join(" ");
+        words.push(if argv.is_empty() { "no command".to_owned() } else { argv });
+        match step.watch_seconds.unwrap_or(0) {
+            0 => words.push("one look at its health".to_owned()),
+            seconds => words.push(format!("watch its health for {seconds}s")),
+        }
+        format!("step {}: {}", i + 1, words.join(", then "))
+    };
+    steps.iter().enumerate().map(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repair(types: &[&str], operations: &[&str]) -> Repair {
+        let operations: Vec<_> = operations
+            .iter()
+            .map(|o| serde_json::json!({"operation": o, "repair_steps": [{"repair_command": ["cycle", "-f"]}]}))
+            .collect();
+        let procedure = serde_json::json!({"machine_types": types, "repair_operations": operations});
+        serde_json::from_value(serde_json::json!({"repair_procedures": [procedure]})).unwrap()
+    }
+
+    #[test]
+    fn a_choice_of_one_is_made_already_and_others_are_not_guessed() {
+        assert_eq!(Pick::of(&repair(&["a"], &["x"]), None).chosen(), Some(("a", "x")));
+        assert_eq!(Pick::of(&repair(&["a", "b"], &["x"]), None).chosen(), None);
+        assert_eq!(Pick::of(&repair(&["a", "b"], &["x"]), Some("b")).chosen(), Some(("b", "x")));
+        assert_eq!(Pick::of(&repair(&["a"], &["x", "y"]), Some("gone")).chosen(), None);
+        assert!(Pick::of(&Repair::default(), None).is_empty());
+    }
+
+    #[test]
+    fn choices_go_round_in_both_directions() {
+        let mut pick = Pick::of(&repair(&["a", "b"], &["x", "y"]), None);
+        pick.turn_operation(true);
+        assert_eq!(pick.chosen(), None, "no operation without a type");
+        pick.turn_type(false);
+        pick.turn_operation(true);
+        assert_eq!(pick.chosen(), Some(("b", "x")));
+        pick.turn_operation(false);
+        assert_eq!(pick.chosen(), Some(("b", "y")));
+        assert_eq!(pick.steps(), ["step 1: cycle -f, then one look at its health"]);
+    }
+}

@@ -1,0 +1,116 @@
+//! Queue repairs of the nodes that are marked or under the cursor, or a repair's machine once more.
+
+use super::{Bound, Deed, Dialog, Focus, LARGE, pick::Pick};
+use crate::{
+    console::{
+        app::{App, Target, View},
+        brief,
+        event::{Action, count},
+        facts,
+    },
+    model::entry::{EntryId, QueueKind, Stored},
+};
+
+/// Opens it, or says why nothing can be repaired.
+pub fn open(app: &App) -> Result<Dialog, String> {
+    let definition = app.seen.snapshot.store.definition();
+    let repair = &definition.ok_or("there is no cluster definition yet: `cketerm cluster set FILE`")?.cluster.repair;
+    let machines = machines(app);
+    if machines.is_empty() {
+        return Err(app.nothing_chosen(if app.view == View::Nodes { "node" } else { "entry" }));
+    }
+    let guess = guess(app, &machines);
+    let pick = Pick::of(repair, guess.as_deref());
+    if pick.is_empty() {
+        return Err("the definition has no repair operation: add a `repair` section with `cketerm cluster set`".into());
+    }
+    let (mut addresses, mut lines, mut bound, mut api, mut nowhere) =
+        (Vec::new(), Vec::new(), Vec::new(), 0, Vec::new());
+    for (name, address) in machines {
+        let Some(address) = address else {
+            nowhere.push(name);
+            continue;
+        };
+        let mut notes = String::new();
+        if facts::is_api_server(&app.seen, &name) {
+            api += 1;
+            notes.push_str("  API server");
+        }
+        if facts::node(&app.seen, &name).is_none() {
+            notes.push_str("  no Node: nothing is drained");
+        }
+        for id in app.facts.entries_of(&name) {
+            let state = facts::repair(&app.seen, id).map_or("queued", |e| brief::repair_status(e, app.now.wall));
+            let state = facts::entry(&app.seen, id).map_or(state, |e| brief::status(e, app.now.wall));
+            notes.push_str(&format!("  ({id}: {state})"));
+        }
+        let uid = facts::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
+        bound.push(Bound::Node(name.clone(), uid.to_owned()));
+        lines.push(if name == address { format!("{name}{notes}") } else { format!("{name}  {address}{notes}") });
+        addresses.push(address);
+    }
+    if addresses.is_empty() {
+        return Err(format!("{} has no address: nothing can be repaired", nowhere.join(", ")));
+    }
+    if !nowhere.is_empty() {
+        lines.insert(0, format!("! left out, no address is known: {}", nowhere.join(", ")));
+    }
+    if api > 0 {
+        lines.insert(0, format!("! {} among them: one at a time", count(api, "API server")));
+    }
+    if !app.seen.snapshot.store.repairs.switch.enabled() {
+        lines.insert(0, "! the repair queue is disabled: nothing starts before it is enabled (E)".to_owned());
+    }
+    let n = addresses.len();
+    let title = format!("Queue {} on {}?", count(n, "repair"), app.cluster_word());
+    let action = Action::AddRepairs { addresses, machine_type: String::new(), operation: String::new(), reason: None };
+    let mut dialog = Dialog::new(title, "Queue", Deed::Act(action));
+    dialog.lines = lines;
+    dialog.bound = bound;
+    dialog.expect = (n >= LARGE || api > 0).then(|| format!("{} {n}", app.cluster_word()));
+    if pick.machine_type().is_none() {
+        dialog.focus = Focus::Type;
+    } else if pick.chosen().is_none() {
+        dialog.focus = Focus::Operation;
+    }
+    dialog.pick = Some(pick);
+    Ok(dialog)
+}
+
+/// The machines that are meant, by name, each with its address where one is known.
+fn machines(app: &App) -> Vec<(String, Option<String>)> {
+    let of_entry = |id: &EntryId| {
+        let address = facts::address_of(&app.seen, *id)?.to_owned();
+        Some((app.seen.snapshot.machine(&address), Some(address)))
+    };
+    let mut machines: Vec<(String, Option<String>)> = match (&app.pane, app.view) {
+        (Some(pane), _) => match &pane.of {
+            Target::Entry(id) => of_entry(id).into_iter().collect(),
+            Target::Node(name) => vec![(name.clone(), facts::address(&app.seen, name))],
+        },
+        (None, View::Nodes) => {
+            app.nodes.chosen().into_iter().map(|name| (name.clone(), facts::address(&app.seen, &name))).collect()
+        }
+        (None, View::Reboots | View::Repairs) => app.chosen_entries().iter().filter_map(of_entry).collect(),
+    };
+    machines.sort();
+    machines.dedup();
+    machines
+}
+
+/// The type under which these machines were repaired last, where that was one and the same.
+fn guess(app: &App, machines: &[(String, Option<String>)]) -> Option<String> {
+    let of = |address: &str| {
+        let entries = app.seen.snapshot.store.repairs.entries.values().rev().filter_map(Stored::get);
+        entries.into_iter().find(|e| e.address == address).map(|e| e.machine_type.clone())
+    };
+    if let Some(Target::Entry(id)) = app.target()
+        && id.queue == QueueKind::Repair
+        && machines.len() == 1
+    {
+        return facts::repair(&app.seen, id).map(|e| e.machine_type.clone());
+    }
+    let mut known = machines.iter().map(|(_, address)| address.as_deref().and_then(of));
+    let first = known.next()??;
+    known.all(|other| other.as_ref() == Some(&first)).then_some(first)
+}

@@ -1,0 +1,104 @@
+//! The repair queue.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::{
+    console::{
+        app::App,
+        brief, facts,
+        table::{self, Cell, Column, Row},
+        when,
+    },
+    model::{entry::EntryId, repair::RepairStatus},
+};
+
+/// Draws the table.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let wide = area.width >= 100;
+    let name = u16::try_from(app.facts.name_width).unwrap_or(15).clamp(11, if wide { 40 } else { 14 });
+    let columns = [
+        Column { title: "INDEX", width: 5, from: 0 },
+        Column { title: "MACHINE", width: name, from: 0 },
+        Column { title: "ADDRESS", width: 15, from: 120 },
+        Column { title: "TYPE", width: 10, from: 90 },
+        Column { title: "OPERATION", width: if wide { 14 } else { 11 }, from: 0 },
+        Column { title: "STEP", width: 4, from: 0 },
+        Column { title: "COMMAND", width: if area.width >= 160 { 30 } else { 20 }, from: 140 },
+        Column { title: "STATUS", width: 9, from: 0 },
+        Column { title: "LEFT", width: 5, from: 0 },
+        Column { title: "PODS", width: 7, from: 110 },
+        Column { title: "HEALTH", width: 10, from: 110 },
+        Column { title: "REASON", width: 0, from: 0 },
+    ];
+    let visible = app.repairs.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, *id, usize::from(name))).collect();
+    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
+    if rows.is_empty() {
+        super::say_empty(buffer, area, &empty(app), app);
+    }
+}
+
+fn row(app: &App, id: EntryId, width: usize) -> Row {
+    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.now.wall);
+    let mut cells = vec![Cell::plain(id.index.to_string())];
+    let why = seen.reasons.get(&id).map(|why| brief::reason(why, now));
+    let mut text = why.unwrap_or_default();
+    if let Some(entry) = facts::repair(seen, id) {
+        let status = match entry.status {
+            RepairStatus::Failed if !entry.deleted => theme.danger,
+            RepairStatus::Succeeded if !entry.deleted => theme.good,
+            _ => Style::new(),
+        };
+        cells.extend([
+            Cell::plain(brief::squeezed(&seen.snapshot.machine(&entry.address), width)),
+            Cell::plain(brief::safe(&entry.address)),
+            Cell::plain(brief::safe(&entry.machine_type)),
+            Cell::plain(brief::safe(&entry.operation)),
+            Cell::plain(brief::step(seen, entry)),
+            Cell::plain(brief::command(seen, entry)),
+            Cell::styled(brief::repair_status(entry, now), status),
+            Cell::plain(facts::deadline(seen, id).map(|at| when::left(at, now)).unwrap_or_default()),
+            Cell::plain(brief::pods(seen, id)),
+            Cell::plain(if entry.unfinished() { brief::health(seen, id) } else { String::new() }),
+        ]);
+        if entry.deleted {
+            "the leader removes it".clone_into(&mut text);
+        } else if entry.finished() {
+            text = brief::ending(seen, entry);
+        }
+    } else {
+        cells.extend(["?", "", "", "", "", "", "broken", "", "", ""].map(|t| Cell::styled(t, theme.danger)));
+        if let Some(Err(broken)) = seen.snapshot.store.repairs.entries.get(&id.index).map(|s| &s.value) {
+            text = brief::safe(broken);
+        }
+    }
+    let order = facts::order(seen, id).map(|verb| format!("[{verb} ordered] ")).unwrap_or_default();
+    cells.push(if facts::in_trouble(seen, id) {
+        Cell::styled(format!("! {order}{text}"), theme.trouble)
+    } else {
+        Cell::styled(format!("{order}{text}"), Style::new())
+    });
+    Row { cells, cursor: app.repairs.cursor == Some(id), marked: app.repairs.marks.contains(&id) }
+}
+
+fn empty(app: &App) -> Vec<String> {
+    if let Some(lines) = super::connecting(app) {
+        return lines;
+    }
+    if app.repairs.total > 0 {
+        let text = format!("no entry of {} contains {:?}", app.repairs.total, app.repairs.filter);
+        return vec![text, "Esc shows all".into()];
+    }
+    let mut lines = vec!["the repair queue is empty".to_owned()];
+    match app.seen.snapshot.store.definition() {
+        None => lines.push("there is no cluster definition yet: `cketerm cluster set FILE`".to_owned()),
+        Some(d) if d.cluster.repair.machine_types().is_empty() => {
+            lines.push("the definition has no repair procedures yet: its `repair` section".to_owned());
+        }
+        Some(_) => {
+            lines.push("press 2 for the nodes, mark some with space, then P".to_owned());
+            lines.push("a machine outside: `cketerm repair-queue add OPERATION TYPE ADDRESS`".to_owned());
+        }
+    }
+    lines
+}
