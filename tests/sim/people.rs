@@ -7,7 +7,7 @@ use std::{
 };
 
 use cketerm::{
-    actions::Operator,
+    actions::{Operator, WantedRepair},
     model::{
         entry::{EntryId, QueueKind},
         ours::{Verb, Who},
@@ -17,13 +17,16 @@ use cketerm::{
         Sandbox,
         kubernetes::resource::{NODES, PODS},
     },
-    store::{Store, keys::SwitchName},
+    store::{Store, keys::SwitchName, repairs::Which},
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::observers::record::{Acknowledged, Word};
+
+/// A machine that is no member of the cluster.
+pub const OUTSIDE: &str = "10.9.9.9";
 
 /// One who acts.
 pub struct Person {
@@ -41,8 +44,61 @@ impl Person {
         self.told.lock().unwrap().push(told);
     }
 
-    /// Does something with the queue, as with the console or a word of ours.
+    /// Does something with one of the queues, as with the console or a word of ours.
     pub async fn act(&mut self, store: &Store) {
+        if self.rng.u32(0..4) == 0 {
+            self.repair(store).await;
+        } else {
+            self.reboot(store).await;
+        }
+    }
+
+    /// Something with the repair queue.
+    async fn repair(&mut self, store: &Store) {
+        let Ok(view) = store.read_view().await else { return };
+        let entries: Vec<(u64, i64)> = view.repairs.entries.iter().map(|(i, s)| (*i, s.mod_revision)).collect();
+        let any = (!entries.is_empty()).then(|| entries[self.rng.usize(..entries.len())]);
+        match self.rng.u32(0..100) {
+            0..50 => {
+                // now and then a machine that is no member
+                let address = match self.rng.u32(0..6) {
+                    0 => OUTSIDE.to_owned(),
+                    _ => self.addresses[self.rng.usize(..self.addresses.len())].clone(),
+                };
+                let operation = ["restart", "drained"][self.rng.usize(..2)].to_owned();
+                let wanted = WantedRepair { address, machine_type: "sim".to_owned(), operation, serial: None };
+                let _ = self.operator.add_repair(&wanted, Some("simulated")).await;
+            }
+            50..65 => {
+                if let Some((index, revision)) = any {
+                    let seen = self.rng.bool().then_some(revision);
+                    let _ = self.operator.delete_repair(index, seen, None).await;
+                }
+            }
+            65..70 => {
+                let which = if self.rng.u32(0..4) == 0 { Which::Unfinished } else { Which::Finished };
+                let _ = self.operator.delete_repairs(which, None).await;
+            }
+            70..80 => {
+                let _ = self.operator.reset_backoff(QueueKind::Repair, None, None).await;
+            }
+            80..88 => {
+                let _ = self.operator.set_switch(SwitchName::Repairs, false, None).await;
+                tokio::time::sleep(Duration::from_secs(self.rng.u64(1..40))).await;
+                while self.operator.set_switch(SwitchName::Repairs, true, None).await.is_err() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+            _ => {
+                let Some((index, _)) = any else { return };
+                let verb = [Verb::Retry, Verb::Done, Verb::Force][self.rng.usize(..3)];
+                let _ = self.operator.order(EntryId::repair(index), verb, None, Some("simulated")).await;
+            }
+        }
+    }
+
+    /// Something with the reboot queue.
+    async fn reboot(&mut self, store: &Store) {
         let asked = self.clock.wall();
         let view = store.read_view().await;
         let Ok(view) = view else { return };
@@ -130,6 +186,12 @@ impl Person {
         if self.operator.set_switch(SwitchName::Reboots, true, None).await.is_ok() {
             self.note(asked, Word::Switch(true));
         }
+        for (key, stored) in view.repairs.entries.values().map(|s| (&s.key, s)) {
+            if stored.get().is_none() {
+                let _ = store.client().delete(key.clone(), None).await;
+            }
+        }
+        let _ = self.operator.set_switch(SwitchName::Repairs, true, None).await;
     }
 }
 
@@ -137,6 +199,9 @@ impl Person {
 pub async fn ckecli(store: &Store, rng: &mut Rng, addresses: &[String]) {
     let mut client = store.client();
     let keys = store.keys();
+    if rng.u32(0..5) == 0 {
+        return ckecli_repair(store, rng, addresses).await;
+    }
     if rng.bool() {
         let key = keys.write_index(QueueKind::Reboot);
         let Ok(got) = client.get(key.as_str(), None).await else { return };
@@ -168,6 +233,44 @@ pub async fn ckecli(store: &Store, rng: &mut Rng, addresses: &[String]) {
     let Ok(mut entry) = serde_json::from_slice::<Value>(kv.value()) else { return };
     tokio::time::sleep(Duration::from_millis(rng.u64(0..20))).await;
     entry["status"] = json!("cancelled");
+    let _ = client.put(kv.key(), entry.to_string(), None).await;
+}
+
+/// The same for repairs: `add` takes any text, `delete` puts the whole entry back without comparing.
+async fn ckecli_repair(store: &Store, rng: &mut Rng, addresses: &[String]) {
+    let mut client = store.client();
+    let keys = store.keys();
+    if rng.bool() {
+        let key = keys.write_index(QueueKind::Repair);
+        let Ok(got) = client.get(key.as_str(), None).await else { return };
+        let (index, revision) = got
+            .kvs()
+            .first()
+            .map_or((0, 0), |kv| (kv.value_str().ok().and_then(|v| v.parse().ok()).unwrap_or(0), kv.mod_revision()));
+        let address = match rng.u32(0..5) {
+            0 => "not an address",
+            _ => &addresses[rng.usize(..addresses.len())],
+        };
+        let operation = ["restart", "drained", "no such"][rng.usize(..3)];
+        let entry = format!(
+            "{{\"index\":\"{index}\",\"address\":\"{address}\",\"nodename\":\"\",\"machine_type\":\"sim\",\"operation\":\"{operation}\",\"status\":\"queued\",\"step\":0,\"step_status\":\"waiting\",\"deleted\":false,\"last_transition_time\":\"0001-01-01T00:00:00Z\",\"drain_backoff_expire\":\"0001-01-01T00:00:00Z\"}}"
+        );
+        let txn = Txn::new().when([Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)]).and_then([
+            TxnOp::put(keys.entry(EntryId::repair(index)), entry, None),
+            TxnOp::put(key.as_str(), (index + 1).to_string(), None),
+        ]);
+        let _ = client.txn(txn).await;
+        return;
+    }
+    let all = Some(etcd_client::GetOptions::new().with_prefix());
+    let Ok(got) = client.get(keys.entries_prefix(QueueKind::Repair), all).await else { return };
+    if got.kvs().is_empty() {
+        return;
+    }
+    let kv = &got.kvs()[rng.usize(..got.kvs().len())];
+    let Ok(mut entry) = serde_json::from_slice::<Value>(kv.value()) else { return };
+    tokio::time::sleep(Duration::from_millis(rng.u64(0..20))).await;
+    entry["deleted"] = json!(true);
     let _ = client.put(kv.key(), entry.to_string(), None).await;
 }
 

@@ -3,7 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm::{
-    model::{entry::EntryId, ours::Verb, reason::Reason, reboot::RebootStatus},
+    model::{
+        entry::{EntryId, Stored},
+        ours::Verb,
+        reason::Reason,
+        reboot::RebootStatus,
+        repair::RepairEntry,
+    },
     scenario::Stage,
 };
 use tokio::time::{Instant, sleep};
@@ -19,10 +25,12 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
     let mut orphans: BTreeMap<String, u32> = BTreeMap::new();
     // a person gives a machine its time before he orders again; what the entry says may come from a wrong clock
     let mut ordered: BTreeMap<u64, Instant> = BTreeMap::new();
+    let mut mended: BTreeMap<u64, Instant> = BTreeMap::new();
     loop {
         sleep(Duration::from_secs(5)).await;
         let Ok(view) = person.operator.store.read_view().await else { continue };
-        if view.reboots.entries.is_empty() {
+        let unfinished = |s: &Stored<RepairEntry>| s.get().is_none_or(RepairEntry::unfinished);
+        if view.reboots.entries.is_empty() && !view.repairs.entries.values().any(unfinished) {
             return;
         }
         let reasons = {
@@ -39,6 +47,22 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
             *times += 1;
             if *times == 24 {
                 people::set(&stage.sandbox, node, "spec", "unschedulable", None);
+            }
+        }
+        for index in view.repairs.entries.keys() {
+            let id = EntryId::repair(*index);
+            match reasons.get(&id) {
+                Some(
+                    Reason::OutcomeUnknown { .. } | Reason::CommandFailed { .. } | Reason::WaitingForHealth { .. },
+                ) if mended.get(index).is_none_or(|at| at.elapsed() > Duration::from_mins(5)) => {
+                    if person.operator.order(id, Verb::Retry, None, Some("the end of the day")).await.is_ok() {
+                        mended.insert(*index, Instant::now());
+                    }
+                }
+                Some(Reason::InvalidEntry { .. } | Reason::NodeMismatch { .. }) => {
+                    let _ = person.operator.delete_repair(*index, None, None).await;
+                }
+                _ => {}
             }
         }
         for (index, stored) in &view.reboots.entries {
