@@ -2,8 +2,8 @@
 
 use super::{ActionError, Operator};
 use crate::{
-    model::cluster::{Fault, check_template, parse, written},
-    sabakan::variables,
+    model::cluster::{parse, written},
+    sabakan::{Template, variables},
     store::{keys::SwitchName, operator::Note},
 };
 
@@ -18,17 +18,14 @@ impl Operator {
     }
 
     /// Checks a template (YAML or JSON) and stores it in CKE's form; returns what a person should know.
-    pub async fn set_sabakan_template(&self, text: &str, reason: Option<&str>) -> Result<Vec<Fault>, ActionError> {
+    pub async fn set_sabakan_template(&self, text: &str, reason: Option<&str>) -> Result<Vec<String>, ActionError> {
         let template = parse(text).map_err(|e| ActionError::failed(format!("the template {e}")))?;
-        let checked = check_template(&template);
-        if !checked.faults.is_empty() {
-            let lines: Vec<String> = checked.faults.iter().map(ToString::to_string).collect();
-            return Err(ActionError::failed(format!("the template was not set:\n{}", lines.join("\n"))));
-        }
+        let judged = Template::judge(&template)
+            .map_err(|e| ActionError::failed(format!("the template was not set:\n{}", e.0.join("\n"))))?;
         let note = Note { who: &self.who, what: "sabakan set-template", on: "sabakan/template", reason };
         let key = self.store.keys().sabakan("template");
         self.store.put_raw(&key, &written(&template).to_string(), None, note).await?;
-        Ok(checked.warnings)
+        Ok(judged.warnings)
     }
 
     /// Checks and stores the variables of a question to sabakan, as they were written: those of the integration or of

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Where a machine stands in sabakan's life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
+#[serde(rename_all = "lowercase")]
 pub enum State {
     /// Registered, not yet set up.
     Uninitialized,

@@ -4,12 +4,27 @@
 //! All but [`client`] is pure: [`plan()`] looks at an [`Input`] and says what the next definition is and why. Nothing else
 //! here asks sabakan, etcd, Kubernetes or a clock.
 
+mod all_healthy;
 pub mod client;
+mod draft;
+mod finish;
+pub mod gotext;
 pub mod machine;
+pub mod node;
 pub mod plan;
+mod pool;
+pub mod repair;
+pub mod score;
 pub mod template;
 pub mod variables;
+mod weighted;
+pub mod why;
 
 pub use machine::{Machine, MachineError, Machines, State};
 pub use plan::{Action, Choice, Input, Plan, PlanError, plan};
+pub use repair::{RepairInput, RepairPlan, Skipped, plan_repairs};
 pub use template::{Template, TemplateError};
+pub use why::Why;
+
+#[cfg(test)]
+pub(crate) mod tests;

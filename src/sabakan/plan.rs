@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use super::{machine::Machine, template::Template};
+use super::{all_healthy, draft::Draft, finish, machine::Machine, template::Template, weighted, why::Why};
 use crate::model::{
     cluster::{Cluster, Taint},
     constraints::Constraints,
@@ -116,24 +116,6 @@ fn shown<S: Serializer>(why: &Why, out: S) -> Result<S::Ok, S::Error> {
     out.collect_str(why)
 }
 
-/// Why a machine is where it is. Written out only where somebody reads it: most of 20,000 nodes simply stay.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Why {
-    /// It was in the definition and nothing is said against it.
-    Stays,
-    /// A sentence.
-    Because(String),
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stays => f.write_str("stays as it is"),
-            Self::Because(text) => f.write_str(text),
-        }
-    }
-}
-
 /// The next definition and why: exactly what `sabakan plan -o json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
@@ -167,6 +149,93 @@ pub enum PlanError {
 
 /// Makes a plan. Pure: equal inputs give equal plans, in whatever order the machines come.
 pub fn plan(input: &Input<'_>) -> Result<Plan, PlanError> {
-    let _ = input;
-    Err(PlanError::Input("plans are not made yet".to_owned()))
+    let limits = Limits::of(input)?;
+    let mut draft = Draft::new(input)?;
+    let step = match (input.current, input.strategy) {
+        (None, Strategy::Weighted) => Some(weighted::initialize(&mut draft, &limits)?),
+        (None, Strategy::AllHealthy) => Some(all_healthy::initialize(&mut draft, &limits)?),
+        (Some(_), Strategy::Weighted) => weighted::maintain(&mut draft, &limits)?,
+        (Some(_), Strategy::AllHealthy) => all_healthy::maintain(&mut draft, &limits)?,
+    };
+    let step = match step {
+        None if input.template_changed => Some(regenerate(&mut draft, &limits)?),
+        step => step,
+    };
+    finish::finish(draft, step)
 }
+
+/// The same nodes from the newer template.
+fn regenerate(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
+    if !draft.vanished.is_empty() {
+        let gone: Vec<&str> = draft.vanished.iter().map(|n| n.address.as_str()).collect();
+        let what = format!("the new template cannot be applied: sabakan no longer has {}", gone.join(", "));
+        return Err(PlanError::Input(what));
+    }
+    match draft.input.strategy {
+        Strategy::Weighted => weighted::fill(draft, limits)?,
+        Strategy::AllHealthy => all_healthy::fill(draft, limits)?,
+    }
+    Ok(Step { action: Action::Regenerate, reason: "the template changed".to_owned() })
+}
+
+/// An action and why.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) action: Action,
+    pub(super) reason: String,
+}
+
+/// The constraints, judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) planes: usize,
+    pub(super) least_workers: usize,
+    /// None = no limit.
+    pub(super) most_workers: Option<usize>,
+    /// Percent.
+    pub(super) worker_rate: usize,
+}
+
+impl Limits {
+    fn of(input: &Input<'_>) -> Result<Self, PlanError> {
+        let constraints = input.constraints;
+        let weighted = input.strategy == Strategy::Weighted;
+        let number = |name: &str, value: i64| {
+            usize::try_from(value).map_err(|_| {
+                PlanError::Input(format!(
+                    "the constraint {name} is {value} and must not be negative: `cketerm constraints set {name} NUMBER`"
+                ))
+            })
+        };
+        let limits = Self {
+            planes: number("control-plane-count", constraints.control_plane_count)?,
+            least_workers: number("minimum-workers", constraints.minimum_workers.unwrap_or(1))?,
+            most_workers: Some(number("maximum-workers", constraints.maximum_workers.unwrap_or(0))?)
+                .filter(|n| *n > 0 && weighted),
+            worker_rate: number("minimum-workers-rate", constraints.minimum_workers_rate)?,
+        };
+        if limits.planes == 0 {
+            return Err(PlanError::Input(
+                "the constraint control-plane-count is 0: a cluster needs at least one control plane \
+                 (`cketerm constraints set control-plane-count NUMBER`)"
+                    .to_owned(),
+            ));
+        }
+        if let Some(most) = limits.most_workers.filter(|most| *most < limits.least_workers) {
+            return Err(PlanError::Input(format!(
+                "the constraints contradict each other: maximum-workers is {most}, minimum-workers is {}",
+                limits.least_workers
+            )));
+        }
+        Ok(limits)
+    }
+
+    /// Whether one more worker is allowed.
+    pub(super) fn room(&self, workers: usize) -> bool {
+        self.most_workers.is_none_or(|most| workers < most)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/plan.rs"]
+mod tests;

@@ -49,8 +49,8 @@ pub fn check(definition: &Value, constraints: Option<&Constraints>) -> Checked {
     judge(definition, false, constraints)
 }
 
-/// Checks a parsed template: a definition whose nodes have no addresses, labels in Go's template syntax, one control
-/// plane, and workers told apart by their roles.
+/// Checks the shape of a parsed template: a definition whose nodes have no addresses, and labels in Go's template syntax.
+/// Whether its nodes make a template is judged by `sabakan::Template`.
 pub fn check_template(template: &Value) -> Checked {
     judge(template, true, None)
 }

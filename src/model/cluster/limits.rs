@@ -18,9 +18,6 @@ pub(super) fn check(
         found.fault("name", "must not be empty");
     }
     nodes(&cluster.nodes, template, found);
-    if template {
-        roles(&cluster.nodes, found);
-    }
     let planes = cluster.nodes.iter().filter(|n| n.control_plane).count();
     if let Some(wanted) = constraints.map(|c| c.control_plane_count)
         && i64::try_from(planes) != Ok(wanted)
@@ -59,8 +56,11 @@ fn nodes(nodes: &[Node], template: bool, found: &mut Checked) {
     for (i, node) in nodes.iter().enumerate() {
         let at = format!("nodes[{i}]");
         if template {
-            if !node.address.is_empty() {
-                found.fault(format!("{at}.address"), "must be empty in a template: the machines bring theirs");
+            for (name, given) in [("address", &node.address), ("hostname", &node.hostname)] {
+                if !given.is_empty() {
+                    let what = format!("must be left out of a template, is {given}: the machines bring theirs");
+                    found.fault(format!("{at}.{name}"), what);
+                }
             }
         } else if let Ok(address) = node.address.parse::<IpAddr>() {
             if let Some(first) = addresses.insert(address, i) {
@@ -92,27 +92,6 @@ fn nodes(nodes: &[Node], template: bool, found: &mut Checked) {
                 let what = format!("{:?} is not NoSchedule, PreferNoSchedule or NoExecute", taint.effect);
                 found.fault(format!("{at}.effect"), what);
             }
-        }
-    }
-}
-
-/// Seed, Cluster template and Node template without role.
-fn roles(nodes: &[Node], found: &mut Checked) {
-    let (planes, workers): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|n| n.control_plane);
-    if planes.len() != 1 {
-        found.fault("nodes", format!("have {} control planes, a template has exactly one", planes.len()));
-    }
-    if workers.is_empty() {
-        found.fault("nodes", "have no worker, a template has at least one node without control_plane");
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    for node in workers.iter().filter(|_| workers.len() > 1) {
-        match node.labels.as_ref().and_then(|l| l.get("cke.cybozu.com/role")) {
-            None => found.fault("nodes", "have several workers: each needs the label cke.cybozu.com/role"),
-            Some(role) if !seen.insert(role) => {
-                found.fault("nodes", format!("have several workers with the role {role:?}: each needs its own"));
-            }
-            Some(_) => {}
         }
     }
 }
@@ -283,6 +262,13 @@ fn selectors(raw: &Value, section: &str, found: &mut Checked) {
 
 /// `[DNS-SUBDOMAIN/]NAME`, as Kubernetes wants keys of labels, annotations and taints.
 fn qualified(key: &str, at: &str, found: &mut Checked) {
+    if !is_label_key(key) {
+        found.fault(at, format!("{key:?} is not a valid key: [DNS name/]letters, digits, '-', '_', '.'; at most 63"));
+    }
+}
+
+/// Whether Kubernetes takes this as the key of a label, an annotation or a taint.
+pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(p, n)| (Some(p), n));
     let prefix_good = prefix.is_none_or(|p| {
         p.len() <= 253
@@ -290,13 +276,16 @@ fn qualified(key: &str, at: &str, found: &mut Checked) {
                 edged(part, |c| c.is_ascii_lowercase() || c.is_ascii_digit(), |c| c == '-') && part.len() <= 63
             })
     });
-    if !prefix_good || !name_like(name) {
-        found.fault(at, format!("{key:?} is not a valid key: [DNS name/]letters, digits, '-', '_', '.'; at most 63"));
-    }
+    prefix_good && name_like(name)
+}
+
+/// Whether Kubernetes takes this as a label's value.
+pub fn is_label_value(value: &str) -> bool {
+    value.is_empty() || name_like(value)
 }
 
 fn label_value(value: &str, at: &str, found: &mut Checked) {
-    if !value.is_empty() && !name_like(value) {
+    if !is_label_value(value) {
         found.fault(at, format!("{value:?} is not a valid value: letters, digits, '-', '_', '.'; at most 63"));
     }
 }

@@ -1,0 +1,373 @@
+//! The definition being built: who is in it, and the moves that both strategies make.
+
+use std::collections::HashMap;
+
+use super::{
+    machine::{Machine, State},
+    node,
+    plan::{Input, PlanError},
+    pool::{Pick, Pool, Racks, Wanted},
+    score::{Kind, Rule},
+    why::{Chosen, Why},
+};
+use crate::model::{
+    cluster::{Node, Taint},
+    policy::Strategy,
+};
+
+/// A node of the definition being built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    /// A machine of the list, by its place.
+    Machine(usize),
+    /// A node of the definition in force, by its place: not in the list, but in the middle of a reboot. It is kept as
+    /// it is: what is rebooted looks gone for a while, above all where the variables leave out unreachable machines.
+    Absent(usize),
+}
+
+/// What a plan changes about a machine.
+#[derive(Clone, Debug)]
+pub(super) struct Fate {
+    pub(super) score: Option<i64>,
+    pub(super) why: Why,
+}
+
+/// The definition being built.
+pub(super) struct Draft<'a> {
+    pub(super) input: Input<'a>,
+    pub(super) planes: Vec<Member>,
+    pub(super) workers: Vec<Member>,
+    /// Nodes of the definition in force that sabakan no longer has.
+    pub(super) vanished: Vec<&'a Node>,
+    /// Control planes of the definition in force.
+    pub(super) planes_before: usize,
+    /// What was said about machines that change their place.
+    pub(super) fates: HashMap<usize, Fate>,
+    /// Conditions that hold and that nothing can be done about.
+    pub(super) hints: Vec<String>,
+    /// By machine: its place in the definition in force.
+    pub(super) nodes: Vec<Option<usize>>,
+    /// By machine: in the middle of a reboot.
+    rebooting: Vec<bool>,
+    /// By machine: what it is in the definition being built.
+    kinds: Vec<Option<Kind>>,
+    plane_racks: Racks,
+    worker_racks: Racks,
+    /// Workers by the template's place.
+    shares: Vec<usize>,
+    plane_pool: Option<Pool<'a>>,
+    worker_pools: Option<Vec<Pool<'a>>>,
+}
+
+impl<'a> Draft<'a> {
+    /// Begins with the definition in force.
+    pub(super) fn new(input: &Input<'a>) -> Result<Self, PlanError> {
+        let machines = input.machines;
+        let mut by_address: HashMap<&str, usize> = HashMap::with_capacity(machines.len());
+        for (i, machine) in machines.iter().enumerate() {
+            if let Some(other) = by_address.insert(&machine.address, i) {
+                let (a, b) = (&machines[other].serial, &machine.serial);
+                let what = format!("machines {a} and {b} both have the address {}", machine.address);
+                return Err(PlanError::Input(what));
+            }
+        }
+        let mut draft = Self {
+            input: *input,
+            planes: Vec::new(),
+            workers: Vec::new(),
+            vanished: Vec::new(),
+            planes_before: 0,
+            fates: HashMap::new(),
+            hints: Vec::new(),
+            nodes: vec![None; machines.len()],
+            rebooting: vec![false; machines.len()],
+            kinds: vec![None; machines.len()],
+            plane_racks: Racks::default(),
+            worker_racks: Racks::default(),
+            shares: vec![0; input.template.workers.len()],
+            plane_pool: None,
+            worker_pools: None,
+        };
+        for address in input.rebooting {
+            if let Some(&i) = by_address.get(address.as_str()) {
+                draft.rebooting[i] = true;
+            }
+        }
+        for (place, node) in input.current.iter().flat_map(|c| c.nodes.iter().enumerate()) {
+            draft.planes_before += usize::from(node.control_plane);
+            let kind = if node.control_plane { Kind::ControlPlane } else { Kind::Worker };
+            match by_address.get(node.address.as_str()) {
+                Some(&i) if draft.nodes[i].is_some() => {
+                    let what = format!("the definition in force has the address {} twice", node.address);
+                    return Err(PlanError::Input(what));
+                }
+                Some(&i) => {
+                    draft.nodes[i] = Some(place);
+                    draft.put(i, kind);
+                }
+                None if input.rebooting.contains(&node.address) => {
+                    let members = if node.control_plane { &mut draft.planes } else { &mut draft.workers };
+                    members.push(Member::Absent(place));
+                }
+                None => draft.vanished.push(node),
+            }
+        }
+        Ok(draft)
+    }
+
+    pub(super) fn machine(&self, i: usize) -> &'a Machine {
+        &self.input.machines[i]
+    }
+
+    pub(super) fn is_rebooting(&self, i: usize) -> bool {
+        self.rebooting[i]
+    }
+
+    pub(super) fn kind(&self, i: usize) -> Option<Kind> {
+        self.kinds[i]
+    }
+
+    /// `10.0.0.1 (serial)`.
+    pub(super) fn name(&self, i: usize) -> String {
+        let m = self.machine(i);
+        format!("{} ({})", m.address, m.serial)
+    }
+
+    /// Healthy, or only looking otherwise because it is being rebooted.
+    pub(super) fn counts_as_healthy(&self, i: usize) -> bool {
+        let m = self.machine(i);
+        m.healthy() || (self.rebooting[i] && matches!(m.state, State::Unhealthy | State::Unreachable))
+    }
+
+    /// Machines among these members; absent ones are left out.
+    pub(super) fn machines_of(members: &[Member]) -> impl Iterator<Item = usize> {
+        members.iter().filter_map(|m| match m {
+            Member::Machine(i) => Some(*i),
+            Member::Absent(_) => None,
+        })
+    }
+
+    /// Machines that are in no place and may be taken: healthy and not in the middle of a reboot.
+    pub(super) fn unused(&self) -> impl Iterator<Item = usize> {
+        (0..self.input.machines.len())
+            .filter(|&i| self.kinds[i].is_none() && self.machine(i).healthy() && !self.rebooting[i])
+    }
+
+    /// The worker template for a machine.
+    pub(super) fn worker_kind(&self, i: usize) -> Option<usize> {
+        self.input.template.worker_kind(&self.machine(i).role)
+    }
+
+    /// Workers that each worker template has.
+    pub(super) fn share(&self, template: usize) -> usize {
+        self.shares[template]
+    }
+
+    fn rule(&self, kind: Kind, health: bool) -> Rule {
+        Rule { strategy: self.input.strategy, kind, health }
+    }
+
+    /// Adds a machine at the end of its kind.
+    pub(super) fn put(&mut self, i: usize, kind: Kind) {
+        self.kinds[i] = Some(kind);
+        let rack = self.machine(i).rack;
+        match kind {
+            Kind::ControlPlane => {
+                self.planes.push(Member::Machine(i));
+                self.plane_racks.add(rack);
+            }
+            Kind::Worker => {
+                self.workers.push(Member::Machine(i));
+                self.worker_racks.add(rack);
+                if let Some(template) = self.worker_kind(i) {
+                    self.shares[template] += 1;
+                }
+            }
+        }
+    }
+
+    /// Takes machines out of their places. Scores change with that: choices begin anew.
+    pub(super) fn take_out(&mut self, machines: &[usize]) {
+        for &i in machines {
+            let rack = self.machine(i).rack;
+            match self.kinds[i].take() {
+                Some(Kind::ControlPlane) => self.plane_racks.remove(rack),
+                Some(Kind::Worker) => {
+                    self.worker_racks.remove(rack);
+                    if let Some(template) = self.worker_kind(i) {
+                        self.shares[template] = self.shares[template].saturating_sub(1);
+                    }
+                }
+                None => {}
+            }
+        }
+        let kinds = &self.kinds;
+        let stays =
+            |m: &Member| matches!(m, Member::Absent(_)) || matches!(m, Member::Machine(i) if kinds[*i].is_some());
+        self.planes.retain(stays);
+        self.workers.retain(stays);
+        (self.plane_pool, self.worker_pools) = (None, None);
+    }
+
+    /// Undoes a [`Self::take_out`]: the machine goes back where it was, so that a diff shows only what changed.
+    pub(super) fn put_back(&mut self, i: usize, kind: Kind, place: usize) {
+        self.put(i, kind);
+        let members = if kind == Kind::ControlPlane { &mut self.planes } else { &mut self.workers };
+        if let Some(member) = members.pop() {
+            members.insert(place.min(members.len()), member);
+        }
+    }
+
+    /// Says why a machine changes its place.
+    pub(super) fn because(&mut self, i: usize, why: impl Into<String>) {
+        self.fates.insert(i, Fate { score: None, why: Why::Because(why.into()) });
+    }
+
+    /// Says how a machine came out of a comparison.
+    pub(super) fn chosen(&mut self, pick: &Pick, lowest: bool, what: String, of: String) {
+        let next = pick.next.map(|(i, score)| (self.machine(i).serial.clone(), score));
+        let chosen = Chosen { what, score: pick.score, lowest, among: pick.among, of, next };
+        let fate = Fate { score: Some(pick.score.total), why: Why::Chosen(Box::new(chosen)) };
+        self.fates.insert(pick.machine, fate);
+    }
+
+    /// The unused machine that is best as a control plane, added.
+    pub(super) fn add_plane(&mut self, reason: &str) -> Option<usize> {
+        let template = &self.input.template.control_plane;
+        if self.plane_pool.is_none() {
+            let of_role = self.unused().filter(|&i| template.takes(&self.machine(i).role) && self.free_of_taints(i));
+            let mut candidates: Vec<usize> = of_role.collect();
+            self.only_spares(&mut candidates);
+            self.plane_pool = Some(self.pool(&candidates, self.rule(Kind::ControlPlane, false), Wanted::Highest));
+        }
+        let pick = self.plane_pool.as_mut()?.take(&self.plane_racks);
+        let Some(pick) = pick else {
+            // the spares are used up: the others come next
+            self.plane_pool = None;
+            let more = self.unused().any(|i| template.takes(&self.machine(i).role) && self.free_of_taints(i));
+            return if more { self.add_plane(reason) } else { None };
+        };
+        let of = format!("unused healthy machines{}", of_role(template.role.as_deref()));
+        self.chosen(&pick, false, format!("added as a control plane: {reason}"), of);
+        self.put(pick.machine, Kind::ControlPlane);
+        Some(pick.machine)
+    }
+
+    /// The unused machine that is best as a worker of one template, added.
+    pub(super) fn add_worker(&mut self, template: usize, reason: &str) -> Option<usize> {
+        if self.worker_pools.is_none() {
+            let mut candidates: Vec<Vec<usize>> = vec![Vec::new(); self.input.template.workers.len()];
+            for i in self.unused() {
+                if let Some(of) = self.worker_kind(i)
+                    && self.input.template.workers[of].takes(&self.machine(i).role)
+                {
+                    candidates[of].push(i);
+                }
+            }
+            let rule = self.rule(Kind::Worker, false);
+            let pools = candidates.iter().map(|c| self.pool(c, rule, Wanted::Highest)).collect();
+            self.worker_pools = Some(pools);
+        }
+        let pool = self.worker_pools.as_mut()?.get_mut(template)?;
+        let pick = loop {
+            let pick = pool.take(&self.worker_racks)?;
+            if self.kinds[pick.machine].is_none() {
+                break pick;
+            }
+        };
+        let kind = &self.input.template.workers[template];
+        let share = self.shares[template];
+        let turn = match kind.role.as_deref() {
+            Some(role) => format!("; role {role} had {share} of weight {}, the least", kind.weight),
+            None => String::new(),
+        };
+        let of = format!("unused healthy machines{}", of_role(kind.role.as_deref()));
+        self.chosen(&pick, false, format!("added as a worker: {reason}{turn}"), of);
+        self.put(pick.machine, Kind::Worker);
+        Some(pick.machine)
+    }
+
+    /// The worker that would be the best control plane: of the healthy ones, or of all with health in their scores.
+    pub(super) fn best_worker(&self, only_healthy: bool) -> Option<Pick> {
+        let template = &self.input.template.control_plane;
+        let of_role = Self::machines_of(&self.workers).filter(|&i| {
+            template.takes(&self.machine(i).role)
+                && !self.rebooting[i]
+                && (!only_healthy || self.machine(i).healthy())
+                && self.free_of_taints(i)
+        });
+        let mut candidates: Vec<usize> = of_role.collect();
+        self.only_spares(&mut candidates);
+        let health = self.input.strategy == Strategy::Weighted;
+        self.pool(&candidates, self.rule(Kind::ControlPlane, health), Wanted::Highest).take(&self.plane_racks)
+    }
+
+    /// Makes a worker a control plane.
+    pub(super) fn promote(&mut self, pick: &Pick, reason: &str) {
+        let of = format!("workers{}", of_role(self.input.template.control_plane.role.as_deref()));
+        self.take_out(&[pick.machine]);
+        self.chosen(pick, false, format!("becomes a control plane: {reason}"), of);
+        self.put(pick.machine, Kind::ControlPlane);
+    }
+
+    /// Makes control planes workers; one whose role no worker template has leaves instead.
+    pub(super) fn demote(&mut self, machines: &[usize]) {
+        self.take_out(machines);
+        for &i in machines {
+            if self.worker_kind(i).is_some() {
+                self.put(i, Kind::Worker);
+            } else {
+                let role = &self.machine(i).role;
+                self.because(
+                    i,
+                    format!("leaves: it is a control plane no more, and no worker template has role {role}"),
+                );
+            }
+        }
+    }
+
+    /// The nodes of a kind with the lowest scores, so many of them; those in the middle of a reboot are left alone.
+    pub(super) fn lowest(&self, kind: Kind, count: usize) -> Vec<Pick> {
+        let (members, mut racks) = match kind {
+            Kind::ControlPlane => (&self.planes, self.plane_racks.clone()),
+            Kind::Worker => (&self.workers, self.worker_racks.clone()),
+        };
+        let candidates: Vec<usize> = Self::machines_of(members).filter(|&i| !self.rebooting[i]).collect();
+        let rule = self.rule(kind, true);
+        let mut pool =
+            Pool::new(self.input.machines, candidates.into_iter(), rule, Wanted::Lowest, &racks, self.input.now);
+        let mut out = Vec::new();
+        while out.len() < count
+            && let Some(pick) = pool.take(&racks)
+        {
+            racks.remove(self.machine(pick.machine).rack);
+            out.push(pick);
+        }
+        out
+    }
+
+    fn pool(&self, candidates: &[usize], rule: Rule, wanted: Wanted) -> Pool<'a> {
+        let racks = if rule.kind == Kind::ControlPlane { &self.plane_racks } else { &self.worker_racks };
+        Pool::new(self.input.machines, candidates.iter().copied(), rule, wanted, racks, self.input.now)
+    }
+
+    /// The state taint that a machine's node should have: of one in the middle of a reboot, what it had before.
+    pub(super) fn wanted_taint(&self, i: usize) -> Option<Taint> {
+        match self.nodes[i] {
+            Some(place) if self.rebooting[i] => {
+                let node = self.input.current.and_then(|c| c.nodes.get(place));
+                node.and_then(|n| node::state_taints(n).next().cloned())
+            }
+            _ => node::state_taint(self.machine(i).state, self.input.strategy),
+        }
+    }
+
+    /// The node of the definition in force at this place.
+    pub(super) fn current_node(&self, place: usize) -> Option<&'a Node> {
+        self.input.current.and_then(|c| c.nodes.get(place))
+    }
+}
+
+pub(super) fn of_role(role: Option<&str>) -> String {
+    role.map_or_else(String::new, |role| format!(" of role {role}"))
+}

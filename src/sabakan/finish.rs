@@ -1,0 +1,143 @@
+//! Makes a definition of a draft, with the reason of every place in it.
+
+use super::{
+    draft::{Draft, Member},
+    node,
+    plan::{Action, Choice, Plan, PlanError, Step},
+    score::Kind,
+    why::Why,
+};
+use crate::model::cluster::{Cluster, Node};
+
+pub(super) fn finish(mut draft: Draft<'_>, step: Option<Step>) -> Result<Plan, PlanError> {
+    let mut warnings = std::mem::take(&mut draft.hints);
+    let (action, reason, cluster) = match step {
+        Some(step) => {
+            keep_etcd(&draft, step.action)?;
+            let cluster = definition(&draft, &mut warnings)?;
+            (step.action, step.reason, Some(cluster))
+        }
+        None => {
+            let reason = if warnings.is_empty() {
+                "the definition is as template, constraints and machines want it".to_owned()
+            } else {
+                warnings.join("; ")
+            };
+            (Action::None, reason, None)
+        }
+    };
+    let nodes = choices(&mut draft);
+    Ok(Plan { action, reason, changed: cluster.is_some(), cluster, nodes, warnings })
+}
+
+/// "etcd cluster must not be broken": half of its members or more never go at once, whatever the action thought. Fewer
+/// on the operator's own wish is another matter.
+fn keep_etcd(draft: &Draft<'_>, action: Action) -> Result<(), PlanError> {
+    if matches!(action, Action::Initialize | Action::DecreaseControlPlane) {
+        return Ok(());
+    }
+    let was_plane = |m: &&Member| {
+        let place = match m {
+            Member::Machine(i) => draft.nodes[*i],
+            Member::Absent(place) => Some(*place),
+        };
+        place.and_then(|p| draft.current_node(p)).is_some_and(|n| n.control_plane)
+    };
+    let kept = draft.planes.iter().filter(was_plane).count();
+    // of two one may be replaced: that is half of them, and not more
+    let replaced_one = action == Action::ReplaceControlPlane && kept * 2 == draft.planes_before;
+    if kept * 2 > draft.planes_before || replaced_one {
+        return Ok(());
+    }
+    Err(PlanError::TooManyControlPlanes(format!(
+        "{kept} of {} control planes would remain: replacing half or more of etcd's members would break it",
+        draft.planes_before
+    )))
+}
+
+/// Control planes first, then workers, each in the order in which they are in the definition in force, new ones last.
+fn definition(draft: &Draft<'_>, warnings: &mut Vec<String>) -> Result<Cluster, PlanError> {
+    let template = draft.input.template;
+    let mut nodes = Vec::with_capacity(draft.planes.len() + draft.workers.len());
+    let strategy = draft.input.strategy;
+    for (members, kind) in [(&draft.planes, Kind::ControlPlane), (&draft.workers, Kind::Worker)] {
+        for member in members {
+            let made = match *member {
+                Member::Absent(place) => {
+                    let node = draft.current_node(place).cloned().unwrap_or_default();
+                    warnings
+                        .push(format!("{} is not in sabakan's answer and is kept: it is being rebooted", node.address));
+                    node
+                }
+                Member::Machine(i) => {
+                    let machine = draft.machine(i);
+                    let of = match kind {
+                        Kind::ControlPlane => &template.control_plane,
+                        Kind::Worker => draft.worker_kind(i).map(|t| &template.workers[t]).ok_or_else(|| {
+                            PlanError::Input(format!(
+                                "the worker {} ({}) has the role {}, and no worker template has it: add one to the \
+                                 template, or change the machine's role in sabakan",
+                                machine.address, machine.serial, machine.role
+                            ))
+                        })?,
+                    };
+                    node::node(machine, of, draft.wanted_taint(i), strategy, warnings).map_err(PlanError::Input)?
+                }
+            };
+            nodes.push(made);
+        }
+    }
+    let mut cluster = template.cluster.clone();
+    cluster.nodes = nodes;
+    Ok(cluster)
+}
+
+/// The nodes of the definition after the plan in its order, then those that leave.
+fn choices(draft: &mut Draft<'_>) -> Vec<Choice> {
+    let mut out = Vec::with_capacity(draft.planes.len() + draft.workers.len() + draft.vanished.len());
+    let members: Vec<Member> = draft.planes.iter().chain(&draft.workers).copied().collect();
+    let of_node = |node: &Node, control_plane: Option<bool>, why: &str| Choice {
+        address: node.address.clone(),
+        serial: node.annotations.as_ref().and_then(|a| a.get("cke.cybozu.com/serial").cloned()),
+        role: node.labels.as_ref().and_then(|l| l.get("cke.cybozu.com/role").cloned()).unwrap_or_default(),
+        control_plane,
+        was_control_plane: Some(node.control_plane),
+        score: None,
+        why: Why::Because(why.to_owned()),
+    };
+    for member in members {
+        match member {
+            Member::Machine(i) => out.push(choice(draft, i)),
+            Member::Absent(place) => {
+                if let Some(node) = draft.current_node(place) {
+                    let why = "stays: it is not in sabakan's answer, but it is being rebooted";
+                    out.push(of_node(node, Some(node.control_plane), why));
+                }
+            }
+        }
+    }
+    for i in 0..draft.nodes.len() {
+        if draft.nodes[i].is_some() && draft.kind(i).is_none() {
+            out.push(choice(draft, i));
+        }
+    }
+    for node in &draft.vanished {
+        out.push(of_node(node, None, "leaves: sabakan no longer has it"));
+    }
+    out
+}
+
+fn choice(draft: &mut Draft<'_>, i: usize) -> Choice {
+    let machine = draft.machine(i);
+    let was = draft.nodes[i].and_then(|place| draft.current_node(place)).map(|n| n.control_plane);
+    let fate = draft.fates.remove(&i);
+    Choice {
+        address: machine.address.clone(),
+        serial: Some(machine.serial.clone()),
+        role: machine.role.clone(),
+        control_plane: draft.kind(i).map(|k| k == Kind::ControlPlane),
+        was_control_plane: was,
+        score: fate.as_ref().and_then(|f| f.score),
+        why: fate.map_or(Why::Stays, |f| f.why),
+    }
+}

@@ -1,0 +1,296 @@
+//! Makes a tree of the pieces, and finds what no machine could make right: unknown fields, functions and words.
+
+use super::{
+    Fault,
+    lex::{Token, What},
+};
+use crate::model::text::nearest;
+
+/// A part of the text.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Node {
+    /// As it is.
+    Text(String),
+    /// The value of an expression.
+    Show(Expr),
+    /// One of two.
+    If { test: Expr, yes: Vec<Node>, no: Vec<Node> },
+}
+
+/// An expression and where it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Expr {
+    pub(super) at: usize,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    Text(String),
+    Number(i64),
+    Flag(bool),
+    Field(Field),
+    Call(Function, Vec<Expr>),
+}
+
+/// What a machine has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Serial,
+    Rack,
+    IndexInRack,
+    Role,
+    Ipv4,
+    RegisterDate(Option<DatePart>),
+    RetireDate(Option<DatePart>),
+    Labels,
+    Label(String),
+    BmcType,
+    BmcIpv4,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DatePart {
+    Year,
+    Format(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Function {
+    Index,
+    Printf,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    And,
+    Or,
+    Not,
+}
+
+const FUNCTIONS: [(&str, Function, usize, usize); 11] = [
+    ("index", Function::Index, 2, 2),
+    ("printf", Function::Printf, 1, usize::MAX),
+    ("eq", Function::Eq, 2, usize::MAX),
+    ("ne", Function::Ne, 2, 2),
+    ("lt", Function::Lt, 2, 2),
+    ("le", Function::Le, 2, 2),
+    ("gt", Function::Gt, 2, 2),
+    ("ge", Function::Ge, 2, 2),
+    ("and", Function::And, 1, usize::MAX),
+    ("or", Function::Or, 1, usize::MAX),
+    ("not", Function::Not, 1, 1),
+];
+const FIELDS: [&str; 9] =
+    ["Serial", "Rack", "IndexInRack", "Role", "IPv4", "RegisterDate", "RetireDate", "Labels", "BMC"];
+const OTHER_WORDS: [&str; 8] = ["range", "with", "define", "template", "block", "break", "continue", "nil"];
+
+pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Node>, Fault> {
+    let end = tokens.last().map_or(0, |t| t.at);
+    let mut reader = Reader { tokens: tokens.into_iter().peekable(), end };
+    let (nodes, stop) = reader.list()?;
+    match stop {
+        None => Ok(nodes),
+        Some((at, word)) => Err(Fault::new(at, format!("{{{{ {word} }}}} without an if before it"))),
+    }
+}
+
+struct Reader {
+    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+    end: usize,
+}
+
+impl Reader {
+    /// Nodes up to `else`, `end` or the end of the text.
+    fn list(&mut self) -> Result<(Vec<Node>, Option<(usize, String)>), Fault> {
+        let mut nodes = Vec::new();
+        while let Some(token) = self.tokens.next() {
+            match token.what {
+                What::Text(text) => nodes.push(Node::Text(text)),
+                _ => match self.keyword() {
+                    Some((at, word)) if word == "if" => nodes.push(self.branch(at)?),
+                    Some((at, word)) if word == "else" || word == "end" => return Ok((nodes, Some((at, word)))),
+                    Some((at, word)) => return Err(Fault::new(at, format!("{word} is not supported in labels"))),
+                    None => {
+                        let shown = self.pipeline()?;
+                        self.close()?;
+                        nodes.push(Node::Show(shown));
+                    }
+                },
+            }
+        }
+        Ok((nodes, None))
+    }
+
+    /// A word that is no function.
+    fn keyword(&mut self) -> Option<(usize, String)> {
+        let is = |t: &Token| match &t.what {
+            What::Word(word) => matches!(word.as_str(), "if" | "else" | "end") || OTHER_WORDS.contains(&word.as_str()),
+            _ => false,
+        };
+        let token = self.tokens.next_if(is)?;
+        match token.what {
+            What::Word(word) => Some((token.at, word)),
+            _ => None,
+        }
+    }
+
+    fn branch(&mut self, at: usize) -> Result<Node, Fault> {
+        let test = self.pipeline()?;
+        self.close()?;
+        let (yes, stop) = self.list()?;
+        let unfinished = || Fault::new(at, "the if has no {{ end }}");
+        let (stopped_at, word) = stop.ok_or_else(unfinished)?;
+        if word == "end" {
+            self.close()?;
+            return Ok(Node::If { test, yes, no: Vec::new() });
+        }
+        if let Some((next, word)) = self.keyword() {
+            if word != "if" {
+                return Err(Fault::new(next, format!("{word} cannot follow else")));
+            }
+            // `else if` has the end of the whole
+            return Ok(Node::If { test, yes, no: vec![self.branch(next)?] });
+        }
+        self.close()?;
+        let (no, stop) = self.list()?;
+        match stop {
+            Some((_, word)) if word == "end" => self.close()?,
+            Some((second, _)) => return Err(Fault::new(second, "a second else")),
+            None => return Err(Fault::new(stopped_at, "the else has no {{ end }}")),
+        }
+        Ok(Node::If { test, yes, no })
+    }
+
+    fn close(&mut self) -> Result<(), Fault> {
+        match self.tokens.next() {
+            Some(Token { what: What::Close, .. }) => Ok(()),
+            Some(other) => Err(Fault::new(other.at, "expected }}")),
+            None => Err(Fault::new(self.end, "expected }}")),
+        }
+    }
+
+    fn pipeline(&mut self) -> Result<Expr, Fault> {
+        let mut value = self.command(None)?;
+        while self.tokens.next_if(|t| t.what == What::Pipe).is_some() {
+            value = self.command(Some(value))?;
+        }
+        Ok(value)
+    }
+
+    /// One command of a pipeline; the value before it becomes its last argument.
+    fn command(&mut self, piped: Option<Expr>) -> Result<Expr, Fault> {
+        let end = self.end;
+        let at = self.tokens.peek().map_or(end, |t| t.at);
+        let function = self.tokens.next_if(|t| matches!(&t.what, What::Word(w) if w != "true" && w != "false"));
+        let Some(token) = function else {
+            let first = self.operand(at)?;
+            let mut arguments = self.operands()?;
+            arguments.extend(piped);
+            return match arguments.into_iter().next() {
+                None => Ok(first),
+                Some(argument) => Err(Fault::new(argument.at, "only a function takes arguments")),
+            };
+        };
+        let What::Word(name) = token.what else { return Err(Fault::new(at, "expected a function")) };
+        let Some(&(_, function, least, most)) = FUNCTIONS.iter().find(|f| f.0 == name) else {
+            let known = FUNCTIONS.map(|f| f.0);
+            let hint = nearest(&name, known)
+                .map_or_else(|| format!("known are {}", known.join(", ")), |near| format!("did you mean {near}?"));
+            return Err(Fault::new(at, format!("{name} is not a known function; {hint}")));
+        };
+        let mut arguments = self.operands()?;
+        arguments.extend(piped);
+        if arguments.len() < least || arguments.len() > most {
+            let wanted = if least == most { format!("{least}") } else { format!("at least {least}") };
+            return Err(Fault::new(at, format!("{name} takes {wanted} arguments, not {}", arguments.len())));
+        }
+        Ok(Expr { at, kind: Kind::Call(function, arguments) })
+    }
+
+    fn operands(&mut self) -> Result<Vec<Expr>, Fault> {
+        let mut out = Vec::new();
+        while let Some(token) = self.tokens.peek() {
+            if matches!(token.what, What::Pipe | What::Right | What::Close) {
+                break;
+            }
+            let at = token.at;
+            out.push(self.operand(at)?);
+        }
+        Ok(out)
+    }
+
+    fn operand(&mut self, at: usize) -> Result<Expr, Fault> {
+        let token = self.tokens.next().ok_or_else(|| Fault::new(at, "something is missing"))?;
+        let kind = match token.what {
+            What::Quoted(text) => Kind::Text(text),
+            What::Number(n) => Kind::Number(n),
+            What::Word(word) if word == "true" || word == "false" => Kind::Flag(word == "true"),
+            What::Word(word) if FUNCTIONS.iter().any(|f| f.0 == word) => {
+                return Err(Fault::new(at, format!("put {word} and its arguments in parentheses")));
+            }
+            What::Word(word) => return Err(Fault::new(at, format!("{word} means nothing here"))),
+            What::Left => {
+                let inner = self.pipeline()?;
+                return match self.tokens.next() {
+                    Some(Token { what: What::Right, .. }) => Ok(inner),
+                    _ => Err(Fault::new(at, "the parenthesis is not closed")),
+                };
+            }
+            What::Field(names) => {
+                let field = self.field(at, &names)?;
+                Kind::Field(field)
+            }
+            What::Close => return Err(Fault::new(at, "something is missing before }}")),
+            What::Pipe => return Err(Fault::new(at, "something is missing before |")),
+            What::Right => return Err(Fault::new(at, "a parenthesis is closed that was not opened")),
+            What::Text(_) | What::Open => return Err(Fault::new(at, "an action within an action")),
+        };
+        Ok(Expr { at, kind })
+    }
+
+    fn field(&mut self, at: usize, names: &[String]) -> Result<Field, Fault> {
+        let unknown = |name: &str, known: &[&str]| {
+            let hint = nearest(name, known.iter().copied())
+                .map_or_else(|| format!("known are .{}", known.join(", .")), |near| format!("did you mean .{near}?"));
+            Err(Fault::new(at, format!(".{} is not a known field; {hint}", names.join("."))))
+        };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Ok(match names.as_slice() {
+            [] => return Err(Fault::new(at, "a machine as a whole has no text; name a field such as .Rack")),
+            ["Serial"] => Field::Serial,
+            ["Rack"] => Field::Rack,
+            ["IndexInRack"] => Field::IndexInRack,
+            ["Role"] => Field::Role,
+            ["IPv4"] => Field::Ipv4,
+            ["Labels"] => Field::Labels,
+            ["Labels", name] => Field::Label((*name).to_owned()),
+            ["BMC", "Type" | "BMCType" | "BmcType"] => Field::BmcType,
+            ["BMC", "IPv4"] => Field::BmcIpv4,
+            ["BMC"] => return Err(Fault::new(at, ".BMC as a whole has no text; name .BMC.Type or .BMC.IPv4")),
+            ["BMC", other, ..] => return unknown(other, &["Type", "IPv4"]),
+            ["RegisterDate"] => Field::RegisterDate(None),
+            ["RegisterDate", part] => Field::RegisterDate(Some(self.date_part(at, part)?)),
+            ["RetireDate"] => Field::RetireDate(None),
+            ["RetireDate", part] => Field::RetireDate(Some(self.date_part(at, part)?)),
+            [first, rest @ ..] if FIELDS.contains(first) => {
+                let what = format!(".{first} has no field {}", rest.join("."));
+                return Err(Fault::new(at, what));
+            }
+            [other, ..] => return unknown(other, &FIELDS),
+        })
+    }
+
+    fn date_part(&mut self, at: usize, part: &str) -> Result<DatePart, Fault> {
+        match part {
+            "Year" => Ok(DatePart::Year),
+            "Format" => match self.tokens.next_if(|t| matches!(t.what, What::Quoted(_))).map(|t| t.what) {
+                Some(What::Quoted(layout)) => Ok(DatePart::Format(layout)),
+                _ => Err(Fault::new(at, "Format wants a layout such as \"2006-01\"")),
+            },
+            other => Err(Fault::new(at, format!("a date has Year and Format, not {other}"))),
+        }
+    }
+}

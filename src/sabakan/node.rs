@@ -1,0 +1,99 @@
+//! A machine as a node of the definition: labels, annotations, taints (seed, Static and dynamic labels; Taint nodes).
+
+use super::{
+    machine::{Machine, State},
+    template::Kind,
+};
+use crate::model::{
+    cluster::{Node, Taint, is_label_key, is_label_value},
+    policy::Strategy,
+};
+
+/// Key of the taint that tells a machine's state.
+pub const STATE_TAINT: &str = "cke.cybozu.com/state";
+/// What labels made from a machine's own labels begin with.
+pub const LABEL_PREFIX: &str = "sabakan.cke.cybozu.com/";
+
+/// The taint of a state; `all-healthy` has none for the unhealthy ones.
+pub fn state_taint(state: State, strategy: Strategy) -> Option<Taint> {
+    let effect = match state {
+        State::Unhealthy if strategy == Strategy::AllHealthy => return None,
+        State::Unhealthy | State::Unreachable => "NoSchedule",
+        State::Retiring | State::Retired => "NoExecute",
+        State::Uninitialized | State::Healthy | State::Updating => return None,
+    };
+    Some(Taint { key: STATE_TAINT.to_owned(), value: state.word().to_owned(), effect: effect.to_owned() })
+}
+
+/// The state taints that a node of the definition carries.
+pub fn state_taints(node: &Node) -> impl Iterator<Item = &Taint> {
+    node.taints.iter().flatten().filter(|t| t.key == STATE_TAINT)
+}
+
+/// Whether a node carries exactly the taint that it should.
+pub fn taint_is_right(node: &Node, wanted: Option<&Taint>) -> bool {
+    let mut found = state_taints(node);
+    found.next() == wanted && found.next().is_none()
+}
+
+/// Makes the node of a machine. The error names machine and label; what Kubernetes would not take of a machine's own
+/// labels is left out with a warning.
+pub fn node(
+    machine: &Machine,
+    kind: &Kind,
+    taint: Option<Taint>,
+    strategy: Strategy,
+    warnings: &mut Vec<String>,
+) -> Result<Node, String> {
+    let mut labels = kind.fixed_labels.clone();
+    let role = machine.role.as_str();
+    for (name, value) in &machine.labels {
+        let key = format!("{LABEL_PREFIX}{name}");
+        if !is_label_key(&key) || !is_label_value(value) {
+            let serial = &machine.serial;
+            warnings
+                .push(format!("machine {serial}: its label {name}={value:?} is none that Kubernetes takes: left out"));
+        } else if !kind.names(&key) {
+            // the template's labels come after the machine's
+            labels.insert(key, value.clone());
+        }
+    }
+    for label in &kind.dynamic_labels {
+        let place =
+            || format!("machine {}: the template's label {} ({:?})", machine.serial, label.key, label.value.text());
+        let value = label.value.render(machine).map_err(|e| format!("{} {e}", place()))?;
+        if !is_label_value(&value) {
+            return Err(format!("{} gives {value:?}, which Kubernetes does not take as a label's value", place()));
+        }
+        labels.insert(label.key.clone(), value);
+    }
+    labels.insert("cke.cybozu.com/rack".to_owned(), machine.rack.to_string());
+    labels.insert("cke.cybozu.com/index-in-rack".to_owned(), machine.index_in_rack.to_string());
+    labels.insert("cke.cybozu.com/role".to_owned(), role.to_owned());
+    if strategy == Strategy::AllHealthy {
+        labels.insert("topology.kubernetes.io/zone".to_owned(), format!("rack{}", machine.rack));
+        labels.insert(format!("node-role.kubernetes.io/{role}"), "true".to_owned());
+        labels.insert("cke.cybozu.com/register-month".to_owned(), machine.register_date.month());
+        labels.insert("cke.cybozu.com/retire-month".to_owned(), machine.retire_date.month());
+        labels.insert("cke.cybozu.com/retire-year".to_owned(), machine.retire_date.year());
+        if kind.node.control_plane {
+            labels.insert("node-role.kubernetes.io/master".to_owned(), "true".to_owned());
+            labels.insert("node-role.kubernetes.io/control-plane".to_owned(), "true".to_owned());
+        }
+    }
+    let mut annotations = kind.node.annotations.clone().unwrap_or_default();
+    annotations.insert("cke.cybozu.com/serial".to_owned(), machine.serial.clone());
+    annotations.insert("cke.cybozu.com/register-date".to_owned(), machine.register_date.to_string());
+    annotations.insert("cke.cybozu.com/retire-date".to_owned(), machine.retire_date.to_string());
+    let mut taints = kind.node.taints.clone().unwrap_or_default();
+    taints.extend(taint);
+    Ok(Node {
+        address: machine.address.clone(),
+        user: kind.node.user.clone(),
+        control_plane: kind.node.control_plane,
+        annotations: Some(annotations),
+        labels: Some(labels),
+        taints: (!taints.is_empty()).then_some(taints),
+        ..Node::default()
+    })
+}

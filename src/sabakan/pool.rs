@@ -1,0 +1,167 @@
+//! The best machine again and again, while every choice changes the scores of its rack: racks in a heap, the machines
+//! of a rack in order. A choice costs the logarithm of the number of racks, not a look at every machine.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+};
+
+use jiff::Timestamp;
+
+use super::{
+    machine::Machine,
+    score::{Rule, Score},
+};
+
+/// How many nodes of one kind each rack holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Racks(HashMap<i64, u32>);
+
+impl Racks {
+    pub(super) fn count(&self, rack: i64) -> u32 {
+        self.0.get(&rack).copied().unwrap_or(0)
+    }
+
+    pub(super) fn add(&mut self, rack: i64) {
+        *self.0.entry(rack).or_default() += 1;
+    }
+
+    pub(super) fn remove(&mut self, rack: i64) {
+        if let Some(n) = self.0.get_mut(&rack) {
+            *n = n.saturating_sub(1);
+        }
+    }
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The highest score. Between two choices nodes may only be added.
+    Highest,
+    /// The lowest score; of equal ones the last, for the order of machines is one: who is taken first goes last. Between
+    /// two choices nodes may only be removed.
+    Lowest,
+}
+
+/// A machine that was chosen, and what it was preferred to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pick {
+    /// Its place in the list of machines.
+    pub(super) machine: usize,
+    pub(super) score: Score,
+    /// Machines that were compared, this one included.
+    pub(super) among: usize,
+    /// The next best and its score.
+    pub(super) next: Option<(usize, i64)>,
+}
+
+/// Machines to choose from.
+#[derive(Debug)]
+pub(super) struct Pool<'a> {
+    machines: &'a [Machine],
+    now: Timestamp,
+    rule: Rule,
+    wanted: Wanted,
+    /// By rack: preferred first is last, so that it can be popped.
+    racks: HashMap<i64, Vec<Entry<'a>>>,
+    /// One entry a rack: what its first machine was worth when it was pushed.
+    heap: BinaryHeap<Reverse<Worth>>,
+    left: usize,
+}
+
+/// What a rack's first machine is worth, smaller is preferred; then the rack in the order of equal ones, signed.
+type Worth = (i64, i64);
+
+#[derive(Debug)]
+struct Entry<'a> {
+    /// What is compared: smaller is preferred, whatever is wanted.
+    key: i64,
+    index_in_rack: i64,
+    serial: &'a str,
+    machine: usize,
+}
+
+impl<'a> Pool<'a> {
+    pub(super) fn new(
+        machines: &'a [Machine],
+        candidates: impl Iterator<Item = usize>,
+        rule: Rule,
+        wanted: Wanted,
+        counts: &Racks,
+        now: Timestamp,
+    ) -> Self {
+        let mut racks: HashMap<i64, Vec<Entry<'a>>> = HashMap::new();
+        let mut left = 0;
+        for machine in candidates {
+            let m = &machines[machine];
+            let base = rule.base(m, now);
+            let key = if wanted == Wanted::Highest { -base } else { base };
+            let entry = Entry { key, index_in_rack: m.index_in_rack, serial: &m.serial, machine };
+            racks.entry(m.rack).or_default().push(entry);
+            left += 1;
+        }
+        for rack in racks.values_mut() {
+            rack.sort_unstable_by(|a, b| {
+                let place = (a.index_in_rack, a.serial).cmp(&(b.index_in_rack, b.serial));
+                let place = if wanted == Wanted::Highest { place.reverse() } else { place };
+                b.key.cmp(&a.key).then(place)
+            });
+        }
+        let mut pool = Self { machines, now, rule, wanted, racks, heap: BinaryHeap::new(), left };
+        pool.heap = pool.racks.keys().filter_map(|&rack| pool.entry(rack, counts)).collect();
+        pool
+    }
+
+    /// What the first machine of a rack is worth now; smaller is preferred.
+    fn worth(&self, rack: i64, counts: &Racks) -> Option<i64> {
+        let first = self.racks.get(&rack)?.last()?;
+        Some(first.key + self.spread(rack, counts))
+    }
+
+    fn spread(&self, rack: i64, counts: &Racks) -> i64 {
+        let term = self.rule.spread(counts.count(rack));
+        if self.wanted == Wanted::Highest { -term } else { term }
+    }
+
+    fn entry(&self, rack: i64, counts: &Racks) -> Option<Reverse<Worth>> {
+        Some(Reverse((self.worth(rack, counts)?, self.signed(rack))))
+    }
+
+    /// Smaller is preferred; its own inverse.
+    fn signed(&self, rack: i64) -> i64 {
+        if self.wanted == Wanted::Highest { rack } else { rack.wrapping_neg() }
+    }
+
+    /// The rack whose first machine is preferred now. What a rack is worth only gets worse between two choices, so an
+    /// entry that still holds is the best of all.
+    fn first(&mut self, counts: &Racks) -> Option<Worth> {
+        while let Some(&Reverse((pushed, signed))) = self.heap.peek() {
+            let now = self.entry(self.signed(signed), counts);
+            if now == Some(Reverse((pushed, signed))) {
+                return Some((pushed, signed));
+            }
+            self.heap.pop();
+            self.heap.extend(now);
+        }
+        None
+    }
+
+    /// Chooses one and takes it out. The caller then changes the counts.
+    pub(super) fn take(&mut self, counts: &Racks) -> Option<Pick> {
+        let (_, signed) = self.first(counts)?;
+        let rack = self.signed(signed);
+        self.heap.pop();
+        let chosen = self.racks.get_mut(&rack)?.pop()?;
+        let among = self.left;
+        self.left -= 1;
+        let other_rack = self.first(counts);
+        let same_rack = self.entry(rack, counts);
+        self.heap.extend(same_rack);
+        let next = [other_rack, same_rack.map(|e| e.0)].into_iter().flatten().min().and_then(|(worth, signed)| {
+            let machine = self.racks.get(&self.signed(signed))?.last()?.machine;
+            Some((machine, if self.wanted == Wanted::Highest { -worth } else { worth }))
+        });
+        let score = self.rule.score(&self.machines[chosen.machine], counts.count(rack), self.now);
+        Some(Pick { machine: chosen.machine, score, among, next })
+    }
+}

@@ -1,0 +1,152 @@
+//! Automatic repair: which machines that sabakan calls sick are put into the repair queue (spec/repair.md, Automatic
+//! repair; I42).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::machine::{Machine, State};
+use crate::model::{
+    cluster::Cluster,
+    constraints::Constraints,
+    reboot::{RebootEntry, RebootStatus},
+    repair::{RepairEntry, RepairStatus, StepStatus},
+};
+
+/// Everything that the choice depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct RepairInput<'a> {
+    /// Sabakan's answer to the query of automatic repair: by default all unhealthy and unreachable machines.
+    pub machines: &'a [Machine],
+    /// The constraints in force.
+    pub constraints: &'a Constraints,
+    /// All entries of the repair queue, finished and deleted ones too.
+    pub repairs: &'a [RepairEntry],
+    /// All entries of the reboot queue.
+    pub reboots: &'a [RebootEntry],
+    /// The definition in force; none = no machine is a member.
+    pub current: Option<&'a Cluster>,
+    /// The index of the first new entry.
+    pub next_index: u64,
+}
+
+/// A machine that is not put into the queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Its address.
+    pub address: String,
+    /// Its serial.
+    pub serial: String,
+    /// Its state, in lower case.
+    pub state: State,
+    /// Why not.
+    pub why: String,
+}
+
+/// What automatic repair would do: exactly what `auto-repair plan -o json` prints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RepairPlan {
+    /// The entries to add, in the order of the machines' serials.
+    pub entries: Vec<RepairEntry>,
+    /// The others and why, in the same order.
+    pub skipped: Vec<Skipped>,
+    /// Why nothing is added although machines want repair: the queue would grow above its cap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capped: Option<String>,
+}
+
+/// Chooses. Pure; all or nothing under the cap, as in CKE.
+pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
+    let queued: BTreeMap<&str, &RepairEntry> = input.repairs.iter().rev().map(|e| (e.address.as_str(), e)).collect();
+    let rebooting: BTreeSet<&str> =
+        input.reboots.iter().filter(|e| e.status == RebootStatus::Rebooting).map(|e| e.node.as_str()).collect();
+    let members: BTreeMap<&str, &str> =
+        input.current.iter().flat_map(|c| &c.nodes).map(|n| (n.address.as_str(), n.node_name())).collect();
+    let mut machines: Vec<&Machine> = input.machines.iter().collect();
+    machines.sort_by(|a, b| a.serial.cmp(&b.serial));
+    let mut plan = RepairPlan::default();
+    let mut chosen: Vec<&Machine> = Vec::new();
+    for machine in machines {
+        let address = machine.address.as_str();
+        let reason = queued.get(address).map(|e| held(e)).or_else(|| young(machine, input, &rebooting, &members));
+        match reason {
+            Some(why) => plan.skipped.push(skip(machine, why)),
+            None => chosen.push(machine),
+        }
+    }
+    let cap = usize::try_from(input.constraints.maximum_repair_queue_entries).unwrap_or(0);
+    let total = input.repairs.len() + chosen.len();
+    if total > cap && !chosen.is_empty() {
+        let why = format!(
+            "{} entries and {} new ones would be more than maximum-repair-queue-entries {cap}: none is added",
+            input.repairs.len(),
+            chosen.len()
+        );
+        plan.skipped.extend(chosen.iter().map(|m| skip(m, why.clone())));
+        plan.skipped.sort_by(|a, b| a.serial.cmp(&b.serial));
+        plan.capped = Some(why);
+        return plan;
+    }
+    let entry = |(machine, index): (&Machine, u64)| entry(machine, index, members.get(machine.address.as_str()));
+    plan.entries = chosen.into_iter().zip(input.next_index..).map(entry).collect();
+    plan
+}
+
+fn skip(machine: &Machine, why: String) -> Skipped {
+    Skipped { address: machine.address.clone(), serial: machine.serial.clone(), state: machine.state, why }
+}
+
+/// "Skip a machine that has any repair entry."
+fn held(entry: &RepairEntry) -> String {
+    let deleted = if entry.deleted { ", marked as deleted" } else { "" };
+    format!("it has the repair entry {} already ({}{deleted})", entry.index, entry.status)
+}
+
+/// "Skip an UNREACHABLE machine that has been so for less than wait-seconds-to-repair-rebooting while its reboot entry is
+/// rebooting or it is not a cluster member."
+fn young(
+    machine: &Machine,
+    input: &RepairInput<'_>,
+    rebooting: &BTreeSet<&str>,
+    members: &BTreeMap<&str, &str>,
+) -> Option<String> {
+    let wait = input.constraints.wait_seconds_to_repair_rebooting;
+    #[allow(clippy::cast_precision_loss)] // seconds
+    if machine.state != State::Unreachable || machine.duration >= wait as f64 {
+        return None;
+    }
+    let cause = if rebooting.contains(machine.address.as_str()) {
+        "it is being rebooted"
+    } else if members.contains_key(machine.address.as_str()) {
+        return None;
+    } else {
+        "it is not a member of the cluster"
+    };
+    Some(format!(
+        "{cause}, and is unreachable for only {:.0} s of wait-seconds-to-repair-rebooting {wait}",
+        machine.duration
+    ))
+}
+
+fn entry(machine: &Machine, index: u64, nodename: Option<&&str>) -> RepairEntry {
+    RepairEntry {
+        index,
+        address: machine.address.clone(),
+        nodename: nodename.map_or_else(String::new, |name| (*name).to_owned()),
+        serial: Some(machine.serial.clone()),
+        machine_type: machine.bmc_type.clone(),
+        operation: machine.state.word().to_owned(),
+        status: RepairStatus::Queued,
+        step: 0,
+        step_status: StepStatus::Waiting,
+        deleted: false,
+        last_transition_time: None,
+        drain_backoff_count: 0,
+        drain_backoff_expire: None,
+        unknown: serde_json::Map::new(),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/repair.rs"]
+mod tests;

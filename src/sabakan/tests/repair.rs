@@ -1,0 +1,101 @@
+use super::*;
+use crate::sabakan::tests::machine as sick;
+
+const WAIT: i64 = 300;
+
+fn constraints(cap: i64) -> Constraints {
+    Constraints { maximum_repair_queue_entries: cap, wait_seconds_to_repair_rebooting: WAIT, ..Constraints::default() }
+}
+
+fn machine(n: u8, state: State, duration: f64) -> Machine {
+    Machine { state, duration, ..sick(n) }
+}
+
+fn cluster(addresses: &[&str]) -> Cluster {
+    let node = |a: &&str| crate::model::cluster::Node { address: (*a).to_owned(), ..Default::default() };
+    Cluster { nodes: addresses.iter().map(node).collect(), ..Cluster::default() }
+}
+
+fn repair(address: &str, status: RepairStatus, deleted: bool) -> RepairEntry {
+    let mut old = entry(&Machine { address: address.to_owned(), ..sick(1) }, 4, None);
+    (old.status, old.deleted) = (status, deleted);
+    old
+}
+
+fn run(
+    machines: &[Machine],
+    repairs: &[RepairEntry],
+    reboots: &[RebootEntry],
+    members: &[&str],
+    cap: i64,
+) -> RepairPlan {
+    let current = cluster(members);
+    let constraints = constraints(cap);
+    plan_repairs(&RepairInput {
+        machines,
+        constraints: &constraints,
+        repairs,
+        reboots,
+        current: Some(&current),
+        next_index: 7,
+    })
+}
+
+/// "New entry: address = first IPv4, machine type = BMC type, operation = state in lower case, serial."
+#[test]
+fn an_entry_says_what_sabakan_says_of_the_machine() {
+    let machines = [machine(2, State::Unreachable, 900.0), machine(1, State::Unhealthy, 0.0)];
+    let plan = run(&machines, &[], &[], &["10.0.0.1"], 9);
+    let text = serde_json::to_string(&plan.entries[0]).unwrap();
+    assert!(text.starts_with(r#"{"index":"7","address":"10.0.0.1","nodename":"10.0.0.1","serial":"SN01","machine_type":"iDRAC-9","operation":"unhealthy","status":"queued","step":0,"step_status":"waiting","deleted":false"#), "{text}");
+    assert_eq!((plan.entries[1].index, plan.entries[1].operation.as_str()), (8, "unreachable"));
+    assert_eq!(plan.entries[1].nodename, "", "not a member");
+}
+
+/// "Skip a machine that has any repair entry" (I42).
+#[test]
+fn a_machine_with_any_entry_is_skipped() {
+    for (status, deleted) in
+        [(RepairStatus::Queued, false), (RepairStatus::Succeeded, false), (RepairStatus::Failed, true)]
+    {
+        let plan = run(&[machine(1, State::Unhealthy, 900.0)], &[repair("10.0.0.1", status, deleted)], &[], &[], 9);
+        assert_eq!(plan.entries, []);
+        assert!(plan.skipped[0].why.contains("repair entry 4"), "{:?}", plan.skipped);
+    }
+}
+
+/// "Skip an UNREACHABLE machine that has been so for less than … while its reboot entry is rebooting or it is not a
+/// cluster member" (I42): a young unreachable one that we ourselves reboot.
+#[test]
+fn a_young_unreachable_machine_is_skipped_where_there_is_another_cause() {
+    let reboot = |status| RebootEntry { status, ..RebootEntry::queued(0, "10.0.0.1") };
+    let member: &[&str] = &["10.0.0.1"];
+    for (state, duration, reboots, members, added) in [
+        (State::Unreachable, 299.9, vec![reboot(RebootStatus::Rebooting)], member, false),
+        (State::Unreachable, 300.0, vec![reboot(RebootStatus::Rebooting)], member, true),
+        (State::Unreachable, 10.0, vec![reboot(RebootStatus::Draining)], member, true),
+        (State::Unreachable, 10.0, vec![], member, true),
+        (State::Unreachable, 10.0, vec![], &[], false),
+        (State::Unreachable, 300.0, vec![], &[], true),
+        (State::Unhealthy, 0.0, vec![reboot(RebootStatus::Rebooting)], &[], true),
+    ] {
+        let plan = run(&[machine(1, state, duration)], &[], &reboots, members, 9);
+        assert_eq!(plan.entries.len(), usize::from(added), "{state} {duration} {reboots:?} {members:?}");
+        assert_eq!(plan.skipped.len(), usize::from(!added));
+    }
+}
+
+/// "If existing entries plus new ones exceed maximum-repair-queue-entries (default 0), add none and say so" (I42).
+#[test]
+fn above_the_cap_none_is_added_and_it_is_said() {
+    let machines = [machine(1, State::Unhealthy, 1.0), machine(2, State::Unhealthy, 1.0)];
+    let old = [repair("10.9.9.9", RepairStatus::Succeeded, false)];
+    assert_eq!(run(&machines, &old, &[], &[], 3).entries.len(), 2);
+    let plan = run(&machines, &old, &[], &[], 2);
+    assert_eq!((plan.entries.len(), plan.skipped.len()), (0, 2));
+    assert!(
+        plan.capped.unwrap().contains("1 entries and 2 new ones would be more than maximum-repair-queue-entries 2")
+    );
+    assert_eq!(run(&machines, &[], &[], &[], 0).entries, [], "the default adds none");
+    assert_eq!(run(&[], &old, &[], &[], 0).capped, None, "nothing to add is not above the cap");
+}

@@ -1,0 +1,354 @@
+//! The seed's strategy: as many workers as the constraints ask for, in the ratio of the weights, and one action a pass
+//! (seed, Algorithms; spec/sabakan.md, Strategy `weighted`).
+
+use super::{
+    draft::{Draft, Member, of_role},
+    machine::State,
+    plan::{Action, Limits, PlanError, Step},
+    score::Kind,
+};
+
+type Done = Result<Option<Step>, PlanError>;
+
+/// The first definition: control planes, then workers up to their minimum.
+pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
+    fill(draft, limits)?;
+    let reason =
+        format!("there is no definition yet: {} control planes, {} workers", limits.planes, limits.least_workers);
+    Ok(Step { action: Action::Initialize, reason })
+}
+
+/// The first action whose condition holds, then what the constraints lack.
+pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+    let actions: [fn(&mut Draft<'_>, &Limits) -> Done; 7] = [
+        remove_non_existent,
+        increase_control_plane,
+        decrease_control_plane,
+        replace_control_plane,
+        increase_workers,
+        decrease_workers,
+        taint_nodes,
+    ];
+    for action in actions {
+        if let Some(step) = action(draft, limits)? {
+            fill(draft, limits)?;
+            return Ok(Some(step));
+        }
+    }
+    Ok(None)
+}
+
+/// Adds what the constraints lack, from unused machines only.
+pub(super) fn fill(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanError> {
+    while draft.planes.len() < limits.planes {
+        let reason = format!("{} of {} are there", draft.planes.len(), limits.planes);
+        if draft.add_plane(&reason).is_none() {
+            return Err(PlanError::NotEnough(planes_missing(draft, limits)));
+        }
+    }
+    while draft.workers.len() < limits.least_workers {
+        let reason = format!("{} of at least {} are there", draft.workers.len(), limits.least_workers);
+        if add_worker(draft, &reason).is_none() {
+            return Err(PlanError::NotEnough(workers_missing(draft, limits)));
+        }
+    }
+    Ok(())
+}
+
+/// "If the current cluster contains nodes that no longer exist in the list, they are removed."
+pub(super) fn remove_non_existent(draft: &mut Draft<'_>, _: &Limits) -> Done {
+    let gone: Vec<&str> = draft.vanished.iter().filter(|n| n.control_plane).map(|n| n.address.as_str()).collect();
+    if draft.planes_before == 0 {
+        return Err(PlanError::TooManyControlPlanes(
+            "the definition in force has no control plane, so there is no cluster to maintain: mend it by hand \
+             (`cketerm cluster set FILE`)"
+                .to_owned(),
+        ));
+    }
+    if draft.planes.len() * 2 <= draft.planes_before {
+        return Err(PlanError::TooManyControlPlanes(format!(
+            "{} of {} control planes are no longer in sabakan's answer ({}): replacing half or more of etcd's members \
+             would break it; correct sabakan or its variables, or mend the definition by hand (`cketerm cluster set FILE`)",
+            gone.len(),
+            draft.planes_before,
+            gone.join(", ")
+        )));
+    }
+    if draft.vanished.is_empty() {
+        return Ok(None);
+    }
+    let all: Vec<&str> = draft.vanished.iter().map(|n| n.address.as_str()).collect();
+    let reason = format!("sabakan no longer has {}", some(&all));
+    Ok(Some(Step { action: Action::RemoveNonExistent, reason }))
+}
+
+/// "When control-plane-count constraint is increased, control plane nodes are added."
+fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+    let before = draft.planes.len();
+    if before >= limits.planes {
+        return Ok(None);
+    }
+    while draft.planes.len() < limits.planes {
+        let reason = format!("{} of {} are there", draft.planes.len(), limits.planes);
+        if draft.add_plane(&reason).is_some() {
+            continue;
+        }
+        // "existing healthy worker nodes are changed to control plane nodes"
+        let pick = if draft.workers.len() > limits.least_workers { draft.best_worker(true) } else { None };
+        let Some(pick) = pick else { return Err(PlanError::NotEnough(planes_missing(draft, limits))) };
+        draft.promote(&pick, &format!("{reason}, and no unused machine is left"));
+    }
+    let reason = format!("there are {before} control planes, {} are wanted", limits.planes);
+    Ok(Some(Step { action: Action::IncreaseControlPlane, reason }))
+}
+
+/// "When control-plane-count constraint is decreased, control plane nodes are changed to non-control-plane nodes. If the
+/// total number of worker nodes exceeds maximum-workers, existing worker nodes are removed to satisfy the constraint."
+fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+    let before = draft.planes.len();
+    if !demote_surplus(draft, limits) {
+        return Ok(None);
+    }
+    if let Some(surplus) = limits.most_workers.map(|most| draft.workers.len().saturating_sub(most)) {
+        let picks = draft.lowest(Kind::Worker, surplus);
+        draft.take_out(&picks.iter().map(|p| p.machine).collect::<Vec<_>>());
+        for pick in &picks {
+            draft.chosen(
+                pick,
+                true,
+                "leaves: there are more workers than maximum-workers".to_owned(),
+                "workers".to_owned(),
+            );
+        }
+    }
+    let reason = format!("there are {before} control planes, {} are wanted", limits.planes);
+    Ok(Some(Step { action: Action::DecreaseControlPlane, reason }))
+}
+
+/// Makes the worst surplus control planes workers as long as there may be more workers: then they leave, as in the 2019
+/// program, which spares the workers that are there. False = there is no surplus, or all of it is being rebooted.
+pub(super) fn demote_surplus(draft: &mut Draft<'_>, limits: &Limits) -> bool {
+    let surplus = draft.planes.len().saturating_sub(limits.planes);
+    if surplus == 0 {
+        return false;
+    }
+    let picks = draft.lowest(Kind::ControlPlane, surplus);
+    if picks.is_empty() {
+        draft.hints.push(format!("{surplus} control planes too many, but those that could go are being rebooted"));
+        return false;
+    }
+    for pick in &picks {
+        let room = limits.room(draft.workers.len());
+        if room {
+            draft.demote(&[pick.machine]);
+        } else {
+            draft.take_out(&[pick.machine]);
+        }
+        let what = match (draft.kind(pick.machine), room) {
+            (Some(_), _) => "becomes a worker",
+            (None, true) => "leaves, for no worker template has its role",
+            (None, false) => "leaves, for there may be no more workers",
+        };
+        let what = format!("{what}: {} control planes are wanted", limits.planes);
+        draft.chosen(pick, true, what, "control planes".to_owned());
+    }
+    true
+}
+
+/// "If a control plane node is neither healthy, updating, or uninitialized, the node is demoted to a worker, and a new
+/// machine is added as a control plane node."
+fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+    if draft.planes.len() < 2 {
+        return Ok(None);
+    }
+    let bad = |i: &usize| {
+        let state = draft.machine(*i).state;
+        !matches!(state, State::Healthy | State::Updating | State::Uninitialized) && !draft.is_rebooting(*i)
+    };
+    let Some(bad) = Draft::machines_of(&draft.planes).find(bad) else { return Ok(None) };
+    let (name, state) = (draft.name(bad), draft.machine(bad).state);
+    let fault = format!("the control plane {name} is {state}");
+    let reason = format!("in place of {name}, which is {state}");
+    let step = |how: String| Ok(Some(Step { action: Action::ReplaceControlPlane, reason: format!("{fault}: {how}") }));
+    if !limits.room(draft.workers.len()) {
+        // a demoted one would be a worker too many
+        if let Some(pick) = draft.best_worker(false).filter(|p| draft.machine(p.machine).healthy()) {
+            draft.promote(&pick, &reason);
+            let new = draft.name(pick.machine);
+            demote_bad(draft, bad, state, &new);
+            return step(format!("it and the worker {new} change places"));
+        }
+        draft.take_out(&[bad]);
+        draft.because(bad, format!("leaves: it is {state}, and there may be no more workers"));
+        return step("it leaves, for there may be no more workers".to_owned());
+    }
+    let place = draft.planes.iter().position(|m| *m == Member::Machine(bad)).unwrap_or(0);
+    draft.take_out(&[bad]);
+    let new = match draft.add_plane(&reason) {
+        Some(new) => Some(new),
+        None => draft.best_worker(true).map(|pick| {
+            draft.promote(&pick, &format!("{reason}; there is no unused machine"));
+            pick.machine
+        }),
+    };
+    let Some(new) = new else {
+        draft.put_back(bad, Kind::ControlPlane, place);
+        draft.hints.push(format!("{fault}, and no healthy machine{} can take its place", plane_role(draft)));
+        return Ok(None);
+    };
+    let new = draft.name(new);
+    demote_bad(draft, bad, state, &new);
+    step(format!("{new} takes its place"))
+}
+
+fn demote_bad(draft: &mut Draft<'_>, bad: usize, state: State, new: &str) {
+    draft.demote(&[bad]);
+    if draft.kind(bad).is_some() {
+        draft.because(bad, format!("becomes a worker: it is {state}; {new} takes its place"));
+    }
+}
+
+/// "If the number of healthy worker nodes is less than minimum-workers and the total number of worker nodes is less than
+/// maximum-workers, new worker nodes are added."
+fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+    let healthy = |m: &&Member| match m {
+        Member::Machine(i) => draft.counts_as_healthy(*i),
+        Member::Absent(_) => true,
+    };
+    let before = draft.workers.iter().filter(healthy).count();
+    let mut now = before;
+    while now < limits.least_workers && limits.room(draft.workers.len()) {
+        let reason = format!("{now} of at least {} are healthy", limits.least_workers);
+        if add_worker(draft, &reason).is_none() {
+            draft.hints.push(workers_missing(draft, limits));
+            break;
+        }
+        now += 1;
+    }
+    if now == before {
+        return Ok(None);
+    }
+    let reason = format!("{before} workers are healthy, at least {} must be", limits.least_workers);
+    Ok(Some(Step { action: Action::IncreaseWorkers, reason }))
+}
+
+/// "If a worker node is either retiring or retired for a while": one a pass.
+fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+    #[allow(clippy::cast_precision_loss)] // seconds
+    let wait = draft.input.wait_seconds as f64;
+    let leaving = |i: &usize| {
+        let m = draft.machine(*i);
+        matches!(m.state, State::Retiring | State::Retired) && m.duration >= wait && !draft.is_rebooting(*i)
+    };
+    let Some(old) = Draft::machines_of(&draft.workers).find(leaving) else { return Ok(None) };
+    let (name, state) = (draft.name(old), draft.machine(old).state);
+    let fault = format!("the worker {name} is {state} since {:.0} s", draft.machine(old).duration);
+    let place = draft.workers.iter().position(|m| *m == Member::Machine(old)).unwrap_or(0);
+    draft.take_out(&[old]);
+    if draft.workers.len() >= limits.least_workers {
+        draft.because(old, format!("leaves: it is {state}, and {} workers remain", draft.workers.len()));
+        return Ok(Some(Step { action: Action::DecreaseWorkers, reason: format!("{fault}: it leaves") }));
+    }
+    let Some(new) = add_worker(draft, &format!("in place of {name}, which is {state}")) else {
+        draft.put_back(old, Kind::Worker, place);
+        draft.hints.push(format!("{fault}, and is left untouched: no unused machine can take its place"));
+        return Ok(None);
+    };
+    let new = draft.name(new);
+    draft.because(old, format!("leaves: it is {state}; {new} takes its place"));
+    Ok(Some(Step { action: Action::DecreaseWorkers, reason: format!("{fault}: {new} takes its place") }))
+}
+
+/// "CKE adds taints to nodes"; "for other machine states, the taint is removed".
+pub(super) fn taint_nodes(draft: &mut Draft<'_>, _: &Limits) -> Done {
+    let mut wrong = Vec::new();
+    let members = draft.planes.iter().chain(&draft.workers).copied().collect::<Vec<_>>();
+    for i in Draft::machines_of(&members) {
+        let wanted = draft.wanted_taint(i);
+        let node = draft.nodes[i].and_then(|place| draft.current_node(place));
+        if node.is_none_or(|n| super::node::taint_is_right(n, wanted.as_ref())) {
+            continue;
+        }
+        let m = draft.machine(i);
+        let why = match &wanted {
+            Some(taint) => format!("is {}: gets the taint {}:{}", m.state, taint.value, taint.effect),
+            None => format!("is {}: loses the taint of its state", m.state),
+        };
+        wrong.push(format!("{} {why}", m.address));
+        draft.because(i, why);
+    }
+    if wrong.is_empty() {
+        return Ok(None);
+    }
+    let wrong: Vec<&str> = wrong.iter().map(String::as_str).collect();
+    Ok(Some(Step { action: Action::TaintNodes, reason: some(&wrong) }))
+}
+
+/// The best unused machine of the worker template that has the fewest workers for its weight; of equal ones the first.
+/// The 2019 program counts the workers of the definition in force; ours counts the definition being built.
+fn add_worker(draft: &mut Draft<'_>, reason: &str) -> Option<usize> {
+    draft.add_worker(next_template(draft), reason)
+}
+
+fn next_template(draft: &Draft<'_>) -> usize {
+    let mut best = (0, f64::INFINITY);
+    for (i, kind) in draft.input.template.workers.iter().enumerate() {
+        #[allow(clippy::cast_precision_loss)] // counts of machines
+        let load = draft.share(i) as f64 / kind.weight;
+        if load < best.1 {
+            best = (i, load);
+        }
+    }
+    best.0
+}
+
+fn plane_role(draft: &Draft<'_>) -> String {
+    of_role(draft.input.template.control_plane.role.as_deref())
+}
+
+pub(super) fn planes_missing(draft: &Draft<'_>, limits: &Limits) -> String {
+    let role = draft.input.template.control_plane.role.as_deref();
+    format!(
+        "{} control planes are wanted and {} are there: no healthy machine{} is left ({})",
+        limits.planes,
+        draft.planes.len(),
+        of_role(role),
+        left(draft, role)
+    )
+}
+
+fn workers_missing(draft: &Draft<'_>, limits: &Limits) -> String {
+    let kind = &draft.input.template.workers[next_template(draft)];
+    let role = kind.role.as_deref();
+    let turn = role.map_or_else(String::new, |_| format!(", whose turn it is by weight {}", kind.weight));
+    format!(
+        "at least {} healthy workers are wanted and {} are there: no unused healthy machine{}{turn} is left ({})",
+        limits.least_workers,
+        Draft::machines_of(&draft.workers).filter(|&i| draft.counts_as_healthy(i)).count(),
+        of_role(role),
+        left(draft, role)
+    )
+}
+
+/// Why the machines that are in no place were not taken.
+fn left(draft: &Draft<'_>, role: Option<&str>) -> String {
+    let (mut sick, mut other) = (0, 0);
+    for i in (0..draft.input.machines.len()).filter(|&i| draft.kind(i).is_none()) {
+        if role.is_some_and(|role| draft.machine(i).role != role) {
+            other += 1;
+        } else if !draft.machine(i).healthy() || draft.is_rebooting(i) {
+            sick += 1;
+        }
+    }
+    format!("unused: {sick} not healthy, {other} of other roles")
+}
+
+/// The first few of a list, and how many there are more.
+pub(super) fn some(list: &[&str]) -> String {
+    const SHOWN: usize = 5;
+    let shown = list.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match list.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
