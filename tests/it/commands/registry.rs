@@ -37,11 +37,13 @@ async fn what_was_set_is_printed_and_lies_where_cke_reads_it() {
 async fn a_template_that_cannot_be_used_is_refused_with_the_reason() {
     let Some(rig) = Rig::start().await else { return };
     for (from, to, words) in [
-        ("  control_plane: true\n", "", "0 control planes"),
-        ("labels: {cke.cybozu.com/role: storage", "control_plane: true\n  labels: {x: y", "2 control planes"),
-        ("role: storage", "role: compute", "the role \"compute\""),
-        ("cke.cybozu.com/role: storage, ", "", "needs the label cke.cybozu.com/role"),
-        ("- user: cybozu\n  control", "- user: cybozu\n  address: 10.0.0.1\n  control", "must be empty in a template"),
+        ("  control_plane: true\n", "", "no template for control planes"),
+        ("labels: {cke.cybozu.com/role: storage", "control_plane: true\n  labels: {x: y", "2 templates for control planes"),
+        ("role: storage", "role: compute", "is compute, and so is nodes[1]'s"),
+        ("cke.cybozu.com/role: storage, ", "", "nodes[2].labels[cke.cybozu.com/role] is missing"),
+        ("- user: cybozu\n  control", "- user: cybozu\n  address: 10.0.0.1\n  control", "must be left out of a template"),
+        ("weight: \"3.0\"", "weight: \"0\"", "must be a positive number"),
+        ("{{ .Rack }}", "{{ .Rak }}", "did you mean .Rack?"),
         ("user: cybozu\n  control", "usr: cybozu\n  control", "did you mean user?"),
     ] {
         let text = TEMPLATE.replacen(from, to, 1);
