@@ -11,7 +11,6 @@ mod schema;
 mod written;
 
 pub use check::{Checked, Fault, check, check_template, queue_faults};
-pub use check::{Checked, Fault, check, check_template};
 pub use limits::{is_label_key, is_label_value};
 pub use parse::parse;
 pub use written::written;
