@@ -10,11 +10,13 @@ use crate::{
     clock::Now,
     model::{
         drain::Verdict,
-        entry::{EntryId, Stored},
+        entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
         reason::{PodHold, Reason},
         reboot::RebootStatus,
+        repair::StepStatus,
     },
+    store::view::StoreView,
 };
 
 /// Seconds before a machine is tried again after an effect on it failed.
@@ -27,7 +29,15 @@ pub(super) fn observe(snap: &mut Snapshot, now: Now) {
     let marked: Vec<EntryId> =
         snap.kube.marked.iter().filter_map(|n| snap.kube.by_name.get(n)?.owner().map(|o| o.entry)).collect();
     work.retain(|id, _| {
-        store.reboots.entries.contains_key(&id.index) || store.attempts_of(*id).next().is_some() || marked.contains(id)
+        let there = match id.queue {
+            QueueKind::Reboot => store.reboots.entries.contains_key(&id.index),
+            QueueKind::Repair => store
+                .repairs
+                .entries
+                .get(&id.index)
+                .is_some_and(|s| s.get().is_none_or(crate::model::repair::RepairEntry::unfinished)),
+        };
+        there || (store.attempts_of(*id).next().is_some() && !finished(&store, *id)) || marked.contains(id)
     });
     if snap.engine.leading.is_some() {
         for (&index, stored) in &store.reboots.entries {
@@ -38,16 +48,18 @@ pub(super) fn observe(snap: &mut Snapshot, now: Now) {
                     let work = work.entry(id).or_insert_with(taken_over);
                     look_at_drain(snap, work, id, &entry.node, now);
                 }
-                RebootStatus::Rebooting => {
-                    let control_plane = member(snap, &entry.node);
-                    let node = snap.node_of(&entry.node);
-                    let work = work.entry(id).or_default();
-                    note_uncordon(work, id, node, now);
-                    let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
-                    let sound = yes && soundness(snap, id, control_plane, node, now).missing.is_none();
-                    work.sound_since = sound.then(|| work.sound_since.unwrap_or(secs(now.boot)));
-                }
+                RebootStatus::Rebooting => look_at_soundness(snap, work.entry(id).or_default(), id, &entry.node, now),
                 RebootStatus::Queued | RebootStatus::Cancelled => {}
+            }
+        }
+        for (&index, stored) in &store.repairs.entries {
+            let Some(entry) = stored.get().filter(|e| e.unfinished()) else { continue };
+            let id = EntryId::repair(index);
+            if entry.claims_machine() && entry.step_status == StepStatus::Draining {
+                look_at_drain(snap, work.entry(id).or_insert_with(taken_over), id, &entry.address, now);
+            }
+            if let Some(work) = work.get_mut(&id) {
+                look_at_soundness(snap, work, id, &entry.address, now);
             }
         }
     }
@@ -86,7 +98,7 @@ fn look_at_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, n
     let Some(pods) = snap.kube.pods.get(&node.name).filter(|p| p.synced) else { return };
     if work.drain.pods_at_start.is_none() {
         let all: Vec<_> = pods.pods.values().cloned().collect();
-        let count = count_leaving(&all, &definition.cluster.reboot, &snap.kube);
+        let count = count_leaving(&all, definition.cluster.eviction(id.queue), &snap.kube);
         work.drain.pods_at_start = u32::try_from(count).ok();
     }
     work.drain.answers.retain(|uid, _| pods.pods.contains_key(uid));
@@ -98,22 +110,35 @@ fn note_uncordon(work: &mut Work, id: EntryId, node: Option<&Arc<NodeRow>>, now:
     work.drain.uncordoned = uncordoned.then(|| work.drain.uncordoned.unwrap_or(now.wall));
 }
 
+/// Since when check, boot id, Ready and probe have all been good without a break.
+fn look_at_soundness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
+    let node = snap.node_of(address);
+    note_uncordon(work, id, node, now);
+    let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
+    let sound = yes && soundness(snap, id, address, member(snap, address), node, now).missing.is_none();
+    work.sound_since = sound.then(|| work.sound_since.unwrap_or(secs(now.boot)));
+}
+
+/// A repair that has ended and stays in the queue: nothing is remembered of it.
+fn finished(store: &StoreView, id: EntryId) -> bool {
+    let entry = || store.repairs.entries.get(&id.index).and_then(Stored::get);
+    id.queue == QueueKind::Repair && entry().is_some_and(crate::model::repair::RepairEntry::finished)
+}
+
 /// Puts what came of an effect into the memory.
 pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: &Effect, came: &Came, now: Now) {
     let at = secs(now.boot);
     match (effect, came) {
-        (Effect::StartDrain { .. }, Came::Done) => {
-            work.insert(id, Work::default());
-        }
+        (Effect::StartDrain { .. }, Came::Done) => begin_anew(work, id, None),
         (Effect::BackOff { cause, .. }, Came::Done) => {
             // Shown until the next try: by then the queue may long be enabled again.
             let cause = match cause {
                 Reason::QueueDisabled => "the queue was disabled (reset-backoff ends the wait)".to_owned(),
                 cause => cause.to_string(),
             };
-            work.insert(id, Work { backoff_cause: Some(cause), ..Work::default() });
+            begin_anew(work, id, Some(cause));
         }
-        (Effect::Remove { .. }, Came::Done) => {
+        (Effect::Remove { .. } | Effect::Finish { .. }, Came::Done) => {
             work.remove(&id);
         }
         (Effect::Stamp { .. }, Came::Done) => work.entry(id).or_default().stamped = true,
@@ -144,6 +169,9 @@ pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
                 work.drain.answers.retain(|_, a| !matches!(a.verdict, Verdict::Held { .. }));
             }
         }
+        // Asked before the last command ended: it says nothing of what that did.
+        (Effect::HealthCheck { asked, .. }, Came::Check(_))
+            if work.get(&id).and_then(|w| w.commanded).is_some_and(|ended| *asked < ended) => {}
         (_, Came::Check(answer)) => {
             let work = work.entry(id).or_default();
             work.check = Some((at, answer.clone()));
@@ -151,10 +179,18 @@ pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
         (_, Came::Command(_)) => {
             // Only a check made after this command says anything.
             let work = work.entry(id).or_default();
-            (work.check, work.sound_since) = (None, None);
+            (work.check, work.sound_since, work.commanded) = (None, None, Some(at));
         }
         _ => {}
     }
+}
+
+/// A drain begins, or is given up. A repair's health is asked all the time: what it said last is kept.
+fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Option<String>) {
+    let before = work.remove(&id).unwrap_or_default();
+    let (check, commanded) =
+        if id.queue == QueueKind::Repair { (before.check, before.commanded) } else { (None, None) };
+    work.insert(id, Work { backoff_cause, check, commanded, ..Work::default() });
 }
 
 /// Whether an answer refuses, as opposed to asking for a little patience.
@@ -173,16 +209,25 @@ pub(super) fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u3
     let left = || {
         let (node, definition) = (snap.node_of(address)?, snap.store.definition()?);
         let pods: Vec<_> = snap.kube.pods.get(&node.name)?.pods.values().cloned().collect();
-        u32::try_from(count_leaving(&pods, &definition.cluster.reboot, &snap.kube)).ok()
+        u32::try_from(count_leaving(&pods, definition.cluster.eviction(id.queue), &snap.kube)).ok()
     };
-    let rebooting = snap
-        .store
-        .reboots
-        .entries
-        .get(&id.index)
-        .and_then(Stored::get)
-        .is_some_and(|e| e.status == RebootStatus::Rebooting);
-    let left = if rebooting { 0 } else { left().unwrap_or(start) };
+    let drained = match id.queue {
+        QueueKind::Reboot => snap
+            .store
+            .reboots
+            .entries
+            .get(&id.index)
+            .and_then(Stored::get)
+            .is_some_and(|e| e.status == RebootStatus::Rebooting),
+        QueueKind::Repair => snap
+            .store
+            .repairs
+            .entries
+            .get(&id.index)
+            .and_then(Stored::get)
+            .is_some_and(|e| e.step_status == StepStatus::Watching),
+    };
+    let left = if drained { 0 } else { left().unwrap_or(start) };
     (start.saturating_sub(left), start)
 }
 

@@ -1,5 +1,7 @@
 //! What must be so before this engine campaigns (spec/safety.md, Which cluster and Preflight).
 
+use std::collections::BTreeSet;
+
 use super::{command::Spawner, snapshot::Snapshot};
 use crate::{
     model::{
@@ -81,16 +83,17 @@ fn identity(store: &StoreView, uid: Option<&str>) -> Option<String> {
     }
 }
 
-/// Programs of the definition's reboot section that this host lacks.
+/// Programs of the definition's reboot and repair sections that this host lacks.
 pub(super) fn missing_programs(cluster: &Cluster, spawner: &Spawner) -> Vec<String> {
-    let commands = [&cluster.reboot.reboot_command, &cluster.reboot.boot_check_command];
-    let mut missing: Vec<String> = commands
-        .into_iter()
-        .filter_map(|argv| argv.as_ref()?.first().cloned())
-        .filter(|program| !spawner.has(program))
-        .collect();
-    missing.dedup();
-    missing
+    let reboots = [&cluster.reboot.reboot_command, &cluster.reboot.boot_check_command];
+    let procedures = cluster.repair.repair_procedures.iter().flatten();
+    let repairs = procedures.flat_map(|p| p.repair_operations.iter().flatten()).flat_map(|operation| {
+        let steps = operation.steps().iter().map(|step| &step.repair_command);
+        steps.chain([&operation.health_check_command, &operation.success_command])
+    });
+    let programs: BTreeSet<&String> =
+        reboots.into_iter().chain(repairs).filter_map(|argv| argv.as_ref()?.first()).collect();
+    programs.into_iter().filter(|program| !spawner.has(program)).cloned().collect()
 }
 
 /// Whether we may stand for election now, by policy and by who is there (spec/safety.md, Beside CKE).

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 use super::{
     decide::{Decision, PodVerdict, judge},
     memory::pods_gone,
@@ -11,11 +13,13 @@ use super::{
 use crate::{
     clock::Now,
     model::{
+        attempt::CheckAnswer,
         drain::Verdict,
-        entry::{EntryId, Stored},
+        entry::{EntryId, QueueKind, Stored},
         ours::{Progress, Status},
         reason::{Blocker, PodHold, Reason},
         reboot::RebootStatus,
+        repair::StepStatus,
     },
     store::{
         Store,
@@ -44,16 +48,15 @@ pub(super) fn changes(
         if etcd_alone_tells(reason) {
             continue;
         }
-        let Some(entry) = snap.store.reboots.entries.get(&id.index).and_then(Stored::get) else { continue };
-        let in_work = matches!(entry.status, RebootStatus::Draining | RebootStatus::Rebooting);
-        let worth = in_work || (only_leader_knows(reason) && waiting < WAITING);
+        let Some(shown) = shown(snap, *id) else { continue };
+        let worth = shown.in_work || (only_leader_knows(reason) && waiting < WAITING);
         let old = snap.store.progress.get(id).and_then(Stored::get);
         if !worth {
             continue;
         }
         published.insert(*id);
-        waiting += usize::from(!in_work);
-        let new = progress(snap, *id, &entry.node, entry.status, reason, old, now);
+        waiting += usize::from(!shown.in_work);
+        let new = progress(snap, *id, &shown, reason, old, now);
         if old != Some(&new) {
             let mut value = Put::json(store.keys().progress(*id), &new);
             value.leased = true;
@@ -87,6 +90,8 @@ fn etcd_alone_tells(reason: &Reason) -> bool {
         reason,
         Reason::WaitingForSlot { .. }
             | Reason::DuplicateOf { .. }
+            | Reason::MachineInReboot { .. }
+            | Reason::MachineInRepair { .. }
             | Reason::QueueDisabled
             | Reason::WaitingForWorkers { .. }
             | Reason::WaitingForControlPlane { .. }
@@ -106,36 +111,77 @@ fn only_leader_knows(reason: &Reason) -> bool {
             | Reason::EngineObserving { .. }
             | Reason::OrphanedCordon { .. }
             | Reason::Backoff { cause: Some(_), .. }
+            | Reason::CheckUnavailable { .. }
+            | Reason::Settling { .. }
+            | Reason::CommandRunning { .. }
+            | Reason::OutcomeUnknown { .. }
     )
+}
+
+/// What the progress of an entry of either queue is made from.
+struct Shown {
+    address: String,
+    /// In a word, while no effect is under way.
+    phase: &'static str,
+    in_work: bool,
+    draining: bool,
+    /// A repair's step, and how many its operation has.
+    step: Option<(i64, usize)>,
+}
+
+fn shown(snap: &Snapshot, id: EntryId) -> Option<Shown> {
+    match id.queue {
+        QueueKind::Reboot => {
+            let entry = snap.store.reboots.entries.get(&id.index)?.get()?;
+            let phase = match entry.status {
+                RebootStatus::Draining => "draining",
+                RebootStatus::Rebooting => "rebooting",
+                RebootStatus::Queued | RebootStatus::Cancelled => "waiting",
+            };
+            let draining = entry.status == RebootStatus::Draining;
+            let in_work = draining || entry.status == RebootStatus::Rebooting;
+            Some(Shown { address: entry.node.clone(), phase, in_work, draining, step: None })
+        }
+        QueueKind::Repair => {
+            let entry = snap.store.repairs.entries.get(&id.index)?.get()?;
+            let in_work = entry.unfinished() && entry.claims_machine();
+            let (phase, draining) = match entry.step_status {
+                StepStatus::Draining if in_work => ("draining", true),
+                StepStatus::Watching if in_work => ("watching", false),
+                _ => ("waiting", false),
+            };
+            let definition = snap.store.definition();
+            let operation =
+                definition.and_then(|d| d.cluster.repair.operation(&entry.machine_type, &entry.operation).ok());
+            let step = Some((entry.step, operation.map_or(0, |o| o.steps().len())));
+            Some(Shown { address: entry.address.clone(), phase, in_work, draining, step })
+        }
+    }
 }
 
 fn progress(
     snap: &Snapshot,
     id: EntryId,
-    address: &str,
-    status: RebootStatus,
+    shown: &Shown,
     reason: &Reason,
     old: Option<&Progress>,
     now: Now,
 ) -> Progress {
-    let machine = snap.machine(address);
-    let phase = match snap.in_flight.get(&machine).filter(|f| f.entry == Some(id)) {
+    let address = shown.address.as_str();
+    let phase = match snap.in_flight.get(&snap.machine(address)).filter(|f| f.entry == Some(id)) {
         // Checks come and go every second: they are not worth a write each.
         Some(f) if !matches!(f.what.as_str(), "checking boot" | "stamping") => f.what.clone(),
-        _ => match status {
-            RebootStatus::Draining => "draining".to_owned(),
-            RebootStatus::Rebooting => "rebooting".to_owned(),
-            RebootStatus::Queued | RebootStatus::Cancelled => "waiting".to_owned(),
-        },
+        _ => shown.phase.to_owned(),
     };
     let since = match old {
         Some(old) if old.phase == phase => old.since,
         _ => crate::model::time::whole_seconds(now.wall),
     };
     let (pods_gone, pods_at_start) = pods_gone(snap, id, address);
-    let blockers = if status == RebootStatus::Draining { blockers(snap, id, address) } else { Vec::new() };
+    let blockers = if shown.draining { blockers(snap, id, address) } else { Vec::new() };
     let next = match reason {
         Reason::Backoff { until, .. } => Some(*until),
+        Reason::WaitingForHealth { until, .. } => *until,
         _ => None,
     };
     Progress {
@@ -146,9 +192,17 @@ fn progress(
         reason: Some(reason.clone()),
         blockers,
         next,
-        step: None,
-        check: None,
+        step: shown.step,
+        check: check(snap, id, old, now),
     }
+}
+
+/// What a repair's health check answers, and since when: the moment of every single answer is not worth a write.
+fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Option<(Timestamp, CheckAnswer)> {
+    let (_, answer) = snap.work.get(&id).filter(|_| id.queue == QueueKind::Repair)?.check.as_ref()?;
+    let before = old.and_then(|o| o.check.as_ref()).filter(|(_, said)| said == answer);
+    let since = before.map_or_else(|| crate::model::time::whole_seconds(now.wall), |(since, _)| *since);
+    Some((since, answer.clone()))
 }
 
 /// The pods that are left on a node, each with what holds it.
@@ -158,7 +212,7 @@ fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
     let answers = snap.work.get(&id).map(|w| &w.drain.answers);
     let mut left: Vec<Blocker> = Vec::new();
     for pod in pods.pods.values() {
-        let why = match judge(pod, &definition.cluster.reboot, &snap.kube) {
+        let why = match judge(pod, definition.cluster.eviction(id.queue), &snap.kube) {
             PodVerdict::Ignore => continue,
             PodVerdict::Protected { job } => PodHold::Job { job },
             PodVerdict::Terminating => {

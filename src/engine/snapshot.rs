@@ -94,6 +94,9 @@ pub struct Work {
     pub drain: DrainWork,
     /// The last boot or health check and when it ended (boot-time seconds).
     pub check: Option<(f64, CheckAnswer)>,
+    /// Boot-time seconds at which its last command ended: what was asked before says nothing.
+    #[serde(default)]
+    pub commanded: Option<f64>,
     /// Boot-time seconds since which boot check, boot id, Ready and probe have all been good without a break.
     pub sound_since: Option<f64>,
     /// Boot-time seconds before which the entry is not tried again after an effect failed, and why it failed.
@@ -174,11 +177,14 @@ impl Snapshot {
 
     /// The name under which a machine's effects are kept apart: its Node's name, else the address.
     pub fn machine(&self, address: &str) -> String {
+        self.machine_ref(address).to_owned()
+    }
+
+    /// The same without a copy.
+    pub(super) fn machine_ref<'a>(&'a self, address: &'a str) -> &'a str {
         let member = self.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
-        member.map_or_else(
-            || self.kube.by_address.get(address).cloned().unwrap_or_else(|| address.to_owned()),
-            |m| m.node_name().to_owned(),
-        )
+        let node = || self.kube.by_address.get(address).map(String::as_str);
+        member.map(crate::model::cluster::Node::node_name).or_else(node).unwrap_or(address)
     }
 }
 

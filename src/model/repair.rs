@@ -133,6 +133,17 @@ impl RepairEntry {
         !self.deleted && matches!(self.status, RepairStatus::Queued | RepairStatus::Processing)
     }
 
+    /// The same entry elsewhere since `now`, cut to whole seconds.
+    #[must_use]
+    pub fn moved_to(&self, status: RepairStatus, step_status: StepStatus, now: Timestamp) -> Self {
+        Self { status, step_status, last_transition_time: Some(super::time::whole_seconds(now)), ..self.clone() }
+    }
+
+    /// Whether it has ended: succeeded or failed; it stays until it is deleted.
+    pub fn finished(&self) -> bool {
+        matches!(self.status, RepairStatus::Succeeded | RepairStatus::Failed)
+    }
+
     /// Whether it holds its machine now: draining, or watching after a command (spec/reboot.md, Decisions 6). One that
     /// is marked as deleted holds it until it is removed.
     pub fn claims_machine(&self) -> bool {

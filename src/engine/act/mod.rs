@@ -7,6 +7,7 @@ mod drain;
 mod power;
 mod queue;
 mod record;
+mod repair;
 mod told;
 
 use std::{
@@ -17,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use self::power::Target;
 use super::{
     command::Spawner,
     decide::{Effect, Guard, Planned},
@@ -89,13 +91,18 @@ impl Actor {
             }
             Effect::Preview { known, pods } => self.preview(&guard, decided, known, pods).await,
             Effect::Evict { evict, delete, .. } => self.evict(&guard, decided, &machine, evict, delete).await,
-            Effect::Power { entry, node, force, on_delete, attempt } => {
-                self.power(&guard, decided, &entry, &node, force.as_ref(), &on_delete, attempt).await
+            Effect::Power { entry, node, drained, force, on_delete, attempt } => {
+                let target = Target { entry: &entry, node: node.as_deref(), drained };
+                self.power(&guard, decided, target, force.as_ref(), &on_delete, attempt).await
             }
-            Effect::RunAgain { entry, node, before, order, attempt } => {
-                self.run_again(&guard, decided, &entry, &node, before.as_ref(), order.as_ref(), attempt).await
+            Effect::RunAgain { entry, node, drained, before, order, attempt } => {
+                let target = Target { entry: &entry, node: node.as_deref(), drained };
+                self.run_again(&guard, decided, target, before.as_ref(), order.as_ref(), attempt).await
             }
-            Effect::BootCheck { argv, bound } => self.boot_check(&guard, entry, argv, bound).await,
+            Effect::BootCheck { argv, bound } | Effect::HealthCheck { argv, bound, .. } => {
+                self.check(&guard, entry, argv, bound).await
+            }
+            Effect::Finish { entry, end } => self.finish_repair(&guard, decided, &entry, &end).await,
             Effect::SetEndpoints { row, addresses } => self.set_endpoints(decided, &row, &addresses).await,
         };
         match came {
@@ -122,7 +129,7 @@ impl Actor {
             compares.push((key.clone(), *revision));
         }
         if let Some(start) = guard.start {
-            compares.push((keys.switch(crate::store::keys::SwitchName::Reboots), start.switch));
+            compares.push((keys.switch(start.queue.into()), start.switch));
             compares.push((keys.cluster(), start.cluster));
             compares.push((keys.constraints(), start.constraints));
             compares.push((keys.policy(), start.policy));

@@ -12,13 +12,12 @@ use crate::{
     },
     kubernetes::KubeError,
     model::{
+        any::AnyEntry,
         attempt::{Attempt, Ended, Outcome},
         drain::Verdict,
-        entry::{EntryId, Stored},
+        entry::{EntryId, QueueKind, Stored},
         kube::{NodeRow, PodRow},
         ours::Order,
-        reboot::{RebootEntry, RebootStatus},
-        time::whole_seconds,
     },
     mutation::{Mutation, on},
     store::commit::{Change, CommitError, Put},
@@ -31,27 +30,44 @@ fn unreachable(e: &KubeError) -> Stop {
     Stop(Came::Failed(e.to_string()))
 }
 
+/// What a command is for: the entry, and its Node where the machine has one.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub entry: &'a AnyEntry,
+    pub node: Option<&'a NodeRow>,
+    /// The Node was drained for this command: it must still be ours and empty.
+    pub drained: bool,
+}
+
+/// What a command is called in the audit.
+fn word(attempt: &Attempt) -> &'static str {
+    match attempt.entry.queue {
+        QueueKind::Reboot => "power",
+        QueueKind::Repair if attempt.success => "success command",
+        QueueKind::Repair => "repair command",
+    }
+}
+
 impl Actor {
-    /// `draining` → `rebooting`: the node is asked once more, the attempt is written with the transition, the command
+    /// Into `rebooting` or `watching`: the node is asked once more, the attempt is written with the transition, the command
     /// runs, and its outcome is recorded.
-    #[allow(clippy::too_many_arguments)] // each is one thing that was decided
     pub(super) async fn power(
         &self,
         guard: &Guard,
         decided: Duration,
-        entry: &RebootEntry,
-        node: &NodeRow,
+        target: Target<'_>,
         force: Option<&Stored<Order>>,
         on_delete: &[String],
         attempt: Attempt,
     ) -> Result<Came, Stop> {
         self.permit(guard, decided)?;
-        let fresh = self.still_the_node(entry, node).await?;
-        let pods = self.still_empty(guard, decided, &fresh, force.is_some()).await?;
+        let fresh = self.still_the_node(target).await?;
+        let pods = self.still_empty(guard, decided, target, fresh.as_ref(), force.is_some()).await?;
         let now = self.steady.now();
-        let id = EntryId::reboot(entry.index);
-        let next = entry.moved_to(RebootStatus::Rebooting, now.wall);
-        let attempt = Attempt { start: now.wall, boot_id: Some(fresh.boot_id).filter(|b| !b.is_empty()), ..attempt };
+        let id = target.entry.id();
+        let next = target.entry.commanded(now.wall);
+        let boot_id = fresh.map(|node| node.boot_id).filter(|b| !b.is_empty());
+        let attempt = Attempt { start: now.wall, boot_id, ..attempt };
         let keys = self.store.keys();
         let mut compares = self.compares(guard);
         let attempt_key = keys.attempt(id, attempt.number);
@@ -67,9 +83,9 @@ impl Actor {
             change.deletes.push(stored.key.clone());
             let why = order.reason.clone().unwrap_or_default();
             let reason = format!("pods and volumes skipped by order of {}: {why}", order.who);
-            change.puts.push(self.audit("power", &id.to_string(), Some(reason), &attempt.argv.join(" ")));
+            change.puts.push(self.audit(word(&attempt), &id.to_string(), Some(reason), &attempt.argv.join(" ")));
         } else {
-            change.puts.push(self.audit("power", &id.to_string(), None, &attempt.argv.join(" ")));
+            change.puts.push(self.audit(word(&attempt), &id.to_string(), None, &attempt.argv.join(" ")));
         }
         // Within TTL/12 of the decision: what was asked above may have taken long.
         let permit = self.permit(guard, decided)?;
@@ -78,22 +94,23 @@ impl Actor {
         self.run_recorded(id, revision, attempt, revision).await
     }
 
-    /// One more command for an entry that is rebooting already; the node is asked once more before it, too.
-    #[allow(clippy::too_many_arguments)] // each is one thing that was decided
+    /// One more command for an entry that is rebooting or watching already, or a success command; the node is asked once
+    /// more before it, too.
     pub(super) async fn run_again(
         &self,
         guard: &Guard,
         decided: Duration,
-        entry: &RebootEntry,
-        node: &NodeRow,
+        target: Target<'_>,
         before: Option<&Stored<Attempt>>,
         order: Option<&Stored<Order>>,
         attempt: Attempt,
     ) -> Result<Came, Stop> {
         self.permit(guard, decided)?;
-        let fresh = self.still_the_node(entry, node).await?;
-        self.still_empty(guard, decided, &fresh, attempt.forced).await?;
-        let id = EntryId::reboot(entry.index);
+        if !attempt.success {
+            let fresh = self.still_the_node(target).await?;
+            self.still_empty(guard, decided, target, fresh.as_ref(), attempt.forced).await?;
+        }
+        let id = target.entry.id();
         let (keys, now) = (self.store.keys(), self.steady.now());
         let attempt = Attempt { start: now.wall, ..attempt };
         let attempt_key = keys.attempt(id, attempt.number);
@@ -111,11 +128,14 @@ impl Actor {
         if let Some(stored) = order {
             change.compares.push((stored.key.clone(), stored.mod_revision));
             change.deletes.push(stored.key.clone());
-            let mut next = entry.clone();
-            next.last_transition_time = Some(whole_seconds(now.wall));
-            change.puts.push(Put::json(keys.entry(id), &next));
+            change.puts.push(Put::json(keys.entry(id), &target.entry.since(now.wall)));
         }
-        change.puts.push(self.audit("power", &id.to_string(), attempt.ordered_by.clone(), &attempt.argv.join(" ")));
+        change.puts.push(self.audit(
+            word(&attempt),
+            &id.to_string(),
+            attempt.ordered_by.clone(),
+            &attempt.argv.join(" "),
+        ));
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
         let entry_revision = match guard.entry {
@@ -125,14 +145,18 @@ impl Actor {
         self.run_recorded(id, entry_revision, attempt, revision).await
     }
 
-    /// The Node is the one that was meant, and ours: address, UID, cordon and record, asked afresh.
-    async fn still_the_node(&self, entry: &RebootEntry, node: &NodeRow) -> Result<NodeRow, Stop> {
+    /// The Node is the one that was meant – address and UID, asked afresh –, and ours where it was drained: cordon and
+    /// record. None = the machine has no Node.
+    async fn still_the_node(&self, target: Target<'_>) -> Result<Option<NodeRow>, Stop> {
+        let Some(node) = target.node else { return Ok(None) };
         let fresh = self.kube.node(&node.name).await.map_err(|e| unreachable(&e))?;
         let Some(fresh) = fresh else { return Err(Stop(Came::Stale)) };
-        let id = EntryId::reboot(entry.index);
-        let ours = fresh.owner().is_some_and(|o| o.entry == id && o.lease == self.fence.lease() && o.uid == fresh.uid);
-        let same = fresh.uid == node.uid && fresh.addresses.contains(&entry.node);
-        if same && ours && fresh.unschedulable { Ok(fresh) } else { Err(Stop(Came::Stale)) }
+        let id = target.entry.id();
+        let record =
+            |o: &crate::model::kube::Owner| o.entry == id && o.lease == self.fence.lease() && o.uid == fresh.uid;
+        let ours = !target.drained || (fresh.unschedulable && fresh.owner().is_some_and(record));
+        let same = fresh.uid == node.uid && fresh.addresses.iter().any(|a| a == target.entry.address());
+        if same && ours { Ok(Some(fresh)) } else { Err(Stop(Came::Stale)) }
     }
 
     /// A list made after the cordon shows no pod that has to leave, and the node no volume in use (I16).
@@ -140,14 +164,17 @@ impl Actor {
         &self,
         guard: &Guard,
         decided: Duration,
-        node: &NodeRow,
+        target: Target<'_>,
+        node: Option<&NodeRow>,
         forced: bool,
     ) -> Result<Vec<PodRow>, Stop> {
+        let Some(node) = node.filter(|_| target.drained) else { return Ok(Vec::new()) };
         let pods = self.kube.pods_on(&node.name).await.map_err(|e| unreachable(&e))?;
         let view = self.live.borrow();
         let Some(definition) = view.definition() else { return Err(Stop(Came::Stale)) };
         let kube = self.kube_live.borrow();
-        let left = pods.iter().find(|p| judge(p, &definition.cluster.reboot, &kube) != PodVerdict::Ignore);
+        let rules = definition.cluster.eviction(target.entry.queue());
+        let left = pods.iter().find(|p| judge(p, rules, &kube) != PodVerdict::Ignore);
         if forced || (left.is_none() && node.volumes_in_use.is_empty()) {
             self.permit(guard, decided)?;
             return Ok(pods);
@@ -227,7 +254,11 @@ impl Actor {
         let outcome = outcome(self.steady.now().wall, ended);
         tracing::info!(attempt = attempt.id, end = %outcome.end, "command ended");
         let error = if outcome.end == Ended::Exit(0) { String::new() } else { outcome.end.to_string() };
-        self.record("reboot-reboot", &attempt.address, &error, attempt.start);
+        let operation = if id.queue == QueueKind::Reboot { "reboot-reboot" } else { "repair-execute" };
+        // A success command is part of `repair-finish`.
+        if !attempt.success {
+            self.record(operation, &attempt.address, &error, attempt.start);
+        }
         let key = self.store.keys().attempt(attempt.entry, attempt.number);
         let recorded = Attempt { outcome: Some(outcome.clone()), ..attempt };
         // For as long as we lead: the transaction is fenced, so it needs no margin.
@@ -254,8 +285,8 @@ impl Actor {
         Ok(Came::Lost)
     }
 
-    /// Asks the boot check.
-    pub(super) async fn boot_check(
+    /// Asks a boot or health check.
+    pub(super) async fn check(
         &self,
         guard: &Guard,
         entry: Option<EntryId>,

@@ -9,29 +9,28 @@ use crate::{
         snapshot::Came,
     },
     model::{
+        any::AnyEntry,
         attempt::{Attempt, Ended, Outcome},
-        entry::{EntryId, Stored},
+        entry::{EntryId, QueueKind, Stored},
         ours::{Ending, Request, Who},
         reason::Reason,
-        reboot::{RebootEntry, RebootStatus},
-        time::{after, whole_seconds},
     },
     store::commit::{Change, Put},
 };
 
 impl Actor {
-    /// `queued` → `draining`.
+    /// Into `draining`.
     pub(super) async fn start_drain(
         &self,
         guard: &Guard,
         decided: Duration,
-        entry: &RebootEntry,
+        entry: &AnyEntry,
         node_uid: Option<String>,
     ) -> Result<Came, Stop> {
         let permit = self.permit(guard, decided)?;
         let now = self.steady.now().wall;
-        let next = entry.moved_to(RebootStatus::Draining, now);
-        let (id, keys) = (EntryId::reboot(entry.index), self.store.keys());
+        let next = entry.draining(now);
+        let (id, keys) = (entry.id(), self.store.keys());
         let mut change = Change {
             compares: self.compares(guard),
             puts: vec![Put::json(keys.entry(id), &next), self.audit("drain", &id.to_string(), None, "started")],
@@ -48,27 +47,30 @@ impl Actor {
             change.puts.push(Put::json(keys.request(id), &noted));
         }
         self.commit(&permit, change).await?;
-        tracing::info!(entry = %id, node = entry.node, "drain starts");
-        self.record("reboot-drain-start", &entry.node, "", self.steady.now().wall);
+        tracing::info!(entry = %id, node = entry.address(), "drain starts");
+        self.record(
+            operation(id, "reboot-drain-start", "repair-drain-start"),
+            entry.address(),
+            "",
+            self.steady.now().wall,
+        );
         Ok(Came::Done)
     }
 
-    /// `draining` → `queued`, with the count raised and the time until the next try.
+    /// From `draining` back into the queue, with the count raised and the time until the next try.
     pub(super) async fn back_off(
         &self,
         guard: &Guard,
         decided: Duration,
-        entry: &RebootEntry,
+        entry: &AnyEntry,
         cause: &Reason,
     ) -> Result<Came, Stop> {
         let permit = self.permit(guard, decided)?;
         let now = self.steady.now().wall;
-        let count = entry.drain_backoff_count.saturating_add(1);
-        let id = EntryId::reboot(entry.index);
-        let mut next = entry.moved_to(RebootStatus::Queued, now);
-        next.drain_backoff_count = count;
-        let wait = backoff_seconds(count, mix(self.seed, entry.index, count));
-        next.drain_backoff_expire = Some(after(whole_seconds(now), wait));
+        let count = entry.backoff_count().saturating_add(1);
+        let id = entry.id();
+        let wait = backoff_seconds(id.queue, count, mix(self.seed, id.index, count));
+        let next = entry.backed_off(count, wait, now);
         let change = Change {
             compares: self.compares(guard),
             puts: vec![
@@ -78,8 +80,13 @@ impl Actor {
             deletes: vec![self.store.keys().progress(id)],
         };
         self.commit(&permit, change).await?;
-        tracing::warn!(entry = %id, node = entry.node, cause = %cause, count, wait, "drain backed off");
-        self.record("reboot-drain-timeout", &entry.node, &cause.to_string(), now);
+        tracing::warn!(entry = %id, node = entry.address(), cause = %cause, count, wait, "drain backed off");
+        self.record(
+            operation(id, "reboot-drain-timeout", "repair-drain-timeout"),
+            entry.address(),
+            &cause.to_string(),
+            now,
+        );
         Ok(Came::Done)
     }
 
@@ -89,8 +96,20 @@ impl Actor {
         let permit = self.permit(guard, decided)?;
         let Some((id, _)) = guard.entry else { return Ok(Came::Stale) };
         let (keys, view) = (self.store.keys(), self.live.borrow());
-        let Some(stored) = view.reboots.entries.get(&id.index) else { return Ok(Came::Stale) };
-        let settled = !matches!(end, End::Cancelled | End::NotMember);
+        let (address, last, ended) = match id.queue {
+            QueueKind::Reboot => {
+                let Some(stored) = view.reboots.entries.get(&id.index) else { return Ok(Came::Stale) };
+                let entry = stored.get();
+                (entry.map(|e| e.node.clone()), entry.map(serde_json::to_value), None)
+            }
+            QueueKind::Repair => {
+                let Some(stored) = view.repairs.entries.get(&id.index) else { return Ok(Came::Stale) };
+                let entry = stored.get();
+                (entry.map(|e| e.address.clone()), entry.map(serde_json::to_value), entry.filter(|e| e.finished()))
+            }
+        };
+        // A repair that had ended has left its story already.
+        let settled = ended.is_some() || !matches!(end, End::Cancelled | End::NotMember | End::Deleted);
         let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
         let mut compares = self.compares(guard);
         let mut deletes = vec![keys.entry(id), keys.request(id), keys.order(id), keys.progress(id)];
@@ -107,10 +126,10 @@ impl Actor {
         }
         let ending = Ending {
             entry: id,
-            address: stored.get().map_or_else(String::new, |e| e.node.clone()),
+            address: address.unwrap_or_default(),
             outcome: end.outcome(),
             at: self.steady.now().wall,
-            last: stored.get().and_then(|e| serde_json::to_value(e).ok()).unwrap_or_default(),
+            last: last.and_then(Result::ok).unwrap_or_default(),
             request: view.requests.get(&id).and_then(Stored::get).cloned(),
             attempts,
         };
@@ -118,14 +137,14 @@ impl Actor {
             End::DoneBy(order) => order.reason.clone(),
             _ => None,
         };
-        let puts = vec![
-            Put::json(keys.history(&history_id(id)), &ending),
-            self.audit("end", &id.to_string(), reason, &ending.outcome),
-        ];
+        let mut puts = vec![self.audit("end", &id.to_string(), reason, &ending.outcome)];
+        if ended.is_none() {
+            puts.push(Put::json(keys.history(&history_id(id)), &ending));
+        }
         self.commit(&permit, Change { compares, puts, deletes }).await?;
         tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ends");
-        let operation = if matches!(end, End::Cancelled) { "reboot-cancel" } else { "reboot-dequeue" };
-        self.record(operation, &ending.address, "", ending.at);
+        let reboot = if matches!(end, End::Cancelled) { "reboot-cancel" } else { "reboot-dequeue" };
+        self.record(operation(id, reboot, "repair-dequeue"), &ending.address, "", ending.at);
         Ok(Came::Done)
     }
 
@@ -156,13 +175,21 @@ impl Actor {
     }
 }
 
+/// CKE's name of what is done, in either queue.
+fn operation(id: EntryId, reboot: &'static str, repair: &'static str) -> &'static str {
+    match id.queue {
+        QueueKind::Reboot => reboot,
+        QueueKind::Repair => repair,
+    }
+}
+
 /// The history key of an entry: indexes are never reused.
 pub(super) fn history_id(id: EntryId) -> String {
     format!("{}-{:016x}", id.queue.folder(), id.index)
 }
 
 /// Attempts without an outcome get one: nobody will learn it any more.
-fn close(attempts: &mut [Attempt], why: &str, at: jiff::Timestamp) {
+pub(super) fn close(attempts: &mut [Attempt], why: &str, at: jiff::Timestamp) {
     for attempt in attempts.iter_mut().filter(|a| a.open()) {
         let end = Ended::Unknown(why.to_owned());
         attempt.outcome = Some(Outcome { end, at, stdout: String::new(), stderr: String::new() });

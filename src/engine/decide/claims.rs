@@ -1,8 +1,8 @@
 //! What is in work: which machines are claimed, which slots are taken, which API server is the one (I1, I3, I4).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::boot;
+use super::attempts;
 use crate::{
     clock::Now,
     engine::snapshot::Snapshot,
@@ -19,6 +19,9 @@ pub(super) struct Claims {
     pub api_servers: BTreeMap<String, EntryId>,
     /// API servers under repair, by address.
     pub api_repairs: BTreeMap<String, EntryId>,
+    /// Machines that hold a slot of the repair queue, by address: draining or watching, about to be, or with a command that
+    /// may still run.
+    pub repairs: BTreeMap<String, EntryId>,
     /// Machines that an entry of either queue works on, by address.
     pub machines: HashMap<String, EntryId>,
     /// Machines with a command that may still run although its entry is gone, by address.
@@ -32,15 +35,16 @@ impl Claims {
         let control_plane = |address: &str| {
             store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|n| n.control_plane)
         };
+        let starting: BTreeSet<EntryId> =
+            snap.in_flight.values().filter(|f| f.starts).filter_map(|f| f.entry).collect();
         for (&index, stored) in &store.reboots.entries {
             if stored.get().is_none() && on(Mutation::SlotEaten) {
                 claims.workers.insert(stored.key.clone(), EntryId::reboot(index));
             }
             let (id, Some(entry)) = (EntryId::reboot(index), stored.get()) else { continue };
-            let starting = || snap.in_flight.values().any(|f| f.entry == Some(id) && f.starts);
             let in_work = match entry.status {
                 RebootStatus::Draining | RebootStatus::Rebooting => true,
-                RebootStatus::Queued => !snap.in_flight.is_empty() && starting(),
+                RebootStatus::Queued => starting.contains(&id),
                 RebootStatus::Cancelled => false,
             };
             if in_work && store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &entry.node).is_some()) {
@@ -48,11 +52,14 @@ impl Claims {
             }
         }
         for (&index, stored) in &store.repairs.entries {
-            let Some(entry) = stored.get().filter(|e| e.claims_machine()) else { continue };
-            let id = EntryId::repair(index);
-            claims.machines.entry(entry.address.clone()).or_insert(id);
-            if control_plane(&entry.address) {
-                claims.api_repairs.insert(entry.address.clone(), id);
+            let (id, Some(entry)) = (EntryId::repair(index), stored.get()) else { continue };
+            let in_work = entry.claims_machine() || (entry.unfinished() && starting.contains(&id));
+            if in_work {
+                // An operation that the definition no longer has takes no slot (I5); its machine is claimed all the same.
+                let known = store
+                    .definition()
+                    .is_some_and(|d| d.cluster.repair.operation(&entry.machine_type, &entry.operation).is_ok());
+                claims.add_repair(&entry.address, id, control_plane(&entry.address), known);
             }
         }
         claims.add_commands_without_entry(snap, now);
@@ -65,10 +72,14 @@ impl Claims {
     fn add_commands_without_entry(&mut self, snap: &Snapshot, now: Now) {
         for ((id, _), stored) in &snap.store.attempts {
             let Some(attempt) = stored.get() else { continue };
-            if id.queue != QueueKind::Reboot || boot::has_live_entry(snap, *id) {
+            let may_run = attempts::may_still_run(snap, attempt, now).is_some();
+            if attempts::has_live_entry(snap, *id) {
+                // A success command runs for an entry that may not have started: nothing else happens to the machine.
+                if may_run && id.queue == QueueKind::Repair {
+                    self.machines.entry(attempt.address.clone()).or_insert(*id);
+                }
                 continue;
             }
-            let may_run = boot::may_still_run(snap, attempt, now).is_some();
             if may_run {
                 self.running.insert(attempt.address.clone(), *id);
             }
@@ -76,8 +87,12 @@ impl Claims {
                 && snap
                     .node_of(&attempt.address)
                     .is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id) && n.unschedulable);
-            if may_run || orphaned {
-                self.add(&attempt.address, *id, attempt.control_plane);
+            match id.queue {
+                QueueKind::Reboot if may_run || orphaned => self.add(&attempt.address, *id, attempt.control_plane),
+                QueueKind::Repair if may_run || orphaned => {
+                    self.add_repair(&attempt.address, *id, attempt.control_plane, may_run);
+                }
+                _ => {}
             }
         }
     }
@@ -90,11 +105,22 @@ impl Claims {
             let Some(owner) = node.owner().filter(|o| o.taken_over_rebooting) else { continue };
             let member = definition.members.by_name(&definition.cluster, name).filter(|m| m.control_plane);
             if let Some(member) = member
-                && !boot::has_live_entry(snap, owner.entry)
+                && !attempts::has_live_entry(snap, owner.entry)
             {
                 self.add(&member.address, owner.entry, true);
             }
         }
+    }
+
+    /// A machine in repair; `slot`: it counts against `max_concurrent_repairs`.
+    pub(super) fn add_repair(&mut self, address: &str, id: EntryId, control_plane: bool, slot: bool) {
+        if control_plane {
+            self.api_repairs.entry(address.to_owned()).or_insert(id);
+        }
+        if slot {
+            self.repairs.entry(address.to_owned()).or_insert(id);
+        }
+        self.machines.entry(address.to_owned()).or_insert(id);
     }
 
     fn add(&mut self, address: &str, id: EntryId, control_plane: bool) {

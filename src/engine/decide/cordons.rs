@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Guard, Member, Pass, boot, drain};
+use super::{Effect, Guard, Pass, attempts, case::Case, drain, sound};
 use crate::model::{
-    attempt::Attempt,
+    attempt::CheckAnswer,
     entry::{EntryId, QueueKind, Stored},
     kube::{NodeRow, Owner},
     ours::Verb,
     reason::Reason,
     reboot::RebootStatus,
+    repair::RepairEntry,
 };
 use crate::mutation::{Mutation, on};
 
@@ -35,7 +36,7 @@ impl<'a> Pass<'a> {
             let address = self.address_of(node);
             let owner = node.owner();
             if let Some(&entry) = self.claims.running.get(&address)
-                && !boot::has_live_entry(snap, entry)
+                && !attempts::has_live_entry(snap, entry)
             {
                 // Cancelled in mid-command: it says so from the first moment.
                 self.out.orphans.insert(name.clone(), Reason::OrphanedCordon { node: name.clone(), entry });
@@ -74,11 +75,11 @@ impl<'a> Pass<'a> {
         let Some(&id) = self.claims.machines.get(address) else { return false };
         match id.queue {
             QueueKind::Repair => true,
-            QueueKind::Reboot => boot::has_live_entry(self.snap, id) || self.claims.running.contains_key(address),
+            QueueKind::Reboot => attempts::has_live_entry(self.snap, id) || self.claims.running.contains_key(address),
         }
     }
 
-    /// The entry is draining or rebooting, or cannot be read.
+    /// The entry is draining, rebooting or watching, or cannot be read.
     fn in_work(&self, id: EntryId) -> bool {
         match id.queue {
             QueueKind::Reboot => self.snap.store.reboots.entries.get(&id.index).is_some_and(|s| {
@@ -91,43 +92,62 @@ impl<'a> Pass<'a> {
             }),
             QueueKind::Repair => {
                 let stored = self.snap.store.repairs.entries.get(&id.index);
-                stored.is_some_and(|s| s.get().is_none_or(crate::model::repair::RepairEntry::claims_machine))
+                stored.is_some_and(|s| s.get().is_none_or(RepairEntry::claims_machine))
             }
         }
+    }
+
+    /// A command was run on the machine, for an entry that is gone, and it has not come back since.
+    pub(super) fn is_away(&self, node: &Arc<NodeRow>, owner: &Owner) -> bool {
+        let id = owner.entry;
+        // A repair that stays in the queue has ended, or has backed off: both let go of the node.
+        let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
+        let powered = owner.taken_over_rebooting || attempts::commanded(self.snap, id);
+        !stays && powered && sound::back_again(self.snap, id, Some(node)).is_some() && !self.checked_back(id, node)
+    }
+
+    /// A deleted repair's machine: its health check takes the place of the boot id.
+    fn checked_back(&self, id: EntryId, node: &NodeRow) -> bool {
+        let answer = self.snap.work.get(&id).and_then(|w| w.check.as_ref());
+        id.queue == QueueKind::Repair && node.ready && matches!(answer, Some((_, CheckAnswer::Yes)))
     }
 
     fn orphan(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) -> Orphan {
         let Some(owner) = owner else { return Orphan::LetGo };
         let id = owner.entry;
-        let attempt = self.snap.store.attempts_of(id).next().and_then(Stored::get);
         // A command that was cancelled before it could start did nothing to the machine.
-        let powered =
-            self.snap.store.attempts_of(id).filter_map(Stored::get).any(Attempt::began) || owner.taken_over_rebooting;
-        if !powered {
+        let powered = attempts::commanded(self.snap, id) || owner.taken_over_rebooting;
+        let stays_in_queue = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
+        if !powered || stays_in_queue {
             return Orphan::LetGo;
         }
         // A person uncordoned it: that settles it.
         if !node.unschedulable || self.ordered_uncordon(id) {
             return Orphan::LetGo;
         }
-        let stays = Orphan::Stays(Reason::OrphanedCordon { node: node.name.clone(), entry: id });
-        if boot::back_again(self.snap, id, Some(node)).is_some() {
-            return stays;
-        }
-        if boot::recorded_boot_id(self.snap, id, node).is_some() {
+        let recorded = sound::recorded_boot_id(self.snap, id, node).is_some();
+        let back = sound::back_again(self.snap, id, Some(node)).is_none();
+        if (back && recorded) || self.checked_back(id, node) {
             return Orphan::LetGo;
         }
+        let attempt = self.snap.store.attempts_of(id).next_back().and_then(Stored::get);
         // No boot id was recorded: the boot check must say it.
         let answer = self.snap.work.get(&id).and_then(|w| w.check.as_ref());
-        if matches!(answer, Some((_, crate::engine::snapshot::CheckAnswer::Yes))) {
+        if back && matches!(answer, Some((_, CheckAnswer::Yes))) {
             return Orphan::LetGo;
         }
         if let (Some(definition), true) = (self.definition, self.leading()) {
             let since = attempt.map(|a| a.start).or(owner.since).unwrap_or(self.now.wall);
             let address = attempt.map_or_else(|| self.address_of(node), |a| a.address.clone());
-            self.plan_check(id, &node.name, &address, since, &definition.cluster.reboot, Guard::default());
+            match id.queue {
+                QueueKind::Reboot if back => {
+                    self.plan_check(id, &node.name, &address, since, &definition.cluster.reboot, Guard::default());
+                }
+                QueueKind::Reboot => {}
+                QueueKind::Repair => self.check_health_of_orphan(id, attempt, &address, since),
+            }
         }
-        stays
+        Orphan::Stays(Reason::OrphanedCordon { node: node.name.clone(), entry: id })
     }
 
     fn ordered_uncordon(&self, id: EntryId) -> bool {
@@ -142,43 +162,45 @@ impl<'a> Pass<'a> {
             node: Arc::clone(node),
             uncordon: ours && !node.keep_cordoned,
             drop_keep: ours && node.keep_cordoned,
-            settle: owner.map(|o| o.entry),
+            // A repair that stays in the queue keeps its attempts: its tries are counted from them.
+            settle: owner
+                .map(|o| o.entry)
+                .filter(|id| id.queue == QueueKind::Reboot || !attempts::has_entry(self.snap, *id)),
         };
         self.plan(&node.name, owner.map(|o| o.entry), Guard::default(), effect);
     }
 
     /// A new leader first writes its own lease on every Node that it takes over, so that late patches of the old one
     /// fail (spec/safety.md, Effects; I23). A node that another program is rebooting gets its first record.
-    pub(super) fn restamp(&mut self, member: Member<'a>, node: &Arc<NodeRow>) {
-        debug_assert_eq!(member.entry.status, RebootStatus::Rebooting);
+    pub(super) fn restamp(&mut self, case: Case<'a>, node: &Arc<NodeRow>) {
         let lease = self.snap.engine.lease;
-        let effect = match node.owner().filter(|o| o.entry == member.id) {
+        let effect = match node.owner().filter(|o| o.entry == case.id) {
             Some(owner) if owner.lease == lease => return,
             // Whoever wrote over our record leads since: our own lease will be found to be gone.
-            Some(_) if self.snap.work.get(&member.id).is_some_and(|w| w.stamped) => return,
+            Some(_) if self.snap.work.get(&case.id).is_some_and(|w| w.stamped) => return,
             Some(owner) => {
                 let owner = Owner { lease, ..owner.clone() };
                 let mark = owner.schedulable_before;
                 Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark }
             }
             // Not one of our drains' cordons, and not CKE's either: somebody uncordoned it and took the records off.
-            None if !node.cke_mark => return,
+            None if !node.cke_mark || case.is_repair() => return,
             None => {
                 let owner = Owner {
                     lease,
-                    entry: member.id,
+                    entry: case.id,
                     schedulable_before: drain::schedulable_before(node),
                     uid: node.uid.clone(),
                     boot_id: String::new(),
                     taken_over_rebooting: true,
-                    since: member.entry.last_transition_time,
+                    since: case.since,
                     recordoned: 0,
                 };
                 Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark: true }
             }
         };
-        let guard = Guard::of_entry(member.id, member.stored.mod_revision);
-        self.plan(&node.name, Some(member.id), guard, effect);
+        let guard = Guard::of_entry(case.id, case.mod_revision);
+        self.plan(&node.name, Some(case.id), guard, effect);
     }
 
     /// Attempts whose entry is gone and whose Node is gone, or carries our record no more, go into history.
@@ -186,11 +208,8 @@ impl<'a> Pass<'a> {
         let snap = self.snap;
         let mut last = None;
         for ((id, _), stored) in &snap.store.attempts {
-            if id.queue != QueueKind::Reboot || last == Some(*id) || boot::has_live_entry(snap, *id) {
-                continue;
-            }
-            // A cancelled entry is removed first.
-            if snap.store.reboots.entries.contains_key(&id.index) {
+            // A cancelled entry is removed first; a finished repair keeps its attempts.
+            if last == Some(*id) || attempts::has_entry(snap, *id) {
                 continue;
             }
             let Some(attempt) = stored.get() else { continue };
@@ -198,7 +217,7 @@ impl<'a> Pass<'a> {
                 .store
                 .attempts_of(*id)
                 .filter_map(Stored::get)
-                .any(|a| boot::may_still_run(snap, a, self.now).is_some());
+                .any(|a| attempts::may_still_run(snap, a, self.now).is_some());
             let held = snap.node_of(&attempt.address).is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id));
             if open || held || !snap.kube.synced() {
                 continue;

@@ -1,19 +1,19 @@
-//! One node's drain: cordon, preview, evict, wait, back off (seed: steps 1–3; spec/reboot.md, Drain of one node;
-//! spec/safety.md, Cordons and Drains; I15–I22).
+//! One node's drain, for an entry of either queue: cordon, preview, evict, wait, back off (seeds; spec/reboot.md, Drain of
+//! one node; spec/repair.md, Decisions 6; spec/safety.md, Cordons and Drains; I15–I22).
 
 use std::sync::Arc;
 
 use super::{
-    Effect, Guard, Member, Pass,
+    Effect, Guard, Pass,
+    case::Case,
     pods::{Leaving, held_reason, sort},
 };
 use crate::{
     engine::snapshot::Work,
     model::{
-        attempt::Attempt,
-        cluster::Reboot,
+        cluster::Eviction,
         drain::{Answer, Verdict},
-        entry::Stored,
+        entry::{QueueKind, Stored},
         kube::{BudgetRow, NodeRow, Owner, PodRow},
         ours::{Order, Verb},
         policy::UnreachableRule,
@@ -30,40 +30,32 @@ const AGAIN: f64 = 1.0;
 
 impl<'a> Pass<'a> {
     /// An entry in `draining`.
-    pub(super) fn go_on_draining(&mut self, member: Member<'a>) {
-        let reason = self.drain(member);
-        self.reason(member.id, reason);
-    }
-
-    fn drain(&mut self, member: Member<'a>) -> Reason {
+    pub(super) fn drain(&mut self, case: Case<'a>) -> Reason {
         let snap = self.snap;
-        let (Some(definition), work) = (self.definition, snap.work.get(&member.id)) else {
-            return self.no_definition();
-        };
-        let reboot = &definition.cluster.reboot;
-        let node = snap.node_of(&member.entry.node);
+        let Some(definition) = self.definition else { return self.no_definition() };
+        let rules = definition.cluster.eviction(case.queue());
+        let node = self.node_of(case);
         if let Some(node) = node {
             self.out.watch_pods.insert(node.name.clone());
         }
         // Disabled: what is draining backs off. Nothing is stranded.
-        if !snap.store.reboots.switch.enabled() {
-            return self.back_off(member, Reason::QueueDisabled);
+        if !self.switch(case.queue()).enabled() {
+            return self.back_off(case, Reason::QueueDisabled);
         }
-        if let Some(reason @ Reason::NoCommand { .. }) = self.no_command() {
-            return self.back_off(member, reason);
+        if let Some(reason @ Reason::NoCommand { .. }) = self.no_command(case) {
+            return self.back_off(case, reason);
         }
         let planned = self.out.effects.len();
-        let waits = self.drain_step(member, reboot, node, work);
-        let since = member.entry.last_transition_time.unwrap_or(self.now.wall);
-        let left = f64::from(i32::try_from(reboot.eviction_timeout()).unwrap_or(i32::MAX))
-            - seconds_between(since, self.now.wall);
+        let waits = self.drain_step(case, rules, node, snap.work.get(&case.id));
+        let since = case.since.unwrap_or(self.now.wall);
+        let left = f64::from(i32::try_from(rules.timeout).unwrap_or(i32::MAX)) - seconds_between(since, self.now.wall);
         match waits {
-            Ok(power) => power,
-            Err(Waits::BackOff(cause)) => self.back_off(member, cause),
+            Ok(command) => command,
+            Err(Waits::BackOff(cause)) => self.back_off(case, cause),
             // Timed out: whatever the step would have done is not done any more.
             Err(Waits::For(reason)) if left <= 0.0 => {
                 self.out.effects.truncate(planned);
-                self.back_off(member, reason)
+                self.back_off(case, reason)
             }
             Err(Waits::For(reason)) => {
                 self.wake_at(self.boot() + left + 0.001);
@@ -72,11 +64,11 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The next step of a drain: `Ok` when the power command is next.
+    /// The next step of a drain: `Ok` when the command is next.
     fn drain_step(
         &mut self,
-        member: Member<'a>,
-        reboot: &Reboot,
+        case: Case<'a>,
+        rules: Eviction<'a>,
         node: Option<&'a Arc<NodeRow>>,
         work: Option<&'a Work>,
     ) -> Result<Reason, Waits> {
@@ -88,43 +80,41 @@ impl<'a> Pass<'a> {
         if let Some(stale) = self.stale() {
             return Err(Waits::For(stale));
         }
-        if let Some(reason) = self.wrong_node(member, node.map(AsRef::as_ref)) {
+        if let Some(reason) = self.wrong_node(case, node.map(AsRef::as_ref)) {
             return Err(Waits::For(reason));
         }
-        let Some(node) = node else {
-            return Err(Waits::For(Reason::Working { phase: "waits for the Node".to_owned() }));
-        };
-        if let Some(other) = self.claims.running.get(&member.entry.node) {
+        if let Some(other) = self.claims.running.get(case.address) {
             return Err(Waits::For(Reason::OutcomeUnknown { attempt: Some(other.to_string()), until: None }));
         }
-        if let Some((until, why)) = &work.pause
-            && *until > self.boot()
-        {
-            self.wake_at(*until);
-            return Err(Waits::For(Reason::EffectFailed { what: "the last step".to_owned(), why: why.clone() }));
+        if let Some(reason) = self.paused(case, "the last step") {
+            return Err(Waits::For(reason));
         }
-        self.cordoned(member, node, work).map_err(Waits::For)?;
+        // A repair's machine that is no Node any longer has nothing to drain.
+        let Some(node) = node else {
+            return self.command(case, None, None).map_err(Waits::For);
+        };
+        self.cordoned(case, node, work).map_err(Waits::For)?;
         let pods = self.snap.kube.pods.get(&node.name).filter(|p| p.synced);
         let Some(pods) = pods else {
             return Err(Waits::For(Reason::Working { phase: "lists pods".to_owned() }));
         };
-        let force = self.order_of(member, Verb::Force);
-        let leaving = sort(pods.pods.values(), reboot, &self.snap.kube);
+        let force = self.order_of(case, Verb::Force);
+        let leaving = sort(pods.pods.values(), rules, &self.snap.kube);
         if force.is_none() {
             if leaving.len() > 0 {
-                return Err(self.clear_out(member, node, work, reboot, &leaving));
+                return Err(self.clear_out(case, node, work, rules, &leaving));
             }
             if !node.volumes_in_use.is_empty() {
                 return Err(Waits::For(Reason::VolumeAttached { names: node.volumes_in_use.clone() }));
             }
         }
-        self.power(member, reboot, node, force.cloned()).map_err(Waits::For)
+        self.command(case, Some(node), force.cloned()).map_err(Waits::For)
     }
 
     /// The node is cordoned by our own record, under our own lease (I9, I16); else the stamp comes first.
-    fn cordoned(&mut self, member: Member<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
+    fn cordoned(&mut self, case: Case<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
         let lease = self.snap.engine.lease;
-        let mine = node.owner().filter(|o| o.entry == member.id && o.lease == lease);
+        let mine = node.owner().filter(|o| o.entry == case.id && o.lease == lease);
         let recordoned = match mine {
             Some(_) if node.unschedulable => return Ok(()),
             // An uncordon by somebody else is noticed: cordon again once, then wait with the reason (I12).
@@ -134,20 +124,19 @@ impl<'a> Pass<'a> {
             }
             Some(owner) => owner.recordoned + 1,
             // Whoever wrote over our record leads since: our own lease will be found to be gone.
-            None if work.stamped && node.owner().is_some_and(|o| o.entry == member.id) => {
+            None if work.stamped && node.owner().is_some_and(|o| o.entry == case.id) => {
                 return Err(Reason::Working { phase: "another engine has taken the node over".to_owned() });
             }
             // Stamped under an older lease: an uncordon in between counts all the same.
-            None => node
-                .owner()
-                .filter(|o| o.entry == member.id)
-                .map_or(0, |o| o.recordoned + u32::from(!node.unschedulable)),
+            None => {
+                node.owner().filter(|o| o.entry == case.id).map_or(0, |o| o.recordoned + u32::from(!node.unschedulable))
+            }
         };
         // Somebody has uncordoned it: the cordon that we make now is ours, whatever was before.
         let before = schedulable_before(node) || (node.owner().is_some() && !node.unschedulable);
         let owner = Owner {
             lease,
-            entry: member.id,
+            entry: case.id,
             schedulable_before: before,
             uid: node.uid.clone(),
             boot_id: node.boot_id.clone(),
@@ -156,30 +145,24 @@ impl<'a> Pass<'a> {
             recordoned,
         };
         let effect = Effect::Stamp { node: Arc::clone(node), owner, cordon: true, mark: before };
-        self.plan(
-            &node.name,
-            Some(member.id),
-            Guard::starting(member.id, member.stored.mod_revision, &self.snap.store),
-            effect,
-        );
+        self.plan(&node.name, Some(case.id), Guard::starting(case.id, case.mod_revision, &self.snap.store), effect);
         Err(Reason::Working { phase: "cordons".to_owned() })
     }
 
     /// Preview, then evict all together, then wait for the pods to be gone.
     fn clear_out(
         &mut self,
-        member: Member<'a>,
+        case: Case<'a>,
         node: &NodeRow,
         work: &Work,
-        reboot: &Reboot,
+        rules: Eviction<'_>,
         leaving: &Leaving<'a>,
     ) -> Waits {
         let drain = &work.drain;
         let began = drain.taken_over || drain.accepted;
-        let tries = 1 + u32::try_from(reboot.evict_retries.unwrap_or(0)).unwrap_or(0);
-        let interval = f64::from(i32::try_from(reboot.evict_interval.unwrap_or(0)).unwrap_or(i32::MAX));
+        let interval = f64::from(i32::try_from(rules.interval).unwrap_or(i32::MAX));
         if let (false, Some((at, cause))) = (began, &drain.refused) {
-            if drain.refusals >= tries {
+            if drain.refusals >= rules.tries {
                 return Waits::BackOff(cause.clone());
             }
             if self.boot() < at + interval {
@@ -187,12 +170,12 @@ impl<'a> Pass<'a> {
                 return Waits::For(cause.clone());
             }
         }
-        let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
+        let guard = Guard::starting(case.id, case.mod_revision, &self.snap.store);
         if !began && !drain.previewed {
             let (known, pods) = self.preview(leaving);
             // Nothing to ask and nothing known: that is a clean preview.
             if known.is_some() || !pods.is_empty() {
-                self.plan(&node.name, Some(member.id), guard, Effect::Preview { known, pods });
+                self.plan(&node.name, Some(case.id), guard, Effect::Preview { known, pods });
                 let reason = drain.refused.as_ref().map(|r| r.1.clone());
                 return Waits::For(reason.unwrap_or_else(|| Reason::Working { phase: "previews".to_owned() }));
             }
@@ -220,7 +203,7 @@ impl<'a> Pass<'a> {
             let free = leaving.evict.iter().filter(|(_, protected)| !protected);
             let unprotected = free.map(|(pod, _)| pod.uid.clone()).collect();
             let effect = Effect::Evict { evict: next.evict, delete: next.delete, unprotected };
-            self.plan(&node.name, Some(member.id), guard, effect);
+            self.plan(&node.name, Some(case.id), guard, effect);
         }
         Waits::For(self.what_is_left(node, leaving, next.held))
     }
@@ -317,87 +300,63 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Drained: the power command is next. An API server first leaves the endpoints; the older rule of the
-    /// unreachable limit and an unhealthy control plane hold the power command back too (I6, I7).
-    fn power(
+    /// Drained, or nothing to drain: the command is next. An API server that is rebooted first leaves the endpoints; the
+    /// older rule of the unreachable limit and an unhealthy control plane hold the command back too (I6, I7).
+    pub(super) fn command(
         &mut self,
-        member: Member<'a>,
-        reboot: &Reboot,
-        node: &Arc<NodeRow>,
+        case: Case<'a>,
+        drained: Option<&Arc<NodeRow>>,
         force: Option<Stored<Order>>,
     ) -> Result<Reason, Reason> {
-        if let Some(missing) = self.no_command() {
+        if let Some(missing) = self.no_command(case) {
             return Err(missing);
         }
-        if self.policy.unreachable_rule == UnreachableRule::Older
+        let older = self.policy.unreachable_rule == UnreachableRule::Older;
+        if !case.is_repair()
+            && older
             && let Some(gate) = self.unreachable_gate()
         {
             return Err(gate);
         }
-        if member.node.control_plane {
-            if let Some(unhealthy) = self.control_plane_unhealthy() {
+        if case.control_plane() {
+            if let Some(unhealthy) = self.control_plane_unhealthy_for(case) {
                 return Err(unhealthy);
             }
-            self.left_endpoints(&member.entry.node)?;
+            if !case.is_repair() {
+                self.left_endpoints(case.address)?;
+            }
         }
-        let on_delete = self.on_delete_uids();
-        let mut attempt = self.next_attempt(member, reboot, node);
+        let node = drained.or_else(|| self.node_of(case)).cloned();
+        if let Some(reason) = self.wrong_node(case, node.as_deref()) {
+            return Err(reason);
+        }
+        let Some(task) = self.task(case) else { return Err(self.no_definition()) };
+        let on_delete = if case.is_repair() { Vec::new() } else { self.on_delete_uids() };
+        let mut attempt = self.next_attempt(case, task, node.as_deref());
         attempt.forced = force.is_some();
-        let effect = Effect::Power { entry: member.entry.clone(), node: Arc::clone(node), force, on_delete, attempt };
-        let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
-        self.plan(&node.name, Some(member.id), guard, effect);
-        Ok(Reason::Working { phase: "drained, reboots".to_owned() })
+        let drained = drained.is_some();
+        let effect = Effect::Power { entry: case.owned(), node, drained, force, on_delete, attempt };
+        let guard = Guard::starting(case.id, case.mod_revision, &self.snap.store);
+        self.plan(case.machine, Some(case.id), guard, effect);
+        let phase = if case.is_repair() { "runs the repair command" } else { "drained, reboots" };
+        Ok(Reason::Working { phase: phase.to_owned() })
     }
 
     fn on_delete_uids(&self) -> Vec<String> {
         self.snap.kube.daemon_sets.iter().filter(|(_, ds)| ds.on_delete).map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// The attempt that is written before the command starts.
-    pub(super) fn next_attempt(&self, member: Member<'_>, reboot: &Reboot, node: &NodeRow) -> Attempt {
-        let number =
-            self.snap.store.attempts_of(member.id).next_back().and_then(Stored::get).map_or(1, |last| last.number + 1);
-        let mut argv = reboot.reboot_command.clone().unwrap_or_default();
-        argv.push(member.entry.node.clone());
-        Attempt {
-            id: format!("{}-{number}", member.id).replace('/', "-"),
-            entry: member.id,
-            number,
-            step: None,
-            success: false,
-            machine_type: None,
-            operation: None,
-            address: member.entry.node.clone(),
-            node: Some(node.name.clone()),
-            control_plane: member.node.control_plane,
-            lease: self.snap.engine.lease,
-            host: self.snap.engine.host.clone(),
-            argv,
-            bound_seconds: reboot.command_bound(self.policy.command_cap_seconds),
-            boot_id: Some(node.boot_id.clone()).filter(|id| !id.is_empty()),
-            node_uid: Some(node.uid.clone()),
-            start: self.now.wall,
-            forced: false,
-            ordered_by: None,
-            outcome: None,
-        }
-    }
-
-    /// Back to `queued`: the count goes up, the wait doubles (spec/reboot.md, Backoff). Rule 6 uncordons at once.
-    fn back_off(&mut self, member: Member<'a>, cause: Reason) -> Reason {
-        let guard = Guard::of_entry(member.id, member.stored.mod_revision);
-        let effect = Effect::BackOff { entry: member.entry.clone(), cause: cause.clone() };
-        self.plan(member.node.node_name(), Some(member.id), guard, effect);
+    /// Back into the queue: the count goes up, the wait grows (spec/reboot.md, Backoff; spec/repair.md, Drain backoff).
+    /// Rule 6 uncordons at once.
+    pub(super) fn back_off(&mut self, case: Case<'a>, cause: Reason) -> Reason {
+        let guard = Guard::of_entry(case.id, case.mod_revision);
+        let effect = Effect::BackOff { entry: case.owned(), cause: cause.clone() };
+        self.plan(case.machine, Some(case.id), guard, effect);
         cause
-    }
-
-    pub(super) fn order_of(&self, member: Member<'_>, verb: Verb) -> Option<&'a Stored<Order>> {
-        self.order(member.id, member.stored.mod_revision, verb)?;
-        self.snap.store.orders.get(&member.id)
     }
 }
 
-/// Why a drain does not reach the power command yet.
+/// Why a drain does not reach the command yet.
 enum Waits {
     For(Reason),
     BackOff(Reason),
@@ -431,11 +390,19 @@ pub(super) fn schedulable_before(node: &NodeRow) -> bool {
     }
 }
 
-/// Seconds to wait after the `count`-th backoff: min(300·2^(count−1), 1200) + random(0..299), the shift clamped (I34).
-pub fn backoff_seconds(count: i64, random: u64) -> i64 {
+/// Seconds to wait after the `count`-th backoff (I34). Reboots: min(300·2^(count−1), 1200) + random(0..299), the shift
+/// clamped. Repairs: 300 + random(0 .. 300·count − 1).
+pub fn backoff_seconds(queue: QueueKind, count: i64, random: u64) -> i64 {
     if on(Mutation::BackoffOverflow) {
         return i64::from(300_i16.wrapping_shl(u32::try_from(count * 4).unwrap_or(0)));
     }
-    let shift = u32::try_from((count - 1).clamp(0, 8)).unwrap_or(0);
-    (300_i64 << shift).min(1200) + i64::try_from(random % 300).unwrap_or(0)
+    let up_to = |n: u64| i64::try_from(random % n).unwrap_or(0);
+    match queue {
+        QueueKind::Reboot => {
+            let shift = u32::try_from((count - 1).clamp(0, 8)).unwrap_or(0);
+            (300_i64 << shift).min(1200) + up_to(300)
+        }
+        // A billion tries would be ten thousand years: the clamp is for counts that somebody wrote by hand.
+        QueueKind::Repair => 300 + up_to(300 * count.clamp(1, 1_000_000_000).unsigned_abs()),
+    }
 }

@@ -2,12 +2,13 @@
 
 use crate::{
     model::{
+        any::AnyEntry,
         attempt::Attempt,
-        entry::{EntryId, Stored},
+        entry::{EntryId, QueueKind, Stored},
         kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
         ours::Order,
         reason::Reason,
-        reboot::RebootEntry,
+        repair::RepairEntry,
     },
     store::view::StoreView,
 };
@@ -34,14 +35,16 @@ pub struct Guard {
     pub entry: Option<(EntryId, i64)>,
     /// The attempt's key and ModRevision.
     pub attempt: Option<(String, i64)>,
-    /// For what starts work: `reboots/disabled`, `cluster`, `constraints`, `cketerm/policy`; 0 = no such key.
+    /// For what starts work: `<queue>/disabled`, `cluster`, `constraints`, `cketerm/policy`; 0 = no such key.
     pub start: Option<Start>,
 }
 
 /// `ModRevision`s of what allows work to start; 0 = no such key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// `reboots/disabled`.
+    /// The queue whose switch counts.
+    pub queue: QueueKind,
+    /// `<queue>/disabled`.
     pub switch: i64,
     /// `cluster`.
     pub cluster: i64,
@@ -53,9 +56,14 @@ pub struct Start {
 
 impl Start {
     /// As the live copy has them.
-    pub fn of(store: &StoreView) -> Self {
+    pub fn of(queue: QueueKind, store: &StoreView) -> Self {
+        let switch = match queue {
+            QueueKind::Reboot => &store.reboots.switch,
+            QueueKind::Repair => &store.repairs.switch,
+        };
         Self {
-            switch: store.reboots.switch.mod_revision,
+            queue,
+            switch: switch.mod_revision,
             cluster: store.cluster.as_ref().map_or(0, |s| s.mod_revision),
             constraints: store.constraints.as_ref().map_or(0, |s| s.mod_revision),
             policy: store.policy.as_ref().map_or(0, |s| s.mod_revision),
@@ -71,19 +79,19 @@ impl Guard {
 
     /// The entry's revision and everything that allows work to start.
     pub fn starting(id: EntryId, mod_revision: i64, store: &StoreView) -> Self {
-        Self { entry: Some((id, mod_revision)), attempt: None, start: Some(Start::of(store)) }
+        Self { entry: Some((id, mod_revision)), attempt: None, start: Some(Start::of(id.queue, store)) }
     }
 
     /// Whether all of it is still so in this copy.
     pub fn holds(&self, store: &StoreView) -> bool {
         let entry = self.entry.is_none_or(|(id, revision)| {
             let now = match id.queue {
-                crate::model::entry::QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| s.mod_revision),
-                crate::model::entry::QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| s.mod_revision),
+                QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| s.mod_revision),
+                QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| s.mod_revision),
             };
             now == Some(revision)
         });
-        let start = self.start.is_none_or(|start| start == Start::of(store));
+        let start = self.start.is_none_or(|start| start == Start::of(start.queue, store));
         entry && start
     }
 }
@@ -101,6 +109,12 @@ pub enum End {
     Replaced,
     /// A person said that it is done.
     DoneBy(Order),
+    /// A repair: marked as deleted.
+    Deleted,
+    /// A repair: the machine is healthy.
+    Healthy,
+    /// A repair: given up, why.
+    Failed(String),
 }
 
 impl End {
@@ -112,6 +126,9 @@ impl End {
             Self::Booted => "booted".to_owned(),
             Self::Replaced => "booted: the Node was registered anew".to_owned(),
             Self::DoneBy(order) => format!("done by {}", order.who),
+            Self::Deleted => "deleted".to_owned(),
+            Self::Healthy => "succeeded".to_owned(),
+            Self::Failed(why) => format!("failed: {why}"),
         }
     }
 }
@@ -124,17 +141,17 @@ pub enum Effect {
         /// Why.
         end: End,
     },
-    /// `queued` → `draining`.
+    /// Into `draining`: a reboot from `queued`, a repair from `waiting` or from the watch of the step before.
     StartDrain {
         /// The entry as it was.
-        entry: RebootEntry,
+        entry: AnyEntry,
         /// UID of its Node now: noted, where none was noted at enqueue.
         node_uid: Option<String>,
     },
-    /// `draining` → `queued`, later again.
+    /// From `draining` back into the queue, later again.
     BackOff {
         /// The entry as it was.
-        entry: RebootEntry,
+        entry: AnyEntry,
         /// Why, for the operator.
         cause: Reason,
     },
@@ -165,12 +182,14 @@ pub enum Effect {
         /// UIDs of those to evict that are deleted if a budget refuses: their namespace is not protected.
         unprotected: BTreeSet<String>,
     },
-    /// `draining` → `rebooting` and run the reboot command, after fresh checks.
+    /// Into `rebooting` or `watching`, and run the command, after fresh checks.
     Power {
-        /// The entry as it was.
-        entry: RebootEntry,
-        /// The Node as it was.
-        node: Arc<NodeRow>,
+        /// The entry as it was; a repair at the step whose command is run.
+        entry: AnyEntry,
+        /// The Node as it was; none = the machine has none.
+        node: Option<Arc<NodeRow>>,
+        /// Its Node was drained for this command: it must still be ours and empty.
+        drained: bool,
         /// A person's order to skip pods and volumes.
         force: Option<Stored<Order>>,
         /// `OnDelete` DaemonSets' UIDs: their pods are deleted before the power command.
@@ -178,12 +197,14 @@ pub enum Effect {
         /// The attempt that will be written.
         attempt: Attempt,
     },
-    /// Run the reboot command once more.
+    /// Run the command once more; or a repair's success command.
     RunAgain {
         /// The entry as it was.
-        entry: RebootEntry,
-        /// The Node as it was.
-        node: Arc<NodeRow>,
+        entry: AnyEntry,
+        /// The Node as it was; none = the machine has none.
+        node: Option<Arc<NodeRow>>,
+        /// Its Node was drained for this command: it must still be ours and empty.
+        drained: bool,
         /// The attempt before, closed as unknown where it has no outcome.
         before: Option<Stored<Attempt>>,
         /// A person's order, if it is one.
@@ -197,6 +218,22 @@ pub enum Effect {
         argv: Vec<String>,
         /// Seconds it may take.
         bound: u64,
+    },
+    /// Run the health check of a repair.
+    HealthCheck {
+        /// The command line, address appended.
+        argv: Vec<String>,
+        /// Seconds it may take.
+        bound: u64,
+        /// Boot-time seconds at which it was asked: a command that ended later makes its answer worthless.
+        asked: f64,
+    },
+    /// A repair ends: `succeeded` or `failed`; it stays in the queue.
+    Finish {
+        /// The entry as it was.
+        entry: RepairEntry,
+        /// How it ends.
+        end: End,
     },
     /// Take our annotations off, and uncordon if it was our cordon.
     Release {
@@ -234,7 +271,13 @@ impl Effect {
             Self::Stamp { .. } => "stamping",
             Self::Preview { .. } => "previewing",
             Self::Evict { .. } => "evicting",
-            Self::Power { .. } | Self::RunAgain { .. } => "rebooting",
+            Self::RunAgain { attempt, .. } if attempt.success => "finishing",
+            Self::Power { attempt, .. } | Self::RunAgain { attempt, .. } => match attempt.entry.queue {
+                QueueKind::Reboot => "rebooting",
+                QueueKind::Repair => "repairing",
+            },
+            Self::HealthCheck { .. } => "checking health",
+            Self::Finish { .. } => "finishing",
             Self::BootCheck { .. } => "checking boot",
             Self::Release { .. } => "uncordoning",
             Self::Settle { .. } => "settling",
@@ -244,6 +287,11 @@ impl Effect {
 
     /// It begins work on a machine: counts as in progress from now on.
     pub fn starts(&self) -> bool {
-        matches!(self, Self::StartDrain { .. })
+        match self {
+            Self::StartDrain { .. } => true,
+            // A repair that does not drain starts with its command.
+            Self::Power { entry: AnyEntry::Repair(entry), .. } => !entry.claims_machine(),
+            _ => false,
+        }
     }
 }

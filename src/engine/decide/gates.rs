@@ -1,6 +1,6 @@
 //! What stops new starts, and only those: completion, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
 
-use super::{Pass, boot::probe_missing};
+use super::{Pass, case::Case, sound::probe_missing};
 use crate::model::{policy::UnreachableRule, reason::Reason, time::after};
 
 /// While a copy is older than this, no new work starts (spec/etcd.md, Reading and watching), in seconds.
@@ -38,6 +38,15 @@ impl Pass<'_> {
 
     /// The copy of etcd or Kubernetes is older than 10 s.
     pub(super) fn stale(&self) -> Option<Reason> {
+        self.stale_sources(true)
+    }
+
+    /// The same for one entry: a machine outside the cluster does not wait for Kubernetes.
+    pub(super) fn stale_for(&self, case: Case<'_>) -> Option<Reason> {
+        self.stale_sources(case.member.is_some())
+    }
+
+    fn stale_sources(&self, kubernetes: bool) -> Option<Reason> {
         if !self.leading() {
             return None;
         }
@@ -48,6 +57,9 @@ impl Pass<'_> {
         };
         if self.boot() - store.heard > STALE {
             return Some(stale("etcd", store.heard, store.error.as_ref()));
+        }
+        if !kubernetes {
+            return None;
         }
         if !self.snap.kube.synced() {
             let error = self.snap.kube.sources.values().find_map(|s| s.error.as_ref());
@@ -90,16 +102,34 @@ impl Pass<'_> {
     pub(super) fn control_plane_unhealthy(&self) -> Option<Reason> {
         let definition = self.definition?;
         definition.members.control_planes(&definition.cluster).find_map(|member| {
-            let name = member.node_name().to_owned();
-            let unhealthy = |why: String| Some(Reason::ControlPlaneUnhealthy { node: name.clone(), why });
-            match self.snap.kube.nodes.get(member.node_name()) {
-                None => return unhealthy("no Node object".to_owned()),
-                Some(node) if !node.ready => return unhealthy("not Ready".to_owned()),
-                Some(_) => {}
-            }
-            let missing = probe_missing(self.snap, &member.address, &self.policy.control_plane_probe, self.now);
-            missing.and_then(|why| unhealthy(format!("{why} (policy control_plane_probe)")))
+            let missing = self.unhealthy(member.node_name(), &member.address);
+            missing.map(|why| Reason::ControlPlaneUnhealthy { node: member.node_name().to_owned(), why })
         })
+    }
+
+    /// The same for one entry: the repair of an API server that is not well itself disrupts nothing (I7).
+    pub(super) fn control_plane_unhealthy_for(&self, case: Case<'_>) -> Option<Reason> {
+        if case.is_repair() && self.fails(case) {
+            return None;
+        }
+        self.control_plane_unhealthy()
+    }
+
+    /// Known to be down: not Ready, or a probe that was answered badly. One that was not asked yet is not known to be.
+    fn fails(&self, case: Case<'_>) -> bool {
+        let ready = self.snap.kube.by_name.get(case.machine).is_some_and(|node| node.ready);
+        let probe = self.snap.probes.get(case.address).filter(|_| self.policy.control_plane_probe != "node");
+        (self.snap.kube.synced() && !ready) || probe.is_some_and(|p| p.error.is_some())
+    }
+
+    fn unhealthy(&self, name: &str, address: &str) -> Option<String> {
+        match self.snap.kube.nodes.get(name) {
+            None => return Some("no Node object".to_owned()),
+            Some(node) if !node.ready => return Some("not Ready".to_owned()),
+            Some(_) => {}
+        }
+        let missing = probe_missing(self.snap, address, &self.policy.control_plane_probe, self.now);
+        missing.map(|why| format!("{why} (policy control_plane_probe)"))
     }
 }
 

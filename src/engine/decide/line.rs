@@ -1,32 +1,22 @@
 //! Who starts next (spec/reboot.md, Decisions 2, 3, 5; seed `cke-reboot-newer.md`; I2, I3, I5, I30).
 
-use super::{Effect, Guard, Member, Pass};
-use crate::model::{
-    attempt::Attempt,
-    entry::EntryId,
-    kube::NodeRow,
-    ours::{Order, Verb},
-    policy::ApiServerOrder,
-    reason::Reason,
-};
+use std::sync::Arc;
+
+use super::{Effect, Guard, Pass, attempts, case::Case};
+use crate::model::{entry::QueueKind, kube::NodeRow, policy::ApiServerOrder, reason::Reason};
 
 impl<'a> Pass<'a> {
     /// Picks from the front of the queue as many nodes as the limits allow, and says of each other entry why it waits.
-    pub(super) fn start_drains(&mut self, waiting: &[Member<'a>]) {
+    pub(super) fn start_drains(&mut self, waiting: &[Case<'a>]) {
         let (mut workers, mut api_servers) = (Vec::new(), Vec::new());
         for &member in waiting {
             match self.not_drainable(member) {
-                Some(reason) => {
-                    if let Reason::Backoff { until, .. } = &reason {
-                        self.wake_at_wall(*until);
-                    }
-                    self.reason(member.id, reason);
-                }
-                None if member.node.control_plane => api_servers.push(member),
+                Some(reason) => self.reason(member.id, reason),
+                None if member.control_plane() => api_servers.push(member),
                 None => workers.push(member),
             }
         }
-        self.out.probe_often = !api_servers.is_empty() || !self.claims.api_servers.is_empty();
+        self.out.probe_often |= !api_servers.is_empty() || !self.claims.api_servers.is_empty();
         if workers.is_empty() && api_servers.is_empty() {
             return;
         }
@@ -43,7 +33,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Order `last`: an API server in work lets nothing else start; none starts while a worker is in work or could be.
-    fn workers_first(&mut self, workers: &[Member<'a>], api_servers: &[Member<'a>]) {
+    fn workers_first(&mut self, workers: &[Case<'a>], api_servers: &[Case<'a>]) {
         if self.api_server_in_work(workers, api_servers) {
             return;
         }
@@ -61,7 +51,7 @@ impl<'a> Pass<'a> {
 
     /// Order `first`: while an API server could start, no worker does; one starts as soon as no worker is in work.
     /// One that the control plane's health keeps back does not keep the workers back.
-    fn api_servers_first(&mut self, workers: &[Member<'a>], api_servers: &[Member<'a>]) {
+    fn api_servers_first(&mut self, workers: &[Case<'a>], api_servers: &[Case<'a>]) {
         if self.api_server_in_work(workers, api_servers) {
             return;
         }
@@ -72,7 +62,7 @@ impl<'a> Pass<'a> {
             return;
         };
         for member in workers {
-            self.reason(member.id, Reason::WaitingForControlPlane { other: first.node.node_name().to_owned() });
+            self.reason(member.id, Reason::WaitingForControlPlane { other: first.machine.to_owned() });
         }
         match self.claims.workers.values().next().copied() {
             Some(holder) => {
@@ -84,27 +74,42 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// API servers are not processed simultaneously with anything else of this queue.
-    fn api_server_in_work(&mut self, workers: &[Member<'a>], api_servers: &[Member<'a>]) -> bool {
-        let own = |address: &String| api_servers.first().is_some_and(|m| m.entry.node == *address);
-        let in_work = self.claims.api_servers.keys().find(|address| !own(address));
-        let Some(other) = in_work.map(|address| self.snap.machine(address)) else {
+    /// API servers are not processed simultaneously with anything else of this queue. One whose *later* entry is in work
+    /// may go on with the smaller index – the machine counts once –, but nothing else starts beside it (I2).
+    fn api_server_in_work(&mut self, workers: &[Case<'a>], api_servers: &[Case<'a>]) -> bool {
+        let own = |address: &String| api_servers.first().is_some_and(|m| m.address == *address);
+        let in_work = &self.claims.api_servers;
+        let Some(address) = in_work.keys().find(|a| !own(a)).or_else(|| in_work.keys().next()).cloned() else {
             return false;
         };
-        for member in workers.iter().chain(api_servers) {
+        let other = self.snap.machine(&address);
+        for member in workers {
             self.reason(member.id, Reason::WaitingForControlPlane { other: other.clone() });
+        }
+        match self.claims.workers.values().next().copied() {
+            _ if !own(&address) => {
+                for member in api_servers {
+                    self.reason(member.id, Reason::WaitingForControlPlane { other: other.clone() });
+                }
+            }
+            Some(holder) => {
+                for member in api_servers {
+                    self.reason(member.id, Reason::WaitingForWorkers { holder });
+                }
+            }
+            None => self.start_one_api_server(api_servers),
         }
         true
     }
 
-    fn start_workers(&mut self, workers: &[Member<'a>]) {
+    fn start_workers(&mut self, workers: &[Case<'a>]) {
         let limit = self.definition.map_or(0, |d| d.cluster.reboot.concurrency());
         let taken = self.claims.workers.len() + self.claims.api_servers.len();
         let mut free = usize::try_from(limit).unwrap_or(0).saturating_sub(taken);
         let holder = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
         for &member in workers {
             // A later entry of the same machine may be in work already: the machine counts once.
-            let counted = self.claims.workers.contains_key(&member.entry.node);
+            let counted = self.claims.workers.contains_key(member.address);
             let room = if counted { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
             if room {
                 free -= usize::from(!counted);
@@ -116,14 +121,14 @@ impl<'a> Pass<'a> {
     }
 
     /// API servers go one at a time, alone, and only while the whole control plane is well (I1, I2, I7).
-    fn start_one_api_server(&mut self, api_servers: &[Member<'a>]) {
+    fn start_one_api_server(&mut self, api_servers: &[Case<'a>]) {
         let Some((&first, others)) = api_servers.split_first() else { return };
         match self.api_server_barred() {
             Some(reason) => self.reason(first.id, reason),
             None => self.start(first),
         }
         for member in others {
-            self.reason(member.id, Reason::WaitingForControlPlane { other: first.node.node_name().to_owned() });
+            self.reason(member.id, Reason::WaitingForControlPlane { other: first.machine.to_owned() });
         }
     }
 
@@ -136,134 +141,59 @@ impl<'a> Pass<'a> {
         if self.leading() { self.control_plane_unhealthy() } else { None }
     }
 
-    fn start(&mut self, member: Member<'a>) {
-        let machine = member.node.node_name();
+    fn start(&mut self, member: Case<'a>) {
+        let machine = member.machine;
         if self.snap.in_flight.contains_key(machine) {
             self.reason(member.id, Reason::Working { phase: "starts".to_owned() });
             return;
         }
-        let guard = Guard::starting(member.id, member.stored.mod_revision, &self.snap.store);
-        let node_uid = self.snap.node_of(&member.entry.node).map(|n| n.uid.clone());
-        self.plan(machine, Some(member.id), guard, Effect::StartDrain { entry: member.entry.clone(), node_uid });
+        self.start_drain(member);
         self.reason(member.id, Reason::Ready);
+    }
+
+    /// Into `draining`; which Node is meant is noted, where that was not done at enqueue.
+    pub(super) fn start_drain(&mut self, case: Case<'a>) {
+        let guard = Guard::starting(case.id, case.mod_revision, &self.snap.store);
+        let node_uid = self.node_of(case).map(|n| n.uid.clone());
+        self.plan(case.machine, Some(case.id), guard, Effect::StartDrain { entry: case.owned(), node_uid });
     }
 
     /// Why this queued entry is no candidate, whatever the others do. Such an entry takes no slot and holds up
     /// nobody, API servers included (I5).
-    fn not_drainable(&self, member: Member<'a>) -> Option<Reason> {
-        let store = &self.snap.store;
-        let address = &member.entry.node;
-        if let Some(hold) = self.order(member.id, 0, Verb::Hold) {
-            return Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() });
+    fn not_drainable(&mut self, member: Case<'a>) -> Option<Reason> {
+        if let Some(reason) = self.waits_by_itself(member) {
+            return Some(reason);
         }
-        if !store.reboots.switch.enabled() {
-            return Some(Reason::QueueDisabled);
-        }
-        if let Some(missing) = self.no_command() {
-            return Some(missing);
-        }
-        match self.claims.machines.get(address) {
+        match self.claims.machines.get(member.address) {
             // Its own start is under way.
             Some(&id) if id == member.id => return Some(Reason::Working { phase: "starts".to_owned() }),
-            Some(&entry) if entry.queue == crate::model::entry::QueueKind::Repair => {
-                return Some(Reason::MachineInRepair { entry });
-            }
+            Some(&entry) if entry.queue == QueueKind::Repair => return Some(Reason::MachineInRepair { entry }),
             // Only the one with the smaller index is looked at, whatever state a later one is in.
             Some(&entry)
                 if entry.index > member.id.index
-                    && super::boot::has_live_entry(self.snap, entry)
-                    && !self.command_may_run(entry) => {}
+                    && attempts::has_live_entry(self.snap, entry)
+                    && self.running_attempt(entry).is_none() => {}
             Some(&entry) => {
-                return Some(Reason::OrphanedCordon { node: member.node.node_name().to_owned(), entry });
+                return Some(Reason::OrphanedCordon { node: member.machine.to_owned(), entry });
             }
             None => {}
         }
-        // A person who forces it does not wait for the backoff either.
-        let forced = self.order(member.id, 0, Verb::Force).is_some();
-        if let Some(until) = member.entry.drain_backoff_expire.filter(|until| *until > self.now.wall && !forced) {
-            return Some(Reason::Backoff {
-                count: member.entry.drain_backoff_count,
-                until,
-                cause: self.snap.work.get(&member.id).and_then(|w| w.backoff_cause.clone()),
-            });
+        if let Some(reason) = self.backing_off(member).or_else(|| self.paused(member, "the start")) {
+            return Some(reason);
         }
-        if let Some((until, why)) = self.snap.work.get(&member.id).and_then(|w| w.pause.as_ref())
-            && *until > self.boot()
-        {
-            return Some(Reason::EffectFailed { what: "the start".to_owned(), why: why.clone() });
-        }
-        let node = self.snap.node_of(address);
+        let node = self.node_of(member);
         if let Some(orphan) = node.and_then(|n| self.orphan_of_another(member, n)) {
             return Some(orphan);
         }
         self.wrong_node(member, node.map(AsRef::as_ref))
     }
 
-    /// The machine was being rebooted for an entry that is gone, and has not come back: a new drain would wipe out what
-    /// keeps its cordon.
-    fn orphan_of_another(&self, member: Member<'_>, node: &std::sync::Arc<NodeRow>) -> Option<Reason> {
-        let owner = node.owner().filter(|o| o.entry != member.id && node.unschedulable)?;
+    /// The machine was in work for an entry that is gone, and has not come back: a new drain would wipe out what keeps
+    /// its cordon.
+    pub(super) fn orphan_of_another(&self, case: Case<'_>, node: &Arc<NodeRow>) -> Option<Reason> {
+        let owner = node.owner().filter(|o| o.entry != case.id && node.unschedulable)?;
         let entry = owner.entry;
-        let gone = !super::boot::has_live_entry(self.snap, entry);
-        let powered = owner.taken_over_rebooting
-            || self.snap.store.attempts_of(entry).filter_map(crate::model::entry::Stored::get).any(Attempt::began);
-        let away = gone && powered && super::boot::back_again(self.snap, entry, Some(node)).is_some();
-        away.then(|| Reason::OrphanedCordon { node: node.name.clone(), entry })
-    }
-
-    fn command_may_run(&self, id: EntryId) -> bool {
-        let attempts = self.snap.store.attempts_of(id).filter_map(crate::model::entry::Stored::get);
-        attempts.into_iter().any(|a| super::boot::may_still_run(self.snap, a, self.now).is_some())
-    }
-
-    /// Without both commands nothing starts; a program that is not on this host bars only the entries that need it.
-    pub(super) fn no_command(&self) -> Option<Reason> {
-        let reboot = &self.definition?.cluster.reboot;
-        let fields = [("reboot_command", &reboot.reboot_command), ("boot_check_command", &reboot.boot_check_command)];
-        for (field, command) in fields {
-            match command.as_ref().and_then(|argv| argv.first()) {
-                None => return Some(Reason::NoCommand { field: format!("reboot.{field}") }),
-                Some(program) if self.leading() && self.snap.engine.missing_programs.contains(program) => {
-                    return Some(Reason::ProgramMissing { path: program.clone() });
-                }
-                Some(_) => {}
-            }
-        }
-        None
-    }
-
-    /// The Node is the machine that was meant: it carries the entry's address, and its UID is the one noted at
-    /// enqueue, else at the drain's start (spec/safety.md, The right node; I26).
-    pub(super) fn wrong_node(&self, member: Member<'_>, node: Option<&NodeRow>) -> Option<Reason> {
-        if !self.snap.kube.synced() {
-            return None;
-        }
-        let address = &member.entry.node;
-        let Some(node) = node else {
-            return Some(Reason::NodeMismatch {
-                expected: format!("a Node with address {address}"),
-                found: "none".to_owned(),
-            });
-        };
-        if !node.addresses.contains(address) {
-            return Some(Reason::NodeMismatch {
-                expected: format!("Node {} with address {address}", node.name),
-                found: node.addresses.join(", "),
-            });
-        }
-        // What lies in etcd first: an annotation goes with the Node that it should tell apart.
-        let requested = || self.snap.store.requests.get(&member.id)?.get()?.node_uid.as_deref();
-        let stamped = || node.owner().filter(|o| o.entry == member.id).map(|o| o.uid.as_str());
-        let noted = requested().or_else(stamped)?;
-        (noted != node.uid)
-            .then(|| Reason::NodeMismatch { expected: format!("UID {noted}"), found: format!("UID {}", node.uid) })
-    }
-
-    /// A person's order for this entry, if it was given for this very state of it. `hold` and `force` outlive changes:
-    /// an entry that a budget puts back at its first look is never long enough in one state to be forced in it.
-    pub(super) fn order(&self, id: EntryId, mod_revision: i64, verb: Verb) -> Option<&'a Order> {
-        let order = self.snap.store.orders.get(&id)?.get()?;
-        let lasting = matches!(verb, Verb::Hold | Verb::Force);
-        (order.verb == verb && (lasting || order.entry_revision == mod_revision)).then_some(order)
+        let gone = !attempts::has_live_entry(self.snap, entry);
+        (gone && self.is_away(node, owner)).then(|| Reason::OrphanedCordon { node: node.name.clone(), entry })
     }
 }

@@ -7,13 +7,19 @@
 //! | `claims` | what is in work: one API server, one entry per machine, slots (I1, I3, I4) |
 //! | `gates` | what stops new starts only: unreachable nodes, control-plane health, staleness (I6, I7) |
 //! | `line` | who starts next: order, API servers, backoff, holds (I2, I5, I30) |
+//! | `case` | one entry of either queue with its machine |
 //! | `pods` | what a drain does with each pod (I18, I19) |
-//! | `drain` | cordon, preview, evict, wait, back off (I15–I22) |
-//! | `boot` | attempts, retries, boot check, the end of a reboot (I14, I25, I35) |
+//! | `drain` | cordon, preview, evict, wait, back off, for both queues (I15–I22) |
+//! | `attempts` | commands of both queues: what may still run, what is run again (I25) |
+//! | `boot` | boot check, the end of a reboot (I14, I35) |
+//! | `sound` | when a machine counts as back (I14) |
+//! | `repair/` | the repair queue: its line, its steps, its health checks (I40, I41, I43) |
 //! | `cordons` | uncordon, orphans, re-stamping after a change of leader (I9–I13) |
 //! | `endpoints` | an API server in reboot is taken out of the endpoints |
 
+mod attempts;
 mod boot;
+mod case;
 mod claims;
 mod cordons;
 mod drain;
@@ -22,6 +28,8 @@ mod endpoints;
 mod gates;
 mod line;
 mod pods;
+mod repair;
+mod sound;
 #[cfg(test)]
 mod tests;
 
@@ -29,24 +37,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-pub(crate) use self::{
-    boot::soundness,
-    pods::{count_leaving, held_reason},
-};
+use self::case::Case;
 pub use self::{
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
     pods::{PodVerdict, judge},
 };
+pub(crate) use self::{
+    pods::{count_leaving, held_reason},
+    sound::soundness,
+};
 use super::snapshot::Snapshot;
 use crate::{
     clock::Now,
-    model::{
-        cluster::Node,
-        entry::{EntryId, Stored},
-        reason::Reason,
-        reboot::{RebootEntry, RebootStatus},
-    },
+    model::{entry::EntryId, reason::Reason, reboot::RebootStatus, repair::RepairEntry},
     store::view::Definition,
 };
 
@@ -81,15 +85,6 @@ pub(super) struct Pass<'a> {
     out: Decision,
 }
 
-/// An entry that can be read, of a machine that is a member.
-#[derive(Clone, Copy)]
-pub(super) struct Member<'a> {
-    id: EntryId,
-    stored: &'a Stored<RebootEntry>,
-    entry: &'a RebootEntry,
-    node: &'a Node,
-}
-
 /// What is to be done now, and why the rest waits.
 ///
 /// Sources: seed `cke-reboot-newer.md` (Detailed behavior), spec/reboot.md (Decisions, each pass), spec/safety.md.
@@ -103,6 +98,8 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
     };
+    // Repairs first, as in CKE: what they claim is taken when the reboots are looked at.
+    pass.repairs();
     let waiting = pass.sort_out_entries();
     pass.start_drains(&waiting);
     pass.let_go_of_cordons();
@@ -119,7 +116,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
 impl<'a> Pass<'a> {
     /// Goes through the queue by index: removes what is to be removed, moves what is in work, and returns the
     /// queued entries that are looked at.
-    fn sort_out_entries(&mut self) -> Vec<Member<'a>> {
+    fn sort_out_entries(&mut self) -> Vec<Case<'a>> {
         let (mut waiting, mut seen) =
             (Vec::new(), std::collections::HashMap::with_capacity(self.snap.store.reboots.entries.len()));
         let snap = self.snap;
@@ -135,7 +132,7 @@ impl<'a> Pass<'a> {
             };
             if entry.status == RebootStatus::Cancelled {
                 seen.entry(entry.node.as_str()).or_insert(index);
-                self.remove(id, stored, &entry.node, End::Cancelled);
+                self.remove(id, stored.mod_revision, &entry.node, End::Cancelled);
                 continue;
             }
             // Without a definition nobody can say who is a member: nothing is removed, nothing moves.
@@ -145,7 +142,7 @@ impl<'a> Pass<'a> {
             };
             let Some(node) = definition.members.by_address(&definition.cluster, &entry.node) else {
                 self.reasons.push((id, Reason::NotMember { address: entry.node.clone() }));
-                self.remove(id, stored, &entry.node, End::NotMember);
+                self.remove(id, stored.mod_revision, &entry.node, End::NotMember);
                 continue;
             };
             // Two entries for one node: only the one with the smaller index is looked at (I4).
@@ -154,13 +151,16 @@ impl<'a> Pass<'a> {
                 continue;
             }
             seen.insert(entry.node.as_str(), index);
-            let member = Member { id, stored, entry, node };
-            match entry.status {
-                RebootStatus::Queued => waiting.push(member),
-                RebootStatus::Draining => self.go_on_draining(member),
-                RebootStatus::Rebooting => self.go_on_rebooting(member),
-                RebootStatus::Cancelled => {}
-            }
+            let Some(case) = self.reboot_case(id, stored, node) else { continue };
+            let reason = match entry.status {
+                RebootStatus::Draining => self.drain(case),
+                RebootStatus::Rebooting => self.after_power(case),
+                RebootStatus::Queued | RebootStatus::Cancelled => {
+                    waiting.push(case);
+                    continue;
+                }
+            };
+            self.reason(id, reason);
         }
         waiting
     }
@@ -175,9 +175,9 @@ impl<'a> Pass<'a> {
 
     /// Cancel and dequeue wait for nothing: not for the switch, a limit, or another machine (spec/reboot.md,
     /// Decisions 1 and 7; I27).
-    fn remove(&mut self, id: EntryId, stored: &Stored<RebootEntry>, address: &str, end: End) {
+    fn remove(&mut self, id: EntryId, mod_revision: i64, address: &str, end: End) {
         let machine = self.snap.machine(address);
-        let guard = Guard::of_entry(id, stored.mod_revision);
+        let guard = Guard::of_entry(id, mod_revision);
         // A place of its own: a command that runs on the machine does not hold the removal back. It goes on, and its
         // open attempt keeps its slot.
         self.plan(&format!("entry {id} of {machine}"), Some(id), guard, Effect::Remove { end });
@@ -217,10 +217,14 @@ impl<'a> Pass<'a> {
         self.snap.engine.leading.is_some()
     }
 
+    /// CKE's word for what is being done: uncordoning before repairs before reboots.
     fn name_the_phase(&mut self) {
         let store = &self.snap.store;
+        let repairs = || store.repairs.entries.values().any(|s| s.get().is_none_or(RepairEntry::unfinished));
         self.out.phase = if self.out.effects.iter().any(|p| matches!(p.effect, Effect::Release { .. })) {
             "uncordon-nodes"
+        } else if repairs() {
+            "repair-machines"
         } else if store.reboots.entries.is_empty() {
             "completed"
         } else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::{
-    cluster::Reboot,
+    cluster::Eviction,
     kube::{KubeView, PodRow},
     reason::{PodHold, Reason},
 };
@@ -29,8 +29,8 @@ pub enum PodVerdict {
     Terminating,
 }
 
-/// What to do with a pod, by the definition's `reboot` section.
-pub fn judge(pod: &PodRow, reboot: &Reboot, kube: &KubeView) -> PodVerdict {
+/// What to do with a pod, by the rules of its queue.
+pub fn judge(pod: &PodRow, rules: Eviction<'_>, kube: &KubeView) -> PodVerdict {
     if pod.mirror || pod.finished() || pod.controlled_by("DaemonSet").is_some() {
         return PodVerdict::Ignore;
     }
@@ -41,7 +41,7 @@ pub fn judge(pod: &PodRow, reboot: &Reboot, kube: &KubeView) -> PodVerdict {
         if pod.terminating_since.is_some() {
             return PodVerdict::Terminating;
         }
-        let protected = reboot.protected_job_pods.as_ref().is_none_or(|s| s.matches(&pod.labels));
+        let protected = rules.protected_job_pods.is_none_or(|s| s.matches(&pod.labels));
         return if protected {
             PodVerdict::Protected { job: format!("{}/{}", pod.namespace, job.name) }
         } else {
@@ -52,7 +52,7 @@ pub fn judge(pod: &PodRow, reboot: &Reboot, kube: &KubeView) -> PodVerdict {
         return PodVerdict::Terminating;
     }
     // A missing selector protects all namespaces. One that we have not seen yet counts as protected too.
-    let protected = reboot.protected_namespaces.as_ref().is_none_or(|selector| {
+    let protected = rules.protected_namespaces.is_none_or(|selector| {
         kube.namespaces.get(&pod.namespace).is_none_or(|namespace| selector.matches(&namespace.labels))
     });
     PodVerdict::Evict { protected }
@@ -90,10 +90,14 @@ pub(crate) fn held_reason(pod: &PodRow, hold: &PodHold) -> Reason {
 }
 
 /// Sorts a node's pods by what is done with them.
-pub(super) fn sort<'a>(pods: impl Iterator<Item = &'a Arc<PodRow>>, reboot: &Reboot, kube: &KubeView) -> Leaving<'a> {
+pub(super) fn sort<'a>(
+    pods: impl Iterator<Item = &'a Arc<PodRow>>,
+    rules: Eviction<'_>,
+    kube: &KubeView,
+) -> Leaving<'a> {
     let mut leaving = Leaving::default();
     for pod in pods {
-        match judge(pod, reboot, kube) {
+        match judge(pod, rules, kube) {
             PodVerdict::Ignore => {}
             PodVerdict::Protected { job } => leaving.jobs.push((pod, job)),
             PodVerdict::Delete => leaving.delete.push(pod),
@@ -104,7 +108,7 @@ pub(super) fn sort<'a>(pods: impl Iterator<Item = &'a Arc<PodRow>>, reboot: &Reb
     leaving
 }
 
-/// How many pods of a node have to leave, by the definition's `reboot` section.
-pub(crate) fn count_leaving(pods: &[Arc<PodRow>], reboot: &Reboot, kube: &KubeView) -> usize {
-    sort(pods.iter(), reboot, kube).len()
+/// How many pods of a node have to leave, by the rules of its queue.
+pub(crate) fn count_leaving(pods: &[Arc<PodRow>], rules: Eviction<'_>, kube: &KubeView) -> usize {
+    sort(pods.iter(), rules, kube).len()
 }

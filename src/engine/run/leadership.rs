@@ -112,7 +112,9 @@ impl Loop {
         let mismatch = self.snap.engine.observing.iter().find(|f| f.contains("MISMATCH") || f.contains("newer"));
         self.snap.engine.resigning = why.or_else(|| mismatch.cloned());
         let entries = store.reboots.entries.values().filter_map(Stored::get);
-        let in_work = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting));
+        let repairs = store.repairs.entries.values().filter_map(Stored::get);
+        let in_work = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
+            || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());
         if self.snap.engine.resigning.is_some() && !in_work && self.tasks.is_empty() {
             self.ask(LeadOrder::Resign);
             self.leader = None;

@@ -8,11 +8,13 @@ mod limits;
 mod parse;
 mod procedures;
 mod schema;
+mod work;
 mod written;
 
 pub use check::{Checked, Fault, check, check_template, queue_faults};
 pub use limits::{is_label_key, is_label_value};
 pub use parse::parse;
+pub use work::Eviction;
 pub use written::written;
 
 use std::collections::{BTreeMap, HashMap};

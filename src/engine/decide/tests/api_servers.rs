@@ -136,3 +136,19 @@ fn i1_an_api_server_under_repair_holds_back_the_others_and_no_worker() {
     assert!(scene(&[(0, 1)]).starts().is_empty());
     assert_eq!(scene(&[(0, 1), (1, 11)]).starts(), [1]);
 }
+
+/// The smaller index is looked at, a later entry of the same API server is in work already.
+#[test]
+fn i2_while_a_later_entry_of_an_api_server_is_in_work_no_worker_starts_beside_it() {
+    for order in [ApiServerOrder::Last, ApiServerOrder::First] {
+        let scene = Scene::new(2)
+            .with(|s| {
+                s.policy.api_server_order = order;
+                s.cluster.reboot.max_concurrent_reboots = Some(3);
+            })
+            .queued(&[(0, 1), (1, 11)])
+            .rebooting(5, 1, 5, Some(Ended::Exit(0)));
+        assert!(!scene.starts().contains(&1), "{order:?}: a worker starts beside an API server");
+        assert_eq!(scene.reason(1), Reason::WaitingForControlPlane { other: "10.0.0.1".to_owned() });
+    }
+}

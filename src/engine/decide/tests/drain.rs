@@ -6,6 +6,7 @@ use crate::{
     model::{
         cluster::Reboot,
         drain::Verdict,
+        entry::QueueKind,
         kube::NamespaceRow,
         ours::Verb,
         policy::UnreachableRule,
@@ -351,8 +352,8 @@ fn i26_the_attempt_has_the_nodes_address_appended() {
 fn i34_the_backoff_is_never_below_the_base_nor_above_the_cap_and_the_jitter() {
     let table = [(1, 300), (2, 600), (3, 1200), (4, 1200), (64, 1200), (1_000_000, 1200), (i64::MAX, 1200)];
     for (count, base) in table {
-        assert_eq!(backoff_seconds(count, 0), base, "count {count}");
-        assert_eq!(backoff_seconds(count, 299), base + 299);
-        assert_eq!(backoff_seconds(count, 300), base, "the jitter is below 300");
+        assert_eq!(backoff_seconds(QueueKind::Reboot, count, 0), base, "count {count}");
+        assert_eq!(backoff_seconds(QueueKind::Reboot, count, 299), base + 299);
+        assert_eq!(backoff_seconds(QueueKind::Reboot, count, 300), base, "the jitter is below 300");
     }
 }

@@ -1,0 +1,73 @@
+//! The end of a repair: the entry stays in the queue as `succeeded` or `failed`, its story goes into history.
+
+use std::time::Duration;
+
+use super::{
+    Actor, Stop,
+    queue::{close, history_id},
+};
+use crate::{
+    engine::{
+        decide::{End, Guard},
+        snapshot::Came,
+    },
+    model::{
+        attempt::Attempt,
+        entry::{EntryId, Stored},
+        ours::Ending,
+        repair::{RepairEntry, RepairStatus, StepStatus},
+    },
+    store::commit::{Change, Put},
+};
+
+impl Actor {
+    /// `succeeded` or `failed`. Its attempts stay beside the entry until it is deleted; one without an outcome gets one:
+    /// the health check, or a person, has settled it.
+    pub(super) async fn finish_repair(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        entry: &RepairEntry,
+        end: &End,
+    ) -> Result<Came, Stop> {
+        let permit = self.permit(guard, decided)?;
+        let (id, now) = (EntryId::repair(entry.index), self.steady.now().wall);
+        let (status, settled, reason) = match end {
+            End::Failed(_) => (RepairStatus::Failed, "the repair has failed".to_owned(), None),
+            End::DoneBy(order) => (RepairStatus::Succeeded, format!("settled by {}", order.who), order.reason.clone()),
+            _ => (RepairStatus::Succeeded, "settled by the health check".to_owned(), None),
+        };
+        let next = entry.moved_to(status, StepStatus::Waiting, now);
+        let (keys, view) = (self.store.keys(), self.live.borrow());
+        let mut change = Change { compares: self.compares(guard), ..Change::default() };
+        let mut attempts: Vec<Attempt> = Vec::new();
+        for stored in view.attempts_of(id) {
+            let Some(attempt) = stored.get() else { continue };
+            let mut closed = vec![attempt.clone()];
+            close(&mut closed, &settled, now);
+            if attempt.open() {
+                change.compares.push((stored.key.clone(), stored.mod_revision));
+                change.puts.extend(closed.iter().map(|a| Put::json(stored.key.clone(), a)));
+            }
+            attempts.append(&mut closed);
+        }
+        let ending = Ending {
+            entry: id,
+            address: entry.address.clone(),
+            outcome: end.outcome(),
+            at: now,
+            last: serde_json::to_value(&next).unwrap_or_default(),
+            request: view.requests.get(&id).and_then(Stored::get).cloned(),
+            attempts,
+        };
+        change.puts.push(Put::json(keys.entry(id), &next));
+        change.puts.push(Put::json(keys.history(&history_id(id)), &ending));
+        change.puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));
+        change.deletes = vec![keys.order(id), keys.progress(id)];
+        self.commit(&permit, change).await?;
+        tracing::info!(entry = %id, address = entry.address, outcome = ending.outcome, "repair ends");
+        let error = if status == RepairStatus::Failed { ending.outcome.as_str() } else { "" };
+        self.record("repair-finish", &entry.address, error, now);
+        Ok(Came::Done)
+    }
+}

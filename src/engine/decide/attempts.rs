@@ -1,0 +1,282 @@
+//! Commands as attempts, for both queues: what may still run, what may be run again, and when (spec/safety.md, Attempts;
+//! I25).
+
+use super::{
+    Effect, Guard, Pass,
+    case::{Case, Of, Task},
+};
+use crate::{
+    clock::Now,
+    engine::snapshot::Snapshot,
+    model::{
+        attempt::{Attempt, Ended, Outcome},
+        entry::{EntryId, QueueKind, Stored},
+        kube::NodeRow,
+        ours::{Order, Verb},
+        policy::UnreachableRule,
+        reason::Reason,
+        reboot::RebootStatus,
+        time::after,
+    },
+    mutation::{Mutation, on},
+};
+
+/// Seconds before a command that we withheld is tried again.
+const WITHHELD: i64 = 5;
+/// What the helper may need beyond a command's bound to end its whole group, in seconds.
+const KILLING: f64 = 5.0;
+
+/// Whether an open attempt's command may still be running, and until when (boot-time seconds) that must be assumed:
+/// under us as long as it is in flight; under a dead leader until TTL + TTL/12 + the command's bound have passed since
+/// we won.
+pub(super) fn may_still_run(snap: &Snapshot, attempt: &Attempt, now: Now) -> Option<f64> {
+    if !attempt.open() {
+        return None;
+    }
+    if snap.in_flight.values().any(|f| f.attempt.as_deref() == Some(&attempt.id)) {
+        return Some(f64::INFINITY);
+    }
+    let Some(leading) = &snap.engine.leading else { return Some(f64::INFINITY) };
+    if on(Mutation::SecondRun) {
+        return None;
+    }
+    let seconds = |n: u64| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+    let ttl = seconds(snap.engine.ttl);
+    let until = leading.since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILLING;
+    (now.boot.as_secs_f64() < until).then_some(until)
+}
+
+/// Whether the entry is there and goes on: a reboot that is not cancelled, a repair that is neither finished nor deleted;
+/// one that cannot be read counts as there.
+pub(super) fn has_live_entry(snap: &Snapshot, id: EntryId) -> bool {
+    let store = &snap.store;
+    match id.queue {
+        QueueKind::Reboot => {
+            let stored = store.reboots.entries.get(&id.index);
+            stored.is_some_and(|s| s.get().is_none_or(|e| e.status != RebootStatus::Cancelled))
+        }
+        QueueKind::Repair => {
+            let stored = store.repairs.entries.get(&id.index);
+            stored.is_some_and(|s| s.get().is_none_or(crate::model::repair::RepairEntry::unfinished))
+        }
+    }
+}
+
+/// Whether the entry's key is there, whatever it says.
+pub(super) fn has_entry(snap: &Snapshot, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => snap.store.reboots.entries.contains_key(&id.index),
+        QueueKind::Repair => snap.store.repairs.entries.contains_key(&id.index),
+    }
+}
+
+/// Whether a command of this entry may have done something to its machine: a repair's success command does nothing to it.
+pub(super) fn commanded(snap: &Snapshot, id: EntryId) -> bool {
+    snap.store.attempts_of(id).filter_map(Stored::get).any(|a| a.began() && !a.success)
+}
+
+/// What became of a command, and what comes of that.
+pub(super) enum After<'s> {
+    /// No attempt of ours: another program ran it, if anybody did.
+    NoAttempt,
+    /// Nobody knows how it ended, and nobody will.
+    Unknown(&'s Attempt),
+    /// It ended with 0.
+    Succeeded(&'s Outcome),
+    /// It failed, and no try is left.
+    Failed(&'s Outcome),
+    /// It failed, or was withheld, and a try is left.
+    TriesLeft(&'s Outcome),
+}
+
+impl<'a> Pass<'a> {
+    /// The attempts of one command of an entry: of its step, or of its success command.
+    pub(super) fn attempts_for(
+        &self,
+        id: EntryId,
+        task: Task<'_>,
+    ) -> impl DoubleEndedIterator<Item = &'a Stored<Attempt>> + use<'a> {
+        let (step, success) = (task.step, task.success);
+        let snap = self.snap;
+        snap.store.attempts_of(id).filter(move |s| s.get().is_some_and(|a| a.step == step && a.success == success))
+    }
+
+    /// An attempt of this entry that may still be running, and until when.
+    pub(super) fn running_attempt(&self, id: EntryId) -> Option<(&'a Attempt, f64)> {
+        let snap = self.snap;
+        let mut attempts = snap.store.attempts_of(id).filter_map(Stored::get);
+        attempts.find_map(|a| may_still_run(snap, a, self.now).map(|until| (a, until)))
+    }
+
+    /// Nothing happens to a machine whose command may still be running.
+    pub(super) fn running(&mut self, open: &Attempt, until: f64) -> Reason {
+        if until.is_finite() {
+            self.wake_at(until);
+            let at = after(self.now.wall, self.seconds_until(until));
+            return Reason::OutcomeUnknown { attempt: Some(open.id.clone()), until: Some(at) };
+        }
+        Reason::CommandRunning { attempt: open.id.clone(), since: open.start }
+    }
+
+    /// What became of a command, over all leaders: counters come from the attempts, never from memory (I25).
+    pub(super) fn what_came_of(&self, id: EntryId, task: Task<'_>) -> After<'a> {
+        let Some(attempt) = self.attempts_for(id, task).next_back().and_then(Stored::get) else {
+            return After::NoAttempt;
+        };
+        let Some(outcome) = attempt.outcome.as_ref() else { return After::Unknown(attempt) };
+        if attempt.succeeded() {
+            return After::Succeeded(outcome);
+        }
+        if matches!(outcome.end, Ended::Unknown(_)) {
+            return After::Unknown(attempt);
+        }
+        let lease = self.snap.engine.lease;
+        let counted = |a: &&Attempt| !a.withheld() && (!on(Mutation::RetriesInMemory) || a.lease == lease);
+        let tries = self.attempts_for(id, task).filter_map(Stored::get).filter(counted).count();
+        let spent = u32::try_from(tries).unwrap_or(u32::MAX) >= task.tries || attempt.ordered_by.is_some();
+        if spent && !attempt.withheld() { After::Failed(outcome) } else { After::TriesLeft(outcome) }
+    }
+
+    /// A person's `retry`: one more command, whatever the count.
+    pub(super) fn retry_ordered(&mut self, case: Case<'a>, task: Task<'a>) -> Option<Reason> {
+        let order = self.order_of(case, Verb::Retry)?.clone();
+        let reason = Reason::Working { phase: format!("runs {} again, as ordered", task.name) };
+        self.run_again(case, task, Some(order)).or(Some(reason))
+    }
+
+    /// `command_retries` more commands, `command_interval` apart, each only after a recorded outcome of the one
+    /// before. One whose outcome is unknown is never run again by itself (I25).
+    pub(super) fn retry_by_definition(&mut self, case: Case<'a>, task: Task<'a>) -> Option<Reason> {
+        let last = self.attempts_for(case.id, task).next_back()?.get()?;
+        if on(Mutation::SecondRun) && last.open() {
+            return self.run_again(case, task, None);
+        }
+        let After::TriesLeft(outcome) = self.what_came_of(case.id, task) else { return None };
+        // Disabled: no command, but for the one that ends a repair.
+        if !task.success && !self.switch(case.queue()).enabled() {
+            return None;
+        }
+        // What we withheld ourselves is tried again soon, but not in a circle.
+        let floor = if last.withheld() { WITHHELD } else { 0 };
+        let again = after(outcome.at, task.interval.max(floor));
+        let how = outcome.end.to_string();
+        let reason = Reason::CommandFailed { how: format!("{how}, tries again"), stderr: outcome.stderr.clone() };
+        if self.now.wall < again {
+            self.wake_at_wall(again);
+            return Some(reason);
+        }
+        // The check is asked once more before the command, unless nothing was done to the machine.
+        let checked = self.snap.work.get(&case.id).is_some_and(|w| w.check.is_some());
+        if last.began() && !checked {
+            return Some(reason);
+        }
+        self.run_again(case, task, None).or(Some(reason))
+    }
+
+    /// Plans the next command, or says why it may not run now.
+    pub(super) fn run_again(&mut self, case: Case<'a>, task: Task<'a>, order: Option<Stored<Order>>) -> Option<Reason> {
+        if let Some(reason) = self.paused(case, task.name) {
+            return Some(reason);
+        }
+        let node = self.node_of(case);
+        // The success command is the end of a repair, which goes on while the queue is disabled.
+        let drained = !task.success && self.needs_drain(case);
+        let barred = if task.success {
+            self.program_missing(task.argv)
+        } else if !self.switch(case.queue()).enabled() {
+            Some(Reason::QueueDisabled)
+        } else {
+            let wrong = || self.wrong_node(case, node.map(AsRef::as_ref));
+            self.stale_for(case).or_else(|| self.no_command(case)).or_else(wrong)
+        };
+        if barred.is_some() {
+            return barred;
+        }
+        // Uncordoned meanwhile: pods may be on it again, and nothing switches it off under them.
+        if drained && node.is_some_and(|n| !n.unschedulable || n.owner().is_none_or(|o| o.entry != case.id)) {
+            let since = self.snap.work.get(&case.id).and_then(|w| w.drain.uncordoned);
+            return Some(Reason::UncordonedByOther { since: since.unwrap_or(self.now.wall) });
+        }
+        if !case.is_repair()
+            && self.policy.unreachable_rule == UnreachableRule::Older
+            && let Some(gate) = self.unreachable_gate()
+        {
+            return Some(gate);
+        }
+        let mut attempt = self.next_attempt(case, task, node.map(AsRef::as_ref));
+        let before = self.attempts_for(case.id, task).next_back();
+        // The boot id that counts is the one from before the first command.
+        if let Some(before) = before.and_then(Stored::get) {
+            attempt.boot_id.clone_from(&before.boot_id);
+            attempt.forced = before.forced;
+        }
+        attempt.ordered_by = order.as_ref().and_then(Stored::get).map(|o| {
+            let why = o.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
+            format!("{}{why}", o.who)
+        });
+        // What was ordered and then withheld is still what that person ordered.
+        let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
+        attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
+        let guard = if task.success {
+            Guard::of_entry(case.id, case.mod_revision)
+        } else {
+            Guard::starting(case.id, case.mod_revision, &self.snap.store)
+        };
+        let effect = Effect::RunAgain {
+            entry: case.owned(),
+            node: node.cloned(),
+            drained,
+            before: before.cloned(),
+            order,
+            attempt,
+        };
+        self.plan(case.machine, Some(case.id), guard, effect);
+        None
+    }
+
+    /// Whether the step that is next drains a Node first.
+    pub(super) fn needs_drain(&self, case: Case<'a>) -> bool {
+        match case.of {
+            Of::Reboot(_) => true,
+            Of::Repair { operation, step, .. } => {
+                let asked = operation.step(step).is_some_and(|s| s.need_drain.unwrap_or(false));
+                asked && self.node_of(case).is_some()
+            }
+        }
+    }
+
+    /// The attempt that is written before the command starts.
+    pub(super) fn next_attempt(&self, case: Case<'_>, task: Task<'_>, node: Option<&NodeRow>) -> Attempt {
+        // By the key, so that one that cannot be read is not written over.
+        let all = self.snap.store.attempts.range((case.id, 0)..=(case.id, u32::MAX));
+        let number = all.into_iter().next_back().map_or(1, |((_, last), _)| last.saturating_add(1));
+        let mut argv = task.argv.to_vec();
+        argv.push(case.address.to_owned());
+        let (machine_type, operation) = match case.of {
+            Of::Reboot(_) => (None, None),
+            Of::Repair { entry, .. } => (Some(entry.machine_type.clone()), Some(entry.operation.clone())),
+        };
+        Attempt {
+            id: format!("{}-{number}", case.id).replace('/', "-"),
+            entry: case.id,
+            number,
+            step: task.step,
+            success: task.success,
+            machine_type,
+            operation,
+            address: case.address.to_owned(),
+            node: node.map(|n| n.name.clone()),
+            control_plane: case.control_plane(),
+            lease: self.snap.engine.lease,
+            host: self.snap.engine.host.clone(),
+            argv,
+            bound_seconds: task.bound,
+            boot_id: node.map(|n| n.boot_id.clone()).filter(|id| !id.is_empty()),
+            node_uid: node.map(|n| n.uid.clone()),
+            start: self.now.wall,
+            forced: false,
+            ordered_by: None,
+            outcome: None,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Health checks, and the end of a repair: healthy, then the success command, then `succeeded` or `failed`; for API
+//! servers Ready and a settled probe too (spec/repair.md, Decisions 3; spec/safety.md, Ends and starts; I36, I40).
+
+use jiff::Timestamp;
+
+use super::super::{
+    Effect, End, Guard, Pass,
+    attempts::After,
+    case::{Case, Of, Task},
+    sound,
+};
+use crate::{
+    engine::snapshot::CheckAnswer,
+    model::{
+        any::AnyEntry,
+        attempt::Attempt,
+        cluster::Operation,
+        entry::{EntryId, Stored},
+        ours::Verb,
+        reason::Reason,
+    },
+};
+
+/// Health checks under way at once.
+const AT_ONCE: usize = 32;
+/// One that takes longer than so many seconds gives its place to others: a hung check delays only its own entry.
+const SLOW: f64 = 5.0;
+/// Slow ones included.
+const MOST: usize = 128;
+
+/// A health check that is due.
+pub(super) struct DueCheck {
+    /// When the last one ended; the longest ago goes first.
+    last: f64,
+    id: EntryId,
+    guard: Guard,
+    argv: Vec<String>,
+    bound: u64,
+}
+
+/// Its own place beside the machine's: a check that hangs holds up neither the machine's drain nor its other entries.
+fn place(id: EntryId) -> String {
+    format!("health of {id}")
+}
+
+impl<'a> Pass<'a> {
+    /// The health check of an entry, if it is time for it.
+    pub(super) fn health_check_due(&mut self, case: Case<'a>) -> Option<DueCheck> {
+        let Of::Repair { entry, operation, .. } = case.of else { return None };
+        let engine = &self.snap.engine;
+        // Who makes room for another leader asks only for what it has to finish.
+        if engine.leading.is_none() || (engine.resigning.is_some() && !entry.claims_machine()) {
+            return None;
+        }
+        let since = case.since.filter(|_| entry.claims_machine()).unwrap_or(Timestamp::UNIX_EPOCH);
+        let watched = self.watch_is_over(case).is_some_and(|over| self.checked_at(case.id).is_none_or(|at| at < over));
+        if !watched && !self.check_is_due(case.id, since) {
+            return None;
+        }
+        self.health_check(case.id, operation, case.address, Guard::of_entry(case.id, case.mod_revision))
+    }
+
+    /// When the last check ended, in boot-time seconds.
+    pub(super) fn checked_at(&self, id: EntryId) -> Option<f64> {
+        self.snap.work.get(&id)?.check.as_ref().map(|(at, _)| *at)
+    }
+
+    fn health_check(&self, id: EntryId, operation: &Operation, address: &str, guard: Guard) -> Option<DueCheck> {
+        let mut argv = operation.health_check_command.clone().filter(|c| !c.is_empty())?;
+        if argv.first().is_some_and(|p| self.snap.engine.missing_programs.contains(p)) {
+            return None;
+        }
+        argv.push(address.to_owned());
+        let bound = operation.health_bound(self.policy.command_cap_seconds);
+        Some(DueCheck { last: self.checked_at(id).unwrap_or(f64::MIN), id, guard, argv, bound })
+    }
+
+    /// Asks as many as there are free places, those that were not asked for longest first (I36).
+    pub(super) fn ask_health(&mut self, mut due: Vec<DueCheck>) {
+        let under_way = self.snap.in_flight.iter().filter(|(name, _)| name.starts_with("health of "));
+        let (all, quick) = under_way.fold((0, 0), |(all, quick), (_, flight)| {
+            (all + 1, quick + usize::from(self.boot() - flight.since < SLOW))
+        });
+        let free = AT_ONCE.saturating_sub(quick).min(MOST.saturating_sub(all));
+        if all > quick || quick > 0 {
+            self.wake_at(self.boot() + 1.0);
+        }
+        due.retain(|d| !self.snap.in_flight.contains_key(&place(d.id)));
+        due.sort_by(|a, b| a.last.total_cmp(&b.last).then(a.id.cmp(&b.id)));
+        let asked = self.boot();
+        for check in due.into_iter().take(free) {
+            let effect = Effect::HealthCheck { argv: check.argv, bound: check.bound, asked };
+            self.plan(&place(check.id), Some(check.id), check.guard, effect);
+        }
+    }
+
+    /// The machine of a deleted repair that stays cordoned: the health check says when it is back.
+    pub(in super::super) fn check_health_of_orphan(
+        &mut self,
+        id: EntryId,
+        attempt: Option<&Attempt>,
+        address: &str,
+        since: Timestamp,
+    ) {
+        let named = attempt.and_then(|a| a.machine_type.as_deref().zip(a.operation.as_deref()));
+        let (Some(definition), Some((machine_type, operation))) = (self.definition, named) else { return };
+        let Ok(operation) = definition.cluster.repair.operation(machine_type, operation) else { return };
+        if self.check_is_due(id, since) {
+            let check = self.health_check(id, operation, address, Guard::default());
+            self.ask_health(check.into_iter().collect());
+        }
+    }
+
+    fn healthy(&self, id: EntryId) -> bool {
+        matches!(self.snap.work.get(&id).and_then(|w| w.check.as_ref()), Some((_, CheckAnswer::Yes)))
+    }
+
+    /// The success command, where the operation has one.
+    fn success_task(&self, case: Case<'a>) -> Option<Task<'a>> {
+        let Of::Repair { operation, .. } = case.of else { return None };
+        let argv = operation.success_command.as_deref().filter(|argv| !argv.is_empty())?;
+        let bound = operation.success_bound(self.policy.command_cap_seconds);
+        let name = "the success command";
+        Some(Task { name, argv, bound, tries: 1, interval: 0, step: None, success: true })
+    }
+
+    /// The end, if it has come. Once the success command has begun, only its outcome counts: it runs at most once (I40).
+    pub(super) fn repair_end(&mut self, case: Case<'a>) -> Option<Reason> {
+        if !self.leading() {
+            return None;
+        }
+        let success = self.success_task(case);
+        if let Some(task) = success
+            && self.attempts_for(case.id, task).next_back().is_some()
+        {
+            return Some(self.after_success(case, task));
+        }
+        let order = self.order_of(case, Verb::Done);
+        if order.is_none() && !self.healthy(case.id) {
+            return None;
+        }
+        let node = self.node_of(case);
+        if case.control_plane() {
+            if let Some(reason) = self.settling(case, node, order.is_none()) {
+                return Some(reason);
+            }
+        } else if order.is_some() && node.is_some_and(|n| !n.ready) {
+            // Treated as healthy; a Node must still be Ready before the uncordon.
+            let missing = "done by order, but the Node is not Ready".to_owned();
+            return Some(self.waiting_for_health(case, None, missing));
+        }
+        if let Some(reason) = self.paused(case, "the end") {
+            return Some(reason);
+        }
+        match success {
+            Some(task) => {
+                let reason = Reason::Working { phase: "healthy, runs the success command".to_owned() };
+                Some(self.run_again(case, task, order.cloned()).unwrap_or(reason))
+            }
+            None => {
+                let done = order.and_then(Stored::get).cloned();
+                Some(self.finish_repair(case, done.map_or(End::Healthy, End::DoneBy)))
+            }
+        }
+    }
+
+    /// `succeeded`, or `failed` if the command failed; of unknown outcome, it waits for a person.
+    fn after_success(&mut self, case: Case<'a>, task: Task<'a>) -> Reason {
+        if let Some(reason) = self.retry_ordered(case, task) {
+            return reason;
+        }
+        if let Some(order) = self.order(case.id, case.mod_revision, Verb::Done) {
+            return self.finish_repair(case, End::DoneBy(order.clone()));
+        }
+        match self.what_came_of(case.id, task) {
+            After::Succeeded(_) => self.finish_repair(case, End::Healthy),
+            After::Failed(outcome) => {
+                self.finish_repair(case, End::Failed(format!("the success command: {}", outcome.end)))
+            }
+            After::TriesLeft(outcome) => {
+                let reason = Reason::CommandFailed { how: outcome.end.to_string(), stderr: outcome.stderr.clone() };
+                self.retry_by_definition(case, task).unwrap_or(reason)
+            }
+            After::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
+            After::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
+        }
+    }
+
+    /// Writes the end; the entry stays in the queue.
+    pub(super) fn finish_repair(&mut self, case: Case<'a>, end: End) -> Reason {
+        let reason = Reason::Working { phase: format!("ends: {}", end.outcome()) };
+        let AnyEntry::Repair(entry) = case.owned() else { return reason };
+        let guard = Guard::of_entry(case.id, case.mod_revision);
+        self.plan(case.machine, Some(case.id), guard, Effect::Finish { entry, end });
+        reason
+    }
+
+    /// What the health check said last, in words; for a healthy API server what is still missing.
+    pub(super) fn last_health(&self, case: Case<'a>) -> String {
+        match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
+            None => String::new(),
+            Some((_, CheckAnswer::Yes)) => {
+                let node = self.node_of(case);
+                let sound = sound::soundness(self.snap, case.id, case.address, case.control_plane(), node, self.now);
+                sound.missing.map_or_else(|| "true".to_owned(), |m| format!("true, but {m}"))
+            }
+            Some((_, answer)) => answer.to_string(),
+        }
+    }
+}

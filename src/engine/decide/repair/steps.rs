@@ -1,0 +1,155 @@
+//! What a repair does next (spec/repair.md, Decisions 6; seed, Repair steps; I25, I41).
+//!
+//! `waiting` → drain or command; `draining` → the drain of both queues; `watching` → healthy, the next step, or the end.
+
+use jiff::Timestamp;
+
+use super::super::{
+    End, Pass,
+    attempts::After,
+    case::{Case, Of},
+};
+use crate::{
+    engine::snapshot::CheckAnswer,
+    model::{
+        attempt::Outcome,
+        reason::Reason,
+        repair::{RepairStatus, StepStatus},
+        time::{after, seconds_between},
+    },
+};
+
+impl<'a> Pass<'a> {
+    /// Moves what is in work; none = it waits for its turn.
+    pub(super) fn step_on(&mut self, case: Case<'a>) -> Option<Reason> {
+        let Of::Repair { entry, operation, step } = case.of else { return None };
+        // Passed over while it backs off.
+        if !entry.claims_machine() && case.backoff.1.is_some_and(|until| until > self.now.wall) {
+            return None;
+        }
+        // Past the last step, also while disabled.
+        if operation.step(step).is_none() {
+            return Some(self.finish_repair(case, End::Failed(past_the_last(operation.steps().len()))));
+        }
+        match (entry.status, entry.step_status) {
+            (RepairStatus::Processing, StepStatus::Draining) => Some(self.drain(case)),
+            (RepairStatus::Processing, StepStatus::Watching) => Some(self.watch(case)),
+            _ => None,
+        }
+    }
+
+    /// The command was run, or is to be run again; the health check decides what comes next.
+    fn watch(&mut self, case: Case<'a>) -> Reason {
+        if let Some(node) = self.node_of(case) {
+            self.restamp(case, node);
+        }
+        if !self.leading() {
+            let last = String::new();
+            return self.not_ours().unwrap_or_else(|| self.waiting_for_health(case, None, last));
+        }
+        let Some(task) = self.task(case) else { return self.no_definition() };
+        if let Some(reason) = self.retry_ordered(case, task) {
+            return reason;
+        }
+        match self.what_came_of(case.id, task) {
+            After::Succeeded(outcome) => self.watched(case, outcome),
+            After::TriesLeft(outcome) => {
+                let how = outcome.end.to_string();
+                let disabled = || Reason::CommandFailed {
+                    how: format!("{how}, tries again once the queue is enabled"),
+                    stderr: outcome.stderr.clone(),
+                };
+                self.retry_by_definition(case, task).unwrap_or_else(disabled)
+            }
+            // "If the command fails, CKE changes the status of the queue entry to `failed` and aborts the repair steps."
+            After::Failed(outcome) => {
+                let step = task.step.unwrap_or(0) + 1;
+                self.finish_repair(case, End::Failed(format!("the command of step {step}: {}", outcome.end)))
+            }
+            // The health check may settle it; else a person.
+            After::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
+            After::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
+        }
+    }
+
+    /// Not healthy within `watch_seconds`: the next step's first action, in the same write. No answer is no "no".
+    fn watched(&mut self, case: Case<'a>, outcome: &Outcome) -> Reason {
+        let until = self.watch_until(case, outcome);
+        let last = self.last_health(case);
+        if self.now.wall < until {
+            self.wake_at_wall(until);
+            return self.waiting_for_health(case, Some(until), last);
+        }
+        let over = self.boot_of(until);
+        match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
+            Some((_, CheckAnswer::Unavailable(why))) => Reason::CheckUnavailable { why: why.clone() },
+            // Asked once more after the watch was over.
+            Some((at, CheckAnswer::No(_))) if *at >= over => self.next_step(case, last),
+            _ => self.waiting_for_health(case, Some(until), last),
+        }
+    }
+
+    fn next_step(&mut self, case: Case<'a>, last: String) -> Reason {
+        let Of::Repair { entry, operation, step } = case.of else { return Reason::Ready };
+        let next = Case { of: Of::Repair { entry, operation, step: step.saturating_add(1) }, ..case };
+        if operation.step(step.saturating_add(1)).is_none() {
+            let why = format!("{}, the health check says: {last}", past_the_last(operation.steps().len()));
+            return self.finish_repair(case, End::Failed(why));
+        }
+        // While disabled it stays `watching`.
+        if !self.switch(case.queue()).enabled() {
+            return Reason::QueueDisabled;
+        }
+        if let Some(reason) = self.paused(case, "the next step") {
+            return reason;
+        }
+        self.begin_step(next).unwrap_or_else(|reason| reason)
+    }
+
+    /// The first action of a step: its drain, or its command.
+    pub(super) fn begin_step(&mut self, case: Case<'a>) -> Result<Reason, Reason> {
+        if let Some(reason) = self.stale_for(case).or_else(|| self.no_command(case)) {
+            return Err(reason);
+        }
+        if !self.needs_drain(case) {
+            return self.command(case, None, None);
+        }
+        let node = self.node_of(case);
+        if let Some(reason) = self.wrong_node(case, node.map(AsRef::as_ref)) {
+            return Err(reason);
+        }
+        self.start_drain(case);
+        Ok(Reason::Working { phase: "starts to drain".to_owned() })
+    }
+
+    /// When the watch after this command is over.
+    fn watch_until(&self, case: Case<'_>, outcome: &Outcome) -> Timestamp {
+        let Of::Repair { operation, step, .. } = case.of else { return outcome.at };
+        let seconds = operation.step(step).and_then(|s| s.watch_seconds).unwrap_or(0);
+        after(outcome.at, seconds.max(0))
+    }
+
+    /// Boot time at which the watch of an entry's command was over, if it is.
+    pub(super) fn watch_is_over(&self, case: Case<'a>) -> Option<f64> {
+        let Of::Repair { entry, .. } = case.of else { return None };
+        if !entry.claims_machine() || entry.step_status != StepStatus::Watching {
+            return None;
+        }
+        let After::Succeeded(outcome) = self.what_came_of(case.id, self.task(case)?) else { return None };
+        let until = self.watch_until(case, outcome);
+        (self.now.wall >= until).then(|| self.boot_of(until))
+    }
+
+    fn boot_of(&self, wall: Timestamp) -> f64 {
+        self.boot() - seconds_between(wall, self.now.wall)
+    }
+
+    pub(super) fn waiting_for_health(&self, case: Case<'_>, until: Option<Timestamp>, last: String) -> Reason {
+        let Of::Repair { step, .. } = case.of else { return Reason::Ready };
+        Reason::WaitingForHealth { step, until, last }
+    }
+}
+
+fn past_the_last(steps: usize) -> String {
+    format!("not healthy after the last of {steps} step{}", if steps == 1 { "" } else { "s" })
+}
