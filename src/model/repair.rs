@@ -139,11 +139,6 @@ impl RepairEntry {
         Self { status, step_status, last_transition_time: Some(super::time::whole_seconds(now)), ..self.clone() }
     }
 
-    /// Whether it has ended: succeeded or failed; it stays until it is deleted.
-    pub fn finished(&self) -> bool {
-        matches!(self.status, RepairStatus::Succeeded | RepairStatus::Failed)
-    }
-
     /// Whether it holds its machine now: draining, or watching after a command (spec/reboot.md, Decisions 6). One that
     /// is marked as deleted holds it until it is removed.
     pub fn claims_machine(&self) -> bool {

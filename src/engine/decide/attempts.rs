@@ -98,7 +98,9 @@ impl<'a> Pass<'a> {
     ) -> impl DoubleEndedIterator<Item = &'a Stored<Attempt>> + use<'a> {
         let (step, success) = (task.step, task.success);
         let snap = self.snap;
-        snap.store.attempts_of(id).filter(move |s| s.get().is_some_and(|a| a.step == step && a.success == success))
+        snap.store
+            .attempts_of(id)
+            .filter(move |s| s.get().is_some_and(|a| a.success == success && (success || a.step == step)))
     }
 
     /// An attempt of this entry that may still be running, and until when.

@@ -61,37 +61,9 @@ impl Repair {
     pub fn concurrency(&self) -> i64 {
         self.max_concurrent_repairs.unwrap_or(1)
     }
-
-    /// The operation of a machine type; else what is known, in words.
-    pub fn operation(&self, machine_type: &str, operation: &str) -> Result<&Operation, String> {
-        let procedures = || self.repair_procedures.iter().flatten();
-        let types = || procedures().flat_map(|p| p.machine_types.iter().flatten());
-        let Some(procedure) = procedures().find(|p| p.machine_types.iter().flatten().any(|t| t == machine_type)) else {
-            let known: Vec<_> = types().map(String::as_str).collect();
-            return Err(format!(
-                "no repair procedure for machine type {machine_type:?}; the definition has {}",
-                list(&known)
-            ));
-        };
-        let operations = || procedure.repair_operations.iter().flatten();
-        operations().find(|o| o.operation == operation).ok_or_else(|| {
-            let known: Vec<_> = operations().map(|o| o.operation.as_str()).collect();
-            format!("machine type {machine_type} has no operation {operation:?}; it has {}", list(&known))
-        })
-    }
 }
 
 impl Operation {
-    /// The steps.
-    pub fn steps(&self) -> &[Step] {
-        self.repair_steps.as_deref().unwrap_or_default()
-    }
-
-    /// One step, counted from 0; none before the first or behind the last.
-    pub fn step(&self, step: i64) -> Option<&Step> {
-        self.steps().get(usize::try_from(step).ok()?)
-    }
-
     /// Seconds that the health check may run, under the policy's cap where none is set.
     pub fn health_bound(&self, cap: u64) -> u64 {
         bound(self.command_timeout_seconds, cap)
@@ -124,8 +96,4 @@ fn bound(seconds: Option<i64>, cap: u64) -> u64 {
         n if n > 0 => n.unsigned_abs(),
         _ => cap,
     }
-}
-
-fn list(known: &[&str]) -> String {
-    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
 }

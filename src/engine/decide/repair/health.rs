@@ -117,11 +117,11 @@ impl<'a> Pass<'a> {
 
     /// The success command, where the operation has one.
     fn success_task(&self, case: Case<'a>) -> Option<Task<'a>> {
-        let Of::Repair { operation, .. } = case.of else { return None };
+        let Of::Repair { operation, step, .. } = case.of else { return None };
         let argv = operation.success_command.as_deref().filter(|argv| !argv.is_empty())?;
         let bound = operation.success_bound(self.policy.command_cap_seconds);
         let name = "the success command";
-        Some(Task { name, argv, bound, tries: 1, interval: 0, step: None, success: true })
+        Some(Task { name, argv, bound, tries: 1, interval: 0, step: Some(step), success: true })
     }
 
     /// The end, if it has come. Once the success command has begun, only its outcome counts: it runs at most once (I40).
