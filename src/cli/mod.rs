@@ -13,6 +13,7 @@ mod history;
 mod leader;
 mod nodes;
 mod output;
+mod plan;
 mod policy;
 mod reboot_queue;
 mod repair_queue;

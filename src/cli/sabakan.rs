@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::{
     Context,
     args::{Output, Reason},
+    plan::{PlanArgs, RepairPlanArgs, plan_from_files, repairs_from_files},
     reboot_queue::read,
     switches::{self, SwitchWord},
 };
@@ -39,6 +40,8 @@ pub enum SabakanWord {
     SetVariables(File),
     /// Print them as they are stored
     GetVariables,
+    /// Print the definition that would be generated, and why each machine is where it is; stores nothing
+    Plan(PlanArgs),
 }
 
 /// The words of automatic repair.
@@ -51,6 +54,8 @@ pub enum AutoRepairWord {
     SetVariables(File),
     /// Print them as they are stored
     GetVariables,
+    /// Print the entries that would be added to the repair queue, and why not the others; stores nothing
+    Plan(RepairPlanArgs),
 }
 
 /// A file and why.
@@ -100,6 +105,10 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
         }
         SabakanWord::SetVariables(file) => set_variables(SwitchName::Sabakan, &file, context).await,
         SabakanWord::GetVariables => get_variables(SwitchName::Sabakan, context).await,
+        SabakanWord::Plan(args) => match args.machines.as_deref() {
+            Some(machines) => plan_from_files(&args, machines, context),
+            None => Err(ActionError::misused("sabakan plan: give --machines FILE and --template FILE")),
+        },
     }
 }
 
@@ -109,6 +118,10 @@ pub async fn run_auto_repair(word: AutoRepairWord, context: &Context) -> Result<
         AutoRepairWord::Switch(word) => switches::run(word, SwitchName::AutoRepair, context).await,
         AutoRepairWord::SetVariables(file) => set_variables(SwitchName::AutoRepair, &file, context).await,
         AutoRepairWord::GetVariables => get_variables(SwitchName::AutoRepair, context).await,
+        AutoRepairWord::Plan(args) => match args.machines.as_deref() {
+            Some(machines) => repairs_from_files(&args, machines, context),
+            None => Err(ActionError::misused("auto-repair plan: give --machines FILE")),
+        },
     }
 }
 

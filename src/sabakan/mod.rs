@@ -11,6 +11,7 @@ mod finish;
 pub mod gotext;
 pub mod machine;
 pub mod node;
+pub mod others;
 pub mod plan;
 mod pool;
 pub mod repair;
@@ -21,6 +22,7 @@ mod weighted;
 pub mod why;
 
 pub use machine::{Machine, MachineError, Machines, State};
+pub use others::{Unused, unused};
 pub use plan::{Action, Choice, Input, Plan, PlanError, plan};
 pub use repair::{RepairInput, RepairPlan, Skipped, plan_repairs};
 pub use template::{Template, TemplateError};

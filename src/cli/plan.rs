@@ -1,0 +1,312 @@
+//! `sabakan plan` and `auto-repair plan` from files: what would be done and why, without any server.
+
+#![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    Context,
+    args::Output,
+    output::columns,
+    reboot_queue::read,
+};
+use crate::{
+    actions::ActionError,
+    model::{
+        cluster::{self, Cluster, Taint, written},
+        constraints::Constraints,
+        policy::Strategy,
+        reboot::RebootEntry,
+        repair::RepairEntry,
+    },
+    sabakan::{
+        Choice, Input, Machines, Plan, PlanError, RepairInput, RepairPlan, Template, Unused, machine, plan,
+        plan_repairs, unused,
+    },
+};
+
+/// Where a plan of the definition is made from.
+#[derive(Args, Clone, Debug)]
+pub struct PlanArgs {
+    /// Sabakan's answer or its list of machines (JSON): plan from files, ask no server
+    #[arg(long, value_name = "FILE")]
+    pub machines: Option<PathBuf>,
+    /// The template (YAML or JSON)
+    #[arg(long, value_name = "FILE", requires = "machines")]
+    pub template: Option<PathBuf>,
+    /// The constraints (YAML or JSON); left out = the defaults
+    #[arg(long, value_name = "FILE", requires = "machines")]
+    pub constraints: Option<PathBuf>,
+    /// The definition in force (YAML or JSON); left out = there is none yet
+    #[arg(long, value_name = "FILE", requires = "machines")]
+    pub current: Option<PathBuf>,
+    /// A NodeList of Kubernetes (JSON), for the taints that all-healthy respects
+    #[arg(long, value_name = "FILE", requires = "machines")]
+    pub kubernetes_nodes: Option<PathBuf>,
+    /// Machines that are being drained or rebooted, separated by commas
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', requires = "machines")]
+    pub rebooting: Vec<String>,
+    /// The template is newer than the definition
+    #[arg(long, requires = "machines")]
+    pub template_changed: bool,
+    /// Seconds for which a machine must have been retiring or retired before it is removed [default: 300]
+    #[arg(long, value_name = "N", requires = "machines")]
+    pub wait_seconds: Option<u64>,
+    /// By which rules [default: weighted]
+    #[arg(long, value_name = "NAME", requires = "machines")]
+    pub strategy: Option<StrategyName>,
+    /// The time for lifetimes (RFC 3339) [default: now]
+    #[arg(long, value_name = "TIME", requires = "machines")]
+    pub now: Option<Timestamp>,
+}
+
+/// The strategies by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StrategyName {
+    /// As many workers as the constraints ask for, in the ratio of the weights
+    Weighted,
+    /// Every healthy machine of a templated role
+    AllHealthy,
+}
+
+impl From<StrategyName> for Strategy {
+    fn from(name: StrategyName) -> Self {
+        match name {
+            StrategyName::Weighted => Self::Weighted,
+            StrategyName::AllHealthy => Self::AllHealthy,
+        }
+    }
+}
+
+/// Where a plan of automatic repair is made from.
+#[derive(Args, Clone, Debug)]
+pub struct RepairPlanArgs {
+    /// Sabakan's answer or its list of machines (JSON): plan from files, ask no server
+    #[arg(long, value_name = "FILE")]
+    pub machines: Option<PathBuf>,
+    /// The constraints (YAML or JSON); left out = the defaults
+    #[arg(long, value_name = "FILE", requires = "machines")]
+    pub constraints: Option<PathBuf>,
+    /// The repair queue's entries (a JSON list)
+    #[arg(long, value_name = "FILE", requires = "machines")]
+    pub repairs: Option<PathBuf>,
+    /// The reboot queue's entries (a JSON list)
+    #[arg(long, value_name = "FILE", requires = "machines")]
+    pub reboots: Option<PathBuf>,
+    /// The definition in force (YAML or JSON); left out = no machine is a member
+    #[arg(long, value_name = "FILE", requires = "machines")]
+    pub current: Option<PathBuf>,
+    /// The time (RFC 3339); nothing depends on it but what sabakan says of durations
+    #[arg(long, value_name = "TIME", requires = "machines")]
+    pub now: Option<Timestamp>,
+}
+
+/// `sabakan plan --machines FILE …`.
+pub fn plan_from_files(args: &PlanArgs, machines: &Path, context: &Context) -> Result<(), ActionError> {
+    let template = args.template.as_ref().ok_or_else(|| {
+        ActionError::misused("sabakan plan --machines needs the template too: --template FILE")
+    })?;
+    let template = Template::read(&read(template)?).map_err(|e| in_file(template, &e))?;
+    let constraints = args.constraints.as_deref().map(value::<Constraints>).transpose()?.unwrap_or_default();
+    let current = args.current.as_deref().map(value::<Cluster>).transpose()?;
+    let nodes = args.kubernetes_nodes.as_deref().map(taints).transpose()?;
+    let rebooting: BTreeSet<String> = args.rebooting.iter().map(|a| a.trim().to_owned()).collect();
+    let shown = |error: String| finished(context, &failed(&error), &[], &[], Some(error));
+    let machines = match machine::read(&read(machines)?) {
+        Ok(machines) => machines,
+        Err(e) => return shown(format!("{}: {e}", machines.display())),
+    };
+    let input = Input {
+        machines: &machines.list,
+        template: &template,
+        constraints: &constraints,
+        current: current.as_ref(),
+        kubernetes_nodes: nodes.as_ref(),
+        rebooting: &rebooting,
+        template_changed: args.template_changed,
+        wait_seconds: args.wait_seconds.unwrap_or(300),
+        strategy: args.strategy.map_or(Strategy::Weighted, Into::into),
+        now: args.now.unwrap_or_else(Timestamp::now),
+    };
+    show_plan(&input, plan(&input), &machines, context)
+}
+
+/// Prints a plan, wherever its input came from: exit 1 and `error` where there is none.
+pub fn show_plan(
+    input: &Input<'_>,
+    made: Result<Plan, PlanError>,
+    machines: &Machines,
+    context: &Context,
+) -> Result<(), ActionError> {
+    match made {
+        Ok(mut plan) => {
+            let others = unused(input, &plan);
+            if plan.cluster.is_none() {
+                plan.cluster = input.current.cloned();
+            }
+            finished(context, &plan, &others, &machines.warnings, None)
+        }
+        Err(e) => finished(context, &failed(&e.to_string()), &[], &machines.warnings, Some(e.to_string())),
+    }
+}
+
+fn failed(error: &str) -> Plan {
+    Plan {
+        action: crate::sabakan::Action::None,
+        reason: error.to_owned(),
+        changed: false,
+        cluster: None,
+        nodes: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+fn finished(
+    context: &Context,
+    plan: &Plan,
+    others: &[Unused],
+    ignored: &[String],
+    error: Option<String>,
+) -> Result<(), ActionError> {
+    match context.output(Output::Table) {
+        Output::Table if error.is_none() => {
+            for warning in ignored.iter().chain(&plan.warnings) {
+                context.say(&format!("warning: {warning}"));
+            }
+            context.out.text(&table(plan, others))?;
+        }
+        Output::Table => {}
+        form => {
+            let cluster = plan.cluster.as_ref().map(serde_json::to_value).transpose();
+            let cluster = cluster.map_err(|e| ActionError::failed(format!("the definition cannot be written: {e}")))?;
+            let warnings: Vec<&String> = ignored.iter().chain(&plan.warnings).collect();
+            context.out.value(
+                &json!({
+                    "action": plan.action, "reason": plan.reason, "changed": plan.changed,
+                    "cluster": cluster.as_ref().map(written), "nodes": plan.nodes, "unused": others,
+                    "warnings": warnings, "error": error,
+                }),
+                form,
+            )?;
+        }
+    }
+    error.map_or(Ok(()), |e| Err(ActionError::failed(format!("no plan: {e}; the definition in force stays"))))
+}
+
+fn table(plan: &Plan, others: &[Unused]) -> String {
+    let mut out = format!("action: {}\nreason: {}\n", plan.action, plan.reason);
+    for (name, plane) in [("control planes", true), ("workers", false)] {
+        let members: Vec<&Choice> = plan.nodes.iter().filter(|c| c.control_plane == Some(plane)).collect();
+        let mut roles: BTreeMap<&str, usize> = BTreeMap::new();
+        for member in &members {
+            *roles.entry(&member.role).or_default() += 1;
+        }
+        let roles: Vec<String> = roles.iter().map(|(role, n)| format!("{role} {n}")).collect();
+        let _ = writeln!(out, "{name}: {} ({})", members.len(), roles.join(", "));
+    }
+    out.push('\n');
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let place = |plane: Option<bool>| match plane {
+        Some(true) => "control-plane",
+        Some(false) => "worker",
+        None => "-",
+    };
+    let score = |n: Option<i64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    for c in &plan.nodes {
+        let serial = c.serial.clone().unwrap_or_default();
+        let row = vec![c.address.clone(), serial, c.role.clone(), place(c.was_control_plane).to_owned()];
+        rows.push([row, vec![place(c.control_plane).to_owned(), score(c.score), c.why.to_string()]].concat());
+    }
+    for u in others {
+        let row = vec![u.address.clone(), u.serial.clone(), u.role.clone(), "-".to_owned(), "-".to_owned()];
+        rows.push([row, vec![score(u.score), u.why.clone()]].concat());
+    }
+    out.push_str(&columns(&["Address", "Serial", "Role", "Was", "Place", "Score", "Why"], &rows));
+    out
+}
+
+/// `auto-repair plan --machines FILE …`.
+pub fn repairs_from_files(args: &RepairPlanArgs, machines: &Path, context: &Context) -> Result<(), ActionError> {
+    let machines = machine::read(&read(machines)?).map_err(|e| in_file(machines, &e))?;
+    let constraints = args.constraints.as_deref().map(value::<Constraints>).transpose()?.unwrap_or_default();
+    let repairs: Vec<RepairEntry> = args.repairs.as_deref().map(value).transpose()?.unwrap_or_default();
+    let reboots: Vec<RebootEntry> = args.reboots.as_deref().map(value).transpose()?.unwrap_or_default();
+    let current = args.current.as_deref().map(value::<Cluster>).transpose()?;
+    let made = plan_repairs(&RepairInput {
+        machines: &machines.list,
+        constraints: &constraints,
+        repairs: &repairs,
+        reboots: &reboots,
+        current: current.as_ref(),
+        next_index: repairs.iter().map(|e| e.index + 1).max().unwrap_or(0),
+    });
+    show_repairs(&made, &machines, context)
+}
+
+/// Prints what automatic repair would do, wherever its input came from.
+pub fn show_repairs(made: &RepairPlan, machines: &Machines, context: &Context) -> Result<(), ActionError> {
+    for warning in &machines.warnings {
+        context.say(&format!("warning: {warning}"));
+    }
+    match context.output(Output::Table) {
+        Output::Table => {
+            if let Some(why) = &made.capped {
+                context.out.line(why)?;
+            }
+            let entries = made.entries.iter().map(|e| {
+                let serial = e.serial.clone().unwrap_or_default();
+                vec![e.address.clone(), serial, e.operation.clone(), "added".to_owned(), e.machine_type.clone()]
+            });
+            let skipped = made.skipped.iter().map(|s| {
+                vec![s.address.clone(), s.serial.clone(), s.state.to_string(), "skipped".to_owned(), s.why.clone()]
+            });
+            let rows: Vec<Vec<String>> = entries.chain(skipped).collect();
+            context.out.text(&columns(&["Address", "Serial", "State", "Decision", "Why"], &rows))
+        }
+        form => context.out.value(made, form),
+    }
+}
+
+/// A file's YAML or JSON as a value of ours.
+fn value<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, ActionError> {
+    let text = read(&file.to_path_buf())?;
+    let parsed: Value = cluster::parse(&text).map_err(|e| in_file(file, &e))?;
+    serde_json::from_value(parsed).map_err(|e| in_file(file, &e))
+}
+
+/// Taints by Node name, of a NodeList.
+fn taints(file: &Path) -> Result<BTreeMap<String, Vec<Taint>>, ActionError> {
+    #[derive(serde::Deserialize)]
+    struct List {
+        items: Vec<Item>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Item {
+        metadata: Metadata,
+        #[serde(default)]
+        spec: Spec,
+    }
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        name: String,
+    }
+    #[derive(Default, serde::Deserialize)]
+    struct Spec {
+        #[serde(default)]
+        taints: Option<Vec<Taint>>,
+    }
+    let list: List = value(file)?;
+    Ok(list.items.into_iter().map(|n| (n.metadata.name, n.spec.taints.unwrap_or_default())).collect())
+}
+
+fn in_file(file: &Path, e: &dyn std::fmt::Display) -> ActionError {
+    ActionError::failed(format!("{}: {e}", file.display()))
+}
