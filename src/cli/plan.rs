@@ -12,12 +12,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
-    Context,
-    args::Output,
-    output::columns,
-    reboot_queue::read,
-};
+use super::{Context, args::Output, output::columns, reboot_queue::read};
 use crate::{
     actions::ActionError,
     model::{
@@ -111,9 +106,10 @@ pub struct RepairPlanArgs {
 
 /// `sabakan plan --machines FILE …`.
 pub fn plan_from_files(args: &PlanArgs, machines: &Path, context: &Context) -> Result<(), ActionError> {
-    let template = args.template.as_ref().ok_or_else(|| {
-        ActionError::misused("sabakan plan --machines needs the template too: --template FILE")
-    })?;
+    let template = args
+        .template
+        .as_ref()
+        .ok_or_else(|| ActionError::misused("sabakan plan --machines needs the template too: --template FILE"))?;
     let template = Template::read(&read(template)?).map_err(|e| in_file(template, &e))?;
     let constraints = args.constraints.as_deref().map(value::<Constraints>).transpose()?.unwrap_or_default();
     let current = args.current.as_deref().map(value::<Cluster>).transpose()?;
@@ -277,7 +273,7 @@ pub fn show_repairs(made: &RepairPlan, machines: &Machines, context: &Context) -
 
 /// A file's YAML or JSON as a value of ours.
 fn value<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, ActionError> {
-    let text = read(&file.to_path_buf())?;
+    let text = read(file)?;
     let parsed: Value = cluster::parse(&text).map_err(|e| in_file(file, &e))?;
     serde_json::from_value(parsed).map_err(|e| in_file(file, &e))
 }

@@ -156,7 +156,7 @@ async fn add(file: &PathBuf, reason: &Reason, context: &Context) -> Result<(), A
 }
 
 /// A file, or standard input for `-`.
-pub(super) fn read(file: &PathBuf) -> Result<String, ActionError> {
+pub(super) fn read(file: &std::path::Path) -> Result<String, ActionError> {
     let mut bytes = Vec::new();
     let done = if file.as_os_str() == "-" {
         std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ())

@@ -65,7 +65,9 @@ pub fn unused(input: &Input<'_>, plan: &Plan) -> Vec<Unused> {
         } else {
             match (score, lowest.get(m.role.as_str())) {
                 (Some(score), Some((last, serial))) => {
-                    format!("not needed: others were preferred, the last of them {serial} with {last}; as the next: {score}")
+                    format!(
+                        "not needed: others were preferred, the last of them {serial} with {last}; as the next: {score}"
+                    )
                 }
                 (Some(score), None) => format!("healthy and not needed; as the next worker: {score}"),
                 (None, _) => "healthy and not needed".to_owned(),

@@ -38,10 +38,18 @@ async fn a_template_that_cannot_be_used_is_refused_with_the_reason() {
     let Some(rig) = Rig::start().await else { return };
     for (from, to, words) in [
         ("  control_plane: true\n", "", "no template for control planes"),
-        ("labels: {cke.cybozu.com/role: storage", "control_plane: true\n  labels: {x: y", "2 templates for control planes"),
+        (
+            "labels: {cke.cybozu.com/role: storage",
+            "control_plane: true\n  labels: {x: y",
+            "2 templates for control planes",
+        ),
         ("role: storage", "role: compute", "is compute, and so is nodes[1]'s"),
         ("cke.cybozu.com/role: storage, ", "", "nodes[2].labels[cke.cybozu.com/role] is missing"),
-        ("- user: cybozu\n  control", "- user: cybozu\n  address: 10.0.0.1\n  control", "must be left out of a template"),
+        (
+            "- user: cybozu\n  control",
+            "- user: cybozu\n  address: 10.0.0.1\n  control",
+            "must be left out of a template",
+        ),
         ("weight: \"3.0\"", "weight: \"0\"", "must be a positive number"),
         ("{{ .Rack }}", "{{ .Rak }}", "did you mean .Rack?"),
         ("user: cybozu\n  control", "usr: cybozu\n  control", "did you mean user?"),
