@@ -22,6 +22,12 @@ pub struct Scenario {
     /// Fields of the definition's `reboot` section that differ from the sandbox's.
     #[serde(default)]
     pub reboot: Map<String, Value>,
+    /// Fields of the definition's `repair` section that differ from the sandbox's.
+    #[serde(default)]
+    pub repair: Map<String, Value>,
+    /// Machines beside the cluster: with power, an address and health, and no kubelet.
+    #[serde(default)]
+    pub outside: u8,
     /// Fields of `cketerm/policy` that differ from the sandbox's.
     #[serde(default)]
     pub policy: Map<String, Value>,
@@ -62,6 +68,12 @@ pub struct Scene {
     pub registers: Option<Registering>,
     /// `sabakan`: the integration is enabled or disabled.
     pub sabakan: Option<bool>,
+    /// `breaks`: a machine loses its power, and only a cure brings it back.
+    pub breaks: Option<Behaving>,
+    /// `repair`: a repair is queued.
+    pub repair: Option<Repairing>,
+    /// `repairs`: the repair queue is enabled or disabled.
+    pub repairs: Option<bool>,
     /// `disable`: the reboot queue is disabled.
     #[serde(default)]
     pub disable: bool,
@@ -124,14 +136,47 @@ pub struct Registering {
     pub rack_gone: Option<i64>,
 }
 
+/// One machine: one of the four.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spot {
+    /// A worker by its place, the first being 1.
+    pub node: usize,
+    /// An API server by its place.
+    pub control_plane: usize,
+    /// A machine beside the cluster by its place.
+    pub outside: usize,
+    /// The node of a pod, `namespace/name`.
+    pub with: String,
+}
+
 /// How a machine behaves.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Behaving {
     /// A worker by its place.
+    #[serde(default)]
     pub node: usize,
+    /// Or another machine.
+    #[serde(default)]
+    pub at: Spot,
     /// From now on.
     pub behaves: Behaviour,
+}
+
+/// A repair of one machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repairing {
+    /// Which.
+    pub at: Spot,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub machine_type: String,
+    /// The operation.
+    pub operation: String,
+    /// Reason or ticket.
+    pub reason: Option<String>,
 }
 
 static FILES: &[&str] = &[
@@ -141,6 +186,8 @@ static FILES: &[&str] = &[
     include_str!("files/api-servers.yaml"),
     include_str!("files/lost-leader.yaml"),
     include_str!("files/interference.yaml"),
+    include_str!("files/repairs.yaml"),
+    include_str!("files/broken-api-server.yaml"),
     include_str!("files/large.yaml"),
     include_str!("files/registry.yaml"),
 ];
@@ -189,6 +236,9 @@ mod tests {
                     scene.loosen.is_some(),
                     scene.retry.is_some(),
                     scene.machine.is_some(),
+                    scene.breaks.is_some(),
+                    scene.repair.is_some(),
+                    scene.repairs.is_some(),
                     scene.registers.is_some(),
                     scene.sabakan.is_some(),
                     scene.disable,

@@ -5,6 +5,7 @@ mod data;
 mod ground;
 mod play;
 mod registry;
+mod repairs;
 
 pub use data::{DEFAULT, Scenario, Scene};
 pub use ground::{Commands, Lines, SABAKAN, ground, probes, registry};

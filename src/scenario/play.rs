@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    data::{Scenario, Scene, Which},
+    data::{Scenario, Scene, Spot, Which},
     ground::{Lines, SABAKAN, ground},
     registry,
+    repairs::{self, outside},
 };
 use crate::{
     actions::{ActionError, Operator},
@@ -23,7 +24,7 @@ use crate::{
         Sandbox,
         kubernetes::{
             api::ApiOptions,
-            resource::{BUDGETS, NODES},
+            resource::{BUDGETS, NODES, PODS},
         },
         machines::Machine,
         workload::PROTECTED,
@@ -74,6 +75,7 @@ pub struct Stage {
     clock: Clock,
     workers: Vec<Machine>,
     control_planes: Vec<Machine>,
+    outside: Vec<Machine>,
     rival: Option<(Gate, Handle)>,
 }
 
@@ -89,10 +91,14 @@ impl Stage {
         let machines = sandbox.machines.list();
         let (mut control_planes, mut workers): (Vec<Machine>, Vec<Machine>) =
             machines.into_iter().partition(|m| m.control_plane);
+        let outside: Vec<Machine> = (1..=scenario.outside).map(outside).collect();
+        for machine in &outside {
+            sandbox.machines.rack(machine.clone());
+        }
         for list in [&mut control_planes, &mut workers] {
             list.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
         }
-        let mut stage = Self { sandbox, scenario, options, clock, workers, control_planes, rival: None };
+        let mut stage = Self { sandbox, scenario, options, clock, workers, control_planes, outside, rival: None };
         stage.settings().await.map_err(|e| format!("the sandbox could not be set up: {e}"))?;
         if stage.scenario.rival {
             let gate = Gate::default();
@@ -151,13 +157,17 @@ impl Stage {
         if reboot["max_concurrent_reboots"].as_u64().is_some_and(|n| n > most as u64) {
             reboot["max_concurrent_reboots"] = json!(most);
         }
+        let mut repair = repairs::section(&command, &reboot);
+        for (name, value) in &self.scenario.repair {
+            repair[name] = value.clone();
+        }
         let machines = self.control_planes.iter().chain(&self.workers);
         let nodes: Vec<Value> = machines
             .map(|m| {
                 json!({"address": m.address, "hostname": m.name, "user": "cybozu", "control_plane": m.control_plane})
             })
             .collect();
-        json!({"name": "sandbox", "nodes": nodes, "service_subnet": "10.68.0.0/16", "reboot": reboot})
+        json!({"name": "sandbox", "nodes": nodes, "service_subnet": "10.68.0.0/16", "reboot": reboot, "repair": repair})
     }
 
     async fn settings(&self) -> Result<(), ActionError> {
@@ -231,7 +241,21 @@ impl Stage {
             given.await.map_err(|e| e.to_string())?;
         }
         if let Some(machine) = &scene.machine {
-            self.sandbox.machines.behave(&self.worker(machine.node)?.address, machine.behaves.clone());
+            let spot = Spot { node: machine.node.max(machine.at.node), ..machine.at.clone() };
+            self.sandbox.machines.behave(&self.address(&spot)?, machine.behaves.clone());
+        }
+        if let Some(broken) = &scene.breaks {
+            let address = self.address(&broken.at)?;
+            self.sandbox.machines.behave(&address, broken.behaves.clone());
+            self.sandbox.machines.die(&address);
+        }
+        if let Some(repair) = &scene.repair {
+            let wanted = repairs::wanted(repair, self.address(&repair.at)?);
+            operator.add_repair(&wanted, repair.reason.as_deref()).await.map_err(|e| e.to_string())?;
+        }
+        if let Some(enabled) = scene.repairs {
+            let set = operator.set_switch(SwitchName::Repairs, enabled, None);
+            set.await.map_err(|e| e.to_string())?;
         }
         for (wanted, enabled) in [(scene.disable, false), (scene.enable, true)] {
             if wanted {
@@ -271,6 +295,23 @@ impl Stage {
         let entry = view.reboots.entries.iter().find(|(_, e)| e.get().is_some_and(|e| e.node == *address));
         let (index, stored) = entry.ok_or_else(|| format!("no entry of {address} is queued"))?;
         Ok((*index, stored.mod_revision))
+    }
+
+    /// The address of one machine.
+    fn address(&self, spot: &Spot) -> Result<String, String> {
+        if let Some((namespace, name)) = spot.with.split_once('/') {
+            let pod = self.sandbox.objects.get(&PODS, namespace, name);
+            let node = pod.as_ref().and_then(|p| p["spec"]["nodeName"].as_str());
+            let node = node.ok_or_else(|| format!("no pod {} runs anywhere", spot.with))?;
+            return self.sandbox.machines.address_of(node).ok_or_else(|| format!("{node} is no machine"));
+        }
+        let (list, nth, what) = match (spot.control_plane, spot.outside) {
+            (0, 0) => return self.worker(spot.node).map(|m| m.address.clone()),
+            (0, nth) => (&self.outside, nth, "machine outside"),
+            (nth, _) => (&self.control_planes, nth, "API server"),
+        };
+        let found = list.get(nth - 1).map(|m| m.address.clone());
+        found.ok_or_else(|| format!("there is no {what} {nth}"))
     }
 
     fn worker(&self, nth: usize) -> Result<&Machine, String> {

@@ -24,6 +24,11 @@ pub struct Behaviour {
     pub check: OnCheck,
     /// Its health check says no until so many repair commands were run.
     pub ill: u32,
+    /// The only command that counts as one: `repair` where nothing else is said. It also mends a machine that does
+    /// not come back from its boots.
+    pub cure: Option<String>,
+    /// What its health check prints instead of `true`: a check that was written wrongly.
+    pub says: Option<String>,
 }
 
 /// What power commands do.

@@ -7,7 +7,7 @@ use std::{net::IpAddr, time::Duration};
 
 use tokio::{sync::oneshot, time::sleep};
 
-use super::{Machines, OnCheck, OnCommand, Order, State, What, length};
+use super::{Machines, OnBoot, OnCheck, OnCommand, Order, State, What, length};
 use crate::model::attempt::Ended;
 
 /// How a command ended, and both of its outputs.
@@ -50,7 +50,7 @@ impl Machines {
             return said(1, "", &format!("{address}: no such machine\n"));
         }
         match verb {
-            "reboot" | "off" | "on" | "repair" => {
+            "reboot" | "off" | "on" | "repair" | "reinstall" => {
                 let of = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone()).unwrap_or_default();
                 let order = Order { argv: argv.to_vec(), entry: of("CKETERM_ENTRY"), attempt: of("CKETERM_ATTEMPT") };
                 let (mut tell, told) = oneshot::channel();
@@ -120,21 +120,27 @@ impl Machines {
             "reboot" => "Chassis Power Control: Cycle\n",
             "off" => "Chassis Power Control: Down/Off\n",
             "on" => "Chassis Power Control: Up/On\n",
+            "reinstall" => "boot device set to PXE\nChassis Power Control: Cycle\n",
             _ => "repaired\n",
         };
+        if !ignored && let Some(standing) = self.lock().racks.get_mut(address) {
+            let behaviour = &mut standing.behaviour;
+            if behaviour.cure.as_deref().unwrap_or("repair") == verb {
+                behaviour.ill = behaviour.ill.saturating_sub(1);
+                if behaviour.boot == OnBoot::Never && behaviour.cure.is_some() {
+                    behaviour.boot = OnBoot::Back;
+                }
+            }
+        }
         match verb {
             _ if ignored => {}
-            "reboot" => {
+            "reboot" | "reinstall" => {
                 self.down(address, order);
                 self.boot(address, order);
             }
             "off" => self.down(address, order),
             "on" => self.boot(address, order),
-            _ => {
-                if let Some(standing) = self.lock().racks.get_mut(address) {
-                    standing.behaviour.ill = standing.behaviour.ill.saturating_sub(1);
-                }
-            }
+            _ => {}
         }
         said(0, text, "")
     }
@@ -162,7 +168,10 @@ impl Machines {
             (_, State::Off | State::Booting) => {
                 said(255, "", &format!("ssh: connect to host {address} port 22: No route to host\n"))
             }
-            ("health", State::Up) => yes(standing.behaviour.ill == 0),
+            ("health", State::Up) => match &standing.behaviour.says {
+                Some(word) if standing.behaviour.ill == 0 => said(0, &format!("{word}\n"), ""),
+                _ => yes(standing.behaviour.ill == 0),
+            },
             (_, State::Up) => yes(standing.booted_at.as_second() >= since),
         }
     }

@@ -30,6 +30,9 @@ pub struct Machine {
     /// It runs an API server.
     #[serde(default)]
     pub control_plane: bool,
+    /// It is no machine of the cluster: no kubelet runs on it.
+    #[serde(default)]
+    pub apart: bool,
     /// The rack it stands in, counted from 0.
     #[serde(default)]
     pub rack: u32,

@@ -125,6 +125,15 @@ async fn checks_may_lie_and_repairs_heal() {
         assert_eq!(run(&machines, "health 10.0.0.1").await.1, healthy);
         run(&machines, "repair 10.0.0.1").await;
     }
+    let cure = Some("reinstall".to_owned());
+    machines.behave("10.0.0.1", Behaviour { ill: 1, boot: OnBoot::Never, cure, ..Behaviour::default() });
+    for (command, healthy) in [("repair", "false"), ("reinstall", "true")] {
+        run(&machines, &format!("{command} 10.0.0.1")).await;
+        seconds(60).await;
+        assert_eq!(run(&machines, "health 10.0.0.1").await.1, healthy, "{command}");
+    }
+    machines.behave("10.0.0.1", Behaviour { says: Some("OK".to_owned()), ..Behaviour::default() });
+    assert_eq!(run(&machines, "health 10.0.0.1").await.1, "OK");
     assert_eq!(run(&machines, "check 10.0.0.9 1").await.0, Ended::Exit(1));
     assert_eq!(run(&machines, "check").await.0, Ended::Exit(2));
 }

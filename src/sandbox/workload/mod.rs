@@ -228,6 +228,7 @@ impl Population {
             };
             let (rack, _, address) = self.place(place);
             Machine {
+                apart: false,
                 address,
                 control_plane,
                 rack,

@@ -36,7 +36,18 @@ fn the_scenarios_are_listed_with_a_sentence_each() {
     let names: Vec<&str> = ran.stdout.lines().filter_map(|l| l.split(' ').next()).collect();
     assert_eq!(
         names,
-        ["calm", "budget", "flaky-bmc", "api-servers", "lost-leader", "interference", "large", "registry"]
+        [
+            "calm",
+            "budget",
+            "flaky-bmc",
+            "api-servers",
+            "lost-leader",
+            "interference",
+            "repairs",
+            "broken-api-server",
+            "large",
+            "registry"
+        ]
     );
     assert!(ran.stdout.lines().all(|l| l.len() > 40 && l.ends_with('.')), "{}", ran.stdout);
 }

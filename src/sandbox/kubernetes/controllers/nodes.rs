@@ -99,6 +99,9 @@ impl Manager {
     }
 
     pub(super) fn machine_up(&mut self, address: &str) {
+        if self.machines.machine(address).is_some_and(|m| m.apart) {
+            return;
+        }
         let takes = self.pace.kubelet_start.draw(&mut self.kubelets.boots);
         self.after(takes, Work::Kubelet(address.to_owned()));
     }

@@ -1,0 +1,70 @@
+//! What a stage's definition repairs, and the machines beside its cluster.
+
+use serde_json::{Value, json};
+
+use super::data::Repairing;
+use crate::{actions::WantedRepair, sandbox::machines::Machine};
+
+/// The definition's `repair` section: servers – their type is that of the BMC, as a registry knows it – and switches.
+/// `command` makes a command line of a verb; protection is that of the `reboot` section.
+pub(super) fn section(command: &dyn Fn(&str) -> Vec<String>, reboot: &Value) -> Value {
+    let step = |verb: &str, drain: bool, watch: u32| {
+        json!({
+            "repair_command": command(verb), "command_timeout_seconds": 60, "command_retries": 1, "command_interval": 3,
+            "need_drain": drain, "watch_seconds": watch,
+        })
+    };
+    let operation = |name: &str, steps: Vec<Value>| {
+        json!({
+            "operation": name, "repair_steps": steps,
+            "health_check_command": command("health"), "command_timeout_seconds": 10,
+        })
+    };
+    let reinstall = || step("reinstall", true, 90);
+    json!({
+        "repair_procedures": [
+            {"machine_types": ["IPMI-2.0", "Redfish"], "repair_operations": [
+                operation("unhealthy", vec![step("repair", false, 15), reinstall()]),
+                operation("unreachable", vec![step("reboot", false, 40), reinstall()]),
+                operation("reinstall", vec![reinstall()]),
+            ]},
+            {"machine_types": ["switch"], "repair_operations": [
+                operation("unreachable", vec![step("repair", false, 20)]),
+            ]},
+        ],
+        "max_concurrent_repairs": 2,
+        "eviction_timeout_seconds": reboot["eviction_timeout_seconds"],
+        "evict_retries": reboot["evict_retries"],
+        "evict_interval": reboot["evict_interval"],
+        "protected_job_pods": reboot["protected_job_pods"],
+        "protected_namespaces": reboot["protected_namespaces"],
+    })
+}
+
+/// The machine outside of the cluster with this number, counted from 1.
+pub(super) fn outside(number: u8) -> Machine {
+    let (name, address) = (format!("switch{number}"), format!("10.250.0.{}", 10 + u16::from(number)));
+    Machine { name, address, apart: true, ..Machine::default() }
+}
+
+/// The action's own words for it.
+pub(super) fn wanted(repair: &Repairing, address: String) -> WantedRepair {
+    let Repairing { machine_type, operation, .. } = repair.clone();
+    WantedRepair { operation, machine_type, address, serial: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::cluster::{check, parse};
+
+    #[test]
+    fn the_sandbox_s_repair_section_is_a_good_one() {
+        let command = |verb: &str| vec!["m".to_owned(), verb.to_owned()];
+        let reboot = json!({"eviction_timeout_seconds": 120, "evict_retries": 1, "evict_interval": 3,
+            "protected_job_pods": null, "protected_namespaces": {"matchLabels": {"a": "b"}}});
+        let definition = json!({"name": "x", "nodes": [], "repair": section(&command, &reboot)});
+        let found = check(&parse(&definition.to_string()).unwrap(), None);
+        assert_eq!(found.faults, []);
+    }
+}
