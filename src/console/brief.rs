@@ -9,6 +9,7 @@ use crate::{
     model::{
         attempt::CheckAnswer,
         entry::{EntryId, QueueKind, Stored},
+        ours::Verb,
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, RepairStatus, StepStatus},
@@ -152,12 +153,22 @@ pub fn repair_status(entry: &RepairEntry, now: Timestamp) -> &'static str {
 /// entry's turn has come.
 pub fn step(seen: &Seen, entry: &RepairEntry) -> String {
     if entry.status == RepairStatus::Queued && entry.step == 0 {
-        return facts::operation(seen, entry).map(|o| format!("-/{}", o.steps().len())).unwrap_or_default();
+        return String::new();
     }
     let all = facts::operation(seen, entry).map_or_else(|| "?".to_owned(), |o| o.steps().len().to_string());
     // past the last step, a failed one stands where it ended
     let most = facts::operation(seen, entry).and_then(|o| i64::try_from(o.steps().len()).ok()).unwrap_or(i64::MAX);
     format!("{}/{all}", entry.step.saturating_add(1).min(most))
+}
+
+/// What was ordered for an entry and still stands, for its row: `[on hold] `.
+pub fn order(seen: &Seen, id: EntryId) -> String {
+    match facts::order(seen, id) {
+        Some(Verb::Hold) if matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) => String::new(),
+        Some(Verb::Hold) => "[on hold] ".to_owned(),
+        Some(verb) => format!("[{verb} ordered] "),
+        None => String::new(),
+    }
 }
 
 /// The command of an entry's step, its address not appended.
@@ -254,7 +265,8 @@ pub fn node_state(app: &App, name: &str) -> (String, bool) {
         if let Some(entry) = facts::entry(seen, id) {
             words.push(status(entry, now).to_owned());
         } else if let Some(entry) = facts::repair(seen, id) {
-            words.push(format!("repair {} {}", repair_status(entry, now), step(seen, entry)).trim_end().to_owned());
+            words.push(format!("repair {}", repair_status(entry, now)));
+            words.push(step(seen, entry));
         }
         words.push(pods(seen, id));
         if facts::in_trouble(seen, id) {

@@ -42,7 +42,9 @@ impl Text<'_> {
         let serial = entry.serial.as_ref().map(|s| format!(", serial {s}")).unwrap_or_default();
         self.plain("machine", &format!("{} {}, type {}{serial}", name, entry.address, entry.machine_type));
         let operation = facts::operation(&seen, entry);
-        self.plain("operation", &format!("{}, step {}", entry.operation, brief::step(&seen, entry)));
+        let step = Some(brief::step(&seen, entry)).filter(|s| !s.is_empty());
+        let step = step.map_or_else(|| "not begun".to_owned(), |step| format!("step {step}"));
+        self.plain("operation", &format!("{}, {step}", entry.operation));
         if operation.is_none() {
             let text = format!("the definition has no {} for {} any more", entry.operation, entry.machine_type);
             self.field("", &text, theme.trouble);

@@ -51,7 +51,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
     } else {
         cells.extend(["?", "", "", "broken", "", ""].map(|t| Cell::styled(t, theme.danger)));
     }
-    let order = facts::order(seen, id).map(|verb| format!("[{verb} ordered] ")).unwrap_or_default();
+    let order = brief::order(seen, id);
     let text = match (why, facts::stored(seen, id).map(|s| &s.value)) {
         (Some(why), _) => brief::reason(why, now),
         (None, Some(Err(broken))) => brief::safe(broken),

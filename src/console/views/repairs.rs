@@ -72,7 +72,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
             text = brief::safe(broken);
         }
     }
-    let order = facts::order(seen, id).map(|verb| format!("[{verb} ordered] ")).unwrap_or_default();
+    let order = brief::order(seen, id);
     cells.push(if facts::in_trouble(seen, id) {
         Cell::styled(format!("! {order}{text}"), theme.trouble)
     } else {
