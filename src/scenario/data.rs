@@ -187,7 +187,7 @@ static FILES: &[&str] = &[
     include_str!("files/lost-leader.yaml"),
     include_str!("files/interference.yaml"),
     include_str!("files/repairs.yaml"),
-    include_str!("files/broken-api-server.yaml"),
+    include_str!("files/dead-api-server.yaml"),
     include_str!("files/large.yaml"),
     include_str!("files/registry.yaml"),
 ];

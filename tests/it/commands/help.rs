@@ -44,7 +44,7 @@ fn the_scenarios_are_listed_with_a_sentence_each() {
             "lost-leader",
             "interference",
             "repairs",
-            "broken-api-server",
+            "dead-api-server",
             "large",
             "registry"
         ]
