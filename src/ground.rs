@@ -77,6 +77,7 @@ impl Ground {
             pid: self.pid,
             spawner: self.spawner.clone(),
             probes: self.probes.clone(),
+            registry: self.registry.clone(),
         };
         run::start(&self.store, live, copies, options)
     }

@@ -10,6 +10,7 @@
 //! | `memory` | what is remembered between passes: observations only |
 //! | `command` | the definition's commands as child processes |
 //! | `probe` | is each API server alive |
+//! | `registry/` | sabakan's answers and the plan, gathered off the loop |
 //! | `publish` | progress and status for everybody who looks on |
 
 mod act;
@@ -21,6 +22,7 @@ mod memory;
 mod preflight;
 pub mod probe;
 mod publish;
+pub mod registry;
 pub mod run;
 pub mod snapshot;
 

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::{decide::Applying, registry::Registry};
 pub use crate::model::attempt::CheckAnswer;
 use crate::{
     clock::Now,
@@ -35,6 +36,10 @@ pub struct Snapshot {
     pub in_flight: BTreeMap<String, InFlight>,
     /// Owner records of other leases, by Node name: the lease, and the boot-time seconds at which we first saw it there.
     pub foreign: BTreeMap<String, (i64, f64)>,
+    /// What sabakan answered and what a plan makes of it.
+    pub registry: Arc<Registry>,
+    /// The digest of a plan whose definition etcd refused for its size, and the sentence: not tried again.
+    pub registry_refused: Option<(String, String)>,
 }
 
 /// Who we are.
@@ -161,6 +166,8 @@ pub enum Came {
     Check(CheckAnswer),
     /// A command ended.
     Command(Outcome),
+    /// etcd refuses the definition for its size: not to be tried again.
+    TooLarge(String),
     /// Leadership is lost.
     Lost,
 }
@@ -205,6 +212,8 @@ pub struct Seen {
     pub reasons: Arc<BTreeMap<EntryId, Reason>>,
     /// Nodes that stay cordoned after their entry went, by Node name.
     pub orphans: Arc<BTreeMap<String, Reason>>,
+    /// Where applying what is generated from the registry stands.
+    pub applying: Arc<Applying>,
 }
 
 impl Default for Seen {
@@ -214,6 +223,7 @@ impl Default for Seen {
             now: Now { boot: Duration::ZERO, wall: Timestamp::UNIX_EPOCH },
             reasons: Arc::default(),
             orphans: Arc::default(),
+            applying: Arc::default(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     fence::Permit,
-    model::kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, NodeRow, OWNER_ANNOTATION, Owner},
+    model::kube::{CKE_ANNOTATION, Description, KEEP_CORDONED_ANNOTATION, NodeRow, OWNER_ANNOTATION, Owner},
 };
 
 pub(super) const MERGE: &str = "application/merge-patch+json";
@@ -95,6 +95,18 @@ impl Kube {
             annotations.insert(KEEP_CORDONED_ANNOTATION.to_owned(), Value::Null);
         }
         self.patch_node(node, annotations, what.uncordon.then_some(Value::Null)).await
+    }
+
+    /// Sets and removes labels and annotations and replaces the taints, as `what` says, in one patch.
+    pub async fn describe(&self, _: &Permit, node: &NodeRow, what: &Description) -> Result<NodeRow, WriteError> {
+        let mut patch = json!({"metadata": {
+            "resourceVersion": node.resource_version, "labels": what.labels, "annotations": what.annotations,
+        }});
+        if let Some(taints) = &what.taints {
+            patch["spec"] = json!({"taints": taints});
+        }
+        let answer: Node = self.send(with_body("PATCH", &node_path(&node.name), MERGE, &patch)).await?;
+        Ok(answer.into())
     }
 
     async fn patch_node(

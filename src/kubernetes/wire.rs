@@ -6,9 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use crate::model::{
+    cluster::Taint,
     kube::{
-        BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, KEEP_CORDONED_ANNOTATION, NamespaceRow, NodeRow,
-        OWNER_ANNOTATION, PodRow,
+        BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, Described, KEEP_CORDONED_ANNOTATION, NamespaceRow,
+        NodeRow, OWNER_ANNOTATION, PodRow,
     },
     selector::Selector,
 };
@@ -77,6 +78,7 @@ pub(super) struct Node {
 #[serde(default)]
 struct NodeSpec {
     unschedulable: bool,
+    taints: Vec<Taint>,
 }
 
 #[derive(Clone, Deserialize, Default)]
@@ -102,6 +104,9 @@ struct NodeInfo {
     #[serde(rename = "kubeletVersion")]
     kubelet_version: String,
 }
+
+/// Annotations from this length on are other programs' data.
+const LONG: usize = 512;
 
 /// Labels that screens group by.
 fn shown(key: &str) -> bool {
@@ -138,6 +143,11 @@ impl From<Node> for NodeRow {
             cke_mark: meta.annotations.get(CKE_ANNOTATION).is_some_and(|v| v == "true"),
             owner,
             keep_cordoned: meta.annotations.contains_key(KEEP_CORDONED_ANNOTATION),
+            described: Described {
+                labels: meta.labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+                annotations: meta.annotations.into_iter().filter(|(k, v)| k.len() + v.len() < LONG).collect(),
+                taints: spec.taints,
+            },
             shown_labels: meta.labels.into_iter().filter(|(key, _)| shown(key)).collect(),
         }
     }

@@ -6,6 +6,7 @@ use imbl::{OrdMap, OrdSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use super::described::{Described, Description, Words};
 use super::{entry::EntryId, selector::Selector};
 
 /// CKE's mark of a node that a queue cordoned, shared with CKE: value `true`.
@@ -76,6 +77,9 @@ pub struct NodeRow {
     pub keep_cordoned: bool,
     /// Labels that screens group by: `topology.kubernetes.io/zone`, `…/rack`, roles. Not all labels.
     pub shown_labels: Vec<(String, String)>,
+    /// What a definition can say about it.
+    #[serde(default)]
+    pub described: Described,
 }
 
 impl NodeRow {

@@ -7,6 +7,7 @@ pub mod any;
 pub mod attempt;
 pub mod cluster;
 pub mod constraints;
+pub mod described;
 pub mod drain;
 pub mod entry;
 pub mod kube;

@@ -189,6 +189,48 @@ pub struct Ending {
     pub attempts: Vec<Attempt>,
 }
 
+/// `cketerm/approvals/<digest>`: a person lets one change of the definition pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Who.
+    pub who: Who,
+    /// When.
+    pub at: Timestamp,
+    /// It ends then.
+    pub until: Timestamp,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `cketerm/approvals/hold`: nothing is applied while it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Who.
+    pub who: Who,
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `cketerm/generated`: our last change of the definition, in the transaction that wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Generated {
+    /// When.
+    pub at: Timestamp,
+    /// What it did, in the seed's words: `replace-control-plane` …
+    pub action: String,
+    /// Why.
+    pub reason: String,
+    /// Addresses of the control planes that it added: nothing further is changed until they are Ready.
+    pub joining: Vec<String>,
+    /// Who approved it, where somebody had to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved_by: Option<Who>,
+}
+
 /// `cketerm/audit/<id>`: who did what on what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Audit {

@@ -5,6 +5,7 @@
 //! here asks sabakan, etcd, Kubernetes or a clock.
 
 mod all_healthy;
+pub mod change;
 pub mod client;
 mod draft;
 mod finish;

@@ -141,6 +141,7 @@ impl StoreView {
             KeyKind::Attempt(id) => one(&mut self.attempts, id, key, row),
             KeyKind::Progress(id) => one(&mut self.progress, id, key, row),
             KeyKind::Order(id) => one(&mut self.orders, id, key, row),
+            KeyKind::Registry(which) => self.registry.take(which, key, row),
             KeyKind::OnDemand | KeyKind::Other => Ok(()),
         }
     }
@@ -158,6 +159,7 @@ impl StoreView {
             KeyKind::Identity => self.identity = None,
             KeyKind::Status => self.status = None,
             KeyKind::Schema => self.schema = None,
+            KeyKind::Registry(which) => self.registry.delete(&which),
             KeyKind::Switch(name) => *self.switch_mut(name) = Switch::default(),
             KeyKind::WriteIndex(QueueKind::Reboot) => self.reboots.write_index = Ok(0),
             KeyKind::WriteIndex(QueueKind::Repair) => self.repairs.write_index = Ok(0),
@@ -194,7 +196,7 @@ fn switch(row: &Row) -> Switch {
     Switch { raw: Some(String::from_utf8_lossy(&row.value).into_owned()), mod_revision: row.mod_revision }
 }
 
-fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, String> {
+pub(super) fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, String> {
     serde_json::from_slice(&row.value)
         .map_err(|e| format!("{key}: not as it should be: {e}; look with `etcdctl get {key}`, mend it or remove it"))
 }
@@ -204,7 +206,7 @@ fn store<T>(key: &str, row: &Row, value: Result<T, String>) -> (Stored<T>, Resul
     (Stored { key: key.to_owned(), mod_revision: row.mod_revision, value: value.map(Arc::new) }, fault)
 }
 
-fn whole<T: DeserializeOwned>(slot: &mut Option<Stored<T>>, key: &str, row: &Row) -> Result<(), String> {
+pub(super) fn whole<T: DeserializeOwned>(slot: &mut Option<Stored<T>>, key: &str, row: &Row) -> Result<(), String> {
     let (stored, fault) = store(key, row, parse(key, row));
     *slot = Some(stored);
     fault
@@ -332,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_newer_schema_is_named_and_foreign_keys_are_left_alone() {
-        let (view, _) = view(&[("cketerm/schema", "2"), ("cketerm/approvals/hold", "?"), ("records/01", "{")]);
+        let (view, _) = view(&[("cketerm/schema", "2"), ("cketerm/something", "?"), ("records/01", "{")]);
         assert!(view.broken.values().next().unwrap().contains("newer"));
         assert_eq!((view.broken.len(), view.schema.unwrap().get().copied()), (1, Some(2)));
         assert!(view.attempts.range((EntryId::reboot(0), 0)..).next().is_none());

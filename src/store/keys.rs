@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-pub use super::kind::{KeyKind, SwitchName};
+pub use super::kind::{KeyKind, RegistryKey, SwitchName};
 use crate::model::entry::{EntryId, QueueKind};
 
 /// The keys below one prefix.
@@ -110,6 +110,21 @@ impl Keys {
     /// `sabakan/<name>`: `url`, `template`, `query-variables`.
     pub fn sabakan(&self, name: &str) -> String {
         self.at(&format!("sabakan/{name}"))
+    }
+
+    /// `cketerm/approvals/<digest>`.
+    pub fn approval(&self, digest: &str) -> String {
+        self.at(&format!("cketerm/approvals/{digest}"))
+    }
+
+    /// `cketerm/approvals/hold`.
+    pub fn hold(&self) -> String {
+        self.approval("hold")
+    }
+
+    /// `cketerm/generated`: what our last change of the definition was.
+    pub fn generated(&self) -> String {
+        self.at("cketerm/generated")
     }
 
     /// `auto-repair/query-variables`.
@@ -241,7 +256,11 @@ mod tests {
             (keys.order(id), KeyKind::Order(Ok(id))),
             (keys.record(1), KeyKind::OnDemand),
             (keys.audit("x"), KeyKind::OnDemand),
-            (keys.cluster_revision(), KeyKind::Other),
+            (keys.cluster_revision(), KeyKind::Registry(RegistryKey::ClusterRevision)),
+            (keys.sabakan("template"), KeyKind::Registry(RegistryKey::Template)),
+            (keys.hold(), KeyKind::Registry(RegistryKey::Hold)),
+            (keys.approval("ab12"), KeyKind::Registry(RegistryKey::Approval("ab12".to_owned()))),
+            (keys.approval("a/b"), KeyKind::Other),
         ];
         for (key, kind) in cases {
             assert_eq!(keys.parse(key.as_bytes()), Some(kind), "{key}");

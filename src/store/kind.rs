@@ -47,6 +47,27 @@ impl From<QueueKind> for SwitchName {
     }
 }
 
+/// The keys that the registry's part reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegistryKey {
+    /// `sabakan/url`.
+    Url,
+    /// `sabakan/template`.
+    Template,
+    /// `sabakan/query-variables`.
+    Variables,
+    /// `auto-repair/query-variables`.
+    RepairVariables,
+    /// `cluster-revision`.
+    ClusterRevision,
+    /// `cketerm/generated`.
+    Generated,
+    /// `cketerm/approvals/hold`.
+    Hold,
+    /// `cketerm/approvals/<digest>`.
+    Approval(String),
+}
+
 /// What a key is. Indexes, leases and numbers are those of the *key*; `Err` holds the part that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyKind {
@@ -62,6 +83,8 @@ pub enum KeyKind {
     WriteIndex(QueueKind),
     /// `reboots/data/%016x`, `repairs/data/%016x`.
     Entry(QueueKind, Result<u64, String>),
+    /// What the definition is generated from, and who approved it.
+    Registry(RegistryKey),
     /// `status`.
     Status,
     /// `cketerm/schema`.
@@ -102,6 +125,13 @@ impl Keys {
             "auto-repair/disabled" => KeyKind::Switch(SwitchName::AutoRepair),
             "reboots/write-index" => KeyKind::WriteIndex(QueueKind::Reboot),
             "repairs/write-index" => KeyKind::WriteIndex(QueueKind::Repair),
+            "sabakan/url" => KeyKind::Registry(RegistryKey::Url),
+            "sabakan/template" => KeyKind::Registry(RegistryKey::Template),
+            "sabakan/query-variables" => KeyKind::Registry(RegistryKey::Variables),
+            "auto-repair/query-variables" => KeyKind::Registry(RegistryKey::RepairVariables),
+            "cluster-revision" => KeyKind::Registry(RegistryKey::ClusterRevision),
+            "cketerm/generated" => KeyKind::Registry(RegistryKey::Generated),
+            "cketerm/approvals/hold" => KeyKind::Registry(RegistryKey::Hold),
             "cketerm/schema" => KeyKind::Schema,
             "cketerm/identity" => KeyKind::Identity,
             "cketerm/policy" => KeyKind::Policy,
@@ -129,6 +159,8 @@ fn in_folder(below: &str) -> KeyKind {
         KeyKind::Progress(entry_id(id))
     } else if let Some(id) = after("cketerm/orders/") {
         KeyKind::Order(entry_id(id))
+    } else if let Some(digest) = after("cketerm/approvals/").filter(|d| !d.contains('/')) {
+        KeyKind::Registry(RegistryKey::Approval(digest.to_owned()))
     } else if ["records/", "cketerm/history/", "cketerm/audit/"].iter().any(|f| below.starts_with(f)) {
         KeyKind::OnDemand
     } else {

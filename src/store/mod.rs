@@ -16,6 +16,7 @@ pub mod operator;
 pub mod orders;
 pub mod queue;
 pub mod read;
+pub mod registry;
 pub mod repairs;
 pub mod settings;
 pub mod view;

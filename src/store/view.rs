@@ -5,6 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
+use super::registry::RegistrySettings;
 use crate::model::{
     attempt::Attempt,
     cluster::{Cluster, Members},
@@ -121,6 +122,8 @@ pub struct StoreView {
     pub progress: OrdMap<EntryId, Stored<Progress>>,
     /// `cketerm/orders/`.
     pub orders: OrdMap<EntryId, Stored<Order>>,
+    /// `sabakan/…`, `cluster-revision`, `cketerm/approvals/…`.
+    pub registry: RegistrySettings,
     /// `status`.
     pub status: Option<Stored<Status>>,
     /// Keys of ours or CKE's that cannot be read, and why.

@@ -256,6 +256,7 @@ impl World {
             now: at(self.boot),
             reasons: Arc::new(self.reasons.clone()),
             orphans: Arc::new(self.orphans.clone()),
+            applying: Arc::default(),
         })
     }
 

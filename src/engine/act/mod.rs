@@ -7,6 +7,7 @@ mod drain;
 mod power;
 mod queue;
 mod record;
+mod registry;
 mod repair;
 mod told;
 
@@ -103,6 +104,7 @@ impl Actor {
                 self.check(&guard, entry, argv, bound).await
             }
             Effect::Finish { entry, end } => self.finish_repair(&guard, decided, &entry, &end).await,
+            Effect::Registry(what) => self.register(decided, what).await,
             Effect::SetEndpoints { row, addresses } => self.set_endpoints(decided, &row, &addresses).await,
         };
         match came {

@@ -251,6 +251,8 @@ pub enum Effect {
         /// The entry that was.
         entry: EntryId,
     },
+    /// Something that the registry of machines asks for.
+    Registry(super::Registering),
     /// Replace the addresses of an endpoints object.
     SetEndpoints {
         /// The object as it was.
@@ -282,6 +284,7 @@ impl Effect {
             Self::Release { .. } => "uncordoning",
             Self::Settle { .. } => "settling",
             Self::SetEndpoints { .. } => "endpoints",
+            Self::Registry(what) => what.word(),
         }
     }
 

@@ -15,6 +15,7 @@
 //! | `sound` | when a machine counts as back (I14) |
 //! | `repair/` | the repair queue: its line, its steps, its health checks (I40, I41, I43) |
 //! | `cordons` | uncordon, orphans, re-stamping after a change of leader (I9–I13) |
+//! | `registry` | what is generated from the registry of machines, and what it waits for |
 //! | `endpoints` | an API server in reboot is taken out of the endpoints |
 
 mod attempts;
@@ -28,6 +29,7 @@ mod endpoints;
 mod gates;
 mod line;
 mod pods;
+mod registry;
 mod repair;
 mod sound;
 #[cfg(test)]
@@ -42,9 +44,11 @@ pub use self::{
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
     pods::{PodVerdict, judge},
+    registry::{Apply, Applying, Registering},
 };
 pub(crate) use self::{
     pods::{count_leaving, held_reason},
+    registry::compares,
     sound::soundness,
 };
 use super::snapshot::Snapshot;
@@ -71,6 +75,8 @@ pub struct Decision {
     pub phase: &'static str,
     /// Boot-time seconds at which something happens by the clock alone.
     pub wake: Option<f64>,
+    /// Where applying what is generated from the registry stands.
+    pub registry: Applying,
 }
 
 /// One pass as the rules see it.
@@ -104,6 +110,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.start_drains(&waiting);
     pass.let_go_of_cordons();
     pass.keep_endpoints();
+    pass.tend_registry();
     pass.name_the_phase();
     // Who does not lead does nothing; nor is anything done from a copy that has lost its footing.
     if snap.engine.leading.is_none() || !snap.store.synced {

@@ -13,11 +13,12 @@ use tokio::{
 use super::{
     act::Actor,
     command::Spawner,
-    decide::{Decision, Effect, Planned, decide},
+    decide::{Applying, Decision, Effect, Planned, Registering, decide},
     lead::{LeadEvent, LeadOrder, Standing},
     memory, preflight,
     probe::{Prober, Targets, url},
     publish,
+    registry::Keeper,
     snapshot::{Came, Engine, InFlight, Seen, Snapshot, secs},
 };
 use crate::{
@@ -61,6 +62,8 @@ pub struct Options {
     pub spawner: Spawner,
     /// Asks the control planes whether they live.
     pub probes: Http,
+    /// Asks sabakan.
+    pub registry: Http,
 }
 
 /// A running engine.
@@ -94,6 +97,9 @@ impl Drop for Handle {
 /// Starts an engine. Without Kubernetes it only observes.
 pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, options: Options) -> Handle {
     let prober = Prober::start(store.clock(), options.probes.clone());
+    let kube = kube.map(|(kube, live)| (kube, Arc::new(live)));
+    let kube_live = kube.as_ref().map(|(_, live)| Arc::clone(live));
+    let keeper = Keeper::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
     let (tell, seen) = watch::channel(Arc::new(Seen::default()));
     let (stop, stopped) = mpsc::channel(1);
     let steady = Steady::new(store.clock());
@@ -102,8 +108,9 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         store: store.clone(),
         clock: store.clock().clone(),
         live,
-        kube: kube.map(|(kube, live)| (kube, Arc::new(live))),
+        kube,
         prober,
+        keeper,
         steady,
         snap: Snapshot { engine, ..Snapshot::default() },
         standing: None,
@@ -137,6 +144,7 @@ struct Loop {
     live: Arc<Live>,
     kube: Option<(Kube, Arc<KubeLive>)>,
     prober: Prober,
+    keeper: Keeper,
     steady: Steady,
     snap: Snapshot,
     standing: Option<Standing>,
@@ -173,6 +181,7 @@ impl Loop {
                 changed = store_changed.changed() => if changed.is_err() { break },
                 () = maybe_changed(kube_changed.as_mut()) => {}
                 () = self.prober.changed() => {}
+                () = self.keeper.changed() => {}
                 () = tokio::time::sleep(wake) => {}
             }
             // Whatever else has happened meanwhile belongs to the same pass.
@@ -195,8 +204,8 @@ impl Loop {
             self.prune(now);
         }
         let wake = decision.wake;
-        let Decision { effects, reasons, orphans, .. } = decision;
-        self.tell(reasons, orphans, now);
+        let Decision { effects, reasons, orphans, registry, .. } = decision;
+        self.tell(reasons, orphans, registry, now);
         self.begin(effects, now);
         let until_wake =
             wake.map_or(TICK, |at| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.001)).unwrap_or(TICK));
@@ -222,6 +231,7 @@ impl Loop {
         self.snap.store = self.live.borrow();
         self.snap.kube = self.kube.as_ref().map_or_else(|| Arc::new(KubeView::default()), |(_, live)| live.borrow());
         self.snap.probes = self.prober.seen();
+        self.snap.registry = self.keeper.seen();
         let revision = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
         if revision != self.programs_of {
             self.programs_of = revision;
@@ -260,15 +270,24 @@ impl Loop {
                 .collect();
         }
         self.prober.aim(targets);
+        // who leads asks, and a console for whoever looks at it
+        self.keeper.want(leads || self.options.mode == "console");
     }
 
-    fn tell(&self, reasons: BTreeMap<EntryId, Reason>, orphans: BTreeMap<String, Reason>, now: Now) {
+    fn tell(
+        &self,
+        reasons: BTreeMap<EntryId, Reason>,
+        orphans: BTreeMap<String, Reason>,
+        applying: Applying,
+        now: Now,
+    ) {
         let reasons = publish::merged(&self.snap, reasons);
         self.tell.send_replace(Arc::new(Seen {
             snapshot: self.snap.clone(),
             now,
             reasons: Arc::new(reasons),
             orphans: Arc::new(orphans),
+            applying: Arc::new(applying),
         }));
     }
 
@@ -322,6 +341,13 @@ impl Loop {
                 Some(memory::PAUSE)
             }
             Came::Stale => Some(0.1),
+            Came::TooLarge(why) => {
+                tracing::error!(why, "the definition is not stored");
+                if let Effect::Registry(Registering::Apply(apply)) = &effect {
+                    self.snap.registry_refused = Some((apply.digest.clone(), why.clone()));
+                }
+                None
+            }
             _ => None,
         };
         if let Some(seconds) = pause {

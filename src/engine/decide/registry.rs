@@ -1,0 +1,322 @@
+//! Applying what is generated from the registry: when it may, what it waits for, and what follows on Nodes (spec/safety.md,
+//! Registry; spec/sabakan.md, Applying; I42).
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{Effect, Guard, Pass};
+use crate::{
+    engine::registry::{Basis, Proposed, sync},
+    model::{
+        entry::Stored,
+        kube::{Description, NodeRow},
+        ours::Generated,
+        policy::Approval as ApprovalPolicy,
+        reason::Reason,
+        time::whole_seconds,
+    },
+    store::{keys::Keys, operator::fits},
+};
+
+/// A place of its own among the effects: one change of the definition at a time.
+pub(crate) const DEFINITION: &str = "the cluster definition";
+const APPROVALS: &str = "the approvals";
+/// Nodes that are described in one pass.
+const NODES_A_PASS: usize = 8;
+/// A control plane's probe counts as good for so long.
+const PROBED_WITHIN: f64 = 60.0;
+
+/// What is done for the registry.
+#[derive(Clone, Debug)]
+pub enum Registering {
+    /// Write the generated definition, in one transaction with the revision of its template.
+    Apply(Box<Apply>),
+    /// Take away approvals that nothing can use any more.
+    DropApprovals(Vec<(String, i64)>),
+    /// Put the definition's labels, annotations and taints on a Node.
+    Describe {
+        /// The Node as it was.
+        node: Arc<NodeRow>,
+        /// What changes.
+        description: Description,
+    },
+}
+
+impl Registering {
+    /// For screens, logs and metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Apply(_) => "applying",
+            Self::DropApprovals(_) => "forgetting approvals",
+            Self::Describe { .. } => "describing",
+        }
+    }
+}
+
+/// A definition to write.
+#[derive(Clone, Debug)]
+pub struct Apply {
+    /// The definition, as CKE writes it.
+    pub json: String,
+    /// What it was made from.
+    pub basis: Basis,
+    /// Entries of the machines that it touches, which must not have started: key and `ModRevision`.
+    pub waiting: Vec<(crate::model::entry::EntryId, i64)>,
+    /// The approval that it uses up: digest and `ModRevision`.
+    pub approval: Option<(String, i64)>,
+    /// What is remembered of it.
+    pub generated: Generated,
+    /// Of the plan.
+    pub digest: String,
+}
+
+/// Where applying stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "state", content = "why")]
+pub enum Applying {
+    /// There is nothing to generate from, or it is switched off.
+    #[default]
+    Off,
+    /// Off, for this reason.
+    Disabled(String),
+    /// The definition is as it should be.
+    Settled,
+    /// Something is wrong: the definition in force stays.
+    Error(String),
+    /// It will be applied when this is over.
+    Waits(String),
+    /// It waits for a person: digest, and why.
+    Approval(String, String),
+    /// It is being applied.
+    Applies,
+}
+
+impl Pass<'_> {
+    /// Applies the proposal where it may, and keeps Nodes as the definition says.
+    pub(super) fn tend_registry(&mut self) {
+        let standing = self.standing();
+        if let (Applying::Applies, Some(apply)) = (&standing, self.apply()) {
+            self.plan(DEFINITION, None, Guard::default(), Effect::Registry(Registering::Apply(Box::new(apply))));
+        }
+        self.out.registry = standing;
+        if self.leading() {
+            self.drop_dead_approvals();
+            self.describe_nodes();
+        }
+    }
+
+    fn proposed(&self) -> Option<&Proposed> {
+        self.snap.registry.proposal.as_ref()?.outcome.as_ref().ok()
+    }
+
+    /// Whether the integration does anything at all.
+    fn registry_in_use(&self) -> bool {
+        self.snap.store.sabakan.enabled() && self.snap.store.registry.template.is_some()
+    }
+
+    fn standing(&self) -> Applying {
+        let (store, registry) = (&self.snap.store, &self.snap.registry);
+        let settings = &store.registry;
+        if settings.url.is_none() || settings.template.is_none() {
+            let lacks = if settings.url.is_none() { "set-url URL" } else { "set-template FILE" };
+            return Applying::Disabled(format!("not set up: `cketerm sabakan {lacks}`"));
+        }
+        if !store.sabakan.enabled() {
+            return Applying::Disabled("disabled: `cketerm sabakan enable`".to_owned());
+        }
+        // Never from a failed answer, and never from an old one (spec/sabakan.md, Query).
+        if let Some(why) = &registry.members.error {
+            return Applying::Error(why.clone());
+        }
+        let Some(proposal) = &registry.proposal else { return Applying::Waits("sabakan's first answer".to_owned()) };
+        if proposal.basis != Basis::of(store) {
+            return Applying::Waits("a plan from what has just changed".to_owned());
+        }
+        let age = registry.members.good.as_ref().map_or(f64::MAX, |g| self.boot() - g.at);
+        #[allow(clippy::cast_precision_loss)] // seconds
+        let most = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
+        if age > most {
+            return Applying::Waits(format!("a newer answer of sabakan: the last one is {age:.0} s old"));
+        }
+        let proposed = match &proposal.outcome {
+            Err(why) => return Applying::Error(why.clone()),
+            Ok(proposed) if !proposed.plan.changed => return Applying::Settled,
+            Ok(proposed) => proposed,
+        };
+        if let Some((_, why)) = self.snap.registry_refused.as_ref().filter(|(d, _)| *d == proposed.digest) {
+            return Applying::Error(why.clone());
+        }
+        if let Err(e) = fits("cluster", &proposed.json) {
+            let nodes = proposed.plan.nodes.len();
+            return Applying::Error(format!(
+                "the definition of {nodes} nodes cannot be stored: {e}; use fewer machines (`constraints set maximum-workers`, \
+                 `sabakan set-variables`)"
+            ));
+        }
+        self.may_apply(proposed)
+    }
+
+    /// The rules between a plan and its application.
+    fn may_apply(&self, proposed: &Proposed) -> Applying {
+        let settings = &self.snap.store.registry;
+        if let Some(hold) = &settings.hold {
+            let (who, why) = match hold.get() {
+                Some(hold) => (hold.who.to_string(), hold.reason.clone()),
+                None => ("a record that cannot be read".to_owned(), None),
+            };
+            return Applying::Waits(format!("{}; `cketerm sabakan unhold`", Reason::OnHold { who, why }));
+        }
+        // Idle: no API server in work.
+        if let Some((address, id)) = self.claims.api_servers.iter().chain(&self.claims.api_repairs).next() {
+            return Applying::Waits(format!("API server {address} is in work ({id})"));
+        }
+        // Changes that touch machines in work wait.
+        let touched = proposed.change.touched().find(|n| self.claims.machines.contains_key(&n.address));
+        if let Some(node) = touched {
+            return Applying::Waits(format!("{} is in work ({})", node.address, self.claims.machines[&node.address]));
+        }
+        if let Some(why) = self.joining(proposed) {
+            return Applying::Waits(why);
+        }
+        if let (Some(why), ApprovalPolicy::Gate) = (&proposed.gate.why, self.policy.approval)
+            && self.approval(&proposed.digest).is_none()
+        {
+            return Applying::Approval(proposed.digest.clone(), why.clone());
+        }
+        Applying::Applies
+    }
+
+    /// A living approval of this digest.
+    fn approval(&self, digest: &str) -> Option<&Stored<crate::model::ours::Approval>> {
+        let stored = self.snap.store.registry.approvals.get(digest)?;
+        stored.get().filter(|a| self.now.wall < a.until)?;
+        Some(stored)
+    }
+
+    /// After a change no further one until the control planes that it added are Ready with a good probe. One that has
+    /// turned bad, or that leaves, does not count.
+    fn joining(&self, proposed: &Proposed) -> Option<String> {
+        let generated = self.snap.store.registry.generated.as_ref().and_then(Stored::get)?;
+        let definition = self.definition?;
+        let machines = self.snap.registry.members.good.as_ref().map(|g| &g.machines.list);
+        let next = proposed.plan.cluster.as_ref();
+        for address in &generated.joining {
+            let member = definition.members.by_address(&definition.cluster, address).is_some_and(|n| n.control_plane);
+            let bad = machines.and_then(|m| m.iter().find(|m| m.address == *address)).is_none_or(|m| !m.healthy());
+            let stays = next.is_none_or(|c| c.nodes.iter().any(|n| n.address == *address && n.control_plane));
+            if !member || bad || !stays {
+                continue;
+            }
+            let Some(node) = self.snap.node_of(address) else {
+                return Some(format!("{} as a control plane", Reason::WaitingForJoin { node: address.clone() }));
+            };
+            if !node.ready {
+                return Some(format!("waits for {} to be Ready: the last change made it a control plane", node.name));
+            }
+            let probe = self.snap.probes.get(address);
+            let good = self.policy.control_plane_probe == "node"
+                || probe
+                    .and_then(|p| p.good_since.and(p.last_good))
+                    .is_some_and(|at| self.boot() - at <= PROBED_WITHIN);
+            if !good {
+                let why = probe.and_then(|p| p.error.clone()).unwrap_or_else(|| "not answered yet".to_owned());
+                return Some(format!(
+                    "waits for the probe of {}: {why}; the last change made it a control plane",
+                    node.name
+                ));
+            }
+        }
+        None
+    }
+
+    fn apply(&self) -> Option<Apply> {
+        if self.snap.engine.resigning.is_some() || !self.fresh() {
+            return None;
+        }
+        let (proposal, proposed) = (self.snap.registry.proposal.as_ref()?, self.proposed()?);
+        let touched: std::collections::BTreeSet<&str> = proposed.change.touched().map(|n| n.address.as_str()).collect();
+        let store = &self.snap.store;
+        let reboots =
+            store.reboots.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| touched.contains(e.node.as_str())));
+        let reboots = reboots.map(|(i, s)| (crate::model::entry::EntryId::reboot(*i), s.mod_revision));
+        let repairs =
+            store.repairs.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| touched.contains(e.address.as_str())));
+        let repairs = repairs.map(|(i, s)| (crate::model::entry::EntryId::repair(*i), s.mod_revision));
+        let needs = proposed.gate.why.is_some() && self.policy.approval == ApprovalPolicy::Gate;
+        let approval = if needs { Some(self.approval(&proposed.digest)?) } else { None };
+        Some(Apply {
+            json: proposed.json.clone(),
+            basis: proposal.basis.clone(),
+            waiting: reboots.chain(repairs).collect(),
+            approval: approval.map(|a| (proposed.digest.clone(), a.mod_revision)),
+            generated: Generated {
+                at: whole_seconds(self.now.wall),
+                action: proposed.plan.action.to_string(),
+                reason: proposed.plan.reason.clone(),
+                joining: proposed.change.new_control_planes(),
+                approved_by: approval.and_then(Stored::get).map(|a| a.who.clone()),
+            },
+            digest: proposed.digest.clone(),
+        })
+    }
+
+    /// The copy is not older than nothing-new-starts allows.
+    fn fresh(&self) -> bool {
+        self.boot() - self.snap.store.heard <= 10.0
+    }
+
+    /// An approval ends after an hour, and dies with any change: with a plan that was made from a later answer and is
+    /// another one.
+    fn drop_dead_approvals(&mut self) {
+        let proposal = self.snap.registry.proposal.as_ref();
+        let dead = |digest: &str, stored: &Stored<crate::model::ours::Approval>| match stored.get() {
+            None => true,
+            Some(a) if a.until <= self.now.wall => true,
+            Some(a) => proposal.is_some_and(|p| {
+                p.asked > a.at && p.outcome.as_ref().map_or(true, |p| p.digest != digest || !p.plan.changed)
+            }),
+        };
+        let approvals = &self.snap.store.registry.approvals;
+        let gone: Vec<(String, i64)> =
+            approvals.iter().filter(|(d, s)| dead(d, s)).map(|(d, s)| (d.clone(), s.mod_revision)).collect();
+        if !gone.is_empty() {
+            self.plan(APPROVALS, None, Guard::default(), Effect::Registry(Registering::DropApprovals(gone)));
+        }
+    }
+
+    fn describe_nodes(&mut self) {
+        let Some(definition) = self.definition.filter(|_| self.registry_in_use() && self.fresh()) else { return };
+        if self.snap.engine.resigning.is_some() {
+            return;
+        }
+        let mut wanted = Vec::new();
+        for member in &definition.cluster.nodes {
+            let Some(node) = self.snap.node_of(&member.address) else { continue };
+            // the Node that has this address now is the machine that is meant
+            if !node.addresses.contains(&member.address) || self.snap.in_flight.contains_key(&node.name) {
+                continue;
+            }
+            if let Some(description) = sync::description(member, &node.described) {
+                wanted.push((Arc::clone(node), description));
+                if wanted.len() == NODES_A_PASS {
+                    break;
+                }
+            }
+        }
+        for (node, description) in wanted {
+            let machine = node.name.clone();
+            self.plan(&machine, None, Guard::default(), Effect::Registry(Registering::Describe { node, description }));
+        }
+    }
+}
+
+/// What applying compares beside what it was made from.
+pub(crate) fn compares(apply: &Apply, keys: &Keys, switch: i64) -> Vec<(String, i64)> {
+    let mut all = apply.basis.compares(keys);
+    all.push((keys.switch(crate::store::keys::SwitchName::Sabakan), switch));
+    all.push((keys.hold(), 0));
+    all.extend(apply.waiting.iter().map(|(id, revision)| (keys.entry(*id), *revision)));
+    all.extend(apply.approval.iter().map(|(digest, revision)| (keys.approval(digest), *revision)));
+    all
+}

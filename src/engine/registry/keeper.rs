@@ -1,0 +1,240 @@
+//! Asks sabakan and plans, off the loop: every `sabakan_poll_seconds`, by who leads and by consoles.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{Asked, Basis, Good, Registry, propose};
+use crate::{
+    clock::Clock,
+    engine::snapshot::secs,
+    kubernetes::Live as KubeLive,
+    model::{cluster::Taint, entry::Stored},
+    net::Http,
+    sabakan::{
+        Machines,
+        client::{self, AskError, Question},
+        variables,
+    },
+    store::{live::Live, view::StoreView},
+    tasks::held,
+};
+
+/// Asks and plans until it is dropped.
+pub struct Keeper {
+    wanted: watch::Sender<bool>,
+    seen: watch::Receiver<Arc<Registry>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Keeper {
+    /// Starts; nothing is asked before it is wanted.
+    pub fn start(live: Arc<Live>, kube: Option<Arc<KubeLive>>, http: Http, clock: Clock) -> Self {
+        let (wanted, want) = watch::channel(false);
+        let (publish, seen) = watch::channel(Arc::<Registry>::default());
+        let keeping = Keeping {
+            live,
+            kube,
+            http,
+            clock,
+            registry: Registry::default(),
+            asks: JoinSet::new(),
+            asking: Vec::new(),
+            planned: None,
+            publish,
+        };
+        Self { wanted, seen, task: crate::tasks::spawn(keeping.run(want)) }
+    }
+
+    /// Whether anybody wants to know.
+    pub fn want(&self, wanted: bool) {
+        self.wanted.send_if_modified(|was| std::mem::replace(was, wanted) != wanted);
+    }
+
+    /// What is known now.
+    pub fn seen(&self) -> Arc<Registry> {
+        self.seen.borrow().clone()
+    }
+
+    /// Resolves when something new is known.
+    pub async fn changed(&mut self) {
+        if self.seen.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// An answer, what was asked, when, and with which revisions of URL and variables.
+type Answered = (Question, (i64, i64), Timestamp, Result<Machines, AskError>);
+
+struct Keeping {
+    live: Arc<Live>,
+    kube: Option<Arc<KubeLive>>,
+    http: Http,
+    clock: Clock,
+    registry: Registry,
+    asks: JoinSet<Answered>,
+    asking: Vec<Question>,
+    /// What the last plan was made from.
+    planned: Option<(Basis, f64)>,
+    publish: watch::Sender<Arc<Registry>>,
+}
+
+impl Keeping {
+    async fn run(mut self, mut want: watch::Receiver<bool>) {
+        let mut store_changed = self.live.subscribe();
+        loop {
+            let view = store_changed.borrow_and_update().clone();
+            let wanted = *want.borrow_and_update();
+            let mut sleep = Duration::from_hours(1);
+            if wanted && view.synced {
+                sleep = self.ask_what_is_due(&view);
+                self.plan(&view);
+            }
+            tokio::select! {
+                biased;
+                Some(done) = self.asks.join_next() => {
+                    if let Ok(answered) = done {
+                        self.take(answered);
+                    }
+                }
+                gone = want.changed() => if gone.is_err() { return },
+                gone = store_changed.changed() => if gone.is_err() { return },
+                () = tokio::time::sleep(sleep) => {}
+            }
+        }
+    }
+
+    /// Asks what is due and is not being asked; how long until the next is.
+    fn ask_what_is_due(&mut self, view: &StoreView) -> Duration {
+        let (now, settings) = (secs(self.clock.boot()), &view.registry);
+        let Some(url) = settings.url.as_ref() else { return Duration::from_hours(1) };
+        let poll = Duration::from_secs(view.policy().sabakan_poll_seconds.max(1)).as_secs_f64();
+        let mut next = poll;
+        for (question, stored) in
+            [(Question::Members, &settings.variables), (Question::Broken, &settings.repair_variables)]
+        {
+            let with = (url.mod_revision, stored.as_ref().map_or(0, |s| s.mod_revision));
+            let due = self.due(question, with, view, now, poll);
+            if due > now {
+                next = next.min(due - now);
+                continue;
+            }
+            if question == Question::Broken
+                && !(view.auto_repair.enabled() && view.constraints().maximum_repair_queue_entries > 0)
+            {
+                continue;
+            }
+            if self.asking.contains(&question) {
+                continue;
+            }
+            self.asked_mut(question).at = Some(now);
+            let text = stored.as_ref().and_then(Stored::get).cloned();
+            let parsed = text.map_or_else(|| Ok(serde_json::Map::new()), |t| variables::parse(&t));
+            let (http, url, asked) = (self.http.clone(), url.get().cloned().unwrap_or_default(), self.clock.wall());
+            match parsed {
+                Ok(parsed) => {
+                    self.asking.push(question);
+                    self.asks.spawn(held(async move {
+                        (question, with, asked, client::ask(&http, &url, question, &parsed).await)
+                    }));
+                }
+                Err(why) => {
+                    let slot = self.asked_mut(question);
+                    slot.error = Some(format!("{why}; set them again with `set-variables`"));
+                    self.tell();
+                }
+            }
+        }
+        Duration::try_from_secs_f64(next.max(0.05)).unwrap_or(Duration::from_secs(1))
+    }
+
+    /// When (boot time) the next question is due: after the poll, at once with another URL or other variables, and
+    /// soon when an approval names what we do not know.
+    fn due(&self, question: Question, with: (i64, i64), view: &StoreView, now: f64, poll: f64) -> f64 {
+        let asked = self.asked(question);
+        let Some(at) = asked.at else { return now };
+        let another = asked.good.as_ref().is_some_and(|g| g.with != with) && at + 1.0 <= now;
+        let unknown = question == Question::Members && {
+            let digest = self.registry.proposal.as_ref().and_then(|p| p.outcome.as_ref().ok()).map(|p| &p.digest);
+            let newer = asked.good.as_ref().map(|g| g.asked);
+            view.registry
+                .approvals
+                .iter()
+                .any(|(d, a)| Some(d) != digest && a.get().is_some_and(|a| newer.is_none_or(|asked| a.at > asked)))
+        };
+        if another || (unknown && at + 1.0 <= now) {
+            now
+        } else if unknown {
+            at + 1.0
+        } else {
+            at + poll
+        }
+    }
+
+    fn asked(&self, question: Question) -> &Asked {
+        match question {
+            Question::Members => &self.registry.members,
+            Question::Broken => &self.registry.broken,
+        }
+    }
+
+    fn asked_mut(&mut self, question: Question) -> &mut Asked {
+        match question {
+            Question::Members => &mut self.registry.members,
+            Question::Broken => &mut self.registry.broken,
+        }
+    }
+
+    fn take(&mut self, (question, with, asked, answer): Answered) {
+        let (at, wall) = (secs(self.clock.boot()), self.clock.wall());
+        self.asking.retain(|q| *q != question);
+        let slot = self.asked_mut(question);
+        slot.at = Some(at);
+        match answer {
+            Ok(machines) => {
+                for warning in &machines.warnings {
+                    tracing::warn!(warning, "sabakan");
+                }
+                slot.good = Some(Good { machines: Arc::new(machines), at, wall, asked, with });
+                slot.error = None;
+            }
+            Err(e) => {
+                let why = e.to_string();
+                tracing::warn!(why, "sabakan is not understood, the last good answer is kept and not acted on");
+                slot.error = Some(why);
+            }
+        }
+        self.tell();
+    }
+
+    /// Plans anew where what it is made from has changed.
+    fn plan(&mut self, view: &StoreView) {
+        let Some(good) = self.registry.members.good.clone() else { return };
+        let basis = Basis::of(view);
+        if good.with != basis.question || self.planned.as_ref() == Some(&(basis.clone(), good.at)) {
+            return;
+        }
+        let taints = self.kube.as_ref().map(|kube| kube.borrow()).filter(|k| k.by_name.len() > 0).map(|kube| {
+            kube.by_name
+                .iter()
+                .map(|(n, row)| (n.clone(), row.described.taints.clone()))
+                .collect::<BTreeMap<String, Vec<Taint>>>()
+        });
+        let proposal = propose(view, &good, taints.as_ref(), self.clock.wall());
+        self.planned = Some((basis, good.at));
+        self.registry.proposal = Some(Arc::new(proposal));
+        self.tell();
+    }
+
+    fn tell(&self) {
+        self.publish.send_replace(Arc::new(self.registry.clone()));
+    }
+}

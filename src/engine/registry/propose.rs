@@ -1,0 +1,170 @@
+//! From what is stored and what sabakan answered to a proposal: the plan, what it changes, and what it was made from.
+//! Pure; the engine, the console and the words ask the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::Good;
+use crate::{
+    model::{
+        cluster::{Taint, written},
+        entry::Stored,
+        policy::Strategy,
+        reboot::RebootStatus,
+    },
+    sabakan::{
+        self, Input, Machines, Plan, Template,
+        change::{self, Change, Gate},
+    },
+    store::{keys::Keys, view::StoreView},
+};
+
+/// The revisions (0 = no such key) and machines in work that a proposal was made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Basis {
+    /// `sabakan/url`, `sabakan/query-variables`.
+    pub question: (i64, i64),
+    /// `sabakan/template`.
+    pub template: i64,
+    /// `cluster-revision`.
+    pub cluster_revision: i64,
+    /// `cluster`.
+    pub cluster: i64,
+    /// `constraints`.
+    pub constraints: i64,
+    /// `cketerm/constraints`.
+    pub our_constraints: i64,
+    /// `cketerm/policy`.
+    pub policy: i64,
+    /// Addresses of machines that an entry works on.
+    pub busy: BTreeSet<String>,
+}
+
+fn revision<T>(stored: Option<&Stored<T>>) -> i64 {
+    stored.map_or(0, |s| s.mod_revision)
+}
+
+impl Basis {
+    /// As the live copy has it.
+    pub fn of(store: &StoreView) -> Self {
+        let settings = &store.registry;
+        Self {
+            question: (revision(settings.url.as_ref()), revision(settings.variables.as_ref())),
+            template: revision(settings.template.as_ref()),
+            cluster_revision: revision(settings.cluster_revision.as_ref()),
+            cluster: revision(store.cluster.as_ref()),
+            constraints: revision(store.constraints.as_ref()),
+            our_constraints: revision(store.our_constraints.as_ref()),
+            policy: revision(store.policy.as_ref()),
+            busy: busy(store),
+        }
+    }
+
+    /// What a transaction that applies it compares.
+    pub fn compares(&self, keys: &Keys) -> Vec<(String, i64)> {
+        vec![
+            (keys.sabakan("url"), self.question.0),
+            (keys.sabakan("query-variables"), self.question.1),
+            (keys.sabakan("template"), self.template),
+            (keys.cluster_revision(), self.cluster_revision),
+            (keys.cluster(), self.cluster),
+            (keys.constraints(), self.constraints),
+            (keys.our_constraints(), self.our_constraints),
+            (keys.policy(), self.policy),
+        ]
+    }
+}
+
+/// Addresses of machines that an entry of either queue works on.
+pub fn busy(store: &StoreView) -> BTreeSet<String> {
+    let reboots = store.reboots.entries.values().filter_map(Stored::get);
+    let reboots = reboots.filter(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting));
+    let repairs = store.repairs.entries.values().filter_map(Stored::get).filter(|e| e.claims_machine());
+    reboots.map(|e| e.node.clone()).chain(repairs.map(|e| e.address.clone())).collect()
+}
+
+/// A plan with its consequences.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposed {
+    /// The plan.
+    pub plan: Plan,
+    /// What it changes.
+    pub change: Change,
+    /// Whether a person has to say yes.
+    pub gate: Gate,
+    /// What an approval names.
+    pub digest: String,
+    /// The new definition as it is written; empty where nothing changes.
+    pub json: String,
+}
+
+/// What came of planning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// What it was made from.
+    pub basis: Basis,
+    /// When the answer that it was made from had been asked for.
+    pub asked: Timestamp,
+    /// The plan, or why there is none: the definition in force stays.
+    pub outcome: Result<Proposed, String>,
+}
+
+/// Plans from a good answer. `taints` are those of the Nodes by name, where Kubernetes is known.
+pub fn propose(
+    store: &StoreView,
+    good: &Good,
+    taints: Option<&BTreeMap<String, Vec<Taint>>>,
+    now: Timestamp,
+) -> Proposal {
+    let basis = Basis::of(store);
+    let outcome = plan(store, &good.machines, taints, &basis, now);
+    Proposal { basis, asked: good.asked, outcome }
+}
+
+fn plan(
+    store: &StoreView,
+    machines: &Machines,
+    taints: Option<&BTreeMap<String, Vec<Taint>>>,
+    basis: &Basis,
+    now: Timestamp,
+) -> Result<Proposed, String> {
+    let text = store.registry.template.as_ref().and_then(Stored::get);
+    let text = text.ok_or("no template is stored: set one with `cketerm sabakan set-template FILE`")?;
+    let template = Template::read(text).map_err(|e| e.to_string())?;
+    let current = match store.cluster.as_ref().map(|c| &c.value) {
+        None => None,
+        Some(Ok(definition)) => Some(&definition.cluster),
+        // what cannot be read is not replaced by a first one
+        Some(Err(why)) => {
+            return Err(format!("the definition in force cannot be read, mend or remove it first: {why}"));
+        }
+    };
+    if let Some(Err(why)) = store.constraints.as_ref().map(|c| &c.value) {
+        return Err(format!("the constraints cannot be read: {why}"));
+    }
+    let (policy, constraints) = (store.policy(), store.constraints());
+    let plan = sabakan::plan(&Input {
+        machines: &machines.list,
+        template: &template,
+        constraints: &constraints,
+        current,
+        kubernetes_nodes: taints.filter(|_| policy.strategy == Strategy::AllHealthy),
+        rebooting: &basis.busy,
+        template_changed: store.registry.template_changed(),
+        wait_seconds: policy.removal_wait_seconds,
+        strategy: policy.strategy,
+        now,
+    })
+    .map_err(|e| e.to_string())?;
+    let (change, json) = match &plan.cluster {
+        Some(next) if plan.changed => {
+            let value = serde_json::to_value(next).map_err(|e| format!("the definition cannot be written: {e}"))?;
+            (change::between(current, next), written(&value).to_string())
+        }
+        _ => (Change::default(), String::new()),
+    };
+    let gate = change.gate(current, &machines.list, policy.gate_percent);
+    let digest = change::digest(&json, text, &machines.list);
+    Ok(Proposed { plan, change, gate, digest, json })
+}

@@ -1,0 +1,124 @@
+//! Node synchronisation: the definition's labels, annotations and taints on Kubernetes Nodes. Added and updated, never
+//! removed, except those under `cke.cybozu.com/` that the definition does not have (spec/sabakan.md, Applying). Pure:
+//! what it returns is also the dry run.
+
+use std::collections::BTreeMap;
+
+use crate::model::{
+    cluster::{Node, Taint},
+    kube::{CKE_ANNOTATION, Described, Description},
+};
+
+/// CKE's own prefix.
+const OURS: &str = "cke.cybozu.com/";
+/// What CKE itself writes there without a definition saying so: its mark of reboots, and its control planes'.
+const KEPT: [&str; 2] = [CKE_ANNOTATION, "cke.cybozu.com/master"];
+
+/// What has to change on a Node to be as the definition says; none = nothing.
+pub fn description(wanted: &Node, found: &Described) -> Option<Description> {
+    let empty = BTreeMap::new();
+    let labels = words(wanted.labels.as_ref().unwrap_or(&empty), &found.labels);
+    let annotations = words(wanted.annotations.as_ref().unwrap_or(&empty), &found.annotations);
+    let taints = taints(wanted.taints.as_deref().unwrap_or_default(), &found.taints);
+    let nothing = labels.is_empty() && annotations.is_empty() && taints.is_none();
+    (!nothing).then_some(Description { labels, annotations, taints })
+}
+
+/// Values to set, and (none) to remove.
+fn words(wanted: &BTreeMap<String, String>, found: &crate::model::kube::Words) -> BTreeMap<String, Option<String>> {
+    let set =
+        wanted.iter().filter(|(k, v)| found.get(k) != Some(v.as_str())).map(|(k, v)| (k.clone(), Some(v.clone())));
+    let dropped = found.iter().map(|(k, _)| k).filter(|k| dropped(k) && !wanted.contains_key(*k));
+    set.chain(dropped.map(|k| (k.to_owned(), None))).collect()
+}
+
+fn dropped(key: &str) -> bool {
+    key.starts_with(OURS) && !KEPT.contains(&key)
+}
+
+/// The whole list, where it has to change.
+fn taints(wanted: &[Taint], found: &[Taint]) -> Option<Vec<Taint>> {
+    let same = |a: &Taint, b: &Taint| a.key == b.key && a.effect == b.effect;
+    let mut list: Vec<Taint> =
+        found.iter().filter(|f| wanted.iter().any(|w| same(w, f)) || !dropped(&f.key)).cloned().collect();
+    for taint in wanted {
+        match list.iter_mut().find(|f| same(f, taint)) {
+            Some(there) => there.value.clone_from(&taint.value),
+            None => list.push(taint.clone()),
+        }
+    }
+    (list != found).then_some(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::kube::Words;
+
+    fn words_of(pairs: &[(&str, &str)]) -> Words {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn map(pairs: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
+        Some(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    }
+
+    fn taint(key: &str, value: &str, effect: &str) -> Taint {
+        Taint { key: key.into(), value: value.into(), effect: effect.into() }
+    }
+
+    #[test]
+    fn labels_and_annotations_are_added_and_updated_and_only_ckes_are_removed() {
+        let wanted = Node {
+            labels: map(&[("cke.cybozu.com/rack", "3"), ("own", "1")]),
+            annotations: map(&[("cke.cybozu.com/serial", "s1")]),
+            ..Node::default()
+        };
+        let found = Described {
+            labels: words_of(&[
+                ("cke.cybozu.com/rack", "2"),
+                ("cke.cybozu.com/old", ""),
+                ("cke.cybozu.com/master", "true"),
+                ("foreign", "x"),
+                ("sabakan.cke.cybozu.com/gone", "x"),
+            ]),
+            annotations: words_of(&[(CKE_ANNOTATION, "true"), ("cke.cybozu.com/retire-date", "x")]),
+            taints: Vec::new(),
+        };
+        let change = description(&wanted, &found).unwrap();
+        let set = |v: &str| Some(v.to_owned());
+        assert_eq!(
+            change.labels,
+            [
+                ("cke.cybozu.com/rack".to_owned(), set("3")),
+                ("own".to_owned(), set("1")),
+                ("cke.cybozu.com/old".to_owned(), None)
+            ]
+            .into()
+        );
+        assert_eq!(
+            change.annotations,
+            [("cke.cybozu.com/serial".to_owned(), set("s1")), ("cke.cybozu.com/retire-date".to_owned(), None)].into(),
+            "the mark of a reboot stays"
+        );
+        assert_eq!(change.taints, None);
+    }
+
+    #[test]
+    fn a_state_taint_comes_changes_and_goes_and_foreign_taints_stay() {
+        let state = |value, effect| taint("cke.cybozu.com/state", value, effect);
+        let foreign = taint("node.kubernetes.io/unreachable", "", "NoExecute");
+        let found = |taints: &[Taint]| Described { taints: taints.to_vec(), ..Described::default() };
+        let node = |taints: &[Taint]| Node { taints: Some(taints.to_vec()), ..Node::default() };
+        let unhealthy = state("unhealthy", "NoSchedule");
+        let added =
+            description(&node(std::slice::from_ref(&unhealthy)), &found(std::slice::from_ref(&foreign))).unwrap();
+        assert_eq!(added.taints, Some(vec![foreign.clone(), unhealthy.clone()]));
+        let both = found(&[foreign.clone(), unhealthy]);
+        let unreachable = state("unreachable", "NoSchedule");
+        let other = description(&node(std::slice::from_ref(&unreachable)), &both).unwrap();
+        assert_eq!(other.taints, Some(vec![foreign.clone(), unreachable]));
+        assert_eq!(description(&Node::default(), &both).unwrap().taints, Some(vec![foreign.clone()]));
+        assert_eq!(description(&Node::default(), &found(&[foreign])), None, "a second time nothing is to do");
+    }
+}

@@ -1,0 +1,104 @@
+//! What a cluster definition can say about a Node – labels, annotations, taints – as it is found and as it is to be.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use super::cluster::Taint;
+
+/// Names with values, sorted by name, in one piece of memory: there are 5,000 Nodes, each with a score of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
+pub struct Words(Box<str>);
+
+impl Words {
+    /// In the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut parts = self.0.split_terminator('\0');
+        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
+
+    /// The value of one name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+    }
+}
+
+impl FromIterator<(String, String)> for Words {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(pairs: T) -> Self {
+        let mut text = String::new();
+        for (name, value) in pairs.into_iter().collect::<BTreeMap<_, _>>() {
+            text.extend([name.as_str(), "\0", &value.replace('\0', " "), "\0"]);
+        }
+        Self(text.into_boxed_str())
+    }
+}
+
+impl From<BTreeMap<String, String>> for Words {
+    fn from(map: BTreeMap<String, String>) -> Self {
+        map.into_iter().collect()
+    }
+}
+
+impl From<Words> for BTreeMap<String, String> {
+    fn from(words: Words) -> Self {
+        words.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect()
+    }
+}
+
+/// What is found on a Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    /// All labels.
+    pub labels: Words,
+    /// Annotations, but for long ones, which are other programs' data.
+    pub annotations: Words,
+    /// All taints.
+    pub taints: Vec<Taint>,
+}
+
+/// What has to change on a Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Description {
+    /// Values to set; none = remove.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Likewise.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// The whole list, where it changes.
+    pub taints: Option<Vec<Taint>>,
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |kind: &'static str, words: &BTreeMap<String, Option<String>>| {
+            let each = words.iter().map(|(name, value)| match value {
+                Some(value) => format!("{kind} {name}={value}"),
+                None => format!("{kind} {name} removed"),
+            });
+            each.collect::<Vec<_>>()
+        };
+        let mut all = words("label", &self.labels);
+        all.extend(words("annotation", &self.annotations));
+        if let Some(taints) = &self.taints {
+            let each = taints.iter().map(|t| format!("{}={}:{}", t.key, t.value, t.effect));
+            all.push(format!("taints [{}]", each.collect::<Vec<_>>().join(", ")));
+        }
+        f.write_str(&all.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_were_written() {
+        let words: Words =
+            [("b", "2"), ("a", ""), ("c", "x=y\n")].map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
+        assert_eq!(words.iter().collect::<Vec<_>>(), [("a", ""), ("b", "2"), ("c", "x=y\n")]);
+        assert_eq!((words.get("a"), words.get("d")), (Some(""), None));
+        let json = serde_json::to_string(&words).unwrap();
+        assert_eq!(serde_json::from_str::<Words>(&json).unwrap(), words);
+        assert_eq!(Words::default().iter().count(), 0);
+    }
+}

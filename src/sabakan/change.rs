@@ -1,0 +1,293 @@
+//! What a generated definition changes in the one in force: node by node and field by field, for the gate, for people,
+//! and as a digest that an approval names (spec/safety.md, Registry).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::machine::Machine;
+use crate::model::cluster::{Cluster, Node};
+
+/// What becomes of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// It leaves.
+    Removed,
+    /// A control plane becomes a worker.
+    Demoted,
+    /// A worker becomes a control plane.
+    Promoted,
+    /// It is new.
+    Added,
+    /// Something else of it changes.
+    Changed,
+}
+
+impl Kind {
+    /// For screens and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::Demoted => "demoted",
+            Self::Promoted => "promoted",
+            Self::Added => "added",
+            Self::Changed => "changed",
+        }
+    }
+}
+
+/// One field that changes; a missing side was or will not be there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct FieldChange {
+    /// `labels[cke.cybozu.com/rack]`, `taints[cke.cybozu.com/state:NoSchedule]`, `hostname` …
+    pub field: String,
+    /// What it is.
+    pub before: Option<String>,
+    /// What it will be.
+    pub after: Option<String>,
+}
+
+/// One node that changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeChange {
+    /// Its address.
+    pub address: String,
+    /// What becomes of it.
+    pub kind: Kind,
+    /// It is a control plane, before or after.
+    pub control_plane: bool,
+    /// Field by field; empty for what is added or removed.
+    pub fields: Vec<FieldChange>,
+    /// It gets a taint with the effect `NoExecute` that it did not have.
+    pub evicts: bool,
+    /// Its taints change.
+    pub taints: bool,
+}
+
+/// What changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Nodes, what weighs most first, then by their place in the definition.
+    pub nodes: Vec<NodeChange>,
+    /// Fields of the definition beside its nodes.
+    pub fields: Vec<String>,
+}
+
+/// Whether a change waits for a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Gate {
+    /// Removals, replacements and new `NoExecute` taints.
+    pub weight: usize,
+    /// Nodes of the definition in force.
+    pub of: usize,
+    /// Control planes that are removed or replaced.
+    pub control_planes: Vec<String>,
+    /// Why it waits; none = it passes.
+    pub why: Option<String>,
+}
+
+/// What `next` changes in `current`; without a current one everything is added.
+pub fn between(current: Option<&Cluster>, next: &Cluster) -> Change {
+    let empty = Cluster::default();
+    let current = current.unwrap_or(&empty);
+    let before: BTreeMap<&str, &Node> = current.nodes.iter().map(|n| (n.address.as_str(), n)).collect();
+    let after: BTreeSet<&str> = next.nodes.iter().map(|n| n.address.as_str()).collect();
+    let mut nodes: Vec<NodeChange> = current
+        .nodes
+        .iter()
+        .filter(|n| !after.contains(n.address.as_str()))
+        .map(|n| plain(n, Kind::Removed))
+        .chain(next.nodes.iter().filter_map(|n| match before.get(n.address.as_str()) {
+            None => Some(NodeChange { evicts: false, ..plain(n, Kind::Added) }),
+            Some(was) => changed(was, n),
+        }))
+        .collect();
+    nodes.sort_by_key(|n| n.kind);
+    Change { nodes, fields: top(current, next) }
+}
+
+fn plain(node: &Node, kind: Kind) -> NodeChange {
+    let address = node.address.clone();
+    NodeChange { address, kind, control_plane: node.control_plane, fields: Vec::new(), evicts: false, taints: false }
+}
+
+fn changed(was: &Node, now: &Node) -> Option<NodeChange> {
+    if was == now {
+        return None;
+    }
+    let mut fields = Vec::new();
+    let mut add = |field: String, before: Option<&str>, after: Option<&str>| {
+        if before != after {
+            let own = |side: Option<&str>| side.map(str::to_owned);
+            fields.push(FieldChange { field, before: own(before), after: own(after) });
+        }
+    };
+    let text = |value: &'static str, there: bool| there.then_some(value);
+    add("control_plane".to_owned(), text("true", was.control_plane), text("true", now.control_plane));
+    for (name, before, after) in [("hostname", &was.hostname, &now.hostname), ("user", &was.user, &now.user)] {
+        let given = |side: &'_ String| (!side.is_empty()).then_some(side.clone());
+        add(name.to_owned(), given(before).as_deref(), given(after).as_deref());
+    }
+    let empty = BTreeMap::new();
+    for (name, before, after) in
+        [("labels", &was.labels, &now.labels), ("annotations", &was.annotations, &now.annotations)]
+    {
+        let (before, after) = (before.as_ref().unwrap_or(&empty), after.as_ref().unwrap_or(&empty));
+        for key in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
+            let side = |map: &BTreeMap<String, String>| map.get(key).cloned();
+            add(format!("{name}[{key}]"), side(before).as_deref(), side(after).as_deref());
+        }
+    }
+    let taints = |node: &Node| -> BTreeMap<String, String> {
+        let all = node.taints.iter().flatten();
+        all.map(|t| (format!("taints[{}:{}]", t.key, t.effect), t.value.clone())).collect()
+    };
+    let (before, after) = (taints(was), taints(now));
+    for key in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
+        add(key.clone(), before.get(key).map(String::as_str), after.get(key).map(String::as_str));
+    }
+    let evicts = after.keys().any(|key| key.ends_with(":NoExecute]") && !before.contains_key(key));
+    let kind = match (was.control_plane, now.control_plane) {
+        (true, false) => Kind::Demoted,
+        (false, true) => Kind::Promoted,
+        _ => Kind::Changed,
+    };
+    let control_plane = was.control_plane || now.control_plane;
+    // `null` and an empty map are the same to everybody
+    let same = fields.is_empty() && was.unknown == now.unknown;
+    (!same).then(|| NodeChange {
+        address: now.address.clone(),
+        kind,
+        control_plane,
+        fields,
+        evicts,
+        taints: before != after,
+    })
+}
+
+/// Names of the fields beside the nodes that differ.
+fn top(current: &Cluster, next: &Cluster) -> Vec<String> {
+    let fields = |cluster: &Cluster| match serde_json::to_value(Cluster { nodes: Vec::new(), ..cluster.clone() }) {
+        Ok(Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (before, after) = (fields(current), fields(next));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let nothing = |v: Option<&Value>| v.is_none_or(Value::is_null);
+    names
+        .into_iter()
+        .filter(|n| before.get(*n) != after.get(*n) && !(nothing(before.get(*n)) && nothing(after.get(*n))))
+        .cloned()
+        .collect()
+}
+
+impl Change {
+    /// Nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.fields.is_empty()
+    }
+
+    /// Addresses that become control planes.
+    pub fn new_control_planes(&self) -> Vec<String> {
+        let new = self.nodes.iter().filter(|n| n.kind == Kind::Promoted || (n.kind == Kind::Added && n.control_plane));
+        new.map(|n| n.address.clone()).collect()
+    }
+
+    /// Nodes that are removed, change their kind or get other taints: what must not happen to a machine in work.
+    pub fn touched(&self) -> impl Iterator<Item = &NodeChange> {
+        self.nodes.iter().filter(|n| match n.kind {
+            Kind::Removed | Kind::Demoted | Kind::Promoted => true,
+            Kind::Added => false,
+            Kind::Changed => n.taints,
+        })
+    }
+
+    /// Judges it against the definition in force and the machines of the answer: above `percent` of the nodes, or any
+    /// control plane removed or replaced, a person has to say yes; so does a list that has lost so many machines.
+    pub fn gate(&self, current: Option<&Cluster>, machines: &[Machine], percent: u64) -> Gate {
+        let nodes = current.map_or(&[][..], |c| &c.nodes);
+        let weight = self.nodes.iter().filter(|n| n.evicts || matches!(n.kind, Kind::Removed | Kind::Demoted)).count();
+        let planes = self.nodes.iter().filter(|n| match n.kind {
+            Kind::Removed => n.control_plane,
+            Kind::Demoted => true,
+            _ => false,
+        });
+        let control_planes: Vec<String> = planes.map(|n| n.address.clone()).collect();
+        let above = |count: usize| count as u64 * 100 > percent * nodes.len() as u64;
+        let there: BTreeSet<&str> = machines.iter().map(|m| m.address.as_str()).collect();
+        let lost = nodes.iter().filter(|n| !there.contains(n.address.as_str())).count();
+        let why = if !control_planes.is_empty() {
+            Some(format!("control planes leave or are replaced: {}", control_planes.join(", ")))
+        } else if lost > 0 && above(lost) {
+            Some(format!("sabakan's list has lost {lost} of {} machines of the definition", nodes.len()))
+        } else if weight > 0 && above(weight) {
+            Some(format!(
+                "{weight} of {} nodes are removed, replaced or emptied, more than gate_percent {percent}",
+                nodes.len()
+            ))
+        } else {
+            None
+        };
+        Gate { weight, of: nodes.len(), control_planes, why }
+    }
+
+    /// The same change of a field on several nodes once, with their addresses: what a template or a strategy does to
+    /// everybody is one line.
+    pub fn folded(&self) -> Vec<(String, Vec<String>)> {
+        let mut by_field: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for node in self.nodes.iter().filter(|n| n.kind == Kind::Changed) {
+            for field in &node.fields {
+                let what = match (&field.before, &field.after) {
+                    (None, _) => "added",
+                    (_, None) => "removed",
+                    _ => "changed",
+                };
+                by_field.entry(format!("{} {what}", field.field)).or_default().push(node.address.clone());
+            }
+        }
+        by_field.into_iter().filter(|(_, nodes)| nodes.len() > FOLD).collect()
+    }
+
+    /// The fields of a node that are not part of a fold.
+    pub fn own<'a>(
+        &'a self,
+        node: &'a NodeChange,
+        folds: &'a [(String, Vec<String>)],
+    ) -> impl Iterator<Item = &'a FieldChange> {
+        node.fields.iter().filter(move |f| {
+            let folded = folds.iter().any(|(what, _)| what.strip_prefix(&f.field).is_some_and(|r| r.starts_with(' ')));
+            node.kind != Kind::Changed || !folded
+        })
+    }
+}
+
+/// Above so many nodes with the same change of a field it is told once.
+const FOLD: usize = 5;
+
+/// What an approval names: a digest of the definition, the template and the machines it was made from. Not against
+/// malice – who may write approvals may write the definition – but against a change in between.
+pub fn digest(cluster: &str, template: &str, machines: &[Machine]) -> String {
+    // FNV-1a, 64 bit
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |text: &str| {
+        for byte in text.bytes().chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    add(cluster);
+    add(template);
+    let mut sorted: Vec<&Machine> = machines.iter().collect();
+    sorted.sort_by(|a, b| a.serial.cmp(&b.serial));
+    for m in sorted {
+        for text in [&m.serial, &m.address, &m.role, &m.rack.to_string(), m.state.word(), &m.retire_date.to_string()] {
+            add(text);
+        }
+    }
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+#[path = "tests/change.rs"]
+mod tests;

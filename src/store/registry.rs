@@ -1,0 +1,123 @@
+//! What lies in etcd about the registry of machines: the integration's settings, approvals, our last change.
+
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, TxnOp};
+use imbl::OrdMap;
+use jiff::SignedDuration;
+
+use super::{
+    apply::{Row, whole},
+    connect::Store,
+    error::StoreError,
+    keys::RegistryKey,
+    operator::{Note, Wrote, json},
+};
+use crate::model::{
+    entry::Stored,
+    ours::{Approval, Generated, Hold, Who},
+};
+
+/// How long an approval lasts.
+const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(1);
+
+/// The keys `sabakan/…`, `auto-repair/query-variables`, `cluster-revision`, `cketerm/approvals/…` and
+/// `cketerm/generated`. Texts are kept as they are stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RegistrySettings {
+    /// `sabakan/url`.
+    pub url: Option<Stored<String>>,
+    /// `sabakan/template`, JSON.
+    pub template: Option<Stored<String>>,
+    /// `sabakan/query-variables`, JSON.
+    pub variables: Option<Stored<String>>,
+    /// `auto-repair/query-variables`, JSON.
+    pub repair_variables: Option<Stored<String>>,
+    /// `cluster-revision`: `ModRevision` of the template that the definition was generated from.
+    pub cluster_revision: Option<Stored<String>>,
+    /// `cketerm/generated`.
+    pub generated: Option<Stored<Generated>>,
+    /// `cketerm/approvals/hold`.
+    pub hold: Option<Stored<Hold>>,
+    /// `cketerm/approvals/` by digest.
+    pub approvals: OrdMap<String, Stored<Approval>>,
+}
+
+impl RegistrySettings {
+    pub(super) fn take(&mut self, which: RegistryKey, key: &str, row: &Row) -> Result<(), String> {
+        let text = || {
+            let value = String::from_utf8_lossy(&row.value).into_owned();
+            Some(Stored { key: key.to_owned(), mod_revision: row.mod_revision, value: Ok(Arc::new(value)) })
+        };
+        match which {
+            RegistryKey::Url => self.url = text(),
+            RegistryKey::Template => self.template = text(),
+            RegistryKey::Variables => self.variables = text(),
+            RegistryKey::RepairVariables => self.repair_variables = text(),
+            RegistryKey::ClusterRevision => self.cluster_revision = text(),
+            RegistryKey::Generated => return whole(&mut self.generated, key, row),
+            RegistryKey::Hold => return whole(&mut self.hold, key, row),
+            RegistryKey::Approval(digest) => {
+                let mut slot = None;
+                let read = whole(&mut slot, key, row);
+                self.approvals.extend(slot.map(|stored| (digest, stored)));
+                return read;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete(&mut self, which: &RegistryKey) {
+        match which {
+            RegistryKey::Url => self.url = None,
+            RegistryKey::Template => self.template = None,
+            RegistryKey::Variables => self.variables = None,
+            RegistryKey::RepairVariables => self.repair_variables = None,
+            RegistryKey::ClusterRevision => self.cluster_revision = None,
+            RegistryKey::Generated => self.generated = None,
+            RegistryKey::Hold => self.hold = None,
+            RegistryKey::Approval(digest) => drop(self.approvals.remove(digest)),
+        }
+    }
+
+    /// Whether the template is not the one that the definition was generated from: "newer" means unequal, missing
+    /// counts as 0.
+    pub fn template_changed(&self) -> bool {
+        let template = self.template.as_ref().map_or(0, |t| t.mod_revision);
+        let of = self.cluster_revision.as_ref().and_then(Stored::get).and_then(|t| t.trim().parse().ok());
+        of.unwrap_or(0) != template
+    }
+}
+
+impl Store {
+    /// A person lets the change with this digest pass, for an hour.
+    pub async fn approve(&self, digest: &str, who: &Who, reason: Option<&str>) -> Result<Approval, StoreError> {
+        let at = self.clock().wall();
+        let until = at.checked_add(APPROVED_FOR).unwrap_or(at);
+        let approval = Approval { who: who.clone(), at, until, reason: reason.map(str::to_owned) };
+        let note = Note { who, what: "sabakan approve", on: digest, reason };
+        // a hold that came meanwhile counts
+        let compares = vec![Compare::mod_revision(self.keys().hold(), CompareOp::Equal, 0)];
+        let ops = vec![TxnOp::put(self.keys().approval(digest), json(&approval), None)];
+        match self.write(note, "done", compares, ops).await? {
+            Wrote::At(_) => Ok(approval),
+            Wrote::Conflict => Err(StoreError::NotAllowed(
+                "applying is on hold: nothing was approved; take the hold back first (`cketerm sabakan unhold`)"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Nothing is applied from now on, or (`hold` false) again.
+    pub async fn set_hold(&self, hold: bool, who: &Who, reason: Option<&str>) -> Result<(), StoreError> {
+        let (key, at) = (self.keys().hold(), self.clock().wall());
+        let op = if hold {
+            TxnOp::put(key, json(&Hold { who: who.clone(), at, reason: reason.map(str::to_owned) }), None)
+        } else {
+            TxnOp::delete(key, None)
+        };
+        let what = if hold { "sabakan hold" } else { "sabakan unhold" };
+        let note = Note { who, what, on: "cluster", reason };
+        self.write(note, "done", Vec::new(), vec![op]).await.map(drop)
+    }
+}
