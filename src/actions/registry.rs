@@ -2,7 +2,10 @@
 
 use super::{ActionError, Operator};
 use crate::{
-    model::cluster::{parse, written},
+    model::{
+        cluster::{parse, written},
+        ours::Approval,
+    },
     sabakan::{Template, variables},
     store::{keys::SwitchName, operator::Note},
 };
@@ -26,6 +29,20 @@ impl Operator {
         let key = self.store.keys().sabakan("template");
         self.store.put_raw(&key, &written(&template).to_string(), None, note).await?;
         Ok(judged.warnings)
+    }
+
+    /// Lets the change with this digest pass the gate, for an hour. Refused while applying is on hold.
+    pub async fn approve(&self, digest: &str, reason: Option<&str>) -> Result<Approval, ActionError> {
+        self.refuse_mismatch().await?;
+        Ok(self.store.approve(digest, &self.who, reason).await?)
+    }
+
+    /// Stops all applying of generated definitions, or (`hold` false) takes that back.
+    pub async fn hold_registry(&self, hold: bool, reason: Option<&str>) -> Result<(), ActionError> {
+        if !hold {
+            self.refuse_mismatch().await?;
+        }
+        Ok(self.store.set_hold(hold, &self.who, reason).await?)
     }
 
     /// Checks and stores the variables of a question to sabakan, as they were written: those of the integration or of

@@ -184,6 +184,13 @@ pub enum Command {
         #[command(subcommand)]
         word: ClusterWord,
     },
+    /// The machines that sabakan knows
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Machines {
+        /// What to do with them.
+        #[command(subcommand)]
+        word: MachinesWord,
+    },
     /// Kubernetes' Nodes and the definition's
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Nodes {
@@ -221,6 +228,13 @@ pub enum Command {
         /// For which shell.
         shell: Shell,
     },
+}
+
+/// Words about sabakan's machines.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum MachinesWord {
+    /// List them: state and time in it, role, rack, lifetime, place in the cluster, what the plan does with each
+    List,
 }
 
 impl Cli {

@@ -16,6 +16,7 @@ mod output;
 mod plan;
 mod policy;
 mod reboot_queue;
+mod registry;
 mod repair_queue;
 mod sabakan;
 mod sandbox;
@@ -24,6 +25,7 @@ mod wait;
 mod why;
 mod yaml;
 
+use args::MachinesWord;
 pub use args::{Cli, Color, Command, RunOptions};
 pub use context::Context;
 
@@ -38,6 +40,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::AutoRepair { word } => sabakan::run_auto_repair(word, context).await,
         Command::Constraints { word } => constraints::run(word, context).await,
         Command::Cluster { word } => cluster::run(word, context).await,
+        Command::Machines { word: MachinesWord::List } => registry::machines(context).await,
         Command::Nodes { word } => nodes::run(word, context).await,
         Command::Policy { word } => Box::pin(policy::run(word, context)).await,
         Command::Leader => leader::leader(context).await,

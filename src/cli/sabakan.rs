@@ -8,6 +8,7 @@ use super::{
     Context,
     args::{Output, Reason},
     plan::{PlanArgs, RepairPlanArgs, plan_from_files, repairs_from_files},
+    registry,
     reboot_queue::read,
     switches::{self, SwitchWord},
 };
@@ -42,6 +43,24 @@ pub enum SabakanWord {
     GetVariables,
     /// Print the definition that would be generated, and why each machine is where it is; stores nothing
     Plan(PlanArgs),
+    /// Print the definition in force against the generated one, by machine and by field; writes nothing
+    Diff {
+        /// What would change on Kubernetes' Nodes instead: labels, annotations, taints
+        #[arg(long)]
+        nodes: bool,
+    },
+    /// Let the change that waits at the gate pass; it ends after an hour and dies with any change
+    Approve {
+        /// Only if it is this one, as `sabakan diff` prints it
+        digest: Option<String>,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
+    /// Stop all applying
+    Hold(Reason),
+    /// Let it go on
+    Unhold(Reason),
 }
 
 /// The words of automatic repair.
@@ -104,6 +123,10 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
             }
         }
         SabakanWord::SetVariables(file) => set_variables(SwitchName::Sabakan, &file, context).await,
+        SabakanWord::Diff { nodes } => registry::diff(nodes, context).await,
+        SabakanWord::Approve { digest, reason } => registry::approve(digest.as_deref(), reason.get(), context).await,
+        SabakanWord::Hold(reason) => context.operator().await?.hold_registry(true, reason.get()).await,
+        SabakanWord::Unhold(reason) => context.operator().await?.hold_registry(false, reason.get()).await,
         SabakanWord::GetVariables => get_variables(SwitchName::Sabakan, context).await,
         SabakanWord::Plan(args) => match args.machines.as_deref() {
             Some(machines) => plan_from_files(&args, machines, context),

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{decide::Applying, registry::Registry};
+use super::{
+    decide::{Applying, AutoRepair},
+    registry::Registry,
+};
 pub use crate::model::attempt::CheckAnswer;
 use crate::{
     clock::Now,
@@ -214,6 +217,8 @@ pub struct Seen {
     pub orphans: Arc<BTreeMap<String, Reason>>,
     /// Where applying what is generated from the registry stands.
     pub applying: Arc<Applying>,
+    /// Where automatic repair stands.
+    pub auto_repair: Arc<AutoRepair>,
 }
 
 impl Default for Seen {
@@ -224,6 +229,7 @@ impl Default for Seen {
             reasons: Arc::default(),
             orphans: Arc::default(),
             applying: Arc::default(),
+            auto_repair: Arc::default(),
         }
     }
 }

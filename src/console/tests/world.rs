@@ -257,6 +257,7 @@ impl World {
             reasons: Arc::new(self.reasons.clone()),
             orphans: Arc::new(self.orphans.clone()),
             applying: Arc::default(),
+            auto_repair: Arc::default(),
         })
     }
 

@@ -23,6 +23,7 @@ use self::power::Target;
 use super::{
     command::Spawner,
     decide::{Effect, Guard, Planned},
+    registry::Registry,
     snapshot::Came,
 };
 use crate::{
@@ -52,6 +53,7 @@ pub(super) struct Actor {
     pub fence: Fence,
     pub steady: Steady,
     pub spawner: Spawner,
+    pub registry: tokio::sync::watch::Receiver<Arc<Registry>>,
     pub who: Who,
     pub seed: u64,
     /// A graceful end has begun: nothing new starts, only what has happened is recorded.

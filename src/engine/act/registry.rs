@@ -5,14 +5,24 @@ use std::{sync::Arc, time::Duration};
 use super::{Actor, SHOWN_WITHIN, Stop};
 use crate::{
     engine::{
-        decide::{Apply, Guard, Registering, compares},
+        decide::{Apply, Guard, Registering, compares, plan_of},
         registry::{Basis, sync},
         snapshot::Came,
     },
     kubernetes::WriteError,
-    model::kube::{Description, KubeView, NodeRow},
-    store::commit::{Change, CommitError, Put},
+    model::{
+        entry::{EntryId, QueueKind},
+        kube::{Description, KubeView, NodeRow},
+        ours::{Request, Who},
+    },
+    store::{
+        commit::{Change, CommitError, Put},
+        keys::SwitchName,
+    },
 };
+
+/// Entries in one transaction: etcd takes 128 operations.
+const REPAIRS_AT_ONCE: usize = 60;
 
 impl Actor {
     pub(super) async fn register(&self, decided: Duration, what: Registering) -> Result<Came, Stop> {
@@ -36,6 +46,7 @@ impl Actor {
                 };
                 self.commit(&permit, change).await.map(|_| Came::Done)
             }
+            Registering::AddRepairs => self.add_repairs(decided).await,
             Registering::Describe { node, description } => self.describe(decided, &node, &description).await,
         }
     }
@@ -84,6 +95,48 @@ impl Actor {
             Ok(revision) => self.shown(revision).await?,
         }
         tracing::info!(action = apply.generated.action, reason = apply.generated.reason, bytes, "definition generated");
+        Ok(Came::Done)
+    }
+
+    /// All or nothing below the cap (I42): decided again from a fresh read, in one transaction with the index.
+    async fn add_repairs(&self, decided: Duration) -> Result<Came, Stop> {
+        let permit = self.permit(&Guard::default(), decided)?;
+        let Some(good) = self.registry.borrow().broken.good.clone() else { return Ok(Came::Stale) };
+        let failed = |e: crate::store::StoreError| Stop(Came::Failed(e.to_string()));
+        let keys = self.store.keys();
+        let index_key = keys.write_index(QueueKind::Repair);
+        // the index first: whatever is added after this makes the transaction fail
+        let index = self.store.raw(&index_key).await.map_err(failed)?.map_or(0, |raw| raw.mod_revision);
+        let view = self.store.read_view().await.map_err(failed)?;
+        let Ok(plan) = plan_of(&view, &good) else { return Ok(Came::Stale) };
+        let entries: Vec<_> = plan.entries.into_iter().take(REPAIRS_AT_ONCE).collect();
+        let Some(last) = entries.last().filter(|_| view.auto_repair.enabled()) else { return Ok(Came::Stale) };
+        let now = self.steady.now().wall;
+        let mut absent = Vec::new();
+        let mut puts = vec![Put { key: index_key.clone(), value: (last.index + 1).to_string(), leased: false }];
+        for entry in &entries {
+            let id = EntryId::repair(entry.index);
+            let who = Who { user: "automatic repair".to_owned(), ..self.who.clone() };
+            let reason = Some(format!("sabakan: {}", entry.operation));
+            let node_uid = self.kube_live.borrow().by_address.get(&entry.address).and_then(|name| {
+                self.kube_live.borrow().by_name.get(name).map(|n| n.uid.clone())
+            });
+            absent.push((keys.entry(id), 0));
+            puts.push(Put::json(keys.entry(id), entry));
+            puts.push(Put::json(keys.request(id), &Request { who, at: now, reason, node_uid }));
+        }
+        let names: Vec<String> = entries.iter().map(|e| format!("{} {}", e.operation, e.address)).collect();
+        puts.push(self.audit("repair add", &format!("repairs {}", last.index), None, &names.join(", ")));
+        let revision = |stored: Option<i64>| stored.unwrap_or(0);
+        let mut compares = vec![
+            (index_key, index),
+            (keys.switch(SwitchName::AutoRepair), view.auto_repair.mod_revision),
+            (keys.constraints(), revision(view.constraints.as_ref().map(|c| c.mod_revision))),
+            (keys.cluster(), revision(view.cluster.as_ref().map(|c| c.mod_revision))),
+        ];
+        compares.extend(absent);
+        self.commit(&permit, Change { compares, puts, deletes: Vec::new() }).await?;
+        tracing::info!(entries = names.join(", "), "automatic repair");
         Ok(Came::Done)
     }
 

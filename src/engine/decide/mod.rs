@@ -16,9 +16,11 @@
 //! | `repair/` | the repair queue: its line, its steps, its health checks (I40, I41, I43) |
 //! | `cordons` | uncordon, orphans, re-stamping after a change of leader (I9–I13) |
 //! | `registry` | what is generated from the registry of machines, and what it waits for |
+//! | `auto_repair` | machines that sabakan calls sick, below a cap (I42) |
 //! | `endpoints` | an API server in reboot is taken out of the endpoints |
 
 mod attempts;
+mod auto_repair;
 mod boot;
 mod case;
 mod claims;
@@ -41,6 +43,7 @@ use jiff::Timestamp;
 
 use self::case::Case;
 pub use self::{
+    auto_repair::{AutoRepair, plan_of},
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
     pods::{PodVerdict, judge},
@@ -77,6 +80,8 @@ pub struct Decision {
     pub wake: Option<f64>,
     /// Where applying what is generated from the registry stands.
     pub registry: Applying,
+    /// Where automatic repair stands.
+    pub auto_repair: AutoRepair,
 }
 
 /// One pass as the rules see it.
@@ -111,6 +116,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.let_go_of_cordons();
     pass.keep_endpoints();
     pass.tend_registry();
+    pass.tend_auto_repair();
     pass.name_the_phase();
     // Who does not lead does nothing; nor is anything done from a copy that has lost its footing.
     if snap.engine.leading.is_none() || !snap.store.synced {

@@ -34,6 +34,8 @@ pub enum Registering {
     Apply(Box<Apply>),
     /// Take away approvals that nothing can use any more.
     DropApprovals(Vec<(String, i64)>),
+    /// Put the machines that sabakan calls sick into the repair queue.
+    AddRepairs,
     /// Put the definition's labels, annotations and taints on a Node.
     Describe {
         /// The Node as it was.
@@ -49,6 +51,7 @@ impl Registering {
         match self {
             Self::Apply(_) => "applying",
             Self::DropApprovals(_) => "forgetting approvals",
+            Self::AddRepairs => "adding repairs",
             Self::Describe { .. } => "describing",
         }
     }

@@ -63,6 +63,11 @@ impl Keeper {
         self.seen.borrow().clone()
     }
 
+    /// The same, to be looked at later.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Registry>> {
+        self.seen.clone()
+    }
+
     /// Resolves when something new is known.
     pub async fn changed(&mut self) {
         if self.seen.changed().await.is_err() {

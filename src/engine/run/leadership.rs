@@ -176,6 +176,7 @@ impl Loop {
             fence: fence.clone(),
             steady: self.steady.clone(),
             spawner: self.options.spawner.clone(),
+            registry: self.keeper.subscribe(),
             who: self.who(),
             seed,
             ending: Arc::default(),

@@ -13,7 +13,7 @@ use tokio::{
 use super::{
     act::Actor,
     command::Spawner,
-    decide::{Applying, Decision, Effect, Planned, Registering, decide},
+    decide::{Decision, Effect, Planned, Registering, decide},
     lead::{LeadEvent, LeadOrder, Standing},
     memory, preflight,
     probe::{Prober, Targets, url},
@@ -197,15 +197,15 @@ impl Loop {
         let now = self.look();
         self.mind_leadership(now).await;
         memory::observe(&mut self.snap, now);
-        let decision = decide(&self.snap, now);
+        let mut decision = decide(&self.snap, now);
         self.aim(&decision);
         if self.leader.is_some() {
             self.publish_progress(&decision, now);
             self.prune(now);
         }
         let wake = decision.wake;
-        let Decision { effects, reasons, orphans, registry, .. } = decision;
-        self.tell(reasons, orphans, registry, now);
+        let effects = std::mem::take(&mut decision.effects);
+        self.tell(decision, now);
         self.begin(effects, now);
         let until_wake =
             wake.map_or(TICK, |at| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.001)).unwrap_or(TICK));
@@ -274,20 +274,15 @@ impl Loop {
         self.keeper.want(leads || self.options.mode == "console");
     }
 
-    fn tell(
-        &self,
-        reasons: BTreeMap<EntryId, Reason>,
-        orphans: BTreeMap<String, Reason>,
-        applying: Applying,
-        now: Now,
-    ) {
-        let reasons = publish::merged(&self.snap, reasons);
+    fn tell(&self, decision: Decision, now: Now) {
+        let reasons = publish::merged(&self.snap, decision.reasons);
         self.tell.send_replace(Arc::new(Seen {
             snapshot: self.snap.clone(),
             now,
             reasons: Arc::new(reasons),
-            orphans: Arc::new(orphans),
-            applying: Arc::new(applying),
+            orphans: Arc::new(decision.orphans),
+            applying: Arc::new(decision.registry),
+            auto_repair: Arc::new(decision.auto_repair),
         }));
     }
 

@@ -1,0 +1,288 @@
+//! What sabakan's machines make of the definition, asked here and now: `sabakan diff`, `approve`, `hold`, `machines list`.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use serde_json::json;
+
+use super::{
+    Context,
+    args::Output,
+    output::columns,
+};
+use crate::{
+    actions::ActionError,
+    engine::registry::{Good, Proposed, propose, sync},
+    kubernetes::Kube,
+    model::{cluster::Taint, entry::Stored, policy::Strategy},
+    net::Http,
+    sabakan::{
+        Machines,
+        change::{Kind, NodeChange},
+        client::{self, Question},
+        variables,
+    },
+    store::{Store, view::StoreView},
+};
+
+/// One look at everything: etcd, sabakan, and Kubernetes where it is configured.
+pub struct Look {
+    /// etcd.
+    pub store: Store,
+    /// What lies there.
+    pub view: StoreView,
+    /// sabakan's answer.
+    pub good: Good,
+    /// The Nodes, where Kubernetes is configured and answers.
+    pub nodes: Option<Vec<crate::model::kube::NodeRow>>,
+}
+
+/// Reads etcd and asks sabakan; nothing is written. Errors are sentences with a remedy.
+pub async fn look(context: &Context, question: Question) -> Result<Look, ActionError> {
+    let store = context.store().await?;
+    let view = store.read_view().await?;
+    let settings = &view.registry;
+    let url = settings.url.as_ref().ok_or_else(|| {
+        ActionError::failed("no URL of sabakan is stored: set it with `cketerm sabakan set-url URL`")
+    })?;
+    let stored = match question {
+        Question::Members => settings.variables.as_ref(),
+        Question::Broken => settings.repair_variables.as_ref(),
+    };
+    let with = (url.mod_revision, stored.map_or(0, |s| s.mod_revision));
+    let parsed = stored.and_then(Stored::get).map_or_else(|| Ok(serde_json::Map::new()), |text| variables::parse(text));
+    let parsed = parsed.map_err(|e| ActionError::failed(format!("{e}; set them again with `set-variables FILE`")))?;
+    let http = Http::verified(client::PATIENCE, client::MOST_BYTES)
+        .map_err(|e| ActionError::failed(format!("no HTTP client can be made: {e}")))?;
+    let asked = store.clock().wall();
+    let url = url.get().cloned().unwrap_or_default();
+    let machines = client::ask(&http, &url, question, &parsed).await;
+    let machines = machines.map_err(|e| ActionError::failed(e.to_string()))?;
+    for warning in &machines.warnings {
+        context.say(&format!("warning: {warning}"));
+    }
+    let (at, wall) = (store.clock().boot().as_secs_f64(), store.clock().wall());
+    let good = Good { machines: Arc::new(machines), at, wall, asked, with };
+    Ok(Look { nodes: nodes(context).await, store, view, good })
+}
+
+/// The Nodes; what Kubernetes cannot say now is said and keeps nobody out.
+async fn nodes(context: &Context) -> Option<Vec<crate::model::kube::NodeRow>> {
+    if context.settings.kube.is_none() {
+        return None;
+    }
+    let kube = Kube::connect(&context.settings.kube, crate::clock::Clock::Host).await;
+    let rows = match kube {
+        Ok(kube) => kube.nodes().await.map_err(|e| e.to_string()),
+        Err(e) => Err(e.to_string()),
+    };
+    rows.map_err(|e| context.say(&format!("warning: goes on without Kubernetes: {e}"))).ok()
+}
+
+impl Look {
+    /// The plan and what it changes.
+    pub fn proposed(&self) -> Result<Proposed, ActionError> {
+        let taints: Option<BTreeMap<String, Vec<Taint>>> = self.nodes.as_ref().map(|nodes| {
+            nodes.iter().map(|n| (n.name.clone(), n.described.taints.clone())).collect()
+        });
+        if taints.is_none() && self.view.policy().strategy == Strategy::AllHealthy {
+            return Err(ActionError::failed(
+                "strategy all-healthy looks at the taints of Nodes, and Kubernetes is not configured or does not answer: \
+                 give --kubeconfig FILE",
+            ));
+        }
+        let proposal = propose(&self.view, &self.good, taints.as_ref(), self.store.clock().wall());
+        proposal.outcome.map_err(ActionError::failed)
+    }
+}
+
+/// `sabakan diff`: the definition in force against the generated one, by machine and by field.
+pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
+    let look = look(context, Question::Members).await?;
+    if nodes {
+        return synchronisation(&look, context);
+    }
+    let proposed = look.proposed()?;
+    let waits = proposed.gate.why.clone().filter(|_| proposed.plan.changed);
+    match context.output(Output::Table) {
+        Output::Table => context.out.text(&text(&proposed)),
+        form => context.out.value(
+            &json!({
+                "action": proposed.plan.action, "reason": proposed.plan.reason, "changed": proposed.plan.changed,
+                "digest": proposed.digest, "gate": waits, "nodes": proposed.change.nodes, "fields": proposed.change.fields,
+                "warnings": proposed.plan.warnings,
+            }),
+            form,
+        ),
+    }
+}
+
+/// The diff for people: what happens to everybody once, then what happens to each.
+fn text(proposed: &Proposed) -> String {
+    let (plan, change) = (&proposed.plan, &proposed.change);
+    let mut out = format!("{}: {}\n", plan.action, plan.reason);
+    if !plan.changed {
+        return out;
+    }
+    if let Some(why) = &proposed.gate.why {
+        let _ = writeln!(out, "waits for approval of {}: {why}", proposed.digest);
+    }
+    let folds = change.folded();
+    for field in &change.fields {
+        let _ = writeln!(out, "  field {field} changes");
+    }
+    for (what, nodes) in &folds {
+        let _ = writeln!(out, "  {what} on {} nodes", nodes.len());
+    }
+    let why: BTreeMap<&str, String> = plan.nodes.iter().map(|c| (c.address.as_str(), c.why.to_string())).collect();
+    for node in &change.nodes {
+        let own: Vec<_> = change.own(node, &folds).collect();
+        if node.kind == Kind::Changed && own.is_empty() {
+            continue;
+        }
+        let why = why.get(node.address.as_str()).map(String::as_str).unwrap_or_default();
+        let _ = writeln!(out, "{} {} {} – {why}", sign(node), node.address, place(node));
+        for field in own {
+            let side = |s: &Option<String>| s.clone().unwrap_or_else(|| "–".to_owned());
+            let _ = writeln!(out, "    {}: {} → {}", field.field, side(&field.before), side(&field.after));
+        }
+    }
+    out
+}
+
+fn sign(node: &NodeChange) -> char {
+    match node.kind {
+        Kind::Added => '+',
+        Kind::Removed => '-',
+        _ => '~',
+    }
+}
+
+fn place(node: &NodeChange) -> String {
+    match node.kind {
+        Kind::Promoted => "worker → control plane".to_owned(),
+        Kind::Demoted => "control plane → worker".to_owned(),
+        _ if node.control_plane => "control plane".to_owned(),
+        _ => "worker".to_owned(),
+    }
+}
+
+/// `sabakan diff --nodes`: what node synchronisation would do; a dry run.
+fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
+    let nodes = look.nodes.as_ref().ok_or_else(|| {
+        ActionError::misused("--nodes needs Kubernetes, which is not configured or does not answer: give --kubeconfig FILE")
+    })?;
+    let definition = look.view.definition().ok_or_else(|| ActionError::failed("no readable cluster definition is stored"))?;
+    let mut changes = Vec::new();
+    for member in &definition.cluster.nodes {
+        let node = nodes.iter().find(|n| n.name == member.node_name() || n.addresses.contains(&member.address));
+        if let Some((node, description)) = node.and_then(|n| Some((n, sync::description(member, &n.described)?))) {
+            changes.push((node.name.clone(), description));
+        }
+    }
+    match context.output(Output::Table) {
+        Output::Table => {
+            let lines: String = changes.iter().map(|(name, what)| format!("{name}: {what}\n")).collect();
+            context.out.text(&if lines.is_empty() { "every Node is as the definition says\n".to_owned() } else { lines })
+        }
+        form => {
+            let list: Vec<_> = changes.iter().map(|(name, what)| json!({"node": name, "changes": what})).collect();
+            context.out.value(&list, form)
+        }
+    }
+}
+
+/// `sabakan approve [DIGEST]`.
+pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
+    let look = look(context, Question::Members).await?;
+    let proposed = look.proposed()?;
+    let Some(why) = proposed.gate.why.as_ref().filter(|_| proposed.plan.changed) else {
+        return Err(ActionError::refused(format!(
+            "nothing waits for approval: {} ({})",
+            proposed.plan.action, proposed.plan.reason
+        )));
+    };
+    if let Some(given) = digest.filter(|d| *d != proposed.digest) {
+        return Err(ActionError::refused(format!(
+            "what waits now is {}, not {given}: plan, template or machines have changed; look at it with `cketerm sabakan diff`",
+            proposed.digest
+        )));
+    }
+    let approval = context.operator().await?.approve(&proposed.digest, reason).await?;
+    context.say(&format!("approved until {}: {} ({}; {why})", approval.until, proposed.digest, proposed.plan.reason));
+    Ok(())
+}
+
+/// `machines list`.
+pub async fn machines(context: &Context) -> Result<(), ActionError> {
+    let look = look(context, Question::Members).await?;
+    let now = look.store.clock().wall();
+    let place = |address: &str| {
+        let definition = look.view.definition()?;
+        let member = definition.members.by_address(&definition.cluster, address)?;
+        Some(if member.control_plane { "control-plane" } else { "worker" })
+    };
+    // without a template there is no plan, and the machines are there all the same
+    let proposed = look.proposed().ok();
+    let plans: BTreeMap<&str, (String, String)> = proposed.iter().flat_map(|p| &p.plan.nodes).map(|c| {
+        let what = match (c.was_control_plane, c.control_plane) {
+            (Some(_), None) => "removed",
+            (None, Some(true)) => "added as control plane",
+            (None, Some(false)) => "added as worker",
+            (Some(true), Some(false)) => "demoted",
+            (Some(false), Some(true)) => "promoted",
+            _ => "stays",
+        };
+        (c.address.as_str(), (what.to_owned(), c.why.to_string()))
+    }).collect();
+    match context.output(Output::Table) {
+        Output::Table => {
+            let rows = machines_of(&look.good.machines, now, &place, &plans);
+            let header = ["Serial", "Address", "State", "For", "Role", "Rack", "Lifetime", "Place", "Plan"];
+            context.out.text(&columns(&header, &rows))
+        }
+        form => {
+            let list: Vec<_> = look.good.machines.list.iter().map(|m| {
+                let plan = plans.get(m.address.as_str());
+                json!({
+                    "serial": m.serial, "address": m.address, "state": m.state.word(), "seconds_in_state": m.duration,
+                    "role": m.role, "rack": m.rack, "index_in_rack": m.index_in_rack, "lifetime_days": m.lifetime_days(now),
+                    "place": place(&m.address), "plan": plan.map(|p| &p.0), "why": plan.map(|p| &p.1),
+                })
+            }).collect();
+            context.out.value(&list, form)
+        }
+    }
+}
+
+fn machines_of(
+    machines: &Machines,
+    now: jiff::Timestamp,
+    place: &impl Fn(&str) -> Option<&'static str>,
+    plans: &BTreeMap<&str, (String, String)>,
+) -> Vec<Vec<String>> {
+    let row = |m: &crate::sabakan::Machine| {
+        let plan = plans.get(m.address.as_str()).map(|p| p.0.clone()).filter(|p| p != "stays");
+        vec![
+            m.serial.clone(),
+            m.address.clone(),
+            m.state.word().to_owned(),
+            span(m.duration),
+            m.role.clone(),
+            m.rack.to_string(),
+            format!("{} d", m.lifetime_days(now)),
+            place(&m.address).unwrap_or("-").to_owned(),
+            plan.unwrap_or_default(),
+        ]
+    };
+    machines.list.iter().map(row).collect()
+}
+
+/// A length of time in its largest unit.
+fn span(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0}s"),
+        s if s < 7200.0 => format!("{:.0}m", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0}h", s / 3600.0),
+        s => format!("{:.0}d", s / 86_400.0),
+    }
+}

@@ -1,0 +1,92 @@
+//! Automatic repair: machines that sabakan calls sick go into the repair queue, below a cap (spec/repair.md, Automatic
+//! repair; I42).
+
+use serde::Serialize;
+
+use super::{Effect, Guard, Pass, Registering};
+use crate::{
+    engine::registry::Good,
+    model::entry::Stored,
+    sabakan::{RepairInput, RepairPlan, plan_repairs},
+    store::view::StoreView,
+};
+
+/// A place of its own among the effects.
+const REPAIRS: &str = "automatic repair";
+
+/// Where automatic repair stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AutoRepair {
+    /// Why it adds nothing whatever the machines are.
+    pub off: Option<String>,
+    /// What it would add and why not the others.
+    pub plan: RepairPlan,
+}
+
+impl Pass<'_> {
+    /// Adds what the plan says, where it may.
+    pub(super) fn tend_auto_repair(&mut self) {
+        let store = &self.snap.store;
+        self.out.auto_repair = self.auto_repair();
+        let adds = self.out.auto_repair.off.is_none() && !self.out.auto_repair.plan.entries.is_empty();
+        let fresh = self.boot() - store.heard <= 10.0;
+        if adds && fresh && self.leading() && self.snap.engine.resigning.is_none() {
+            self.plan(REPAIRS, None, Guard::default(), Effect::Registry(Registering::AddRepairs));
+        }
+    }
+
+    fn auto_repair(&self) -> AutoRepair {
+        let (store, asked) = (&self.snap.store, &self.snap.registry.broken);
+        let off = |why: String| AutoRepair { off: Some(why), plan: RepairPlan::default() };
+        if !store.auto_repair.enabled() {
+            return off("disabled: `cketerm auto-repair enable`".to_owned());
+        }
+        if store.registry.url.is_none() {
+            return off("not set up: `cketerm sabakan set-url URL`".to_owned());
+        }
+        if store.constraints().maximum_repair_queue_entries <= 0 {
+            return off("maximum-repair-queue-entries is 0: `cketerm constraints set maximum-repair-queue-entries N`".to_owned());
+        }
+        if let Some(why) = &asked.error {
+            return off(why.clone());
+        }
+        let Some(good) = &asked.good else { return off("waits for sabakan's first answer".to_owned()) };
+        #[allow(clippy::cast_precision_loss)] // seconds
+        let most = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
+        let age = self.boot() - good.at;
+        if age > most {
+            return off(format!("waits for a newer answer of sabakan: the last one is {age:.0} s old"));
+        }
+        match plan_of(store, good) {
+            Ok(plan) => AutoRepair { off: None, plan },
+            Err(why) => off(why),
+        }
+    }
+}
+
+/// What automatic repair makes of an answer in this state of the queues; the words ask the same.
+pub fn plan_of(store: &StoreView, good: &Good) -> Result<RepairPlan, String> {
+    let with = |s: Option<&Stored<String>>| s.map_or(0, |s| s.mod_revision);
+    if good.with != (with(store.registry.url.as_ref()), with(store.registry.repair_variables.as_ref())) {
+        return Err("waits for an answer to the question that has just changed".to_owned());
+    }
+    if let Some(Err(why)) = store.cluster.as_ref().map(|c| &c.value) {
+        return Err(format!("the definition cannot be read, so nobody can say who is a member: {why}"));
+    }
+    let next_index = store.repairs.write_index.clone()?;
+    let broken = store.repairs.entries.values().filter(|s| s.get().is_none()).count();
+    let repairs: Vec<_> = store.repairs.entries.values().filter_map(Stored::get).cloned().collect();
+    let reboots: Vec<_> = store.reboots.entries.values().filter_map(Stored::get).cloned().collect();
+    let mut constraints = crate::model::constraints::Constraints::clone(&store.constraints());
+    // an entry that cannot be read takes its place below the cap too
+    let cap = constraints.maximum_repair_queue_entries;
+    constraints.maximum_repair_queue_entries = (cap - i64::try_from(broken).unwrap_or(cap)).max(0);
+    Ok(plan_repairs(&RepairInput {
+        machines: &good.machines.list,
+        constraints: &constraints,
+        repairs: &repairs,
+        reboots: &reboots,
+        current: store.definition().map(|d| &d.cluster),
+        next_index,
+    }))
+}
