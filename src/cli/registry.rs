@@ -4,11 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use serde_json::json;
 
-use super::{
-    Context,
-    args::Output,
-    output::columns,
-};
+use super::{Context, args::Output, output::columns};
 use crate::{
     actions::ActionError,
     engine::registry::{Good, Proposed, propose, sync},
@@ -41,9 +37,10 @@ pub async fn look(context: &Context, question: Question) -> Result<Look, ActionE
     let store = context.store().await?;
     let view = store.read_view().await?;
     let settings = &view.registry;
-    let url = settings.url.as_ref().ok_or_else(|| {
-        ActionError::failed("no URL of sabakan is stored: set it with `cketerm sabakan set-url URL`")
-    })?;
+    let url = settings
+        .url
+        .as_ref()
+        .ok_or_else(|| ActionError::failed("no URL of sabakan is stored: set it with `cketerm sabakan set-url URL`"))?;
     let stored = match question {
         Question::Members => settings.variables.as_ref(),
         Question::Broken => settings.repair_variables.as_ref(),
@@ -81,9 +78,10 @@ async fn nodes(context: &Context) -> Option<Vec<crate::model::kube::NodeRow>> {
 impl Look {
     /// The plan and what it changes.
     pub fn proposed(&self) -> Result<Proposed, ActionError> {
-        let taints: Option<BTreeMap<String, Vec<Taint>>> = self.nodes.as_ref().map(|nodes| {
-            nodes.iter().map(|n| (n.name.clone(), n.described.taints.clone())).collect()
-        });
+        let taints: Option<BTreeMap<String, Vec<Taint>>> = self
+            .nodes
+            .as_ref()
+            .map(|nodes| nodes.iter().map(|n| (n.name.clone(), n.described.taints.clone())).collect());
         if taints.is_none() && self.view.policy().strategy == Strategy::AllHealthy {
             return Err(ActionError::failed(
                 "strategy all-healthy looks at the taints of Nodes, and Kubernetes is not configured or does not answer: \
@@ -169,9 +167,12 @@ fn place(node: &NodeChange) -> String {
 /// `sabakan diff --nodes`: what node synchronisation would do; a dry run.
 fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
     let nodes = look.nodes.as_ref().ok_or_else(|| {
-        ActionError::misused("--nodes needs Kubernetes, which is not configured or does not answer: give --kubeconfig FILE")
+        ActionError::misused(
+            "--nodes needs Kubernetes, which is not configured or does not answer: give --kubeconfig FILE",
+        )
     })?;
-    let definition = look.view.definition().ok_or_else(|| ActionError::failed("no readable cluster definition is stored"))?;
+    let definition =
+        look.view.definition().ok_or_else(|| ActionError::failed("no readable cluster definition is stored"))?;
     let mut changes = Vec::new();
     for member in &definition.cluster.nodes {
         let node = nodes.iter().find(|n| n.name == member.node_name() || n.addresses.contains(&member.address));
@@ -182,7 +183,11 @@ fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => {
             let lines: String = changes.iter().map(|(name, what)| format!("{name}: {what}\n")).collect();
-            context.out.text(&if lines.is_empty() { "every Node is as the definition says\n".to_owned() } else { lines })
+            context.out.text(&if lines.is_empty() {
+                "every Node is as the definition says\n".to_owned()
+            } else {
+                lines
+            })
         }
         form => {
             let list: Vec<_> = changes.iter().map(|(name, what)| json!({"node": name, "changes": what})).collect();
@@ -223,17 +228,21 @@ pub async fn machines(context: &Context) -> Result<(), ActionError> {
     };
     // without a template there is no plan, and the machines are there all the same
     let proposed = look.proposed().ok();
-    let plans: BTreeMap<&str, (String, String)> = proposed.iter().flat_map(|p| &p.plan.nodes).map(|c| {
-        let what = match (c.was_control_plane, c.control_plane) {
-            (Some(_), None) => "removed",
-            (None, Some(true)) => "added as control plane",
-            (None, Some(false)) => "added as worker",
-            (Some(true), Some(false)) => "demoted",
-            (Some(false), Some(true)) => "promoted",
-            _ => "stays",
-        };
-        (c.address.as_str(), (what.to_owned(), c.why.to_string()))
-    }).collect();
+    let plans: BTreeMap<&str, (String, String)> = proposed
+        .iter()
+        .flat_map(|p| &p.plan.nodes)
+        .map(|c| {
+            let what = match (c.was_control_plane, c.control_plane) {
+                (Some(_), None) => "removed",
+                (None, Some(true)) => "added as control plane",
+                (None, Some(false)) => "added as worker",
+                (Some(true), Some(false)) => "demoted",
+                (Some(false), Some(true)) => "promoted",
+                _ => "stays",
+            };
+            (c.address.as_str(), (what.to_owned(), c.why.to_string()))
+        })
+        .collect();
     match context.output(Output::Table) {
         Output::Table => {
             let rows = machines_of(&look.good.machines, now, &place, &plans);

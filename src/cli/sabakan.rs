@@ -8,8 +8,8 @@ use super::{
     Context,
     args::{Output, Reason},
     plan::{PlanArgs, RepairPlanArgs, plan_from_files, repairs_from_files},
-    registry,
     reboot_queue::read,
+    registry,
     switches::{self, SwitchWord},
 };
 use crate::{

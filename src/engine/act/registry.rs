@@ -118,9 +118,12 @@ impl Actor {
             let id = EntryId::repair(entry.index);
             let who = Who { user: "automatic repair".to_owned(), ..self.who.clone() };
             let reason = Some(format!("sabakan: {}", entry.operation));
-            let node_uid = self.kube_live.borrow().by_address.get(&entry.address).and_then(|name| {
-                self.kube_live.borrow().by_name.get(name).map(|n| n.uid.clone())
-            });
+            let node_uid = self
+                .kube_live
+                .borrow()
+                .by_address
+                .get(&entry.address)
+                .and_then(|name| self.kube_live.borrow().by_name.get(name).map(|n| n.uid.clone()));
             absent.push((keys.entry(id), 0));
             puts.push(Put::json(keys.entry(id), entry));
             puts.push(Put::json(keys.request(id), &Request { who, at: now, reason, node_uid }));

@@ -45,7 +45,8 @@ impl Pass<'_> {
             return off("not set up: `cketerm sabakan set-url URL`".to_owned());
         }
         if store.constraints().maximum_repair_queue_entries <= 0 {
-            return off("maximum-repair-queue-entries is 0: `cketerm constraints set maximum-repair-queue-entries N`".to_owned());
+            return off("maximum-repair-queue-entries is 0: `cketerm constraints set maximum-repair-queue-entries N`"
+                .to_owned());
         }
         if let Some(why) = &asked.error {
             return off(why.clone());

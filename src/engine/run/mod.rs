@@ -25,7 +25,7 @@ use crate::{
     clock::{Clock, Now, Steady},
     fence::Fence,
     kubernetes::{Kube, Live as KubeLive},
-    model::{entry::EntryId, kube::KubeView, ours::EngineRegistration, reason::Reason, time::after},
+    model::{entry::EntryId, kube::KubeView, ours::EngineRegistration, time::after},
     net::Http,
     store::{Store, commit::Change, live::Live},
     tasks::held,

@@ -50,19 +50,19 @@ fn the_gate_counts_removals_replacements_and_new_noexecute_taints_in_one_change(
 
 #[test]
 fn any_control_plane_that_is_removed_or_replaced_waits_however_large_the_cluster() {
-    let current = cluster(3, 997);
+    let current = cluster(3, 197);
     let list = machines(&current);
     let mut demoted = current.clone();
     demoted.nodes[1].control_plane = false;
-    demoted.nodes[500].control_plane = true;
+    demoted.nodes[150].control_plane = true;
     assert!(judged(&current, &demoted, &list).why.unwrap().contains("10.0.0.1"));
     let mut removed = current.clone();
     removed.nodes.remove(0);
     assert!(judged(&current, &removed, &list).why.unwrap().contains("10.0.0.0"));
     let mut promoted = current.clone();
-    promoted.nodes[700].control_plane = true;
+    promoted.nodes[170].control_plane = true;
     assert_eq!(judged(&current, &promoted, &list).why, None, "one more is no replacement");
-    assert_eq!(between(Some(&current), &promoted).new_control_planes(), [current.nodes[700].address.clone()]);
+    assert_eq!(between(Some(&current), &promoted).new_control_planes(), [current.nodes[170].address.clone()]);
 }
 
 #[test]
