@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use crate::observers::record::{Acknowledged, Word};
 
 /// A machine that is no member of the cluster.
-pub const OUTSIDE: &str = "10.9.9.9";
+pub const OUTSIDE: &str = "10.250.0.11";
 
 /// One who acts.
 pub struct Person {

@@ -114,6 +114,12 @@ impl Plan {
                 (at, fault(rng, engines, machines))
             })
             .collect();
+        // machines that a repair heals, or two
+        for _ in 0..rng.usize(2..8) {
+            let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_secs() * 1000 - 60_000));
+            let behaviour = Behaviour { ill: rng.u32(1..4), ..Behaviour::default() };
+            faults.push((at, Fault::Machine { machine: rng.usize(..machines), behaviour }));
+        }
         faults.sort_by_key(|(at, _)| *at);
         Self {
             engines,

@@ -74,6 +74,28 @@ pace: {boot: {seconds: 15, jitter: 30}, command: {seconds: 1, jitter: 3}, check:
   pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 0.5, jitter: 8}, lag: 0.1, budget_lag: 0.3}
 reboot: {eviction_timeout_seconds: 60, command_timeout_seconds: 15, command_interval: 3, evict_retries: 1, evict_interval: 3}
 policy: {stuck_seconds: 300}
+outside: 1
+repair:
+  max_concurrent_repairs: 2
+  eviction_timeout_seconds: 60
+  evict_retries: 1
+  evict_interval: 3
+  repair_procedures:
+  - machine_types: [sim]
+    repair_operations:
+    - operation: restart
+      health_check_command: [sandbox-machine, health]
+      command_timeout_seconds: 15
+      success_command: [sandbox-machine, "on"]
+      success_command_timeout: 15
+      repair_steps:
+      - {repair_command: [sandbox-machine, repair], command_timeout_seconds: 15, command_retries: 1, command_interval: 3, watch_seconds: 20}
+      - {repair_command: [sandbox-machine, reinstall], need_drain: true, command_timeout_seconds: 15, watch_seconds: 90}
+    - operation: drained
+      health_check_command: [sandbox-machine, health]
+      command_timeout_seconds: 15
+      repair_steps:
+      - {repair_command: [sandbox-machine, reboot], need_drain: true, command_timeout_seconds: 15, command_retries: 2, watch_seconds: 60}
 ";
 
 type Trace = Arc<Mutex<Vec<String>>>;
