@@ -276,4 +276,38 @@ mod tests {
         let replaced = Verdict::Held { hold: PodHold::Replaced, retry_after: None };
         assert_eq!(after_evicting(false, replaced).drain.refusals, 0);
     }
+
+    #[test]
+    fn i41_what_a_health_check_said_that_was_asked_before_the_command_ended_is_forgotten() {
+        let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
+        let now = |at| Now { boot: std::time::Duration::from_secs(at), wall: Timestamp::UNIX_EPOCH };
+        let check = |asked: f64| Effect::HealthCheck { argv: Vec::new(), bound: 3, asked };
+        let answer = |said: &str| Came::Check(CheckAnswer::No(said.to_owned()));
+        remember(&mut work, id, &check(1.0), &answer("before"), now(2));
+        assert!(work[&id].check.is_some());
+        let end = crate::model::attempt::Ended::Exit(0);
+        let (stdout, stderr) = (String::new(), String::new());
+        let outcome = crate::model::attempt::Outcome { end, at: Timestamp::UNIX_EPOCH, stdout, stderr };
+        remember(&mut work, id, &check(1.0), &Came::Command(outcome), now(5));
+        remember(&mut work, id, &check(4.0), &Came::Check(CheckAnswer::Yes), now(6));
+        assert_eq!(work[&id].check, None);
+        remember(&mut work, id, &check(6.0), &answer("after"), now(7));
+        assert_eq!(work[&id].check, Some((7.0, CheckAnswer::No("after".to_owned()))));
+    }
+
+    #[test]
+    fn a_repairs_last_health_answer_survives_the_start_and_the_end_of_a_drain() {
+        let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
+        let now = Now { boot: std::time::Duration::from_secs(2), wall: Timestamp::UNIX_EPOCH };
+        let entry = crate::model::repair::RepairEntry::queued(0, "10.0.0.1", "t", "o", None);
+        let entry = crate::model::any::AnyEntry::Repair(entry);
+        let check = Effect::HealthCheck { argv: Vec::new(), bound: 3, asked: 1.0 };
+        remember(&mut work, id, &check, &Came::Check(CheckAnswer::No("false".to_owned())), now);
+        let start = Effect::StartDrain { entry: entry.clone(), node_uid: None };
+        for effect in [start, Effect::BackOff { entry, cause: Reason::QueueDisabled }] {
+            remember(&mut work, id, &effect, &Came::Done, now);
+            assert!(work[&id].check.is_some(), "{}", effect.word());
+        }
+        assert!(work[&id].backoff_cause.is_some());
+    }
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
 };
 
 use super::{
@@ -117,6 +117,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         leader: None,
         tasks: JoinSet::new(),
         effects: BTreeMap::new(),
+        checks: BTreeMap::new(),
         paused: BTreeMap::new(),
         tell,
         next_try: 0.0,
@@ -152,6 +153,8 @@ struct Loop {
     tasks: JoinSet<(String, Came)>,
     /// What each machine's effect under way is.
     effects: BTreeMap<String, (Option<EntryId>, Effect)>,
+    /// Checks under way, by the same name: a graceful end does not wait for them.
+    checks: BTreeMap<String, AbortHandle>,
     /// Machines that are let alone until then, after an effect failed (boot-time seconds).
     paused: BTreeMap<String, f64>,
     tell: watch::Sender<Arc<Seen>>,
@@ -305,7 +308,12 @@ impl Loop {
             self.snap.in_flight.insert(machine.clone(), in_flight);
             self.effects.insert(machine.clone(), (planned.entry, planned.effect.clone()));
             let (actor, decided) = (Arc::clone(&leader.actor), now.boot);
-            self.tasks.spawn(held(async move { (machine, actor.carry_out(planned, decided).await) }));
+            let is_check = matches!(planned.effect, Effect::BootCheck { .. } | Effect::HealthCheck { .. });
+            let place = machine.clone();
+            let task = self.tasks.spawn(held(async move { (machine, actor.carry_out(planned, decided).await) }));
+            if is_check {
+                self.checks.insert(place, task);
+            }
         }
     }
 
@@ -324,6 +332,7 @@ impl Loop {
             }
         };
         self.snap.in_flight.remove(&machine);
+        self.checks.remove(&machine);
         let Some((entry, effect)) = self.effects.remove(&machine) else { return };
         let now = self.steady.now();
         let pause = match &came {
@@ -410,6 +419,7 @@ impl Loop {
         self.tasks.abort_all();
         self.tasks = JoinSet::new();
         self.effects.clear();
+        self.checks.clear();
         self.paused.clear();
         self.snap.in_flight.clear();
         self.snap.work.clear();
@@ -420,6 +430,9 @@ impl Loop {
     async fn farewell(mut self) {
         if let Some(leader) = &self.leader {
             leader.actor.ending.store(true, std::sync::atomic::Ordering::SeqCst);
+            for check in std::mem::take(&mut self.checks).into_values() {
+                check.abort();
+            }
             let deadline = tokio::time::sleep(FAREWELL);
             tokio::pin!(deadline);
             loop {

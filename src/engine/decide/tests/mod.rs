@@ -5,4 +5,8 @@ mod boot;
 mod cordons;
 mod drain;
 mod line;
+mod repair_health;
+mod repair_line;
+mod repair_scene;
+mod repair_steps;
 mod scene;

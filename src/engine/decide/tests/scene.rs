@@ -44,7 +44,7 @@ pub(super) struct Scene {
     pub boot: f64,
 }
 
-fn stored<T>(key: &str, revision: i64, value: T) -> Stored<T> {
+pub(super) fn stored<T>(key: &str, revision: i64, value: T) -> Stored<T> {
     Stored { key: key.to_owned(), mod_revision: revision, value: Ok(Arc::new(value)) }
 }
 

@@ -1,0 +1,246 @@
+//! "If the node becomes healthy": health checks, the success command, the end; cordons of repairs (spec/repair.md,
+//! Decisions 3; spec/safety.md, Ends and starts, Cordons; I36, I40).
+
+use super::{
+    repair_scene::{OUTSIDE, no},
+    scene::{BOOT, LEASE, Scene, now},
+};
+use crate::{
+    engine::{
+        decide::{Effect, End},
+        snapshot::{CheckAnswer, InFlight},
+    },
+    model::{attempt::Ended, entry::EntryId, ours::Verb, reason::Reason, repair::StepStatus, time::after},
+};
+
+fn ok() -> Option<Ended> {
+    Some(Ended::Exit(0))
+}
+
+fn release(scene: &Scene, last: u8) -> Option<(bool, Option<EntryId>)> {
+    scene.decide().effects.into_iter().find_map(|p| match p.effect {
+        Effect::Release { node, uncordon, settle, .. } if node.name == Scene::address(last) => Some((uncordon, settle)),
+        _ => None,
+    })
+}
+
+fn flight(scene: &mut Scene, index: u64, age: f64) {
+    let flight = InFlight {
+        what: "checking health".to_owned(),
+        entry: Some(EntryId::repair(index)),
+        starts: false,
+        attempt: None,
+        since: BOOT - age,
+    };
+    scene.snap.in_flight.insert(format!("health of repairs/{index}"), flight);
+}
+
+#[test]
+fn i40_healthy_in_any_state_it_succeeds_also_while_disabled() {
+    let queued = Scene::repairing(1).repair(0, 11, "plain");
+    let draining = Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5);
+    let watching = Scene::repairing(1).repair(0, OUTSIDE, "plain").watching(0, 0, 5, ok());
+    let failing =
+        Scene::repairing(1).repair(0, OUTSIDE, "plain").watching(0, 0, 5, Some(Ended::Unknown("?".to_owned())));
+    for scene in [queued, draining, watching, failing] {
+        for scene in [scene.clone(), scene.repairs_disabled()] {
+            assert_eq!(scene.health(0, CheckAnswer::Yes).repair_ends(0), Some(End::Healthy));
+        }
+    }
+    assert_eq!(Scene::repairing(1).repair(0, 11, "plain").health(0, no()).repair_ends(0), None);
+}
+
+#[test]
+fn i40_the_success_command_runs_once_and_decides() {
+    let healthy = || Scene::repairing(1).repair(0, 11, "success").health(0, CheckAnswer::Yes);
+    for scene in [healthy(), healthy().repairs_disabled()] {
+        let attempt = scene.command_of(0).unwrap();
+        assert_eq!(attempt.argv, ["done", "well", "10.0.0.11"]);
+        assert_eq!((attempt.success, attempt.bound_seconds), (true, 9));
+        assert!(scene.repair_starts().is_empty());
+    }
+    let ended = |end: Ended| healthy().success(0, 1, LEASE, Some(end));
+    assert_eq!(ended(Ended::Exit(0)).repair_ends(0), Some(End::Healthy));
+    assert_eq!(ended(Ended::Exit(0)).health(0, no()).repair_ends(0), Some(End::Healthy), "what it said then counts");
+    for end in [Ended::Exit(1), Ended::TimedOut(9), Ended::Signal(9)] {
+        let why = ended(end.clone()).repair_ends(0);
+        assert!(matches!(&why, Some(End::Failed(text)) if text.contains(&end.to_string())), "{end}: {why:?}");
+        assert!(ended(end).command_of(0).is_none(), "at most once");
+    }
+    assert!(ended(Ended::Withheld("late".to_owned())).command_of(0).is_some(), "that one did not run");
+}
+
+#[test]
+fn i40_a_success_command_of_a_dead_leader_waits_for_a_person() {
+    let scene = |since: f64| {
+        Scene::repairing(1).repair(0, 11, "success").success(0, 1, 3, None).health(0, CheckAnswer::Yes).with(|s| {
+            s.snap.engine.leading.as_mut().unwrap().since = BOOT - since;
+        })
+    };
+    assert!(matches!(scene(10.0).repair_reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
+    let unknown = scene(200.0);
+    assert_eq!(unknown.repairs(0).map(|e| e.word()), None, "neither run again nor succeeded");
+    assert!(matches!(unknown.repair_reason(0), Reason::OutcomeUnknown { until: None, .. }));
+    let retried = unknown.clone().order_repair(0, Verb::Retry, 10).command_of(0).unwrap();
+    assert!(retried.success && retried.ordered_by.is_some());
+    assert!(matches!(unknown.order_repair(0, Verb::Done, 10).repair_ends(0), Some(End::DoneBy(_))));
+}
+
+#[test]
+fn done_treats_the_machine_as_healthy_but_its_node_must_be_ready() {
+    let scene = Scene::repairing(1).repair(0, 11, "plain").watching(0, 0, 5, ok()).order_repair(0, Verb::Done, 10);
+    assert!(matches!(scene.repair_ends(0), Some(End::DoneBy(_))));
+    let down = scene.node(11, |n| n.ready = false);
+    assert_eq!(down.repair_ends(0), None);
+    let outside =
+        Scene::repairing(1).repair(0, OUTSIDE, "plain").watching(0, 0, 5, ok()).order_repair(0, Verb::Done, 10);
+    assert!(matches!(outside.repair_ends(0), Some(End::DoneBy(_))), "no Node to wait for");
+    let success = Scene::repairing(1).repair(0, 11, "success").order_repair(0, Verb::Done, 10);
+    let Some(Effect::RunAgain { attempt, order: Some(_), .. }) = success.repairs(0) else { panic!() };
+    assert!(attempt.success, "its success command is run, and the order is used up by it");
+}
+
+#[test]
+fn an_api_servers_repair_ends_on_its_health_check_ready_and_a_settled_probe() {
+    let healthy = || Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, ok()).health(0, CheckAnswer::Yes);
+    assert_eq!(healthy().repair_ends(0), Some(End::Healthy), "no new boot id is asked for");
+    let young = healthy().repair_work(0, |w| w.sound_since = Some(BOOT - 59.0));
+    assert_eq!(young.repair_ends(0), None);
+    assert!(matches!(young.repair_reason(0), Reason::Settling { until: Some(_), .. }));
+    let missing = healthy().repair_work(0, |w| w.sound_since = None);
+    assert_eq!(missing.repair_ends(0), None);
+    // healthy, though not settled, is no reason for the next step
+    let long = Scene::repairing(0)
+        .repair(0, 1, "two")
+        .watching(0, 0, 5000, ok())
+        .health(0, CheckAnswer::Yes)
+        .repair_work(0, |w| w.sound_since = None);
+    assert_eq!(long.repairs(0).map(|e| e.word()), None);
+    // `failed` ends at once
+    let failed = Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, Some(Ended::Exit(1)));
+    assert!(matches!(failed.repair_ends(0), Some(End::Failed(_))));
+}
+
+#[test]
+fn every_unfinished_entrys_health_check_runs_thirty_two_at_once_the_longest_ago_first() {
+    let mut scene = Scene::repairing(0).repairs_disabled();
+    for index in 0..40 {
+        let ago = if index < 20 { 6.0 } else { 60.0 };
+        scene = scene.repair(index, OUTSIDE, "plain").repair_work(index, |w| w.check = Some((BOOT - ago, no())));
+    }
+    let asked = scene.asked();
+    assert_eq!(asked.len(), 32);
+    assert!((20..40).all(|i| asked.contains(&i)), "the longest ago first: {asked:?}");
+    for index in 0..30 {
+        flight(&mut scene, index, 0.5);
+    }
+    assert_eq!(scene.asked().len(), 2, "30 are under way");
+    // asked 5 s after the last answer, every second while it is watched
+    let scene = |ago: f64| {
+        Scene::repairing(0).repair(0, OUTSIDE, "plain").repair_work(0, |w| w.check = Some((BOOT - ago, no())))
+    };
+    assert!(scene(4.0).repairs_disabled().asked().is_empty() && scene(5.0).repairs_disabled().asked() == [0]);
+    assert_eq!(scene(1.5).watching(0, 0, 5, ok()).asked(), [0]);
+}
+
+#[test]
+fn the_health_check_gets_the_address_and_its_own_bound() {
+    let scene = Scene::repairing(0).repair(0, OUTSIDE, "plain").repair_work(0, |w| w.check = None);
+    let check = scene.decide().effects.into_iter().find_map(|p| match p.effect {
+        Effect::HealthCheck { argv, bound, .. } => Some((p.machine, argv, bound)),
+        _ => None,
+    });
+    let argv = ["health", "-v", "10.0.0.99"].map(str::to_owned).to_vec();
+    assert_eq!(check, Some(("health of repairs/0".to_owned(), argv, 3)));
+}
+
+#[test]
+fn i36_a_hung_check_delays_only_its_own_entry_however_many_hang() {
+    let mut scene = Scene::repairing(1).repairs_at_once(99);
+    for index in 0..60 {
+        scene = scene.repair(index, OUTSIDE, "plain").repair_work(index, |w| w.check = None);
+    }
+    for index in 0..50 {
+        flight(&mut scene, index, 20.0);
+    }
+    assert_eq!(scene.asked(), (50..60).collect::<Vec<_>>(), "their places are free for others");
+    // nor does it hold up its own machine's drain, or another entry of the machine
+    let mut scene = Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5).pod(11, "web", |_| ());
+    flight(&mut scene, 0, 20.0);
+    assert!(matches!(scene.repairs(0), Some(Effect::Evict { .. })));
+    let mut scene = Scene::repairing(1).repair(0, 11, "plain").health(0, no()).repairs_disabled().queued(&[(0, 11)]);
+    flight(&mut scene, 0, 20.0);
+    assert_eq!(scene.starts(), [0]);
+}
+
+#[test]
+fn who_resigns_asks_only_for_what_it_has_to_finish() {
+    let scene = Scene::repairing(2)
+        .repair(0, 11, "plain")
+        .repair(1, 12, "plain")
+        .watching(0, 0, 5, ok())
+        .repair_work(0, |w| w.check = None)
+        .repair_work(1, |w| w.check = None)
+        .with(|s| s.snap.engine.resigning = Some("a CKE waits".to_owned()));
+    assert_eq!(scene.asked(), [0]);
+}
+
+#[test]
+fn i10_a_node_is_let_go_of_when_its_repair_has_ended_or_backed_off_and_the_attempts_stay() {
+    let node = |status: &dyn Fn(Scene) -> Scene| {
+        status(Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 5, ok()).cordoned_for(11, 0))
+    };
+    assert_eq!(release(&node(&|s| s), 11), None, "watching claims it");
+    assert_eq!(release(&node(&Scene::repairs_disabled), 11), None, "whatever the switch says (I13)");
+    let ended = node(&|s| s.change_repair(0, |e| e.status = crate::model::repair::RepairStatus::Failed));
+    assert_eq!(release(&ended, 11), Some((true, None)));
+    let backed = node(&|s| {
+        s.at_step(0, 1, StepStatus::Waiting, 1).change_repair(0, |e| e.drain_backoff_expire = Some(after(now(), 300)))
+    });
+    assert_eq!(release(&backed, 11), Some((true, None)), "its tries are counted from the attempts");
+    let before = node(&|s| s.change_repair(0, |e| e.status = crate::model::repair::RepairStatus::Failed))
+        .owner(11, |o| o.schedulable_before = false);
+    assert_eq!(release(&before, 11), Some((false, None)), "an administrator's cordon from before stays (I11)");
+}
+
+#[test]
+fn i10_a_deleted_repairs_node_stays_cordoned_until_its_health_check_says_true_or_it_has_booted() {
+    let orphan = || {
+        Scene::repairing(1)
+            .repair(0, 11, "plain")
+            .watching(0, 0, 60, ok())
+            .cordoned_for(11, 0)
+            .with(|s| drop(s.store.repairs.entries.remove(&0)))
+            .repair_work(0, |w| w.check = None)
+    };
+    assert_eq!((release(&orphan(), 11), orphan().asked()), (None, vec![0]));
+    let named = orphan().decide().orphans;
+    assert!(
+        matches!(named.get("10.0.0.11"), Some(Reason::OrphanedCordon { entry, .. }) if *entry == EntryId::repair(0))
+    );
+    assert_eq!(release(&orphan().health(0, no()), 11), None);
+    let settled = Some((true, Some(EntryId::repair(0))));
+    assert_eq!(release(&orphan().health(0, CheckAnswer::Yes), 11), settled);
+    let down = orphan().health(0, CheckAnswer::Yes).node(11, |n| n.ready = false);
+    assert_eq!(release(&down, 11), None, "not Ready");
+    assert_eq!(release(&orphan().booted(11), 11), settled, "a new boot id and Ready");
+    let person = orphan().order_repair(0, Verb::Uncordon, 0);
+    assert_eq!(release(&person, 11), settled);
+    // nothing was done to the machine: it goes at once
+    let untouched = Scene::repairing(1)
+        .repair(0, 11, "drain")
+        .repair_drains(0, 11, 0, 5)
+        .with(|s| drop(s.store.repairs.entries.remove(&0)));
+    assert_eq!(release(&untouched, 11), settled);
+}
+
+#[test]
+fn i23_a_new_leader_writes_its_lease_on_the_nodes_of_the_repairs_that_it_takes_over() {
+    let scene = Scene::repairing(1)
+        .repair(0, 11, "plain")
+        .watching(0, 0, 5, ok())
+        .cordoned_for(11, 0)
+        .owner(11, |o| o.lease = 3);
+    let Some(Effect::Stamp { owner, cordon: false, .. }) = scene.repairs(0) else { panic!("{:?}", scene.repairs(0)) };
+    assert_eq!((owner.lease, owner.entry), (LEASE, EntryId::repair(0)));
+}
