@@ -4,6 +4,7 @@
 mod blocked;
 mod commands;
 mod failover;
+mod repairs;
 mod round;
 mod standing_back;
 mod ways_out;

@@ -1,0 +1,228 @@
+//! The repair queue on servers: what the machines saw is read from the commands' own log.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::world::{
+    Options, World,
+    cluster::{Machine, machines},
+    history::{changes, value},
+    in_both_worlds, wait_for,
+};
+
+in_both_worlds! {
+    Options { kwok: true, ..Options::default() };
+    i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_step_one_outside,
+    i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on,
+    i25_a_leader_killed_in_mid_command_the_outcome_is_unknown_and_the_health_check_settles_it,
+}
+
+const OUTSIDE: &str = "10.9.9.9";
+
+/// What a step does: it tells the log, takes a while, and heals the machine if it is the one that does.
+fn step(world: &World, name: &str) -> Value {
+    let dir = world.dir().display();
+    let script = format!(
+        r#"echo "begin $0 {name} $CKETERM_ATTEMPT" >> {dir}/repairs.log
+        sleep "$(cat {dir}/takes 2>/dev/null || echo 0.2)"
+        [ -e {dir}/heals-{name} ] && touch {dir}/well-$0
+        echo "end $0 {name}" >> {dir}/repairs.log"#
+    );
+    json!(["bash", "-c", script])
+}
+
+/// `blade`s have the operation `power` of two steps, the second drains; `box`es the operation `reset` of one, and
+/// `move`, which drains.
+fn set_up(world: &World, all: &[Machine]) {
+    world.set_up(all, &json!({}));
+    let dir = world.dir().display();
+    let health = json!(["bash", "-c", format!("[ -e {dir}/well-$0 ] && echo true || echo false")]);
+    let success = json!(["bash", "-c", format!("echo \"success $0\" >> {dir}/repairs.log")]);
+    let mut definition = world.definition(all, &json!({}));
+    definition["repair"] = json!({"max_concurrent_repairs": 2, "eviction_timeout_seconds": 60, "repair_procedures": [
+        {"machine_types": ["blade"], "repair_operations": [{"operation": "power", "health_check_command": health,
+            "success_command": success, "repair_steps": [
+                {"repair_command": step(world, "off"), "watch_seconds": 2},
+                {"repair_command": step(world, "on"), "need_drain": true, "watch_seconds": 60}]}]},
+        {"machine_types": ["box"], "repair_operations": [
+            {"operation": "reset", "health_check_command": health, "repair_steps": [
+                {"repair_command": step(world, "reset"), "watch_seconds": 60, "command_timeout_seconds": 8}]},
+            {"operation": "move", "health_check_command": health, "repair_steps": [
+                {"repair_command": step(world, "move"), "need_drain": true, "watch_seconds": 60}]}]}]});
+    let file = world.dir().join("cluster.yaml");
+    std::fs::write(&file, definition.to_string()).unwrap();
+    world.word(&["cluster", "set", &file.display().to_string()]);
+}
+
+/// This step heals from now on.
+fn heals(world: &World, name: &str) {
+    std::fs::write(world.dir().join(format!("heals-{name}")), "").unwrap();
+}
+
+fn well(world: &World, address: &str) {
+    std::fs::write(world.dir().join(format!("well-{address}")), "").unwrap();
+}
+
+/// The commands' own log.
+fn log(world: &World) -> Vec<String> {
+    let text = std::fs::read_to_string(world.dir().join("repairs.log")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn entry(world: &World, index: u64) -> Value {
+    let text = value(&world.etcd, &format!("/cke/repairs/data/{index:016x}"));
+    text.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default()
+}
+
+fn is(world: &World, index: u64, status: &str, step_status: &str, seconds: u64) {
+    wait_for(&format!("repair {index} is {status}/{step_status}"), seconds, || {
+        let e = entry(world, index);
+        (e["status"] == status && (step_status.is_empty() || e["step_status"] == step_status)).then_some(())
+    });
+}
+
+fn why(world: &World, index: u64) -> String {
+    world.word(&["repair-queue", "why", &index.to_string(), "-o", "json"]).replace(char::is_whitespace, "")
+}
+
+/// Every state of an entry, each once: `status/step/step_status`.
+fn story(world: &World, index: u64) -> Vec<String> {
+    let mut all: Vec<String> = changes(&world.etcd, &format!("/cke/repairs/data/{index:016x}"))
+        .iter()
+        .filter(|c| c.value.is_some())
+        .map(|c| {
+            let e = c.json();
+            let word = |name: &str| e[name].as_str().unwrap_or_default().to_owned();
+            format!("{}/{}/{}", word("status"), e["step"], word("step_status"))
+        })
+        .collect();
+    all.dedup();
+    all
+}
+
+fn with_pods(world: &World) -> Vec<Machine> {
+    let all = machines(1, 2);
+    world.add_nodes(&all);
+    for m in all.iter().filter(|m| !m.control_plane) {
+        world.add_pod("default", &format!("{}-web", m.name), &m.name, "plain", None);
+    }
+    world.pods_run("default");
+    set_up(world, &all);
+    all
+}
+
+fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_step_one_outside(world: &World) {
+    let all = with_pods(world);
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    heals(world, "on");
+    heals(world, "reset");
+    world.word(&["repair-queue", "add", "power", "blade", &all[1].address]);
+    world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
+    for index in [0, 1] {
+        is(world, index, "succeeded", "", 60);
+    }
+    let inside = &all[1].address;
+    let log = log(world);
+    let count = |words: &str| log.iter().filter(|l| l.starts_with(words)).count();
+    for once in [
+        format!("begin {inside} off"),
+        format!("begin {inside} on"),
+        format!("success {inside}"),
+        format!("begin {OUTSIDE} reset"),
+    ] {
+        assert_eq!(count(&once), 1, "{once}: {log:?}");
+    }
+    assert_eq!(count("begin"), 3, "{log:?}");
+    assert_eq!(
+        story(world, 0),
+        [
+            "queued/0/waiting",
+            "processing/0/watching",
+            "processing/1/draining",
+            "processing/1/watching",
+            "succeeded/1/waiting"
+        ]
+    );
+    assert_eq!(story(world, 1), ["queued/0/waiting", "processing/0/watching", "succeeded/0/waiting"]);
+    assert_eq!((entry(world, 0)["nodename"].clone(), entry(world, 1)["nodename"].clone()), (json!("w1"), json!("")));
+    wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
+    let pods = world.ok("GET", "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3Dw1", None);
+    assert_eq!(pods["items"].as_array().map(Vec::len), Some(0), "the second step drained the node");
+    // attempts tell of what they were
+    let attempts: BTreeMap<String, Value> = changes(&world.etcd, "/cke/cketerm/attempts/repairs/0/")
+        .iter()
+        .filter(|c| c.value.is_some())
+        .map(|c| (c.key.clone(), c.json()))
+        .collect();
+    let told: Vec<_> = attempts.values().map(|a| (a["step"].as_i64(), a["success"] == true)).collect();
+    assert_eq!(told, [(Some(0), false), (Some(1), false), (Some(1), true)], "{attempts:?}");
+    // finished entries stay until they are deleted
+    world.word(&["repair-queue", "delete", "0"]);
+    wait_for("it is removed", 20, || entry(world, 0).is_null().then_some(()));
+    assert_eq!(entry(world, 1)["status"], "succeeded");
+    let left = changes(&world.etcd, "/cke/cketerm/attempts/repairs/0/");
+    assert!(left.iter().rev().take(3).all(|c| c.value.is_none()), "its attempts go into history with it");
+    let ended = value(&world.etcd, "/cke/cketerm/history/repairs-0000000000000000").unwrap_or_default();
+    assert!(ended.contains("\"succeeded\"") && ended.contains("repairs-0-3"), "{ended}");
+}
+
+fn i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on(world: &World) {
+    let all = with_pods(world);
+    // pods stay Terminating
+    world.act("freeze", "kwok");
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    heals(world, "move");
+    world.word(&["repair-queue", "add", "move", "box", &all[1].address]);
+    is(world, 0, "processing", "draining", 20);
+    wait_for("its node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
+    world.word(&["repair-queue", "disable"]);
+    is(world, 0, "processing", "waiting", 20);
+    wait_for("its node is let go of", 20, || world.cordoned().is_empty().then_some(()));
+    assert_eq!(entry(world, 0)["drain_backoff_count"], 1);
+    // health goes on being asked while disabled
+    world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
+    wait_for("it says why", 20, || why(world, 1).contains("QueueDisabled").then_some(()));
+    well(world, OUTSIDE);
+    is(world, 1, "succeeded", "", 20);
+    assert!(log(world).is_empty(), "no command ran: {:?}", log(world));
+
+    world.act("thaw", "kwok");
+    world.word(&["repair-queue", "enable"]);
+    wait_for("it backs off", 20, || why(world, 0).contains("Backoff").then_some(()));
+    world.word(&["repair-queue", "reset-backoff"]);
+    is(world, 0, "succeeded", "", 60);
+    assert_eq!(log(world).iter().filter(|l| l.starts_with("begin")).count(), 1, "{:?}", log(world));
+    wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
+}
+
+fn i25_a_leader_killed_in_mid_command_the_outcome_is_unknown_and_the_health_check_settles_it(world: &World) {
+    with_pods(world);
+    std::fs::write(world.dir().join("takes"), "4").unwrap();
+    let first = world.daemon("first");
+    first.ready();
+    world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
+    wait_for("the command runs", 30, || log(world).iter().any(|l| l.starts_with("begin")).then_some(()));
+    first.kill();
+    let second = world.daemon("second");
+    second.ready();
+    // it may still be running: nothing is done, and the reason says until when
+    wait_for("it says so", 40, || {
+        let why = why(world, 0);
+        (why.contains("OutcomeUnknown") && why.contains("\"until\":\"")).then_some(())
+    });
+    wait_for("the command has ended by itself", 20, || log(world).iter().any(|l| l.starts_with("end")).then_some(()));
+    // TTL + TTL/12 + its bound have passed: unknown, for a person or the health check
+    wait_for("it is unknown", 60, || {
+        let why = why(world, 0);
+        (why.contains("OutcomeUnknown") && !why.contains("\"until\":\"")).then_some(())
+    });
+    assert_eq!(entry(world, 0)["step_status"], "watching");
+    well(world, OUTSIDE);
+    is(world, 0, "succeeded", "", 20);
+    assert_eq!(log(world).iter().filter(|l| l.starts_with("begin")).count(), 1, "no command twice: {:?}", log(world));
+    let attempt = value(&world.etcd, "/cke/cketerm/attempts/repairs/0/1").unwrap_or_default();
+    assert!(attempt.contains("unknown") && attempt.contains("settled by the health check"), "{attempt}");
+}
