@@ -86,7 +86,7 @@ repair:
     - operation: restart
       health_check_command: [sandbox-machine, health]
       command_timeout_seconds: 15
-      success_command: [sandbox-machine, "on"]
+      success_command: [sandbox-machine, 'on']
       success_command_timeout: 15
       repair_steps:
       - {repair_command: [sandbox-machine, repair], command_timeout_seconds: 15, command_retries: 1, command_interval: 3, watch_seconds: 20}
