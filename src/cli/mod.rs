@@ -15,6 +15,8 @@ mod nodes;
 mod output;
 mod plan;
 mod policy;
+mod preview;
+mod queue_plan;
 mod reboot_queue;
 mod registry;
 mod repair_queue;

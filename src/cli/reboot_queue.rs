@@ -10,6 +10,7 @@ use super::{
     Context,
     args::{Output, Reason},
     output::{cell, columns},
+    queue_plan,
     switches::{self, SwitchWord},
     wait, why,
 };
@@ -57,6 +58,11 @@ pub enum RebootWord {
         #[command(flatten)]
         #[allow(missing_docs)]
         reason: Reason,
+    },
+    /// Print what would happen to these nodes, or to the queue as it is: order and waves, pods, what blocks now
+    Plan {
+        /// Node addresses; none = the queue
+        address: Vec<String>,
     },
     /// Print why an entry does not move
     Why {
@@ -111,6 +117,7 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
             tell_reset(context, &reset);
             Ok(())
         }
+        RebootWord::Plan { address } => Box::pin(queue_plan::reboots(&address, context)).await,
         RebootWord::Why { index } => why::run(EntryId::reboot(index), context).await,
         RebootWord::Wait { index, timeout_seconds } => Box::pin(wait::run(&index, timeout_seconds, context)).await,
         RebootWord::Retry(o) => order(EntryId::reboot(o.index), Verb::Retry, &o.reason, context).await,

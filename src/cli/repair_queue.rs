@@ -9,6 +9,7 @@ use super::{
     Context,
     args::{Output, Reason},
     output::{cell, columns},
+    queue_plan,
     reboot_queue::{Order, join, order, readable, tell_reset},
     switches::{self, SwitchWord},
     why,
@@ -61,6 +62,15 @@ pub enum RepairWord {
         /// Look every so many seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 1)]
         interval_seconds: u64,
+    },
+    /// Print what a repair would do: its steps, and what a drain would meet now
+    Plan {
+        /// The operation's name
+        operation: String,
+        /// The machine's type
+        machine_type: String,
+        /// The machine's IP address
+        address: String,
     },
     /// Print why an entry does not move
     Why {
@@ -130,6 +140,9 @@ pub async fn run(word: RepairWord, context: &Context) -> Result<(), ActionError>
         }
         RepairWord::Wait { timeout_seconds, interval_seconds } => {
             wait(Duration::from_secs(timeout_seconds), Duration::from_secs(interval_seconds.max(1)), context).await
+        }
+        RepairWord::Plan { operation, machine_type, address } => {
+            Box::pin(queue_plan::repair(&operation, &machine_type, &address, context)).await
         }
         RepairWord::Why { index } => why::run(EntryId::repair(index), context).await,
         RepairWord::Retry(o) => order(EntryId::repair(o.index), Verb::Retry, &o.reason, context).await,

@@ -57,7 +57,8 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
                 format!("boots for {}{check}", when::age(*since, now))
             }
         }
-        Reason::WaitingForHealth { last, .. } => format!("health: {}", health_word(last)),
+        Reason::WaitingForHealth { last, .. } if last.is_empty() => "health not checked yet".to_owned(),
+        Reason::WaitingForHealth { last, .. } => format!("not healthy yet: {}", health_word(last)),
         Reason::MachineInRepair { entry } => format!("in repair ({entry})"),
         Reason::MachineInReboot { entry } => format!("being rebooted ({entry})"),
         Reason::Settling { until, missing, .. } => {
@@ -152,7 +153,13 @@ pub fn repair_status(entry: &RepairEntry, now: Timestamp) -> &'static str {
 /// Step n of m, counted from 1; `?` where the definition does not have the operation any more. Nothing before the
 /// entry's turn has come.
 pub fn step(seen: &Seen, entry: &RepairEntry) -> String {
-    if entry.status == RepairStatus::Queued && entry.step == 0 {
+    let begun = || seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next().is_some();
+    let untouched = match entry.status {
+        RepairStatus::Queued => entry.step == 0,
+        RepairStatus::Succeeded => entry.step == 0 && !begun(),
+        _ => false,
+    };
+    if untouched {
         return String::new();
     }
     let all = facts::operation(seen, entry).map_or_else(|| "?".to_owned(), |o| o.steps().len().to_string());
@@ -211,7 +218,8 @@ pub fn odd_health(seen: &Seen, id: EntryId) -> Option<String> {
 pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
     let last = seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next_back().and_then(Stored::get);
     let text = match (entry.status, last) {
-        (RepairStatus::Succeeded, _) => "healthy; delete it with X".to_owned(),
+        (RepairStatus::Succeeded, None) => "was healthy, nothing was run; delete it with X".to_owned(),
+        (RepairStatus::Succeeded, Some(_)) => "healthy; delete it with X".to_owned(),
         (RepairStatus::Failed, Some(a)) if a.outcome.is_some() && !a.succeeded() => {
             let outcome = a.outcome.as_ref();
             let how = outcome.map(|o| o.end.to_string()).unwrap_or_default();

@@ -1,15 +1,15 @@
 //! Fresh reads: answered from a quorum, never from a cache.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
 use super::{
     call::{CALL, Fault, encoded, get},
     connect::{Kube, KubeError},
-    wire::{Namespace, Node, Pod},
+    wire::{Budget, Namespace, Node, Pod},
 };
-use crate::model::kube::{NodeRow, PodRow};
+use crate::model::kube::{BudgetRow, KubeView, NamespaceRow, NodeRow, PodRow};
 
 impl Kube {
     /// UID of the `kube-system` namespace: which cluster this is.
@@ -63,6 +63,23 @@ impl Kube {
         let path = "/api/v1/nodes";
         let rows = self.list::<Node, NodeRow>(path, "").await;
         Ok(rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?.0)
+    }
+
+    /// What drains are judged by beside the pods: all namespaces and all budgets, in a view that has nothing else.
+    pub async fn drain_facts(&self) -> Result<KubeView, KubeError> {
+        let (of_namespaces, of_budgets) = ("/api/v1/namespaces", "/apis/policy/v1/poddisruptionbudgets");
+        let (namespaces, budgets) = tokio::join!(
+            self.list::<Namespace, NamespaceRow>(of_namespaces, ""),
+            self.list::<Budget, BudgetRow>(of_budgets, "")
+        );
+        let mut view = KubeView::default();
+        for row in namespaces.map_err(|fault| self.error(&format!("GET {of_namespaces}"), fault))?.0 {
+            view.namespaces.insert(row.name.clone(), Arc::new(row));
+        }
+        for row in budgets.map_err(|fault| self.error(&format!("GET {of_budgets}"), fault))?.0 {
+            view.budgets.insert((row.namespace.clone(), row.name.clone()), Arc::new(row));
+        }
+        Ok(view)
     }
 
     /// All pods bound to this Node, in whatever phase.

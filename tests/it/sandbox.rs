@@ -72,6 +72,26 @@ fn etcdctl_reads_what_cketerm_has_stored() {
 }
 
 #[test]
+fn a_plan_names_waves_pods_and_what_blocks_now_and_touches_nothing() {
+    let served = Served::start(&["--nodes", "9", "--scenario", "budget"]);
+    let config = text(&served.facts["config"]);
+    let run = |args: &[&str]| {
+        let out = command().args(["--config", config]).args(args).output().expect("it starts");
+        (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    // the story makes a budget tight after half a second: every node with one of its pods is blocked then
+    let plan = || run(&["rq", "plan", "10.1.3.11", "10.1.0.12", "10.1.1.12", "10.1.2.12", "10.1.3.12", "10.1.0.11"]);
+    wait_for("a blocked plan", || plan().1.contains("pdb db/mysql-1"));
+    let (code, text) = plan();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("wave 1: ") && text.contains("API server, alone\n  cp1 10.1.0.11"), "{text}");
+    assert!(text.contains(" to evict, ") && text.contains(" stay\n"), "{text}");
+    let (code, text) = run(&["repair-queue", "plan", "reinstall", "IPMI-2.0", "10.1.3.11"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("step 1: drain, then ") && text.contains("drain now: "), "{text}");
+}
+
+#[test]
 fn kubectl_gets_watches_and_drains_against_a_budget() {
     let served = Served::start(&["--nodes", "9"]);
     let Some(kubectl) = kubectl(&served) else { return };

@@ -6,10 +6,10 @@ use ratatui::{style::Style, text::Line};
 
 use super::Text;
 use crate::{
-    console::{brief, dialog::pick::in_words, facts, table::wrap, when},
+    console::{brief, facts, table::wrap, when},
     model::{
         attempt::Attempt,
-        cluster::Operation,
+        cluster::{Operation, steps_in_words},
         entry::{EntryId, Stored},
         ours::Verb,
         repair::{RepairEntry, RepairStatus, StepStatus},
@@ -109,7 +109,7 @@ impl Text<'_> {
         let seen = Arc::clone(&self.app.seen);
         let store = &seen.snapshot.store;
         self.heading(format!("Steps of {}: {}", entry.operation, operation.steps().len()));
-        for (number, words) in (0_i64..).zip(in_words(operation.steps())) {
+        for (number, words) in (0_i64..).zip(steps_in_words(operation.steps(), &entry.address)) {
             let now = entry.status == RepairStatus::Processing && entry.step == number;
             let tries: Vec<&Attempt> = store
                 .attempts_of(id)

@@ -1,6 +1,6 @@
 //! A choice among the repair operations of the definition: first the machine type, then one of its operations.
 
-use crate::model::cluster::{Repair, Step};
+use crate::model::cluster::{Repair, steps_in_words};
 
 /// The choice and how far it has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,8 @@ impl Pick {
             .into_iter()
             .map(|name| {
                 let operations = repair.operations_for(name).unwrap_or_default();
-                let operations = operations.iter().map(|o| (o.operation.clone(), in_words(o.steps()))).collect();
+                let operations =
+                    operations.iter().map(|o| (o.operation.clone(), steps_in_words(o.steps(), "ADDRESS"))).collect();
                 Type { name: name.to_owned(), operations }
             })
             .collect();
@@ -116,24 +117,6 @@ fn shown(name: Option<&str>, at: Option<usize>, all: usize) -> String {
     }
 }
 
-/// What each step does, for people: `1 drain, power-cycle, watch 60s`.
-pub fn in_words(steps: &[Step]) -> Vec<String> {
-    let words = |(i, step): (usize, &Step)| {
-        let mut words = Vec::new();
-        if step.need_drain.unwrap_or(false) {
-            words.push("drain".to_owned());
-        }
-        let argv = step.repair_command.as_deref().unwrap_or_default().join(" ");
-        words.push(if argv.is_empty() { "no command".to_owned() } else { argv });
-        match step.watch_seconds.unwrap_or(0) {
-            0 => words.push("one look at its health".to_owned()),
-            seconds => words.push(format!("watch its health for {seconds}s")),
-        }
-        format!("step {}: {}", i + 1, words.join(", then "))
-    };
-    steps.iter().enumerate().map(words).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +149,6 @@ mod tests {
         assert_eq!(pick.chosen(), Some(("b", "x")));
         pick.turn_operation(false);
         assert_eq!(pick.chosen(), Some(("b", "y")));
-        assert_eq!(pick.steps(), ["step 1: cycle -f, then one look at its health"]);
+        assert_eq!(pick.steps(), ["step 1: cycle -f ADDRESS, then one look at its health"]);
     }
 }

@@ -52,6 +52,25 @@ impl Operation {
     }
 }
 
+/// What each step does to the machine at `address`, for people: `step 1: drain, then power-cycle 10.0.0.1, then watch
+/// its health for 60s`.
+pub fn steps_in_words(steps: &[Step], address: &str) -> Vec<String> {
+    let words = |(i, step): (usize, &Step)| {
+        let mut words = Vec::new();
+        if step.need_drain.unwrap_or(false) {
+            words.push("drain".to_owned());
+        }
+        let argv = step.repair_command.as_deref().unwrap_or_default().join(" ");
+        words.push(if argv.is_empty() { "no command".to_owned() } else { format!("{argv} {address}") });
+        match step.watch_seconds.unwrap_or(0) {
+            0 => words.push("one look at its health".to_owned()),
+            seconds => words.push(format!("watch its health for {seconds}s")),
+        }
+        format!("step {}: {}", i + 1, words.join(", then "))
+    };
+    steps.iter().enumerate().map(words).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

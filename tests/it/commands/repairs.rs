@@ -143,3 +143,26 @@ async fn why_names_machine_operation_and_step() {
     assert!(ran.status == 0 && ran.stdout.starts_with(named), "{ran:?}");
     assert_eq!(rig.run(&["repair-queue", "why", "3"]).status, 1);
 }
+
+#[tokio::test]
+async fn a_plan_shows_the_steps_and_writes_nothing() {
+    let Some(rig) = rig().await else { return };
+    put(&rig, 2, "processing", "watching").await;
+    let before = rig.keys().await;
+    let ran = rig.run(&["repair-queue", "plan", "unreachable", "QEMU", "10.0.0.12"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(
+        ran.stdout,
+        "unreachable of QEMU 10.0.0.12: 10.0.0.12\n  \
+         step 1: /bin/true 10.0.0.12, then watch its health for 60s\n  \
+         step 2: drain, then /bin/false 10.0.0.12, then watch its health for 60s\n  \
+         healthy once `/bin/echo true 10.0.0.12` prints true\n\
+         before it: repairs/2 (processing, step 1 watching)\n"
+    );
+    assert!(ran.stderr.contains("what the drain would meet is not shown"), "no Kubernetes is asked: {ran:?}");
+    let outside = rig.run(&["repair-queue", "plan", "unhealthy", "QEMU", "10.9.9.9"]);
+    assert!(outside.stdout.contains("10.9.9.9: not a member of the cluster: nothing is drained"), "{outside:?}");
+    let unknown = rig.run(&["repair-queue", "plan", "unhealthy", "R640", "10.9.9.9"]);
+    assert_eq!((unknown.status, unknown.stderr.contains("known types: QEMU, iDRAC-9")), (3, true), "{unknown:?}");
+    assert_eq!(rig.keys().await, before);
+}
