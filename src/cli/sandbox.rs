@@ -108,7 +108,7 @@ pub async fn run(word: SandboxWord, context: &Context) -> Result<(), ActionError
         SandboxWord::Serve { choice, dir, pace, empty } => Box::pin(serve(&choice, dir, pace, empty, context)).await,
         SandboxWord::Scenarios => {
             for scenario in Scenario::all().map_err(ActionError::failed)? {
-                context.out.line(&format!("{:<14}{}", scenario.name, scenario.about))?;
+                context.out.line(&format!("{:<16}{}", scenario.name, scenario.about))?;
             }
             Ok(())
         }

@@ -81,7 +81,7 @@ fn a_plan_names_waves_pods_and_what_blocks_now_and_touches_nothing() {
     };
     // the story makes a budget tight after half a second: every node with one of its pods is blocked then
     let plan = || run(&["rq", "plan", "10.1.3.11", "10.1.0.12", "10.1.1.12", "10.1.2.12", "10.1.3.12", "10.1.0.11"]);
-    wait_for("a blocked plan", || plan().1.contains("pdb db/mysql-1"));
+    wait_for("a blocked plan", 30, || plan().1.contains("pdb db/mysql-1").then_some(()));
     let (code, text) = plan();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.starts_with("wave 1: ") && text.contains("API server, alone\n  cp1 10.1.0.11"), "{text}");
