@@ -7,7 +7,10 @@ use serde_json::json;
 use super::{Context, args::Output, output::columns};
 use crate::{
     actions::ActionError,
-    engine::registry::{Good, Proposed, propose, sync},
+    engine::{
+        decide::plan_of,
+        registry::{Good, Proposed, propose, sync, with_input},
+    },
     kubernetes::Kube,
     model::{cluster::Taint, entry::Stored, policy::Strategy},
     net::Http,
@@ -78,6 +81,12 @@ async fn nodes(context: &Context) -> Option<Vec<crate::model::kube::NodeRow>> {
 impl Look {
     /// The plan and what it changes.
     pub fn proposed(&self) -> Result<Proposed, ActionError> {
+        let taints = self.taints()?;
+        let proposal = propose(&self.view, &self.good, taints.as_ref(), self.store.clock().wall());
+        proposal.outcome.map_err(ActionError::failed)
+    }
+
+    fn taints(&self) -> Result<Option<BTreeMap<String, Vec<Taint>>>, ActionError> {
         let taints: Option<BTreeMap<String, Vec<Taint>>> = self
             .nodes
             .as_ref()
@@ -88,9 +97,26 @@ impl Look {
                  give --kubeconfig FILE",
             ));
         }
-        let proposal = propose(&self.view, &self.good, taints.as_ref(), self.store.clock().wall());
-        proposal.outcome.map_err(ActionError::failed)
+        Ok(taints)
     }
+}
+
+/// `sabakan plan` without files.
+pub async fn plan(context: &Context) -> Result<(), ActionError> {
+    let look = look(context, Question::Members).await?;
+    let (taints, now) = (look.taints()?, look.store.clock().wall());
+    let machines = &look.good.machines;
+    with_input(&look.view, machines, taints.as_ref(), now, |input| {
+        super::plan::show_plan(input, crate::sabakan::plan(input), machines, context)
+    })
+    .map_err(ActionError::failed)?
+}
+
+/// `auto-repair plan` without files.
+pub async fn repairs(context: &Context) -> Result<(), ActionError> {
+    let look = look(context, Question::Broken).await?;
+    let made = plan_of(&look.view, &look.good).map_err(ActionError::failed)?;
+    super::plan::show_repairs(&made, &look.good.machines, context)
 }
 
 /// `sabakan diff`: the definition in force against the generated one, by machine and by field.

@@ -130,7 +130,7 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
         SabakanWord::GetVariables => get_variables(SwitchName::Sabakan, context).await,
         SabakanWord::Plan(args) => match args.machines.as_deref() {
             Some(machines) => plan_from_files(&args, machines, context),
-            None => Err(ActionError::misused("sabakan plan: give --machines FILE and --template FILE")),
+            None => registry::plan(context).await,
         },
     }
 }
@@ -143,7 +143,7 @@ pub async fn run_auto_repair(word: AutoRepairWord, context: &Context) -> Result<
         AutoRepairWord::GetVariables => get_variables(SwitchName::AutoRepair, context).await,
         AutoRepairWord::Plan(args) => match args.machines.as_deref() {
             Some(machines) => repairs_from_files(&args, machines, context),
-            None => Err(ActionError::misused("auto-repair plan: give --machines FILE")),
+            None => registry::repairs(context).await,
         },
     }
 }

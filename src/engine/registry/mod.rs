@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 pub use self::{
     keeper::Keeper,
-    propose::{Basis, Proposal, Proposed, propose},
+    propose::{Basis, Proposal, Proposed, propose, with_input},
 };
 use crate::sabakan::Machines;
 

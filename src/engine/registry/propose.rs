@@ -118,17 +118,18 @@ pub fn propose(
     now: Timestamp,
 ) -> Proposal {
     let basis = Basis::of(store);
-    let outcome = plan(store, &good.machines, taints, &basis, now);
+    let outcome = plan(store, &good.machines, taints, now);
     Proposal { basis, asked: good.asked, outcome }
 }
 
-fn plan(
+/// What a plan depends on, given to `use_it`, or why there is nothing to plan from.
+pub fn with_input<T>(
     store: &StoreView,
     machines: &Machines,
     taints: Option<&BTreeMap<String, Vec<Taint>>>,
-    basis: &Basis,
     now: Timestamp,
-) -> Result<Proposed, String> {
+    use_it: impl FnOnce(&Input<'_>) -> T,
+) -> Result<T, String> {
     let text = store.registry.template.as_ref().and_then(Stored::get);
     let text = text.ok_or("no template is stored: set one with `cketerm sabakan set-template FILE`")?;
     let template = Template::read(text).map_err(|e| e.to_string())?;
@@ -144,19 +145,30 @@ fn plan(
         return Err(format!("the constraints cannot be read: {why}"));
     }
     let (policy, constraints) = (store.policy(), store.constraints());
-    let plan = sabakan::plan(&Input {
+    let busy = busy(store);
+    Ok(use_it(&Input {
         machines: &machines.list,
         template: &template,
         constraints: &constraints,
         current,
         kubernetes_nodes: taints.filter(|_| policy.strategy == Strategy::AllHealthy),
-        rebooting: &basis.busy,
+        rebooting: &busy,
         template_changed: store.registry.template_changed(),
         wait_seconds: policy.removal_wait_seconds,
         strategy: policy.strategy,
         now,
-    })
-    .map_err(|e| e.to_string())?;
+    }))
+}
+
+fn plan(
+    store: &StoreView,
+    machines: &Machines,
+    taints: Option<&BTreeMap<String, Vec<Taint>>>,
+    now: Timestamp,
+) -> Result<Proposed, String> {
+    let plan = with_input(store, machines, taints, now, sabakan::plan)?.map_err(|e| e.to_string())?;
+    let current = store.definition().map(|d| &d.cluster);
+    let text = store.registry.template.as_ref().and_then(Stored::get).map_or("", String::as_str);
     let (change, json) = match &plan.cluster {
         Some(next) if plan.changed => {
             let value = serde_json::to_value(next).map_err(|e| format!("the definition cannot be written: {e}"))?;
@@ -164,7 +176,7 @@ fn plan(
         }
         _ => (Change::default(), String::new()),
     };
-    let gate = change.gate(current, &machines.list, policy.gate_percent);
+    let gate = change.gate(current, &machines.list, store.policy().gate_percent);
     let digest = change::digest(&json, text, &machines.list);
     Ok(Proposed { plan, change, gate, digest, json })
 }

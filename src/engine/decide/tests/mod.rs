@@ -9,4 +9,5 @@ mod repair_health;
 mod repair_line;
 mod repair_scene;
 mod repair_steps;
+mod registry;
 mod scene;

@@ -1,0 +1,326 @@
+//! When a generated definition is applied, and what automatic repair adds (spec/safety.md, Registry; I42).
+
+use std::sync::Arc;
+
+use super::scene::{BOOT, Scene, now, stored};
+use crate::{
+    engine::{
+        decide::{Applying, Decision, Effect, Registering},
+        registry::{Asked, Good, Registry, propose},
+        snapshot::Snapshot,
+    },
+    model::{
+        cluster::Taint,
+        ours::{Approval, Generated, Hold, Who},
+        policy::Approval as Gate,
+        reboot::RebootStatus,
+        time::after,
+    },
+    sabakan::{Machines, State, machine},
+    store::view::Switch,
+};
+
+const TEMPLATE: &str = "name: test\nnodes:\n- {user: u, control_plane: true}\n- {user: u}\n";
+
+fn who() -> Who {
+    Who { user: "ann".to_owned(), host: "h".to_owned(), ssh_client: None }
+}
+
+/// sabakan's machines: those of the definition, and `10.0.0.40`, `41` … unused; states by address's last number.
+fn machines(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> Machines {
+    let members = scene.cluster.nodes.iter().map(|n| n.address.rsplit('.').next().unwrap().parse::<u8>().unwrap());
+    let all: Vec<String> = members
+        .chain(40..40 + spares)
+        .map(|i| {
+            let state = states.iter().find(|(n, _)| *n == i).map_or("HEALTHY", |(_, s)| s);
+            format!(
+                r#"{{"spec":{{"serial":"m{i}","rack":{},"indexInRack":{i},"role":"cs","ipv4":["10.0.0.{i}"],
+                    "registerDate":"2026-01-01T00:00:00Z","retireDate":"2027-01-01T00:00:00Z","bmc":{{"bmcType":"ipmi"}}}},
+                    "status":{{"state":"{state}","timestamp":"2026-07-01T00:00:00Z","duration":9999.5}}}}"#,
+                i % 3
+            )
+        })
+        .collect();
+    machine::read(&format!("[{}]", all.join(","))).unwrap()
+}
+
+fn good(machines: Machines) -> Good {
+    Good { machines: Arc::new(machines), at: BOOT - 5.0, wall: after(now(), -5), asked: after(now(), -6), with: (5, 0) }
+}
+
+/// A cluster that was generated once, everything set up.
+fn scene() -> Scene {
+    let mut scene = Scene::new(20);
+    scene.constraints.control_plane_count = 3;
+    scene.constraints.minimum_workers = Some(20);
+    let settings = &mut scene.store.registry;
+    settings.url = Some(stored("url", 5, "http://h/graphql".to_owned()));
+    settings.template = Some(stored("template", 6, TEMPLATE.to_owned()));
+    settings.cluster_revision = Some(stored("cluster-revision", 7, "6".to_owned()));
+    // what the generator makes of the machines, so that only what a test changes is a change
+    let list = machines(&scene, 0, &[]);
+    scene.store.registry.cluster_revision = None;
+    let made = propose(&scene.snapshot().store, &good(list), None, now()).outcome.unwrap();
+    scene.cluster = made.plan.cluster.unwrap();
+    scene.store.registry.cluster_revision = Some(stored("cluster-revision", 7, "6".to_owned()));
+    scene
+}
+
+fn snapshot(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> Snapshot {
+    let mut snap = scene.snapshot();
+    let good = good(machines(scene, spares, states));
+    let proposal = propose(&snap.store, &good, None, now());
+    let members = Asked { good: Some(good), error: None, at: Some(BOOT - 5.0) };
+    snap.registry = Arc::new(Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() });
+    snap
+}
+
+fn decide(snap: &Snapshot) -> Decision {
+    crate::engine::decide::decide(
+        snap,
+        crate::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: now() },
+    )
+}
+
+fn applies(decision: &Decision) -> bool {
+    decision.effects.iter().any(|p| matches!(&p.effect, Effect::Registry(Registering::Apply(_))))
+}
+
+/// Where it stands with these states, and whether it is applied.
+fn stands(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> (Applying, bool) {
+    let decision = decide(&snapshot(scene, spares, states));
+    let applied = applies(&decision);
+    (decision.registry, applied)
+}
+
+fn says(applying: &Applying, words: &str) {
+    let text = format!("{applying:?}");
+    assert!(text.contains(words), "{words:?} is missing: {text}");
+}
+
+#[test]
+fn what_is_as_it_should_be_is_settled_and_an_unhealthy_worker_is_tainted() {
+    assert_eq!(stands(&scene(), 0, &[]), (Applying::Settled, false));
+    let mut less = scene();
+    less.constraints.minimum_workers = Some(19);
+    assert_eq!(stands(&less, 0, &[(12, "UNHEALTHY")]), (Applying::Applies, true));
+}
+
+#[test]
+fn nothing_is_applied_that_is_switched_off_held_or_not_led() {
+    let one = [(12, "UNHEALTHY")];
+    let mut scene = scene();
+    scene.constraints.minimum_workers = Some(19);
+    let off = scene.clone().with(|s| s.store.sabakan = Switch { raw: Some("true".to_owned()), mod_revision: 9 });
+    says(&stands(&off, 0, &one).0, "sabakan enable");
+    let held = scene.clone().with(|s| {
+        let hold = Hold { who: who(), at: now(), reason: Some("audit".to_owned()) };
+        s.store.registry.hold = Some(stored("hold", 9, hold));
+    });
+    let (why, applied) = stands(&held, 0, &one);
+    says(&why, "on hold by ann@h: audit");
+    assert!(!applied);
+    let follower = scene.clone().with(|s| s.snap.engine.leading = None);
+    let decision = decide(&snapshot(&follower, 0, &one));
+    assert!(decision.effects.is_empty() && decision.registry == Applying::Applies);
+    let stale = scene.clone().with(|s| s.store.heard = BOOT - 11.0);
+    assert!(!stands(&stale, 0, &one).1, "nothing new starts from an old copy");
+}
+
+#[test]
+fn a_failed_or_old_answer_and_a_plan_of_yesterday_are_never_acted_on() {
+    let mut scene = scene();
+    scene.constraints.minimum_workers = Some(19);
+    let snap = snapshot(&scene, 0, &[(12, "UNHEALTHY")]);
+    assert!(applies(&decide(&snap)));
+    let with = |how: &dyn Fn(&mut Registry)| {
+        let mut registry = Registry::clone(&snap.registry);
+        how(&mut registry);
+        decide(&Snapshot { registry: Arc::new(registry), ..snap.clone() })
+    };
+    let failed = with(&|r| r.members.error = Some("sabakan at x answered 500".to_owned()));
+    assert!(!applies(&failed));
+    says(&failed.registry, "answered 500");
+    let old = with(&|r| r.members.good.as_mut().unwrap().at = BOOT - 1000.0);
+    assert!(!applies(&old));
+    says(&old.registry, "1000 s old");
+    // somebody changed the constraints after the plan was made
+    let mut changed = snap.clone();
+    let mut store = (*changed.store).clone();
+    store.constraints.as_mut().unwrap().mod_revision += 1;
+    changed.store = Arc::new(store);
+    assert!(!applies(&decide(&changed)));
+    says(&decide(&changed).registry, "just changed");
+}
+
+#[test]
+fn a_control_plane_is_replaced_only_after_an_approval_of_just_this_change() {
+    let mut scene = scene();
+    let retired = [(2, "RETIRED")];
+    let (waits, applied) = stands(&scene, 2, &retired);
+    let Applying::Approval(digest, why) = waits else { panic!("{waits:?}") };
+    assert!(!applied && why.contains("10.0.0.2"), "{why}");
+    let approval =
+        |minutes: i64| Approval { who: who(), at: after(now(), -60), until: after(now(), minutes * 60), reason: None };
+    let with = |digest: &str, minutes| {
+        let mut scene = scene.clone();
+        scene.store.registry.approvals.insert(digest.to_owned(), stored("approval", 9, approval(minutes)));
+        snapshot(&scene, 2, &retired)
+    };
+    let decision = decide(&with(&digest, 10));
+    let apply = decision.effects.iter().find_map(|p| match &p.effect {
+        Effect::Registry(Registering::Apply(apply)) => Some(apply),
+        _ => None,
+    });
+    let apply = apply.unwrap();
+    assert_eq!(apply.approval, Some((digest.clone(), 9)), "it is used up");
+    assert_eq!(apply.generated.approved_by, Some(who()));
+    assert_eq!(apply.generated.joining.len(), 1);
+    assert!(!applies(&decide(&with(&digest, -1))), "it ended after an hour");
+    let other = decide(&with("0000", 10));
+    assert!(!applies(&other), "it is for another change");
+    let dropped = other
+        .effects
+        .iter()
+        .any(|p| matches!(&p.effect, Effect::Registry(Registering::DropApprovals(d)) if d[0].0 == "0000"));
+    assert!(dropped, "dies with any change");
+    scene.policy.approval = Gate::Never;
+    assert_eq!(stands(&scene, 2, &retired), (Applying::Applies, true));
+}
+
+#[test]
+fn an_api_server_in_work_holds_every_change_and_a_machine_in_work_those_that_touch_it() {
+    let mut base = scene();
+    base.constraints.minimum_workers = Some(19);
+    let one = [(12, "UNHEALTHY")];
+    let busy = base.clone().entry(0, 1, RebootStatus::Draining, 10).cordoned(1, 0);
+    let (why, applied) = stands(&busy, 0, &one);
+    says(&why, "API server 10.0.0.1 is in work (reboots/0)");
+    assert!(!applied);
+    let elsewhere = base.clone().entry(0, 15, RebootStatus::Rebooting, 10).cordoned(15, 0);
+    assert_eq!(stands(&elsewhere, 0, &one), (Applying::Applies, true));
+    let itself = base.clone().entry(0, 12, RebootStatus::Rebooting, 10).cordoned(12, 0);
+    let (_, applied) = stands(&itself, 0, &one);
+    assert!(!applied, "its own state is what the work causes, or waits for its end");
+    let looks = stands(&itself, 0, &[(12, "UNREACHABLE")]);
+    assert!(!looks.1, "a rebooting machine that looks unreachable is not tainted: {looks:?}");
+}
+
+#[test]
+fn no_further_change_before_the_control_planes_that_were_added_answer() {
+    let mut base = scene();
+    base.constraints.minimum_workers = Some(19);
+    let one = [(12, "UNHEALTHY")];
+    let joining = |address: &str| Generated {
+        at: now(),
+        action: "replace-control-plane".to_owned(),
+        reason: String::new(),
+        joining: vec![address.to_owned()],
+        approved_by: None,
+    };
+    base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.2")));
+    assert_eq!(stands(&base, 0, &one).0, Applying::Applies, "it is Ready and answers");
+    let away = base.clone().with(|s| {
+        s.kube.by_name.remove("10.0.0.2");
+        s.kube.by_address.remove("10.0.0.2");
+    });
+    says(&stands(&away, 0, &one).0, "waits for 10.0.0.2 to join");
+    let not_ready = base.clone().node(2, |n| n.ready = false);
+    says(&stands(&not_ready, 0, &one).0, "to be Ready");
+    let silent = base.clone().with(|s| {
+        let probe = s.snap.probes.get_mut("10.0.0.2").unwrap();
+        (probe.good_since, probe.error) = (None, Some("500".to_owned()));
+    });
+    says(&stands(&silent, 0, &one).0, "probe of 10.0.0.2: 500");
+    // one that has turned bad, or is no control plane any more, does not count
+    let bad = [(12, "UNHEALTHY"), (2, "UNHEALTHY")];
+    assert!(!format!("{:?}", stands(&away, 2, &bad).0).contains("to join"));
+    base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.99")));
+    assert_eq!(stands(&base, 0, &one).0, Applying::Applies);
+}
+
+#[test]
+fn a_definition_that_is_too_large_is_an_error_with_bytes_limit_and_remedy_and_not_a_loop() {
+    let mut scene = scene();
+    scene.constraints.minimum_workers = Some(19);
+    let mut snap = snapshot(&scene, 0, &[(12, "UNHEALTHY")]);
+    let mut registry = Registry::clone(&snap.registry);
+    let mut proposal = (**registry.proposal.as_ref().unwrap()).clone();
+    let digest = proposal.outcome.as_ref().unwrap().digest.clone();
+    proposal.outcome.as_mut().unwrap().json = "x".repeat(2 << 20);
+    registry.proposal = Some(Arc::new(proposal));
+    let large = Snapshot { registry: Arc::new(registry), ..snap.clone() };
+    assert!(!applies(&decide(&large)));
+    for words in ["2097159", "1568768", "maximum-workers"] {
+        says(&decide(&large).registry, words);
+    }
+    snap.registry_refused = Some((digest, "etcd refuses the definition of 9 bytes".to_owned()));
+    assert!(!applies(&decide(&snap)), "etcd's own limit may be lower");
+    says(&decide(&snap).registry, "9 bytes");
+}
+
+#[test]
+fn nodes_get_what_the_definition_says_only_while_the_integration_is_in_use() {
+    let base = scene().with(|s| {
+        let taints = Some(vec![Taint {
+            key: "cke.cybozu.com/state".into(),
+            value: "unhealthy".into(),
+            effect: "NoSchedule".into(),
+        }]);
+        s.cluster.nodes[7].taints = taints;
+    });
+    let address = base.cluster.nodes[7].address.clone();
+    let described = |scene: &Scene| {
+        let effects = decide(&snapshot(scene, 0, &[])).effects;
+        effects
+            .into_iter()
+            .filter(|p| matches!(p.effect, Effect::Registry(Registering::Describe { .. })))
+            .map(|p| p.machine)
+            .collect::<Vec<_>>()
+    };
+    assert!(!described(&base).is_empty());
+    let only_it = base.clone().with(|s| {
+        for node in &s.cluster.nodes {
+            let mut row = (**s.kube.by_name.get(&node.address).unwrap()).clone();
+            row.described.labels = node.labels.clone().unwrap_or_default().into();
+            row.described.annotations = node.annotations.clone().unwrap_or_default().into();
+            s.kube.put_node(row);
+        }
+    });
+    assert_eq!(described(&only_it), [address]);
+    let off = only_it.with(|s| s.store.sabakan = Switch { raw: Some("true".to_owned()), mod_revision: 9 });
+    assert!(described(&off).is_empty());
+}
+
+/// Automatic repair with this cap, over machines in these states, beside so many entries of others.
+fn repairs(cap: i64, states: &[(u8, &str)], others: u64) -> Decision {
+    let mut scene = scene();
+    scene.constraints.maximum_repair_queue_entries = cap;
+    for index in 0..others {
+        let entry: crate::model::repair::RepairEntry = serde_json::from_value(serde_json::json!({
+            "index": index.to_string(), "address": format!("10.9.9.{index}"), "machine_type": "ipmi", "operation": "unhealthy",
+            "status": "succeeded", "step": 0, "step_status": "waiting",
+        }))
+        .unwrap();
+        scene.store.repairs.entries.insert(index, stored("entry", 3, entry));
+    }
+    let mut snap = snapshot(&scene, 0, states);
+    let list = machines(&scene, 0, states);
+    let sick = list.list.into_iter().filter(|m| m.state != State::Healthy).collect();
+    let broken = Asked { good: Some(good(Machines { list: sick, warnings: Vec::new() })), error: None, at: Some(BOOT) };
+    snap.registry = Arc::new(Registry { broken, ..Registry::clone(&snap.registry) });
+    decide(&snap)
+}
+
+#[test]
+fn i42_automatic_repair_never_raises_the_queue_above_the_cap_and_says_so() {
+    let adds = |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(Registering::AddRepairs)));
+    let two = [(12, "UNHEALTHY"), (13, "UNREACHABLE")];
+    let decision = repairs(3, &two, 1);
+    assert!(adds(&decision), "{:?}", decision.auto_repair);
+    let decision = repairs(3, &two, 2);
+    assert!(!adds(&decision), "all or nothing");
+    assert!(decision.auto_repair.plan.capped.unwrap().contains("maximum-repair-queue-entries 3"));
+    let decision = repairs(0, &two, 0);
+    assert!(!adds(&decision) && decision.auto_repair.off.unwrap().contains("maximum-repair-queue-entries is 0"));
+}
