@@ -5,7 +5,15 @@ use std::{sync::Arc, time::Duration};
 use ratatui::layout::Size;
 use tui_input::Input;
 
-use super::{dialog::Dialog, event::Action, facts::Facts, keys::Keymap, list::List, theme::Theme};
+use super::{
+    dialog::Dialog,
+    event::Action,
+    facts::Facts,
+    keys::Keymap,
+    list::List,
+    registry::{self, Row, Serial},
+    theme::Theme,
+};
 use crate::{
     clock::Now,
     engine::snapshot::Seen,
@@ -22,6 +30,10 @@ pub enum View {
     Nodes,
     /// The repair queue.
     Repairs,
+    /// sabakan's machines.
+    Machines,
+    /// The definition in force against the generated one.
+    Diff,
 }
 
 impl View {
@@ -31,7 +43,9 @@ impl View {
         match self {
             Self::Reboots => Self::Nodes,
             Self::Nodes => Self::Repairs,
-            Self::Repairs => Self::Reboots,
+            Self::Repairs => Self::Machines,
+            Self::Machines => Self::Diff,
+            Self::Diff => Self::Reboots,
         }
     }
 
@@ -49,7 +63,9 @@ impl std::str::FromStr for View {
             "reboots" => Ok(Self::Reboots),
             "nodes" => Ok(Self::Nodes),
             "repairs" => Ok(Self::Repairs),
-            _ => Err(format!("there is no view {text:?}: choose reboots, nodes or repairs")),
+            "machines" => Ok(Self::Machines),
+            "diff" => Ok(Self::Diff),
+            _ => Err(format!("there is no view {text:?}: choose reboots, nodes, repairs, machines or diff")),
         }
     }
 }
@@ -61,6 +77,10 @@ pub enum Target {
     Entry(EntryId),
     /// A Node by name.
     Node(String),
+    /// A machine by its address.
+    Machine(String),
+    /// The same change of a field on many nodes.
+    Fold(String),
 }
 
 /// An open detail pane, bound to an object, not to a row.
@@ -142,6 +162,14 @@ pub struct App {
     pub nodes: List<String>,
     /// Rows of the repair queue.
     pub repairs: List<EntryId>,
+    /// Rows of sabakan's machines.
+    pub machines: List<Serial>,
+    /// Rows of the Diff.
+    pub diff: List<Row>,
+    /// Sums over the registry.
+    pub registry: registry::Facts,
+    /// Machines and Diff show the racks in place of their rows.
+    pub racks: bool,
     /// The open detail pane.
     pub pane: Option<Pane>,
     /// The filter while it is typed, and the one before.
@@ -169,6 +197,10 @@ impl App {
             reboots: List::default(),
             nodes: List::default(),
             repairs: List::default(),
+            machines: List::default(),
+            diff: List::default(),
+            registry: registry::Facts::default(),
+            racks: false,
             pane: None,
             typing: None,
             dialog: None,
@@ -205,6 +237,29 @@ impl App {
             View::Reboots => self.reboots.cursor.map(Target::Entry),
             View::Nodes => self.nodes.cursor.clone().map(Target::Node),
             View::Repairs => self.repairs.cursor.map(Target::Entry),
+            View::Machines => {
+                let machine = self.registry.machine(&self.seen, self.machines.cursor.as_ref()?);
+                machine.map(|m| Target::Machine(m.address.clone()))
+            }
+            View::Diff => match self.diff.cursor.clone()? {
+                Row::Node(_, address) => Some(Target::Machine(address)),
+                Row::Fold(what) => Some(Target::Fold(what)),
+                Row::Field(_) => None,
+            },
+        }
+    }
+
+    /// The addresses of machines that a verb is about, in the registry's views.
+    pub fn chosen_addresses(&self) -> Vec<String> {
+        let address = |serial: &Serial| self.registry.machine(&self.seen, serial).map(|m| m.address.clone());
+        match (&self.pane, self.view) {
+            (Some(Pane { of: Target::Machine(address), .. }), _) => vec![address.clone()],
+            (None, View::Machines) => self.machines.chosen().iter().filter_map(address).collect(),
+            (None, View::Diff) => {
+                let rows = self.diff.chosen();
+                rows.into_iter().filter_map(|r| if let Row::Node(_, a) = r { Some(a) } else { None }).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -217,6 +272,7 @@ impl App {
             (None, View::Reboots) => self.reboots.chosen(),
             (None, View::Repairs) => self.repairs.chosen(),
             (None, View::Nodes) => self.nodes.chosen().iter().flat_map(|name| self.facts.entries_of(name)).collect(),
+            _ => self.chosen_nodes().iter().flat_map(|name| self.facts.entries_of(name)).collect(),
         }
     }
 
@@ -229,6 +285,7 @@ impl App {
             (None, View::Nodes) => self.nodes.chosen(),
             (None, View::Reboots) => self.reboots.chosen().iter().filter_map(machine).collect(),
             (None, View::Repairs) => self.repairs.chosen().iter().filter_map(machine).collect(),
+            _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
         }
     }
 
@@ -253,6 +310,8 @@ impl App {
             View::Reboots => std::mem::take(&mut self.reboots.strayed),
             View::Nodes => std::mem::take(&mut self.nodes.strayed),
             View::Repairs => std::mem::take(&mut self.repairs.strayed),
+            View::Machines => std::mem::take(&mut self.machines.strayed),
+            View::Diff => std::mem::take(&mut self.diff.strayed),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The text of detail panes: everything about one entry or one node, wrapped, nothing cut.
 
+mod machine;
 mod repair;
 
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
     match of {
         Target::Entry(id) => text.any_entry(*id, true),
         Target::Node(name) => text.node(name),
+        Target::Machine(address) => text.registered(address),
+        Target::Fold(what) => text.fold(what),
     }
     text.lines
 }
@@ -57,6 +60,11 @@ pub fn title(app: &App, of: &Target) -> String {
             None => id.to_string(),
         },
         Target::Node(name) => brief::safe(&format!("node {name}")),
+        Target::Machine(address) => {
+            let serial = app.registry.at(&app.seen, address).map(|m| m.serial.as_str()).unwrap_or_default();
+            brief::safe(&format!("machine {serial} {address}"))
+        }
+        Target::Fold(what) => brief::safe(what),
     }
 }
 

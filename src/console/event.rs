@@ -96,6 +96,13 @@ pub enum Action {
         /// Why.
         reason: Option<String>,
     },
+    /// Something about what is generated from the registry.
+    Registry {
+        /// What.
+        what: Registering,
+        /// Why.
+        reason: Option<String>,
+    },
     /// Leave an order for whoever leads.
     Order {
         /// For which entry.
@@ -116,6 +123,17 @@ pub enum Action {
     },
 }
 
+/// A verb about what is generated from the registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Registering {
+    /// Enable or disable the integration.
+    Enable(bool),
+    /// Let the change with this digest pass.
+    Approve(String),
+    /// Stop all applying, or let it go on.
+    Hold(bool),
+}
+
 impl Action {
     /// Puts the reason in that was typed.
     #[must_use]
@@ -127,6 +145,7 @@ impl Action {
             | Self::Hold { reason, .. }
             | Self::ResetBackoff { reason, .. }
             | Self::Switch { reason, .. }
+            | Self::Registry { reason, .. }
             | Self::Order { reason, .. } => *reason = why,
             Self::KeepCordoned { .. } => {}
         }
@@ -162,6 +181,13 @@ impl Action {
             }
             Self::Switch { queue, enabled: true, .. } => format!("enabling the {queue} queue ..."),
             Self::Switch { queue, enabled: false, .. } => format!("disabling the {queue} queue ..."),
+            Self::Registry { what, .. } => match what {
+                Registering::Enable(true) => "enabling the sabakan integration ...".to_owned(),
+                Registering::Enable(false) => "disabling the sabakan integration ...".to_owned(),
+                Registering::Approve(digest) => format!("approving {digest} ..."),
+                Registering::Hold(true) => "stopping all applying ...".to_owned(),
+                Registering::Hold(false) => "letting applying go on ...".to_owned(),
+            },
             Self::Order { entry, verb, .. } => format!("ordering {verb} of {entry} ..."),
             Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
             Self::KeepCordoned { node, keep: false } => format!("giving {node}'s cordon back ..."),

@@ -16,7 +16,10 @@ use super::{
     when,
 };
 
-use crate::model::entry::{EntryId, QueueKind};
+use crate::{
+    engine::decide::Applying,
+    model::entry::{EntryId, QueueKind},
+};
 
 /// Most lines that one text of the banner takes.
 const MOST: usize = 2;
@@ -82,6 +85,20 @@ fn counts(app: &App) -> Line<'static> {
     let store = &app.seen.snapshot.store;
     if !store.synced {
         spans.push(Span::raw(if app.looks.sandbox { "starting ..." } else { "connecting ..." }));
+        return Line::from(spans);
+    }
+    if matches!(app.view, View::Machines | View::Diff) {
+        spans.push(if store.sabakan.enabled() {
+            Span::styled("sabakan integration enabled", theme.good)
+        } else {
+            Span::styled("sabakan integration DISABLED", theme.danger)
+        });
+        let repair =
+            if store.auto_repair.enabled() { "  automatic repair enabled" } else { "  automatic repair DISABLED" };
+        spans.push(Span::raw(repair));
+        if let Some(good) = &app.seen.snapshot.registry.members.good {
+            spans.push(Span::styled(format!("  {} machines", good.machines.list.len()), theme.muted));
+        }
         return Line::from(spans);
     }
     let queue = app.view.queue();
@@ -162,23 +179,34 @@ fn tabs(app: &App) -> Line<'static> {
     // where the next one is that needs a person
     let mark = |view: View, n: usize| if n > 0 && app.view != view { "!" } else { "" };
     let (reboots, repairs) = (app.facts.reboots.trouble, app.facts.repairs.trouble);
+    let waits = matches!(*app.seen.applying, Applying::Approval(..) | Applying::Error(_));
     let mut spans = vec![
         tab(View::Reboots, format!("1 Reboots {}{}", app.reboots.total, mark(View::Reboots, reboots))),
         Span::raw(" "),
         tab(View::Nodes, format!("2 Nodes {}", app.nodes.total)),
         Span::raw(" "),
         tab(View::Repairs, format!("3 Repairs {}{}", app.repairs.total, mark(View::Repairs, repairs))),
+        Span::raw(" "),
+        tab(View::Machines, format!("4 Machines {}", app.machines.total)),
+        Span::raw(" "),
+        tab(View::Diff, format!("5 Diff {}{}", app.diff.total, mark(View::Diff, usize::from(waits)))),
     ];
     let entries = |list: &List<EntryId>| (list.filter.clone(), list.rows.len(), list.total, list.marks.len());
     let (filter, shown, total, marks) = match app.view {
         View::Reboots => entries(&app.reboots),
         View::Repairs => entries(&app.repairs),
+        View::Machines => {
+            let list = &app.machines;
+            (list.filter.clone(), list.rows.len(), list.total, list.marks.len())
+        }
+        View::Diff => (app.diff.filter.clone(), app.diff.rows.len(), app.diff.total, app.diff.marks.len()),
         View::Nodes => (app.nodes.filter.clone(), app.nodes.rows.len(), app.nodes.total, app.nodes.marks.len()),
     };
     let trouble = match app.view {
         View::Reboots => reboots,
         View::Repairs => repairs,
         View::Nodes => reboots + repairs,
+        View::Machines | View::Diff => 0,
     };
     if trouble > 0 {
         spans.push(Span::styled(format!("   ! {trouble} blocked (n)"), theme.trouble));

@@ -14,6 +14,7 @@ pub mod footer;
 pub mod header;
 pub mod keys;
 pub mod list;
+pub mod registry;
 pub mod table;
 pub mod theme;
 pub mod update;

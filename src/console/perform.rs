@@ -1,12 +1,13 @@
 //! Carries an action out through `actions`, and says in a sentence what came of it.
 
-use super::event::{Action, count};
+use super::event::{Action, Registering, count};
 use crate::{
     actions::{Operator, WantedRepair},
     model::{
         entry::{EntryId, QueueKind},
         ours::Verb,
     },
+    store::keys::SwitchName,
 };
 
 /// Carries it out. The error is what a person should read: what failed, on which object, what to do.
@@ -77,6 +78,23 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
         Action::Switch { queue, enabled, reason } => {
             operator.set_switch(queue.into(), enabled, reason.as_deref()).await.map_err(text)?;
             Ok(format!("the {queue} queue is {}", if enabled { "enabled" } else { "disabled" }))
+        }
+        Action::Registry { what, reason } => {
+            let reason = reason.as_deref();
+            match what {
+                Registering::Enable(enabled) => {
+                    operator.set_switch(SwitchName::Sabakan, enabled, reason).await.map_err(text)?;
+                    Ok(format!("the sabakan integration is {}", if enabled { "enabled" } else { "disabled" }))
+                }
+                Registering::Approve(digest) => {
+                    let approval = operator.approve(&digest, reason).await.map_err(text)?;
+                    Ok(format!("approved {digest} until {}", approval.until.strftime("%H:%M:%SZ")))
+                }
+                Registering::Hold(hold) => {
+                    operator.hold_registry(hold, reason).await.map_err(text)?;
+                    Ok(if hold { "nothing is applied until it is let go (L)" } else { "applying goes on" }.to_owned())
+                }
+            }
         }
         Action::Order { entry, verb, seen, reason } => {
             operator.order(entry, verb, seen, reason.as_deref()).await.map_err(text)?;

@@ -11,6 +11,7 @@ pub mod hold;
 pub mod order;
 pub mod pick;
 pub mod quit;
+pub mod registry;
 pub mod repair;
 pub mod switch;
 
@@ -20,7 +21,7 @@ use self::pick::Pick;
 use super::{event::Action, facts};
 use crate::{
     actions::repair_state,
-    engine::snapshot::Seen,
+    engine::{decide::Applying, snapshot::Seen},
     model::entry::{EntryId, QueueKind},
 };
 
@@ -73,6 +74,10 @@ pub enum Bound {
     Node(String, String),
     /// A queue's switch at its `ModRevision`.
     Switch(QueueKind, i64),
+    /// The integration's switch at its `ModRevision`.
+    Integration(i64),
+    /// The change that waits at the gate.
+    Digest(String),
 }
 
 /// An open dialog.
@@ -256,6 +261,12 @@ impl Bound {
             Self::Node(name, uid) => {
                 let found = facts::node(seen, name).map_or("", |n| n.uid.as_str());
                 (found != uid).then(|| format!("node {name} is another one meanwhile: nothing was done, look again"))
+            }
+            Self::Integration(revision) => (seen.snapshot.store.sabakan.mod_revision != *revision)
+                .then(|| "somebody turned the integration's switch meanwhile: nothing was done".to_owned()),
+            Self::Digest(digest) => {
+                let waits = matches!(&*seen.applying, Applying::Approval(d, _) if d == digest);
+                (!waits).then(|| format!("{digest} does not wait any more: nothing was done, look again"))
             }
             Self::Switch(queue, revision) => {
                 let store = &seen.snapshot.store;

@@ -87,9 +87,15 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
         (Some(pane), _) => match &pane.of {
             Target::Entry(id) => of_entry(id).into_iter().collect(),
             Target::Node(name) => vec![(name.clone(), facts::address(&app.seen, name))],
+            Target::Machine(address) => vec![(app.seen.snapshot.machine(address), Some(address.clone()))],
+            Target::Fold(_) => Vec::new(),
         },
         (None, View::Nodes) => {
             app.nodes.chosen().into_iter().map(|name| (name.clone(), facts::address(&app.seen, &name))).collect()
+        }
+        (None, View::Machines | View::Diff) => {
+            let addresses = app.chosen_addresses().into_iter();
+            addresses.map(|address| (app.seen.snapshot.machine(&address), Some(address))).collect()
         }
         (None, View::Reboots | View::Repairs) => app.chosen_entries().iter().filter_map(of_entry).collect(),
     };

@@ -24,17 +24,24 @@ pub(super) fn go(app: &mut App, command: Command) {
             View::Reboots => app.reboots.toggle_mark(),
             View::Nodes => app.nodes.toggle_mark(),
             View::Repairs => app.repairs.toggle_mark(),
+            View::Machines => app.machines.toggle_mark(),
+            View::Diff => app.diff.toggle_mark(),
         },
         Command::MarkAll => match app.view {
             View::Reboots => app.reboots.toggle_all(),
             View::Nodes => app.nodes.toggle_all(),
             View::Repairs => app.repairs.toggle_all(),
+            View::Machines => app.machines.toggle_all(),
+            View::Diff => app.diff.toggle_all(),
         },
         Command::Filter => super::typing::begin_filter(app),
         Command::NextView => show(app, app.view.next()),
         Command::Reboots => show(app, View::Reboots),
         Command::Nodes => show(app, View::Nodes),
         Command::Repairs => show(app, View::Repairs),
+        Command::Machines => show(app, View::Machines),
+        Command::Diff => show(app, View::Diff),
+        Command::Racks if matches!(app.view, View::Machines | View::Diff) => app.racks = !app.racks,
         Command::Jump => jump(app),
         Command::Trouble => trouble(app),
         _ => {}
@@ -47,6 +54,8 @@ pub(super) fn reveal(app: &mut App) {
     app.reboots.reveal(height);
     app.nodes.reveal(height);
     app.repairs.reveal(height);
+    app.machines.reveal(height);
+    app.diff.reveal(height);
     let most = views::pane_overflow(app);
     if let Some(pane) = &mut app.pane {
         pane.scroll = pane.scroll.min(most);
@@ -71,6 +80,8 @@ fn by(app: &mut App, rows: isize) {
             View::Reboots => app.reboots.step(rows),
             View::Nodes => app.nodes.step(rows),
             View::Repairs => app.repairs.step(rows),
+            View::Machines => app.machines.step(rows),
+            View::Diff => app.diff.step(rows),
         }
     }
 }
@@ -99,6 +110,8 @@ fn back(app: &mut App) {
         View::Reboots => (!app.reboots.filter.is_empty(), !app.reboots.marks.is_empty()),
         View::Nodes => (!app.nodes.filter.is_empty(), !app.nodes.marks.is_empty()),
         View::Repairs => (!app.repairs.filter.is_empty(), !app.repairs.marks.is_empty()),
+        View::Machines => (!app.machines.filter.is_empty(), !app.machines.marks.is_empty()),
+        View::Diff => (!app.diff.filter.is_empty(), !app.diff.marks.is_empty()),
     };
     if app.help.take().is_some() || app.pane.take().is_some() {
         return;
@@ -110,6 +123,8 @@ fn back(app: &mut App) {
             View::Reboots => app.reboots.marks.clear(),
             View::Nodes => app.nodes.marks.clear(),
             View::Repairs => app.repairs.marks.clear(),
+            View::Machines => app.machines.marks.clear(),
+            View::Diff => app.diff.marks.clear(),
         }
     } else {
         app.message = None;
@@ -133,7 +148,11 @@ fn jump(app: &mut App) {
             });
             found.map(|(view, id)| (view, Target::Entry(id)))
         }
-        None => None,
+        Some(Target::Machine(address)) => {
+            let name = app.seen.snapshot.machine(&address);
+            app.nodes.go_to(&name).then_some((View::Nodes, Target::Node(name)))
+        }
+        Some(Target::Fold(_)) | None => None,
     };
     match to {
         Some((view, of)) => {
@@ -150,6 +169,14 @@ fn trouble(app: &mut App) {
     let found = match app.view {
         View::Reboots => next(&app.reboots.rows, app.reboots.place, entry).map(|place| app.reboots.select(place)),
         View::Repairs => next(&app.repairs.rows, app.repairs.place, entry).map(|place| app.repairs.select(place)),
+        View::Machines => {
+            let changes = |serial: &crate::console::registry::Serial| {
+                let machine = app.registry.machine(&app.seen, serial);
+                machine.is_some_and(|m| !m.healthy() || app.registry.change(&app.seen, &m.address).is_some())
+            };
+            next(&app.machines.rows, app.machines.place, changes).map(|place| app.machines.select(place))
+        }
+        View::Diff => None,
         View::Nodes => {
             let hit = next(&app.nodes.rows, app.nodes.place, |name| brief::node_state(app, name).1);
             hit.map(|place| app.nodes.select(place))

@@ -3,7 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    console::{app::App, brief, facts},
+    console::{
+        app::App,
+        brief, facts,
+        registry::{Row, Serial},
+    },
     engine::snapshot::Seen,
     model::{cluster::Node, entry::EntryId},
 };
@@ -15,6 +19,7 @@ pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
         app.now = app.seen.now;
     }
     app.facts.refresh(&app.seen);
+    app.registry.refresh(&app.seen);
     rows(app);
     if let Some(mut dialog) = app.dialog.take() {
         dialog.check(&app.seen);
@@ -36,6 +41,19 @@ pub(super) fn rows(app: &mut App) {
     let total = all.len();
     let shown = filtered(app, &app.repairs.filter, all);
     app.repairs.refresh(shown, total, |id| repairs.contains_key(&id.index));
+
+    let all: Vec<Serial> = app.registry.machines.keys().cloned().collect();
+    let total = all.len();
+    let shown = filtered(app, &app.machines.filter, all);
+    let mut machines = std::mem::take(&mut app.machines);
+    machines.refresh(shown, total, |serial| app.registry.machines.contains_key(serial));
+    app.machines = machines;
+
+    let (all, total) = (app.registry.rows.clone(), app.registry.rows.len());
+    let shown = filtered(app, &app.diff.filter, all);
+    let mut diff = std::mem::take(&mut app.diff);
+    diff.refresh(shown, total, |row| app.registry.rows.binary_search(row).is_ok());
+    app.diff = diff;
 
     let members = seen.snapshot.store.definition().into_iter().flat_map(|d| &d.cluster.nodes);
     let names: BTreeSet<&str> =
@@ -82,6 +100,28 @@ impl Haystack for EntryId {
         match facts::entry(seen, *self) {
             Some(e) => format!("{} {name} {} {} {why}", self.index, e.node, brief::status(e, app.now.wall)),
             None => format!("{} broken {why}", self.index),
+        }
+    }
+}
+
+impl Haystack for Serial {
+    fn text(&self, app: &App) -> String {
+        let Some(m) = app.registry.machine(&app.seen, self) else { return self.0.clone() };
+        let plan = app.registry.change(&app.seen, &m.address).map(|c| c.kind.word()).unwrap_or_default();
+        let place = crate::console::registry::place(&app.seen, &m.address);
+        format!("{} {} {} {} rack{} {place} {plan} {}", m.serial, m.address, m.state, m.role, m.rack, m.bmc_type)
+    }
+}
+
+impl Haystack for Row {
+    fn text(&self, app: &App) -> String {
+        match self {
+            Self::Field(text) | Self::Fold(text) => text.clone(),
+            Self::Node(kind, address) => {
+                let choice = app.registry.choice(&app.seen, address);
+                let (serial, why) = choice.map(|c| (c.serial.clone(), c.why.to_string())).unwrap_or_default();
+                format!("{} {address} {} {why}", kind.word(), serial.unwrap_or_default())
+            }
         }
     }
 }

@@ -17,6 +17,8 @@ pub(super) fn begin_filter(app: &mut App) {
         View::Reboots => app.reboots.filter.clone(),
         View::Nodes => app.nodes.filter.clone(),
         View::Repairs => app.repairs.filter.clone(),
+        View::Machines => app.machines.filter.clone(),
+        View::Diff => app.diff.filter.clone(),
     };
     app.typing = Some((Input::new(before.clone()), before));
 }
@@ -61,6 +63,8 @@ pub(super) fn set_filter(app: &mut App, text: &str) {
         View::Reboots => &mut app.reboots.filter,
         View::Nodes => &mut app.nodes.filter,
         View::Repairs => &mut app.repairs.filter,
+        View::Machines => &mut app.machines.filter,
+        View::Diff => &mut app.diff.filter,
     };
     text.clone_into(filter);
     super::seen::rows(app);

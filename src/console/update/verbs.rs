@@ -25,10 +25,15 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
         );
         return Vec::new();
     }
+    let registry = matches!(app.view, View::Machines | View::Diff);
     let opened = match command {
         Command::Repair => dialog::repair::open(app),
         Command::DeleteFinished => dialog::cancel::whole(app, true),
         Command::DeleteUnfinished => dialog::cancel::whole(app, false),
+        Command::Hold if registry => dialog::registry::hold(app, true),
+        Command::Unhold if registry => dialog::registry::hold(app, false),
+        Command::Switch if registry => Ok(dialog::registry::switch(app)),
+        Command::Approve => dialog::registry::approve(app),
         Command::Hold => dialog::hold::open(app, true),
         Command::Unhold => dialog::hold::open(app, false),
         Command::Reboot => dialog::add::open(app),
@@ -54,7 +59,7 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
 
 /// Verbs that are not about the row under the cursor.
 fn whole_queue(command: Command) -> bool {
-    matches!(command, Command::Switch | Command::DeleteFinished | Command::DeleteUnfinished)
+    matches!(command, Command::Switch | Command::Approve | Command::DeleteFinished | Command::DeleteUnfinished)
 }
 
 /// Hands a confirmed action over, unless writing became impossible meanwhile.
@@ -68,6 +73,8 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             View::Reboots => app.reboots.marks.clear(),
             View::Nodes => app.nodes.marks.clear(),
             View::Repairs => app.repairs.marks.clear(),
+            View::Machines => app.machines.marks.clear(),
+            View::Diff => app.diff.marks.clear(),
         }
     }
     app.begin(&action);

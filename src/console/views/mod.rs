@@ -1,6 +1,8 @@
 //! Drawing. Reads the state, never changes it; costs the screen's size, not the cluster's.
 
+mod diff;
 mod help;
+mod machines;
 mod nodes;
 mod pane;
 mod reboots;
@@ -68,7 +70,15 @@ pub fn parts(app: &App) -> Parts {
 
 /// Rows that the table shows, its titles not counted.
 pub fn table_height(app: &App) -> usize {
-    usize::from(parts(app).table.height.saturating_sub(1).max(1))
+    let table = parts(app).table;
+    let above = match app.view {
+        // the lines that say where the plan stands
+        View::Machines | View::Diff => {
+            diff::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
+        }
+        _ => 0,
+    };
+    usize::from(table.height.saturating_sub(1)).saturating_sub(above).max(1)
 }
 
 /// Lines that the pane shows, its title not counted.
@@ -99,6 +109,14 @@ pub fn draw(app: &App, frame: &mut Frame) {
             }
             View::Repairs => {
                 repairs::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
+            }
+            View::Machines => {
+                let lost =
+                    facts::etcd_lost(&app.seen, boot).is_some() || app.seen.snapshot.registry.members.error.is_some();
+                machines::draw(app, frame.buffer_mut(), parts.table, lost);
+            }
+            View::Diff => {
+                diff::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
             }
             View::Nodes => {
                 nodes::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some());

@@ -1,0 +1,137 @@
+//! The definition in force against the generated one: by machine and by field, noise folded, with reason and scores.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::{
+    console::{
+        app::App,
+        brief,
+        registry::{self, Row as Id},
+        table::{self, Cell, Column, Row, wrap},
+        when,
+    },
+    engine::decide::Applying,
+    sabakan::change::Kind,
+};
+
+/// Draws the table, or the racks in its place.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let area = super::machines::summary(app, buffer, area);
+    if app.racks {
+        return super::machines::racks(app, buffer, area);
+    }
+    let columns = [
+        Column { title: "WHAT", width: 9, from: 0 },
+        Column { title: "ADDRESS", width: 15, from: 0 },
+        Column { title: "SERIAL", width: 10, from: 100 },
+        Column { title: "PLACE", width: 26, from: 90 },
+        Column { title: "SCORE", width: 5, from: 0 },
+        Column { title: "FIELDS / WHY", width: 0, from: 0 },
+    ];
+    let visible = app.diff.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
+    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
+    if rows.is_empty() {
+        super::say_empty(buffer, area, &empty(app), app);
+    }
+}
+
+fn row(app: &App, id: &Id) -> Row {
+    let (seen, theme) = (&app.seen, &app.looks.theme);
+    let cells = match id {
+        Id::Field(name) => line("field", &format!("{name} changes")),
+        Id::Fold(what) => line("nodes", &format!("{what} on {} nodes", app.registry.folded(what))),
+        Id::Node(kind, address) => {
+            let (choice, change) = (app.registry.choice(seen, address), app.registry.change(seen, address));
+            let style = match kind {
+                Kind::Removed | Kind::Demoted => theme.danger,
+                Kind::Promoted | Kind::Added => theme.good,
+                Kind::Changed => Style::new(),
+            };
+            let own = change.zip(registry::proposed(seen)).map(|(node, proposed)| {
+                let fields = proposed.change.own(node, &app.registry.folds).map(|f| {
+                    let side = |s: &Option<String>| s.clone().unwrap_or_else(|| "-".to_owned());
+                    format!("{} {} > {}", f.field, side(&f.before), side(&f.after))
+                });
+                fields.collect::<Vec<_>>().join(", ")
+            });
+            let why = choice.map(|c| c.why.to_string()).unwrap_or_default();
+            let text = match own.filter(|o| !o.is_empty() && *kind == Kind::Changed) {
+                Some(own) => format!("{own}; {why}"),
+                None => why,
+            };
+            let place = |plane: Option<bool>| match plane {
+                Some(true) => "control plane",
+                Some(false) => "worker",
+                None => "-",
+            };
+            let places = choice.map(|c| format!("{} > {}", place(c.was_control_plane), place(c.control_plane)));
+            vec![
+                Cell::styled(kind.word(), style),
+                Cell::plain(brief::safe(address)),
+                Cell::plain(choice.and_then(|c| c.serial.as_deref()).map(brief::safe).unwrap_or_default()),
+                Cell::plain(places.unwrap_or_default()),
+                Cell::plain(choice.and_then(|c| c.score).map(|s| s.to_string()).unwrap_or_default()),
+                Cell::plain(brief::safe(&text)),
+            ]
+        }
+    };
+    Row { cells, cursor: app.diff.cursor.as_ref() == Some(id), marked: app.diff.marks.contains(id) }
+}
+
+fn line(what: &str, text: &str) -> Vec<Cell> {
+    let empty = std::iter::repeat_with(|| Cell::plain("")).take(4);
+    std::iter::once(Cell::plain(what)).chain(empty).chain([Cell::plain(brief::safe(text))]).collect()
+}
+
+/// What the plan is, where applying and automatic repair stand.
+pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
+    let (seen, theme) = (&app.seen, &app.looks.theme);
+    if !seen.snapshot.store.synced {
+        return Vec::new();
+    }
+    let mut texts = Vec::new();
+    if let Some(plan) = registry::proposed(seen).map(|p| &p.plan).filter(|p| p.changed) {
+        texts.push((format!("{}: {}", plan.action, plan.reason), theme.title));
+    }
+    texts.push(match &*seen.applying {
+        Applying::Off => ("not read yet".to_owned(), theme.muted),
+        Applying::Disabled(why) => (why.clone(), theme.trouble),
+        Applying::Settled => ("the definition is as template, constraints and machines want it".to_owned(), theme.good),
+        Applying::Error(why) => (format!("! {why}; the definition in force stays"), theme.danger),
+        Applying::Waits(why) => (format!("waits: {why}"), theme.trouble),
+        Applying::Approval(digest, why) => (format!("! waits for approval of {digest} (key Y): {why}"), theme.danger),
+        Applying::Applies => ("is applied by who leads".to_owned(), theme.good),
+    });
+    let asked = &seen.snapshot.registry.members;
+    if let (Some(good), Some(_)) = (&asked.good, &asked.error) {
+        let age = app.now.boot.as_secs_f64() - good.at;
+        texts.push((format!("the machines are those of {} ago", when::seconds(age)), theme.muted));
+    }
+    let repair = &seen.auto_repair;
+    if let Some(why) = repair.off.as_ref().filter(|_| seen.snapshot.store.registry.url.is_some()) {
+        texts.push((format!("automatic repair: {why}"), theme.muted));
+    } else if let Some(why) = &repair.plan.capped {
+        texts.push((format!("! automatic repair: {why}"), theme.danger));
+    } else if !repair.plan.entries.is_empty() {
+        texts.push((format!("automatic repair adds {} entries", repair.plan.entries.len()), theme.trouble));
+    }
+    texts
+        .into_iter()
+        .flat_map(|(text, style)| {
+            let mut lines = wrap(&brief::safe(&text), width);
+            lines.truncate(2);
+            lines.into_iter().map(move |line| (line, style))
+        })
+        .collect()
+}
+
+fn empty(app: &App) -> Vec<String> {
+    if let Some(lines) = super::connecting(app) {
+        return lines;
+    }
+    if app.diff.total > 0 {
+        return vec![format!("no change of {} contains {:?}", app.diff.total, app.diff.filter), "Esc shows all".into()];
+    }
+    vec!["nothing would change".to_owned()]
+}

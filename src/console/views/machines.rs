@@ -1,0 +1,140 @@
+//! sabakan's machines: state and time in it, role, rack, lifetime, place in the cluster, what the plan does with each.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::{
+    console::{
+        app::App,
+        brief,
+        registry::{self, Serial},
+        table::{self, Cell, Column, Row, put, wrap},
+        when,
+    },
+    sabakan::{State, change::Kind},
+};
+
+/// Draws the table, or the racks in its place.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let area = summary(app, buffer, area);
+    if app.racks {
+        return racks(app, buffer, area);
+    }
+    let wide = area.width >= 110;
+    let columns = [
+        Column { title: "SERIAL", width: if wide { 16 } else { 10 }, from: 0 },
+        Column { title: "STATE", width: 13, from: 0 },
+        Column { title: "FOR", width: 6, from: 0 },
+        Column { title: "ADDRESS", width: 15, from: 100 },
+        Column { title: "ROLE", width: 8, from: 0 },
+        Column { title: "RACK", width: 4, from: 0 },
+        Column { title: "LIFE", width: 6, from: 0 },
+        Column { title: "PLACE", width: 13, from: 0 },
+        Column { title: "PLAN", width: 0, from: 0 },
+    ];
+    let visible = app.machines.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|serial| row(app, serial)).collect();
+    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
+    if rows.is_empty() {
+        super::say_empty(buffer, area, &empty(app), app);
+    }
+}
+
+fn row(app: &App, serial: &Serial) -> Row {
+    let (seen, theme) = (&app.seen, &app.looks.theme);
+    let mut cells = vec![Cell::plain(brief::safe(&serial.0))];
+    if let Some(machine) = app.registry.machine(seen, serial) {
+        let state = match machine.state {
+            State::Healthy => theme.good,
+            State::Unhealthy | State::Unreachable => theme.danger,
+            State::Retiring | State::Retired => theme.trouble,
+            State::Uninitialized | State::Updating => Style::new(),
+        };
+        let plan = plan(app, &machine.address);
+        cells.extend([
+            Cell::styled(machine.state.word(), state),
+            Cell::plain(when::seconds(registry::in_state(seen, machine))),
+            Cell::plain(brief::safe(&machine.address)),
+            Cell::plain(brief::safe(&machine.role)),
+            Cell::plain(machine.rack.to_string()),
+            Cell::plain(format!("{}d", machine.lifetime_days(app.now.wall))),
+            Cell::plain(registry::place(seen, &machine.address)),
+            Cell::styled(
+                plan,
+                if app.registry.change(seen, &machine.address).is_some() { theme.trouble } else { Style::new() },
+            ),
+        ]);
+    }
+    Row { cells, cursor: app.machines.cursor.as_ref() == Some(serial), marked: app.machines.marks.contains(serial) }
+}
+
+/// What the plan does with a machine, and why; nothing where it stays as it is.
+fn plan(app: &App, address: &str) -> String {
+    let seen = &app.seen;
+    let why = || app.registry.choice(seen, address).map(|c| c.why.to_string()).unwrap_or_default();
+    match app.registry.change(seen, address) {
+        None => String::new(),
+        Some(change) => match change.kind {
+            Kind::Changed => brief::safe(&format!("changed: {}", why())),
+            kind => brief::safe(&format!("{}: {}", kind.word(), why())),
+        },
+    }
+}
+
+fn empty(app: &App) -> Vec<String> {
+    if let Some(lines) = super::connecting(app) {
+        return lines;
+    }
+    if app.machines.total > 0 {
+        return vec![
+            format!("no machine of {} contains {:?}", app.machines.total, app.machines.filter),
+            "Esc shows all".into(),
+        ];
+    }
+    let registry = &app.seen.snapshot.registry;
+    let width = usize::from(app.size.width).saturating_sub(4);
+    match (&registry.members.error, &registry.members.good) {
+        (Some(why), _) => wrap(&brief::safe(why), width),
+        (None, Some(_)) => vec!["sabakan has no machine that the question is about".to_owned()],
+        (None, None) if app.seen.snapshot.store.registry.url.is_none() => {
+            vec!["no registry is set up: `cketerm sabakan set-url URL`".to_owned()]
+        }
+        (None, None) => vec!["asking sabakan ...".to_owned()],
+    }
+}
+
+/// One or two lines above the table: what the plan is and where applying stands; the rest of the area.
+pub(super) fn summary(app: &App, buffer: &mut Buffer, area: Rect) -> Rect {
+    let lines = super::diff::summary_lines(app, usize::from(area.width));
+    let height = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
+    for (y, (line, style)) in (area.y..area.y + height).zip(lines) {
+        put(buffer, area.x, y, area.width, &line, style);
+    }
+    Rect { y: area.y + height, height: area.height - height, ..area }
+}
+
+/// Racks as counts by role and state.
+pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
+    put(
+        buffer,
+        area.x,
+        area.y,
+        area.width,
+        "  racks: role in-the-definition/all (control planes), who is not healthy",
+        app.looks.theme.title,
+    );
+    for (y, line) in (area.y + 1..area.bottom()).zip(&app.registry.racks) {
+        put(buffer, area.x + 2, y, area.width.saturating_sub(2), &brief::safe(line), Style::new());
+    }
+    if usize::from(area.height.saturating_sub(1)) < app.registry.racks.len() {
+        let more = app.registry.racks.len() + 1 - usize::from(area.height.saturating_sub(1));
+        let text = format!("... and {more} more racks");
+        put(
+            buffer,
+            area.x + 2,
+            area.bottom().saturating_sub(1),
+            area.width,
+            &format!("{text:<40}"),
+            app.looks.theme.muted,
+        );
+    }
+}
