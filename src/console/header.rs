@@ -186,11 +186,17 @@ fn tabs(app: &App) -> Line<'static> {
         tab(View::Nodes, format!("2 Nodes {}", app.nodes.total)),
         Span::raw(" "),
         tab(View::Repairs, format!("3 Repairs {}{}", app.repairs.total, mark(View::Repairs, repairs))),
-        Span::raw(" "),
-        tab(View::Machines, format!("4 Machines {}", app.machines.total)),
-        Span::raw(" "),
-        tab(View::Diff, format!("5 Diff {}{}", app.diff.total, mark(View::Diff, usize::from(waits)))),
     ];
+    // who has no registry has no use for them
+    if app.seen.snapshot.store.registry.url.is_some() || matches!(app.view, View::Machines | View::Diff) {
+        let (gap, word) = if app.size.width < 100 { ("", "Mach") } else { (" ", "Machines") };
+        spans.extend([
+            Span::raw(gap),
+            tab(View::Machines, format!("4 {word} {}", app.machines.total)),
+            Span::raw(gap),
+            tab(View::Diff, format!("5 Diff {}{}", app.diff.total, mark(View::Diff, usize::from(waits)))),
+        ]);
+    }
     let entries = |list: &List<EntryId>| (list.filter.clone(), list.rows.len(), list.total, list.marks.len());
     let (filter, shown, total, marks) = match app.view {
         View::Reboots => entries(&app.reboots),
