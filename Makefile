@@ -14,7 +14,7 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 
 test: setup lint ## format, lints, unit tests, tests on real servers, simulations
 	cargo test --locked
-	$(MAKE) sim SEEDS=500
+	$(MAKE) sim
 	$(MAKE) sim MUTATION=all
 
 sim: ## simulations with faults: SEEDS=1000 of them from SEED_FROM=1; MUTATION=all: are faults put in on purpose found?
