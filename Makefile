@@ -32,9 +32,11 @@ build: ## the program as it is shipped
 docs: ## writes anew what is generated: docs/keys.md
 	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the_keys
 
-figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`
+figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`; one pass; a round of health checks
 	python3 tests/figures/drain.py $(TARGET)/release/cketerm
 	cargo bench --locked --bench pass
+	cargo bench --locked --bench health
+	cargo bench --locked --bench health -- $(TARGET)/release/cketerm
 
 setup:
 	tests/servers/setup

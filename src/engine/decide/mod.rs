@@ -52,6 +52,7 @@ pub use self::{
 pub(crate) use self::{
     pods::{count_leaving, held_reason},
     registry::compares,
+    repair::health::HEALTH,
     sound::soundness,
 };
 use super::snapshot::Snapshot;

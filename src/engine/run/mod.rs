@@ -2,6 +2,7 @@
 //! watches wake it at once and a tick is the safety net. A slow effect delays only its own machine (I36).
 
 mod leadership;
+mod upkeep;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,7 +14,7 @@ use tokio::{
 use super::{
     act::Actor,
     command::Spawner,
-    decide::{Decision, Effect, Planned, Registering, decide},
+    decide::{Decision, Effect, HEALTH, Planned, Registering, decide},
     lead::{LeadEvent, LeadOrder, Standing},
     memory, preflight,
     probe::{Prober, Targets, url},
@@ -25,23 +26,16 @@ use crate::{
     clock::{Clock, Now, Steady},
     fence::Fence,
     kubernetes::{Kube, Live as KubeLive},
-    model::{entry::EntryId, kube::KubeView, ours::EngineRegistration, time::after},
+    model::{entry::EntryId, kube::KubeView, ours::EngineRegistration},
     net::Http,
-    store::{Store, commit::Change, live::Live},
+    store::{Store, live::Live},
     tasks::held,
 };
 
 /// The safety net: a pass at least so often.
 const TICK: Duration = Duration::from_secs(1);
-/// Between looks for history and audit records that may go.
-const PRUNE: f64 = 600.0;
-/// How many of each are kept, and how old they get (spec/etcd.md, Our own keys).
-const KEPT: u64 = 10_000;
-const KEPT_DAYS: i64 = 90;
-/// Between writes of progress.
-const PUBLISH: f64 = 0.5;
-/// How long a graceful end waits for commands (spec/safety.md, Losing the lock, or a graceful end).
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How long the answers of health checks are gathered before a pass is made of them.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// How an engine runs.
 #[derive(Clone, Debug)]
@@ -180,7 +174,14 @@ impl Loop {
                 biased;
                 _ = stopped.recv() => break,
                 event = next_event(self.standing.as_mut()) => self.lead_event(event).await,
-                Some(done) = self.tasks.join_next() => self.came(done),
+                Some(done) = self.tasks.join_next() => {
+                    let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH));
+                    self.came(done);
+                    // A thousand of them end in one round: a pass for each would be most of the work.
+                    if health {
+                        tokio::time::sleep(GATHER).await;
+                    }
+                }
                 changed = store_changed.changed() => if changed.is_err() { break },
                 () = maybe_changed(kube_changed.as_mut()) => {}
                 () = self.prober.changed() => {}
@@ -371,50 +372,6 @@ impl Loop {
         }
     }
 
-    /// Old history and audit records go; attempts never do (I38).
-    fn prune(&mut self, now: Now) {
-        let at = secs(now.boot);
-        let Some(leader) = &self.leader else { return };
-        if at < self.next_prune {
-            return;
-        }
-        self.next_prune = at + PRUNE;
-        let (store, fence) = (self.store.clone(), leader.fence.clone());
-        let before = after(now.wall, -KEPT_DAYS * 86_400);
-        crate::tasks::spawn(async move {
-            for folder in [store.keys().audit_prefix(), store.keys().history_prefix()] {
-                while let Ok(deletes) = store.outdated(&folder, KEPT, before).await
-                    && !deletes.is_empty()
-                    && let Ok(permit) = fence.permit_record()
-                {
-                    let change = Change { deletes, ..Change::default() };
-                    if let Err(e) = store.commit(&permit, change).await {
-                        tracing::debug!(error = %e, folder, "not pruned");
-                        break;
-                    }
-                }
-            }
-        });
-    }
-
-    fn publish_progress(&mut self, decision: &Decision, now: Now) {
-        let at = secs(now.boot);
-        let Some(leader) = &self.leader else { return };
-        if at < self.next_publish {
-            return;
-        }
-        let Some(change) = publish::changes(&self.store, &self.snap, decision, &mut self.running, now) else { return };
-        self.next_publish = at + PUBLISH;
-        let Ok(permit) = leader.fence.permit_record() else { return };
-        let store = self.store.clone();
-        // Never in the way of the pass: progress is for people.
-        crate::tasks::spawn(async move {
-            if let Err(e) = store.commit(&permit, change).await {
-                tracing::debug!(error = %e, "progress not written");
-            }
-        });
-    }
-
     fn clear(&mut self) {
         self.tasks.abort_all();
         self.tasks = JoinSet::new();
@@ -424,33 +381,6 @@ impl Loop {
         self.snap.in_flight.clear();
         self.snap.work.clear();
         self.running = None;
-    }
-
-    /// A graceful end: nothing new starts; commands get 10 s; what ended is recorded; the lease is revoked.
-    async fn farewell(mut self) {
-        if let Some(leader) = &self.leader {
-            leader.actor.ending.store(true, std::sync::atomic::Ordering::SeqCst);
-            for check in std::mem::take(&mut self.checks).into_values() {
-                check.abort();
-            }
-            let deadline = tokio::time::sleep(FAREWELL);
-            tokio::pin!(deadline);
-            loop {
-                tokio::select! {
-                    biased;
-                    () = &mut deadline => break,
-                    done = self.tasks.join_next() => match done {
-                        Some(done) => self.came(done),
-                        None => break,
-                    },
-                }
-            }
-        }
-        if let Some(mut standing) = self.standing.take() {
-            standing.ask(LeadOrder::Resign);
-            let ended = async { while standing.events.recv().await.is_some() {} };
-            let _ = tokio::time::timeout(Duration::from_secs(3), ended).await;
-        }
     }
 }
 

@@ -28,6 +28,9 @@ const SLOW: f64 = 5.0;
 /// Slow ones included.
 const MOST: usize = 128;
 
+/// What the places of health checks begin with, among the machines that effects are under way on.
+pub(crate) const HEALTH: &str = "health of ";
+
 /// A health check that is due.
 pub(super) struct DueCheck {
     /// When the last one ended; the longest ago goes first.
@@ -40,7 +43,7 @@ pub(super) struct DueCheck {
 
 /// Its own place beside the machine's: a check that hangs holds up neither the machine's drain nor its other entries.
 fn place(id: EntryId) -> String {
-    format!("health of {id}")
+    format!("{HEALTH}{id}")
 }
 
 impl<'a> Pass<'a> {
@@ -77,7 +80,7 @@ impl<'a> Pass<'a> {
 
     /// Asks as many as there are free places, those that were not asked for longest first (I36).
     pub(super) fn ask_health(&mut self, mut due: Vec<DueCheck>) {
-        let under_way = self.snap.in_flight.iter().filter(|(name, _)| name.starts_with("health of "));
+        let under_way = self.snap.in_flight.iter().filter(|(name, _)| name.starts_with(HEALTH));
         let (all, quick) = under_way.fold((0, 0), |(all, quick), (_, flight)| {
             (all + 1, quick + usize::from(self.boot() - flight.since < SLOW))
         });

@@ -8,7 +8,7 @@
 //!
 //! What the repair queue shares with the reboot queue – drains, attempts, cordons, what is claimed – is not here.
 
-mod health;
+pub(crate) mod health;
 mod line;
 mod steps;
 

@@ -1,0 +1,94 @@
+//! What the loop does beside its passes: old records go, progress is told, and in the end it leaves in good order.
+
+use std::time::Duration;
+
+use super::Loop;
+use crate::{
+    clock::Now,
+    engine::{decide::Decision, lead::LeadOrder, publish, snapshot::secs},
+    model::time::after,
+    store::commit::Change,
+};
+
+/// Between looks for history and audit records that may go.
+const PRUNE: f64 = 600.0;
+/// How many of each are kept, and how old they get (spec/etcd.md, Our own keys).
+const KEPT: u64 = 10_000;
+const KEPT_DAYS: i64 = 90;
+/// Between writes of progress.
+const PUBLISH: f64 = 0.5;
+/// How long a graceful end waits for commands (spec/safety.md, Losing the lock, or a graceful end).
+const FAREWELL: Duration = Duration::from_secs(10);
+
+impl Loop {
+    /// Old history and audit records go; attempts never do (I38).
+    pub(super) fn prune(&mut self, now: Now) {
+        let at = secs(now.boot);
+        let Some(leader) = &self.leader else { return };
+        if at < self.next_prune {
+            return;
+        }
+        self.next_prune = at + PRUNE;
+        let (store, fence) = (self.store.clone(), leader.fence.clone());
+        let before = after(now.wall, -KEPT_DAYS * 86_400);
+        crate::tasks::spawn(async move {
+            for folder in [store.keys().audit_prefix(), store.keys().history_prefix()] {
+                while let Ok(deletes) = store.outdated(&folder, KEPT, before).await
+                    && !deletes.is_empty()
+                    && let Ok(permit) = fence.permit_record()
+                {
+                    let change = Change { deletes, ..Change::default() };
+                    if let Err(e) = store.commit(&permit, change).await {
+                        tracing::debug!(error = %e, folder, "not pruned");
+                        break;
+                    }
+                }
+            }
+        });
+    }
+
+    pub(super) fn publish_progress(&mut self, decision: &Decision, now: Now) {
+        let at = secs(now.boot);
+        let Some(leader) = &self.leader else { return };
+        if at < self.next_publish {
+            return;
+        }
+        let Some(change) = publish::changes(&self.store, &self.snap, decision, &mut self.running, now) else { return };
+        self.next_publish = at + PUBLISH;
+        let Ok(permit) = leader.fence.permit_record() else { return };
+        let store = self.store.clone();
+        // Never in the way of the pass: progress is for people.
+        crate::tasks::spawn(async move {
+            if let Err(e) = store.commit(&permit, change).await {
+                tracing::debug!(error = %e, "progress not written");
+            }
+        });
+    }
+
+    /// A graceful end: nothing new starts; commands get 10 s; what ended is recorded; the lease is revoked.
+    pub(super) async fn farewell(mut self) {
+        if let Some(leader) = &self.leader {
+            leader.actor.ending.store(true, std::sync::atomic::Ordering::SeqCst);
+            for check in std::mem::take(&mut self.checks).into_values() {
+                check.abort();
+            }
+            let deadline = tokio::time::sleep(FAREWELL);
+            tokio::pin!(deadline);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut deadline => break,
+                    done = self.tasks.join_next() => match done {
+                        Some(done) => self.came(done),
+                        None => break,
+                    },
+                }
+            }
+        }
+        if let Some(mut standing) = self.standing.take() {
+            standing.ask(LeadOrder::Resign);
+            let ended = async { while standing.events.recv().await.is_some() {} };
+            let _ = tokio::time::timeout(Duration::from_secs(3), ended).await;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! 1,000 unfinished repairs with health checks of 100 ms each: how long a full round takes at concurrency 32, and how long
+//! a new reboot entry waits for its start meanwhile. An engine on a sandbox inside this process; the checks are answered
+//! by a timer, so that what is measured is the engine and not this machine's speed at making processes.
+//!
+//! `cargo bench --bench health` prints one JSON line: milliseconds. `-- PROGRAM` runs the checks as processes by that
+//! `cketerm` (`sh -c 'sleep 0.1; echo false'`) instead.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use cketerm::{
+    clock::Clock,
+    engine::command::{CommandLine, Commands, Spawner},
+    model::{
+        attempt::Ended,
+        entry::EntryId,
+        ours::{Request, Who},
+        reboot::RebootStatus,
+        repair::RepairEntry,
+    },
+    scenario::{Options, Scenario, Stage},
+    store::live::Live,
+};
+use futures::future::BoxFuture;
+use serde_json::json;
+
+const REPAIRS: u64 = 1000;
+const REBOOTS: usize = 20;
+
+/// When each machine's health was asked.
+#[derive(Clone, Default)]
+struct Log {
+    ended: Arc<Mutex<BTreeMap<String, Vec<Instant>>>>,
+    at_once: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+#[derive(Clone)]
+struct Checks {
+    log: Log,
+    host: Option<Spawner>,
+}
+
+impl Commands for Checks {
+    fn has(&self, _: &str) -> bool {
+        true
+    }
+
+    fn run(&self, line: CommandLine) -> BoxFuture<'static, (Ended, String, String)> {
+        let this = self.clone();
+        Box::pin(async move {
+            if line.argv.first().map(String::as_str) != Some("health") {
+                // reboot commands and boot checks are not what is measured
+                return (Ended::Exit(0), "true\n".to_owned(), String::new());
+            }
+            let now = this.log.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+            this.log.most.fetch_max(now, Ordering::SeqCst);
+            let answer = match &this.host {
+                Some(host) => {
+                    let argv = ["sh", "-c", "sleep 0.1; echo false"].map(str::to_owned).to_vec();
+                    host.run(&CommandLine { argv, ..line.clone() }).await
+                }
+                None => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    (Ended::Exit(0), "false\n".to_owned(), String::new())
+                }
+            };
+            this.log.at_once.fetch_sub(1, Ordering::SeqCst);
+            let address = line.argv.last().cloned().unwrap_or_default();
+            this.log.ended.lock().unwrap().entry(address).or_default().push(Instant::now());
+            answer
+        })
+    }
+}
+
+fn scenario() -> Scenario {
+    let text = json!({"name": "health", "about": "Many repairs.", "population": {"nodes": 40, "pods_per_node": 0},
+        "reboot": {"max_concurrent_reboots": REBOOTS}, "repair": {"repair_procedures": [{"machine_types": ["t"], "repair_operations": [
+            {"operation": "o", "health_check_command": ["health"], "repair_steps": [{"repair_command": ["repair"]}]}]}]}});
+    serde_yaml::from_str(&text.to_string()).unwrap()
+}
+
+fn address(index: u64) -> String {
+    format!("10.200.{}.{}", index / 250, index % 250 + 1)
+}
+
+#[tokio::main]
+async fn main() {
+    let program = std::env::args().skip(1).find(|a| !a.starts_with('-'));
+    let host = program.map(|p| Spawner::new(p.into(), None, &[]));
+    let log = Log::default();
+    let stage = Stage::set(scenario(), Options::default(), Clock::Host).await.unwrap();
+    let mut ground = stage.ground("figure");
+    ground.spawner = Spawner::elsewhere(Checks { log: log.clone(), host });
+    let store = ground.store.clone();
+    let who = Who { user: "figure".to_owned(), ..Who::default() };
+    let request = Request { who: who.clone(), at: Clock::Host.wall(), reason: None, node_uid: None };
+    // the switch is off: the entries stay unfinished, and their health is asked all the same
+    store.set_switch(cketerm::store::keys::SwitchName::Repairs, false, &who, None).await.unwrap();
+    for index in 0..REPAIRS {
+        store.add_repair(&RepairEntry::queued(index, &address(index), "t", "o", None), &request).await.unwrap();
+    }
+    let live = Live::follow(&store);
+    let began = Instant::now();
+    let engine = ground.start("daemon", true, None);
+    let asked = |times: usize| log.ended.lock().unwrap().values().filter(|t| t.len() >= times).count() as u64;
+    while asked(1) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // the first check lasted its 100 ms
+    let first = Instant::now().checked_sub(Duration::from_millis(100)).unwrap_or(began);
+    while asked(1) < REPAIRS {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let round = first.elapsed();
+
+    // rounds go on: reboots that are added now and then start all the same
+    let workers: Vec<String> = {
+        let view = live.borrow();
+        let definition = view.definition().unwrap();
+        let workers = definition.cluster.nodes.iter().filter(|n| !n.control_plane);
+        workers.map(|n| n.address.clone()).take(REBOOTS).collect()
+    };
+    let mut starts = Vec::new();
+    let mut watch = live.subscribe();
+    for worker in workers {
+        // only while checks are under way: in the pause between two rounds it would be no art
+        while log.at_once.load(Ordering::SeqCst) < 20 {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(37)).await;
+        let added = Instant::now();
+        let indexes = store.add_reboots(&[worker], &request, &BTreeMap::new()).await.unwrap();
+        let started = |view: &Arc<cketerm::store::view::StoreView>| {
+            let entry = view.reboots.entries.get(&indexes[0]).and_then(|s| s.get());
+            entry.is_some_and(|e| e.status != RebootStatus::Queued)
+        };
+        if tokio::time::timeout(Duration::from_secs(20), watch.wait_for(started)).await.is_err() {
+            let seen = engine.seen().borrow().clone();
+            panic!("entry {} does not start: {:?}", indexes[0], seen.reasons.get(&EntryId::reboot(indexes[0])));
+        }
+        starts.push(added.elapsed().as_millis());
+    }
+    starts.sort_unstable();
+    let most = log.most.load(Ordering::SeqCst);
+    println!(
+        "{{\"figure\": \"health\", \"repairs\": {REPAIRS}, \"at_once\": {most}, \"round_ms\": {}, \"reboot_starts_ms\": {{\"median\": {}, \"max\": {}}}}}",
+        round.as_millis(),
+        starts[starts.len() / 2],
+        starts[starts.len() - 1]
+    );
+    engine.stop().await;
+    assert!(most <= 32, "{most} checks at once");
+}
