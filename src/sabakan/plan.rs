@@ -235,7 +235,3 @@ impl Limits {
         self.most_workers.is_none_or(|most| workers < most)
     }
 }
-
-#[cfg(test)]
-#[path = "tests/plan.rs"]
-mod tests;

@@ -58,29 +58,34 @@ pub struct RepairPlan {
 /// Chooses. Pure; all or nothing under the cap, as in CKE.
 pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
     let queued: BTreeMap<&str, &RepairEntry> = input.repairs.iter().rev().map(|e| (e.address.as_str(), e)).collect();
-    let rebooting: BTreeSet<&str> =
-        input.reboots.iter().filter(|e| e.status == RebootStatus::Rebooting).map(|e| e.node.as_str()).collect();
+    let rebooting = Rebooting::of(input.reboots);
     let members: BTreeMap<&str, &str> =
         input.current.iter().flat_map(|c| &c.nodes).map(|n| (n.address.as_str(), n.node_name())).collect();
     let mut machines: Vec<&Machine> = input.machines.iter().collect();
     machines.sort_by(|a, b| a.serial.cmp(&b.serial));
     let mut plan = RepairPlan::default();
     let mut chosen: Vec<&Machine> = Vec::new();
+    let mut counted = 0;
     for machine in machines {
         let address = machine.address.as_str();
         let reason = queued.get(address).map(|e| held(e)).or_else(|| young(machine, input, &rebooting, &members));
         match reason {
             Some(why) => plan.skipped.push(skip(machine, why)),
+            // CKE looks at a machine's first entry alone and would add it: it counts, but it is not added (I42)
+            None if rebooting.later.contains(address) && too_young(machine, input) => {
+                counted += 1;
+                plan.skipped.push(skip(machine, "it is being rebooted by a later entry of the queue".to_owned()));
+            }
             None => chosen.push(machine),
         }
     }
     let cap = usize::try_from(input.constraints.maximum_repair_queue_entries).unwrap_or(0);
-    let total = input.repairs.len() + chosen.len();
+    let total = input.repairs.len() + chosen.len() + counted;
     if total > cap && !chosen.is_empty() {
         let why = format!(
             "{} entries and {} new ones would be more than maximum-repair-queue-entries {cap}: none is added",
             input.repairs.len(),
-            chosen.len()
+            chosen.len() + counted
         );
         plan.skipped.extend(chosen.iter().map(|m| skip(m, why.clone())));
         plan.skipped.sort_by(|a, b| a.serial.cmp(&b.serial));
@@ -90,6 +95,30 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
     let entry = |(machine, index): (&Machine, u64)| entry(machine, index, members.get(machine.address.as_str()));
     plan.entries = chosen.into_iter().zip(input.next_index..).map(entry).collect();
     plan
+}
+
+/// Addresses of machines that are being rebooted.
+struct Rebooting<'a> {
+    /// By the first of their entries: the one that the queue looks at.
+    first: BTreeSet<&'a str>,
+    /// By another one.
+    later: BTreeSet<&'a str>,
+}
+
+impl<'a> Rebooting<'a> {
+    fn of(reboots: &'a [RebootEntry]) -> Self {
+        let mut entries: Vec<&RebootEntry> = reboots.iter().collect();
+        entries.sort_by_key(|e| e.index);
+        let mut seen = BTreeSet::new();
+        let mut out = Self { first: BTreeSet::new(), later: BTreeSet::new() };
+        for entry in entries {
+            let of = if seen.insert(entry.node.as_str()) { &mut out.first } else { &mut out.later };
+            if entry.status == RebootStatus::Rebooting {
+                of.insert(&entry.node);
+            }
+        }
+        out
+    }
 }
 
 fn skip(machine: &Machine, why: String) -> Skipped {
@@ -107,15 +136,14 @@ fn held(entry: &RepairEntry) -> String {
 fn young(
     machine: &Machine,
     input: &RepairInput<'_>,
-    rebooting: &BTreeSet<&str>,
+    rebooting: &Rebooting<'_>,
     members: &BTreeMap<&str, &str>,
 ) -> Option<String> {
-    let wait = input.constraints.wait_seconds_to_repair_rebooting;
-    #[allow(clippy::cast_precision_loss)] // seconds
-    if machine.state != State::Unreachable || machine.duration >= wait as f64 {
+    if !too_young(machine, input) {
         return None;
     }
-    let cause = if rebooting.contains(machine.address.as_str()) {
+    let wait = input.constraints.wait_seconds_to_repair_rebooting;
+    let cause = if rebooting.first.contains(machine.address.as_str()) {
         "it is being rebooted"
     } else if members.contains_key(machine.address.as_str()) {
         return None;
@@ -126,6 +154,12 @@ fn young(
         "{cause}, and is unreachable for only {:.0} s of wait-seconds-to-repair-rebooting {wait}",
         machine.duration
     ))
+}
+
+fn too_young(machine: &Machine, input: &RepairInput<'_>) -> bool {
+    #[allow(clippy::cast_precision_loss)] // seconds
+    let wait = input.constraints.wait_seconds_to_repair_rebooting as f64;
+    machine.state == State::Unreachable && machine.duration < wait
 }
 
 fn entry(machine: &Machine, index: u64, nodename: Option<&&str>) -> RepairEntry {

@@ -3,6 +3,7 @@
 mod bad_input;
 mod help;
 mod kubernetes;
+mod plan;
 mod recorded;
 mod registry;
 mod repairs;

@@ -9,6 +9,7 @@ mod commands;
 mod conformance;
 mod console;
 mod engine;
+mod generated;
 mod kubernetes;
 #[path = "../observers/mod.rs"]
 mod observers;
