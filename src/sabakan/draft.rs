@@ -1,12 +1,11 @@
 //! The definition being built: who is in it, and the moves that both strategies make.
 
-use std::collections::HashMap;
-
 use super::{
     machine::{Machine, State},
     node,
     plan::{Input, PlanError},
     pool::{Pick, Pool, Racks, Wanted},
+    quick::QuickMap,
     score::{Kind, Rule},
     why::{Chosen, Why},
 };
@@ -42,7 +41,7 @@ pub(super) struct Draft<'a> {
     /// Control planes of the definition in force.
     pub(super) planes_before: usize,
     /// What was said about machines that change their place.
-    pub(super) fates: HashMap<usize, Fate>,
+    pub(super) fates: QuickMap<usize, Fate>,
     /// Conditions that hold and that nothing can be done about.
     pub(super) hints: Vec<String>,
     /// By machine: its place in the definition in force.
@@ -63,7 +62,8 @@ impl<'a> Draft<'a> {
     /// Begins with the definition in force.
     pub(super) fn new(input: &Input<'a>) -> Result<Self, PlanError> {
         let machines = input.machines;
-        let mut by_address: HashMap<&str, usize> = HashMap::with_capacity(machines.len());
+        let mut by_address: QuickMap<&str, usize> =
+            QuickMap::with_capacity_and_hasher(machines.len(), Default::default());
         for (i, machine) in machines.iter().enumerate() {
             if let Some(other) = by_address.insert(&machine.address, i) {
                 let (a, b) = (&machines[other].serial, &machine.serial);
@@ -77,7 +77,7 @@ impl<'a> Draft<'a> {
             workers: Vec::new(),
             vanished: Vec::new(),
             planes_before: 0,
-            fates: HashMap::new(),
+            fates: QuickMap::default(),
             hints: Vec::new(),
             nodes: vec![None; machines.len()],
             rebooting: vec![false; machines.len()],

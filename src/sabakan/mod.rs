@@ -15,6 +15,7 @@ pub mod node;
 pub mod others;
 pub mod plan;
 mod pool;
+mod quick;
 pub mod repair;
 pub mod score;
 pub mod template;

@@ -45,7 +45,8 @@ pub fn node(
     strategy: Strategy,
     warnings: &mut Vec<String>,
 ) -> Result<Node, String> {
-    let mut labels = kind.fixed_labels.clone();
+    // collected at once and not one by one: a pass makes 20,000 of these; of equal keys the last holds
+    let mut labels: Vec<(String, String)> = Vec::with_capacity(12 + kind.fixed_labels.len() + machine.labels.len());
     let role = machine.role.as_str();
     for (name, value) in &machine.labels {
         let key = format!("{LABEL_PREFIX}{name}");
@@ -53,11 +54,12 @@ pub fn node(
             let serial = &machine.serial;
             warnings
                 .push(format!("machine {serial}: its label {name}={value:?} is none that Kubernetes takes: left out"));
-        } else if !kind.names(&key) {
-            // the template's labels come after the machine's
-            labels.insert(key, value.clone());
+        } else {
+            labels.push((key, value.clone()));
         }
     }
+    // the template's labels come after the machine's
+    labels.extend(kind.fixed_labels.iter().map(|(key, value)| (key.clone(), value.clone())));
     for label in &kind.dynamic_labels {
         let place =
             || format!("machine {}: the template's label {} ({:?})", machine.serial, label.key, label.value.text());
@@ -65,34 +67,35 @@ pub fn node(
         if !is_label_value(&value) {
             return Err(format!("{} gives {value:?}, which Kubernetes does not take as a label's value", place()));
         }
-        labels.insert(label.key.clone(), value);
+        labels.push((label.key.clone(), value));
     }
-    labels.insert("cke.cybozu.com/rack".to_owned(), machine.rack.to_string());
-    labels.insert("cke.cybozu.com/index-in-rack".to_owned(), machine.index_in_rack.to_string());
-    labels.insert("cke.cybozu.com/role".to_owned(), role.to_owned());
+    labels.push(("cke.cybozu.com/rack".to_owned(), machine.rack.to_string()));
+    labels.push(("cke.cybozu.com/index-in-rack".to_owned(), machine.index_in_rack.to_string()));
+    labels.push(("cke.cybozu.com/role".to_owned(), role.to_owned()));
     if strategy == Strategy::AllHealthy {
-        labels.insert("topology.kubernetes.io/zone".to_owned(), format!("rack{}", machine.rack));
-        labels.insert(format!("node-role.kubernetes.io/{role}"), "true".to_owned());
-        labels.insert("cke.cybozu.com/register-month".to_owned(), machine.register_date.month());
-        labels.insert("cke.cybozu.com/retire-month".to_owned(), machine.retire_date.month());
-        labels.insert("cke.cybozu.com/retire-year".to_owned(), machine.retire_date.year());
+        labels.push(("topology.kubernetes.io/zone".to_owned(), format!("rack{}", machine.rack)));
+        labels.push((format!("node-role.kubernetes.io/{role}"), "true".to_owned()));
+        labels.push(("cke.cybozu.com/register-month".to_owned(), machine.register_date.month()));
+        labels.push(("cke.cybozu.com/retire-month".to_owned(), machine.retire_date.month()));
+        labels.push(("cke.cybozu.com/retire-year".to_owned(), machine.retire_date.year()));
         if kind.node.control_plane {
-            labels.insert("node-role.kubernetes.io/master".to_owned(), "true".to_owned());
-            labels.insert("node-role.kubernetes.io/control-plane".to_owned(), "true".to_owned());
+            labels.push(("node-role.kubernetes.io/master".to_owned(), "true".to_owned()));
+            labels.push(("node-role.kubernetes.io/control-plane".to_owned(), "true".to_owned()));
         }
     }
-    let mut annotations = kind.node.annotations.clone().unwrap_or_default();
-    annotations.insert("cke.cybozu.com/serial".to_owned(), machine.serial.clone());
-    annotations.insert("cke.cybozu.com/register-date".to_owned(), machine.register_date.to_string());
-    annotations.insert("cke.cybozu.com/retire-date".to_owned(), machine.retire_date.to_string());
+    let own = kind.node.annotations.iter().flatten().map(|(key, value)| (key.clone(), value.clone()));
+    let mut annotations: Vec<(String, String)> = own.collect();
+    annotations.push(("cke.cybozu.com/serial".to_owned(), machine.serial.clone()));
+    annotations.push(("cke.cybozu.com/register-date".to_owned(), machine.register_date.to_string()));
+    annotations.push(("cke.cybozu.com/retire-date".to_owned(), machine.retire_date.to_string()));
     let mut taints = kind.node.taints.clone().unwrap_or_default();
     taints.extend(taint);
     Ok(Node {
         address: machine.address.clone(),
         user: kind.node.user.clone(),
         control_plane: kind.node.control_plane,
-        annotations: Some(annotations),
-        labels: Some(labels),
+        annotations: Some(annotations.into_iter().collect()),
+        labels: Some(labels.into_iter().collect()),
         taints: (!taints.is_empty()).then_some(taints),
         ..Node::default()
     })

@@ -1,21 +1,19 @@
 //! The best machine again and again, while every choice changes the scores of its rack: racks in a heap, the machines
 //! of a rack in order. A choice costs the logarithm of the number of racks, not a look at every machine.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 use jiff::Timestamp;
 
 use super::{
     machine::Machine,
+    quick::QuickMap,
     score::{Rule, Score},
 };
 
 /// How many nodes of one kind each rack holds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Racks(HashMap<i64, u32>);
+pub(super) struct Racks(QuickMap<i64, u32>);
 
 impl Racks {
     pub(super) fn count(&self, rack: i64) -> u32 {
@@ -63,7 +61,7 @@ pub(super) struct Pool<'a> {
     rule: Rule,
     wanted: Wanted,
     /// By rack: preferred first is last, so that it can be popped.
-    racks: HashMap<i64, Vec<Entry<'a>>>,
+    racks: QuickMap<i64, Vec<Entry<'a>>>,
     /// One entry a rack: what its first machine was worth when it was pushed.
     heap: BinaryHeap<Reverse<Worth>>,
     left: usize,
@@ -90,7 +88,7 @@ impl<'a> Pool<'a> {
         counts: &Racks,
         now: Timestamp,
     ) -> Self {
-        let mut racks: HashMap<i64, Vec<Entry<'a>>> = HashMap::new();
+        let mut racks: QuickMap<i64, Vec<Entry<'a>>> = QuickMap::default();
         let mut left = 0;
         for machine in candidates {
             let m = &machines[machine];

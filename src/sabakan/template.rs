@@ -56,11 +56,6 @@ pub struct DynamicLabel {
 pub struct TemplateError(pub Vec<String>);
 
 impl Kind {
-    /// Whether the template has a label of this name.
-    pub fn names(&self, key: &str) -> bool {
-        self.fixed_labels.contains_key(key) || self.dynamic_labels.iter().any(|l| l.key == key)
-    }
-
     /// Whether machines of a role are of this kind.
     pub fn takes(&self, role: &str) -> bool {
         self.role.as_deref().is_none_or(|own| own == role)

@@ -1,0 +1,47 @@
+//! A quick hash for addresses: the standard one withstands people who choose the keys, and costs as much as the rest of a
+//! pass that finds nothing to do.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+};
+
+/// A map with the quick hash.
+pub(super) type QuickMap<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
+
+/// Multiplies and rotates, eight bytes at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Quick(u64);
+
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Hasher for Quick {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.write_u64(u64::from(byte));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(ODD);
+    }
+
+    fn write_i64(&mut self, word: i64) {
+        self.write_u64(word.cast_unsigned());
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // the table looks at the lowest and the highest bits
+        self.0 ^ (self.0 >> 29)
+    }
+}
