@@ -73,10 +73,8 @@ impl<'a> Pass<'a> {
     /// Whether an entry of either queue works on it now, by what is persisted.
     fn claimed(&self, address: &str) -> bool {
         let Some(&id) = self.claims.machines.get(address) else { return false };
-        match id.queue {
-            QueueKind::Repair => true,
-            QueueKind::Reboot => attempts::has_live_entry(self.snap, id) || self.claims.running.contains_key(address),
-        }
+        // What is claimed only because it is still cordoned for an entry that has ended does not keep its cordon by it.
+        attempts::has_live_entry(self.snap, id) || self.claims.running.contains_key(address)
     }
 
     /// The entry is draining, rebooting or watching, or cannot be read.

@@ -198,6 +198,12 @@ fn i10_a_node_is_let_go_of_when_its_repair_has_ended_or_backed_off_and_the_attem
         s.at_step(0, 1, StepStatus::Waiting, 1).change_repair(0, |e| e.drain_backoff_expire = Some(after(now(), 300)))
     });
     assert_eq!(release(&backed, 11), Some((true, None)), "its tries are counted from the attempts");
+    let api_server = Scene::repairing(1)
+        .repair(0, 1, "two")
+        .watching(0, 0, 5, ok())
+        .cordoned_for(1, 0)
+        .change_repair(0, |e| e.status = crate::model::repair::RepairStatus::Failed);
+    assert_eq!(release(&api_server, 1), Some((true, None)), "`failed` ends at once, for API servers too");
     let before = node(&|s| s.change_repair(0, |e| e.status = crate::model::repair::RepairStatus::Failed))
         .owner(11, |o| o.schedulable_before = false);
     assert_eq!(release(&before, 11), Some((false, None)), "an administrator's cordon from before stays (I11)");
