@@ -50,6 +50,8 @@ pub struct Settings {
     pub kube: KubeSettings,
     /// The console.
     pub console: ConsoleSettings,
+    /// The file that says which BMC a node's address has; none = no Redfish.
+    pub bmcs: Option<PathBuf>,
     /// Logs.
     pub log: LogSettings,
     /// Where the daemon's HTTP endpoint listens; none = nowhere.
@@ -97,6 +99,7 @@ impl Default for Settings {
             etcd: EtcdSettings::default(),
             kube: KubeSettings::default(),
             console: ConsoleSettings { theme: "terminal".to_owned(), view: "reboots".to_owned(), mouse: false },
+            bmcs: None,
             log: LogSettings { level: "info".to_owned(), directory: None, json: false },
             http: Some("127.0.0.1:10181".to_owned()),
             command_env: Vec::new(),
@@ -322,6 +325,9 @@ console:
   theme: terminal                       # the terminal's own colours
   view: reboots                         # the view shown first
   mouse: false
+
+power:                                  # for the words `power …`; docs/power.md
+  # bmcs: /etc/cketerm/bmcs.yaml        # which BMC a node's address has; passwords stand there, not here
 
 log:
   level: info                           # error, warn, info, debug, trace, or a filter: info,cketerm::store=debug

@@ -18,6 +18,18 @@ pub struct NoAnswer(pub String);
 /// An answer, its body read to the end, or why there is none.
 pub type Answer = Result<Response<Bytes>, NoAnswer>;
 
+/// Whose certificates are good.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Those that the host trusts.
+    #[default]
+    Host,
+    /// Those of these authorities alone, PEM.
+    Only(Vec<u8>),
+    /// Any: a person chose not to know who answers.
+    Anybody,
+}
+
 /// Sends requests. Cheap to clone.
 #[derive(Clone)]
 pub struct Http(Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Answer> + Send + Sync>);
@@ -57,6 +69,24 @@ impl Http {
         }))
     }
 
+    /// Over the network to a BMC. Redirects are not followed: they could take a password elsewhere. Fails if no client
+    /// can be made, and for authorities that are no PEM.
+    pub fn for_bmc(timeout: Duration, trust: &Trust) -> Result<Self, reqwest::Error> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = reqwest::Client::builder().timeout(timeout).pool_max_idle_per_host(1).no_proxy();
+        let builder = builder.redirect(reqwest::redirect::Policy::none());
+        let client = match trust {
+            Trust::Host => builder,
+            Trust::Only(pem) => builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?),
+            Trust::Anybody => builder.tls_danger_accept_invalid_certs(true),
+        };
+        let client = client.build()?;
+        Ok(Self::by(move |request| {
+            let client = client.clone();
+            Box::pin(async move { over_the_network(&client, request, timeout, MOST_BYTES).await })
+        }))
+    }
+
     /// By whatever answers: the sandbox.
     pub fn by(answer: impl Fn(Request<Bytes>) -> BoxFuture<'static, Answer> + Send + Sync + 'static) -> Self {
         Self(Arc::new(answer))
@@ -74,10 +104,27 @@ impl Http {
     }
 }
 
+/// What is wrong with the certificate, where a connection failed for its sake.
+fn certificate(error: &reqwest::Error) -> Option<String> {
+    let mut cause = std::error::Error::source(error);
+    let mut said = None;
+    while let Some(inner) = cause {
+        let text = inner.to_string();
+        if text.contains("certificate") {
+            said = Some(text);
+        }
+        cause = inner.source();
+    }
+    said
+}
+
 async fn over_the_network(client: &reqwest::Client, request: Request<Bytes>, timeout: Duration, most: usize) -> Answer {
     let say = |e: reqwest::Error| {
         NoAnswer(match (e.is_timeout(), e.is_connect()) {
             (true, _) => format!("no answer in {} s", timeout.as_secs()),
+            (_, true) if certificate(&e).is_some() => {
+                format!("its certificate is not trusted: {}", certificate(&e).unwrap_or_default())
+            }
             (_, true) => "connection refused or unreachable".to_owned(),
             _ => e.without_url().to_string(),
         })

@@ -5,6 +5,7 @@
 
 mod definition;
 mod error;
+mod host;
 mod policy;
 mod queue;
 mod registry;
@@ -13,6 +14,7 @@ mod who;
 
 pub use definition::{Identified, SetCluster};
 pub use error::{ActionError, Kind};
+pub use host::{Asking, Hosts, own_key};
 pub use queue::Added;
 pub use repair::{WantedRepair, state as repair_state};
 pub use who::host_name;

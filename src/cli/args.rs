@@ -11,8 +11,10 @@ use super::{
     completions::Shell,
     config::ConfigWord,
     constraints::ConstraintsWord,
+    hosts::HostsWord,
     nodes::NodesWord,
     policy::PolicyWord,
+    power::PowerWord,
     reboot_queue::RebootWord,
     repair_queue::RepairWord,
     sabakan::{AutoRepairWord, SabakanWord},
@@ -204,6 +206,20 @@ pub enum Command {
         /// What to do with it.
         #[command(subcommand)]
         word: PolicyWord,
+    },
+    /// BareMetalHosts of Metal3, as a client of its reboot interface
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Hosts {
+        /// What to do with them.
+        #[command(subcommand)]
+        word: HostsWord,
+    },
+    /// Turn machines off and on through their BMCs
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Power {
+        /// What to do with which machine.
+        #[command(subcommand)]
+        word: PowerWord,
     },
     /// Print the host name of the leader
     Leader,

@@ -30,6 +30,7 @@ pub fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError> {
                 ("etcd.endpoints", s.etcd.endpoints.join(","), source("etcd")),
                 ("etcd.prefix", s.etcd.prefix.clone(), source("etcd")),
                 ("kubernetes", kube, source("kubernetes")),
+                ("power.bmcs", s.bmcs.as_ref().map(|f| f.display().to_string()).unwrap_or_default(), source("power")),
                 ("http", s.http.clone().unwrap_or_default(), source("http")),
                 ("log.level", s.log.level.clone(), source("log")),
                 ("console.theme", s.console.theme.clone(), source("console")),

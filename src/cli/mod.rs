@@ -10,11 +10,13 @@ mod config;
 mod constraints;
 mod context;
 mod history;
+mod hosts;
 mod leader;
 mod nodes;
 mod output;
 mod plan;
 mod policy;
+mod power;
 mod preview;
 mod queue_plan;
 mod reboot_queue;
@@ -45,6 +47,8 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Machines { word: MachinesWord::List } => registry::machines(context).await,
         Command::Nodes { word } => nodes::run(word, context).await,
         Command::Policy { word } => Box::pin(policy::run(word, context)).await,
+        Command::Hosts { word } => Box::pin(hosts::run(word, context)).await,
+        Command::Power { word } => Box::pin(power::run(word, context)).await,
         Command::Leader => leader::leader(context).await,
         Command::Status => leader::status(context).await,
         Command::Config { word } => config::run(&word, context),

@@ -29,7 +29,7 @@ const ETCD_KEYS: [&str; 11] = [
 /// What is said of a file that one of the keys names.
 pub(super) const UNREADABLE: &str = "cannot be read";
 /// The sections of our form.
-const SECTIONS: [&str; 5] = ["etcd", "kubernetes", "engine", "console", "log"];
+const SECTIONS: [&str; 6] = ["etcd", "kubernetes", "engine", "console", "power", "log"];
 
 /// Takes a file over; returns whether it has CKE's form and whether it holds a secret.
 pub(super) fn take(
@@ -107,6 +107,11 @@ pub(super) fn take(
         console.theme = section.text("theme")?.unwrap_or(console.theme.clone());
         console.view = section.text("view")?.unwrap_or(console.view.clone());
         console.mouse = section.flag("mouse")?.unwrap_or(console.mouse);
+        section.finish()?;
+    }
+    if let Some(mut section) = root.section("power")? {
+        let bmcs = section.text("bmcs")?.filter(|f| !f.is_empty());
+        settings.bmcs = bmcs.map(|f| beside(path, &f)).or(settings.bmcs.take());
         section.finish()?;
     }
     if let Some(mut section) = root.section("log")? {

@@ -15,6 +15,7 @@
 //! | `nodes` | cordons and their record |
 //! | `evict` | evictions, deletions, and what each answer means |
 //! | `endpoints` | the addresses behind the API server's service |
+//! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
 //! | `live` | the live copy; `follow` one watch of it, `pulse` its liveness, `sources` what is watched |
 
 mod call;
@@ -22,6 +23,7 @@ mod connect;
 mod endpoints;
 mod evict;
 mod follow;
+mod hosts;
 mod live;
 mod nodes;
 mod pulse;

@@ -32,6 +32,13 @@ pub(super) struct Meta {
     owner_references: Vec<OwnerReference>,
 }
 
+impl Meta {
+    /// It has a deletionTimestamp.
+    pub(super) fn deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+}
+
 #[derive(Clone, Deserialize, Default)]
 #[serde(default)]
 struct OwnerReference {

@@ -10,6 +10,7 @@ pub mod constraints;
 pub mod described;
 pub mod drain;
 pub mod entry;
+pub mod host;
 pub mod kube;
 pub mod ours;
 pub mod policy;

@@ -7,5 +7,5 @@ mod plan;
 mod recorded;
 mod registry;
 mod repairs;
-mod rig;
+pub mod rig;
 mod words;

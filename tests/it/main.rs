@@ -13,6 +13,7 @@ mod generated;
 mod kubernetes;
 #[path = "../observers/mod.rs"]
 mod observers;
+mod power;
 mod recorded;
 mod sandbox;
 mod store;

@@ -1,0 +1,167 @@
+//! `hosts`.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::{Context, args::Output, output::columns};
+use crate::{
+    actions::{ActionError, Hosts, own_key},
+    model::host::{HostRow, Mode},
+};
+
+/// The words.
+#[derive(Debug, Subcommand)]
+pub enum HostsWord {
+    /// Print the BareMetalHosts: power, what is asked of them by whom, what keeps it
+    List,
+    /// Ask for one power cycle
+    Reboot {
+        /// Which host, and how.
+        #[command(flatten)]
+        how: How,
+    },
+    /// Turn a host off and hold it off, under a key of ours, until it is released
+    Hold {
+        /// Which host, and how.
+        #[command(flatten)]
+        how: How,
+        /// Hold under the key cketerm-NAME instead of cketerm
+        #[arg(long = "as", value_name = "NAME")]
+        key: Option<String>,
+    },
+    /// Take our key off: the host is turned on when nobody's key is left
+    Release {
+        /// NAME or NAMESPACE/NAME.
+        name: String,
+        /// The name that `hold` was given
+        #[arg(long = "as", value_name = "NAME")]
+        key: Option<String>,
+    },
+}
+
+/// Which host, and how.
+#[derive(Args, Debug)]
+pub struct How {
+    /// NAME or NAMESPACE/NAME.
+    name: String,
+    /// Cut it off at once, without asking its operating system
+    #[arg(long)]
+    hard: bool,
+    /// Wait so long for the proof: seen off (and on again) after it was asked
+    #[arg(long, value_name = "SECONDS")]
+    wait: Option<u64>,
+}
+
+impl How {
+    fn mode(&self) -> Mode {
+        if self.hard { Mode::Hard } else { Mode::Soft }
+    }
+}
+
+/// A host as it is listed.
+#[derive(Debug, Serialize)]
+struct Listed {
+    namespace: String,
+    name: String,
+    powered_on: Option<bool>,
+    online: bool,
+    provisioning: String,
+    /// The modes asked for: `reboot` is the basic annotation, the rest are keys.
+    asked: Vec<String>,
+    /// Why a request would not be carried out.
+    hindrance: Option<String>,
+    error: Option<String>,
+    consumer: String,
+}
+
+impl From<HostRow> for Listed {
+    fn from(host: HostRow) -> Self {
+        let base = host.asked.base.iter().map(|value| format!("reboot ({})", Mode::of(value)));
+        let keys = host.asked.keys.iter().map(|(key, value)| format!("held by {key} ({})", Mode::of(value)));
+        Self {
+            asked: base.chain(keys).collect(),
+            hindrance: host.hindrance().map(|why| why.to_string()),
+            error: (!host.error.is_empty()).then_some(host.error),
+            namespace: host.namespace,
+            name: host.name,
+            powered_on: host.powered_on,
+            online: host.online,
+            provisioning: host.provisioning,
+            consumer: host.consumer,
+        }
+    }
+}
+
+/// Runs one of them.
+pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> {
+    let hosts = Hosts::new(context.kube("hosts").await?);
+    match word {
+        HostsWord::List => list(hosts.list().await?, context),
+        HostsWord::Reboot { how } => {
+            let asking = hosts.reboot(&how.name, how.mode()).await?;
+            let name = asking.host.full_name();
+            match &asking.already {
+                Some(value) => context.say(&format!("{name}: a reboot is asked for already: {value}")),
+                None => context.say(&format!("{name}: a {} reboot is asked for", how.mode())),
+            }
+            let Some(seconds) = how.wait else { return Ok(()) };
+            hosts.until_rebooted(&asking.host, seconds).await?;
+            context.say(&format!("{name} was off and is on again"));
+            Ok(())
+        }
+        HostsWord::Hold { how, key } => {
+            let key = own_key(key.as_deref())?;
+            let asking = hosts.hold(&how.name, &key, how.mode()).await?;
+            let name = asking.host.full_name();
+            match &asking.already {
+                Some(value) => context.say(&format!("{name} is held under {key} already: {value}")),
+                None => context.say(&format!("{name} is to be held off ({}) under {key}", how.mode())),
+            }
+            let Some(seconds) = how.wait else { return Ok(()) };
+            hosts.until_off(&asking.host, &key, seconds).await?;
+            context.say(&format!("{name} went off after that, and is held off"));
+            Ok(())
+        }
+        HostsWord::Release { name, key } => {
+            let key = own_key(key.as_deref())?;
+            let host = hosts.release(&name, &key).await?;
+            let others: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
+            context.say(&match others.as_slice() {
+                [] => format!("{} is released", host.full_name()),
+                held => format!("{} is released by us and still held by {}", host.full_name(), held.join(", ")),
+            });
+            Ok(())
+        }
+    }
+}
+
+fn list(hosts: Vec<HostRow>, context: &Context) -> Result<(), ActionError> {
+    let listed: Vec<Listed> = hosts.into_iter().map(Listed::from).collect();
+    match context.output(Output::Table) {
+        Output::Table => {
+            let power = |on| match on {
+                Some(true) => "on",
+                Some(false) => "off",
+                None => "-",
+            };
+            let rows: Vec<Vec<String>> = listed
+                .into_iter()
+                .map(|h| {
+                    let why = h.hindrance.or(h.error).unwrap_or_default();
+                    let online = if h.online { "yes" } else { "no" };
+                    let name = format!("{}/{}", h.namespace, h.name);
+                    vec![
+                        name,
+                        power(h.powered_on).to_owned(),
+                        online.to_owned(),
+                        h.provisioning,
+                        h.asked.join(", "),
+                        why,
+                    ]
+                })
+                .collect();
+            context.out.text(&columns(&["Host", "Power", "Online", "Provisioning", "Asked", "Remarks"], &rows))
+        }
+        form => context.out.value(&listed, form),
+    }
+}

@@ -1,0 +1,217 @@
+//! `power`.
+
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{Context, args::Output};
+use crate::{
+    actions::ActionError,
+    model::{host::Mode, kube::NodeRow},
+    power::{
+        Book, Found,
+        redfish::{BmcError, Off, Power, System},
+    },
+};
+
+/// The words. Progress and reasons go to standard error.
+#[derive(Debug, Subcommand)]
+pub enum PowerWord {
+    /// Print on or off, or what else the BMC says
+    Status {
+        /// The node's address.
+        address: String,
+    },
+    /// Turn the machine on and see that it is
+    On {
+        /// The node's address.
+        address: String,
+    },
+    /// Turn the machine off and see that it is: its operating system is asked first
+    Off(Switch),
+    /// Turn the machine off, see it off, turn it on, see it on: made to be used as reboot_command
+    Cycle(Switch),
+    /// Print whether the machine booted after that time: made to be used as boot_check_command
+    Booted {
+        /// Where neither the BMC nor Kubernetes knows, that the machine is on is enough
+        #[arg(long)]
+        on_is_enough: bool,
+        /// The node's address.
+        address: String,
+        /// Seconds since 1970.
+        unixtime: i64,
+    },
+}
+
+/// Which machine, and how.
+#[derive(Args, Debug)]
+pub struct Switch {
+    /// Cut the machine off at once, without asking its operating system
+    #[arg(long)]
+    hard: bool,
+    /// The node's address.
+    address: String,
+}
+
+impl Switch {
+    fn mode(&self) -> Mode {
+        if self.hard { Mode::Hard } else { Mode::Soft }
+    }
+}
+
+/// A machine as `status` shows it.
+#[derive(Debug, Serialize)]
+struct Shown {
+    address: String,
+    bmc: String,
+    system: String,
+    name: String,
+    power: String,
+    reset_types: Vec<String>,
+    seconds_since_reset: Option<u64>,
+}
+
+/// Runs one of them.
+pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> {
+    let tell = |text: &str| context.say(text);
+    match word {
+        PowerWord::Status { address } => {
+            let found = find(&address, context)?;
+            let system = found.bmc.system().await;
+            found.bmc.close().await;
+            status(address, &found, &system.map_err(failed)?, context)
+        }
+        PowerWord::On { address } => {
+            let found = find(&address, context)?;
+            let answer = found.bmc.on(&found.patience, &tell).await;
+            found.bmc.close().await;
+            let turned = answer.map_err(failed)?;
+            context.say(if turned { "the machine is on" } else { "the machine was on already" });
+            Ok(())
+        }
+        PowerWord::Off(switch) => {
+            let found = find(&switch.address, context)?;
+            let answer = found.bmc.off(switch.mode(), &found.patience, &tell).await;
+            found.bmc.close().await;
+            context.say(match answer.map_err(failed)? {
+                Off::Already => "the machine was off already",
+                Off::Softly => "the machine is off: its operating system ended",
+                Off::Hard => "the machine is off: it was cut off",
+            });
+            Ok(())
+        }
+        PowerWord::Cycle(switch) => {
+            let found = find(&switch.address, context)?;
+            let answer = found.bmc.cycle(switch.mode(), &found.patience, &tell).await;
+            found.bmc.close().await;
+            answer.map_err(failed)?;
+            context.say("the machine is on again");
+            Ok(())
+        }
+        PowerWord::Booted { on_is_enough, address, unixtime } => {
+            let since = Timestamp::from_second(unixtime)
+                .map_err(|_| ActionError::misused(format!("{unixtime} is no time: give seconds since 1970")))?;
+            let found = find(&address, context)?;
+            let system = found.bmc.system().await;
+            found.bmc.close().await;
+            let system = system.map_err(failed)?;
+            let node = if context.settings.kube.is_none() { None } else { node(&address, context).await? };
+            let (booted, why) = booted(&system, node.as_ref(), since, Timestamp::now(), on_is_enough);
+            context.say_more(&why);
+            context.out.line(if booted { "true" } else { "false" })
+        }
+    }
+}
+
+fn failed(e: BmcError) -> ActionError {
+    ActionError::failed(e.to_string())
+}
+
+/// The BMC of a node's address; a refusal says where it was looked for.
+fn find(address: &str, context: &Context) -> Result<Found, ActionError> {
+    let Some(file) = &context.settings.bmcs else {
+        return Err(ActionError::misused(
+            "power needs to know the machines' BMCs: name a file in the configuration (power.bmcs), see docs/power.md",
+        ));
+    };
+    let book = Book::read(file).map_err(|e| ActionError::misused(e.to_string()))?;
+    let found = book.find(address).map_err(|e| ActionError::misused(e.to_string()))?.ok_or_else(|| {
+        let known = book.addresses().count();
+        ActionError::misused(format!("{} names no BMC for {address}; it names {known} others", file.display()))
+    })?;
+    if let Some(warning) = &found.warning {
+        context.say(&format!("warning: {warning}"));
+    }
+    Ok(found)
+}
+
+fn status(address: String, found: &Found, system: &System, context: &Context) -> Result<(), ActionError> {
+    match context.output(Output::Table) {
+        Output::Table => match &system.power {
+            Power::Unknown => {
+                Err(ActionError::failed(format!("BMC {} does not say whether {address} is on", found.bmc.origin())))
+            }
+            power => context.out.line(&power.to_string()),
+        },
+        form => {
+            let shown = Shown {
+                address,
+                bmc: found.bmc.origin().to_owned(),
+                system: system.path.clone(),
+                name: system.name.clone(),
+                power: if system.power == Power::Unknown { "unknown".to_owned() } else { system.power.to_string() },
+                reset_types: system.offered().to_vec(),
+                seconds_since_reset: system.reset_age.map(|age| age.as_secs()),
+            };
+            context.out.value(&shown, form)
+        }
+    }
+}
+
+/// The Node with this address.
+async fn node(address: &str, context: &Context) -> Result<Option<NodeRow>, ActionError> {
+    let kube = context.kube("power booted").await?;
+    let failed = |e: crate::kubernetes::KubeError| ActionError::failed(format!("power booted: {e}"));
+    let is = |row: &NodeRow| row.addresses.iter().any(|a| a == address);
+    match kube.node(address).await.map_err(failed)?.filter(is) {
+        Some(row) => Ok(Some(row)),
+        None => Ok(kube.nodes().await.map_err(failed)?.into_iter().find(is)),
+    }
+}
+
+/// Whether the machine booted after `since`, and why we think so. That it is on proves nothing: the power command may
+/// have failed. What proves it is a boot id other than the one that the drain wrote down, or the BMC's own account of
+/// its last reset.
+fn booted(
+    system: &System,
+    node: Option<&NodeRow>,
+    since: Timestamp,
+    now: Timestamp,
+    on_is_enough: bool,
+) -> (bool, String) {
+    if system.power != Power::On {
+        return (false, format!("the machine is {}", system.power));
+    }
+    if let Some((row, owner)) = node.and_then(|row| Some((row, row.owner()?)))
+        && !owner.boot_id.is_empty()
+        && !row.boot_id.is_empty()
+    {
+        let new = owner.boot_id != row.boot_id;
+        let which = if new { "another boot id than" } else { "the same boot id as" };
+        return (new, format!("Node {} has {which} before the drain", row.name));
+    }
+    if let Some(age) = system.reset_age {
+        let passed = now.duration_since(since);
+        // A second for the whole seconds of both clocks.
+        let new = i128::try_from(age.as_millis()).is_ok_and(|age| age < passed.as_millis() - 1_000);
+        return (new, format!("its last reset was {} s ago, by the BMC's word", age.as_secs()));
+    }
+    if on_is_enough {
+        return (true, "the machine is on, and nothing else is known".to_owned());
+    }
+    let why = "neither the BMC (LastResetTime) nor Kubernetes (boot id before the drain) can tell: see --on-is-enough";
+    (false, why.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

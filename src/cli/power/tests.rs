@@ -1,0 +1,42 @@
+use std::time::Duration;
+
+use super::*;
+use crate::{model::kube::Owner, power::redfish::Power};
+
+fn system(power: Power, reset_age: Option<u64>) -> System {
+    System::seen(power, reset_age.map(Duration::from_secs))
+}
+
+fn node(before: &str, now: &str) -> NodeRow {
+    let owner = serde_json::json!(
+        {"lease": 1, "entry": "reboots/1", "schedulable_before": true, "uid": "u", "boot_id": before}
+    );
+    NodeRow {
+        name: "node-1".to_owned(),
+        boot_id: now.to_owned(),
+        owner: Some(serde_json::from_value::<Owner>(owner).map_err(|e| e.to_string())),
+        ..NodeRow::default()
+    }
+}
+
+#[test]
+fn booted_wants_evidence_and_being_on_is_none() {
+    let now = Timestamp::from_second(1_000_000).unwrap();
+    let since = Timestamp::from_second(999_000).unwrap();
+    let on = |age| system(Power::On, age);
+    for (what, system, node, enough, expected) in [
+        ("off", system(Power::Off, Some(10)), Some(node("a", "b")), true, false),
+        ("nothing known", on(None), None, false, false),
+        ("nothing known, but that is enough", on(None), None, true, true),
+        ("another boot id", on(None), Some(node("a", "b")), false, true),
+        ("the same boot id", on(None), Some(node("a", "a")), true, false),
+        ("the same boot id wins over the BMC's word", on(Some(10)), Some(node("a", "a")), false, false),
+        ("a reset afterwards", on(Some(10)), None, false, true),
+        ("a reset before", on(Some(2_000)), None, true, false),
+        ("no boot id was written down", on(None), Some(node("", "b")), false, false),
+        ("a Node without a record of ours", on(None), Some(NodeRow::default()), false, false),
+    ] {
+        let (booted, why) = booted(&system, node.as_ref(), since, now, enough);
+        assert_eq!(booted, expected, "{what}: {why}");
+    }
+}

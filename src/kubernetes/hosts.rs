@@ -1,0 +1,187 @@
+//! BareMetalHosts: reads, and the annotations of the reboot interface. A patch names one annotation, ours or the basic
+//! one, and nothing else (I44).
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    call::{Fault, encoded, with_body},
+    connect::{Kube, KubeError},
+    nodes::{MERGE, WriteError},
+    wire::Meta,
+};
+use crate::model::host::{Asked, DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, PAUSED_ANNOTATION, REBOOT_ANNOTATION};
+
+const GROUP: &str = "/apis/metal3.io/v1alpha1";
+
+#[derive(Clone, Deserialize)]
+pub(super) struct Host {
+    metadata: HostMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Deserialize)]
+struct HostMeta {
+    #[serde(flatten)]
+    meta: Meta,
+    #[serde(default, rename = "managedFields")]
+    managed: Vec<Managed>,
+}
+
+/// Who wrote which fields last.
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct Managed {
+    manager: String,
+    time: Option<Timestamp>,
+    #[serde(rename = "fieldsV1")]
+    fields: Value,
+}
+
+impl Managed {
+    fn wrote_power(&self) -> bool {
+        !self.fields["f:status"]["f:poweredOn"].is_null()
+    }
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    online: bool,
+    disable_power_off: bool,
+    bmc: Bmc,
+    consumer_ref: Option<Named>,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Bmc {
+    address: String,
+    credentials_name: String,
+    disable_certificate_verification: bool,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct Named {
+    name: String,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    powered_on: Option<bool>,
+    provisioning: Provisioning,
+    error_type: String,
+    error_message: String,
+    hardware: Option<Hardware>,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Provisioning {
+    state: String,
+    last_powered_on: Option<Timestamp>,
+    pending_reboot_since: Option<Timestamp>,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct Hardware {
+    hostname: String,
+    nics: Vec<Nic>,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct Nic {
+    ip: String,
+}
+
+impl From<Host> for HostRow {
+    fn from(Host { metadata, spec, status }: Host) -> Self {
+        let HostMeta { meta: metadata, managed } = metadata;
+        let writers = managed.into_iter().filter(Managed::wrote_power);
+        let power_writers = writers.filter_map(|m| Some((m.manager, m.time?))).collect();
+        let hardware = status.hardware.unwrap_or_default();
+        Self {
+            power_writers,
+            deleting: metadata.deleting(),
+            paused: metadata.annotations.contains_key(PAUSED_ANNOTATION),
+            detached: metadata.annotations.contains_key(DETACHED_ANNOTATION),
+            asked: Asked::among(&metadata.annotations),
+            namespace: metadata.namespace,
+            name: metadata.name,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            online: spec.online,
+            disable_power_off: spec.disable_power_off,
+            bmc_address: spec.bmc.address,
+            credentials: spec.bmc.credentials_name,
+            any_certificate: spec.bmc.disable_certificate_verification,
+            consumer: spec.consumer_ref.unwrap_or_default().name,
+            powered_on: status.powered_on,
+            provisioning: status.provisioning.state,
+            last_powered_on: status.provisioning.last_powered_on,
+            pending_reboot_since: status.provisioning.pending_reboot_since,
+            error_type: status.error_type,
+            error: status.error_message,
+            hostname: hardware.hostname,
+            addresses: hardware.nics.into_iter().map(|nic| nic.ip).filter(|ip| !ip.is_empty()).collect(),
+        }
+    }
+}
+
+impl Kube {
+    /// All BareMetalHosts. A cluster without Metal3 answers 404, which says so.
+    pub async fn hosts(&self) -> Result<Vec<HostRow>, KubeError> {
+        let path = format!("{GROUP}/baremetalhosts");
+        match self.list::<Host, HostRow>(&path, "").await {
+            Ok((rows, _)) => Ok(rows),
+            Err(Fault::Answered(status)) if status.code == 404 => Err(KubeError::Refused {
+                origin: self.origin.to_string(),
+                what: format!("GET {path}"),
+                code: 404,
+                message: "it has no BareMetalHosts: Metal3's resource definition is not installed".to_owned(),
+            }),
+            Err(fault) => Err(self.error(&format!("GET {path}"), fault)),
+        }
+    }
+
+    /// One BareMetalHost; none if it does not exist.
+    pub async fn host(&self, namespace: &str, name: &str) -> Result<Option<HostRow>, KubeError> {
+        Ok(self.get::<Host>(&host_path(namespace, name)).await?.map(HostRow::from))
+    }
+
+    /// A person's request for one power cycle. Errors: [`WriteError::Conflict`] if the host is not any more as `host`
+    /// says.
+    pub async fn ask_reboot(&self, host: &HostRow, value: &str) -> Result<HostRow, WriteError> {
+        self.annotate_host(host, REBOOT_ANNOTATION, json!(value)).await
+    }
+
+    /// A person's hold under this key: the host is turned off and stays off until the last key has gone.
+    pub async fn hold_host(&self, host: &HostRow, key: &str, value: &str) -> Result<HostRow, WriteError> {
+        self.annotate_host(host, &format!("{HOLD_PREFIX}{key}"), json!(value)).await
+    }
+
+    /// Takes this key off, and no other.
+    pub async fn release_host(&self, host: &HostRow, key: &str) -> Result<HostRow, WriteError> {
+        self.annotate_host(host, &format!("{HOLD_PREFIX}{key}"), Value::Null).await
+    }
+
+    async fn annotate_host(&self, host: &HostRow, annotation: &str, value: Value) -> Result<HostRow, WriteError> {
+        let patch = json!({
+            "metadata": {"resourceVersion": host.resource_version, "uid": host.uid, "annotations": {annotation: value}}
+        });
+        let path = host_path(&host.namespace, &host.name);
+        Ok(self.send::<Host>(with_body("PATCH", &path, MERGE, &patch)).await?.into())
+    }
+}
+
+fn host_path(namespace: &str, name: &str) -> String {
+    format!("{GROUP}/namespaces/{}/baremetalhosts/{}", encoded(namespace), encoded(name))
+}

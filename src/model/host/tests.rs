@@ -1,0 +1,85 @@
+use super::*;
+
+fn host() -> HostRow {
+    HostRow {
+        name: "h".to_owned(),
+        online: true,
+        powered_on: Some(true),
+        provisioning: "provisioned".to_owned(),
+        ..HostRow::default()
+    }
+}
+
+fn with(mut host: HostRow, annotations: &[(&str, &str)]) -> HostRow {
+    let all: BTreeMap<String, String> = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    host.asked = Asked::among(&all);
+    host
+}
+
+#[test]
+fn only_the_interfaces_own_annotations_are_its() {
+    let all = with(
+        host(),
+        &[
+            ("reboot.metal3.io", ""),
+            ("reboot.metal3.io/a", "uid"),
+            ("reboot.metal3.io.example", "x"),
+            ("reboot.metal3.iox/b", "x"),
+            ("metal3.io/BareMetalHost", "x"),
+        ],
+    );
+    assert_eq!(all.asked.base.as_deref(), Some(""));
+    assert_eq!(all.asked.keys, BTreeMap::from([("a".to_owned(), "uid".to_owned())]));
+}
+
+#[test]
+fn the_default_mode_is_soft_and_hard_takes_priority() {
+    for (value, mode) in [
+        ("", Mode::Soft),
+        ("uid-of-a-machine", Mode::Soft),
+        ("{'mode':'hard'}", Mode::Soft), // no JSON: single quotes
+        (r#"{"mode":"soft"}"#, Mode::Soft),
+        (r#"{"mode":"HARD"}"#, Mode::Soft),
+        (r#"["hard"]"#, Mode::Soft),
+        (r#"{"mode":"hard","by":"x"}"#, Mode::Hard),
+    ] {
+        assert_eq!(Mode::of(value), mode, "{value}");
+    }
+    let two = with(host(), &[("reboot.metal3.io/a", ""), ("reboot.metal3.io/b", r#"{"mode":"hard"}"#)]);
+    assert_eq!(two.asked.mode(), Mode::Hard);
+    assert_eq!(Asked::default().mode(), Mode::Soft);
+}
+
+#[test]
+fn a_host_that_would_not_be_rebooted_says_why() {
+    assert_eq!(host().hindrance(), None);
+    assert_eq!(HostRow { provisioning: "externally provisioned".to_owned(), ..host() }.hindrance(), None);
+    for (host, hindrance) in [
+        (HostRow { deleting: true, ..host() }, Hindrance::Deleting),
+        (HostRow { paused: true, ..host() }, Hindrance::Paused),
+        (HostRow { detached: true, ..host() }, Hindrance::Detached),
+        (HostRow { provisioning: "available".to_owned(), ..host() }, Hindrance::NotProvisioned("available".to_owned())),
+        (HostRow { online: false, ..host() }, Hindrance::Offline),
+        (HostRow { disable_power_off: true, ..host() }, Hindrance::PowerOffDisabled),
+        (
+            HostRow { error_type: "power management error".to_owned(), error: "no BMC".to_owned(), ..host() },
+            Hindrance::Error("no BMC".to_owned()),
+        ),
+    ] {
+        assert_eq!(host.hindrance(), Some(hindrance));
+    }
+}
+
+#[test]
+fn i44_off_is_only_what_went_off_after_our_key_was_there() {
+    let mine = |on: Option<bool>| with(HostRow { powered_on: on, ..host() }, &[("reboot.metal3.io/mine", "")]);
+    // `false` that stood there already is no proof: the operator may just have sent power-on.
+    let mut watching = Watching::default();
+    assert_eq!(watching.look(&mine(Some(false)), "mine"), Seen::Waiting);
+    assert_eq!(watching.look(&mine(None), "mine"), Seen::Waiting);
+    assert_eq!(watching.look(&mine(Some(true)), "mine"), Seen::Waiting);
+    assert_eq!(watching.look(&mine(Some(false)), "mine"), Seen::Off);
+    // An older operator that clears keys early: it may be on at any moment.
+    assert_eq!(watching.look(&with(HostRow { powered_on: Some(false), ..host() }, &[]), "mine"), Seen::KeyGone);
+    assert_eq!(watching.look(&mine(Some(true)), "other"), Seen::KeyGone);
+}

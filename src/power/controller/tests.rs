@@ -1,0 +1,310 @@
+//! Every sentence of the proposal, and a machine that the steps are really done to, with crashes between any two.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::model::host::Asked;
+
+const LIMITS: Limits =
+    Limits { soft: Duration::from_secs(60), hard: Duration::from_secs(30), on: Duration::from_secs(30) };
+const HARD: &str = r#"{"mode":"hard"}"#;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).unwrap()
+}
+
+/// A provisioned host that is on, with these annotations: `""` is the basic one.
+fn host(asked: &[(&str, &str)]) -> HostRow {
+    let mut all = Asked::default();
+    for (key, value) in asked {
+        if key.is_empty() {
+            all.base = Some((*value).to_owned());
+        } else {
+            all.keys.insert((*key).to_owned(), (*value).to_owned());
+        }
+    }
+    HostRow {
+        online: true,
+        powered_on: Some(true),
+        provisioning: "provisioned".to_owned(),
+        last_powered_on: Some(at(-100)),
+        asked: all,
+        ..HostRow::default()
+    }
+}
+
+fn pending(asked: &[(&str, &str)]) -> HostRow {
+    HostRow { pending_reboot_since: Some(at(0)), ..host(asked) }
+}
+
+fn seen_off(asked: &[(&str, &str)]) -> HostRow {
+    HostRow { powered_on: Some(false), ..pending(asked) }
+}
+
+fn step(host: &HostRow, power: &Power) -> Step {
+    decide(host, power, &Sent::default(), &LIMITS, at(5))
+}
+
+#[test]
+fn each_sentence_of_the_proposal() {
+    let (on, off) = (Power::On, Power::Off);
+    let held = |keys: &[&str]| Step::Wait(Why::Held(keys.iter().map(|k| (*k).to_owned()).collect()));
+    for (sentence, host, power, expected) in [
+        (
+            "the basic form triggers the controller to power cycle the Host",
+            host(&[("", "")]),
+            &on,
+            Step::Pending(at(5)),
+        ),
+        ("… or any key", host(&[("k", "uid")]), &on, Step::Pending(at(5))),
+        (
+            "pendingRebootSince is empty",
+            HostRow { last_powered_on: None, ..host(&[("", "")]) },
+            &on,
+            Step::Pending(at(5)),
+        ),
+        (
+            "… or earlier than lastPoweredOn",
+            HostRow { pending_reboot_since: Some(at(-200)), ..host(&[("", "")]) },
+            &on,
+            Step::Pending(at(5)),
+        ),
+        ("pendingRebootSince later than lastPoweredOn: power off", pending(&[("", "")]), &on, Step::Off(Mode::Soft)),
+        ("… regardless of Spec.Online", HostRow { online: false, ..pending(&[("", "")]) }, &on, Step::Off(Mode::Soft)),
+        ("… also when the client withdrew its request", pending(&[]), &on, Step::Off(Mode::Soft)),
+        ("hard: immediate reboot via hard shutdown", pending(&[("", HARD)]), &on, Step::Off(Mode::Hard)),
+        ("hard takes priority over soft", pending(&[("", ""), ("a", ""), ("b", HARD)]), &on, Step::Off(Mode::Hard)),
+        ("the default mode is soft", pending(&[("", "{'mode':'hard'}")]), &on, Step::Off(Mode::Soft)),
+        ("once the Host is powered off (the fact is written first)", pending(&[("", "")]), &off, Step::SeenOff),
+        ("remove the suffixless annotation", seen_off(&[("", "")]), &off, Step::RemoveBase),
+        (
+            "… if Spec.Online is true",
+            HostRow { online: false, ..seen_off(&[("", "")]) },
+            &off,
+            Step::Wait(Why::StaysOff),
+        ),
+        ("… also while keys remain", seen_off(&[("", ""), ("k", "")]), &off, Step::RemoveBase),
+        (
+            "wait for all keys to be removed before powering on",
+            seen_off(&[("a", ""), ("b", "")]),
+            &off,
+            held(&["a", "b"]),
+        ),
+        ("no annotations: the existing logic powers it on", seen_off(&[]), &off, Step::On),
+        ("… and updates lastPoweredOn", seen_off(&[]), &on, Step::SeenOn(Some(at(5)))),
+        (
+            "deprovisioned",
+            HostRow { provisioning: "deprovisioning".to_owned(), ..host(&[("k", "")]) },
+            &on,
+            Step::RemoveAll,
+        ),
+        (
+            "deprovisioned",
+            HostRow { provisioning: "available".to_owned(), ..seen_off(&[("", "")]) },
+            &off,
+            Step::RemoveAll,
+        ),
+        ("nothing asked", host(&[]), &on, Step::Wait(Why::Idle)),
+        (
+            "the Online flag is managed in the same place",
+            HostRow { online: false, ..host(&[]) },
+            &on,
+            Step::Off(Mode::Soft),
+        ),
+        ("… and on again", HostRow { powered_on: Some(false), ..host(&[]) }, &off, Step::On),
+        ("no word of the BMC", pending(&[("", HARD)]), &Power::Unknown, Step::Wait(Why::NoWord)),
+        ("the request is noted all the same", host(&[("", "")]), &Power::Unknown, Step::Pending(at(5))),
+        ("i44: a button pressed while somebody's key remains", seen_off(&[("k", HARD)]), &on, Step::Off(Mode::Hard)),
+        ("never written", HostRow { powered_on: None, ..host(&[]) }, &on, Step::SeenOn(None)),
+    ] {
+        assert_eq!(step(&host, power), expected, "{sentence}");
+    }
+}
+
+#[test]
+fn only_provisioned_hosts_in_our_hands_are_acted_on() {
+    let asked = || pending(&[("", HARD)]);
+    for host in [
+        HostRow { paused: true, ..asked() },
+        HostRow { detached: true, ..asked() },
+        HostRow { deleting: true, ..asked() },
+        HostRow { disable_power_off: true, ..asked() },
+        HostRow { provisioning: "inspecting".to_owned(), ..asked() },
+        HostRow { provisioning: String::new(), ..asked() },
+    ] {
+        let step = step(&host, &Power::On);
+        assert!(matches!(step, Step::Wait(Why::Hindered(_))), "{host:?}: {step:?}");
+    }
+    let external = HostRow { provisioning: "externally provisioned".to_owned(), ..asked() };
+    assert_eq!(step(&external, &Power::On), Step::Off(Mode::Hard));
+    // An error of the past keeps nobody from trying again.
+    let error = HostRow { error_type: "power management error".to_owned(), ..asked() };
+    assert_eq!(step(&error, &Power::On), Step::Off(Mode::Hard));
+}
+
+#[test]
+fn soft_becomes_hard_when_it_fails_and_nothing_is_sent_twice_within_its_time() {
+    let seconds = |n| Some(Duration::from_secs(n));
+    let soft = pending(&[("", "")]);
+    let late = |sent: Sent, now| decide(&soft, &Power::On, &sent, &LIMITS, at(now));
+    let asked = |what| Step::Wait(Why::Asked(what));
+    for (what, sent, now, expected) in [
+        ("asked softly", Sent { soft: seconds(59), ..Sent::default() }, 59, asked("a soft power-off")),
+        ("in vain", Sent { soft: seconds(60), ..Sent::default() }, 60, Step::Off(Mode::Hard)),
+        ("asked hard", Sent { soft: seconds(70), hard: seconds(9), on: None }, 70, asked("a hard power-off")),
+        ("in vain too", Sent { soft: seconds(99), hard: seconds(30), on: None }, 99, Step::Off(Mode::Hard)),
+        ("taken over early", Sent::default(), 30, Step::Off(Mode::Soft)),
+        ("taken over late", Sent::default(), 60, Step::Off(Mode::Hard)),
+    ] {
+        assert_eq!(late(sent, now), expected, "{what}");
+    }
+    // A hard key that comes while a soft one is pending does not wait for it.
+    let hard = pending(&[("", ""), ("k", HARD)]);
+    let sent = Sent { soft: seconds(1), ..Sent::default() };
+    assert_eq!(decide(&hard, &Power::On, &sent, &LIMITS, at(5)), Step::Off(Mode::Hard));
+    let on = |ago| decide(&seen_off(&[]), &Power::Off, &Sent { on: seconds(ago), ..Sent::default() }, &LIMITS, at(5));
+    assert_eq!((on(29), on(30)), (asked("On"), Step::On));
+}
+
+#[test]
+fn times_are_whole_seconds_and_an_older_controllers_clock_may_have_been_ahead() {
+    let same = HostRow { last_powered_on: Some(at(5)), ..host(&[("", "")]) };
+    assert_eq!(step(&same, &Power::On), Step::Pending(at(6)), "the request of the same second is later all the same");
+    let ahead = HostRow { last_powered_on: Some(at(400)), ..host(&[("", "")]) };
+    assert_eq!(step(&ahead, &Power::On), Step::Pending(at(401)));
+    let ahead = HostRow { pending_reboot_since: Some(at(400)), ..seen_off(&[]) };
+    assert_eq!(step(&ahead, &Power::On), Step::SeenOn(Some(at(401))), "lastPoweredOn is at least a second later");
+    let future = HostRow { pending_reboot_since: Some(at(400)), ..pending(&[("", "")]) };
+    assert_eq!(step(&future, &Power::On), Step::Off(Mode::Soft), "a request of the future is no reason to be hard");
+    // A client's clock is nowhere looked at.
+    let client = host(&[("k", r#"{"since":"1999-01-01T00:00:00Z"}"#)]);
+    assert_eq!(step(&client, &Power::On), Step::Pending(at(5)));
+}
+
+#[test]
+fn another_controllers_writes_keep_us_from_running_for_ten_minutes() {
+    let by = |manager: &str, second| HostRow { power_writers: vec![(manager.to_owned(), at(second))], ..host(&[]) };
+    assert!(beside(&by("baremetal-operator", 0), at(599)).unwrap().contains("baremetal-operator wrote"));
+    assert_eq!(beside(&by("baremetal-operator", 0), at(600)), None);
+    assert_eq!(beside(&by(MANAGER, 0), at(1)), None);
+    assert_eq!(beside(&host(&[]), at(1)), None);
+}
+
+/// A host and its machine, to which steps are really done.
+struct Play {
+    host: HostRow,
+    on: bool,
+    sent: BTreeMap<&'static str, i64>,
+    now: i64,
+    /// The operating system does not end when asked.
+    deaf: bool,
+    boots: usize,
+    offs: usize,
+}
+
+impl Play {
+    fn new(host: HostRow) -> Self {
+        Self { host, on: true, sent: BTreeMap::new(), now: 0, deaf: false, boots: 0, offs: 0 }
+    }
+
+    /// One step, done; what was decided.
+    fn go(&mut self) -> Step {
+        self.now += 1;
+        let ago = |what| self.sent.get(what).map(|at| Duration::from_secs((self.now - at).unsigned_abs()));
+        let sent = Sent { soft: ago("soft"), hard: ago("hard"), on: ago("on") };
+        let power = if self.on { Power::On } else { Power::Off };
+        let step = decide(&self.host, &power, &sent, &LIMITS, at(self.now));
+        match &step {
+            Step::Pending(time) => {
+                self.host.pending_reboot_since = Some(*time);
+                self.sent.clear();
+            }
+            Step::SeenOff => {
+                self.host.powered_on = Some(false);
+                self.sent.clear();
+            }
+            Step::SeenOn(time) => {
+                self.host.powered_on = Some(true);
+                self.host.last_powered_on = time.or(self.host.last_powered_on);
+                self.sent.clear();
+            }
+            Step::Off(mode) => {
+                self.sent.insert(mode.word(), self.now);
+                if *mode == Mode::Hard || !self.deaf {
+                    self.offs += usize::from(self.on);
+                    self.on = false;
+                }
+            }
+            Step::On => {
+                assert!(self.host.asked.keys.is_empty(), "I44: never powered on while anybody's key remains");
+                self.sent.insert("on", self.now);
+                self.boots += usize::from(!self.on);
+                self.on = true;
+            }
+            Step::RemoveBase => self.host.asked.base = None,
+            Step::RemoveAll => self.host.asked = Asked::default(),
+            Step::Wait(_) => {}
+        }
+        step
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..300 {
+            self.go();
+        }
+    }
+}
+
+#[test]
+fn a_crash_after_any_step_neither_loses_nor_doubles_a_cycle() {
+    for deaf in [false, true] {
+        for crash in 0..12 {
+            let mut play = Play::new(host(&[("", "")]));
+            play.deaf = deaf;
+            for n in 0..300 {
+                if n == crash {
+                    play.sent.clear();
+                }
+                play.go();
+            }
+            assert_eq!((play.offs, play.boots), (1, 1), "deaf {deaf}, crash after step {crash}");
+            assert!(
+                play.on && play.host.asked.is_empty() && play.host.last_powered_on > play.host.pending_reboot_since
+            );
+        }
+    }
+}
+
+#[test]
+fn i44_two_clients_hold_a_host_and_it_comes_back_when_both_have_released_it() {
+    let mut play = Play::new(host(&[("a", ""), ("b", HARD), ("", "")]));
+    play.settle();
+    assert_eq!((play.on, play.offs, play.boots), (false, 1, 0));
+    assert_eq!(play.host.asked.keys.len(), 2, "keys are removed by their originators only");
+    assert!(play.host.asked.base.is_none());
+    play.host.asked.keys.remove("a");
+    play.settle();
+    assert!(!play.on);
+    // Somebody presses the button in between.
+    play.on = true;
+    play.settle();
+    assert!(!play.on);
+    play.host.asked.keys.remove("b");
+    play.settle();
+    assert_eq!((play.on, play.boots), (true, 1));
+    assert!(play.host.last_powered_on > play.host.pending_reboot_since);
+}
+
+#[test]
+fn a_request_withdrawn_at_once_still_cycles_and_one_that_comes_while_it_boots_is_not_lost() {
+    let mut play = Play::new(host(&[("k", "")]));
+    play.go();
+    play.host.asked.keys.clear();
+    play.settle();
+    assert_eq!((play.offs, play.boots, play.on), (1, 1, true));
+    // It is on again and that is not yet written down: the processes of this boot have to go too.
+    let mut play = Play { on: true, ..Play::new(seen_off(&[("", "")])) };
+    play.settle();
+    assert_eq!((play.offs, play.boots, play.on), (1, 1, true));
+    assert!(play.host.asked.is_empty());
+}

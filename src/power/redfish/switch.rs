@@ -1,0 +1,190 @@
+//! Off, on, cycle. Accepted is not done: what counts is the power state, read twice in a row. A request goes again only
+//! after its deadline, because on some BMCs a repeated one starts their delay anew.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{
+    system::{Power, System},
+    talk::{Bmc, BmcError},
+};
+use crate::model::host::Mode;
+
+/// How long is waited for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For an operating system to end.
+    pub soft: Duration,
+    /// For a machine that was cut off; after it once more.
+    pub off: Duration,
+    /// For a machine that was turned on; after it twice more.
+    pub on: Duration,
+    /// Between two looks.
+    pub poll: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { soft: seconds(120), off: seconds(60), on: seconds(60), poll: seconds(2) }
+    }
+}
+
+/// How a machine came to be off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Off {
+    /// It was off already.
+    Already,
+    /// Its operating system ended.
+    Softly,
+    /// It was cut off.
+    Hard,
+}
+
+/// How often turning on is asked for: a machine between off and on must not stay off.
+const ON_TRIES: u32 = 3;
+
+impl Bmc {
+    /// Turns the machine off and sees that it is. `tell` gets a line for a person for each step.
+    pub async fn off(&self, mode: Mode, patience: &Patience, tell: &(dyn Fn(&str) + Sync)) -> Result<Off, BmcError> {
+        let system = self.system().await?;
+        if system.power == Power::Off && self.stays(&system, &Power::Off, patience).await? {
+            return Ok(Off::Already);
+        }
+        if mode == Mode::Soft {
+            match system.first_of(&["GracefulShutdown"]) {
+                Some(kind) => match self.press(&system, kind).await {
+                    Ok(()) => {
+                        tell(&format!("{kind} sent; waits up to {} s", patience.soft.as_secs()));
+                        match self.wait(&system, &Power::Off, patience.soft, patience.poll).await {
+                            Ok(()) => return Ok(Off::Softly),
+                            Err(state) => tell(&format!("the machine is {state} after {kind}: it is cut off")),
+                        }
+                    }
+                    Err(e @ BmcError::Unauthorized { .. }) => return Err(e),
+                    Err(e) => tell(&format!("{kind} failed, so the machine is cut off: {e}")),
+                },
+                None => tell("the BMC offers no GracefulShutdown: the machine is cut off"),
+            }
+        }
+        let Some(kind) = system.first_of(&["ForceOff"]) else { return Err(self.offers(&system, "turn off")) };
+        let mut last = None;
+        for _ in 0..2 {
+            match self.press(&system, kind).await {
+                Ok(()) => tell(&format!("{kind} sent; waits up to {} s", patience.off.as_secs())),
+                Err(e @ BmcError::Unauthorized { .. }) => return Err(e),
+                Err(e) => {
+                    tell(&e.to_string());
+                    last = Some(e);
+                    // It may be about to end by itself, or to have ended.
+                    if self.wait(&system, &Power::Off, patience.poll * 3, patience.poll).await.is_ok() {
+                        return Ok(Off::Hard);
+                    }
+                    continue;
+                }
+            }
+            match self.wait(&system, &Power::Off, patience.off, patience.poll).await {
+                Ok(()) => return Ok(Off::Hard),
+                Err(state) => last = Some(self.late(kind, "off", patience.off, state)),
+            }
+        }
+        Err(last.unwrap_or_else(|| self.offers(&system, "turn off")))
+    }
+
+    /// Turns the machine on and sees that it is; `false` = it was on already.
+    pub async fn on(&self, patience: &Patience, tell: &(dyn Fn(&str) + Sync)) -> Result<bool, BmcError> {
+        let system = self.system().await?;
+        if system.power == Power::On && self.stays(&system, &Power::On, patience).await? {
+            return Ok(false);
+        }
+        let Some(kind) = system.first_of(&["On", "ForceOn"]) else { return Err(self.offers(&system, "turn on")) };
+        let mut last = None;
+        for _ in 0..ON_TRIES {
+            let taken = match self.press(&system, kind).await {
+                Ok(()) => {
+                    tell(&format!("{kind} sent; waits up to {} s", patience.on.as_secs()));
+                    true
+                }
+                Err(e @ BmcError::Unauthorized { .. }) => return Err(e),
+                // Some refuse it for a moment after an off.
+                Err(e) => {
+                    tell(&e.to_string());
+                    last = Some(e);
+                    false
+                }
+            };
+            let long = if taken { patience.on } else { patience.on / 4 };
+            match self.wait(&system, &Power::On, long, patience.poll).await {
+                Ok(()) => return Ok(true),
+                Err(state) if taken => last = Some(self.late(kind, "on", patience.on, state)),
+                Err(_) => {}
+            }
+        }
+        Err(last.unwrap_or_else(|| self.offers(&system, "turn on")))
+    }
+
+    /// Turns the machine off, sees it off, and turns it on again. A machine that is off is only turned on.
+    pub async fn cycle(&self, mode: Mode, patience: &Patience, tell: &(dyn Fn(&str) + Sync)) -> Result<Off, BmcError> {
+        // What cannot be turned on again is not turned off.
+        let system = self.system().await?;
+        if system.first_of(&["On", "ForceOn"]).is_none() {
+            return Err(self.offers(&system, "turn on"));
+        }
+        let how = self.off(mode, patience, tell).await?;
+        tell("the machine is off");
+        self.on(patience, tell).await?;
+        Ok(how)
+    }
+
+    /// A request without an answer may have been taken: it counts as sent, and the machine is looked at.
+    async fn press(&self, system: &System, kind: &str) -> Result<(), BmcError> {
+        match self.reset(system, kind).await {
+            Err(BmcError::Silent { .. }) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    /// Whether a second look says the same.
+    async fn stays(&self, system: &System, wanted: &Power, patience: &Patience) -> Result<bool, BmcError> {
+        sleep(patience.poll).await;
+        Ok(self.again(system).await?.power == *wanted)
+    }
+
+    /// Looks until two looks in a row show what is wanted; an answer that does not come is no look. The error is what
+    /// was seen last.
+    async fn wait(&self, system: &System, wanted: &Power, long: Duration, poll: Duration) -> Result<(), String> {
+        let until = Instant::now() + long;
+        let mut seen = 0;
+        loop {
+            sleep(poll).await;
+            let state = match self.again(system).await {
+                Ok(now) if now.power == *wanted => {
+                    seen += 1;
+                    if seen == 2 {
+                        return Ok(());
+                    }
+                    now.power.to_string()
+                }
+                Ok(now) => {
+                    seen = 0;
+                    now.power.to_string()
+                }
+                Err(e) => format!("unknown ({e})"),
+            };
+            // The second of two looks may come after the deadline.
+            if seen == 0 && Instant::now() >= until {
+                return Err(state);
+            }
+        }
+    }
+
+    fn late(&self, asked: &str, wanted: &'static str, after: Duration, state: String) -> BmcError {
+        let (bmc, asked) = (self.origin.clone(), asked.to_owned());
+        BmcError::Late { bmc, asked, wanted, seconds: after.as_secs(), state }
+    }
+
+    fn offers(&self, system: &System, wanted: &'static str) -> BmcError {
+        BmcError::NoResetType { bmc: self.origin.clone(), wanted, offered: system.offered().to_vec() }
+    }
+}

@@ -1,0 +1,173 @@
+//! The computer system behind a BMC: discovery, power state, `ComputerSystem.Reset`.
+
+use std::{fmt, time::Duration};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::talk::{Bmc, BmcError, link};
+
+/// Where systems usually are; the service root says it.
+const SYSTEMS: &str = "/redfish/v1/Systems";
+
+/// Redfish's `PowerState`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Power {
+    /// On.
+    On,
+    /// Off.
+    Off,
+    /// On its way: `PoweringOn`, `PoweringOff`, or a word that we do not know (`Paused`).
+    Other(String),
+    /// The BMC does not say.
+    Unknown,
+}
+
+impl Power {
+    fn read(value: &Value) -> Self {
+        match value.as_str() {
+            Some("On") => Self::On,
+            Some("Off") => Self::Off,
+            Some(other) => Self::Other(other.to_owned()),
+            None => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Power {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::Other(word) => word,
+            Self::Unknown => "in a state that the BMC does not tell",
+        })
+    }
+}
+
+/// What is read of a system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    /// Its path: `/redfish/v1/Systems/1`.
+    pub path: String,
+    /// Its name; empty = none.
+    pub name: String,
+    /// `PowerState`.
+    pub power: Power,
+    /// How long ago `LastResetTime` was, by the BMC's clock alone: it may be wrong by hours. Few have it.
+    pub reset_age: Option<Duration>,
+    /// Where a reset is posted; none = it cannot be reset.
+    target: Option<String>,
+    /// The reset types on offer; none = it does not say.
+    offered: Option<Vec<String>>,
+}
+
+impl System {
+    /// The reset types on offer; empty = the BMC does not say.
+    pub fn offered(&self) -> &[String] {
+        self.offered.as_deref().unwrap_or_default()
+    }
+
+    /// One that was seen in this state.
+    #[cfg(test)]
+    pub fn seen(power: Power, reset_age: Option<Duration>) -> Self {
+        Self { path: String::new(), name: String::new(), power, reset_age, target: None, offered: None }
+    }
+
+    /// The first of these that may be asked for: what is not on offer is not tried.
+    pub(super) fn first_of(&self, types: &[&'static str]) -> Option<&'static str> {
+        self.target.as_ref()?;
+        let offered = |t: &&&str| self.offered.as_ref().is_none_or(|all| all.iter().any(|o| o == *t));
+        types.iter().find(offered).copied()
+    }
+}
+
+impl Bmc {
+    /// The machine's system as it is now: the one that was named, else the only one there is.
+    pub async fn system(&self) -> Result<System, BmcError> {
+        let root = self.open().await?;
+        let systems = link(&root["Systems"]).unwrap_or(SYSTEMS).trim_end_matches('/').to_owned();
+        let path = match &self.system {
+            Some(path) if path.starts_with('/') => path.clone(),
+            Some(id) => format!("{systems}/{id}"),
+            None => self.only(&systems).await?,
+        };
+        let (value, now) = self.dated(&path).await?;
+        self.read_system(path, &value, now).await
+    }
+
+    /// The same system again, without looking for it.
+    pub(super) async fn again(&self, known: &System) -> Result<System, BmcError> {
+        let (value, now) = self.dated(&known.path).await?;
+        let power = self.power_of(&known.path, &value)?;
+        Ok(System { power, reset_age: age(&value, now), ..known.clone() })
+    }
+
+    async fn only(&self, systems: &str) -> Result<String, BmcError> {
+        let value = self.get(systems).await?;
+        let Some(members) = value["Members"].as_array() else {
+            return Err(self.odd(&format!("GET {systems}"), "a collection without Members"));
+        };
+        let mut found: Vec<String> = members.iter().filter_map(link).map(str::to_owned).collect();
+        match found.pop() {
+            Some(only) if found.is_empty() && members.len() == 1 => Ok(only),
+            last => {
+                found.extend(last);
+                Err(BmcError::Systems { bmc: self.origin.clone(), found })
+            }
+        }
+    }
+
+    fn power_of(&self, path: &str, value: &Value) -> Result<Power, BmcError> {
+        if value.is_object() {
+            return Ok(Power::read(&value["PowerState"]));
+        }
+        Err(self.odd(&format!("GET {path}"), "a system that is no object"))
+    }
+
+    async fn read_system(&self, path: String, value: &Value, now: Option<Timestamp>) -> Result<System, BmcError> {
+        let power = self.power_of(&path, value)?;
+        let action = &value["Actions"]["#ComputerSystem.Reset"];
+        let offered = match &action["ResetType@Redfish.AllowableValues"] {
+            Value::Array(values) => Some(texts(values)),
+            // Newer services say it in a resource of its own.
+            _ => match action["@Redfish.ActionInfo"].as_str() {
+                Some(info) => self.get(info).await.ok().as_ref().and_then(of_action_info),
+                None => None,
+            },
+        };
+        Ok(System {
+            power,
+            name: value["Name"].as_str().unwrap_or_default().to_owned(),
+            reset_age: age(value, now),
+            target: action["target"].as_str().map(str::to_owned),
+            offered,
+            path,
+        })
+    }
+
+    /// Asks for one reset. An answer that does not come is an error like any other: the machine has to be looked at.
+    pub(super) async fn reset(&self, system: &System, kind: &str) -> Result<(), BmcError> {
+        let Some(target) = &system.target else {
+            return Err(self.odd(&format!("GET {}", system.path), "the system has no action ComputerSystem.Reset"));
+        };
+        tracing::info!(bmc = self.origin, system = system.path, reset = kind, "asks for a reset");
+        self.post(target, &json!({"ResetType": kind})).await.map(drop)
+    }
+}
+
+/// A reset in the future is none.
+fn age(value: &Value, now: Option<Timestamp>) -> Option<Duration> {
+    let at: Timestamp = value["LastResetTime"].as_str()?.parse().ok()?;
+    Duration::try_from(now?.duration_since(at)).ok()
+}
+
+fn texts(values: &[Value]) -> Vec<String> {
+    values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn of_action_info(info: &Value) -> Option<Vec<String>> {
+    let parameters = info["Parameters"].as_array()?;
+    let kind = parameters.iter().find(|p| p["Name"] == "ResetType")?;
+    kind["AllowableValues"].as_array().map(|values| texts(values))
+}

@@ -1,0 +1,434 @@
+//! One BMC: requests, sign-in, redirects, and what its errors mean.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::net::{Answer, Http};
+
+/// The service root, the only path that Redfish fixes.
+const ROOT: &str = "/redfish/v1/";
+/// Redirects that are followed; a system's name instead of its id takes one.
+const MOST_REDIRECTS: usize = 3;
+
+/// Why a BMC did not do or say what was asked. No case holds a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BmcError {
+    /// The address in a file or in a BareMetalHost is none that Redfish can be spoken to.
+    #[error("{0:?} is no address of a Redfish BMC: {1}; write https://HOST or redfish://HOST/redfish/v1/Systems/ID")]
+    Address(String, &'static str),
+    /// No answer: a request may or may not have been taken.
+    #[error("BMC {bmc} does not answer {what}: {why}; check that it runs, its URL, and its certificate (ca-file)")]
+    Silent {
+        /// Its origin.
+        bmc: String,
+        /// Method and path.
+        what: String,
+        /// What happened.
+        why: String,
+    },
+    /// 401, 403, or a session that was refused.
+    #[error("BMC {bmc} refused the user name or password for {what} ({code}): check them in the file or Secret")]
+    Unauthorized {
+        /// Its origin.
+        bmc: String,
+        /// Method and path.
+        what: String,
+        /// The status code.
+        code: u16,
+    },
+    /// Another error status.
+    #[error("BMC {bmc} answered {what} with {code}: {message}")]
+    Refused {
+        /// Its origin.
+        bmc: String,
+        /// Method and path.
+        what: String,
+        /// The status code.
+        code: u16,
+        /// Its words, one line.
+        message: String,
+    },
+    /// An answer that is none of Redfish.
+    #[error("BMC {bmc} answered {what} with something that is no Redfish: {why}")]
+    NotRedfish {
+        /// Its origin.
+        bmc: String,
+        /// Method and path.
+        what: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A link or redirect that leaves the BMC: the password would go elsewhere.
+    #[error("BMC {bmc} sends {what} to another server ({to}), which is not followed")]
+    Elsewhere {
+        /// Its origin.
+        bmc: String,
+        /// Method and path.
+        what: String,
+        /// Where to.
+        to: String,
+    },
+    /// None or several systems, and none was named.
+    #[error("BMC {bmc} has {} systems{}; name the machine's one (`system:`)", .found.len(), listed(.found))]
+    Systems {
+        /// Its origin.
+        bmc: String,
+        /// Their paths.
+        found: Vec<String>,
+    },
+    /// It offers no reset type that does what was asked.
+    #[error("BMC {bmc} offers no reset type to {wanted} the machine, only: {}", .offered.join(", "))]
+    NoResetType {
+        /// Its origin.
+        bmc: String,
+        /// What was wanted: `turn off`, `turn on`.
+        wanted: &'static str,
+        /// What it offers.
+        offered: Vec<String>,
+    },
+    /// It took the request and nothing came of it in time.
+    #[error("BMC {bmc}: the machine is {state} {seconds} s after {asked}, and was expected to be {wanted}")]
+    Late {
+        /// Its origin.
+        bmc: String,
+        /// What was asked: a reset type.
+        asked: String,
+        /// What was waited for.
+        wanted: &'static str,
+        /// How long it was waited.
+        seconds: u64,
+        /// What it says, or why it says nothing.
+        state: String,
+    },
+}
+
+fn listed(found: &[String]) -> String {
+    if found.is_empty() { String::new() } else { format!(" ({})", found.join(", ")) }
+}
+
+/// Where a BMC is: its origin, and the path of a system where the address names one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Scheme, host and port: `https://10.1.0.5`.
+    pub origin: String,
+    /// `/redfish/v1/Systems/1`.
+    pub system: Option<String>,
+}
+
+impl Address {
+    /// Reads a URL, a host alone, or the address of a BareMetalHost (`redfish-virtualmedia+https://…/Systems/1`).
+    pub fn parse(text: &str) -> Result<Self, BmcError> {
+        let wrong = |why| BmcError::Address(shown(text), why);
+        let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
+        let (kind, transport) = match scheme.split_once('+') {
+            Some((kind, transport)) => (kind, transport),
+            None if scheme == "http" => ("redfish", "http"),
+            None if scheme == "https" => ("redfish", "https"),
+            None => (scheme, "https"),
+        };
+        if !["redfish", "idrac-redfish", "ilo5-redfish"].contains(&kind) && !kind.ends_with("-virtualmedia") {
+            return Err(wrong("only Redfish is spoken"));
+        }
+        if !["http", "https"].contains(&transport) {
+            return Err(wrong("only http and https carry it"));
+        }
+        let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        if host.contains('@') {
+            return Err(wrong("a user name or password does not belong into it"));
+        }
+        let origin = format!("{transport}://{host}");
+        let whole = origin.parse::<http::Uri>().ok().filter(|uri| uri.host().is_some_and(|h| !h.is_empty()));
+        if whole.is_none() {
+            return Err(wrong("there is no host in it"));
+        }
+        let path = path.trim_end_matches('/');
+        let root = ROOT.trim_end_matches('/');
+        let system = (!["", "/redfish", root].contains(&path)).then(|| path.to_owned());
+        Ok(Self { origin, system })
+    }
+}
+
+/// What is shown of an address that cannot be read: not what may be a password.
+fn shown(text: &str) -> String {
+    match text.rsplit_once('@') {
+        Some((_, after)) => format!("…@{after}"),
+        None => text.to_owned(),
+    }
+}
+
+/// A user name and password. `Debug` shows neither.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user name.
+    pub username: String,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login")
+    }
+}
+
+/// How a user is made known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SignIn {
+    /// A session where the BMC offers them, else Basic.
+    #[default]
+    Auto,
+    /// HTTP Basic, with each request.
+    Basic,
+    /// A session, or not at all.
+    Session,
+}
+
+/// An open session: its token, and where it is closed.
+#[derive(Clone)]
+struct Session {
+    token: String,
+    place: Option<String>,
+}
+
+/// A BMC. Signs in when it is first asked; [`Bmc::close`] ends the session, of which BMCs have few.
+pub struct Bmc {
+    http: Http,
+    pub(super) origin: String,
+    pub(super) system: Option<String>,
+    login: Option<Login>,
+    how: SignIn,
+    session: Mutex<Option<Session>>,
+}
+
+impl fmt::Debug for Bmc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bmc").field("origin", &self.origin).field("system", &self.system).finish_non_exhaustive()
+    }
+}
+
+/// What came back: the headers and the body, `Null` where there is none.
+type Got = (HeaderMap, Value);
+
+impl Bmc {
+    /// A BMC behind this HTTP, which must not follow redirects by itself.
+    pub fn new(http: Http, address: Address, login: Option<Login>, how: SignIn) -> Self {
+        Self { http, origin: address.origin, system: address.system, login, how, session: Mutex::new(None) }
+    }
+
+    /// Scheme, host and port: what messages name.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Ends the session, if there is one. What fails here costs the BMC a session until it times out, no more.
+    pub async fn close(&self) {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Session { token, place: Some(place) }) = session else { return };
+        let headers = [("x-auth-token", token)];
+        if let Err(e) = self.follow(Method::DELETE, &place, &headers, None).await {
+            tracing::debug!(bmc = self.origin, error = %e, "the session was not closed");
+        }
+    }
+
+    /// The service root, for which nobody has to sign in; signs in where sessions are offered.
+    pub(super) async fn open(&self) -> Result<Value, BmcError> {
+        let (_, root) = self.follow(Method::GET, ROOT, &[], None).await?;
+        if root.get("Systems").is_none() {
+            return Err(self.odd(&format!("GET {ROOT}"), "the service root names no Systems"));
+        }
+        let open = self.session.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if let Some(login) = self.login.as_ref().filter(|_| self.how != SignIn::Basic && !open) {
+            match link(&root["Links"]["Sessions"]) {
+                Some(place) => self.sign_in(login, place).await?,
+                None if self.how == SignIn::Session => {
+                    return Err(self.odd(&format!("GET {ROOT}"), "it offers no sessions; use sign-in: basic"));
+                }
+                None => {}
+            }
+        }
+        Ok(root)
+    }
+
+    async fn sign_in(&self, login: &Login, place: &str) -> Result<(), BmcError> {
+        let body = json!({"UserName": login.username, "Password": login.password});
+        match self.follow(Method::POST, place, &[], Some(&body)).await {
+            Ok((headers, _)) => {
+                let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+                let Some(token) = text("x-auth-token") else {
+                    return Err(self.odd(&format!("POST {place}"), "a session without X-Auth-Token"));
+                };
+                let session = Session { token, place: text("location") };
+                *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+                Ok(())
+            }
+            Err(e @ BmcError::Unauthorized { .. }) => Err(e),
+            // All sessions taken, or the service is off: Basic may still do.
+            Err(e) if self.how == SignIn::Auto => {
+                tracing::debug!(bmc = self.origin, error = %e, "no session; goes on with Basic");
+                Ok(())
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// A GET of a link.
+    pub(super) async fn get(&self, path: &str) -> Result<Value, BmcError> {
+        Ok(self.dated(path).await?.0)
+    }
+
+    /// A GET of a link, and what time it is there.
+    pub(super) async fn dated(&self, path: &str) -> Result<(Value, Option<Timestamp>), BmcError> {
+        let (headers, value) = self.ask(Method::GET, path, None).await?;
+        let date = headers.get(header::DATE).and_then(|v| v.to_str().ok());
+        let plain = date.and_then(|d| d.strip_suffix(" GMT"));
+        let at = plain.and_then(|d| jiff::fmt::rfc2822::parse(&format!("{d} +0000")).ok());
+        Ok((value, at.map(|z| z.timestamp())))
+    }
+
+    /// A POST. It is sent once; a 401 of a session that ran out is no sending.
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, BmcError> {
+        Ok(self.ask(Method::POST, path, Some(body)).await?.1)
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Got, BmcError> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let had = session.is_some();
+        let answer = self.follow(method.clone(), path, &self.who(session), body).await;
+        if !(had && matches!(answer, Err(BmcError::Unauthorized { code: 401, .. }))) {
+            return answer;
+        }
+        // The session ran out.
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.open().await?;
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.follow(method, path, &self.who(session), body).await
+    }
+
+    /// The header that says who asks.
+    fn who(&self, session: Option<Session>) -> Vec<(&'static str, String)> {
+        match (session, &self.login) {
+            (Some(session), _) => vec![("x-auth-token", session.token)],
+            (None, Some(login)) => vec![("authorization", basic(login))],
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// Sends, follows redirects that stay on the BMC, and reads the answer.
+    async fn follow(
+        &self,
+        mut method: Method,
+        path: &str,
+        headers: &[(&'static str, String)],
+        body: Option<&Value>,
+    ) -> Result<Got, BmcError> {
+        let what = format!("{method} {path}");
+        let mut path = self.here(path, &what)?;
+        for _ in 0..=MOST_REDIRECTS {
+            let body = body.filter(|_| method != Method::GET);
+            let answer = self.send(&method, &path, headers, body).await;
+            let answer =
+                answer.map_err(|why| BmcError::Silent { bmc: self.origin.clone(), what: what.clone(), why: why.0 })?;
+            let status = answer.status();
+            if !status.is_redirection() {
+                let (parts, bytes) = answer.into_parts();
+                return self.read(&what, status, parts.headers, &bytes);
+            }
+            let to = answer.headers().get(header::LOCATION).and_then(|v| v.to_str().ok());
+            let Some(to) = to else { return Err(self.odd(&what, "a redirect to nowhere")) };
+            path = self.here(to, &what)?;
+            if status == StatusCode::SEE_OTHER {
+                method = Method::GET;
+            }
+        }
+        Err(self.odd(&what, "redirects without end"))
+    }
+
+    async fn send(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &[(&'static str, String)],
+        body: Option<&Value>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.origin));
+        request = request.header("accept", "application/json").header("odata-version", "4.0");
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let bytes = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let request = request.body(bytes);
+        // The message of a header that cannot be sent would hold it.
+        let request = request.map_err(|_| crate::net::NoAnswer("the request cannot be written".to_owned()))?;
+        self.http.send(request).await
+    }
+
+    fn read(&self, what: &str, status: StatusCode, headers: HeaderMap, bytes: &[u8]) -> Result<Got, BmcError> {
+        let bmc = || self.origin.clone();
+        let code = status.as_u16();
+        if matches!(code, 401 | 403) {
+            return Err(BmcError::Unauthorized { bmc: bmc(), what: what.to_owned(), code });
+        }
+        let value = serde_json::from_slice::<Value>(bytes);
+        if !status.is_success() {
+            let message = value.as_ref().ok().and_then(words).unwrap_or_else(|| {
+                let name = status.canonical_reason().unwrap_or("no reason given");
+                name.to_owned()
+            });
+            return Err(BmcError::Refused { bmc: bmc(), what: what.to_owned(), code, message });
+        }
+        match value {
+            Ok(value) => Ok((headers, value)),
+            // Nothing, or what a success needs no words for: only a GET has to bring something.
+            Err(_) if !what.starts_with("GET ") => Ok((headers, Value::Null)),
+            Err(e) => Err(self.odd(what, &format!("no JSON: {e}"))),
+        }
+    }
+
+    /// A link as a path of this BMC.
+    fn here(&self, to: &str, what: &str) -> Result<String, BmcError> {
+        let elsewhere = || BmcError::Elsewhere { bmc: self.origin.clone(), what: what.to_owned(), to: shown(to) };
+        let path = match to.strip_prefix(&self.origin) {
+            Some(path) => path,
+            None if to.starts_with('/') && !to.starts_with("//") => to,
+            None => return Err(elsewhere()),
+        };
+        // `https://bmc.example.evil` begins with `https://bmc.example` too.
+        if path.starts_with('/') { Ok(path.to_owned()) } else { Err(elsewhere()) }
+    }
+
+    pub(super) fn odd(&self, what: &str, why: &str) -> BmcError {
+        BmcError::NotRedfish { bmc: self.origin.clone(), what: what.to_owned(), why: why.to_owned() }
+    }
+}
+
+/// The target of a link.
+pub(super) fn link(value: &Value) -> Option<&str> {
+    value["@odata.id"].as_str()
+}
+
+/// The words of an error: those of the extended information if there are any.
+fn words(value: &Value) -> Option<String> {
+    let error = &value["error"];
+    let more = error["@Message.ExtendedInfo"].as_array().into_iter().flatten();
+    let texts: Vec<&str> = more.filter_map(|m| m["Message"].as_str()).filter(|t| !t.is_empty()).collect();
+    let text = if texts.is_empty() { error["message"].as_str()?.to_owned() } else { texts.join("; ") };
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The value of a Basic header.
+fn basic(login: &Login) -> String {
+    let both = format!("{}:{}", login.username, login.password).into_bytes();
+    // Kubernetes' byte strings are base64 on the wire.
+    let encoded = serde_json::to_value(k8s_openapi::ByteString(both)).unwrap_or_default();
+    format!("Basic {}", encoded.as_str().unwrap_or_default())
+}

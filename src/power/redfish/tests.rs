@@ -1,0 +1,347 @@
+//! A BMC of a few lines, with the bad habits of spec/metal3.md.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{Address, Bmc, BmcError, Login, Off, Patience, Power, SignIn};
+use crate::{
+    model::host::Mode,
+    net::{Http, NoAnswer},
+};
+
+/// What it does, and what it was asked.
+struct Fake {
+    on: bool,
+    /// The state it changes to, and when.
+    pending: Option<(bool, Instant)>,
+    delay: Duration,
+    /// Resets that were asked for.
+    asked: Vec<String>,
+    /// Reset types on offer; `None` = it does not say.
+    offered: Option<Vec<&'static str>>,
+    /// Reset types that are refused with this status, so often.
+    refused: Vec<(&'static str, u16, usize)>,
+    /// Reset types that are taken and never done.
+    ignored: Vec<&'static str>,
+    /// Resets are done and not answered.
+    mute: bool,
+    /// So many requests for the state are not answered.
+    deaf: usize,
+    sessions: bool,
+    /// How many requests a session is good for.
+    session_lasts: usize,
+    open: Vec<String>,
+    members: Vec<&'static str>,
+    seen: Vec<String>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self {
+            on: true,
+            pending: None,
+            delay: Duration::from_secs(5),
+            asked: Vec::new(),
+            offered: Some(vec!["On", "ForceOff", "GracefulShutdown", "Nmi"]),
+            refused: Vec::new(),
+            ignored: Vec::new(),
+            mute: false,
+            deaf: 0,
+            sessions: false,
+            session_lasts: usize::MAX,
+            open: Vec::new(),
+            members: vec!["/redfish/v1/Systems/1"],
+            seen: Vec::new(),
+        }
+    }
+}
+
+impl Fake {
+    fn state(&mut self) -> &'static str {
+        if let Some((on, _)) = self.pending.take_if(|(_, at)| Instant::now() >= *at) {
+            self.on = on;
+        }
+        if self.on { "On" } else { "Off" }
+    }
+
+    fn answer(&mut self, request: &Request<Bytes>) -> Result<(u16, Value, Option<(&'static str, String)>), NoAnswer> {
+        let (method, path) = (request.method().as_str(), request.uri().path().to_owned());
+        self.seen.push(format!("{method} {path}"));
+        if path == "/redfish/v1/" {
+            let mut root = json!({"Systems": {"@odata.id": "/redfish/v1/Systems"}});
+            if self.sessions {
+                root["Links"] = json!({"Sessions": {"@odata.id": "/redfish/v1/S"}});
+            }
+            return Ok((200, root, None));
+        }
+        let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+        if path == "/redfish/v1/S" {
+            if body["Password"] != "p:w" {
+                return Ok((401, Value::Null, None));
+            }
+            let token = format!("t{}", self.seen.len());
+            self.open.push(token.clone());
+            return Ok((201, Value::Null, Some(("x-auth-token", token))));
+        }
+        let header = |name: &str| request.headers().get(name).map(|v| v.to_str().unwrap().to_owned());
+        // `u:p:w`
+        let basic = !self.sessions && header("authorization").as_deref() == Some("Basic dTpwOnc=");
+        let token = header("x-auth-token").is_some_and(|t| self.open.contains(&t));
+        if !basic && !token {
+            return Ok((401, Value::Null, None));
+        }
+        if token {
+            self.session_lasts -= 1;
+            if self.session_lasts == 0 {
+                self.open.clear();
+                self.session_lasts = usize::MAX;
+            }
+        }
+        match path.as_str() {
+            "/redfish/v1/Systems" => {
+                let members: Vec<Value> = self.members.iter().map(|m| json!({"@odata.id": m})).collect();
+                Ok((200, json!({"Members": members}), None))
+            }
+            "/redfish/v1/Systems/name" => {
+                Ok((307, Value::Null, Some(("location", "/redfish/v1/Systems/1".to_owned()))))
+            }
+            "/redfish/v1/Systems/away" => {
+                Ok((307, Value::Null, Some(("location", "https://bmc.example.evil/redfish/v1/Systems/1".to_owned()))))
+            }
+            "/redfish/v1/Systems/2" => {
+                // its clock is an hour ahead
+                let system = json!({"PowerState": "On", "LastResetTime": "2026-01-01T11:30:00Z"});
+                Ok((200, system, Some(("date", "Thu, 01 Jan 2026 13:00:00 GMT".to_owned()))))
+            }
+            "/redfish/v1/Systems/1" => {
+                if self.deaf > 0 {
+                    self.deaf -= 1;
+                    return Err(NoAnswer("no answer in 10 s".to_owned()));
+                }
+                let mut reset = json!({"target": "/redfish/v1/Systems/1/Reset"});
+                if let Some(offered) = &self.offered {
+                    reset["ResetType@Redfish.AllowableValues"] = json!(offered);
+                }
+                let state = self.state();
+                Ok((200, json!({"PowerState": state, "Name": "n", "Actions": {"#ComputerSystem.Reset": reset}}), None))
+            }
+            "/redfish/v1/Systems/1/Reset" => {
+                let kind = body["ResetType"].as_str().unwrap_or_default().to_owned();
+                self.asked.push(kind.clone());
+                if let Some((_, code, left)) = self.refused.iter_mut().find(|(k, _, left)| *k == kind && *left > 0) {
+                    *left -= 1;
+                    return Ok((*code, json!({"error": {"message": "not\n now"}}), None));
+                }
+                self.state();
+                let on = kind == "On";
+                if self.on != on && !self.ignored.contains(&kind.as_str()) {
+                    self.pending = Some((on, Instant::now() + self.delay));
+                }
+                if self.mute { Err(NoAnswer("no answer in 10 s".to_owned())) } else { Ok((204, Value::Null, None)) }
+            }
+            _ => Ok((404, Value::Null, None)),
+        }
+    }
+}
+
+/// The fake, and a BMC that speaks to it.
+fn bmc_at(fake: Fake, address: &str) -> (Arc<Mutex<Fake>>, Bmc) {
+    signed_in(fake, address, "p:w")
+}
+
+fn signed_in(fake: Fake, address: &str, password: &str) -> (Arc<Mutex<Fake>>, Bmc) {
+    let fake = Arc::new(Mutex::new(fake));
+    let to = fake.clone();
+    let http = Http::by(move |request| {
+        let answer = to.lock().unwrap().answer(&request);
+        Box::pin(async move {
+            let (code, body, header) = answer?;
+            let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+            let mut answer = Response::builder().status(code);
+            if let Some((name, value)) = header {
+                answer = answer.header(name, value);
+                if name == "x-auth-token" {
+                    answer = answer.header("location", "/redfish/v1/S/1");
+                }
+            }
+            Ok(answer.body(bytes).unwrap())
+        })
+    });
+    let login = Login { username: "u".to_owned(), password: password.to_owned() };
+    (fake, Bmc::new(http, Address::parse(address).unwrap(), Some(login), SignIn::Auto))
+}
+
+fn bmc(fake: Fake) -> (Arc<Mutex<Fake>>, Bmc) {
+    bmc_at(fake, "https://bmc.example")
+}
+
+fn asked(fake: &Mutex<Fake>) -> Vec<String> {
+    fake.lock().unwrap().asked.clone()
+}
+
+const QUIET: &(dyn Fn(&str) + Sync) = &|_| {};
+
+#[test]
+fn addresses_are_read_as_files_and_bare_metal_hosts_write_them() {
+    let system = Some("/redfish/v1/Systems/1".to_owned());
+    for (text, origin, path) in [
+        ("10.0.0.1", "https://10.0.0.1", None),
+        ("https://bmc:8443/redfish/v1/", "https://bmc:8443", None),
+        ("redfish://bmc/redfish/v1/Systems/1", "https://bmc", system.clone()),
+        ("redfish+http://[fd00::1]:8000/redfish/v1/Systems/1/", "http://[fd00::1]:8000", system.clone()),
+        ("idrac-virtualmedia+https://bmc/redfish/v1/Systems/1", "https://bmc", system),
+    ] {
+        let address = Address::parse(text).unwrap();
+        assert_eq!((address.origin.as_str(), address.system), (origin, path), "{text}");
+    }
+    for wrong in ["ipmi://10.0.0.1", "https://", "redfish+ftp://bmc", ""] {
+        assert!(matches!(Address::parse(wrong), Err(BmcError::Address(..))), "{wrong:?}");
+    }
+    let text = Address::parse("https://root:hunter2@bmc").unwrap_err().to_string();
+    assert!(!text.contains("hunter2") && text.contains("does not belong"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_only_system_is_found_and_several_are_an_error_that_names_them() {
+    let (_, one) = bmc(Fake::default());
+    assert_eq!(one.system().await.unwrap().path, "/redfish/v1/Systems/1");
+    let (_, two) = bmc(Fake { members: vec!["/redfish/v1/Systems/1", "/redfish/v1/Systems/2"], ..Fake::default() });
+    let text = two.system().await.unwrap_err().to_string();
+    assert!(
+        text.contains("2 systems (/redfish/v1/Systems/1, /redfish/v1/Systems/2)") && text.contains("system:"),
+        "{text}"
+    );
+    let (_, none) = bmc(Fake { members: vec![], ..Fake::default() });
+    assert!(matches!(none.system().await, Err(BmcError::Systems { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_is_redirected_and_a_redirect_never_takes_the_password_elsewhere() {
+    let (_, named) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/name");
+    assert_eq!(named.system().await.unwrap().power, Power::On);
+    let (fake, away) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/away");
+    assert!(matches!(away.system().await, Err(BmcError::Elsewhere { .. })));
+    assert_eq!(fake.lock().unwrap().seen.last().unwrap(), "GET /redfish/v1/Systems/away");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_used_renewed_and_closed() {
+    let (fake, bmc) = bmc(Fake { sessions: true, session_lasts: 3, ..Fake::default() });
+    bmc.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap();
+    bmc.close().await;
+    let fake = fake.lock().unwrap();
+    assert_eq!(fake.asked, ["ForceOff"]);
+    assert_eq!(fake.seen.iter().filter(|s| *s == "POST /redfish/v1/S").count(), 2);
+    assert_eq!(fake.seen.last().unwrap(), "DELETE /redfish/v1/S/1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_password_is_said_at_once_and_never_shown() {
+    let (fake, wrong) = signed_in(Fake::default(), "https://bmc.example", "hunter2");
+    let e = wrong.off(Mode::Soft, &Patience::default(), QUIET).await.unwrap_err();
+    assert!(matches!(e, BmcError::Unauthorized { code: 401, .. }));
+    assert!(
+        !format!("{e} {e:?} {wrong:?} {:?}", Login { username: "u".to_owned(), password: "hunter2".to_owned() })
+            .contains("hunter2")
+    );
+    assert!(asked(&fake).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn soft_is_tried_first_and_then_hard_where_it_fails_is_refused_or_is_not_on_offer() {
+    for (what, fake, expected, how) in [
+        ("works", Fake::default(), vec!["GracefulShutdown"], Off::Softly),
+        (
+            "ignored",
+            Fake { ignored: vec!["GracefulShutdown"], ..Fake::default() },
+            vec!["GracefulShutdown", "ForceOff"],
+            Off::Hard,
+        ),
+        (
+            "refused",
+            Fake { refused: vec![("GracefulShutdown", 400, 9)], ..Fake::default() },
+            vec!["GracefulShutdown", "ForceOff"],
+            Off::Hard,
+        ),
+        (
+            "not on offer",
+            Fake { offered: Some(vec!["On", "ForceOff"]), ..Fake::default() },
+            vec!["ForceOff"],
+            Off::Hard,
+        ),
+        ("nothing said", Fake { offered: None, ..Fake::default() }, vec!["GracefulShutdown"], Off::Softly),
+        ("off already", Fake { on: false, ..Fake::default() }, vec![], Off::Already),
+    ] {
+        let (fake, bmc) = bmc(fake);
+        assert_eq!(bmc.off(Mode::Soft, &Patience::default(), QUIET).await, Ok(how), "{what}");
+        assert_eq!(asked(&fake), expected, "{what}");
+        assert_eq!(fake.lock().unwrap().state(), "Off", "{what}");
+    }
+    let (fake, hard) = bmc(Fake::default());
+    assert_eq!(hard.off(Mode::Hard, &Patience::default(), QUIET).await, Ok(Off::Hard));
+    assert_eq!(asked(&fake), ["ForceOff"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_repeated_after_its_deadline_only_and_a_lie_ends_as_an_error() {
+    // A repeated ForceOff starts this BMC's delay anew: polling with it would never end.
+    let (fake, slow) = bmc(Fake { delay: Duration::from_secs(50), ..Fake::default() });
+    slow.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap();
+    assert_eq!(asked(&fake), ["ForceOff"]);
+    let (fake, liar) = bmc(Fake { ignored: vec!["ForceOff"], ..Fake::default() });
+    let e = liar.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap_err();
+    assert!(matches!(&e, BmcError::Late { wanted: "off", state, .. } if state == "on"), "{e}");
+    assert_eq!(asked(&fake), ["ForceOff", "ForceOff"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_counts_as_sent_and_silence_is_no_state() {
+    let (fake, bmc) = bmc(Fake { mute: true, ..Fake::default() });
+    bmc.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap();
+    fake.lock().unwrap().deaf = 0;
+    assert_eq!(asked(&fake), ["ForceOff"]);
+    let (fake, late) = self::bmc(Fake::default());
+    let system = late.system().await.unwrap();
+    fake.lock().unwrap().deaf = 4;
+    late.reset(&system, "ForceOff").await.unwrap();
+    let e = late.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap_err();
+    assert!(e.to_string().contains("does not answer"), "{e}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cycle_sees_the_machine_off_and_does_not_leave_it_off() {
+    let (fake, bmc) = bmc(Fake { refused: vec![("On", 503, 2)], ..Fake::default() });
+    assert_eq!(bmc.cycle(Mode::Soft, &Patience::default(), QUIET).await, Ok(Off::Softly));
+    assert_eq!(asked(&fake), ["GracefulShutdown", "On", "On", "On"]);
+    assert_eq!(fake.lock().unwrap().state(), "On");
+    // What cannot be turned on again is not turned off.
+    let (fake, bmc) = self::bmc(Fake { offered: Some(vec!["ForceOff"]), ..Fake::default() });
+    let text = bmc.cycle(Mode::Hard, &Patience::default(), QUIET).await.unwrap_err().to_string();
+    assert!(text.contains("no reset type to turn on the machine, only: ForceOff"), "{text}");
+    assert!(asked(&fake).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn turning_on_what_is_about_to_go_off_is_seen_through() {
+    // `On` during a pending off is swallowed: the machine goes off afterwards.
+    let (fake, bmc) = bmc(Fake { pending: None, delay: Duration::from_secs(1), ..Fake::default() });
+    let system = bmc.system().await.unwrap();
+    bmc.reset(&system, "ForceOff").await.unwrap();
+    assert_eq!(bmc.on(&Patience::default(), QUIET).await, Ok(true));
+    assert_eq!(asked(&fake), ["ForceOff", "On"]);
+    assert_eq!(fake.lock().unwrap().state(), "On");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_last_reset_is_an_age_by_the_bmcs_own_clock() {
+    let (_, bmc) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/2");
+    let age = bmc.system().await.unwrap().reset_age.unwrap();
+    assert_eq!(age.as_secs(), 90 * 60);
+}

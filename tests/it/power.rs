@@ -1,0 +1,88 @@
+//! Power: sushy-emulator as the BMC, a program that is not ours and whose machines change 1 to 11 s after they are told.
+
+mod emulator;
+mod hosts;
+
+use std::{os::unix::fs::PermissionsExt, path::Path};
+
+use emulator::Emulator;
+
+use crate::commands::rig::{Ran, run};
+
+/// A configuration whose BMC file has this text.
+fn config(dir: &Path, bmcs: &str) -> String {
+    let (file, config) = (dir.join("bmcs.yaml"), dir.join("config.yaml"));
+    std::fs::write(&file, bmcs).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&config, "power: {bmcs: bmcs.yaml}\n").unwrap();
+    config.to_str().unwrap().to_owned()
+}
+
+fn power(config: &str, words: &[&str]) -> Ran {
+    let mut all = vec!["--config", config, "power"];
+    all.extend(words);
+    let ran = run(&all, "");
+    assert!(!format!("{ran:?}").contains("hunter2"), "{words:?} shows the password: {ran:?}");
+    ran
+}
+
+#[test]
+fn a_machine_is_turned_off_and_on_and_cycled_over_tls_with_a_password() {
+    let Some(bmc) = Emulator::start(true) else { return };
+    let url = &bmc.url;
+    let dir = bmc.dir.path();
+    std::fs::copy(&bmc.ca, dir.join("ca.crt")).unwrap();
+    let text = format!(
+        "defaults: {{username: admin, password: hunter2, ca-file: ca.crt, soft-seconds: 30}}\n\
+         bmcs:\n\
+         \x20 10.0.0.1: {{url: '{url}', system: one}}\n\
+         \x20 10.0.0.2: {{url: '{url}/redfish/v1/Systems/{two}'}}\n\
+         \x20 10.0.0.3: {{url: '{url}'}}\n\
+         \x20 10.0.0.4: {{url: '{url}', system: one, password: wrong}}\n",
+        two = emulator::TWO
+    );
+    let config = &config(dir, &text);
+    let done = |words: &[&str]| {
+        let ran = power(config, words);
+        assert_eq!(ran.status, 0, "{words:?}: {ran:?}");
+        ran
+    };
+    assert_eq!(done(&["status", "10.0.0.1"]).stdout, "on\n");
+    assert_eq!(done(&["status", "10.0.0.2"]).stdout, "off\n");
+    // `ComputerSystem.Reset` is accepted at once and done later: the word ends when the machine is off.
+    assert!(done(&["off", "10.0.0.1"]).stderr.contains("its operating system ended"));
+    assert_eq!(done(&["status", "10.0.0.1"]).stdout, "off\n");
+    assert!(done(&["off", "--hard", "10.0.0.1"]).stderr.contains("was off already"));
+    assert!(done(&["on", "10.0.0.1"]).stderr.contains("the machine is on"));
+    let cycled = done(&["cycle", "--hard", "10.0.0.1"]);
+    assert!(cycled.stderr.contains("the machine is off") && cycled.stderr.contains("on again"), "{cycled:?}");
+    assert_eq!(done(&["status", "10.0.0.1"]).stdout, "on\n");
+    assert_eq!(bmc.resets(), ["GracefulShutdown", "On", "ForceOff", "On"], "each was asked for once");
+    // The emulator has no LastResetTime, and no Kubernetes is configured.
+    assert_eq!(done(&["booted", "10.0.0.1", "1700000000"]).stdout, "false\n");
+    assert_eq!(done(&["booted", "--on-is-enough", "10.0.0.1", "1700000000"]).stdout, "true\n");
+    assert_eq!(done(&["booted", "--on-is-enough", "10.0.0.2", "1700000000"]).stdout, "false\n");
+    for (address, said) in [("10.0.0.3", "has 2 systems"), ("10.0.0.4", "refused the user name or password")] {
+        let ran = power(config, &["cycle", address]);
+        assert!(ran.status == 1 && ran.stderr.contains(said), "{ran:?}");
+    }
+    let ran = power(config, &["cycle", "10.0.0.9"]);
+    assert!(ran.status == 2 && ran.stderr.contains("names no BMC for 10.0.0.9"), "{ran:?}");
+    assert_eq!(bmc.resets().len(), 4, "nothing was asked for in vain");
+    // Another authority's certificate is none: nothing is sent, least of all the password.
+    let strange = text.replace("ca-file: ca.crt, ", "");
+    let ran = power(&self::config(dir, &strange), &["status", "10.0.0.1"]);
+    assert!(ran.status == 1 && ran.stderr.contains("certificate is not trusted"), "{ran:?}");
+}
+
+#[test]
+fn what_is_missing_or_open_to_everyone_is_misuse_before_any_bmc_is_asked() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let ran = run(&["power", "status", "10.0.0.1"], "");
+    assert!(ran.status == 2 && ran.stderr.contains("power.bmcs"), "{ran:?}");
+    let text = "bmcs: {10.0.0.1: {url: 'https://127.0.0.1:1', username: admin, password: hunter2}}";
+    let config = config(dir.path(), text);
+    std::fs::set_permissions(dir.path().join("bmcs.yaml"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let ran = power(&config, &["off", "10.0.0.1"]);
+    assert!(ran.status == 2 && ran.stderr.contains("everyone can read it; chmod 600"), "{ran:?}");
+}
