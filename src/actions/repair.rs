@@ -112,8 +112,9 @@ pub(super) fn fits(entry: &RepairEntry, id: EntryId, verb: Verb) -> Result<(), A
     let watching = processing && entry.step_status == StepStatus::Watching;
     let (fits, when) = match verb {
         Verb::Retry | Verb::Done => (watching, "after a repair command (watching)"),
-        Verb::Force => (entry.unfinished() && !watching, "before a repair command (queued, waiting or draining)"),
-        Verb::Hold => (entry.unfinished() && !watching, "before a repair command (queued, waiting or draining)"),
+        Verb::Force | Verb::Hold => {
+            (entry.unfinished() && !watching, "before a repair command (queued, waiting or draining)")
+        }
         Verb::Unhold | Verb::Uncordon => (true, ""),
     };
     if fits {

@@ -1,6 +1,6 @@
 //! `cluster`: the definition, and which cluster it is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::json;
@@ -94,7 +94,7 @@ async fn get(context: &Context) -> Result<(), ActionError> {
     }
 }
 
-async fn check(file: &PathBuf, context: &Context) -> Result<(), ActionError> {
+async fn check(file: &Path, context: &Context) -> Result<(), ActionError> {
     let text = read(file)?;
     let name = file.display();
     let definition = cluster::parse(&text).map_err(|e| ActionError::failed(format!("{name}: the definition {e}")))?;

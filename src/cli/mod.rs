@@ -39,7 +39,7 @@ use crate::actions::ActionError;
 pub async fn run(command: Command, context: &Context) -> Result<(), ActionError> {
     match command {
         Command::RebootQueue { word } => Box::pin(reboot_queue::run(word, context)).await,
-        Command::RepairQueue { word } => repair_queue::run(word, context).await,
+        Command::RepairQueue { word } => Box::pin(repair_queue::run(word, context)).await,
         Command::Sabakan { word } => sabakan::run(word, context).await,
         Command::AutoRepair { word } => sabakan::run_auto_repair(word, context).await,
         Command::Constraints { word } => constraints::run(word, context).await,

@@ -1,6 +1,6 @@
 //! What a drain would meet on a node now: read, never asked of the Eviction API, for a preview writes nowhere.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
 use serde::Serialize;
 
@@ -74,7 +74,7 @@ impl Preview {
         let mut text =
             format!("{} to evict, {} to delete, {} stay", self.evict.len(), self.delete.len(), self.ignored.len());
         if !self.volumes.is_empty() {
-            text.push_str(&format!(", {} volumes in use", self.volumes.len()));
+            let _ = write!(text, ", {} volumes in use", self.volumes.len());
         }
         text
     }

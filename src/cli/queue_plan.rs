@@ -1,5 +1,7 @@
 //! `rq plan`, `repair-queue plan`: what would happen, without writing anywhere.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use serde_json::json;
 
@@ -116,14 +118,14 @@ fn text(planned: &[Planned]) -> String {
             let all = planned.iter().filter(|n| n.wave == wave);
             let (n, api) = (all.clone().count(), all.filter(|n| n.api_server).count());
             let what = if api > 0 { "API server, alone".to_owned() } else { format!("{n} at once") };
-            out.push_str(&format!("wave {wave}: {what}\n"));
+            let _ = writeln!(out, "wave {wave}: {what}");
         }
         let entry = node.entry.map(|i| format!("  #{i}")).unwrap_or_default();
         let summary = node.drain.as_ref().map_or_else(|| "no such Node in Kubernetes".to_owned(), Preview::summary);
         out.push_str(&visible(&format!("  {} {}{entry}: {summary}", node.name, node.address), false));
         out.push('\n');
         for line in node.drain.iter().flat_map(Preview::lines) {
-            out.push_str(&format!("    {line}\n"));
+            let _ = writeln!(out, "    {line}");
         }
     }
     out
@@ -171,22 +173,22 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
     };
     let mut out = format!("{operation} of {machine_type} {address}: {who}\n");
     for step in steps {
-        out.push_str(&format!("  {step}\n"));
+        let _ = writeln!(out, "  {step}");
     }
     let argv = |argv: &Option<Vec<String>>| argv.as_deref().unwrap_or_default().join(" ");
-    out.push_str(&format!("  healthy once `{} {address}` prints true\n", argv(&found.health_check_command)));
+    let _ = writeln!(out, "  healthy once `{} {address}` prints true", argv(&found.health_check_command));
     if found.success_command.as_ref().is_some_and(|argv| !argv.is_empty()) {
-        out.push_str(&format!("  then {} {address}\n", argv(&found.success_command)));
+        let _ = writeln!(out, "  then {} {address}", argv(&found.success_command));
     }
     if let Some(drain) = &drain {
-        out.push_str(&format!("drain now: {}\n", drain.summary()));
+        let _ = writeln!(out, "drain now: {}", drain.summary());
         for line in drain.lines() {
-            out.push_str(&format!("  {line}\n"));
+            let _ = writeln!(out, "  {line}");
         }
     }
     for (index, entry) in &view.repairs.entries {
         if let Some(entry) = entry.get().filter(|e| e.address == address && e.unfinished()) {
-            out.push_str(&format!("before it: repairs/{index} ({})\n", crate::actions::repair_state(entry)));
+            let _ = writeln!(out, "before it: repairs/{index} ({})", crate::actions::repair_state(entry));
         }
     }
     context.out.text(&out)

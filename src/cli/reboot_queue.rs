@@ -1,6 +1,9 @@
 //! `reboot-queue`, `rq`: the words that `ckecli` has, and the ways out when an entry does not move.
 
-use std::{io::Read, path::PathBuf};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -151,7 +154,7 @@ pub(super) async fn order(entry: EntryId, verb: Verb, reason: &Reason, context: 
     Box::pin(operator.order(entry, verb, None, reason.get())).await
 }
 
-async fn add(file: &PathBuf, reason: &Reason, context: &Context) -> Result<(), ActionError> {
+async fn add(file: &Path, reason: &Reason, context: &Context) -> Result<(), ActionError> {
     let text = read(file)?;
     let addresses: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     let added = context.starting_operator().await?.add_reboots(&addresses, reason.get()).await?;

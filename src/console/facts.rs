@@ -250,13 +250,13 @@ pub fn deadline(seen: &Seen, id: EntryId) -> Option<Timestamp> {
     let entry = repair(seen, id).filter(|e| e.unfinished())?;
     let moved = entry.last_transition_time;
     match (entry.status, entry.step_status) {
-        (RepairStatus::Processing, StepStatus::Watching) => match seen.reasons.get(&id) {
-            Some(Reason::WaitingForHealth { until: Some(until), .. }) => Some(*until),
-            _ => {
-                let step = operation(seen, entry)?.step(entry.step)?;
-                Some(after(moved?, step.watch_seconds.unwrap_or(0)))
+        (RepairStatus::Processing, StepStatus::Watching) => {
+            if let Some(Reason::WaitingForHealth { until: Some(until), .. }) = seen.reasons.get(&id) {
+                return Some(*until);
             }
-        },
+            let step = operation(seen, entry)?.step(entry.step)?;
+            Some(after(moved?, step.watch_seconds.unwrap_or(0)))
+        }
         (RepairStatus::Processing, StepStatus::Draining) => {
             let repair = &seen.snapshot.store.definition()?.cluster.repair;
             Some(after(moved?, repair.eviction_timeout_seconds.unwrap_or(600)))

@@ -119,7 +119,7 @@ fn counts(app: &App) -> Line<'static> {
         [(counts.queued, "queued"), (counts.draining, "draining"), (counts.after, after), (counts.backoff, "backoff")]
     {
         // the repair queue has more states than a line of 80 columns
-        if n > 0 || queue == QueueKind::Reboot || what == "queued" {
+        if n > 0 || queue == QueueKind::Reboot || app.repairs.total == 0 {
             spans.push(Span::styled(format!("  {n} {what}"), if n == 0 { theme.muted } else { Style::new() }));
         }
     }

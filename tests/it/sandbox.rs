@@ -167,6 +167,44 @@ fn machines_and_servers_can_be_had_otherwise_beside_the_protocols() {
     assert_eq!(one["responseStatus"]["code"], 200);
 }
 
+/// issue 6: "a repair that works at the second step, one that fails, one blocked by a PDB, one outside the cluster".
+#[test]
+fn the_story_of_the_repairs_ends_as_it_is_told() {
+    let served = Served::start(&["--nodes", "12", "--scenario", "repairs"]);
+    let config = Path::new(text(&served.facts["config"]));
+    let daemon = Daemon::start(&served.dir, config, "engine");
+    daemon.ready();
+    let entry = |index: usize| {
+        let listed = cketerm(config, &["repair-queue", "list"]).stdout;
+        let listed: Value = serde_json::from_str(&listed).expect("a list");
+        listed[index].clone()
+    };
+    let ended = |index: usize, status: &str, step: i64| {
+        wait_for(&format!("repairs/{index} {status} at step {step}"), 90, || {
+            let entry = entry(index);
+            (entry["status"] == status && entry["step"] == step).then_some(())
+        });
+    };
+    let why = wait_for("a repair that waits for the budget", 60, || {
+        let said = cketerm(config, &["repair-queue", "why", "2"]).stdout;
+        said.contains("is kept by pdb db/mysql-1").then_some(said)
+    });
+    assert!(why.contains("IPMI-2.0 reinstall, processing, step 1 draining"), "{why}");
+    ended(1, "failed", 0);
+    ended(3, "succeeded", 0);
+    ended(0, "succeeded", 1);
+    let log = served.get("/machines/log");
+    let began = |address: &Value| {
+        let lines = log.iter().filter(|l| l["address"] == *address && l["what"].to_string().contains("egin"));
+        lines.map(|l| l["argv"].as_array().and_then(|a| a.iter().rev().nth(1)).cloned()).collect::<Vec<_>>()
+    };
+    let of = |index: usize| began(&entry(index)["address"]);
+    let verbs = |names: &[&str]| names.iter().map(|n| Some(Value::from(*n))).collect::<Vec<_>>();
+    assert_eq!(of(0)[..2], verbs(&["repair", "reinstall"])[..], "the second step, and each command once");
+    assert_eq!(of(3), verbs(&["repair"]), "a machine outside of the cluster");
+    assert_eq!(of(1)[..2], verbs(&["repair", "repair"])[..], "its tries are spent, then no further step");
+}
+
 #[test]
 fn a_daemon_with_its_configuration_reboots_what_is_queued() {
     let served = Served::start(&["--nodes", "7"]);

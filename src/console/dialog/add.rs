@@ -1,5 +1,7 @@
 //! Queue reboots of the nodes that are marked, or of the one under the cursor.
 
+use std::fmt::Write as _;
+
 use super::{Bound, Deed, Dialog, LARGE};
 use crate::console::{
     app::{App, View},
@@ -30,7 +32,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         addresses.push(member.address.clone());
         let mut note = in_queue.map(|id| format!("  (in {id} already: will wait for it)")).unwrap_or_default();
         if let Some(id) = app.facts.repair_of(name) {
-            note.push_str(&format!("  (in {id} too)"));
+            let _ = write!(note, "  (in {id} too)");
         }
         let shown = if *name == member.address { name.clone() } else { format!("{name}  {}", member.address) };
         if member.control_plane {

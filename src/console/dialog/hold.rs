@@ -24,8 +24,8 @@ pub fn open(app: &App, hold: bool) -> Result<Dialog, String> {
     let (mut entries, mut lines, mut bound, mut left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for id in &chosen {
         let Some((_, revision)) = facts::lies(&app.seen, *id) else { continue };
-        let held = facts::order(&app.seen, *id) == Some(Verb::Hold);
-        if held == hold || (hold && !can_wait(app, *id)) {
+        let stands = facts::order(&app.seen, *id) == Some(Verb::Hold);
+        if stands == hold || (hold && !can_wait(app, *id)) {
             left_out.push(id.to_string());
             continue;
         }

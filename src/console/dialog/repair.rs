@@ -1,5 +1,7 @@
 //! Queue repairs of the nodes that are marked or under the cursor, or a repair's machine once more.
 
+use std::fmt::Write as _;
+
 use super::{Bound, Deed, Dialog, Focus, LARGE, pick::Pick};
 use crate::{
     console::{
@@ -42,7 +44,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         for id in app.facts.entries_of(&name) {
             let state = facts::repair(&app.seen, id).map_or("queued", |e| brief::repair_status(e, app.now.wall));
             let state = facts::entry(&app.seen, id).map_or(state, |e| brief::status(e, app.now.wall));
-            notes.push_str(&format!("  ({id}: {state})"));
+            let _ = write!(notes, "  ({id}: {state})");
         }
         let uid = facts::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
         bound.push(Bound::Node(name.clone(), uid.to_owned()));
