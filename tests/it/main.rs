@@ -15,6 +15,7 @@ mod kubernetes;
 mod observers;
 mod power;
 mod recorded;
+mod registry;
 mod sandbox;
 mod store;
 mod world;
