@@ -81,7 +81,13 @@ fn definition(draft: &Draft<'_>, warnings: &mut Vec<String>) -> Result<Cluster, 
                             ))
                         })?,
                     };
-                    node::node(machine, of, draft.wanted_taint(i), strategy, warnings).map_err(PlanError::Input)?
+                    let made = node::node(machine, of, draft.wanted_taint(i), strategy, warnings);
+                    let mut node = made.map_err(PlanError::Input)?;
+                    // A member keeps the name under which Kubernetes knows it: under another it would be another Node.
+                    if let Some(was) = draft.nodes[i].and_then(|place| draft.current_node(place)) {
+                        node.hostname.clone_from(&was.hostname);
+                    }
+                    node
                 }
             };
             nodes.push(made);
