@@ -261,8 +261,8 @@ impl<'a> Pass<'a> {
         let forced = self.order(case.id, 0, Verb::Force).is_some();
         let until = until.filter(|until| *until > self.now.wall && !forced)?;
         self.wake_at_wall(until);
-        let cause = self.snap.work.get(&case.id).and_then(|w| w.backoff_cause.clone());
-        Some(Reason::Backoff { count, until, cause })
+        let last = self.snap.work.get(&case.id).and_then(|w| w.backoff_cause.clone());
+        Some(Reason::Backoff { count, until, cause: last })
     }
 
     /// The moment after an effect failed in which nothing is tried.

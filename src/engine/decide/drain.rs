@@ -51,7 +51,7 @@ impl<'a> Pass<'a> {
         let left = f64::from(i32::try_from(rules.timeout).unwrap_or(i32::MAX)) - seconds_between(since, self.now.wall);
         match waits {
             Ok(command) => command,
-            Err(Waits::BackOff(cause)) => self.back_off(case, cause),
+            Err(Waits::BackOff(why)) => self.back_off(case, why),
             // Timed out: whatever the step would have done is not done any more.
             Err(Waits::For(reason)) if left <= 0.0 => {
                 self.out.effects.truncate(planned);
@@ -348,11 +348,11 @@ impl<'a> Pass<'a> {
 
     /// Back into the queue: the count goes up, the wait grows (spec/reboot.md, Backoff; spec/repair.md, Drain backoff).
     /// Rule 6 uncordons at once.
-    pub(super) fn back_off(&mut self, case: Case<'a>, cause: Reason) -> Reason {
+    pub(super) fn back_off(&mut self, case: Case<'a>, why: Reason) -> Reason {
         let guard = Guard::of_entry(case.id, case.mod_revision);
-        let effect = Effect::BackOff { entry: case.owned(), cause: cause.clone() };
+        let effect = Effect::BackOff { entry: case.owned(), cause: why.clone() };
         self.plan(case.machine, Some(case.id), guard, effect);
-        cause
+        why
     }
 }
 

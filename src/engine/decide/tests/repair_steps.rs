@@ -184,8 +184,8 @@ fn i41_past_the_last_step_it_has_failed_also_while_disabled_and_a_disabled_queue
     assert_eq!(first.repair_reason(0), Reason::QueueDisabled);
     // a definition that has lost steps
     for status in [StepStatus::Waiting, StepStatus::Draining, StepStatus::Watching] {
-        let lost = Scene::repairing(1).repair(0, 11, "plain").at_step(0, 1, status, 5).repairs_disabled();
-        assert!(matches!(lost.repair_ends(0), Some(End::Failed(_))), "{status}");
+        let shrunk = Scene::repairing(1).repair(0, 11, "plain").at_step(0, 1, status, 5).repairs_disabled();
+        assert!(matches!(shrunk.repair_ends(0), Some(End::Failed(_))), "{status}");
     }
 }
 
