@@ -190,7 +190,7 @@ fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Op
     let before = work.remove(&id).unwrap_or_default();
     let (check, commanded) =
         if id.queue == QueueKind::Repair { (before.check, before.commanded) } else { (None, None) };
-    work.insert(id, Work { backoff_cause, check, commanded, ..Work::default() });
+    work.insert(id, Work { check, commanded, backoff_cause, ..Work::default() });
 }
 
 /// Whether an answer refuses, as opposed to asking for a little patience.

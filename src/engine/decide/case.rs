@@ -66,7 +66,7 @@ pub(super) struct Task<'a> {
     pub success: bool,
 }
 
-impl<'a> Case<'a> {
+impl Case<'_> {
     pub(super) fn queue(&self) -> QueueKind {
         self.id.queue
     }
@@ -85,17 +85,17 @@ impl<'a> Case<'a> {
             Of::Reboot(entry) => AnyEntry::Reboot(entry.clone()),
             Of::Repair { entry, step, .. } => {
                 let nodename = self.member.map_or_else(String::new, |m| m.node_name().to_owned());
-                AnyEntry::Repair(RepairEntry { step, nodename, ..entry.clone() })
+                AnyEntry::Repair(RepairEntry { nodename, step, ..entry.clone() })
             }
         }
     }
 }
 
-impl<'a> Pass<'a> {
+impl<'a> Case<'a> {
     /// An entry of the reboot queue; its machine is a member.
-    pub(super) fn reboot_case(&self, id: EntryId, stored: &'a Stored<RebootEntry>, node: &'a Node) -> Option<Case<'a>> {
+    pub(super) fn of_reboot(id: EntryId, stored: &'a Stored<RebootEntry>, node: &'a Node) -> Option<Self> {
         let entry = stored.get()?;
-        Some(Case {
+        Some(Self {
             id,
             mod_revision: stored.mod_revision,
             address: &entry.node,
@@ -106,7 +106,9 @@ impl<'a> Pass<'a> {
             of: Of::Reboot(entry),
         })
     }
+}
 
+impl<'a> Pass<'a> {
     /// An entry of the repair queue, at its own step.
     pub(super) fn repair_case(
         &self,

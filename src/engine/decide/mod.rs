@@ -165,7 +165,7 @@ impl<'a> Pass<'a> {
                 continue;
             }
             seen.insert(entry.node.as_str(), index);
-            let Some(case) = self.reboot_case(id, stored, node) else { continue };
+            let Some(case) = Case::of_reboot(id, stored, node) else { continue };
             let reason = match entry.status {
                 RebootStatus::Draining => self.drain(case),
                 RebootStatus::Rebooting => self.after_power(case),

@@ -9,6 +9,7 @@ use super::super::{
     case::{Case, Of, Task},
     sound,
 };
+use super::steps::waiting_for_health;
 use crate::{
     engine::snapshot::CheckAnswer,
     model::{
@@ -150,21 +151,17 @@ impl<'a> Pass<'a> {
         } else if order.is_some() && node.is_some_and(|n| !n.ready) {
             // Treated as healthy; a Node must still be Ready before the uncordon.
             let missing = "done by order, but the Node is not Ready".to_owned();
-            return Some(self.waiting_for_health(case, None, missing));
+            return Some(waiting_for_health(case, None, missing));
         }
         if let Some(reason) = self.paused(case, "the end") {
             return Some(reason);
         }
-        match success {
-            Some(task) => {
-                let reason = Reason::Working { phase: "healthy, runs the success command".to_owned() };
-                Some(self.run_again(case, task, order.cloned()).unwrap_or(reason))
-            }
-            None => {
-                let done = order.and_then(Stored::get).cloned();
-                Some(self.finish_repair(case, done.map_or(End::Healthy, End::DoneBy)))
-            }
+        if let Some(task) = success {
+            let reason = Reason::Working { phase: "healthy, runs the success command".to_owned() };
+            return Some(self.run_again(case, task, order.cloned()).unwrap_or(reason));
         }
+        let done = order.and_then(Stored::get).cloned();
+        Some(self.finish_repair(case, done.map_or(End::Healthy, End::DoneBy)))
     }
 
     /// `succeeded`, or `failed` if the command failed; of unknown outcome, it waits for a person.

@@ -45,7 +45,7 @@ impl<'a> Pass<'a> {
         }
         if !self.leading() {
             let last = String::new();
-            return self.not_ours().unwrap_or_else(|| self.waiting_for_health(case, None, last));
+            return self.not_ours().unwrap_or_else(|| waiting_for_health(case, None, last));
         }
         let Some(task) = self.task(case) else { return self.no_definition() };
         if let Some(reason) = self.retry_ordered(case, task) {
@@ -74,22 +74,22 @@ impl<'a> Pass<'a> {
 
     /// Not healthy within `watch_seconds`: the next step's first action, in the same write. No answer is no "no".
     fn watched(&mut self, case: Case<'a>, outcome: &Outcome) -> Reason {
-        let until = self.watch_until(case, outcome);
+        let until = watch_until(case, outcome);
         let last = self.last_health(case);
         if self.now.wall < until {
             self.wake_at_wall(until);
-            return self.waiting_for_health(case, Some(until), last);
+            return waiting_for_health(case, Some(until), last);
         }
         let over = self.boot_of(until);
         match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => Reason::CheckUnavailable { why: why.clone() },
             // Asked once more after the watch was over.
-            Some((at, CheckAnswer::No(_))) if *at >= over => self.next_step(case, last),
-            _ => self.waiting_for_health(case, Some(until), last),
+            Some((at, CheckAnswer::No(_))) if *at >= over => self.next_step(case, &last),
+            _ => waiting_for_health(case, Some(until), last),
         }
     }
 
-    fn next_step(&mut self, case: Case<'a>, last: String) -> Reason {
+    fn next_step(&mut self, case: Case<'a>, last: &str) -> Reason {
         let Of::Repair { entry, operation, step } = case.of else { return Reason::Ready };
         let next = Case { of: Of::Repair { entry, operation, step: step.saturating_add(1) }, ..case };
         if operation.step(step.saturating_add(1)).is_none() {
@@ -122,13 +122,6 @@ impl<'a> Pass<'a> {
         Ok(Reason::Working { phase: "starts to drain".to_owned() })
     }
 
-    /// When the watch after this command is over.
-    fn watch_until(&self, case: Case<'_>, outcome: &Outcome) -> Timestamp {
-        let Of::Repair { operation, step, .. } = case.of else { return outcome.at };
-        let seconds = operation.step(step).and_then(|s| s.watch_seconds).unwrap_or(0);
-        after(outcome.at, seconds.max(0))
-    }
-
     /// Boot time at which the watch of an entry's command was over, if it is.
     pub(super) fn watch_is_over(&self, case: Case<'a>) -> Option<f64> {
         let Of::Repair { entry, .. } = case.of else { return None };
@@ -136,18 +129,26 @@ impl<'a> Pass<'a> {
             return None;
         }
         let After::Succeeded(outcome) = self.what_came_of(case.id, self.task(case)?) else { return None };
-        let until = self.watch_until(case, outcome);
+        let until = watch_until(case, outcome);
         (self.now.wall >= until).then(|| self.boot_of(until))
     }
 
     fn boot_of(&self, wall: Timestamp) -> f64 {
         self.boot() - seconds_between(wall, self.now.wall)
     }
+}
 
-    pub(super) fn waiting_for_health(&self, case: Case<'_>, until: Option<Timestamp>, last: String) -> Reason {
-        let Of::Repair { step, .. } = case.of else { return Reason::Ready };
-        Reason::WaitingForHealth { step, until, last }
-    }
+/// When the watch after this command is over.
+fn watch_until(case: Case<'_>, outcome: &Outcome) -> Timestamp {
+    let Of::Repair { operation, step, .. } = case.of else { return outcome.at };
+    let seconds = operation.step(step).and_then(|s| s.watch_seconds).unwrap_or(0);
+    after(outcome.at, seconds.max(0))
+}
+
+/// The health check decides, until then.
+pub(super) fn waiting_for_health(case: Case<'_>, until: Option<Timestamp>, last: String) -> Reason {
+    let Of::Repair { step, .. } = case.of else { return Reason::Ready };
+    Reason::WaitingForHealth { step, until, last }
 }
 
 fn past_the_last(steps: usize) -> String {

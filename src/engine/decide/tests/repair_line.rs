@@ -20,6 +20,7 @@ use crate::{
     },
 };
 
+#[allow(clippy::unnecessary_wraps)] // as the scene wants it
 fn ok() -> Option<Ended> {
     Some(Ended::Exit(0))
 }
