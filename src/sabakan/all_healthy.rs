@@ -1,5 +1,7 @@
 //! Today's CKE: every healthy machine of a templated role is a worker (spec/sabakan.md, Strategy `all-healthy`).
 
+#![allow(clippy::unnecessary_wraps)] // all actions have one signature
+
 use super::{
     draft::{Draft, Member},
     machine::State,

@@ -63,7 +63,7 @@ impl<'a> Draft<'a> {
     pub(super) fn new(input: &Input<'a>) -> Result<Self, PlanError> {
         let machines = input.machines;
         let mut by_address: QuickMap<&str, usize> =
-            QuickMap::with_capacity_and_hasher(machines.len(), Default::default());
+            QuickMap::with_capacity_and_hasher(machines.len(), std::hash::BuildHasherDefault::default());
         for (i, machine) in machines.iter().enumerate() {
             if let Some(other) = by_address.insert(&machine.address, i) {
                 let (a, b) = (&machines[other].serial, &machine.serial);

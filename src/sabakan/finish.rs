@@ -11,20 +11,17 @@ use crate::model::cluster::{Cluster, Node};
 
 pub(super) fn finish(mut draft: Draft<'_>, step: Option<Step>) -> Result<Plan, PlanError> {
     let mut warnings = std::mem::take(&mut draft.hints);
-    let (action, reason, cluster) = match step {
-        Some(step) => {
-            keep_etcd(&draft, step.action)?;
-            let cluster = definition(&draft, &mut warnings)?;
-            (step.action, step.reason, Some(cluster))
-        }
-        None => {
-            let reason = if warnings.is_empty() {
-                "the definition is as template, constraints and machines want it".to_owned()
-            } else {
-                warnings.join("; ")
-            };
-            (Action::None, reason, None)
-        }
+    let (action, reason, cluster) = if let Some(step) = step {
+        keep_etcd(&draft, step.action)?;
+        let cluster = definition(&draft, &mut warnings)?;
+        (step.action, step.reason, Some(cluster))
+    } else {
+        let reason = if warnings.is_empty() {
+            "the definition is as template, constraints and machines want it".to_owned()
+        } else {
+            warnings.join("; ")
+        };
+        (Action::None, reason, None)
     };
     let nodes = choices(&mut draft);
     Ok(Plan { action, reason, changed: cluster.is_some(), cluster, nodes, warnings })

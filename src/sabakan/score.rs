@@ -60,11 +60,11 @@ pub struct Score {
 
 impl Rule {
     /// The part of the score that does not depend on what else is in the definition.
-    pub fn base(&self, machine: &Machine, now: Timestamp) -> i64 {
+    pub fn base(self, machine: &Machine, now: Timestamp) -> i64 {
         self.lifetime(machine, now) + self.health(machine)
     }
 
-    fn lifetime(&self, machine: &Machine, now: Timestamp) -> i64 {
+    fn lifetime(self, machine: &Machine, now: Timestamp) -> i64 {
         let weight = match self.strategy {
             Strategy::Weighted => 10,
             Strategy::AllHealthy => 1,
@@ -72,7 +72,7 @@ impl Rule {
         machine.lifetime_steps(now) * weight
     }
 
-    fn health(&self, machine: &Machine) -> i64 {
+    fn health(self, machine: &Machine) -> i64 {
         match (self.health, machine.healthy(), self.strategy) {
             (true, false, Strategy::Weighted) => -30,
             (true, true, Strategy::AllHealthy) => 1000,
@@ -81,7 +81,7 @@ impl Rule {
     }
 
     /// The term for a rack that holds so many nodes.
-    pub fn spread(&self, in_rack: u32) -> i64 {
+    pub fn spread(self, in_rack: u32) -> i64 {
         match self.strategy {
             Strategy::Weighted => -i64::from(in_rack.min(10)),
             Strategy::AllHealthy => (100 - i64::from(in_rack)) * 10,
@@ -89,7 +89,7 @@ impl Rule {
     }
 
     /// The whole score.
-    pub fn score(&self, machine: &Machine, in_rack: u32, now: Timestamp) -> Score {
+    pub fn score(self, machine: &Machine, in_rack: u32, now: Timestamp) -> Score {
         let (lifetime, health, spread) = (self.lifetime(machine, now), self.health(machine), self.spread(in_rack));
         Score {
             total: lifetime + health + spread,

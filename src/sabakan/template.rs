@@ -117,14 +117,14 @@ impl Template {
 
 /// How many of each there must be, and that every role has one template.
 fn count(planes: &[(usize, Kind)], workers: &[(usize, Kind)], faults: &mut Vec<String>) {
-    let places =
+    let listed =
         |found: &[(usize, Kind)]| found.iter().map(|(i, _)| format!("nodes[{i}]")).collect::<Vec<_>>().join(", ");
     match planes.len() {
         0 => faults.push("nodes have no template for control planes: exactly one needs control_plane: true".to_owned()),
         1 => {}
         n => faults.push(format!(
             "nodes have {n} templates for control planes ({}), exactly one may have control_plane: true",
-            places(planes)
+            listed(planes)
         )),
     }
     if workers.is_empty() {
@@ -138,7 +138,7 @@ fn count(planes: &[(usize, Kind)], workers: &[(usize, Kind)], faults: &mut Vec<S
         match kind.role.as_deref() {
             None => faults.push(format!(
                 "nodes[{i}].labels[{ROLE_LABEL}] is missing: of several templates for workers ({}) each must name its role",
-                places(workers)
+                listed(workers)
             )),
             Some(role) => {
                 if let Some(first) = roles.insert(role, *i) {

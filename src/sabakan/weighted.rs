@@ -1,6 +1,8 @@
 //! The seed's strategy: as many workers as the constraints ask for, in the ratio of the weights, and one action a pass
 //! (seed, Algorithms; spec/sabakan.md, Strategy `weighted`).
 
+#![allow(clippy::unnecessary_wraps)] // all actions have one signature
+
 use super::{
     draft::{Draft, Member, of_role},
     machine::State,

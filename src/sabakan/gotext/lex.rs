@@ -42,13 +42,13 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token>, Fault> {
         let open = find(&chars, at, "{{").unwrap_or(chars.len());
         let mut piece: String = chars[at..open].iter().collect();
         if trim {
-            piece = piece.trim_start().to_owned();
+            piece.drain(..piece.len() - piece.trim_start().len());
         }
         let mut inside = open + 2;
         // a minus before a digit is a number, as in Go
         let trims = chars.get(inside) == Some(&'-') && chars.get(inside + 1).is_some_and(|c| c.is_whitespace());
         if open < chars.len() && trims {
-            piece = piece.trim_end().to_owned();
+            piece.truncate(piece.trim_end().len());
             inside += 1;
         }
         if !piece.is_empty() {

@@ -102,9 +102,12 @@ struct Reader {
     end: usize,
 }
 
+/// Where a list of nodes stopped: the place and the word, `else` or `end`.
+type Stop = (usize, String);
+
 impl Reader {
     /// Nodes up to `else`, `end` or the end of the text.
-    fn list(&mut self) -> Result<(Vec<Node>, Option<(usize, String)>), Fault> {
+    fn list(&mut self) -> Result<(Vec<Node>, Option<Stop>), Fault> {
         let mut nodes = Vec::new();
         while let Some(token) = self.tokens.next() {
             match token.what {

@@ -7,7 +7,7 @@ fn raw(serial: &str, address: &str) -> Value {
         "spec": {"serial": serial, "labels": null, "rack": 3, "indexInRack": 4, "role": "cs", "ipv4": [address, "10.9.9.9"],
             "registerDate": "2026-11-21T02:48:51.939561894Z", "retireDate": "2025-12-31T00:00:00+09:00",
             "bmc": {"bmcType": "iDRAC-9", "ipv4": "10.16.1.4"}},
-        "status": {"state": "UNREACHABLE", "timestamp": "2026-11-21T02:48:52.077348251Z", "duration": 1.319282369},
+        "status": {"state": "UNREACHABLE", "timestamp": "2026-11-21T02:48:52.077348251Z", "duration": 1.319_282_369},
     })
 }
 

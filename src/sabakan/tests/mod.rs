@@ -74,6 +74,7 @@ impl Machine {
 }
 
 /// Node templates as `role:weight`, the first for control planes; an empty role = none.
+#[allow(clippy::format_push_string)] // short texts of tests
 fn template(kinds: &[&str]) -> Template {
     let mut text = "name: x\nnodes:\n".to_owned();
     for (i, kind) in kinds.iter().enumerate() {
@@ -84,7 +85,7 @@ fn template(kinds: &[&str]) -> Template {
                 labels.push(format!("cke.cybozu.com/{key}: \"{value}\""));
             }
         }
-        text.push_str(&format!("- {{user: u, control_plane: {}, labels: {{{}}}}}\n", i == 0, labels.join(", ")));
+        text += &format!("- {{user: u, control_plane: {}, labels: {{{}}}}}\n", i == 0, labels.join(", "));
     }
     Template::read(&text).unwrap()
 }
@@ -217,5 +218,5 @@ fn of(plan: &Plan, n: u8) -> &Choice {
 /// `value:effect` of the state taint of a node of the new definition.
 fn taint(plan: &Plan, n: u8) -> String {
     let node = plan.cluster.as_ref().unwrap().nodes.iter().find(|x| last(&x.address) == n).unwrap();
-    super::node::state_taints(node).map(|t| format!("{}:{}", t.value, t.effect)).collect()
+    super::node::state_taints(node).map(|t| [&*t.value, ":", &*t.effect].concat()).collect()
 }
