@@ -177,8 +177,8 @@ impl Kube {
         let patch = json!({
             "metadata": {"resourceVersion": host.resource_version, "uid": host.uid, "annotations": {annotation: value}}
         });
-        let path = host_path(&host.namespace, &host.name);
-        Ok(self.send::<Host>(with_body("PATCH", &path, MERGE, &patch)).await?.into())
+        let place = host_path(&host.namespace, &host.name);
+        Ok(self.send::<Host>(with_body("PATCH", &place, MERGE, &patch)).await?.into())
     }
 }
 

@@ -6,8 +6,12 @@ mod hosts;
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use emulator::Emulator;
+use serde_json::json;
 
-use crate::commands::rig::{Ran, run};
+use crate::{
+    commands::rig::{Ran, run},
+    world::{Options, World, cluster::machines, program::Daemon, wait_for},
+};
 
 /// A configuration whose BMC file has this text.
 fn config(dir: &Path, bmcs: &str) -> String {
@@ -85,4 +89,40 @@ fn what_is_missing_or_open_to_everyone_is_misuse_before_any_bmc_is_asked() {
     std::fs::set_permissions(dir.path().join("bmcs.yaml"), std::fs::Permissions::from_mode(0o644)).unwrap();
     let ran = power(&config, &["off", "10.0.0.1"]);
     assert!(ran.status == 2 && ran.stderr.contains("everyone can read it; chmod 600"), "{ran:?}");
+}
+
+#[test]
+fn a_node_goes_through_the_reboot_queue_with_power_cycle_and_power_booted_as_its_commands() {
+    let Some(bmc) = Emulator::start(false) else { return };
+    let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
+    let machines = machines(1, 1);
+    let worker = &machines[1];
+    let program = env!("CARGO_BIN_EXE_cketerm");
+    world.set_up(
+        &machines,
+        &json!({
+            "reboot_command": [program, "power", "cycle", "--hard"],
+            "boot_check_command": [program, "power", "booted"],
+            "command_timeout_seconds": 120,
+        }),
+    );
+    world.add_nodes(&machines);
+    let dir = world.dir();
+    let text = format!("bmcs: {{{}: {{url: '{}', system: one}}}}\n", worker.address, bmc.url);
+    std::fs::write(dir.join("bmcs.yaml"), text).unwrap();
+    // the commands get the name of the engine's own file
+    let file = dir.join("engine.yaml");
+    let text = std::fs::read_to_string(world.config()).unwrap() + "power: {bmcs: bmcs.yaml}\n";
+    std::fs::write(&file, text).unwrap();
+    let before = world.boot_id(&worker.name);
+    world.queue(&[worker]);
+    let _engine = Daemon::start(dir, &file, "engine");
+    world.or_why(0, "the machine was turned on again", 90, || (bmc.resets() == ["ForceOff", "On"]).then_some(()));
+    world.entry_is(0, "rebooting", 1);
+    // The machine boots: until then `power booted` finds the boot id that was written down before the drain.
+    let boot = json!({"status": {"nodeInfo": {"bootID": format!("{before}-next")}}});
+    world.ok("PATCH", &format!("/api/v1/nodes/{}/status", worker.name), Some(&boot));
+    world.queue_is_empty(120);
+    assert_eq!(bmc.resets(), ["ForceOff", "On"], "one cycle for one entry");
+    wait_for("the worker is uncordoned", 30, || world.cordoned().is_empty().then_some(()));
 }

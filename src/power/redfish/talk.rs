@@ -6,11 +6,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::net::{Answer, Http};
+use crate::net::{Answer, Http, NoAnswer};
 
 /// The service root, the only path that Redfish fixes.
 const ROOT: &str = "/redfish/v1/";
@@ -360,15 +360,19 @@ impl Bmc {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.origin));
         request = request.header("accept", "application/json").header("odata-version", "4.0");
         for (name, value) in headers {
-            request = request.header(*name, value);
+            let value = HeaderValue::from_str(value).map(|mut value| {
+                // no log of a library shows it either
+                value.set_sensitive(true);
+                value
+            });
+            // the message of a header that cannot be sent would hold it
+            request = request.header(*name, value.map_err(|_| unwritten())?);
         }
         if body.is_some() {
             request = request.header("content-type", "application/json");
         }
         let bytes = body.map_or_else(Bytes::new, |body| body.to_string().into());
-        let request = request.body(bytes);
-        // The message of a header that cannot be sent would hold it.
-        let request = request.map_err(|_| crate::net::NoAnswer("the request cannot be written".to_owned()))?;
+        let request = request.body(bytes).map_err(|_| unwritten())?;
         self.http.send(request).await
     }
 
@@ -409,6 +413,10 @@ impl Bmc {
     pub(super) fn odd(&self, what: &str, why: &str) -> BmcError {
         BmcError::NotRedfish { bmc: self.origin.clone(), what: what.to_owned(), why: why.to_owned() }
     }
+}
+
+fn unwritten() -> NoAnswer {
+    NoAnswer("the request cannot be written: an unusual character in the user name or password?".to_owned())
 }
 
 /// The target of a link.
