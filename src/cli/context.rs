@@ -36,7 +36,7 @@ impl Context {
 
     /// etcd.
     pub async fn store(&self) -> Result<Store, ActionError> {
-        Ok(Store::connect(&self.settings.etcd, Clock::Host).await?)
+        Ok(Box::pin(Store::connect(&self.settings.etcd, Clock::Host)).await?)
     }
 
     /// An operator who touches only etcd: Kubernetes is never asked.

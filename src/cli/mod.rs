@@ -40,7 +40,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
     match command {
         Command::RebootQueue { word } => Box::pin(reboot_queue::run(word, context)).await,
         Command::RepairQueue { word } => Box::pin(repair_queue::run(word, context)).await,
-        Command::Sabakan { word } => sabakan::run(word, context).await,
+        Command::Sabakan { word } => Box::pin(sabakan::run(word, context)).await,
         Command::AutoRepair { word } => sabakan::run_auto_repair(word, context).await,
         Command::Constraints { word } => constraints::run(word, context).await,
         Command::Cluster { word } => cluster::run(word, context).await,

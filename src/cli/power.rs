@@ -29,9 +29,9 @@ pub enum PowerWord {
     },
     /// Turn the machine off and see that it is: its operating system is asked first
     Off(Switch),
-    /// Turn the machine off, see it off, turn it on, see it on: made to be used as reboot_command
+    /// Turn the machine off, see it off, turn it on, see it on: made to be used as `reboot_command`
     Cycle(Switch),
-    /// Print whether the machine booted after that time: made to be used as boot_check_command
+    /// Print whether the machine booted after that time: made to be used as `boot_check_command`
     Booted {
         /// Where neither the BMC nor Kubernetes knows, that the machine is on is enough
         #[arg(long)]
@@ -79,13 +79,13 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
             let found = find(&address, context)?;
             let system = found.bmc.system().await;
             found.bmc.close().await;
-            status(address, &found, &system.map_err(failed)?, context)
+            status(address, &found, &system.map_err(|e| failed(&e))?, context)
         }
         PowerWord::On { address } => {
             let found = find(&address, context)?;
             let answer = found.bmc.on(&found.patience, &tell).await;
             found.bmc.close().await;
-            let turned = answer.map_err(failed)?;
+            let turned = answer.map_err(|e| failed(&e))?;
             context.say(if turned { "the machine is on" } else { "the machine was on already" });
             Ok(())
         }
@@ -93,7 +93,7 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
             let found = find(&switch.address, context)?;
             let answer = found.bmc.off(switch.mode(), &found.patience, &tell).await;
             found.bmc.close().await;
-            context.say(match answer.map_err(failed)? {
+            context.say(match answer.map_err(|e| failed(&e))? {
                 Off::Already => "the machine was off already",
                 Off::Softly => "the machine is off: its operating system ended",
                 Off::Hard => "the machine is off: it was cut off",
@@ -104,7 +104,7 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
             let found = find(&switch.address, context)?;
             let answer = found.bmc.cycle(switch.mode(), &found.patience, &tell).await;
             found.bmc.close().await;
-            answer.map_err(failed)?;
+            answer.map_err(|e| failed(&e))?;
             context.say("the machine is on again");
             Ok(())
         }
@@ -114,7 +114,7 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
             let found = find(&address, context)?;
             let system = found.bmc.system().await;
             found.bmc.close().await;
-            let system = system.map_err(failed)?;
+            let system = system.map_err(|e| failed(&e))?;
             let node = if context.settings.kube.is_none() { None } else { node(&address, context).await? };
             let (booted, why) = booted(&system, node.as_ref(), since, Timestamp::now(), on_is_enough);
             context.say_more(&why);
@@ -123,7 +123,7 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
     }
 }
 
-fn failed(e: BmcError) -> ActionError {
+fn failed(e: &BmcError) -> ActionError {
     ActionError::failed(e.to_string())
 }
 

@@ -208,12 +208,11 @@ fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
     }
     match context.output(Output::Table) {
         Output::Table => {
-            let lines: String = changes.iter().map(|(name, what)| format!("{name}: {what}\n")).collect();
-            context.out.text(&if lines.is_empty() {
-                "every Node is as the definition says\n".to_owned()
-            } else {
-                lines
-            })
+            if changes.is_empty() {
+                return context.out.line("every Node is as the definition says");
+            }
+            let lines: Vec<String> = changes.iter().map(|(name, what)| format!("{name}: {what}")).collect();
+            context.out.line(&lines.join("\n"))
         }
         form => {
             let list: Vec<_> = changes.iter().map(|(name, what)| json!({"node": name, "changes": what})).collect();

@@ -124,7 +124,9 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
         }
         SabakanWord::SetVariables(file) => set_variables(SwitchName::Sabakan, &file, context).await,
         SabakanWord::Diff { nodes } => registry::diff(nodes, context).await,
-        SabakanWord::Approve { digest, reason } => registry::approve(digest.as_deref(), reason.get(), context).await,
+        SabakanWord::Approve { digest, reason } => {
+            Box::pin(registry::approve(digest.as_deref(), reason.get(), context)).await
+        }
         SabakanWord::Hold(reason) => context.operator().await?.hold_registry(true, reason.get()).await,
         SabakanWord::Unhold(reason) => context.operator().await?.hold_registry(false, reason.get()).await,
         SabakanWord::GetVariables => get_variables(SwitchName::Sabakan, context).await,
@@ -167,6 +169,7 @@ async fn stored(context: &Context, below: &str, word: &str) -> Result<Raw, Actio
     raw.ok_or_else(|| ActionError::failed(format!("nothing is stored under {key}: set it with `cketerm {word}`")))
 }
 
-fn in_file(file: &std::path::Path, e: ActionError) -> ActionError {
-    ActionError { text: format!("{}: {}", file.display(), e.text), ..e }
+fn in_file(file: &std::path::Path, mut e: ActionError) -> ActionError {
+    e.text = format!("{}: {}", file.display(), e.text);
+    e
 }

@@ -87,10 +87,15 @@ pub enum Why {
 /// is ever looked at, "because we cannot trust any value from the user".
 pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: Timestamp) -> Step {
     match &host.hindrance() {
-        Some(why @ (Hindrance::Deleting | Hindrance::Paused | Hindrance::Detached)) => return wait(why),
         // "The controller automatically removes all annotations with the prefix if the Host is deprovisioned."
         Some(Hindrance::NotProvisioned(_)) if deprovisioned(host) && !host.asked.is_empty() => return Step::RemoveAll,
-        Some(why @ (Hindrance::NotProvisioned(_) | Hindrance::PowerOffDisabled)) => return wait(why),
+        Some(
+            why @ (Hindrance::Deleting
+            | Hindrance::Paused
+            | Hindrance::Detached
+            | Hindrance::NotProvisioned(_)
+            | Hindrance::PowerOffDisabled),
+        ) => return wait(why),
         // Another controller's error, or one of ours that has passed; and `online: false` is a state, not an obstacle.
         Some(Hindrance::Error(_) | Hindrance::Offline) | None => {}
     }

@@ -13,7 +13,7 @@ use super::machine::{self, MachineError, Machines};
 use crate::{model::text::visible, net::Http};
 
 /// How long one answer is waited for: 20,000 machines take sabakan 4.8 s.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 /// The largest answer that is read: some 200,000 machines.
 pub const MOST_BYTES: usize = 128 << 20;
 

@@ -81,7 +81,12 @@ pub struct Stage {
 
 impl Stage {
     /// Builds the data centre, and stores definition, constraints, policy and identity as a person would.
-    pub async fn set(mut scenario: Scenario, options: Options, clock: Clock) -> Result<Self, String> {
+    pub async fn set(scenario: Scenario, options: Options, clock: Clock) -> Result<Self, String> {
+        // boxed: what it holds while it waits is large
+        Box::pin(Self::build(scenario, options, clock)).await
+    }
+
+    async fn build(mut scenario: Scenario, options: Options, clock: Clock) -> Result<Self, String> {
         if let Some(nodes) = options.nodes {
             scenario.population.nodes = nodes;
         }

@@ -4,7 +4,7 @@
 //!
 //! `cargo bench --bench health` prints one JSON line: milliseconds. `-- PROGRAM` runs the checks as processes by that
 //! `cketerm` (`sh -c 'sleep 0.1; echo false'`) instead.
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::{
     collections::BTreeMap,
@@ -62,15 +62,12 @@ impl Commands for Checks {
             }
             let now = this.log.at_once.fetch_add(1, Ordering::SeqCst) + 1;
             this.log.most.fetch_max(now, Ordering::SeqCst);
-            let answer = match &this.host {
-                Some(host) => {
-                    let argv = ["sh", "-c", "sleep 0.1; echo false"].map(str::to_owned).to_vec();
-                    host.run(&CommandLine { argv, ..line.clone() }).await
-                }
-                None => {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    (Ended::Exit(0), "false\n".to_owned(), String::new())
-                }
+            let answer = if let Some(host) = &this.host {
+                let argv = ["sh", "-c", "sleep 0.1; echo false"].map(str::to_owned).to_vec();
+                host.run(&CommandLine { argv, ..line.clone() }).await
+            } else {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                (Ended::Exit(0), "false\n".to_owned(), String::new())
             };
             this.log.at_once.fetch_sub(1, Ordering::SeqCst);
             let address = line.argv.last().cloned().unwrap_or_default();

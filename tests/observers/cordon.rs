@@ -110,8 +110,8 @@ fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timest
 /// Its machine was powered for the entry and was not seen back.
 fn orphan(view: &View<'_>, owner: &Owner, node: &Node) -> bool {
     if owner.entry.queue == QueueKind::Repair {
-        let attempts = view.repair_attempts.range((owner.entry.index, 0)..=(owner.entry.index, u32::MAX));
-        let boot_id = attempts.filter_map(|(_, l)| l.steps().first()?.value.as_ref()?.boot_id.clone()).next();
+        let mut attempts = view.repair_attempts.range((owner.entry.index, 0)..=(owner.entry.index, u32::MAX));
+        let boot_id = attempts.find_map(|(_, l)| l.steps().first()?.value.as_ref()?.boot_id.clone());
         let began = view.repair_attempts.keys().any(|(i, _)| *i == owner.entry.index);
         return began && (boot_id.is_none_or(|before| before == node.boot_id) || !node.ready);
     }

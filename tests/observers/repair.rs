@@ -198,7 +198,7 @@ fn step_of<'c>(cluster: &'c Cluster, entry: &RepairEntry, step: i64) -> Option<&
 pub fn commands(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut begun: BTreeMap<(u64, &str), usize> = BTreeMap::new();
-    let mut tries: BTreeMap<(u64, i64, bool), usize> = BTreeMap::new();
+    let mut answers: BTreeMap<(u64, i64, bool), usize> = BTreeMap::new();
     for (index, power) in begins(view) {
         let mut say = |code, what: String| found.push(Breach { code, at: power.at, what });
         let times = begun.entry((index, &power.attempt)).or_default();
@@ -207,7 +207,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
             say("I25", format!("the command of attempt {} of {} begins again", power.attempt, power.entry));
         }
         let first = attempt(view, index, &power.attempt).and_then(|(_, line)| line.steps().first());
-        let Some((step, tried)) = first.and_then(|s| Some((s, s.value.as_ref()?))) else {
+        let Some((step, tried)) = first.and_then(|first| Some((first, first.value.as_ref()?))) else {
             say("I25", format!("a command of {} begins without an attempt ({:?})", power.entry, power.attempt));
             continue;
         };
@@ -238,7 +238,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
             }
         }
         if tried.ordered_by.is_none() && !tried.withheld() {
-            let count = tries.entry((index, tried.step.unwrap_or(-1), tried.success)).or_default();
+            let count = answers.entry((index, tried.step.unwrap_or(-1), tried.success)).or_default();
             *count += 1;
             let retries = retries(view, entry, tried, step.at, power.at);
             let allowed = if tried.success { 1 } else { 1 + retries };

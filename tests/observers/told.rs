@@ -195,8 +195,8 @@ impl Written {
                 ["cordon", "stamp", "uncordon", "release"].contains(&what) && on == format!("node {name}")
             }
             Self::Pod(pod) => {
-                let names = audit["reason"].as_str().unwrap_or_default();
-                let named = names.split(", ").any(|n| n.split(' ').next() == Some(pod)) || names.ends_with(" more");
+                let reason = audit["reason"].as_str().unwrap_or_default();
+                let named = reason.split(", ").any(|n| n.split(' ').next() == Some(pod)) || reason.ends_with(" more");
                 ["evict", "delete pods of OnDelete"].contains(&what) && named
             }
             Self::Endpoints(name) => what == "endpoints" && on.ends_with(&format!(" {name}")),

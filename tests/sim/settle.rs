@@ -54,10 +54,10 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
             match reasons.get(&id) {
                 Some(
                     Reason::OutcomeUnknown { .. } | Reason::CommandFailed { .. } | Reason::WaitingForHealth { .. },
-                ) if mended.get(index).is_none_or(|at| at.elapsed() > Duration::from_mins(5)) => {
-                    if person.operator.order(id, Verb::Retry, None, Some("the end of the day")).await.is_ok() {
-                        mended.insert(*index, Instant::now());
-                    }
+                ) if mended.get(index).is_none_or(|at| at.elapsed() > Duration::from_mins(5))
+                    && person.operator.order(id, Verb::Retry, None, Some("the end of the day")).await.is_ok() =>
+                {
+                    mended.insert(*index, Instant::now());
                 }
                 Some(Reason::InvalidEntry { .. } | Reason::NodeMismatch { .. }) => {
                     let _ = person.operator.delete_repair(*index, None, None).await;

@@ -64,8 +64,8 @@ pub fn approve(app: &App) -> Result<Dialog, String> {
 
 /// Stops all applying, or lets it go on.
 pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
-    let held = app.seen.snapshot.store.registry.hold.is_some();
-    if held == hold {
+    let already = app.seen.snapshot.store.registry.hold.is_some();
+    if already == hold {
         return Err(if hold { "applying is on hold already" } else { "applying is not on hold" }.to_owned());
     }
     let (title, verb) = if hold { ("Stop all applying", "Hold") } else { ("Let applying go on", "Let go") };

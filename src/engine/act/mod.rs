@@ -85,7 +85,7 @@ impl Actor {
             Effect::StartDrain { entry, node_uid } => self.start_drain(&guard, decided, &entry, node_uid).await,
             Effect::BackOff { entry, cause } => self.back_off(&guard, decided, &entry, &cause).await,
             Effect::Remove { end } => self.remove(&guard, decided, &end).await,
-            Effect::Settle { entry } => self.settle(decided, entry).await,
+            Effect::Settle { entry } => self.settle_left(decided, &machine, entry).await,
             Effect::Stamp { node, owner, cordon, mark } => {
                 self.stamp(&guard, decided, &node, &owner, cordon, mark).await
             }

@@ -148,6 +148,16 @@ impl Actor {
         Ok(Came::Done)
     }
 
+    /// The same where no Node seems to carry the entry's record; asked afresh, because an orphaned cordon without attempts
+    /// would look like one whose machine was never powered (I14).
+    pub(super) async fn settle_left(&self, decided: Duration, machine: &str, id: EntryId) -> Result<Came, Stop> {
+        let node = self.kube.node(machine).await.map_err(|e| Stop(Came::Failed(format!("node {machine}: {e}"))))?;
+        if node.is_some_and(|n| n.owner().is_some_and(|o| o.entry == id)) {
+            return Ok(Came::Stale);
+        }
+        self.settle(decided, id).await
+    }
+
     /// Moves the attempts that an ended entry left behind into its history.
     pub(super) async fn settle(&self, decided: Duration, id: EntryId) -> Result<Came, Stop> {
         let (keys, view) = (self.store.keys(), self.live.borrow());

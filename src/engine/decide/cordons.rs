@@ -201,9 +201,13 @@ impl<'a> Pass<'a> {
         self.plan(&node.name, Some(case.id), guard, effect);
     }
 
-    /// Attempts whose entry is gone and whose Node is gone, or carries our record no more, go into history.
+    /// Attempts whose entry is gone and whose Node is gone, or carries our record no more, go into history. They are the
+    /// only proof that a machine was powered: an old copy of the Node does not decide over them (I14).
     fn settle_what_is_left(&mut self) {
         let snap = self.snap;
+        if self.stale().is_some() {
+            return;
+        }
         let mut last = None;
         for ((id, _), stored) in &snap.store.attempts {
             // A cancelled entry is removed first; a finished repair keeps its attempts.
@@ -217,7 +221,7 @@ impl<'a> Pass<'a> {
                 .filter_map(Stored::get)
                 .any(|a| attempts::may_still_run(snap, a, self.now).is_some());
             let held = snap.node_of(&attempt.address).is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id));
-            if open || held || !snap.kube.synced() {
+            if open || held {
                 continue;
             }
             last = Some(*id);

@@ -227,7 +227,7 @@ impl Keeping {
         if good.with != basis.question || self.planned.as_ref() == Some(&(basis.clone(), good.at)) {
             return;
         }
-        let taints = self.kube.as_ref().map(|kube| kube.borrow()).filter(|k| k.by_name.len() > 0).map(|kube| {
+        let taints = self.kube.as_ref().map(|kube| kube.borrow()).filter(|k| !k.by_name.is_empty()).map(|kube| {
             kube.by_name
                 .iter()
                 .map(|(n, row)| (n.clone(), row.described.taints.clone()))

@@ -59,8 +59,8 @@ mod tests {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     }
 
-    fn map(pairs: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
-        Some(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     }
 
     fn taint(key: &str, value: &str, effect: &str) -> Taint {
@@ -70,8 +70,8 @@ mod tests {
     #[test]
     fn labels_and_annotations_are_added_and_updated_and_only_ckes_are_removed() {
         let wanted = Node {
-            labels: map(&[("cke.cybozu.com/rack", "3"), ("own", "1")]),
-            annotations: map(&[("cke.cybozu.com/serial", "s1")]),
+            labels: Some(map(&[("cke.cybozu.com/rack", "3"), ("own", "1")])),
+            annotations: Some(map(&[("cke.cybozu.com/serial", "s1")])),
             ..Node::default()
         };
         let found = Described {

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::host::Asked;
 
 const LIMITS: Limits =
-    Limits { soft: Duration::from_secs(60), hard: Duration::from_secs(30), on: Duration::from_secs(30) };
+    Limits { soft: Duration::from_mins(1), hard: Duration::from_secs(30), on: Duration::from_secs(30) };
 const HARD: &str = r#"{"mode":"hard"}"#;
 
 fn at(second: i64) -> Timestamp {

@@ -63,6 +63,9 @@ impl Default for Fake {
     }
 }
 
+/// Status, body, and a header beside them.
+type Said = (u16, Value, Option<(&'static str, String)>);
+
 impl Fake {
     fn state(&mut self) -> &'static str {
         if let Some((on, _)) = self.pending.take_if(|(_, at)| Instant::now() >= *at) {
@@ -71,7 +74,7 @@ impl Fake {
         if self.on { "On" } else { "Off" }
     }
 
-    fn answer(&mut self, request: &Request<Bytes>) -> Result<(u16, Value, Option<(&'static str, String)>), NoAnswer> {
+    fn answer(&mut self, request: &Request<Bytes>) -> Result<Said, NoAnswer> {
         let (method, path) = (request.method().as_str(), request.uri().path().to_owned());
         self.seen.push(format!("{method} {path}"));
         if path == "/redfish/v1/" {

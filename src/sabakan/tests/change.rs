@@ -27,8 +27,8 @@ fn judged(current: &Cluster, next: &Cluster, list: &[Machine]) -> Gate {
     between(Some(current), next).gate(Some(current), list, 10)
 }
 
-fn taint(effect: &str) -> Option<Vec<Taint>> {
-    Some(vec![Taint { key: "cke.cybozu.com/state".into(), value: "x".into(), effect: effect.into() }])
+fn taint(effect: &str) -> Vec<Taint> {
+    vec![Taint { key: "cke.cybozu.com/state".into(), value: "x".into(), effect: effect.into() }]
 }
 
 #[test]
@@ -38,11 +38,11 @@ fn the_gate_counts_removals_replacements_and_new_noexecute_taints_in_one_change(
     let mut next = current.clone();
     next.nodes.truncate(18); // 2 of 20
     assert_eq!(judged(&current, &next, &list), Gate { weight: 2, of: 20, ..Gate::default() }, "10 % is not above 10 %");
-    next.nodes[5].taints = taint("NoExecute");
+    next.nodes[5].taints = Some(taint("NoExecute"));
     let gate = judged(&current, &next, &list);
     assert_eq!(gate.weight, 3);
     assert!(gate.why.unwrap().contains("gate_percent 10"));
-    next.nodes[5].taints = taint("NoSchedule");
+    next.nodes[5].taints = Some(taint("NoSchedule"));
     assert_eq!(judged(&current, &next, &list).why, None, "NoSchedule empties nobody");
     next.nodes.push(node("10.0.9.9", false));
     assert_eq!(judged(&current, &next, &list).why, None, "what is added does not count");
@@ -91,7 +91,7 @@ fn what_happens_to_everybody_is_folded_and_the_rest_is_told_by_field() {
     for (i, node) in (0..).zip(&mut next.nodes) {
         node.labels = Some([("cke.cybozu.com/rack".to_owned(), i.to_string())].into());
     }
-    next.nodes[3].taints = taint("NoSchedule");
+    next.nodes[3].taints = Some(taint("NoSchedule"));
     next.service_subnet = "10.68.0.0/16".to_owned();
     let change = between(Some(&current), &next);
     let folds = change.folded();

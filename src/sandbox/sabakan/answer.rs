@@ -19,10 +19,10 @@ struct Failed {
 
 impl Failed {
     fn invalid(message: impl Into<String>, more: &[(&str, Value)]) -> Self {
-        Self::new(422, message.into(), more, "GRAPHQL_VALIDATION_FAILED")
+        Self::new(422, &message.into(), more, "GRAPHQL_VALIDATION_FAILED")
     }
 
-    fn new(status: u16, message: String, more: &[(&str, Value)], code: &str) -> Self {
+    fn new(status: u16, message: &str, more: &[(&str, Value)], code: &str) -> Self {
         let mut error = json!({"message": message});
         for (name, value) in more {
             error[*name] = value.clone();
@@ -74,7 +74,7 @@ impl Sabakan {
 
     fn carry_out(&self, query: &str, given: &Map<String, Value>) -> Result<Value, Failed> {
         let operations =
-            graphql::parse(query).map_err(|e| Failed::new(422, e.message, &[places(e.at)], "GRAPHQL_PARSE_FAILED"))?;
+            graphql::parse(query).map_err(|e| Failed::new(422, &e.message, &[places(e.at)], "GRAPHQL_PARSE_FAILED"))?;
         let operation = operations.first().ok_or_else(|| Failed::invalid("no operation provided", &[]))?;
         for field in &operation.fields {
             check(field, if operation.mutation { "Mutation" } else { "Query" })?;
@@ -202,7 +202,7 @@ fn not_found() -> Response<Bytes> {
 fn question(body: &Bytes) -> Result<(String, Map<String, Value>), Failed> {
     let text = String::from_utf8_lossy(body);
     let undecoded =
-        |why: &str| Failed::new(400, format!("json request body could not be decoded: {why} body:{text}"), &[], "");
+        |why: &str| Failed::new(400, &format!("json request body could not be decoded: {why} body:{text}"), &[], "");
     if body.is_empty() {
         return Err(undecoded("EOF"));
     }
@@ -254,8 +254,7 @@ fn fields_of(kind: &str) -> &'static [(&'static str, &'static str)] {
         "BMC" => &[("bmcType", ""), ("ipv4", "")],
         "MachineStatus" => &[("state", ""), ("timestamp", ""), ("duration", "")],
         "MachineInfo" => &[("network", "NetworkInfo"), ("bmc", "BMCInfo")],
-        "NetworkInfo" => &[("ipv4", "NICConfig")],
-        "BMCInfo" => &[("ipv4", "NICConfig")],
+        "NetworkInfo" | "BMCInfo" => &[("ipv4", "NICConfig")],
         "NICConfig" => &[("address", ""), ("netmask", ""), ("maskbits", ""), ("gateway", "")],
         "__Schema" => &[("queryType", "__Type"), ("mutationType", "__Type")],
         "__Type" => &[("name", "")],

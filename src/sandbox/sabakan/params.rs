@@ -27,12 +27,12 @@ impl Params {
         let path = vec![json!("variable"), json!(name)];
         match value {
             Value::Null => Ok(None),
-            Value::Object(fields) => Self::fields(fields, path).map(Some),
+            Value::Object(fields) => Self::fields(fields, &path).map(Some),
             _ => Err(Wrong { message: "must be a MachineParams".to_owned(), path }),
         }
     }
 
-    fn fields(fields: &Map<String, Value>, path: Vec<Value>) -> Result<Self, Wrong> {
+    fn fields(fields: &Map<String, Value>, path: &[Value]) -> Result<Self, Wrong> {
         let mut params = Self::default();
         let at = |more: &[Value]| path.iter().chain(more).cloned().collect::<Vec<_>>();
         let wrong = |message: &str, more: &[Value]| Wrong { message: message.to_owned(), path: at(more) };

@@ -93,8 +93,8 @@ fn story(world: &World, index: u64) -> Vec<String> {
         .filter(|c| c.value.is_some())
         .map(|c| {
             let e = c.json();
-            let word = |name: &str| e[name].as_str().unwrap_or_default().to_owned();
-            format!("{}/{}/{}", word("status"), e["step"], word("step_status"))
+            let text = |name: &str| e[name].as_str().unwrap_or_default().to_owned();
+            format!("{}/{}/{}", text("status"), e["step"], text("step_status"))
         })
         .collect();
     all.dedup();

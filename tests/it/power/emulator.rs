@@ -26,7 +26,7 @@ pub struct Emulator {
 
 impl Emulator {
     /// Starts one, with TLS and a password (`admin`, `hunter2`) or with neither; `None`, said loudly, where Python or
-    /// PyPI is missing.
+    /// `PyPI` is missing.
     pub fn start(secured: bool) -> Option<Self> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/bmc");
         let out = Command::new(script).output().expect("bash starts");

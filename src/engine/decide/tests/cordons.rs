@@ -129,6 +129,20 @@ fn attempts_whose_entry_and_cordon_are_gone_go_into_history() {
 }
 
 #[test]
+fn i14_an_old_copy_of_the_nodes_does_not_make_the_proof_of_a_powered_machine_history() {
+    let mut snap = Scene::new(1).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0))).snapshot();
+    let at =
+        crate::clock::Now { boot: std::time::Duration::from_secs_f64(super::scene::BOOT), wall: super::scene::now() };
+    let settles = |snap: &crate::engine::snapshot::Snapshot| {
+        crate::engine::decide::decide(snap, at).effects.iter().any(|p| matches!(p.effect, Effect::Settle { .. }))
+    };
+    assert!(settles(&snap));
+    let kube = std::sync::Arc::make_mut(&mut snap.kube);
+    kube.sources["nodes"].heard = super::scene::BOOT - 60.0;
+    assert!(!settles(&snap));
+}
+
+#[test]
 fn i13_a_definition_that_cannot_be_read_lets_go_of_nothing() {
     let scene = Scene::new(2).draining(0, 11, 5).rebooting(1, 12, 30, Some(Ended::Exit(0))).booted(12);
     let mut snap = scene.snapshot();
