@@ -13,6 +13,7 @@ use crate::{
     },
     kubernetes::{Kube, Live as KubeLive, Streaming},
     net::Http,
+    power::Reach,
     sabakan::client,
     store::{Store, live::Live},
 };
@@ -32,6 +33,8 @@ pub struct Ground {
     pub probes: Http,
     /// Asks sabakan.
     pub registry: Http,
+    /// Speaks to the BMCs of machines.
+    pub bmcs: Reach,
     /// TTL of an engine's lease.
     pub ttl: Duration,
     /// Host name: the value of the key in `leader/`, as CKE writes it.
@@ -55,6 +58,7 @@ impl Ground {
             spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env),
             probes: Http::for_liveness(probe::TIMEOUT)?,
             registry: Http::verified(client::PATIENCE, client::MOST_BYTES)?,
+            bmcs: Reach::network(settings.bmcs.clone()),
             ttl: Duration::from_secs(settings.lease_ttl_seconds),
             host: host_name(),
             pid: std::process::id(),
@@ -78,6 +82,7 @@ impl Ground {
             spawner: self.spawner.clone(),
             probes: self.probes.clone(),
             registry: self.registry.clone(),
+            bmcs: self.bmcs.clone(),
         };
         run::start(&self.store, live, copies, options)
     }

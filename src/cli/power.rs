@@ -9,7 +9,7 @@ use crate::{
     actions::ActionError,
     model::{host::Mode, kube::NodeRow},
     power::{
-        Book, Found,
+        Book, Found, Reach,
         redfish::{BmcError, Off, Power, System},
     },
 };
@@ -135,10 +135,13 @@ fn find(address: &str, context: &Context) -> Result<Found, ActionError> {
         ));
     };
     let book = Book::read(file).map_err(|e| ActionError::misused(e.to_string()))?;
-    let found = book.find(address).map_err(|e| ActionError::misused(e.to_string()))?.ok_or_else(|| {
-        let known = book.addresses().count();
-        ActionError::misused(format!("{} names no BMC for {address}; it names {known} others", file.display()))
-    })?;
+    let found = book
+        .find(address, &Reach::network(Some(file.clone())))
+        .map_err(|e| ActionError::misused(e.to_string()))?
+        .ok_or_else(|| {
+            let known = book.addresses().count();
+            ActionError::misused(format!("{} names no BMC for {address}; it names {known} others", file.display()))
+        })?;
     if let Some(warning) = &found.warning {
         context.say(&format!("warning: {warning}"));
     }

@@ -10,6 +10,7 @@
 //! | `memory` | what is remembered between passes: observations only |
 //! | `command` | the definition's commands as child processes |
 //! | `probe` | is each API server alive |
+//! | `metal3/` | Metal3's controller role: a task for each host |
 //! | `registry/` | sabakan's answers and the plan, gathered off the loop |
 //! | `publish` | progress and status for everybody who looks on |
 
@@ -19,6 +20,7 @@ pub mod decide;
 pub mod explain;
 mod lead;
 mod memory;
+pub mod metal3;
 mod preflight;
 pub mod probe;
 mod publish;

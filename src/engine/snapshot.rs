@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     decide::{Applying, AutoRepair},
+    metal3::Metal3,
     registry::Registry,
 };
 pub use crate::model::attempt::CheckAnswer;
@@ -41,6 +42,8 @@ pub struct Snapshot {
     pub foreign: BTreeMap<String, (i64, f64)>,
     /// What sabakan answered and what a plan makes of it.
     pub registry: Arc<Registry>,
+    /// What our Metal3 controller knows.
+    pub metal3: Arc<Metal3>,
     /// The digest of a plan whose definition etcd refused for its size, and the sentence: not tried again.
     pub registry_refused: Option<(String, String)>,
 }

@@ -6,14 +6,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    call::{Fault, encoded, with_body},
+    call::{Fault, Listed, encoded, get, with_body},
     connect::{Kube, KubeError},
     nodes::{MERGE, WriteError},
-    wire::Meta,
+    wire::{Meta, Wire},
 };
-use crate::model::host::{Asked, DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, PAUSED_ANNOTATION, REBOOT_ANNOTATION};
+use crate::model::host::{
+    Asked, DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, PAUSED_ANNOTATION, REBOOT_ANNOTATION, TIMES_ANNOTATION, Times,
+};
 
-const GROUP: &str = "/apis/metal3.io/v1alpha1";
+pub(super) const GROUP: &str = "/apis/metal3.io/v1alpha1";
 
 #[derive(Clone, Deserialize)]
 pub(super) struct Host {
@@ -30,6 +32,12 @@ struct HostMeta {
     meta: Meta,
     #[serde(default, rename = "managedFields")]
     managed: Vec<Managed>,
+}
+
+impl Wire for Host {
+    fn meta(&self) -> &Meta {
+        &self.metadata.meta
+    }
 }
 
 /// Who wrote which fields last.
@@ -52,6 +60,7 @@ impl Managed {
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
     online: bool,
+    externally_provisioned: bool,
     disable_power_off: bool,
     bmc: Bmc,
     consumer_ref: Option<Named>,
@@ -108,6 +117,8 @@ impl From<Host> for HostRow {
         let writers = managed.into_iter().filter(Managed::wrote_power);
         let power_writers = writers.filter_map(|m| Some((m.manager, m.time?))).collect();
         let hardware = status.hardware.unwrap_or_default();
+        let kept = metadata.annotations.get(TIMES_ANNOTATION);
+        let kept: Times = kept.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         Self {
             power_writers,
             deleting: metadata.deleting(),
@@ -119,6 +130,7 @@ impl From<Host> for HostRow {
             uid: metadata.uid,
             resource_version: metadata.resource_version,
             online: spec.online,
+            externally_provisioned: spec.externally_provisioned,
             disable_power_off: spec.disable_power_off,
             bmc_address: spec.bmc.address,
             credentials: spec.bmc.credentials_name,
@@ -126,8 +138,8 @@ impl From<Host> for HostRow {
             consumer: spec.consumer_ref.unwrap_or_default().name,
             powered_on: status.powered_on,
             provisioning: status.provisioning.state,
-            last_powered_on: status.provisioning.last_powered_on,
-            pending_reboot_since: status.provisioning.pending_reboot_since,
+            last_powered_on: status.provisioning.last_powered_on.or(kept.last_powered_on),
+            pending_reboot_since: status.provisioning.pending_reboot_since.or(kept.pending_reboot_since),
             error_type: status.error_type,
             error: status.error_message,
             hostname: hardware.hostname,
@@ -142,13 +154,26 @@ impl Kube {
         let path = format!("{GROUP}/baremetalhosts");
         match self.list::<Host, HostRow>(&path, "").await {
             Ok((rows, _)) => Ok(rows),
-            Err(Fault::Answered(status)) if status.code == 404 => Err(KubeError::Refused {
+            Err(fault) => Err(self.no_hosts(&path, fault)),
+        }
+    }
+
+    /// Whether the cluster has BareMetalHosts and we may list them: an error otherwise.
+    pub(super) async fn serves_hosts(&self) -> Result<(), KubeError> {
+        let path = format!("{GROUP}/baremetalhosts?limit=1");
+        let answer = self.send::<Listed<serde::de::IgnoredAny>>(get(&path)).await;
+        answer.map(drop).map_err(|fault| self.no_hosts(&path, fault))
+    }
+
+    fn no_hosts(&self, path: &str, fault: Fault) -> KubeError {
+        match fault {
+            Fault::Answered(status) if status.code == 404 => KubeError::Refused {
                 origin: self.origin.to_string(),
                 what: format!("GET {path}"),
                 code: 404,
                 message: "it has no BareMetalHosts: Metal3's resource definition is not installed".to_owned(),
-            }),
-            Err(fault) => Err(self.error(&format!("GET {path}"), fault)),
+            },
+            fault => self.error(&format!("GET {path}"), fault),
         }
     }
 
@@ -182,6 +207,6 @@ impl Kube {
     }
 }
 
-fn host_path(namespace: &str, name: &str) -> String {
+pub(super) fn host_path(namespace: &str, name: &str) -> String {
     format!("{GROUP}/namespaces/{}/baremetalhosts/{}", encoded(namespace), encoded(name))
 }

@@ -18,7 +18,7 @@ use super::{
     connect::Kube,
     follow::Follow,
     pulse,
-    sources::{Budgets, DaemonSets, Kind, Namespaces, Nodes, PodsOn},
+    sources::{Budgets, DaemonSets, Hosts, Kind, Namespaces, Nodes, PodsOn},
 };
 use crate::model::kube::{KubeView, NodePods, SourceState};
 
@@ -40,6 +40,7 @@ pub struct Live {
     tasks: Vec<Task>,
     pods: Mutex<BTreeMap<String, (u64, Task)>>,
     endpoints: Mutex<Option<(u64, Task)>>,
+    hosts: Mutex<Option<(u64, Task)>>,
 }
 
 /// A task that ends with its owner.
@@ -99,7 +100,7 @@ impl Live {
             Task(crate::tasks::spawn(publish(Arc::clone(&shared)))),
         ];
         shared.publish();
-        Self { shared, tasks, pods: Mutex::default(), endpoints: Mutex::default() }
+        Self { shared, tasks, pods: Mutex::default(), endpoints: Mutex::default(), hosts: Mutex::default() }
     }
 
     /// The view as it is now.
@@ -135,6 +136,26 @@ impl Live {
             });
         }
         self.shared.publish();
+    }
+
+    /// Whether BareMetalHosts are kept in the view. Where the cluster has none, or we may not see them, that stands in
+    /// the source's error and is asked again once a minute.
+    pub fn watch_hosts(&self, on: bool) {
+        let mut watched = lock(&self.hosts);
+        match (on, watched.take()) {
+            (true, Some(running)) => *watched = Some(running),
+            (true, None) => {
+                let link = self.shared.link(Hosts::SOURCE);
+                let task = crate::tasks::spawn(pulse::keep_hosts(Arc::clone(&self.shared), link));
+                *watched = Some((link, Task(task)));
+                self.shared.publish();
+            }
+            (false, Some((link, _))) => {
+                self.shared.unlink(link, |view| view.hosts.clear());
+                self.shared.publish();
+            }
+            (false, None) => {}
+        }
     }
 
     /// Whether the endpoints of the API server's services are kept in the view.

@@ -16,6 +16,7 @@
 //! | `evict` | evictions, deletions, and what each answer means |
 //! | `endpoints` | the addresses behind the API server's service |
 //! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
+//! | `host_power` | what the controller role writes to them, BMC passwords, the upstream operator |
 //! | `live` | the live copy; `follow` one watch of it, `pulse` its liveness, `sources` what is watched |
 
 mod call;
@@ -23,6 +24,7 @@ mod connect;
 mod endpoints;
 mod evict;
 mod follow;
+mod host_power;
 mod hosts;
 mod live;
 mod nodes;
@@ -33,5 +35,6 @@ mod sources;
 mod wire;
 
 pub use connect::{Kube, KubeError, KubeSettings};
+pub use host_power::Credentials;
 pub use live::{Live, Streaming};
 pub use nodes::{Release, WriteError};

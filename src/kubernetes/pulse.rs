@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::live::Shared;
+use super::{follow::Follow, live::Shared, sources::Hosts};
 
 /// How often the server is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(4);
@@ -89,6 +89,23 @@ async fn ask_rights(shared: &Shared) -> bool {
         Err(error) => {
             tracing::warn!(%error, "cannot tell what we may do");
             false
+        }
+    }
+}
+
+/// Follows BareMetalHosts where the cluster has them and we may see them, until the task is aborted. Many clusters have
+/// none: those are asked once a minute and never troubled with a watch.
+pub(super) async fn keep_hosts(shared: Arc<Shared>, link: u64) {
+    let mut epoch = shared.epoch.subscribe();
+    loop {
+        match shared.kube.serves_hosts().await {
+            Ok(()) => return Follow::new(Arc::clone(&shared), link, Hosts).run().await,
+            Err(error) => shared.closed(link, Some(error.to_string())),
+        }
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(AGAIN) => {}
+            _ = epoch.changed() => {}
         }
     }
 }

@@ -5,10 +5,14 @@ use std::{collections::HashSet, hash::Hash, sync::Arc};
 use imbl::OrdMap;
 
 use super::{
+    hosts,
     read::on_node,
     wire::{self, Meta, Wire},
 };
-use crate::model::kube::{BudgetRow, DaemonSetRow, KubeView, NamespaceRow, NodePods, NodeRow, PodRow};
+use crate::model::{
+    host::HostRow,
+    kube::{BudgetRow, DaemonSetRow, KubeView, NamespaceRow, NodePods, NodeRow, PodRow},
+};
 
 /// One list that is kept live.
 pub(super) trait Kind: Clone + Send + Sync + 'static {
@@ -151,6 +155,29 @@ impl Kind for DaemonSets {
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
         view.daemon_sets.remove(&meta.uid);
+    }
+}
+
+/// All BareMetalHosts.
+#[derive(Clone)]
+pub(super) struct Hosts;
+
+impl Kind for Hosts {
+    type Wire = hosts::Host;
+    type Row = HostRow;
+    const SOURCE: &'static str = "baremetalhosts";
+    const PATH: &'static str = "/apis/metal3.io/v1alpha1/baremetalhosts";
+
+    fn replace(&self, view: &mut KubeView, rows: Vec<HostRow>) {
+        replace(&mut view.hosts, rows, |r| (r.namespace.clone(), r.name.clone()));
+    }
+
+    fn put(&self, view: &mut KubeView, row: HostRow) {
+        view.hosts.insert((row.namespace.clone(), row.name.clone()), Arc::new(row));
+    }
+
+    fn remove(&self, view: &mut KubeView, meta: &Meta) {
+        view.hosts.remove(&(meta.namespace.clone(), meta.name.clone()));
     }
 }
 

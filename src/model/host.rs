@@ -16,6 +16,10 @@ pub const PAUSED_ANNOTATION: &str = "baremetalhost.metal3.io/paused";
 /// Takes a host out of the operator's hands.
 pub const DETACHED_ANNOTATION: &str = "baremetalhost.metal3.io/detached";
 
+/// Where our controller role keeps the two timestamps on servers whose resource definition drops them: a JSON object
+/// with `pendingRebootSince` and `lastPoweredOn`.
+pub const TIMES_ANNOTATION: &str = "cketerm.io/reboot-times";
+
 /// How a host is turned off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -52,8 +56,20 @@ impl fmt::Display for Mode {
     }
 }
 
+/// The two timestamps of the reboot interface; none = before everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Times {
+    /// "A time before which the Host was last requested to reboot."
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_reboot_since: Option<Timestamp>,
+    /// "A time after which the Host was last booted using the current image."
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_powered_on: Option<Timestamp>,
+}
+
 /// The annotations of the reboot interface on one host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// The value of the basic annotation.
     pub base: Option<String>,
@@ -87,7 +103,8 @@ impl Asked {
 }
 
 /// What is read of a BareMetalHost.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(clippy::struct_excessive_bools)] // the fields of the resource
 pub struct HostRow {
     /// Its namespace.
@@ -102,6 +119,8 @@ pub struct HostRow {
     pub deleting: bool,
     /// `spec.online`: whether it is to be on.
     pub online: bool,
+    /// `spec.externallyProvisioned`: somebody else put its image on it.
+    pub externally_provisioned: bool,
     /// `spec.disablePowerOff`.
     pub disable_power_off: bool,
     /// `spec.bmc.address`.
@@ -120,9 +139,9 @@ pub struct HostRow {
     pub powered_on: Option<bool>,
     /// `status.provisioning.state`.
     pub provisioning: String,
-    /// `status.provisioning.lastPoweredOn`, which few resource definitions have.
+    /// `status.provisioning.lastPoweredOn`, which few resource definitions have, else what our annotation says.
     pub last_powered_on: Option<Timestamp>,
-    /// `status.provisioning.pendingRebootSince`, which few resource definitions have.
+    /// `status.provisioning.pendingRebootSince`, the same.
     pub pending_reboot_since: Option<Timestamp>,
     /// `status.errorType`.
     pub error_type: String,
@@ -196,6 +215,16 @@ impl HostRow {
     /// Provisioned or externally provisioned.
     pub fn provisioned(&self) -> bool {
         matches!(self.provisioning.as_str(), "provisioned" | "externally provisioned")
+    }
+
+    /// Its two timestamps.
+    pub fn times(&self) -> Times {
+        Times { pending_reboot_since: self.pending_reboot_since, last_powered_on: self.last_powered_on }
+    }
+
+    /// A reboot was asked for and is not over: `pendingRebootSince` is later than `lastPoweredOn`.
+    pub fn pending(&self) -> bool {
+        self.pending_reboot_since.is_some_and(|since| self.last_powered_on.is_none_or(|last| since > last))
     }
 
     /// `namespace/name`.

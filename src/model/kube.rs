@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use super::described::{Described, Description, Words};
-use super::{entry::EntryId, selector::Selector};
+use super::{entry::EntryId, host::HostRow, selector::Selector};
 
 /// CKE's mark of a node that a queue cordoned, shared with CKE: value `true`.
 pub const CKE_ANNOTATION: &str = "cke.cybozu.com/reboot";
@@ -255,7 +255,11 @@ pub struct KubeView {
     pub pods: OrdMap<String, NodePods>,
     /// The API server's endpoints and slices; empty until watched.
     pub endpoints: Vec<EndpointsRow>,
-    /// The watches by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`, `endpoints`.
+    /// BareMetalHosts by namespace and name; empty until watched.
+    #[serde(skip)]
+    pub hosts: OrdMap<(String, String), Arc<HostRow>>,
+    /// The watches by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`, `endpoints`,
+    /// `baremetalhosts`.
     pub sources: OrdMap<String, SourceState>,
     /// UID of the `kube-system` namespace, once known.
     pub cluster_uid: Option<String>,

@@ -11,11 +11,11 @@ use std::{
 
 use serde::Deserialize;
 
-use super::redfish::{Address, Bmc, Login, Patience, SignIn};
-use crate::net::{Http, Trust};
-
-/// How long one request to a BMC may take.
-const REQUEST: Duration = Duration::from_secs(15);
+use super::{
+    reach::Reach,
+    redfish::{Address, Bmc, Login, Patience, SignIn},
+};
+use crate::net::Trust;
 
 /// Why the file cannot be used: file, entry, what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +57,8 @@ struct File {
     bmcs: BTreeMap<String, Said>,
 }
 
-/// The file, read.
+/// The file, read; the default is none, which names nothing.
+#[derive(Default)]
 pub struct Book {
     path: PathBuf,
     defaults: Said,
@@ -101,45 +102,60 @@ impl Book {
     }
 
     /// The BMC of a node's address; none = the file does not name it.
-    pub fn find(&self, address: &str) -> Result<Option<Found>, BookError> {
+    pub fn find(&self, address: &str, reach: &Reach) -> Result<Option<Found>, BookError> {
         let Some(own) = self.bmcs.get(address) else { return Ok(None) };
-        let wrong = |why: String| BookError(format!("{}: {address}: {why}", self.path.display()));
+        let url = own.url.as_ref().ok_or_else(|| self.wrong(address, "it has no url"))?;
+        self.speak(address, own, url, None, reach).map(Some)
+    }
+
+    /// A BMC that something else names: a BareMetalHost, a registry. What that does not say is taken from the defaults.
+    /// `any_certificate` wins over their authorities.
+    pub fn other(
+        &self,
+        name: &str,
+        url: &str,
+        login: Option<Login>,
+        any_certificate: bool,
+        reach: &Reach,
+    ) -> Result<Found, BookError> {
+        let own = Said { insecure: any_certificate.then_some(true), ..Said::default() };
+        self.speak(name, &own, url, login, reach)
+    }
+
+    fn wrong(&self, name: &str, why: impl fmt::Display) -> BookError {
+        if self.path.as_os_str().is_empty() {
+            return BookError(format!("{name}: {why}"));
+        }
+        BookError(format!("{}: {name}: {why}", self.path.display()))
+    }
+
+    fn speak(
+        &self,
+        name: &str,
+        own: &Said,
+        url: &str,
+        login: Option<Login>,
+        reach: &Reach,
+    ) -> Result<Found, BookError> {
+        let wrong = |why: String| self.wrong(name, why);
         let all = &self.defaults;
-        let url = own.url.as_ref().ok_or_else(|| wrong("it has no url".to_owned()))?;
         let mut place = Address::parse(url).map_err(|e| wrong(e.to_string()))?;
         if own.system.is_some() {
             place.system.clone_from(&own.system);
         }
-        let username = own.username.clone().or_else(|| all.username.clone());
-        let password = match self.password(own).map_err(&wrong)? {
-            Some(own) => Some(own),
-            None => self.password(all).map_err(&wrong)?,
-        };
-        let login = match (username, password) {
-            (Some(username), Some(password)) => Some(Login { username, password }),
-            (None, None) => None,
-            (Some(_), None) => return Err(wrong("a username without a password or password-file".to_owned())),
-            (None, Some(_)) => return Err(wrong("a password without a username".to_owned())),
+        let login = match login {
+            Some(login) => Some(login),
+            None => self.login(own).map_err(wrong)?,
         };
         let plain = place.origin.starts_with("http://") && login.is_some();
         let warning = plain.then(|| format!("the password for {} goes over plain HTTP", place.origin));
-        let trust =
-            match (own.insecure.or(all.insecure).unwrap_or(false), own.ca_file.as_ref().or(all.ca_file.as_ref())) {
-                (true, None) => Trust::Anybody,
-                (true, Some(_)) => return Err(wrong("insecure and a ca-file; give one of them".to_owned())),
-                (false, Some(file)) => {
-                    let file = self.beside(file);
-                    let pem = std::fs::read(&file).map_err(|e| wrong(format!("ca-file {}: {e}", file.display())))?;
-                    Trust::Only(pem)
-                }
-                (false, None) => Trust::Host,
-            };
+        let trust = self.trust(own).map_err(wrong)?;
         let how = match own.sign_in.or(all.sign_in) {
             None | Some(HowSaid::Auto) => SignIn::Auto,
             Some(HowSaid::Basic) => SignIn::Basic,
             Some(HowSaid::Session) => SignIn::Session,
         };
-        let http = Http::for_bmc(REQUEST, &trust).map_err(|e| wrong(format!("ca-file: {e}")))?;
+        let http = reach.http(&trust).map_err(|e| wrong(format!("ca-file: {e}")))?;
         let usual = Patience::default();
         let seconds = |own: Option<u64>, all: Option<u64>, usual| own.or(all).map_or(usual, Duration::from_secs);
         let patience = Patience {
@@ -148,7 +164,36 @@ impl Book {
             on: seconds(own.on_seconds, all.on_seconds, usual.on),
             poll: seconds(own.poll_seconds, all.poll_seconds, usual.poll).max(Duration::from_millis(500)),
         };
-        Ok(Some(Found { bmc: Bmc::new(http, place, login, how), patience, warning }))
+        Ok(Found { bmc: Bmc::new(http, place, login, how), patience, warning })
+    }
+
+    fn login(&self, own: &Said) -> Result<Option<Login>, String> {
+        let username = own.username.clone().or_else(|| self.defaults.username.clone());
+        let password = match self.password(own)? {
+            Some(own) => Some(own),
+            None => self.password(&self.defaults)?,
+        };
+        match (username, password) {
+            (Some(username), Some(password)) => Ok(Some(Login { username, password })),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err("a username without a password or password-file".to_owned()),
+            (None, Some(_)) => Err("a password without a username".to_owned()),
+        }
+    }
+
+    fn trust(&self, own: &Said) -> Result<Trust, String> {
+        let all = &self.defaults;
+        let file = own.ca_file.as_ref().or(all.ca_file.as_ref().filter(|_| own.insecure != Some(true)));
+        match (own.insecure.or(all.insecure).unwrap_or(false), file) {
+            (true, None) => Ok(Trust::Anybody),
+            (true, Some(_)) => Err("insecure and a ca-file; give one of them".to_owned()),
+            (false, Some(file)) => {
+                let file = self.beside(file);
+                let pem = std::fs::read(&file).map_err(|e| format!("ca-file {}: {e}", file.display()))?;
+                Ok(Trust::Only(pem))
+            }
+            (false, None) => Ok(Trust::Host),
+        }
     }
 
     fn password(&self, said: &Said) -> Result<Option<String>, String> {
@@ -215,7 +260,7 @@ mod tests {
         }
 
         fn find(&self, mode: u32, text: &str) -> Result<Option<Found>, BookError> {
-            Book::read(&self.file("bmcs.yaml", mode, text))?.find("10.0.0.1")
+            Book::read(&self.file("bmcs.yaml", mode, text))?.find("10.0.0.1", &Reach::network(None))
         }
     }
 
@@ -230,7 +275,7 @@ mod tests {
         assert_eq!((found.patience.soft.as_secs(), found.patience.on.as_secs()), (300, 9));
         assert!(found.warning.is_none());
         let book = Book::read(&desk.0.path().join("bmcs.yaml")).unwrap();
-        assert!(book.find("10.0.0.2").unwrap().is_none());
+        assert!(book.find("10.0.0.2", &Reach::network(None)).unwrap().is_none());
         assert!(!format!("{book:?} {found:?}").contains("hunter2"));
     }
 

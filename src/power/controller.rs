@@ -42,6 +42,8 @@ pub struct Limits {
 /// The one next thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Write `status.provisioning.state`: an externally provisioned host that nobody has registered yet.
+    Register,
     /// Write `status.provisioning.pendingRebootSince`.
     Pending(Timestamp),
     /// Write `status.poweredOn: false`: the machine was seen off.
@@ -87,6 +89,10 @@ pub enum Why {
 /// is ever looked at, "because we cannot trust any value from the user".
 pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: Timestamp) -> Step {
     match &host.hindrance() {
+        // Nobody else is there to say so.
+        Some(Hindrance::NotProvisioned(state)) if state.is_empty() && host.externally_provisioned => {
+            return Step::Register;
+        }
         // "The controller automatically removes all annotations with the prefix if the Host is deprovisioned."
         Some(Hindrance::NotProvisioned(_)) if deprovisioned(host) && !host.asked.is_empty() => return Step::RemoveAll,
         Some(
@@ -99,7 +105,7 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
         // Another controller's error, or one of ours that has passed; and `online: false` is a state, not an obstacle.
         Some(Hindrance::Error(_) | Hindrance::Offline) | None => {}
     }
-    let pending = pending(host);
+    let pending = host.pending();
     // "there is one or more annotations with the prefix present, and the Status.PoweredOn field is true, and the value
     // of pendingRebootSince is empty or earlier than the lastPoweredOn time"
     if !host.asked.is_empty() && host.powered_on == Some(true) && !pending {
@@ -148,11 +154,6 @@ fn wait(why: &Hindrance) -> Step {
     Step::Wait(Why::Hindered(why.clone()))
 }
 
-/// `pendingRebootSince` is later than `lastPoweredOn`; none is before everything.
-fn pending(host: &HostRow) -> bool {
-    host.pending_reboot_since.is_some_and(|since| host.last_powered_on.is_none_or(|last| since > last))
-}
-
 /// States of a host whose image was taken from it; the others are on their way to having one.
 fn deprovisioned(host: &HostRow) -> bool {
     let states = ["deprovisioning", "available", "ready", "deleting", "powering off before delete"];
@@ -172,7 +173,7 @@ fn off(host: &HostRow, sent: &Sent, limits: &Limits, now: Timestamp) -> Step {
     // A controller that died may have asked before us: the request's own age tells.
     let age = host
         .pending_reboot_since
-        .filter(|_| pending(host))
+        .filter(|_| host.pending())
         .map_or(Duration::ZERO, |since| Duration::try_from(now.duration_since(since)).unwrap_or_default());
     let softly = match sent.soft {
         Some(ago) => ago < limits.soft,

@@ -3,7 +3,8 @@
 //! | file | idea |
 //! | --- | --- |
 //! | `book` | which BMC a node's address has: the file |
-//! | `controller` | Metal3's controller role, decided; nothing carries it out yet |
+//! | `reach` | how BMCs are spoken to: over the network or inside the sandbox; the BMC of a BareMetalHost |
+//! | `controller` | Metal3's controller role, decided; the engine carries it out |
 //! | `redfish/talk` | one BMC: requests, sign-in, redirects, what its errors mean |
 //! | `redfish/system` | its computer system: discovery, power state, `ComputerSystem.Reset` |
 //! | `redfish/switch` | off, on, cycle: deadlines, soft then hard, never a request again per poll |
@@ -12,6 +13,8 @@
 
 mod book;
 pub mod controller;
+pub mod reach;
 pub mod redfish;
 
 pub use book::{Book, BookError, Found};
+pub use reach::Reach;

@@ -1,5 +1,6 @@
 //! Power: sushy-emulator as the BMC, a program that is not ours and whose machines change 1 to 11 s after they are told.
 
+mod controller;
 mod emulator;
 mod hosts;
 

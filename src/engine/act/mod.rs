@@ -20,6 +20,7 @@ use std::{
 };
 
 use self::power::Target;
+pub(super) use self::told::Told;
 use super::{
     command::Spawner,
     decide::{Effect, Guard, Planned},
@@ -115,7 +116,7 @@ impl Actor {
     }
 
     /// Leave for one step: what it was decided from still holds, and so does the lease.
-    fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
+    pub(in crate::engine) fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
         if self.ending.load(Ordering::SeqCst) || !guard.holds(&self.live.borrow()) {
             return Err(Stop(Came::Stale));
         }

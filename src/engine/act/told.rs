@@ -15,14 +15,14 @@ use crate::{
 const BEGUN: &str = "begun";
 
 /// An effect that was told and is under way.
-pub(super) struct Told {
+pub(in crate::engine) struct Told {
     key: String,
     audit: Audit,
 }
 
 impl Actor {
     /// Tells, fenced, what is about to be done on what; only then may it be sent, with a permit of its own.
-    pub(super) async fn tell(
+    pub(in crate::engine) async fn tell(
         &self,
         permit: &Permit,
         what: &str,
@@ -40,7 +40,7 @@ impl Actor {
     }
 
     /// Adds what came of it, in the background: the story never holds the work up.
-    pub(super) fn came_of(&self, told: Told, result: String) {
+    pub(in crate::engine) fn came_of(&self, told: Told, result: String) {
         let actor = self.clone();
         crate::tasks::spawn(async move {
             let Ok(permit) = actor.fence.permit_record() else { return };

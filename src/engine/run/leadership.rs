@@ -10,6 +10,7 @@ use crate::{
     engine::{
         act::Actor,
         lead::{LeadEvent, LeadOrder, Standing},
+        metal3::Controller,
         preflight,
         snapshot::{Leading, secs},
     },
@@ -186,7 +187,8 @@ impl Loop {
         let actor = Arc::new(actor);
         let records = Arc::clone(&actor);
         crate::tasks::spawn(async move { records.cancel_running_records().await });
-        self.leader = Some(Leader { actor, fence });
+        let metal3 = Controller::start(Arc::clone(&actor), self.options.bmcs.clone(), Arc::clone(&self.metal3));
+        self.leader = Some(Leader { actor, fence, _metal3: metal3 });
         tracing::info!(lease = format!("{lease:x}"), "leads");
     }
 
@@ -195,6 +197,7 @@ impl Loop {
         if self.leader.take().is_some() {
             tracing::warn!(why, "leads no longer");
         }
+        self.metal3.send_replace(Arc::default());
         self.snap.engine.leading = None;
         self.snap.engine.lease = 0;
         self.snap.engine.resigning = None;

@@ -16,7 +16,9 @@ use super::{
     command::Spawner,
     decide::{Decision, Effect, HEALTH, Planned, Registering, decide},
     lead::{LeadEvent, LeadOrder, Standing},
-    memory, preflight,
+    memory,
+    metal3::{Board, Controller, Metal3},
+    preflight,
     probe::{Prober, Targets, url},
     publish,
     registry::Keeper,
@@ -28,6 +30,7 @@ use crate::{
     kubernetes::{Kube, Live as KubeLive},
     model::{entry::EntryId, kube::KubeView, ours::EngineRegistration},
     net::Http,
+    power::Reach,
     store::{Store, live::Live},
     tasks::held,
 };
@@ -58,6 +61,8 @@ pub struct Options {
     pub probes: Http,
     /// Asks sabakan.
     pub registry: Http,
+    /// Speaks to the BMCs of BareMetalHosts.
+    pub bmcs: Reach,
 }
 
 /// A running engine.
@@ -94,6 +99,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     let kube = kube.map(|(kube, live)| (kube, Arc::new(live)));
     let kube_live = kube.as_ref().map(|(_, live)| Arc::clone(live));
     let keeper = Keeper::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
+    let (metal3, metal3_seen) = watch::channel(Arc::new(Metal3::default()));
     let (tell, seen) = watch::channel(Arc::new(Seen::default()));
     let (stop, stopped) = mpsc::channel(1);
     let steady = Steady::new(store.clock());
@@ -105,6 +111,8 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         kube,
         prober,
         keeper,
+        metal3: Arc::new(metal3),
+        metal3_seen,
         steady,
         snap: Snapshot { engine, ..Snapshot::default() },
         standing: None,
@@ -131,6 +139,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
 struct Leader {
     actor: Arc<Actor>,
     fence: Fence,
+    _metal3: Controller,
 }
 
 struct Loop {
@@ -140,6 +149,8 @@ struct Loop {
     kube: Option<(Kube, Arc<KubeLive>)>,
     prober: Prober,
     keeper: Keeper,
+    metal3: Board,
+    metal3_seen: watch::Receiver<Arc<Metal3>>,
     steady: Steady,
     snap: Snapshot,
     standing: Option<Standing>,
@@ -186,6 +197,7 @@ impl Loop {
                 () = maybe_changed(kube_changed.as_mut()) => {}
                 () = self.prober.changed() => {}
                 () = self.keeper.changed() => {}
+                _ = self.metal3_seen.changed() => {}
                 () = tokio::time::sleep(wake) => {}
             }
             // Whatever else has happened meanwhile belongs to the same pass.
@@ -236,6 +248,7 @@ impl Loop {
         self.snap.kube = self.kube.as_ref().map_or_else(|| Arc::new(KubeView::default()), |(_, live)| live.borrow());
         self.snap.probes = self.prober.seen();
         self.snap.registry = self.keeper.seen();
+        self.snap.metal3 = Arc::clone(&self.metal3_seen.borrow_and_update());
         let revision = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
         if revision != self.programs_of {
             self.programs_of = revision;
@@ -259,6 +272,8 @@ impl Loop {
         if let Some((_, live)) = &self.kube {
             live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
             live.watch_endpoints(leads);
+            let controls = leads && self.snap.store.policy().metal3_controller;
+            live.watch_hosts(controls || self.options.mode == "console");
         }
         let policy = self.snap.store.policy();
         let campaigns = self.options.campaign && preflight::may_campaign(&self.snap.store).is_ok();

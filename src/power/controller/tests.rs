@@ -131,12 +131,15 @@ fn only_provisioned_hosts_in_our_hands_are_acted_on() {
         HostRow { disable_power_off: true, ..asked() },
         HostRow { provisioning: "inspecting".to_owned(), ..asked() },
         HostRow { provisioning: String::new(), ..asked() },
+        HostRow { provisioning: String::new(), externally_provisioned: true, paused: true, ..asked() },
     ] {
         let step = step(&host, &Power::On);
         assert!(matches!(step, Step::Wait(Why::Hindered(_))), "{host:?}: {step:?}");
     }
     let external = HostRow { provisioning: "externally provisioned".to_owned(), ..asked() };
     assert_eq!(step(&external, &Power::On), Step::Off(Mode::Hard));
+    let unregistered = HostRow { provisioning: String::new(), externally_provisioned: true, ..asked() };
+    assert_eq!(step(&unregistered, &Power::On), Step::Register);
     // An error of the past keeps nobody from trying again.
     let error = HostRow { error_type: "power management error".to_owned(), ..asked() };
     assert_eq!(step(&error, &Power::On), Step::Off(Mode::Hard));
@@ -241,6 +244,7 @@ impl Play {
                 self.boots += usize::from(!self.on);
                 self.on = true;
             }
+            Step::Register => self.host.provisioning = "externally provisioned".to_owned(),
             Step::RemoveBase => self.host.asked.base = None,
             Step::RemoveAll => self.host.asked = Asked::default(),
             Step::Wait(_) => {}

@@ -137,6 +137,23 @@ impl Bmc {
         Ok(how)
     }
 
+    /// Asks once for an off, and does not wait for it; what is sent. A soft one that the BMC does not offer is an error,
+    /// as is everything but an answer that did not come: that counts as sent.
+    pub async fn ask_off(&self, system: &System, mode: Mode) -> Result<&'static str, BmcError> {
+        let kind = match mode {
+            Mode::Soft => "GracefulShutdown",
+            Mode::Hard => "ForceOff",
+        };
+        let kind = system.first_of(&[kind]).ok_or_else(|| self.offers(system, "turn off"))?;
+        self.press(system, kind).await.map(|()| kind)
+    }
+
+    /// Asks once for an on, and does not wait for it; what is sent.
+    pub async fn ask_on(&self, system: &System) -> Result<&'static str, BmcError> {
+        let kind = system.first_of(&["On", "ForceOn"]).ok_or_else(|| self.offers(system, "turn on"))?;
+        self.press(system, kind).await.map(|()| kind)
+    }
+
     /// A request without an answer may have been taken: it counts as sent, and the machine is looked at.
     async fn press(&self, system: &System, kind: &str) -> Result<(), BmcError> {
         match self.reset(system, kind).await {

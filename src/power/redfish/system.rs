@@ -97,7 +97,7 @@ impl Bmc {
     }
 
     /// The same system again, without looking for it.
-    pub(super) async fn again(&self, known: &System) -> Result<System, BmcError> {
+    pub async fn again(&self, known: &System) -> Result<System, BmcError> {
         let (value, now) = self.dated(&known.path).await?;
         let power = self.power_of(&known.path, &value)?;
         Ok(System { power, reset_age: age(&value, now), ..known.clone() })

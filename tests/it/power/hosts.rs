@@ -7,11 +7,17 @@ use crate::{
     world::{Options, World, wait_for},
 };
 
-const HOSTS: &str = "/apis/metal3.io/v1alpha1/namespaces/default/baremetalhosts";
+pub const HOSTS: &str = "/apis/metal3.io/v1alpha1/namespaces/default/baremetalhosts";
 
-fn define(world: &World) {
+pub fn define(world: &World) {
+    define_with(world, |_| {});
+}
+
+/// The resource definition of docs/, changed.
+pub fn define_with(world: &World, change: impl FnOnce(&mut Value)) {
     let crd = include_str!("../../../docs/baremetalhost-crd.yaml");
-    let crd: Value = serde_yaml::from_str(crd).unwrap();
+    let mut crd: Value = serde_yaml::from_str(crd).unwrap();
+    change(&mut crd);
     world.ok("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", Some(&crd));
     wait_for("the resource to be served", 30, || (world.call("GET", HOSTS, None).0 == 200).then_some(()));
 }
@@ -31,7 +37,7 @@ fn status(world: &World, name: &str, status: &Value) {
     world.ok("PATCH", &format!("{HOSTS}/{name}/status"), Some(&json!({"status": status})));
 }
 
-fn annotations(world: &World, name: &str) -> Value {
+pub fn annotations(world: &World, name: &str) -> Value {
     world.ok("GET", &format!("{HOSTS}/{name}"), None)["metadata"]["annotations"].clone()
 }
 

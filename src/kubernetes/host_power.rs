@@ -1,0 +1,152 @@
+//! What Metal3's controller role writes to BareMetalHosts, and what it reads beside them: BMC passwords, and whether
+//! the upstream operator lives. Every write demands a permit and carries a resourceVersion (I23, I24).
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    call::{Fault, encoded, with_body},
+    connect::{Kube, KubeError},
+    hosts::{Host, host_path},
+    nodes::{MERGE, WriteError},
+};
+use crate::{
+    fence::Permit,
+    model::host::{HOLD_PREFIX, HostRow, REBOOT_ANNOTATION, TIMES_ANNOTATION, Times},
+};
+
+/// The name of the baremetal-operator's Lease, in whatever namespace it runs.
+const OPERATOR: &str = "baremetal-operator";
+/// Our name in `managedFields`.
+const AS_US: &str = "fieldManager=cketerm";
+
+/// A user name and a password, as a Secret has them. `Debug` shows neither.
+pub struct Credentials {
+    /// `username`.
+    pub username: String,
+    /// `password`.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credentials")
+    }
+}
+
+#[derive(Deserialize)]
+struct Secret {
+    #[serde(default)]
+    data: std::collections::BTreeMap<String, ByteString>,
+}
+
+#[derive(Deserialize)]
+struct Lease {
+    metadata: super::wire::Meta,
+    #[serde(default)]
+    spec: LeaseSpec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeaseSpec {
+    holder_identity: Option<String>,
+    renew_time: Option<Timestamp>,
+    lease_duration_seconds: Option<i64>,
+}
+
+impl Lease {
+    /// Who holds it now; none = nobody, or somebody who has not been heard of for four times its duration.
+    fn holder(&self, now: Timestamp) -> Option<String> {
+        let holder = self.spec.holder_identity.as_ref().filter(|h| !h.is_empty())?;
+        let long = SignedDuration::from_secs(self.spec.lease_duration_seconds.unwrap_or(60).max(15) * 4);
+        let fresh = self.spec.renew_time.is_some_and(|at| now.duration_since(at) < long);
+        let place = &self.metadata.namespace;
+        fresh.then(|| format!("the baremetal-operator runs ({holder} holds Lease {place}/{OPERATOR})"))
+    }
+}
+
+impl Kube {
+    /// Writes this part of the host's status. Errors: [`WriteError::Conflict`] if the host is not any more as `host`
+    /// says.
+    pub async fn set_host_status(&self, _: &Permit, host: &HostRow, status: &Value) -> Result<HostRow, WriteError> {
+        self.patch_host(host, &format!("/status?{AS_US}"), json!({"status": status})).await
+    }
+
+    /// Keeps the two timestamps in our annotation: for servers whose resource definition drops them.
+    pub async fn keep_times(&self, _: &Permit, host: &HostRow, times: Times) -> Result<HostRow, WriteError> {
+        let text = serde_json::to_string(&times).unwrap_or_default();
+        let annotations = json!({"metadata": {"annotations": {TIMES_ANNOTATION: text}}});
+        self.patch_host(host, &format!("?{AS_US}"), annotations).await
+    }
+
+    /// Takes the basic annotation off, or every one of the interface: the latter for deprovisioned hosts alone.
+    pub async fn end_requests(&self, _: &Permit, host: &HostRow, all: bool) -> Result<HostRow, WriteError> {
+        let keys = host.asked.keys.keys().filter(|_| all).map(|key| format!("{HOLD_PREFIX}{key}"));
+        let gone: Map<String, Value> =
+            keys.chain([REBOOT_ANNOTATION.to_owned()]).map(|name| (name, Value::Null)).collect();
+        self.patch_host(host, &format!("?{AS_US}"), json!({"metadata": {"annotations": gone}})).await
+    }
+
+    /// Whether the resource definition has places for both timestamps: a dry run that changes nothing. The upstream
+    /// one drops them without a word.
+    pub async fn keeps_times(&self, host: &HostRow, now: Timestamp) -> Result<bool, WriteError> {
+        let times = Times { pending_reboot_since: Some(now), last_powered_on: Some(now) };
+        let body = json!({"status": {"provisioning": times}});
+        let place = format!("{}/status?dryRun=All&{AS_US}", host_path(&host.namespace, &host.name));
+        let answer: Value = self.send(with_body("PATCH", &place, MERGE, &body)).await?;
+        let kept = &answer["status"]["provisioning"];
+        Ok(kept["pendingRebootSince"].is_string() && kept["lastPoweredOn"].is_string())
+    }
+
+    /// Who is the upstream operator's leader now, in words; none = nobody.
+    pub async fn operator(&self, now: Timestamp) -> Result<Option<String>, KubeError> {
+        let path = "/apis/coordination.k8s.io/v1/leases";
+        let query = format!("fieldSelector=metadata.name%3D{OPERATOR}");
+        let leases = self.list::<Lease, Lease>(path, &query).await;
+        let (leases, _) = leases.map_err(|fault| self.error(&format!("GET {path}"), fault))?;
+        // a server that does not know the selector answers with all of them
+        Ok(leases.iter().filter(|lease| lease.metadata.name == OPERATOR).find_map(|lease| lease.holder(now)))
+    }
+
+    /// A BMC's user name and password; none = there is no such Secret, or it lacks one of them.
+    pub async fn credentials(&self, namespace: &str, name: &str) -> Result<Option<Credentials>, KubeError> {
+        let path = format!("/api/v1/namespaces/{}/secrets/{}", encoded(namespace), encoded(name));
+        let Some(secret) = self.get::<Secret>(&path).await? else { return Ok(None) };
+        let text = |key: &str| {
+            let bytes = secret.data.get(key)?.0.clone();
+            Some(String::from_utf8(bytes).ok()?.trim_end_matches('\n').to_owned())
+        };
+        let both = text("username").zip(text("password"));
+        Ok(both.map(|(username, password)| Credentials { username, password }))
+    }
+
+    /// One merge patch, conditioned on the host being as it was read.
+    async fn patch_host(&self, host: &HostRow, place: &str, mut patch: Value) -> Result<HostRow, WriteError> {
+        patch["metadata"]["resourceVersion"] = json!(host.resource_version);
+        patch["metadata"]["uid"] = json!(host.uid);
+        let place = format!("{}{place}", host_path(&host.namespace, &host.name));
+        let answer: Result<Host, Fault> = self.send(with_body("PATCH", &place, MERGE, &patch)).await;
+        Ok(answer?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_nobody_renews_is_nobodys() {
+        let lease = |holder: &str, renewed: &str| -> Lease {
+            let spec = json!({"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15});
+            serde_json::from_value(json!({"metadata": {"name": OPERATOR, "namespace": "bmo"}, "spec": spec})).unwrap()
+        };
+        let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        let held = lease("pod-1", "2026-01-01T00:00:01.000000Z").holder(now).unwrap();
+        assert!(held.contains("pod-1 holds Lease bmo/baremetal-operator"), "{held}");
+        assert!(lease("pod-1", "2026-01-01T00:00:00Z").holder(now).is_none(), "too long ago");
+        assert!(lease("", "2026-01-01T00:00:59Z").holder(now).is_none(), "released");
+    }
+}

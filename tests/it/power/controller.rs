@@ -1,0 +1,239 @@
+//! Metal3's controller role on a real API server with the resource definition of docs/, a BMC that is not ours
+//! (sushy-emulator), and clients that write annotations as `kubectl annotate` does.
+
+use serde_json::{Value, json};
+
+use super::{
+    emulator::{self, Emulator},
+    hosts::{HOSTS, annotations, define_with},
+};
+use crate::world::{Options, World, cluster::machines, history::changes, program::Daemon, wait_for};
+
+/// An API server, a BMC that wants TLS and a password, and an engine's configuration.
+struct Site {
+    world: World,
+    bmc: Emulator,
+}
+
+const HARD: &str = r#"{"mode": "hard"}"#;
+
+impl Site {
+    fn start() -> Option<Self> {
+        Self::start_with(|_| {})
+    }
+
+    /// With the resource definition changed.
+    fn start_with(change: impl FnOnce(&mut Value)) -> Option<Self> {
+        let bmc = Emulator::start(true)?;
+        let world = World::start(Options::default())?;
+        define_with(&world, change);
+        world.set_up(&machines(1, 0), &json!({}));
+        world.word(&["policy", "set", "metal3_controller", "true"]);
+        let dir = world.dir();
+        std::fs::copy(&bmc.ca, dir.join("bmc-ca.crt")).unwrap();
+        let text = "defaults: {ca-file: bmc-ca.crt, soft-seconds: 40, poll-seconds: 1}\n";
+        std::fs::write(dir.join("bmcs.yaml"), text).unwrap();
+        let text = std::fs::read_to_string(world.config()).unwrap() + "power: {bmcs: bmcs.yaml}\n";
+        std::fs::write(dir.join("engine.yaml"), text).unwrap();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bmc", "namespace": "default"},
+            "stringData": {"username": "admin", "password": "hunter2"},
+        });
+        world.ok("POST", "/api/v1/namespaces/default/secrets", Some(&secret));
+        Some(Self { world, bmc })
+    }
+
+    fn engine(&self, name: &str) -> Daemon {
+        Daemon::start(self.world.dir(), &self.world.dir().join("engine.yaml"), name)
+    }
+
+    /// A host that somebody else has provisioned, on the emulator's machine `one`, which is on.
+    fn add(&self, name: &str) {
+        let address = self.bmc.url.replace("https://", "redfish+https://");
+        let host = json!({
+            "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"online": true, "externallyProvisioned": true,
+                "bmc": {"address": format!("{address}/redfish/v1/Systems/{}", emulator::ONE), "credentialsName": "bmc"}},
+        });
+        self.world.ok("POST", HOSTS, Some(&host));
+    }
+
+    /// `kubectl annotate baremetalhost NAME ANNOTATION=VALUE`, or `ANNOTATION-`.
+    fn annotate(&self, name: &str, annotation: &str, value: Option<&str>) {
+        let patch = json!({"metadata": {"annotations": {annotation: value}}});
+        self.world.ok("PATCH", &format!("{HOSTS}/{name}?fieldManager=kubectl-annotate"), Some(&patch));
+    }
+
+    fn status(&self, name: &str) -> Value {
+        self.world.ok("GET", &format!("{HOSTS}/{name}"), None)["status"].clone()
+    }
+
+    fn power_is(&self, name: &str, on: bool) {
+        wait_for(&format!("{name} is {}", if on { "on" } else { "off" }), 60, || {
+            (self.status(name)["poweredOn"] == on).then_some(())
+        });
+    }
+
+    /// The times of the last request and the last power-on.
+    fn times(&self, name: &str) -> (String, String) {
+        let provisioning = self.status(name)["provisioning"].clone();
+        let text = |field: &str| provisioning[field].as_str().unwrap_or_default().to_owned();
+        (text("pendingRebootSince"), text("lastPoweredOn"))
+    }
+
+    /// What the audit says is being done to the host, oldest first: each is told before it is done.
+    fn told(&self) -> Vec<String> {
+        let begun = changes(&self.world.etcd, "/cke/cketerm/audit/").into_iter().map(|change| change.json());
+        begun
+            .filter(|r| r["on"] == "host default/h1" && r["result"] == "begun")
+            .map(|r| r["what"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+#[test]
+fn a_plain_annotation_reboots_a_host_once_and_everything_that_was_done_is_told() {
+    let Some(site) = Site::start() else { return };
+    site.add("h1");
+    let _engine = site.engine("engine");
+    site.power_is("h1", true);
+    assert_eq!(site.status("h1")["provisioning"]["state"], "externally provisioned");
+    assert!(site.bmc.resets().is_empty(), "nothing was asked for");
+    site.annotate("h1", "reboot.metal3.io", Some(""));
+    wait_for("the host is on again", 90, || {
+        let (asked, on) = site.times("h1");
+        (on > asked && !asked.is_empty()).then_some(())
+    });
+    // "the controller removes the annotation once it restores power to the Host"
+    assert!(annotations(&site.world, "h1").get("reboot.metal3.io").is_none());
+    assert_eq!(site.bmc.resets(), ["GracefulShutdown", "On"], "each was asked for once");
+    assert_eq!(
+        site.told(),
+        [
+            "host register",
+            "host seen on",
+            "host reboot asked",
+            "host off (soft)",
+            "host seen off",
+            "host reboot request removed",
+            "host on",
+            "host seen on"
+        ]
+    );
+}
+
+#[test]
+fn i44_two_clients_hold_a_host_off_until_both_release_it_and_hard_overtakes_soft() {
+    let Some(site) = Site::start() else { return };
+    site.add("h1");
+    let _engine = site.engine("engine");
+    site.power_is("h1", true);
+    // A soft shutdown takes this machine 1 to 11 s. The second client does not wait for it.
+    site.annotate("h1", "reboot.metal3.io/a", Some(""));
+    wait_for("the soft shutdown", 30, || (site.bmc.resets() == ["GracefulShutdown"]).then_some(()));
+    site.annotate("h1", "reboot.metal3.io/b", Some(HARD));
+    site.power_is("h1", false);
+    let overtaken = site.bmc.resets() == ["GracefulShutdown", "ForceOff"];
+    assert!(overtaken || site.bmc.resets() == ["GracefulShutdown"], "{:?}", site.bmc.resets());
+    // The basic form goes, "the {key} form will take priority".
+    site.annotate("h1", "reboot.metal3.io", Some(""));
+    wait_for("the basic annotation goes", 30, || {
+        annotations(&site.world, "h1").get("reboot.metal3.io").is_none().then_some(())
+    });
+    site.annotate("h1", "reboot.metal3.io/a", None);
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    assert!(!site.bmc.resets().contains(&"On".to_owned()), "I44: never powered on while anybody's key remains");
+    assert_eq!(annotations(&site.world, "h1")["reboot.metal3.io/b"], HARD, "others' keys are never removed");
+    site.annotate("h1", "reboot.metal3.io/b", None);
+    site.power_is("h1", true);
+    let resets = site.bmc.resets();
+    assert_eq!(resets.iter().filter(|r| *r == "On").count(), 1, "{resets:?}");
+    let (asked, on) = site.times("h1");
+    assert!(on > asked, "{asked} {on}");
+    // Hard at once, where it is asked for from the start.
+    site.annotate("h1", "reboot.metal3.io/a", Some(""));
+    site.annotate("h1", "reboot.metal3.io/b", Some(HARD));
+    site.power_is("h1", false);
+    assert!(site.bmc.resets()[resets.len()..].contains(&"ForceOff".to_owned()), "{:?}", site.bmc.resets());
+}
+
+#[test]
+fn a_controller_that_is_killed_at_any_step_neither_loses_nor_doubles_a_cycle() {
+    let Some(site) = Site::start() else { return };
+    site.add("h1");
+    let mut engine = site.engine("engine-0");
+    site.power_is("h1", true);
+    let steps = ["host reboot asked", "host off (hard)", "host seen off", "host reboot request removed", "host on"];
+    for (n, step) in steps.into_iter().enumerate() {
+        let seen = |what: &str| site.told().iter().filter(|t| *t == what).count();
+        let (before, resets, last) = (seen(step), site.bmc.resets().len(), site.times("h1").1);
+        site.annotate("h1", "reboot.metal3.io", Some(HARD));
+        wait_for(step, 60, || (seen(step) > before).then_some(()));
+        engine.kill();
+        engine = site.engine(&format!("engine-{}", n + 1));
+        wait_for("the cycle ends", 90, || {
+            let (asked, on) = site.times("h1");
+            (on > asked && on > last && !asked.is_empty()).then_some(())
+        });
+        assert!(annotations(&site.world, "h1").get("reboot.metal3.io").is_none(), "killed at {step}");
+        let mut asked = site.bmc.resets()[resets..].to_vec();
+        // What a dead controller may or may not have sent is sent again: the machine is off or on already then.
+        asked.dedup();
+        assert_eq!(asked, ["ForceOff", "On"], "killed at {step}");
+    }
+}
+
+#[test]
+fn where_the_server_drops_the_timestamps_our_annotation_keeps_them() {
+    let upstream = |crd: &mut Value| {
+        let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
+        let provisioning = schema["properties"]["provisioning"].as_object_mut().unwrap();
+        provisioning.remove("x-kubernetes-preserve-unknown-fields");
+        let fields = provisioning["properties"].as_object_mut().unwrap();
+        fields.retain(|name, _| name == "state");
+    };
+    let Some(site) = Site::start_with(upstream) else { return };
+    site.add("h1");
+    let engine = site.engine("engine");
+    site.power_is("h1", true);
+    site.annotate("h1", "reboot.metal3.io", Some(HARD));
+    let times = wait_for("the host is on again", 90, || {
+        let annotations = annotations(&site.world, "h1");
+        let times: Value = serde_json::from_str(annotations["cketerm.io/reboot-times"].as_str()?).ok()?;
+        times.get("lastPoweredOn")?;
+        (site.status("h1")["poweredOn"] == true).then_some(times)
+    });
+    assert!(times["lastPoweredOn"].as_str() > times["pendingRebootSince"].as_str(), "{times}");
+    assert_eq!(site.times("h1"), (String::new(), String::new()), "the server has no place for them");
+    assert_eq!(site.bmc.resets(), ["ForceOff", "On"], "one cycle all the same");
+    assert!(engine.logged().contains("drop the timestamps"), "it is said");
+}
+
+#[test]
+fn it_refuses_to_run_beside_the_baremetal_operator() {
+    let Some(site) = Site::start() else { return };
+    let now = jiff::Timestamp::now().to_string();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "baremetal-operator", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "bmo-7d9f", "leaseDurationSeconds": 3600, "renewTime": format!("{}.000000Z", &now[..19])},
+    });
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    site.world.ok("POST", leases, Some(&lease));
+    site.add("h1");
+    let engine = site.engine("engine");
+    let refused = |what: &str| {
+        wait_for(what, 60, || engine.logged().contains(what).then_some(()));
+        assert!(
+            site.status("h1").is_null() || site.status("h1")["provisioning"]["state"].is_null(),
+            "nothing was done"
+        );
+    };
+    refused("the baremetal-operator runs (bmo-7d9f holds Lease kube-system/baremetal-operator)");
+    // Its Lease is gone, but somebody has just written the power state.
+    let status = json!({"status": {"poweredOn": true}});
+    site.world.ok("PATCH", &format!("{HOSTS}/h1/status?fieldManager=manager"), Some(&status));
+    site.world.ok("DELETE", &format!("{leases}/baremetal-operator"), None);
+    refused("manager wrote status.poweredOn at");
+}
