@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Between looks at a host of which nothing is asked.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 /// After a write: the watch brings what it did, and wakes us.
 const NEWS: Duration = Duration::from_secs(5);
 /// After what it was decided from has changed.
