@@ -35,13 +35,7 @@ const BLOCKERS: usize = 50;
 const BATCH: usize = 60;
 
 /// What is to be written so that all consoles show what the leader knows; `None` when nothing has changed.
-pub(super) fn changes(
-    store: &Store,
-    snap: &Snapshot,
-    decision: &Decision,
-    running: &mut Option<bool>,
-    now: Now,
-) -> Option<Change> {
+pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: Now) -> Option<Change> {
     let mut change = Change::default();
     let (mut waiting, mut published) = (0, BTreeSet::new());
     for (id, reason) in &decision.reasons {
@@ -75,8 +69,7 @@ pub(super) fn changes(
     }
     // `true` while the queue is enabled and not empty, as CKE has it.
     let runs = snap.store.reboots.switch.enabled() && !snap.store.reboots.entries.is_empty();
-    if *running != Some(runs) {
-        *running = Some(runs);
+    if snap.store.running.as_deref() != Some(if runs { "true" } else { "false" }) {
         change.puts.insert(0, Put { key: store.keys().running(), value: runs.to_string(), leased: false });
     }
     change.puts.truncate(BATCH);

@@ -113,6 +113,10 @@ impl StoreView {
                     _ => Ok(()),
                 }
             }
+            KeyKind::Running => {
+                self.running = Some(String::from_utf8_lossy(&row.value).into_owned());
+                Ok(())
+            }
             KeyKind::Switch(name) => {
                 *self.switch_mut(name) = switch(row);
                 Ok(())
@@ -158,6 +162,7 @@ impl StoreView {
             KeyKind::Policy => self.policy = None,
             KeyKind::Identity => self.identity = None,
             KeyKind::Status => self.status = None,
+            KeyKind::Running => self.running = None,
             KeyKind::Schema => self.schema = None,
             KeyKind::Registry(which) => self.registry.delete(&which),
             KeyKind::Switch(name) => *self.switch_mut(name) = Switch::default(),
@@ -345,13 +350,14 @@ mod tests {
         prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
     }
 
-    const KEYS: [&str; 14] = [
+    const KEYS: [&str; 15] = [
         "leader//a",
         "leader//b",
         "leader//?",
         "cluster",
         "constraints",
         "status",
+        "reboots/running",
         "reboots/disabled",
         "reboots/write-index",
         "reboots/data/0000000000000000",

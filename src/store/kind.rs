@@ -107,6 +107,8 @@ pub enum KeyKind {
     Order(Result<EntryId, String>),
     /// `records/…`, `cketerm/history/…`, `cketerm/audit/…`: read on demand, not part of the live copy.
     OnDemand,
+    /// `reboots/running`.
+    Running,
     /// Anything else: other programs', or a newer cketerm's.
     Other,
 }
@@ -119,6 +121,7 @@ impl Keys {
             "cluster" => KeyKind::Cluster,
             "constraints" => KeyKind::Constraints,
             "status" => KeyKind::Status,
+            "reboots/running" => KeyKind::Running,
             "reboots/disabled" => KeyKind::Switch(SwitchName::Reboots),
             "repairs/disabled" => KeyKind::Switch(SwitchName::Repairs),
             "sabakan/disabled" => KeyKind::Switch(SwitchName::Sabakan),

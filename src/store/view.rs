@@ -124,6 +124,8 @@ pub struct StoreView {
     pub orders: OrdMap<EntryId, Stored<Order>>,
     /// `sabakan/…`, `cluster-revision`, `cketerm/approvals/…`.
     pub registry: RegistrySettings,
+    /// `reboots/running`, as text: `true` while the queue is enabled and not empty, as CKE has it.
+    pub running: Option<String>,
     /// `status`.
     pub status: Option<Stored<Status>>,
     /// Keys of ours or CKE's that cannot be read, and why.

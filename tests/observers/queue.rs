@@ -138,7 +138,9 @@ fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> boo
         .entries
         .range(..index)
         .all(|(_, other)| other.throughout(from, to, |lies| !matches!(lies, Some(Ok(e)) if e.node == entry.node)));
-    let left = view.attempts.values().any(|l| l.sometime(from, to, |a| a.is_some_and(|a| a.address == entry.node)));
+    // a command of either queue that may still run on the machine
+    let mut tried = view.attempts.values().chain(view.repair_attempts.values());
+    let left = tried.any(|l| l.sometime(from, to, |a| a.is_some_and(|a| a.address == entry.node)));
     let noted = view.requests.get(&index).and_then(|r| r.at(to)).and_then(|r| r.node_uid.as_deref());
     let member_all_along = view.clusters.throughout(from, to, |c| {
         c.is_some_and(|c| {

@@ -54,12 +54,7 @@ impl<'a> Pass<'a> {
         } else if let Some(order) = self.order(case.id, case.mod_revision, Verb::Done) {
             // Treated as booted; the Node must still be Ready before the uncordon.
             if !node.is_some_and(|n| n.ready) {
-                let since = case.since.unwrap_or(self.now.wall);
-                return Some(Reason::WaitingForBoot {
-                    since,
-                    last: "done by order, but the Node is not Ready".to_owned(),
-                    stuck: false,
-                });
+                return Some(self.waiting_for_boot(case, "done by order, but the Node is not Ready".to_owned()));
             }
             End::DoneBy(order.clone())
         } else if matches!(work.and_then(|w| w.check.as_ref()), Some((_, CheckAnswer::Yes)))

@@ -126,7 +126,6 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         next_publish: 0.0,
         next_prune: 0.0,
         incomplete_since: None,
-        running: None,
         registered: None,
         programs_of: None,
         options,
@@ -167,8 +166,6 @@ struct Loop {
     next_publish: f64,
     next_prune: f64,
     incomplete_since: Option<f64>,
-    /// What we last wrote under `reboots/running` in this leadership.
-    running: Option<bool>,
     registered: Option<EngineRegistration>,
     programs_of: Option<i64>,
     options: Options,
@@ -395,7 +392,6 @@ impl Loop {
         self.paused.clear();
         self.snap.in_flight.clear();
         self.snap.work.clear();
-        self.running = None;
     }
 }
 

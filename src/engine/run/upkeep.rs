@@ -53,7 +53,7 @@ impl Loop {
         if at < self.next_publish {
             return;
         }
-        let Some(change) = publish::changes(&self.store, &self.snap, decision, &mut self.running, now) else { return };
+        let Some(change) = publish::changes(&self.store, &self.snap, decision, now) else { return };
         self.next_publish = at + PUBLISH;
         let Ok(permit) = leader.fence.permit_record() else { return };
         let store = self.store.clone();
