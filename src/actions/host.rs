@@ -19,15 +19,16 @@ use crate::{
 /// Our key; `--as NAME` makes it `cketerm-NAME`.
 const KEY: &str = "cketerm";
 /// How often a write is decided anew: the operator writes hosts all the time.
-const TRIES: u32 = 8;
+pub(super) const TRIES: u32 = 8;
 /// Between two looks.
 const POLL: Duration = Duration::from_secs(1);
 
 /// A person who asks for something of a host, with the rights of the kubeconfig.
 #[derive(Debug)]
 pub struct Hosts {
-    kube: Kube,
+    pub(super) kube: Kube,
     who: Who,
+    why: Option<String>,
 }
 
 /// What came of asking.
@@ -55,7 +56,14 @@ pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
 impl Hosts {
     /// The person who runs this process.
     pub fn new(kube: Kube) -> Self {
-        Self { kube, who: who::here() }
+        Self { kube, who: who::here(), why: None }
+    }
+
+    /// The reason that goes into the annotation's value.
+    #[must_use]
+    pub fn because(mut self, why: Option<&str>) -> Self {
+        self.why = why.map(str::to_owned);
+        self
     }
 
     /// All hosts.
@@ -197,7 +205,7 @@ impl Hosts {
     }
 
     /// The host, unless something is known that keeps a request from being carried out.
-    async fn ready(&self, name: &str) -> Result<HostRow, ActionError> {
+    pub(super) async fn ready(&self, name: &str) -> Result<HostRow, ActionError> {
         let host = self.find(name).await?;
         match host.hindrance() {
             None => Ok(host),
@@ -209,7 +217,11 @@ impl Hosts {
     fn value(&self, mode: Mode) -> String {
         let by = format!("{}@{}", self.who.user, self.who.host);
         let since = Timestamp::now().round(jiff::Unit::Second).unwrap_or_default();
-        json!({"mode": mode, "by": by, "since": since}).to_string()
+        let mut value = json!({"mode": mode, "by": by, "since": since});
+        if let Some(why) = &self.why {
+            value["why"] = json!(why);
+        }
+        value.to_string()
     }
 }
 
@@ -222,7 +234,7 @@ fn state(host: &HostRow) -> String {
     }
 }
 
-fn again(host: &HostRow, e: WriteError) -> Result<(), ActionError> {
+pub(super) fn again(host: &HostRow, e: WriteError) -> Result<(), ActionError> {
     match e {
         // The operator wrote it in between, or the answer was lost: read again before anything else.
         WriteError::Conflict | WriteError::NoAnswer(_) => Ok(()),
@@ -230,6 +242,6 @@ fn again(host: &HostRow, e: WriteError) -> Result<(), ActionError> {
     }
 }
 
-fn busy(name: &str) -> ActionError {
+pub(super) fn busy(name: &str) -> ActionError {
     ActionError::failed(format!("{name} changes all the time or does not answer: try again"))
 }

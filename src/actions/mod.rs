@@ -6,6 +6,7 @@
 mod definition;
 mod error;
 mod host;
+mod host_deeds;
 mod policy;
 mod queue;
 mod registry;
@@ -15,6 +16,7 @@ mod who;
 pub use definition::{Identified, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{Asking, Hosts, own_key};
+pub use host_deeds::HostDeed;
 pub use queue::Added;
 pub use repair::{WantedRepair, state as repair_state};
 pub use who::host_name;

@@ -29,6 +29,13 @@ pub enum HostsWord {
         #[arg(long = "as", value_name = "NAME")]
         key: Option<String>,
     },
+    /// Hold a host off, wait for the proof that it is, delete its Node, release it
+    Fence {
+        /// NAME or NAMESPACE/NAME.
+        name: String,
+        /// The Node that is deleted: it has to be this host's.
+        node: String,
+    },
     /// Take our key off: the host is turned on when nobody's key is left
     Release {
         /// NAME or NAMESPACE/NAME.
@@ -120,6 +127,11 @@ pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> 
             let Some(seconds) = how.wait else { return Ok(()) };
             hosts.until_off(&asking.host, &key, seconds).await?;
             context.say(&format!("{name} went off after that, and is held off"));
+            Ok(())
+        }
+        HostsWord::Fence { name, node } => {
+            let said = hosts.fence_node(&name, &node).await?;
+            context.say(&said);
             Ok(())
         }
         HostsWord::Release { name, key } => {

@@ -8,7 +8,7 @@ use tui_input::Input;
 use super::{
     dialog::Dialog,
     event::Action,
-    facts::Facts,
+    facts::{self, Facts},
     keys::Keymap,
     list::List,
     registry::{self, Row, Serial},
@@ -34,6 +34,8 @@ pub enum View {
     Machines,
     /// The definition in force against the generated one.
     Diff,
+    /// BareMetalHosts.
+    Hosts,
 }
 
 impl View {
@@ -45,7 +47,8 @@ impl View {
             Self::Nodes => Self::Repairs,
             Self::Repairs => Self::Machines,
             Self::Machines => Self::Diff,
-            Self::Diff => Self::Reboots,
+            Self::Diff => Self::Hosts,
+            Self::Hosts => Self::Reboots,
         }
     }
 
@@ -65,10 +68,14 @@ impl std::str::FromStr for View {
             "repairs" => Ok(Self::Repairs),
             "machines" => Ok(Self::Machines),
             "diff" => Ok(Self::Diff),
-            _ => Err(format!("there is no view {text:?}: choose reboots, nodes, repairs, machines or diff")),
+            "hosts" => Ok(Self::Hosts),
+            _ => Err(format!("there is no view {text:?}: choose reboots, nodes, repairs, machines, diff or hosts")),
         }
     }
 }
+
+/// A BareMetalHost's identity: namespace and name.
+pub type HostId = (String, String);
 
 /// What a detail pane, or a verb, is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +88,8 @@ pub enum Target {
     Machine(String),
     /// The same change of a field on many nodes.
     Fold(String),
+    /// A BareMetalHost.
+    Host(HostId),
 }
 
 /// An open detail pane, bound to an object, not to a row.
@@ -166,6 +175,8 @@ pub struct App {
     pub machines: List<Serial>,
     /// Rows of the Diff.
     pub diff: List<Row>,
+    /// Rows of the hosts.
+    pub hosts: List<HostId>,
     /// Sums over the registry.
     pub registry: registry::Facts,
     /// Machines and Diff show the racks in place of their rows.
@@ -199,6 +210,7 @@ impl App {
             repairs: List::default(),
             machines: List::default(),
             diff: List::default(),
+            hosts: List::default(),
             registry: registry::Facts::default(),
             racks: false,
             pane: None,
@@ -246,6 +258,7 @@ impl App {
                 Row::Fold(what) => Some(Target::Fold(what)),
                 Row::Field(_) => None,
             },
+            View::Hosts => self.hosts.cursor.clone().map(Target::Host),
         }
     }
 
@@ -278,14 +291,27 @@ impl App {
 
     /// The nodes that a verb is about.
     pub fn chosen_nodes(&self) -> Vec<String> {
-        let machine = |id: &EntryId| super::facts::machine(&self.seen, *id);
+        let machine = |id: &EntryId| facts::machine(&self.seen, *id);
         match (&self.pane, self.view) {
             (Some(Pane { of: Target::Node(name), .. }), _) => vec![name.clone()],
             (Some(Pane { of: Target::Entry(id), .. }), _) => machine(id).into_iter().collect(),
             (None, View::Nodes) => self.nodes.chosen(),
             (None, View::Reboots) => self.reboots.chosen().iter().filter_map(machine).collect(),
             (None, View::Repairs) => self.repairs.chosen().iter().filter_map(machine).collect(),
+            (Some(Pane { of: Target::Host(_), .. }), _) | (None, View::Hosts) => {
+                let hosts = self.chosen_hosts();
+                hosts.iter().filter_map(|id| facts::host_node(&self.seen, id)).map(|n| n.name.clone()).collect()
+            }
             _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
+        }
+    }
+
+    /// The hosts that a verb is about.
+    pub fn chosen_hosts(&self) -> Vec<HostId> {
+        match (&self.pane, self.view) {
+            (Some(Pane { of: Target::Host(id), .. }), _) => vec![id.clone()],
+            (None, View::Hosts) => self.hosts.chosen(),
+            _ => Vec::new(),
         }
     }
 
@@ -312,6 +338,7 @@ impl App {
             View::Repairs => std::mem::take(&mut self.repairs.strayed),
             View::Machines => std::mem::take(&mut self.machines.strayed),
             View::Diff => std::mem::take(&mut self.diff.strayed),
+            View::Hosts => std::mem::take(&mut self.hosts.strayed),
         }
     }
 

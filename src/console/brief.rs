@@ -3,12 +3,16 @@
 
 use jiff::Timestamp;
 
-use super::{app::App, facts, when};
+use super::{
+    app::{App, HostId},
+    facts, when,
+};
 use crate::{
     engine::snapshot::Seen,
     model::{
         attempt::CheckAnswer,
         entry::{EntryId, QueueKind, Stored},
+        host::{HostRow, Mode},
         ours::Verb,
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
@@ -243,6 +247,40 @@ pub fn pods(seen: &Seen, id: EntryId) -> String {
     match facts::progress(seen, id) {
         Some(p) if p.pods_at_start > 0 && in_work => format!("{}/{}", p.pods_gone, p.pods_at_start),
         _ => String::new(),
+    }
+}
+
+/// `on`, `off`, or `-` where nobody has written it.
+pub fn host_power(host: &HostRow) -> &'static str {
+    match host.powered_on {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "-",
+    }
+}
+
+/// What is asked of a host, by whom: `reboot hard, cketerm soft`.
+pub fn host_asked(host: &HostRow) -> String {
+    let base = host.asked.base.iter().map(|value| format!("reboot {}", Mode::of(value)));
+    let keys = host.asked.keys.iter().map(|(key, value)| format!("{key} {}", Mode::of(value)));
+    safe(&base.chain(keys).collect::<Vec<_>>().join(", "))
+}
+
+/// What is to be said of a host beside its fields, and whether a person should look: its error, what keeps a request
+/// from being carried out, what our controller is at.
+pub fn host(app: &App, id: &HostId) -> (String, bool) {
+    let Some(host) = facts::host(&app.seen, id) else { return ("gone".to_owned(), true) };
+    let ours = app.seen.snapshot.metal3.hosts.get(&host.full_name());
+    if let Some(error) = ours.and_then(|seen| seen.error.as_ref()) {
+        return (safe(error), true);
+    }
+    if !host.error.is_empty() {
+        return (safe(&host.error), true);
+    }
+    match (host.hindrance(), ours) {
+        (Some(why), _) => (safe(&why.to_string()), !host.asked.is_empty()),
+        (None, Some(seen)) if !host.asked.is_empty() || host.pending() => (safe(&seen.doing), false),
+        _ => (String::new(), false),
     }
 }
 

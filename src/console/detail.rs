@@ -1,5 +1,6 @@
 //! The text of detail panes: everything about one entry or one node, wrapped, nothing cut.
 
+mod host;
 mod machine;
 mod repair;
 
@@ -44,6 +45,7 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
         Target::Node(name) => text.node(name),
         Target::Machine(address) => text.registered(address),
         Target::Fold(what) => text.fold(what),
+        Target::Host(id) => text.host(id),
     }
     text.lines
 }
@@ -65,6 +67,7 @@ pub fn title(app: &App, of: &Target) -> String {
             brief::safe(&format!("machine {serial} {address}"))
         }
         Target::Fold(what) => brief::safe(what),
+        Target::Host((namespace, name)) => brief::safe(&format!("host {namespace}/{name}")),
     }
 }
 

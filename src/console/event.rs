@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crossterm::event::KeyEvent;
 
 use crate::{
+    actions::HostDeed,
     clock::Now,
     engine::snapshot::Seen,
     model::{
@@ -114,6 +115,15 @@ pub enum Action {
         /// Why.
         reason: Option<String>,
     },
+    /// Something about hosts of Metal3.
+    Hosts {
+        /// Each by `namespace/name`, with the UID that was shown.
+        hosts: Vec<(String, String)>,
+        /// What; none until it is chosen.
+        deed: Option<HostDeed>,
+        /// Why.
+        reason: Option<String>,
+    },
     /// Make a node's cordon the administrator's, or give it back.
     KeepCordoned {
         /// The Node.
@@ -146,6 +156,7 @@ impl Action {
             | Self::ResetBackoff { reason, .. }
             | Self::Switch { reason, .. }
             | Self::Registry { reason, .. }
+            | Self::Hosts { reason, .. }
             | Self::Order { reason, .. } => *reason = why,
             Self::KeepCordoned { .. } => {}
         }
@@ -158,6 +169,9 @@ impl Action {
         if let (Self::AddRepairs { machine_type, operation, .. }, Some((of, name))) = (&mut self, chosen) {
             of.clone_into(machine_type);
             name.clone_into(operation);
+        }
+        if let (Self::Hosts { deed, .. }, Some((what, how))) = (&mut self, chosen) {
+            *deed = crate::console::dialog::host::deed(what, how);
         }
         self
     }
@@ -188,6 +202,15 @@ impl Action {
                 Registering::Hold(true) => "stopping all applying ...".to_owned(),
                 Registering::Hold(false) => "letting applying go on ...".to_owned(),
             },
+            Self::Hosts { hosts, deed, .. } => {
+                let names: Vec<&str> = hosts.iter().map(|(name, _)| name.as_str()).collect();
+                match deed {
+                    Some(HostDeed::Fence(node, _)) => {
+                        format!("fencing {node}: waits for the proof that {} is off ...", names.join(", "))
+                    }
+                    _ => format!("asking it of {} ...", names.join(", ")),
+                }
+            }
             Self::Order { entry, verb, .. } => format!("ordering {verb} of {entry} ..."),
             Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
             Self::KeepCordoned { node, keep: false } => format!("giving {node}'s cordon back ..."),

@@ -10,6 +10,7 @@ use crate::{
         attempt::CheckAnswer,
         cluster::{Node, Operation, queue_faults},
         entry::{EntryId, QueueKind, Stored},
+        host::HostRow,
         kube::NodeRow,
         ours::{Progress, Verb},
         reason::Reason,
@@ -181,6 +182,16 @@ pub fn in_trouble(seen: &Seen, id: EntryId) -> bool {
             Some(e) => e.status == RepairStatus::Failed || why,
         },
     }
+}
+
+/// A host.
+pub fn host<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<HostRow>> {
+    seen.snapshot.kube.hosts.get(id)
+}
+
+/// The Node of a host.
+pub fn host_node<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<NodeRow>> {
+    host(seen, id)?.node_in(&seen.snapshot.kube).map(|(node, _)| node)
 }
 
 /// Needs a person at this entry: also when its last drain was held up and it is tried again by itself. What holds the whole queue (no engine, stale sources) is said once, in the header.

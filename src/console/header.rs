@@ -197,6 +197,11 @@ fn tabs(app: &App) -> Line<'static> {
             tab(View::Diff, format!("5 Diff {}{}", app.diff.total, mark(View::Diff, usize::from(waits)))),
         ]);
     }
+    // nor who has no Metal3 for this one
+    if app.hosts.total > 0 || app.view == View::Hosts {
+        let gap = if app.size.width < 100 { "" } else { " " };
+        spans.extend([Span::raw(gap), tab(View::Hosts, format!("6 Hosts {}", app.hosts.total))]);
+    }
     let entries = |list: &List<EntryId>| (list.filter.clone(), list.rows.len(), list.total, list.marks.len());
     let (filter, shown, total, marks) = match app.view {
         View::Reboots => entries(&app.reboots),
@@ -206,13 +211,14 @@ fn tabs(app: &App) -> Line<'static> {
             (list.filter.clone(), list.rows.len(), list.total, list.marks.len())
         }
         View::Diff => (app.diff.filter.clone(), app.diff.rows.len(), app.diff.total, app.diff.marks.len()),
+        View::Hosts => (app.hosts.filter.clone(), app.hosts.rows.len(), app.hosts.total, app.hosts.marks.len()),
         View::Nodes => (app.nodes.filter.clone(), app.nodes.rows.len(), app.nodes.total, app.nodes.marks.len()),
     };
     let trouble = match app.view {
         View::Reboots => reboots,
         View::Repairs => repairs,
         View::Nodes => reboots + repairs,
-        View::Machines | View::Diff => 0,
+        View::Machines | View::Diff | View::Hosts => 0,
     };
     if trouble > 0 {
         spans.push(Span::styled(format!("   ! {trouble} blocked (n)"), theme.trouble));

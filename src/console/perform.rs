@@ -96,6 +96,17 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
                 }
             }
         }
+        Action::Hosts { hosts, deed, reason } => {
+            let Some(deed) = deed else { return Err("nothing was chosen".to_owned()) };
+            let (mut done, mut failed) = (Vec::new(), Vec::new());
+            for (name, uid) in &hosts {
+                match operator.host(name, uid, deed.clone(), reason.as_deref()).await {
+                    Ok(said) => done.push(said),
+                    Err(e) => failed.push(e.text),
+                }
+            }
+            if failed.is_empty() { Ok(done.join("; ")) } else { Err([failed, done].concat().join("; ")) }
+        }
         Action::Order { entry, verb, seen, reason } => {
             operator.order(entry, verb, seen, reason.as_deref()).await.map_err(text)?;
             Ok(format!("ordered {verb} of {entry}: the leader takes it up at its next pass"))

@@ -12,7 +12,8 @@ use super::{
     wire::{Meta, Wire},
 };
 use crate::model::host::{
-    Asked, DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, PAUSED_ANNOTATION, REBOOT_ANNOTATION, TIMES_ANNOTATION, Times,
+    Asked, DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, NODE_ANNOTATION, PAUSED_ANNOTATION, REBOOT_ANNOTATION,
+    TIMES_ANNOTATION, Times,
 };
 
 pub(super) const GROUP: &str = "/apis/metal3.io/v1alpha1";
@@ -124,6 +125,7 @@ impl From<Host> for HostRow {
             deleting: metadata.deleting(),
             paused: metadata.annotations.contains_key(PAUSED_ANNOTATION),
             detached: metadata.annotations.contains_key(DETACHED_ANNOTATION),
+            node: metadata.annotations.get(NODE_ANNOTATION).cloned().unwrap_or_default(),
             asked: Asked::among(&metadata.annotations),
             namespace: metadata.namespace,
             name: metadata.name,
@@ -196,6 +198,15 @@ impl Kube {
     /// Takes this key off, and no other.
     pub async fn release_host(&self, host: &HostRow, key: &str) -> Result<HostRow, WriteError> {
         self.annotate_host(host, &format!("{HOLD_PREFIX}{key}"), Value::Null).await
+    }
+
+    /// A person's wish: whether the host is to be on (`spec.online`).
+    pub async fn set_online(&self, host: &HostRow, online: bool) -> Result<HostRow, WriteError> {
+        let patch = json!({
+            "metadata": {"resourceVersion": host.resource_version, "uid": host.uid}, "spec": {"online": online},
+        });
+        let place = host_path(&host.namespace, &host.name);
+        Ok(self.send::<Host>(with_body("PATCH", &place, MERGE, &patch)).await?.into())
     }
 
     async fn annotate_host(&self, host: &HostRow, annotation: &str, value: Value) -> Result<HostRow, WriteError> {

@@ -123,6 +123,14 @@ impl Kube {
         Ok(answer.into())
     }
 
+    /// A person's deletion of a Node with this UID and no other, for fencing. Errors: [`WriteError::Conflict`] if the
+    /// Node of that name is another one by now, [`WriteError::NotFound`] if there is none.
+    pub async fn delete_node(&self, name: &str, uid: &str) -> Result<(), WriteError> {
+        let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
+        self.send::<Value>(with_body("DELETE", &node_path(name), "application/json", &body)).await?;
+        Ok(())
+    }
+
     /// A person's own key: makes a cordon of ours the administrator's (`keep`), or takes that back. Not fenced: it is
     /// the person's write, with the person's rights.
     pub async fn annotate_keep_cordoned(&self, name: &str, keep: bool) -> Result<(), WriteError> {

@@ -1,11 +1,13 @@
 //! A BareMetalHost of Metal3, and the annotations of its reboot interface (spec/metal3.md, seed
 //! metal3-reboot-interface.md).
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::kube::{KubeView, NodeRow};
 
 /// The annotation that asks for one power cycle; what removes it is the controller.
 pub const REBOOT_ANNOTATION: &str = "reboot.metal3.io";
@@ -19,6 +21,9 @@ pub const DETACHED_ANNOTATION: &str = "baremetalhost.metal3.io/detached";
 /// Where our controller role keeps the two timestamps on servers whose resource definition drops them: a JSON object
 /// with `pendingRebootSince` and `lastPoweredOn`.
 pub const TIMES_ANNOTATION: &str = "cketerm.io/reboot-times";
+
+/// Which Node a host is, where neither its addresses nor its host name say so: the Node's name.
+pub const NODE_ANNOTATION: &str = "cketerm.io/node";
 
 /// How a host is turned off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -147,6 +152,8 @@ pub struct HostRow {
     pub error_type: String,
     /// `status.errorMessage`: it clears at each try and proves no recovery.
     pub error: String,
+    /// Annotation `cketerm.io/node`; empty = none.
+    pub node: String,
     /// `status.hardware.hostname`.
     pub hostname: String,
     /// `status.hardware.nics[].ip`.
@@ -225,6 +232,21 @@ impl HostRow {
     /// A reboot was asked for and is not over: `pendingRebootSince` is later than `lastPoweredOn`.
     pub fn pending(&self) -> bool {
         self.pending_reboot_since.is_some_and(|since| self.last_powered_on.is_none_or(|last| since > last))
+    }
+
+    /// Its Node, and by what it is known: our annotation, an address, the host name, or – for hosts that were never
+    /// inspected – the same name.
+    pub fn node_in<'a>(&self, kube: &'a KubeView) -> Option<(&'a Arc<NodeRow>, &'static str)> {
+        if !self.node.is_empty() {
+            return Some((kube.by_name.get(&self.node)?, "its annotation"));
+        }
+        let by_address = self.addresses.iter().find_map(|address| kube.by_name.get(kube.by_address.get(address)?));
+        let by_host_name = || kube.by_name.get(&self.hostname).filter(|_| !self.hostname.is_empty());
+        let known = !self.addresses.is_empty() || !self.hostname.is_empty();
+        by_address
+            .map(|node| (node, "its address"))
+            .or_else(|| by_host_name().map(|node| (node, "its host name")))
+            .or_else(|| kube.by_name.get(&self.name).filter(|_| !known).map(|node| (node, "its own name alone")))
     }
 
     /// `namespace/name`.

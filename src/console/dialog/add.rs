@@ -11,7 +11,7 @@ use crate::console::{
 
 /// Opens it, or says why there is nothing to add.
 pub fn open(app: &App) -> Result<Dialog, String> {
-    if app.view != View::Nodes && app.pane.is_none() {
+    if !matches!(app.view, View::Nodes | View::Hosts) && app.pane.is_none() {
         return Err("reboots are added from the nodes: press 2, mark them with space, then R".to_owned());
     }
     let chosen = app.chosen_nodes();

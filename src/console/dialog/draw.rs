@@ -36,17 +36,12 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     let mut cursor = None;
     if dialog.expired.is_none() {
         if let Some(pick) = &dialog.pick {
-            choice(buffer, (x, y), line, "  type: ", &pick.type_field(), dialog.focus == Focus::Type, theme.key);
+            let (first, second) = pick.labels();
+            let first = format!("  {}: ", first.strip_prefix("machine ").unwrap_or(first));
+            let second = format!("  {second}: ");
+            choice(buffer, (x, y), line, &first, &pick.type_field(), dialog.focus == Focus::Type, theme.key);
             let at = (x, y + 1);
-            choice(
-                buffer,
-                at,
-                line,
-                "  operation: ",
-                &pick.operation_field(),
-                dialog.focus == Focus::Operation,
-                theme.key,
-            );
+            choice(buffer, at, line, &second, &pick.operation_field(), dialog.focus == Focus::Operation, theme.key);
             y += 2;
         }
         if dialog.why != Why::Never {

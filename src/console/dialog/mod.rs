@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod cancel;
 pub mod draw;
 pub mod hold;
+pub mod host;
 pub mod order;
 pub mod pick;
 pub mod quit;
@@ -18,7 +19,7 @@ pub mod switch;
 use tui_input::Input;
 
 use self::pick::Pick;
-use super::{event::Action, facts};
+use super::{app::HostId, event::Action, facts};
 use crate::{
     actions::repair_state,
     engine::{decide::Applying, snapshot::Seen},
@@ -78,6 +79,8 @@ pub enum Bound {
     Integration(i64),
     /// The change that waits at the gate.
     Digest(String),
+    /// A host, and what was shown of it.
+    Host(HostId, String),
 }
 
 /// An open dialog.
@@ -204,9 +207,11 @@ impl Dialog {
         }
         match &self.pick {
             Some(pick) if pick.machine_type().is_none() => {
-                return Some("choose the machine type first: Right, Left".to_owned());
+                return Some(format!("choose the {} first: Right, Left", pick.labels().0));
             }
-            Some(pick) if pick.chosen().is_none() => return Some("choose the operation first: Right, Left".to_owned()),
+            Some(pick) if pick.chosen().is_none() => {
+                return Some(format!("choose the {} first: Right, Left", pick.labels().1));
+            }
             _ => {}
         }
         if self.why == Why::Required && self.reason.value().trim().is_empty() {
@@ -264,6 +269,11 @@ impl Bound {
             }
             Self::Integration(revision) => (seen.snapshot.store.sabakan.mod_revision != *revision)
                 .then(|| "somebody turned the integration's switch meanwhile: nothing was done".to_owned()),
+            Self::Host(id, shown) => {
+                let found = facts::host(seen, id).map(|h| host::shown(h));
+                (found.as_ref() != Some(shown))
+                    .then(|| format!("host {}/{} changed meanwhile: nothing was done, look again", id.0, id.1))
+            }
             Self::Digest(digest) => {
                 let waits = matches!(&*seen.applying, Applying::Approval(d, _) if d == digest);
                 (!waits).then(|| format!("{digest} does not wait any more: nothing was done, look again"))

@@ -5,16 +5,21 @@ use crate::model::cluster::{Repair, steps_in_words};
 /// The choice and how far it has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pick {
+    /// What the two choices are called, where it is not a repair.
+    labels: Option<(&'static str, &'static str)>,
     types: Vec<Type>,
     machine_type: Option<usize>,
     operation: Option<usize>,
 }
 
+/// Second choices, each with the lines that say what it means.
+pub type Seconds = Vec<(String, Vec<String>)>;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Type {
     name: String,
     /// Each with its steps in words.
-    operations: Vec<(String, Vec<String>)>,
+    operations: Seconds,
 }
 
 impl Pick {
@@ -34,9 +39,23 @@ impl Pick {
             None if types.len() == 1 => Some(0),
             found => found,
         };
-        let mut pick = Self { types, machine_type, operation: None };
+        let mut pick = Self { labels: None, types, machine_type, operation: None };
         pick.choose_the_only_operation();
         pick
+    }
+
+    /// A choice of another kind: what the two are called, and each first one with its second ones and what those mean.
+    pub fn among(labels: (&'static str, &'static str), all: Vec<(String, Seconds)>) -> Self {
+        let types: Vec<Type> = all.into_iter().map(|(name, operations)| Type { name, operations }).collect();
+        let machine_type = (types.len() == 1).then_some(0);
+        let mut pick = Self { labels: Some(labels), types, machine_type, operation: None };
+        pick.choose_the_only_operation();
+        pick
+    }
+
+    /// What the two choices are called.
+    pub fn labels(&self) -> (&'static str, &'static str) {
+        self.labels.unwrap_or(("machine type", "operation"))
     }
 
     /// Nothing can be chosen.
@@ -88,7 +107,7 @@ impl Pick {
     /// The field of the operation.
     pub fn operation_field(&self) -> String {
         if self.machine_type.is_none() {
-            return "choose the machine type first".to_owned();
+            return format!("choose the {} first", self.labels().0);
         }
         shown(self.operation(), self.operation, self.operations().len())
     }

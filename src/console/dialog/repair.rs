@@ -85,13 +85,19 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
         let address = facts::address_of(&app.seen, *id)?.to_owned();
         Some((app.seen.snapshot.machine(&address), Some(address)))
     };
+    let of_hosts = || {
+        let names = app.chosen_nodes().into_iter();
+        names.map(|name| (name.clone(), facts::address(&app.seen, &name))).collect::<Vec<_>>()
+    };
     let mut machines: Vec<(String, Option<String>)> = match (&app.pane, app.view) {
         (Some(pane), _) => match &pane.of {
             Target::Entry(id) => of_entry(id).into_iter().collect(),
             Target::Node(name) => vec![(name.clone(), facts::address(&app.seen, name))],
             Target::Machine(address) => vec![(app.seen.snapshot.machine(address), Some(address.clone()))],
+            Target::Host(_) => of_hosts(),
             Target::Fold(_) => Vec::new(),
         },
+        (None, View::Hosts) => of_hosts(),
         (None, View::Nodes) => {
             app.nodes.chosen().into_iter().map(|name| (name.clone(), facts::address(&app.seen, &name))).collect()
         }

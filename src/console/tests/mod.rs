@@ -2,6 +2,7 @@
 
 mod cost;
 mod flows;
+mod hosts;
 mod repairs;
 mod screens;
 mod world;

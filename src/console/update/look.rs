@@ -26,6 +26,7 @@ pub(super) fn go(app: &mut App, command: Command) {
             View::Repairs => app.repairs.toggle_mark(),
             View::Machines => app.machines.toggle_mark(),
             View::Diff => app.diff.toggle_mark(),
+            View::Hosts => app.hosts.toggle_mark(),
         },
         Command::MarkAll => match app.view {
             View::Reboots => app.reboots.toggle_all(),
@@ -33,6 +34,7 @@ pub(super) fn go(app: &mut App, command: Command) {
             View::Repairs => app.repairs.toggle_all(),
             View::Machines => app.machines.toggle_all(),
             View::Diff => app.diff.toggle_all(),
+            View::Hosts => app.hosts.toggle_all(),
         },
         Command::Filter => super::typing::begin_filter(app),
         Command::NextView => show(app, app.view.next()),
@@ -41,6 +43,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Repairs => show(app, View::Repairs),
         Command::Machines => show(app, View::Machines),
         Command::Diff => show(app, View::Diff),
+        Command::Hosts => show(app, View::Hosts),
         Command::Racks if matches!(app.view, View::Machines | View::Diff) => app.racks = !app.racks,
         Command::Jump => jump(app),
         Command::Trouble => trouble(app),
@@ -56,6 +59,7 @@ pub(super) fn reveal(app: &mut App) {
     app.repairs.reveal(height);
     app.machines.reveal(height);
     app.diff.reveal(height);
+    app.hosts.reveal(height);
     let most = views::pane_overflow(app);
     if let Some(pane) = &mut app.pane {
         pane.scroll = pane.scroll.min(most);
@@ -82,6 +86,7 @@ fn by(app: &mut App, rows: isize) {
             View::Repairs => app.repairs.step(rows),
             View::Machines => app.machines.step(rows),
             View::Diff => app.diff.step(rows),
+            View::Hosts => app.hosts.step(rows),
         }
     }
 }
@@ -112,6 +117,7 @@ fn back(app: &mut App) {
         View::Repairs => (!app.repairs.filter.is_empty(), !app.repairs.marks.is_empty()),
         View::Machines => (!app.machines.filter.is_empty(), !app.machines.marks.is_empty()),
         View::Diff => (!app.diff.filter.is_empty(), !app.diff.marks.is_empty()),
+        View::Hosts => (!app.hosts.filter.is_empty(), !app.hosts.marks.is_empty()),
     };
     if app.help.take().is_some() || app.pane.take().is_some() {
         return;
@@ -125,6 +131,7 @@ fn back(app: &mut App) {
             View::Repairs => app.repairs.marks.clear(),
             View::Machines => app.machines.marks.clear(),
             View::Diff => app.diff.marks.clear(),
+            View::Hosts => app.hosts.marks.clear(),
         }
     } else {
         app.message = None;
@@ -152,6 +159,10 @@ fn jump(app: &mut App) {
             let name = app.seen.snapshot.machine(&address);
             app.nodes.go_to(&name).then_some((View::Nodes, Target::Node(name)))
         }
+        Some(Target::Host(id)) => {
+            let name = facts::host_node(&app.seen, &id).map(|node| node.name.clone());
+            name.filter(|name| app.nodes.go_to(name)).map(|name| (View::Nodes, Target::Node(name)))
+        }
         Some(Target::Fold(_)) | None => None,
     };
     match to {
@@ -177,6 +188,10 @@ fn trouble(app: &mut App) {
             next(&app.machines.rows, app.machines.place, changes).map(|place| app.machines.select(place))
         }
         View::Diff => None,
+        View::Hosts => {
+            let troubled = |id: &crate::console::app::HostId| brief::host(app, id).1;
+            next(&app.hosts.rows, app.hosts.place, troubled).map(|place| app.hosts.select(place))
+        }
         View::Nodes => {
             let hit = next(&app.nodes.rows, app.nodes.place, |name| brief::node_state(app, name).1);
             hit.map(|place| app.nodes.select(place))

@@ -100,11 +100,14 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         | Command::Unhold
         | Command::ResetBackoff
         | Command::Switch
+        | Command::Approve
         | Command::Retry
         | Command::Done
         | Command::Force
         | Command::Keep
-        | Command::Release => return verbs::begin(app, command),
+        | Command::Release
+        | Command::HostPower
+        | Command::Fence => return verbs::begin(app, command),
         other => look::go(app, other),
     }
     Vec::new()

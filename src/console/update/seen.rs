@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     console::{
-        app::App,
+        app::{App, HostId},
         brief, facts,
         registry::{Row, Serial},
     },
@@ -54,6 +54,12 @@ pub(super) fn rows(app: &mut App) {
     let mut diff = std::mem::take(&mut app.diff);
     diff.refresh(shown, total, |row| app.registry.rows.binary_search(row).is_ok());
     app.diff = diff;
+
+    let hosts = &seen.snapshot.kube.hosts;
+    let all: Vec<HostId> = hosts.keys().cloned().collect();
+    let total = all.len();
+    let shown = filtered(app, &app.hosts.filter, all);
+    app.hosts.refresh(shown, total, |id| hosts.contains_key(id));
 
     let members = seen.snapshot.store.definition().into_iter().flat_map(|d| &d.cluster.nodes);
     let names: BTreeSet<&str> =
@@ -110,6 +116,15 @@ impl Haystack for Serial {
         let plan = app.registry.change(&app.seen, &m.address).map(|c| c.kind.word()).unwrap_or_default();
         let place = crate::console::registry::place(&app.seen, &m.address);
         format!("{} {} {} {} rack{} {place} {plan} {}", m.serial, m.address, m.state, m.role, m.rack, m.bmc_type)
+    }
+}
+
+impl Haystack for HostId {
+    fn text(&self, app: &App) -> String {
+        let Some(host) = facts::host(&app.seen, self) else { return self.1.clone() };
+        let node = facts::host_node(&app.seen, self).map(|n| n.name.as_str()).unwrap_or_default();
+        let (asked, remark) = (brief::host_asked(host), brief::host(app, self).0);
+        format!("{} {} {} {asked} {} {node} {remark}", self.0, self.1, brief::host_power(host), host.provisioning)
     }
 }
 

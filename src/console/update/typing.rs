@@ -19,6 +19,7 @@ pub(super) fn begin_filter(app: &mut App) {
         View::Repairs => app.repairs.filter.clone(),
         View::Machines => app.machines.filter.clone(),
         View::Diff => app.diff.filter.clone(),
+        View::Hosts => app.hosts.filter.clone(),
     };
     app.typing = Some((Input::new(before.clone()), before));
 }
@@ -65,6 +66,7 @@ pub(super) fn set_filter(app: &mut App, text: &str) {
         View::Repairs => &mut app.repairs.filter,
         View::Machines => &mut app.machines.filter,
         View::Diff => &mut app.diff.filter,
+        View::Hosts => &mut app.hosts.filter,
     };
     text.clone_into(filter);
     super::seen::rows(app);

@@ -27,6 +27,9 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
     }
     let registry = matches!(app.view, View::Machines | View::Diff);
     let opened = match command {
+        Command::HostPower => dialog::host::power(app),
+        Command::Fence => dialog::host::fence(app),
+        Command::Unhold if app.view == View::Hosts => dialog::host::release(app),
         Command::Repair => dialog::repair::open(app),
         Command::DeleteFinished => dialog::cancel::whole(app, true),
         Command::DeleteUnfinished => dialog::cancel::whole(app, false),
@@ -75,6 +78,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             View::Repairs => app.repairs.marks.clear(),
             View::Machines => app.machines.marks.clear(),
             View::Diff => app.diff.marks.clear(),
+            View::Hosts => app.hosts.marks.clear(),
         }
     }
     app.begin(&action);

@@ -2,6 +2,7 @@
 
 mod diff;
 mod help;
+mod hosts;
 mod machines;
 mod nodes;
 mod pane;
@@ -76,6 +77,7 @@ pub fn table_height(app: &App) -> usize {
         View::Machines | View::Diff => {
             diff::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
         }
+        View::Hosts => hosts::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
         _ => 0,
     };
     usize::from(table.height.saturating_sub(1)).saturating_sub(above).max(1)
@@ -117,6 +119,9 @@ pub fn draw(app: &App, frame: &mut Frame) {
             }
             View::Diff => {
                 diff::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
+            }
+            View::Hosts => {
+                hosts::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some());
             }
             View::Nodes => {
                 nodes::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some());

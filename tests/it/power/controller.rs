@@ -7,7 +7,13 @@ use super::{
     emulator::{self, Emulator},
     hosts::{HOSTS, annotations, define_with},
 };
-use crate::world::{Options, World, cluster::machines, history::changes, program::Daemon, wait_for};
+use crate::world::{
+    Options, World,
+    cluster::machines,
+    history::changes,
+    program::{Daemon, cketerm},
+    wait_for,
+};
 
 /// An API server, a BMC that wants TLS and a password, and an engine's configuration.
 struct Site {
@@ -236,4 +242,36 @@ fn it_refuses_to_run_beside_the_baremetal_operator() {
     site.world.ok("PATCH", &format!("{HOSTS}/h1/status?fieldManager=manager"), Some(&status));
     site.world.ok("DELETE", &format!("{leases}/baremetal-operator"), None);
     refused("manager wrote status.poweredOn at");
+}
+
+#[test]
+fn i44_fencing_deletes_the_node_only_after_the_proof_and_leaves_the_host_held_without_one() {
+    let Some(site) = Site::start() else { return };
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "h1"}});
+    let first = site.world.ok("POST", "/api/v1/nodes", Some(&node))["metadata"]["uid"].clone();
+    let other = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w9"}});
+    site.world.ok("POST", "/api/v1/nodes", Some(&other));
+    site.add("h1");
+    let _engine = site.engine("engine");
+    site.power_is("h1", true);
+    let ran = cketerm(&site.world.config(), &["hosts", "fence", "h1", "w9"]);
+    assert!(ran.code == 3 && ran.stderr.contains("is node h1 by its own name alone, not w9"), "{ran:?}");
+    assert!(annotations(&site.world, "h1").is_null(), "nothing was done");
+    let ran = cketerm(&site.world.config(), &["hosts", "fence", "h1", "h1"]);
+    assert!(ran.code == 0 && ran.stderr.contains("was off, node h1 is deleted, the host is released"), "{ran:?}");
+    assert_eq!(site.world.call("GET", "/api/v1/nodes/h1", None).0, 404, "{first}");
+    site.power_is("h1", true);
+    assert_eq!(site.bmc.resets(), ["ForceOff", "On"]);
+    // Somebody takes our key off before the machine is off: no proof, and the Node stays.
+    site.world.ok("POST", "/api/v1/nodes", Some(&node));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let key = "reboot.metal3.io/cketerm-fence";
+            wait_for("our key", 30, || annotations(&site.world, "h1").get(key).cloned());
+            site.annotate("h1", key, None);
+        });
+        let ran = cketerm(&site.world.config(), &["hosts", "fence", "h1", "h1"]);
+        assert!(ran.code == 1 && ran.stderr.contains("node h1 was NOT deleted"), "{ran:?}");
+    });
+    assert_eq!(site.world.call("GET", "/api/v1/nodes/h1", None).0, 200);
 }

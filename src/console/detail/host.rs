@@ -1,0 +1,61 @@
+//! The pane of a host: its power, what is asked of it by whom, its times, its BMC, what our controller knows.
+
+use std::sync::Arc;
+
+use ratatui::style::Style;
+
+use super::Text;
+use crate::{
+    console::{app::HostId, brief, facts},
+    model::host::Mode,
+};
+
+impl Text<'_> {
+    pub(super) fn host(&mut self, id: &HostId) {
+        let seen = Arc::clone(&self.app.seen);
+        let theme = self.app.looks.theme.clone();
+        let Some(host) = facts::host(&seen, id) else {
+            self.plain("", &format!("host {}/{} is gone. Esc goes back.", id.0, id.1));
+            return;
+        };
+        self.plain("power", brief::host_power(host));
+        let online = if host.online { "yes" } else { "no: it is to be off, whatever is asked" };
+        self.plain("online", online);
+        self.plain("state", &host.provisioning);
+        match host.node_in(&seen.snapshot.kube) {
+            Some((node, by)) => self.plain("node", &format!("{}, known by {by} (o goes there)", node.name)),
+            None => self.plain("node", "none is known; annotation cketerm.io/node names it"),
+        }
+        if let Some(why) = host.hindrance() {
+            self.field("why", &why.to_string(), theme.trouble);
+        }
+        if !host.error_type.is_empty() || !host.error.is_empty() {
+            self.field("error", &format!("{}: {}", host.error_type, host.error), theme.danger);
+        }
+        self.heading(format!("Asked: {}", host.asked.keys.len() + usize::from(host.asked.base.is_some())));
+        if let Some(value) = &host.asked.base {
+            self.plain("reboot", &format!("{} {value}", Mode::of(value)));
+        }
+        for (key, value) in &host.asked.keys {
+            self.plain("held by", &format!("{key}, {} {value}", Mode::of(value)));
+        }
+        let time = |at: Option<jiff::Timestamp>, text: &Self| at.map_or("-".to_owned(), |at| text.moment(at));
+        let (pending, last) = (time(host.pending_reboot_since, self), time(host.last_powered_on, self));
+        self.plain("pending", &format!("{pending}{}", if host.pending() { "" } else { "; over" }));
+        self.plain("last on", &last);
+        self.heading("Machine".to_owned());
+        self.plain("BMC", &host.bmc_address);
+        self.plain("Secret", &host.credentials);
+        self.plain("consumer", &host.consumer);
+        self.plain("addresses", &host.addresses.join(", "));
+        if let Some(ours) = seen.snapshot.metal3.hosts.get(&host.full_name()) {
+            self.heading("This engine carries its requests out".to_owned());
+            self.plain("BMC says", ours.power.as_deref().unwrap_or("nothing yet"));
+            self.plain("doing", &ours.doing);
+            if let Some(error) = &ours.error {
+                self.field("error", error, theme.danger);
+            }
+        }
+        self.field("", "W power, L release, I fence (isolate)", Style::new());
+    }
+}

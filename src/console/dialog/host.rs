@@ -1,0 +1,187 @@
+//! Hosts of Metal3: reboot, hold off, on, off, release, and fencing. They take effect at once, without queue or drain, so
+//! the cluster's name and the count have to be typed.
+
+use super::{Bound, Deed, Dialog, Focus, Why, pick::Pick};
+use crate::{
+    actions::HostDeed,
+    console::{
+        app::{App, HostId, View},
+        brief,
+        event::{Action, count},
+        facts,
+    },
+    model::host::{HostRow, Mode},
+};
+
+/// What our keys begin with.
+const OURS: &str = "cketerm";
+const REBOOT: &str = "reboot";
+const HOLD: &str = "hold off";
+const OFF: &str = "turn off";
+const ON: &str = "turn on";
+
+/// What a choice means.
+pub fn deed(what: &str, how: &str) -> Option<HostDeed> {
+    let mode = if how == Mode::Hard.word() { Mode::Hard } else { Mode::Soft };
+    Some(match what {
+        REBOOT => HostDeed::Reboot(mode),
+        HOLD => HostDeed::Hold(mode),
+        OFF => HostDeed::Online(false),
+        ON => HostDeed::Online(true),
+        // the choice of a release is one of keys
+        key => HostDeed::Release(key.to_owned()),
+    })
+}
+
+/// What of a host was shown: when it changes a dialog expires. Other fields change all the time.
+pub fn shown(host: &HostRow) -> String {
+    let hindrance = host.hindrance().map(|why| why.to_string());
+    format!("{} {:?} {} {:?} {hindrance:?}", host.uid, host.powered_on, host.online, host.asked)
+}
+
+/// The chosen hosts, or why there is none.
+fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
+    let ids = app.chosen_hosts();
+    if ids.is_empty() && app.view != View::Hosts {
+        return Err("that is about hosts: press 6, then the key again".to_owned());
+    }
+    let found: Vec<(HostId, &HostRow)> =
+        ids.into_iter().filter_map(|id| facts::host(&app.seen, &id).map(|host| (id.clone(), &**host))).collect();
+    if found.is_empty() { Err(app.nothing_chosen("host")) } else { Ok(found) }
+}
+
+fn line(app: &App, id: &HostId, host: &HostRow) -> String {
+    let asked = brief::host_asked(host);
+    let asked = if asked.is_empty() { String::new() } else { format!("; asked already: {asked}") };
+    let node = facts::host_node(&app.seen, id).map(|n| format!("node {}", n.name));
+    let node = node.unwrap_or_else(|| "no node known".to_owned());
+    brief::safe(&format!("{} ({node}): {}{asked}", host.full_name(), brief::host_power(host)))
+}
+
+/// What the nodes of these hosts are at: API servers, and pods that nobody drains.
+fn warnings(app: &App, hosts: &[(HostId, &HostRow)]) -> Vec<String> {
+    let nodes: Vec<_> = hosts.iter().filter_map(|(id, _)| facts::host_node(&app.seen, id)).collect();
+    let api = nodes.iter().filter(|node| facts::is_api_server(&app.seen, &node.name)).count();
+    let mut lines = Vec::new();
+    if api > 0 {
+        lines.push(format!("! {} among them: no rule of the queues protects it here", count(api, "API server")));
+    }
+    let busy: Vec<&str> =
+        nodes.iter().filter(|n| app.facts.entries_of(&n.name).next().is_some()).map(|n| n.name.as_str()).collect();
+    if !busy.is_empty() {
+        lines.push(format!("! a queue has entries of {}", busy.join(", ")));
+    }
+    lines.push("! at once: nothing is drained; R queues a reboot that drains first".to_owned());
+    lines
+}
+
+fn dialog(
+    app: &App,
+    hosts: &[(HostId, &HostRow)],
+    title: String,
+    verb: &'static str,
+    deed: Option<HostDeed>,
+) -> Dialog {
+    let named = hosts.iter().map(|(_, host)| (host.full_name(), host.uid.clone())).collect();
+    let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Hosts { hosts: named, deed, reason: None }));
+    dialog.bound = hosts.iter().map(|(id, host)| Bound::Host(id.clone(), shown(host))).collect();
+    dialog.expect = Some(format!("{} {}", app.cluster_word(), hosts.len()));
+    dialog
+}
+
+/// Opens the dialog that reboots, holds, or turns on or off.
+pub fn power(app: &App) -> Result<Dialog, String> {
+    let hosts = chosen(app)?;
+    let title = format!("Power of {} on {}?", count(hosts.len(), "host"), app.cluster_word());
+    let mut dialog = dialog(app, &hosts, title, "Do it", None);
+    dialog.lines = warnings(app, &hosts);
+    for (id, host) in &hosts {
+        dialog.lines.push(line(app, id, host));
+        if let Some(why) = host.hindrance() {
+            dialog.lines.push(format!("! {why}"));
+        }
+    }
+    let how = |soft: &str, hard: &str| {
+        vec![("soft".to_owned(), vec![soft.to_owned()]), ("hard".to_owned(), vec![hard.to_owned()])]
+    };
+    let online = |what: &str| vec![("spec.online".to_owned(), vec![what.to_owned()])];
+    dialog.pick = Some(Pick::among(
+        ("action", "mode"),
+        vec![
+            (REBOOT.to_owned(), how("shut down, cut off when that fails, turned on", "cut off at once, turned on")),
+            (HOLD.to_owned(), how("shut down and held off until L releases it", "cut off and held off until L")),
+            (OFF.to_owned(), online("off from now on, whatever anybody asks (spec.online: false)")),
+            (ON.to_owned(), online("to be on, unless somebody holds it off (spec.online: true)")),
+        ],
+    ));
+    dialog.focus = Focus::Type;
+    Ok(dialog)
+}
+
+/// The one host that is chosen.
+fn single(app: &App) -> Result<(HostId, &HostRow), String> {
+    let mut hosts = chosen(app)?;
+    match (hosts.pop(), hosts.len()) {
+        (Some(only), 0) => Ok(only),
+        (_, more) => Err(format!("one host at a time, {} are chosen", more + 1)),
+    }
+}
+
+/// Opens the dialog that takes a key of ours off.
+pub fn release(app: &App) -> Result<Dialog, String> {
+    let (id, host) = single(app)?;
+    let ours = |key: &&String| *key == OURS || key.starts_with("cketerm-");
+    let keys: Vec<&String> = host.asked.keys.keys().filter(ours).collect();
+    let others: Vec<&str> = host.asked.keys.keys().filter(|key| !ours(key)).map(String::as_str).collect();
+    if keys.is_empty() {
+        let by = if others.is_empty() { String::new() } else { format!("; it is held by {}", others.join(", ")) };
+        return Err(format!("{} is not held by us{by}", host.full_name()));
+    }
+    let last = others.is_empty() && keys.len() == 1;
+    let after = if last { "the host is turned on".to_owned() } else { "others still hold it off".to_owned() };
+    let hosts = [(id, host)];
+    let title = format!("Release {} on {}?", host.full_name(), app.cluster_word());
+    let mut dialog = dialog(app, &hosts, title, "Release", None);
+    dialog.lines = hosts.iter().map(|(id, host)| line(app, id, host)).collect();
+    dialog.lines.push(after);
+    let values = |key: &String| host.asked.keys.get(key).cloned().unwrap_or_default();
+    let all = keys.into_iter().map(|key| (key.clone(), vec![("release".to_owned(), vec![values(key)])])).collect();
+    let pick = Pick::among(("key", "what"), all);
+    if pick.chosen().is_none() {
+        dialog.focus = Focus::Type;
+    }
+    dialog.pick = Some(pick);
+    Ok(dialog)
+}
+
+/// Opens the dialog that fences a node: nothing of it runs any more when its Node goes.
+pub fn fence(app: &App) -> Result<Dialog, String> {
+    let (id, host) = single(app)?;
+    let name = host.full_name();
+    if let Some(why) = host.hindrance() {
+        return Err(format!("{name}: {why}"));
+    }
+    let Some((node, by)) = host.node_in(&app.seen.snapshot.kube) else {
+        return Err(format!(
+            "no Node is known to be {name}: neither its addresses nor its host name; annotate it with cketerm.io/node"
+        ));
+    };
+    let hosts = [(id, host)];
+    let title = format!("Fence node {} of host {name} on {}?", node.name, app.cluster_word());
+    let deed = HostDeed::Fence(node.name.clone(), node.uid.clone());
+    let mut dialog = dialog(app, &hosts, title, "Fence", Some(deed));
+    dialog.lines = warnings(app, &hosts);
+    dialog.lines.extend([
+        format!("host {name} is node {} by {by}", node.name),
+        "1. the host is held off, hard, under the key cketerm-fence".to_owned(),
+        "2. waits up to 15 min for the proof: seen to go off after the key was there".to_owned(),
+        format!("3. Node {} is deleted: its pods start elsewhere", node.name),
+        "4. the host is released; where 2 or 3 fail it stays off and held (L)".to_owned(),
+    ]);
+    if node.ready {
+        dialog.lines.insert(0, "! the Node is Ready: its kubelet runs and its pods may be well".to_owned());
+    }
+    dialog.why = Why::Required;
+    dialog.bound.push(Bound::Node(node.name.clone(), node.uid.clone()));
+    Ok(dialog)
+}

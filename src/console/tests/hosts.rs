@@ -1,0 +1,195 @@
+//! Hosts of Metal3 on the screen and under the keys.
+
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+
+use super::world::{World, press, wall};
+use crate::{
+    actions::HostDeed,
+    console::{
+        app::App,
+        event::{Action, Effect, Event},
+        screen,
+        update::update,
+    },
+    engine::{metal3, snapshot::Seen},
+    model::{
+        host::{Asked, HostRow, Mode},
+        kube::SourceState,
+        time::after,
+    },
+};
+
+fn asked(base: Option<&str>, keys: &[(&str, &str)]) -> Asked {
+    let keys = keys.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    Asked { base: base.map(str::to_owned), keys }
+}
+
+fn row(name: &str, address: &str, powered_on: bool, asked: Asked) -> HostRow {
+    HostRow {
+        namespace: "metal3".into(),
+        name: name.into(),
+        uid: format!("uid-{name}"),
+        online: true,
+        provisioning: "provisioned".into(),
+        powered_on: Some(powered_on),
+        addresses: vec![address.into()],
+        bmc_address: format!("redfish://bmc-{name}/redfish/v1/Systems/1"),
+        credentials: "bmc".into(),
+        last_powered_on: Some(after(wall(), -86_400 * 9)),
+        asked,
+        ..HostRow::default()
+    }
+}
+
+impl World {
+    /// Five hosts: an API server that is on, one held by two clients, one that reboots, one with an error, one paused.
+    fn with_hosts() -> Self {
+        let mut world = Self::usual();
+        let ours = r#"{"mode":"hard","by":"alice@admin1","since":"2026-11-21T09:40:00Z"}"#;
+        let held = HostRow {
+            pending_reboot_since: Some(after(wall(), -1500)),
+            ..row("m2", "10.0.0.17", false, asked(None, &[("cketerm", ours), ("remediation", "uid-7")]))
+        };
+        let reboots = HostRow {
+            pending_reboot_since: Some(after(wall(), -20)),
+            ..row("m3", "10.0.0.16", true, asked(Some(""), &[]))
+        };
+        let broken = HostRow {
+            error_type: "power management error".into(),
+            error: "BMC https://bmc-m4 does not answer GET /redfish/v1/".into(),
+            ..row("m4", "10.9.9.9", true, Asked::default())
+        };
+        let paused = HostRow { paused: true, ..row("m5", "10.0.0.18", true, asked(None, &[("x", "")])) };
+        for host in [row("m1", "10.0.0.11", true, Asked::default()), held, reboots, broken, paused] {
+            world.kube.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
+        }
+        let state = SourceState { synced: true, heard: world.boot, error: None };
+        world.kube.sources.insert("baremetalhosts".into(), state);
+        world
+    }
+}
+
+fn console(columns: u16, rows: u16, keys: &str) -> App {
+    let mut app = World::with_hosts().console(columns, rows);
+    press(&mut app, keys);
+    app
+}
+
+fn shown(columns: u16, rows: u16, keys: &str) -> String {
+    screen::text(&console(columns, rows, keys))
+}
+
+fn message(app: &App) -> &str {
+    app.message.as_ref().map_or("", |m| &m.text)
+}
+
+#[test]
+fn screens() {
+    assert_snapshot!("hosts_80x24", shown(80, 24, "6 j"));
+    assert_snapshot!("hosts_200x50", shown(200, 50, "6 j space"));
+    assert_snapshot!("hosts_60x15", shown(60, 15, "6"));
+    assert_snapshot!("host_held_80x24", shown(80, 24, "6 j enter"));
+    assert_snapshot!("dialog_host_power", shown(80, 24, "6 W"));
+    assert_snapshot!("dialog_host_power_chosen", shown(80, 24, "6 W right right tab right right"));
+    assert_snapshot!("dialog_host_release", shown(80, 24, "6 j L"));
+    assert_snapshot!("dialog_fence", shown(80, 24, "6 j j I"));
+}
+
+#[test]
+fn a_cluster_without_metal3_has_no_tab_and_the_view_says_why() {
+    let mut world = World::usual();
+    let error = Some("it has no BareMetalHosts: Metal3's resource definition is not installed".to_owned());
+    world.kube.sources.insert("baremetalhosts".into(), SourceState { synced: false, heard: 0.0, error });
+    let mut app = world.console(80, 24);
+    assert!(!screen::text(&app).contains("6 Hosts"));
+    press(&mut app, "6");
+    let text = screen::text(&app);
+    assert!(text.contains("6 Hosts 0") && text.contains("resource definition is not installed"), "{text}");
+}
+
+#[test]
+fn power_asks_for_action_mode_and_the_clusters_name_with_the_count() {
+    let mut app = console(80, 24, "6 W");
+    assert_eq!(press(&mut app, "tab tab tab tab enter"), [], "nothing is chosen yet");
+    assert!(message(&app).contains("choose the action first"), "{}", message(&app));
+    press(&mut app, "right tab");
+    assert_eq!(press(&mut app, "tab tab tab enter"), []);
+    assert!(message(&app).contains("choose the mode first"), "{}", message(&app));
+    press(&mut app, "right right tab");
+    let effects = press(&mut app, "\"fan 3\" tab \"tokyo0 1\" enter enter");
+    let action = Action::Hosts {
+        hosts: vec![("metal3/m1".into(), "uid-m1".into())],
+        deed: Some(HostDeed::Reboot(Mode::Hard)),
+        reason: Some("fan 3".into()),
+    };
+    assert_eq!(effects, [Effect::Act(action)]);
+}
+
+#[test]
+fn i44_only_a_key_of_ours_is_released_and_others_are_named() {
+    let mut app = console(80, 24, "6 j L");
+    let text = screen::text(&app);
+    assert!(text.contains("others still hold it off") && text.contains("cketerm  (the only one)"), "{text}");
+    let effects = press(&mut app, "backtab backtab \"tokyo0 1\" tab enter");
+    let action = Action::Hosts {
+        hosts: vec![("metal3/m2".into(), "uid-m2".into())],
+        deed: Some(HostDeed::Release("cketerm".into())),
+        reason: None,
+    };
+    assert_eq!(effects, [Effect::Act(action)]);
+    let app = console(80, 24, "6 G L");
+    assert!(message(&app).contains("metal3/m5 is not held by us; it is held by x"), "{}", message(&app));
+}
+
+#[test]
+fn fencing_names_the_node_and_expires_when_host_or_node_change() {
+    let mut app = console(80, 24, "6 j j I");
+    let text = screen::text(&app);
+    assert!(text.contains("node worker-3 of host metal3/m3") && text.contains("its address"), "{text}");
+    let mut world = World::with_hosts();
+    let id = ("metal3".to_owned(), "m3".to_owned());
+    let other = HostRow { asked: Asked::default(), ..HostRow::clone(&world.kube.hosts[&id]) };
+    world.kube.hosts.insert(id, Arc::new(other));
+    update(&mut app, Event::Seen(world.seen()));
+    let expired = app.dialog.as_ref().and_then(|d| d.expired.clone()).unwrap_or_default();
+    assert!(expired.contains("host metal3/m3 changed meanwhile"), "{expired}");
+    let effects = press(&mut console(80, 24, "6 j j I r"), "\"dead\" tab \"tokyo0 1\" tab enter");
+    let action = Action::Hosts {
+        hosts: vec![("metal3/m3".into(), "uid-m3".into())],
+        deed: Some(HostDeed::Fence("worker-3".into(), "uid-worker-3".into())),
+        reason: Some("dead".into()),
+    };
+    assert_eq!(effects, [Effect::Act(action)]);
+    for (keys, said) in [("6 G I", "paused"), ("6 * I", "one host at a time"), ("2 I", "press 6")] {
+        let app = console(80, 24, keys);
+        assert!(message(&app).contains(said), "{keys}: {}", message(&app));
+    }
+}
+
+#[test]
+fn the_view_says_why_the_controller_does_not_run() {
+    let world = World::with_hosts();
+    let mut seen = Seen::clone(&world.seen());
+    let policy = crate::model::policy::Policy { metal3_controller: true, ..crate::model::policy::Policy::default() };
+    let mut store = world.store.clone();
+    store.policy = Some(super::world::stored("/cke/cketerm/policy", 7, policy));
+    seen.snapshot.store = Arc::new(store);
+    let barred = Some("the baremetal-operator runs (pod-1 holds Lease bmo/baremetal-operator)".to_owned());
+    seen.snapshot.metal3 = Arc::new(metal3::Metal3 { barred, ..metal3::Metal3::default() });
+    let mut app = world.console(80, 24);
+    update(&mut app, Event::Seen(Arc::new(seen)));
+    press(&mut app, "6");
+    let text = screen::text(&app);
+    assert!(text.contains("NOT carried out by cketerm: the baremetal-operator runs"), "{text}");
+}
+
+#[test]
+fn a_host_leads_to_its_node_and_a_reboot_of_it_goes_through_the_queue() {
+    let app = console(80, 24, "6 o");
+    assert_eq!(app.nodes.cursor.as_deref(), Some("cp-1"));
+    let effects = press(&mut console(80, 24, "6 j j j j R"), "y");
+    let action = Action::AddReboots { addresses: vec!["10.0.0.18".into()], reason: None };
+    assert_eq!(effects, [Effect::Act(action)], "R means the same in every view");
+}

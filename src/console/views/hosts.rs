@@ -1,0 +1,122 @@
+//! The BareMetalHosts of Metal3: power, what is asked of them by whom and since when, and what is in the way.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::{
+    console::{
+        app::{App, HostId},
+        brief, facts,
+        table::{self, Cell, Column, Row, put, wrap},
+        when,
+    },
+    model::host::HostRow,
+};
+
+/// Draws who carries requests out, and the table.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let lines = summary_lines(app, usize::from(area.width));
+    let above = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
+    for (y, (line, style)) in (area.y..area.y + above).zip(lines) {
+        put(buffer, area.x, y, area.width, &line, style);
+    }
+    let area = Rect { y: area.y + above, height: area.height - above, ..area };
+    let wide = area.width >= 120;
+    let columns = [
+        Column { title: "HOST", width: if wide { 24 } else { 14 }, from: 0 },
+        Column { title: "NAMESPACE", width: 14, from: 150 },
+        Column { title: "NODE", width: 16, from: 120 },
+        Column { title: "POWER", width: 5, from: 0 },
+        Column { title: "ONLINE", width: 6, from: 90 },
+        Column { title: "STATE", width: if wide { 22 } else { 12 }, from: 0 },
+        Column { title: "ASKED", width: if wide { 30 } else { 16 }, from: 0 },
+        Column { title: "HELD", width: 5, from: 0 },
+        Column { title: "PENDING", width: 7, from: 100 },
+        Column { title: "LAST ON", width: 7, from: 100 },
+        Column { title: "REMARKS", width: 0, from: 0 },
+    ];
+    let visible = app.hosts.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
+    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
+    if rows.is_empty() {
+        super::say_empty(buffer, area, &empty(app), app);
+    }
+}
+
+fn row(app: &App, id: &HostId) -> Row {
+    let (theme, now) = (&app.looks.theme, app.now.wall);
+    let mut cells = vec![Cell::plain(brief::safe(&id.1)), Cell::plain(brief::safe(&id.0))];
+    if let Some(host) = facts::host(&app.seen, id) {
+        let node = facts::host_node(&app.seen, id).map(|n| n.name.as_str()).unwrap_or_default();
+        let power = match host.powered_on {
+            Some(true) => theme.good,
+            Some(false) if host.online => theme.trouble,
+            _ => Style::new(),
+        };
+        let age = |at: Option<jiff::Timestamp>| at.map(|at| when::age(at, now)).unwrap_or_default();
+        let (remark, trouble) = brief::host(app, id);
+        let remark = if trouble { Cell::styled(format!("! {remark}"), theme.trouble) } else { Cell::plain(remark) };
+        cells.extend([
+            Cell::plain(brief::safe(node)),
+            Cell::styled(brief::host_power(host), power),
+            Cell::plain(if host.online { "yes" } else { "no" }),
+            Cell::plain(brief::safe(&host.provisioning)),
+            Cell::plain(brief::host_asked(host)),
+            Cell::plain(age(held_since(host))),
+            Cell::plain(age(host.pending_reboot_since.filter(|_| host.pending()))),
+            Cell::plain(age(host.last_powered_on)),
+            remark,
+        ]);
+    }
+    Row { cells, cursor: app.hosts.cursor.as_ref() == Some(id), marked: app.hosts.marks.contains(id) }
+}
+
+/// Since when it is held, as far as that is written down: the oldest of the values that say so (ours do), else the
+/// controller's time of the request.
+fn held_since(host: &HostRow) -> Option<jiff::Timestamp> {
+    if host.asked.keys.is_empty() {
+        return None;
+    }
+    let said = host.asked.keys.values().filter_map(|value| {
+        let value: serde_json::Value = serde_json::from_str(value).ok()?;
+        value["since"].as_str()?.parse().ok()
+    });
+    said.min().or(host.pending_reboot_since.filter(|_| host.pending()))
+}
+
+/// Who carries requests out, each line with its look.
+pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
+    let (snap, theme) = (&app.seen.snapshot, &app.looks.theme);
+    if app.hosts.total == 0 {
+        return Vec::new();
+    }
+    let ours = &snap.metal3;
+    let (text, style) = match (snap.store.policy().metal3_controller, &ours.barred) {
+        (false, _) => {
+            ("carried out by the baremetal-operator or another program, not by cketerm".to_owned(), theme.muted)
+        }
+        (true, Some(why)) => (format!("! NOT carried out by cketerm: {why}"), theme.danger),
+        (true, None) if ours.runs && ours.drops_times => {
+            ("carried out by this engine; timestamps are kept in an annotation".to_owned(), theme.good)
+        }
+        (true, None) if ours.runs => ("carried out by this engine".to_owned(), theme.good),
+        (true, None) if snap.engine.leading.is_some() => ("this engine takes them up ...".to_owned(), theme.muted),
+        (true, None) => ("carried out by the engine that leads, if one does".to_owned(), theme.muted),
+    };
+    wrap(&brief::safe(&text), width).into_iter().take(2).map(|line| (line, style)).collect()
+}
+
+fn empty(app: &App) -> Vec<String> {
+    if app.hosts.total > 0 {
+        return vec![format!("no host of {} contains {:?}", app.hosts.total, app.hosts.filter), "Esc shows all".into()];
+    }
+    let width = usize::from(app.size.width).saturating_sub(4);
+    match app.seen.snapshot.kube.sources.get("baremetalhosts") {
+        Some(source) if source.synced => vec!["Kubernetes has no BareMetalHosts".to_owned()],
+        Some(source) if source.error.is_some() => {
+            let mut lines = vec!["no hosts can be seen".to_owned()];
+            lines.extend(wrap(&brief::safe(source.error.as_deref().unwrap_or_default()), width));
+            lines
+        }
+        _ => vec!["asking Kubernetes ...".to_owned()],
+    }
+}
