@@ -5,10 +5,12 @@
 //! engine, the console and the words cannot tell it from the real servers. Time is one injected [`crate::clock::Clock`]
 //! and tokio's timers, so that a test with a paused clock runs an hour in a moment.
 
+pub mod bmc;
 pub mod etcd;
 pub mod faults;
 pub mod kubernetes;
 pub mod machines;
+pub mod metal3;
 pub mod pace;
 mod plain;
 pub mod sabakan;
@@ -25,6 +27,7 @@ use self::{
         controllers::Controllers,
     },
     machines::Machines,
+    metal3::Bmo,
     pace::Pace,
     sabakan::{Sabakan, Site},
     workload::Population,
@@ -56,9 +59,16 @@ impl Sandbox {
         population.settle(&objects, &machines).map_err(|e| e.message)?;
         // after the population: it makes the namespaces that are missing then
         let api = Api::new(objects.clone(), api);
+        if let Some(site) = &population.metal3 {
+            metal3::settle(site, &objects, &machines).map_err(|e| e.message)?;
+        }
         let controllers = Controllers::start(objects.clone(), machines.clone(), pace, seed);
         let (etcd, mut tasks) = (Etcd::new(clock.clone()), JoinSet::new());
         tasks.spawn(serve_while_a_control_plane_is_up(api.clone(), machines.clone()));
+        let site = population.metal3.as_ref();
+        if let Some(operator) = site.and_then(|site| Bmo::new(site, objects.clone(), machines.clone())) {
+            tasks.spawn(operator.run());
+        }
         let sabakan = Sabakan::new(sabakan::stock(population, clock.wall(), seed), clock);
         if let Some(registry) = &population.registry {
             let site = Site::new(sabakan.clone(), machines.clone(), objects.clone(), etcd.clone(), registry, seed);

@@ -74,6 +74,8 @@ pub struct Scene {
     pub repair: Option<Repairing>,
     /// `repairs`: the repair queue is enabled or disabled.
     pub repairs: Option<bool>,
+    /// `annotate`: a client of Metal3 writes an annotation on a worker's host.
+    pub annotate: Option<Annotating>,
     /// `disable`: the reboot queue is disabled.
     #[serde(default)]
     pub disable: bool,
@@ -114,6 +116,18 @@ pub struct Queueing {
 pub struct Nth {
     /// Its place.
     pub node: usize,
+}
+
+/// An annotation on the host of a worker.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Annotating {
+    /// The worker's place, the first being 1.
+    pub node: usize,
+    /// `reboot.metal3.io`, or with a key behind it.
+    pub key: String,
+    /// Its value; none = it is taken off.
+    pub value: Option<String>,
 }
 
 /// A budget.
@@ -190,6 +204,7 @@ static FILES: &[&str] = &[
     include_str!("files/dead-api-server.yaml"),
     include_str!("files/large.yaml"),
     include_str!("files/registry.yaml"),
+    include_str!("files/hosts.yaml"),
 ];
 
 /// The name of the scenario that is played when none is named.
@@ -241,6 +256,7 @@ mod tests {
                     scene.repairs.is_some(),
                     scene.registers.is_some(),
                     scene.sabakan.is_some(),
+                    scene.annotate.is_some(),
                     scene.disable,
                     scene.enable,
                     scene.reset_backoff,

@@ -15,7 +15,7 @@ use crate::{
     model::attempt::Ended,
     net::{Http, NoAnswer},
     power::Reach,
-    sandbox::{Sandbox, faults::Line, machines::Machines, sabakan::Sabakan},
+    sandbox::{Sandbox, bmc::Bmcs, faults::Line, machines::Machines, sabakan::Sabakan},
     store::Store,
     tasks::Gate,
 };
@@ -90,6 +90,16 @@ pub fn registry(sabakan: &Sabakan) -> Http {
     })
 }
 
+/// What answers at `bmc-NAME.sandbox` in a sandbox: the machines' BMCs.
+pub fn bmcs(machines: &Machines) -> Http {
+    let bmcs = Bmcs::new(machines.clone());
+    Http::by(move |request: Request<Bytes>| {
+        let bmcs = bmcs.clone();
+        let none = || NoAnswer("no answer in 10 s".to_owned());
+        async move { bmcs.serve(request).await.ok_or_else(none) }.boxed()
+    })
+}
+
 /// The lines of one process to the servers, each of which can be disturbed.
 #[derive(Clone)]
 pub struct Lines {
@@ -118,7 +128,7 @@ pub fn ground(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Gro
         spawner: Spawner::elsewhere(Commands { machines: sandbox.machines.clone(), clock }),
         probes: probes(&sandbox.machines),
         registry: registry(&sandbox.sabakan),
-        bmcs: Reach::by(Http::by(|_| async { Err(NoAnswer("connection refused or unreachable".to_owned())) }.boxed())),
+        bmcs: Reach::by(bmcs(&sandbox.machines)),
         ttl: Duration::from_secs(10),
         host: name.to_owned(),
         pid: std::process::id(),

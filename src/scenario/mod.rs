@@ -3,10 +3,11 @@
 
 mod data;
 mod ground;
+mod hosts;
 mod play;
 mod registry;
 mod repairs;
 
 pub use data::{DEFAULT, Scenario, Scene};
-pub use ground::{Commands, Lines, SABAKAN, ground, probes, registry};
+pub use ground::{Commands, Lines, SABAKAN, bmcs, ground, probes, registry};
 pub use play::{Options, Stage};

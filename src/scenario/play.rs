@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     data::{Scenario, Scene, Spot, Which},
     ground::{Lines, SABAKAN, ground},
-    registry,
+    hosts, registry,
     repairs::{self, outside},
 };
 use crate::{
@@ -269,6 +269,9 @@ impl Stage {
                     .await
                     .map_err(|e| e.to_string())?;
             }
+        }
+        if let Some(what) = &scene.annotate {
+            hosts::annotate(&self.sandbox, &self.worker(what.node)?.name, what)?;
         }
         if let Some(change) = &scene.registers {
             registry::change(&self.sandbox, change)?;

@@ -3,6 +3,7 @@
 mod controller;
 mod emulator;
 mod hosts;
+mod sandbox;
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 

@@ -22,6 +22,10 @@ pub struct Behaviour {
     pub disk_trouble_seconds: f64,
     /// What its checks say.
     pub check: OnCheck,
+    /// What its BMC does when it is asked by Redfish; `fails` makes it answer 503.
+    pub bmc: OnBmc,
+    /// Seconds that the power changes later than the BMC has taken the request.
+    pub bmc_seconds: f64,
     /// Its health check says no until so many repair commands were run.
     pub ill: u32,
     /// The only command that counts as one: `repair` where nothing else is said. It also mends a machine that does
@@ -42,6 +46,23 @@ pub enum OnCommand {
     Hangs,
     /// They succeed, and nothing happens.
     Ignores,
+}
+
+/// What a BMC does with a reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBmc {
+    /// What it is asked, a little later.
+    #[default]
+    Obeys,
+    /// It takes a soft shutdown, and the operating system ignores it.
+    Deaf,
+    /// It refuses soft shutdowns.
+    Refuses,
+    /// It takes every reset, and nothing happens.
+    Lies,
+    /// It does not answer at all.
+    Mute,
 }
 
 /// What a boot comes to.

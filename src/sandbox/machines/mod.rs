@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
-pub use self::behaviour::{Behaviour, OnBoot, OnCheck, OnCommand};
+pub use self::behaviour::{Behaviour, OnBmc, OnBoot, OnCheck, OnCommand};
 use super::pace::{Pace, Span, length};
 use crate::clock::Clock;
 
@@ -256,6 +256,30 @@ impl Machines {
             standing.up_since = Instant::now();
         }
         true
+    }
+
+    /// Its BMC took a reset (`On`, `ForceOff`, `GracefulShutdown`): the power changes a little later.
+    pub fn press(&self, address: &str, kind: &str) {
+        let takes = {
+            let mut inner = self.lock();
+            let Some(standing) = inner.racks.get_mut(address) else { return };
+            self.pace.command.draw(&mut standing.rng) + length(standing.behaviour.bmc_seconds)
+        };
+        let order = Order { argv: vec!["redfish".to_owned(), kind.to_owned(), address.to_owned()], ..Order::default() };
+        let (machines, address, on) = (self.clone(), address.to_owned(), kind == "On");
+        tokio::spawn(async move {
+            tokio::time::sleep(takes).await;
+            if on { machines.boot(&address, &order) } else { machines.down(&address, &order) }
+        });
+    }
+
+    /// Whether its BMC refuses this time; counted down.
+    pub fn bmc_fails(&self, address: &str) -> bool {
+        let mut inner = self.lock();
+        let Some(standing) = inner.racks.get_mut(address) else { return true };
+        let fails = standing.behaviour.fails > 0;
+        standing.behaviour.fails = standing.behaviour.fails.saturating_sub(1);
+        fails
     }
 
     /// Takes its power away for good: nothing brings it back but another behaviour.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     machines::{Behaviour, Machine},
+    metal3::Metal3,
     pace::Span,
 };
 
@@ -41,6 +42,8 @@ pub struct Population {
     pub cke_endpoints: bool,
     /// The registry of machines, where there is one.
     pub registry: Option<Registry>,
+    /// Metal3, where the machines have BareMetalHosts.
+    pub metal3: Option<Metal3>,
 }
 
 /// sabakan, and the people who join to Kubernetes what a definition names.
@@ -169,6 +172,7 @@ impl Default for Population {
             boots: BTreeMap::new(),
             cke_endpoints: false,
             registry: None,
+            metal3: None,
         }
     }
 }

@@ -46,7 +46,8 @@ fn the_scenarios_are_listed_with_a_sentence_each() {
             "repairs",
             "dead-api-server",
             "large",
-            "registry"
+            "registry",
+            "hosts"
         ]
     );
     assert!(ran.stdout.lines().all(|l| l.len() > 40 && l.ends_with('.')), "{}", ran.stdout);

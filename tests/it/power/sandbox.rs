@@ -1,0 +1,211 @@
+//! Hosts with bad habits in a sandbox on a paused clock: BMCs that are late, lie, refuse or are silent, and operators that
+//! say things late or clear our key early (spec/metal3.md).
+
+use std::{sync::Arc, time::Duration};
+
+use cketerm::{
+    actions::{HostDeed, Operator},
+    clock::Clock,
+    engine::{run::Handle, snapshot::Seen},
+    model::host::{HostRow, Mode},
+    sandbox::{
+        kubernetes::resource::{BARE_METAL_HOSTS, NODES},
+        machines::{Behaviour, OnBmc, State, What},
+        metal3::NAMESPACE,
+    },
+    scenario::{Options, Scenario, Stage},
+};
+use serde_json::{Value, json};
+
+struct Place {
+    stage: Stage,
+    engine: Handle,
+    operator: Operator,
+}
+
+impl Place {
+    /// Three API servers, four workers, and their hosts in the hands of `operator`; `policy` says whether cketerm's
+    /// controller is wanted.
+    async fn new(operator: &str, policy: bool) -> Self {
+        let text = format!(
+            "name: test\nabout: A test.\npopulation: {{nodes: 7, pods_per_node: 0, workloads: [], metal3: {{operator: \
+             {operator}}}}}\npolicy: {{metal3_controller: {policy}}}\n"
+        );
+        let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+        let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
+        // a console's engine looks at hosts whoever carries their requests out
+        let engine = stage.ground("engine-host").start("console", true, None);
+        let operator = stage.operator("ann");
+        Self { stage, engine, operator }
+    }
+
+    /// Waits until it is so; the clock is paused, so that this takes no time.
+    async fn until(&self, what: &str, mut good: impl FnMut(&Seen) -> bool) -> Arc<Seen> {
+        let mut seen = self.engine.seen();
+        let found = tokio::time::timeout(Duration::from_mins(30), seen.wait_for(|s| good(s))).await;
+        match found {
+            Ok(Ok(seen)) => seen.clone(),
+            _ => panic!("never: {what}; {:?}", self.engine.seen().borrow().snapshot.metal3),
+        }
+    }
+
+    fn behave(&self, name: &str, behaviour: Behaviour) {
+        let address = self.stage.sandbox.machines.address_of(name).unwrap();
+        assert!(self.stage.sandbox.machines.behave(&address, behaviour));
+    }
+
+    fn annotate(&self, name: &str, key: &str, value: &str) {
+        let changed = self.stage.sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
+            host["metadata"]["annotations"][key] = json!(value);
+            Ok(())
+        });
+        changed.map_err(|e| e.message).unwrap();
+    }
+
+    fn host(&self, name: &str) -> Arc<Value> {
+        self.stage.sandbox.objects.get(&BARE_METAL_HOSTS, NAMESPACE, name).unwrap()
+    }
+
+    fn state(&self, name: &str) -> State {
+        let machines = &self.stage.sandbox.machines;
+        machines.look(&machines.address_of(name).unwrap()).unwrap().state
+    }
+
+    /// What the machine went through: `down` and `up`, with the reset that did it.
+    fn went(&self, name: &str) -> Vec<String> {
+        let address = self.stage.sandbox.machines.address_of(name).unwrap();
+        let log = self.stage.sandbox.machines.power_log().into_iter().filter(|p| p.address == address);
+        log.map(|p| format!("{:?} by {}", p.what, p.argv.get(1).map_or("", String::as_str))).collect()
+    }
+
+    async fn fence(&self, name: &str) -> Result<String, String> {
+        let uid = self.host(name)["metadata"]["uid"].as_str().unwrap().to_owned();
+        let node = self.stage.sandbox.objects.get(&NODES, "", name).unwrap();
+        let node_uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
+        let deed = HostDeed::Fence(name.to_owned(), node_uid);
+        let done = self.operator.host(&format!("{NAMESPACE}/{name}"), &uid, deed, Some("dead")).await;
+        done.map_err(|e| e.text)
+    }
+
+    /// Fences; and how the machine is at the moment of its end, where the Node is gone: nothing moves before somebody
+    /// waits again.
+    async fn fence_and_look(&self, name: &str) -> (Result<String, String>, Option<State>) {
+        let done = self.fence(name).await;
+        let gone = self.stage.sandbox.objects.get(&NODES, "", name).is_none();
+        (done, gone.then(|| self.state(name)))
+    }
+}
+
+fn row<'a>(seen: &'a Seen, name: &str) -> &'a HostRow {
+    &seen.snapshot.kube.hosts[&(NAMESPACE.to_owned(), name.to_owned())]
+}
+
+/// It was asked, and the cycle is over.
+fn cycled(seen: &Seen, name: &str) -> bool {
+    let host = row(seen, name);
+    let asked = host.pending_reboot_since.is_some() && !host.pending();
+    asked && host.asked.is_empty() && host.powered_on == Some(true)
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_habit_of_a_bmc_ends_in_one_cycle() {
+    let place = Place::new("none", true).await;
+    place
+        .until("hosts are on", |s| s.snapshot.kube.hosts.values().filter(|h| h.powered_on == Some(true)).count() == 7)
+        .await;
+    for (habit, behaviour, value, expected) in [
+        ("none", Behaviour::default(), "", ["Down by GracefulShutdown", "Up by On"]),
+        ("late", Behaviour { bmc_seconds: 40.0, ..Behaviour::default() }, "", ["Down by GracefulShutdown", "Up by On"]),
+        (
+            "late, hard",
+            Behaviour { bmc_seconds: 40.0, ..Behaviour::default() },
+            r#"{"mode":"hard"}"#,
+            ["Down by ForceOff", "Up by On"],
+        ),
+        ("deaf", Behaviour { bmc: OnBmc::Deaf, ..Behaviour::default() }, "", ["Down by ForceOff", "Up by On"]),
+        ("refuses", Behaviour { bmc: OnBmc::Refuses, ..Behaviour::default() }, "", ["Down by ForceOff", "Up by On"]),
+        (
+            "busy",
+            Behaviour { fails: 3, ..Behaviour::default() },
+            r#"{"mode":"hard"}"#,
+            ["Down by ForceOff", "Up by On"],
+        ),
+    ] {
+        let before = place.went("w1").len();
+        let last = row(&place.engine.seen().borrow(), "w1").last_powered_on;
+        place.behave("w1", behaviour);
+        place.annotate("w1", "reboot.metal3.io", value);
+        place.until(habit, |s| cycled(s, "w1") && row(s, "w1").last_powered_on > last).await;
+        place.behave("w1", Behaviour::default());
+        // a boot is over a little after the power is on
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert_eq!(place.went("w1")[before..], expected, "{habit}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_bmc_is_an_error_of_the_host_until_it_answers_and_a_liar_is_not_believed() {
+    let place = Place::new("none", true).await;
+    place
+        .until("hosts are on", |s| s.snapshot.kube.hosts.values().filter(|h| h.powered_on == Some(true)).count() == 7)
+        .await;
+    place.behave("w1", Behaviour { bmc: OnBmc::Mute, ..Behaviour::default() });
+    place.behave("w2", Behaviour { bmc: OnBmc::Lies, ..Behaviour::default() });
+    for name in ["w1", "w2"] {
+        place.annotate(name, "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
+    }
+    let seen = place.until("the error", |s| row(s, "w1").error_type == "power management error").await;
+    assert!(row(&seen, "w1").error.contains("does not answer"), "{:?}", row(&seen, "w1"));
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(place.host("w2")["status"]["poweredOn"], true, "accepted is not done");
+    assert_eq!((place.state("w1"), place.state("w2")), (State::Up, State::Up));
+    place.behave("w1", Behaviour::default());
+    place.behave("w2", Behaviour::default());
+    place.until("both are off", |s| ["w1", "w2"].iter().all(|n| row(s, n).powered_on == Some(false))).await;
+    place.until("the error is over", |s| row(s, "w1").error_type.is_empty()).await;
+    tokio::time::sleep(Duration::from_mins(30)).await;
+    assert_eq!((place.state("w1"), place.state("w2")), (State::Off, State::Off), "I44: a key remains");
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_the_upstream_operator_the_controller_does_not_run_and_a_client_fences() {
+    let place = Place::new("upstream", true).await;
+    let seen = place.until("it refuses", |s| s.snapshot.metal3.barred.is_some()).await;
+    let why = seen.snapshot.metal3.barred.clone().unwrap();
+    assert!(why.contains("Lease baremetal-operator-system/baremetal-operator"), "{why}");
+    let (done, state) = place.fence_and_look("w1").await;
+    assert!(done.as_ref().is_ok_and(|said| said.contains("node w1 is deleted, the host is released")), "{done:?}");
+    assert_eq!(state, Some(State::Off), "the Node went while the machine was off");
+    assert!(place.host("w1")["metadata"]["annotations"]["reboot.metal3.io/cketerm-fence"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn i44_powered_off_that_was_there_before_our_key_is_no_proof() {
+    let place = Place::new("upstream", false).await;
+    place.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
+    // The operator has sent `On`, the machine runs, and `poweredOn: false` stands there still.
+    let running = || place.host("w1")["status"]["poweredOn"] == false && place.state("w1") != State::Off;
+    while !running() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let (done, state) = place.fence_and_look("w1").await;
+    assert!(done.is_ok(), "{done:?}");
+    assert_eq!(state, Some(State::Off), "the Node went while the machine was off");
+    let downs = place.went("w1").iter().filter(|line| line.starts_with(&format!("{:?}", What::Down))).count();
+    assert_eq!(downs, 2, "it went off once for the reboot and once for our key");
+}
+
+#[tokio::test(start_paused = true)]
+async fn i44_an_old_operator_that_clears_our_key_early_gives_no_proof_and_the_node_stays() {
+    let place = Place::new("old", false).await;
+    let (done, gone) = place.fence_and_look("w1").await;
+    let why = done.unwrap_err();
+    assert!(why.contains("node w1 was NOT deleted") && why.contains("took the key cketerm-fence off"), "{why}");
+    assert_eq!(gone, None);
+    let uid = place.host("w2")["metadata"]["uid"].as_str().unwrap().to_owned();
+    let name = format!("{NAMESPACE}/w2");
+    let held = place.operator.host(&name, &uid, HostDeed::Hold(Mode::Soft), None).await;
+    assert!(held.is_ok());
+    let other = place.operator.host(&name, "another", HostDeed::Hold(Mode::Soft), None).await.unwrap_err();
+    assert!(other.text.contains("another host by now"), "{}", other.text);
+}
