@@ -63,7 +63,13 @@ impl Recorder {
             key.key = key.key.trim_start_matches("/cke/").to_owned();
         }
         set_back(&mut keys, &power);
-        let objects = objects(self.objects.join().expect("the objects"));
+        let mut objects = self.objects.join().expect("the objects");
+        // both lie in one etcd: what an earlier revision changed was no later than what a later one did
+        for object in &mut objects {
+            let later = keys.get(keys.partition_point(|k| k.revision <= object.revision));
+            object.at = later.map_or(object.at, |key| object.at.min(key.at));
+        }
+        let objects = changed(objects);
         Record { keys, objects, asked: asked(world), power, end, ..Record::default() }
     }
 }
@@ -124,7 +130,7 @@ fn set_back(keys: &mut [KeyChange], power: &[Power]) {
     }
 }
 
-fn objects(changes: Vec<KeyChange>) -> Vec<ObjectChange> {
+fn changed(changes: Vec<KeyChange>) -> Vec<ObjectChange> {
     let mut there: BTreeMap<String, Value> = BTreeMap::new();
     let one = |change: KeyChange| {
         let (kind, name) = change.key.strip_prefix("/registry/")?.split_once('/')?;
