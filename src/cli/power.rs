@@ -1,15 +1,18 @@
 //! `power`.
 
+mod find;
+
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use self::find::find;
 use super::{Context, args::Output};
 use crate::{
     actions::ActionError,
     model::{host::Mode, kube::NodeRow},
     power::{
-        Book, Found, Reach,
+        Found,
         redfish::{BmcError, Off, Power, System},
     },
 };
@@ -76,13 +79,13 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
     let tell = |text: &str| context.say(text);
     match word {
         PowerWord::Status { address } => {
-            let found = find(&address, context)?;
+            let found = find(&address, context).await?;
             let system = found.bmc.system().await;
             found.bmc.close().await;
             status(address, &found, &system.map_err(|e| failed(&e))?, context)
         }
         PowerWord::On { address } => {
-            let found = find(&address, context)?;
+            let found = find(&address, context).await?;
             let answer = found.bmc.on(&found.patience, &tell).await;
             found.bmc.close().await;
             let turned = answer.map_err(|e| failed(&e))?;
@@ -90,7 +93,7 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
             Ok(())
         }
         PowerWord::Off(switch) => {
-            let found = find(&switch.address, context)?;
+            let found = find(&switch.address, context).await?;
             let answer = found.bmc.off(switch.mode(), &found.patience, &tell).await;
             found.bmc.close().await;
             context.say(match answer.map_err(|e| failed(&e))? {
@@ -101,7 +104,7 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
             Ok(())
         }
         PowerWord::Cycle(switch) => {
-            let found = find(&switch.address, context)?;
+            let found = find(&switch.address, context).await?;
             let answer = found.bmc.cycle(switch.mode(), &found.patience, &tell).await;
             found.bmc.close().await;
             answer.map_err(|e| failed(&e))?;
@@ -111,7 +114,7 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
         PowerWord::Booted { on_is_enough, address, unixtime } => {
             let since = Timestamp::from_second(unixtime)
                 .map_err(|_| ActionError::misused(format!("{unixtime} is no time: give seconds since 1970")))?;
-            let found = find(&address, context)?;
+            let found = find(&address, context).await?;
             let system = found.bmc.system().await;
             found.bmc.close().await;
             let system = system.map_err(|e| failed(&e))?;
@@ -125,27 +128,6 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
 
 fn failed(e: &BmcError) -> ActionError {
     ActionError::failed(e.to_string())
-}
-
-/// The BMC of a node's address; a refusal says where it was looked for.
-fn find(address: &str, context: &Context) -> Result<Found, ActionError> {
-    let Some(file) = &context.settings.bmcs else {
-        return Err(ActionError::misused(
-            "power needs to know the machines' BMCs: name a file in the configuration (power.bmcs), see docs/power.md",
-        ));
-    };
-    let book = Book::read(file).map_err(|e| ActionError::misused(e.to_string()))?;
-    let found = book
-        .find(address, &Reach::network(Some(file.clone())))
-        .map_err(|e| ActionError::misused(e.to_string()))?
-        .ok_or_else(|| {
-            let known = book.addresses().count();
-            ActionError::misused(format!("{} names no BMC for {address}; it names {known} others", file.display()))
-        })?;
-    if let Some(warning) = &found.warning {
-        context.say(&format!("warning: {warning}"));
-    }
-    Ok(found)
 }
 
 fn status(address: String, found: &Found, system: &System, context: &Context) -> Result<(), ActionError> {

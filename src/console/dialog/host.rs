@@ -176,7 +176,7 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
         "1. the host is held off, hard, under the key cketerm-fence".to_owned(),
         "2. waits up to 15 min for the proof: seen to go off after the key was there".to_owned(),
         format!("3. Node {} is deleted: its pods start elsewhere", node.name),
-        "4. the host is released; where 2 or 3 fail it stays off and held (L)".to_owned(),
+        "4. the host is released; where 2 or 3 fail, or you leave meanwhile, it stays held (L)".to_owned(),
     ]);
     if node.ready {
         dialog.lines.insert(0, "! the Node is Ready: its kubelet runs and its pods may be well".to_owned());

@@ -59,7 +59,7 @@ fn row(app: &App, id: &HostId) -> Row {
             Cell::plain(brief::safe(node)),
             Cell::styled(brief::host_power(host), power),
             Cell::plain(if host.online { "yes" } else { "no" }),
-            Cell::plain(brief::safe(&host.provisioning)),
+            Cell::plain(state(host, app.size.width)),
             Cell::plain(brief::host_asked(host)),
             Cell::plain(age(held_since(host))),
             Cell::plain(age(host.pending_reboot_since.filter(|_| host.pending()))),
@@ -68,6 +68,14 @@ fn row(app: &App, id: &HostId) -> Row {
         ]);
     }
     Row { cells, cursor: app.hosts.cursor.as_ref() == Some(id), marked: app.hosts.marks.contains(id) }
+}
+
+/// Its provisioning state; in a narrow table the longest of them is a word.
+fn state(host: &HostRow, width: u16) -> String {
+    if width < 120 && host.provisioning == "externally provisioned" {
+        return "external".to_owned();
+    }
+    brief::safe(&host.provisioning)
 }
 
 /// Since when it is held, as far as that is written down: the oldest of the values that say so (ours do), else the

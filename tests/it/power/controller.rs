@@ -217,6 +217,23 @@ fn where_the_server_drops_the_timestamps_our_annotation_keeps_them() {
 }
 
 #[test]
+fn power_finds_the_bmc_of_a_node_among_bare_metal_hosts() {
+    let Some(site) = Site::start() else { return };
+    site.add("h1");
+    let address = json!([{"type": "InternalIP", "address": "10.0.0.50"}]);
+    let node =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "h1"}, "status": {"addresses": address}});
+    site.world.ok("POST", "/api/v1/nodes", Some(&node));
+    let file = site.world.dir().join("engine.yaml");
+    let ran = cketerm(&file, &["-v", "power", "status", "10.0.0.50"]);
+    assert!(ran.code == 0 && ran.stdout == "on\n", "{ran:?}");
+    assert!(ran.stderr.contains("BareMetalHost default/h1") && !format!("{ran:?}").contains("hunter2"), "{ran:?}");
+    let ran = cketerm(&file, &["power", "cycle", "10.0.0.51"]);
+    let said = ["names no BMC for 10.0.0.51", "none of 1 BareMetalHosts is that node", "no registry is set up"];
+    assert!(ran.code == 2 && said.iter().all(|s| ran.stderr.contains(s)), "{ran:?}");
+}
+
+#[test]
 fn it_refuses_to_run_beside_the_baremetal_operator() {
     let Some(site) = Site::start() else { return };
     let now = jiff::Timestamp::now().to_string();
