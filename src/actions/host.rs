@@ -1,7 +1,7 @@
 //! What an operator can do to BareMetalHosts as a client of Metal3's reboot interface: ask for a reboot, hold a host
 //! off, release it (spec/metal3.md, Roles). Only ever our own keys are added and removed (I44).
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -12,6 +12,7 @@ use crate::{
     kubernetes::{Kube, WriteError},
     model::{
         host::{HostRow, Mode, Seen, Watching},
+        kube::KubeView,
         ours::Who,
     },
 };
@@ -71,8 +72,21 @@ impl Hosts {
         self.kube.hosts().await.map_err(|e| ActionError::failed(e.to_string()))
     }
 
-    /// The host with this name or `namespace/name`.
+    /// The host whose address, or whose Node's, this is: what commands of a cluster definition are given.
+    pub async fn at(&self, address: &str) -> Result<HostRow, ActionError> {
+        let (hosts, nodes) = tokio::join!(self.list(), self.kube.nodes());
+        let mut view = KubeView::default();
+        for node in nodes.map_err(|e| ActionError::failed(e.to_string()))? {
+            view.put_node(node);
+        }
+        only(address, hosts?, &view).map_err(ActionError::failed)
+    }
+
+    /// The host with this name or `namespace/name`, or the one at this address.
     pub async fn find(&self, name: &str) -> Result<HostRow, ActionError> {
+        if name.parse::<IpAddr>().is_ok() {
+            return self.at(name).await;
+        }
         let missing = || ActionError::failed(format!("there is no BareMetalHost {name}; see `hosts list`"));
         if let Some((namespace, name)) = name.split_once('/') {
             let host = self.kube.host(namespace, name).await.map_err(|e| ActionError::failed(e.to_string()))?;
@@ -244,4 +258,45 @@ pub(super) fn again(host: &HostRow, e: WriteError) -> Result<(), ActionError> {
 
 pub(super) fn busy(name: &str) -> ActionError {
     ActionError::failed(format!("{name} changes all the time or does not answer: try again"))
+}
+
+/// The only host with this address, or whose Node has it.
+fn only(address: &str, hosts: Vec<HostRow>, view: &KubeView) -> Result<HostRow, String> {
+    let has = |addresses: &[String]| addresses.iter().any(|a| a == address);
+    let is_it = |host: &HostRow| has(&host.addresses) || host.node_in(view).is_some_and(|(n, _)| has(&n.addresses));
+    let all = hosts.len();
+    let mut found: Vec<HostRow> = hosts.into_iter().filter(is_it).collect();
+    match (found.pop(), found.len()) {
+        (Some(host), 0) => Ok(host),
+        (Some(host), more) => Err(format!("{} and {more} more BareMetalHosts are {address}", host.full_name())),
+        (None, _) => Err(format!("none of {all} BareMetalHosts is {address}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::kube::NodeRow;
+
+    #[test]
+    fn a_host_is_known_by_its_own_address_or_its_nodes_and_two_are_none() {
+        let host = |name: &str, address: &str| HostRow {
+            name: name.to_owned(),
+            namespace: "m".to_owned(),
+            addresses: if address.is_empty() { vec![] } else { vec![address.to_owned()] },
+            ..HostRow::default()
+        };
+        let mut view = KubeView::default();
+        view.put_node(NodeRow {
+            name: "w1".into(),
+            addresses: vec!["10.0.0.1".into(), "w1".into()],
+            ..NodeRow::default()
+        });
+        let hosts = || vec![host("w1", ""), host("w2", "10.0.0.2")];
+        assert_eq!(only("10.0.0.1", hosts(), &view).unwrap().name, "w1");
+        assert_eq!(only("10.0.0.2", hosts(), &view).unwrap().name, "w2");
+        assert!(only("10.0.0.3", hosts(), &view).unwrap_err().contains("none of 2"));
+        let twice = vec![host("a", "10.0.0.2"), host("b", "10.0.0.2")];
+        assert!(only("10.0.0.2", twice, &view).unwrap_err().contains("m/b and 1 more"));
+    }
 }

@@ -31,14 +31,14 @@ pub enum HostsWord {
     },
     /// Hold a host off, wait for the proof that it is, delete its Node, release it
     Fence {
-        /// NAME or NAMESPACE/NAME.
+        /// NAME, NAMESPACE/NAME, or the address of its Node.
         name: String,
         /// The Node that is deleted: it has to be this host's.
         node: String,
     },
     /// Take our key off: the host is turned on when nobody's key is left
     Release {
-        /// NAME or NAMESPACE/NAME.
+        /// NAME, NAMESPACE/NAME, or the address of its Node.
         name: String,
         /// The name that `hold` was given
         #[arg(long = "as", value_name = "NAME")]
@@ -49,7 +49,7 @@ pub enum HostsWord {
 /// Which host, and how.
 #[derive(Args, Debug)]
 pub struct How {
-    /// NAME or NAMESPACE/NAME.
+    /// NAME, NAMESPACE/NAME, or the address of its Node.
     name: String,
     /// Cut it off at once, without asking its operating system
     #[arg(long)]

@@ -128,3 +128,46 @@ fn a_node_goes_through_the_reboot_queue_with_power_cycle_and_power_booted_as_its
     assert_eq!(bmc.resets(), ["ForceOff", "On"], "one cycle for one entry");
     wait_for("the worker is uncordoned", 30, || world.cordoned().is_empty().then_some(()));
 }
+
+#[test]
+fn a_node_goes_through_the_reboot_queue_with_hosts_reboot_as_its_command_and_our_controller_behind_it() {
+    let Some(bmc) = Emulator::start(false) else { return };
+    let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
+    hosts::define(&world);
+    let machines = machines(1, 1);
+    let worker = &machines[1];
+    let program = env!("CARGO_BIN_EXE_cketerm");
+    let config = world.config();
+    let kubeconfig = world.kubeconfig.to_str().unwrap();
+    world.set_up(
+        &machines,
+        &json!({
+            "reboot_command": [program, "--kubeconfig", kubeconfig, "hosts", "reboot", "--hard", "--wait", "100"],
+            "boot_check_command": [program, "--kubeconfig", kubeconfig, "power", "booted"],
+            "command_timeout_seconds": 120,
+        }),
+    );
+    world.add_nodes(&machines);
+    world.word(&["policy", "set", "metal3_controller", "true"]);
+    let address = bmc.url.replace("http://", "redfish+http://");
+    let host = json!({
+        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+        "metadata": {"name": worker.name, "namespace": "default"},
+        "spec": {"online": true, "externallyProvisioned": true,
+            "bmc": {"address": format!("{address}/redfish/v1/Systems/{}", emulator::ONE), "credentialsName": ""}},
+    });
+    world.ok("POST", hosts::HOSTS, Some(&host));
+    let before = world.boot_id(&worker.name);
+    let _engine = Daemon::start(world.dir(), &config, "engine");
+    let place = format!("{}/{}", hosts::HOSTS, worker.name);
+    wait_for("the host is known to be on", 60, || {
+        (world.ok("GET", &place, None)["status"]["poweredOn"] == true).then_some(())
+    });
+    world.queue(&[worker]);
+    world.or_why(0, "the machine was turned on again", 120, || (bmc.resets() == ["ForceOff", "On"]).then_some(()));
+    let boot = json!({"status": {"nodeInfo": {"bootID": format!("{before}-next")}}});
+    world.ok("PATCH", &format!("/api/v1/nodes/{}/status", worker.name), Some(&boot));
+    world.queue_is_empty(120);
+    assert_eq!(bmc.resets(), ["ForceOff", "On"], "one cycle for one entry");
+    wait_for("the worker is uncordoned", 30, || world.cordoned().is_empty().then_some(()));
+}

@@ -4,10 +4,8 @@
 use serde_json::Map;
 
 use crate::{
-    actions::ActionError,
+    actions::{ActionError, Hosts},
     cli::Context,
-    kubernetes::Kube,
-    model::{host::HostRow, kube::KubeView},
     net::Http,
     power::{Book, Found, Reach, redfish::Login},
     sabakan::client::{self, Question},
@@ -66,10 +64,10 @@ async fn among_hosts(
     misses: &mut Misses,
 ) -> Result<Option<Found>, ActionError> {
     let kube = context.kube("power").await?;
-    let host = match host_of(address, &kube).await {
+    let host = match Hosts::new(kube.clone()).at(address).await {
         Ok(host) => host,
-        Err(why) => {
-            misses.push(why);
+        Err(e) => {
+            misses.push(e.text);
             return Ok(None);
         }
     };
@@ -86,29 +84,6 @@ async fn among_hosts(
     };
     context.say_more(&format!("the BMC is that of the BareMetalHost {name}"));
     reach.of_host(&host, login).map(Some).map_err(|e| ActionError::misused(e.to_string()))
-}
-
-/// The only host with this address, or whose Node has it.
-async fn host_of(address: &str, kube: &Kube) -> Result<HostRow, String> {
-    let (hosts, nodes) = tokio::join!(kube.hosts(), kube.nodes());
-    let (hosts, nodes) = (hosts.map_err(|e| e.to_string())?, nodes.map_err(|e| e.to_string())?);
-    let mut view = KubeView::default();
-    for node in nodes {
-        view.put_node(node);
-    }
-    only(address, hosts, &view)
-}
-
-fn only(address: &str, hosts: Vec<HostRow>, view: &KubeView) -> Result<HostRow, String> {
-    let has = |addresses: &[String]| addresses.iter().any(|a| a == address);
-    let is_it = |host: &HostRow| has(&host.addresses) || host.node_in(view).is_some_and(|(n, _)| has(&n.addresses));
-    let all = hosts.len();
-    let mut found: Vec<HostRow> = hosts.into_iter().filter(is_it).collect();
-    match (found.pop(), found.len()) {
-        (Some(host), 0) => Ok(host),
-        (Some(host), _) => Err(format!("{} and {} BareMetalHosts have that address", host.full_name(), found.len())),
-        (None, _) => Err(format!("none of {all} BareMetalHosts is that node")),
-    }
 }
 
 async fn in_registry(
@@ -159,29 +134,6 @@ fn bmc_url(kind: &str, ip: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::kube::NodeRow;
-
-    #[test]
-    fn a_host_is_known_by_its_own_address_or_its_nodes_and_two_are_none() {
-        let host = |name: &str, address: &str| HostRow {
-            name: name.to_owned(),
-            namespace: "m".to_owned(),
-            addresses: if address.is_empty() { vec![] } else { vec![address.to_owned()] },
-            ..HostRow::default()
-        };
-        let mut view = KubeView::default();
-        view.put_node(NodeRow {
-            name: "w1".into(),
-            addresses: vec!["10.0.0.1".into(), "w1".into()],
-            ..NodeRow::default()
-        });
-        let hosts = || vec![host("w1", ""), host("w2", "10.0.0.2")];
-        assert_eq!(only("10.0.0.1", hosts(), &view).unwrap().name, "w1");
-        assert_eq!(only("10.0.0.2", hosts(), &view).unwrap().name, "w2");
-        assert!(only("10.0.0.3", hosts(), &view).unwrap_err().contains("none of 2"));
-        let twice = vec![host("a", "10.0.0.2"), host("b", "10.0.0.2")];
-        assert!(only("10.0.0.2", twice, &view).unwrap_err().contains("m/b and 1 BareMetalHosts"));
-    }
 
     #[test]
     fn the_registrys_bmcs_are_spoken_to_by_redfish_alone() {
