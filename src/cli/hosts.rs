@@ -78,6 +78,8 @@ struct Listed {
     /// Why a request would not be carried out.
     hindrance: Option<String>,
     error: Option<String>,
+    pending_reboot_since: Option<jiff::Timestamp>,
+    last_powered_on: Option<jiff::Timestamp>,
     consumer: String,
 }
 
@@ -89,6 +91,8 @@ impl From<HostRow> for Listed {
             asked: base.chain(keys).collect(),
             hindrance: host.hindrance().map(|why| why.to_string()),
             error: (!host.error.is_empty()).then_some(host.error),
+            pending_reboot_since: host.pending_reboot_since,
+            last_powered_on: host.last_powered_on,
             namespace: host.namespace,
             name: host.name,
             powered_on: host.powered_on,

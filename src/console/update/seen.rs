@@ -56,10 +56,13 @@ pub(super) fn rows(app: &mut App) {
     app.diff = diff;
 
     let hosts = &seen.snapshot.kube.hosts;
-    let all: Vec<HostId> = hosts.keys().cloned().collect();
-    let total = all.len();
-    let shown = filtered(app, &app.hosts.filter, all);
-    app.hosts.refresh(shown, total, |id| hosts.contains_key(id));
+    let same = hosts.len() == app.hosts.rows.len() && hosts.keys().eq(app.hosts.rows.iter());
+    let shown = if same && app.hosts.filter.is_empty() {
+        std::mem::take(&mut app.hosts.rows)
+    } else {
+        filtered(app, &app.hosts.filter, hosts.keys().cloned().collect())
+    };
+    app.hosts.refresh(shown, hosts.len(), |id| hosts.contains_key(id));
 
     let members = seen.snapshot.store.definition().into_iter().flat_map(|d| &d.cluster.nodes);
     let names: BTreeSet<&str> =

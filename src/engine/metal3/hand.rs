@@ -300,6 +300,7 @@ impl Hand {
             status["provisioning"] = json!(times);
         } else {
             tracing::warn!("the server's BareMetalHosts drop the timestamps: kept in our annotation instead");
+            shared.show(|seen| seen.drops_times = true);
             let (permit, told) = self.tell(host, what, why, decided).await?;
             row = self.came_of(told, shared.actor.kube.keep_times(&permit, host, times).await)?;
         }

@@ -96,10 +96,18 @@ impl Controller {
     pub fn start(actor: Arc<Actor>, reach: Reach, board: Board) -> Self {
         let shared =
             Shared { actor, reach, board, keeps: OnceCell::new(), asked_at_once: Semaphore::new(ASKED_AT_ONCE) };
-        let warden = Warden { shared: Arc::new(shared), hands: BTreeMap::new(), looked: None, operator: None };
+        let warden = Warden {
+            shared: Arc::new(shared),
+            told: Hosts::new(),
+            hands: BTreeMap::new(),
+            looked: None,
+            operator: None,
+        };
         Self(crate::tasks::spawn(warden.run()))
     }
 }
+
+type Hosts = OrdMap<(String, String), Arc<HostRow>>;
 
 /// A host's task, and what it is told of the host.
 struct Under {
@@ -115,6 +123,8 @@ impl Drop for Under {
 
 struct Warden {
     shared: Arc<Shared>,
+    /// The hosts that the hands were told of: most news are of other things.
+    told: Hosts,
     hands: BTreeMap<(String, String), Under>,
     /// Boot time of the last look for the operator.
     looked: Option<Duration>,
@@ -142,6 +152,7 @@ impl Warden {
         let actor = Arc::clone(&self.shared.actor);
         if !actor.live.borrow().policy().metal3_controller {
             self.hands.clear();
+            self.told = Hosts::new();
             self.looked = None;
             self.shared.show(|seen| *seen = Metal3::default());
             return;
@@ -155,6 +166,10 @@ impl Warden {
             self.looked = Some(now.boot);
         }
         let hosts = actor.kube_live.borrow().hosts.clone();
+        let runs = self.shared.board.borrow().runs && self.operator.is_none();
+        if runs && self.told.ptr_eq(&hosts) {
+            return;
+        }
         let beside = || hosts.values().find_map(|host| controller::beside(host, now.wall));
         if let Some(why) = self.operator.clone().or_else(beside) {
             self.bar(why);
@@ -177,6 +192,7 @@ impl Warden {
                 }
             }
         }
+        self.told = hosts.clone();
         let drops = self.shared.keeps.get() == Some(&false);
         self.shared.show(|seen| {
             (seen.runs, seen.barred, seen.drops_times) = (true, None, drops);
@@ -197,6 +213,7 @@ impl Warden {
             tracing::warn!(why, "the Metal3 controller does not run (policy metal3_controller)");
         }
         self.hands.clear();
+        self.told = Hosts::new();
         self.shared.show(|seen| *seen = Metal3 { barred: Some(why), ..Metal3::default() });
     }
 }

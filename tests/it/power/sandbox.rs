@@ -144,7 +144,7 @@ async fn each_habit_of_a_bmc_ends_in_one_cycle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_bmc_is_an_error_of_the_host_until_it_answers_and_a_liar_is_not_believed() {
+async fn i44_a_silent_bmc_is_an_error_of_the_host_until_it_answers_and_a_liar_is_not_believed() {
     let place = Place::new("none", true).await;
     place
         .until("hosts are on", |s| s.snapshot.kube.hosts.values().filter(|h| h.powered_on == Some(true)).count() == 7)
@@ -165,6 +165,9 @@ async fn a_silent_bmc_is_an_error_of_the_host_until_it_answers_and_a_liar_is_not
     place.until("the error is over", |s| row(s, "w1").error_type.is_empty()).await;
     tokio::time::sleep(Duration::from_mins(30)).await;
     assert_eq!((place.state("w1"), place.state("w2")), (State::Off, State::Off), "I44: a key remains");
+    for name in ["w1", "w2"] {
+        assert_eq!(place.went(name), ["Down by ForceOff"], "I44: never powered on while anybody's key remains");
+    }
 }
 
 #[tokio::test(start_paused = true)]
