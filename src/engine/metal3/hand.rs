@@ -1,20 +1,14 @@
-//! One host: look, decide, and one write or one request, each told first, fenced, and compared right before it is sent.
+//! One host: look, decide, do one thing, rest. What is done is in `deed`.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{HostSeen, Shared};
+use super::{HostSeen, Shared, deed::by};
 use crate::{
-    engine::{
-        act::{Stop, Told},
-        decide::Guard,
-        snapshot::Came,
-    },
-    fence::Permit,
-    kubernetes::WriteError,
-    model::host::{HostRow, Mode, Times},
+    engine::{act::Stop, snapshot::Came},
+    model::host::{HostRow, Times},
     power::{
         Found,
         controller::{Limits, Sent, Step, Why, decide},
@@ -29,7 +23,7 @@ const NEWS: Duration = Duration::from_secs(5);
 /// After what it was decided from has changed.
 const STALE: Duration = Duration::from_millis(200);
 /// After something went wrong on a host of which something is asked.
-const FAILED: Duration = Duration::from_secs(5);
+pub(super) const FAILED: Duration = Duration::from_secs(5);
 /// So many failures in a row are written into the host's status.
 const FAILURES: u32 = 3;
 /// Metal3's word for them.
@@ -37,26 +31,26 @@ const POWER_ERROR: &str = "power management error";
 
 /// What was asked of the BMC for the step it is at, in boot time.
 #[derive(Clone, Copy, Default)]
-struct Asked {
-    soft: Option<Duration>,
-    hard: Option<Duration>,
-    on: Option<Duration>,
+pub(super) struct Asked {
+    pub(super) soft: Option<Duration>,
+    pub(super) hard: Option<Duration>,
+    pub(super) on: Option<Duration>,
 }
 
 pub(super) struct Hand {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     row: watch::Receiver<Arc<HostRow>>,
     /// The BMC, and the fields of the host that it was made from.
-    bmc: Option<(String, Found)>,
-    system: Option<System>,
+    pub(super) bmc: Option<(String, Found)>,
+    pub(super) system: Option<System>,
     /// What it said last: a change counts when it is said twice.
     last: Option<Power>,
-    asked: Asked,
+    pub(super) asked: Asked,
     failures: u32,
 }
 
 /// Why a turn came to nothing.
-enum Trouble {
+pub(super) enum Trouble {
     /// What it was decided from has changed.
     Stale,
     /// Something else.
@@ -152,14 +146,14 @@ impl Hand {
         Ok(if asks { self.poll() } else { NEWS })
     }
 
-    fn decide(&self, host: &HostRow, power: &Power) -> Step {
+    pub(super) fn decide(&self, host: &HostRow, power: &Power) -> Step {
         let now = self.shared.actor.steady.now();
         let ago = |at: Option<Duration>| at.map(|at| now.boot.saturating_sub(at));
         let sent = Sent { soft: ago(self.asked.soft), hard: ago(self.asked.hard), on: ago(self.asked.on) };
         decide(host, power, &sent, &self.limits(), now.wall)
     }
 
-    fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> Limits {
         let patience = self.bmc.as_ref().map(|(_, found)| found.patience).unwrap_or_default();
         Limits { soft: patience.soft, hard: patience.off, on: patience.on }
     }
@@ -241,118 +235,6 @@ impl Hand {
         Ok(())
     }
 
-    /// Asks the BMC for an off (with its mode) or an on. The host is read again from a quorum right before: nobody's key
-    /// may have come (I44).
-    async fn ask(&mut self, host: &HostRow, power: &Power, step: &Step, mode: Option<Mode>) -> Result<(), Trouble> {
-        let fresh = self.shared.actor.kube.host(&host.namespace, &host.name).await;
-        let fresh = fresh.map_err(|e| Trouble::Failed(e.to_string()))?.ok_or(Trouble::Stale)?;
-        let boot = self.shared.actor.steady.now().boot;
-        if fresh.uid != host.uid || self.decide(&fresh, power) != *step {
-            return Err(Trouble::Stale);
-        }
-        let (Some((_, found)), Some(system)) = (&self.bmc, &self.system) else { return Err(Trouble::Stale) };
-        let what = match mode {
-            Some(mode) => format!("host off ({mode})"),
-            None => "host on".to_owned(),
-        };
-        let (_permit, told) = self.tell(host, &what, &by(&fresh), boot).await?;
-        self.show(host, what.clone(), None);
-        let answer = match mode {
-            Some(mode) => found.bmc.ask_off(system, mode).await,
-            None => found.bmc.ask_on(system).await,
-        };
-        let result = answer.as_ref().map_or_else(ToString::to_string, |kind| format!("{kind} sent"));
-        self.shared.actor.came_of(told, result);
-        let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
-        let failed = answer.is_err();
-        // What was refused is asked again soon, and a soft off at once harder.
-        let at = |limit: Duration| if failed { now.saturating_sub(limit.saturating_sub(FAILED)) } else { now };
-        match mode {
-            Some(Mode::Soft) => self.asked.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now }),
-            Some(Mode::Hard) => self.asked.hard = Some(at(limits.hard)),
-            None => self.asked.on = Some(at(limits.on)),
-        }
-        match answer {
-            // A soft one that fails is not in vain: a hard one follows.
-            Err(e) if mode != Some(Mode::Soft) => Err(e.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Writes the timestamps, with `poweredOn` where it is given, in one patch; where the server drops them, first into
-    /// our annotation: a crash in between repeats the second write and not the cycle.
-    async fn write_times(
-        &mut self,
-        host: &HostRow,
-        what: &str,
-        why: &str,
-        times: Times,
-        powered_on: Option<bool>,
-        decided: Duration,
-    ) -> Result<(), Trouble> {
-        let shared = Arc::clone(&self.shared);
-        let now = shared.actor.steady.now().wall;
-        let keeps = shared.keeps.get_or_try_init(|| shared.actor.kube.keeps_times(host, now)).await;
-        let keeps = *keeps.map_err(|e| trouble(&e))?;
-        let mut status = powered_on.map_or_else(|| json!({}), |on| json!({"poweredOn": on}));
-        let mut row = host.clone();
-        if keeps {
-            status["provisioning"] = json!(times);
-        } else {
-            tracing::warn!("the server's BareMetalHosts drop the timestamps: kept in our annotation instead");
-            shared.show(|seen| seen.drops_times = true);
-            let (permit, told) = self.tell(host, what, why, decided).await?;
-            row = self.came_of(told, shared.actor.kube.keep_times(&permit, host, times).await)?;
-        }
-        if keeps || powered_on.is_some() {
-            self.write(&row, what, why, &status, decided).await?;
-        }
-        Ok(())
-    }
-
-    async fn write(
-        &mut self,
-        host: &HostRow,
-        what: &str,
-        why: &str,
-        status: &serde_json::Value,
-        decided: Duration,
-    ) -> Result<(), Trouble> {
-        let (permit, told) = self.tell(host, what, why, decided).await?;
-        let written = self.shared.actor.kube.set_host_status(&permit, host, status).await;
-        self.came_of(told, written)?;
-        self.show(host, what.to_owned(), None);
-        Ok(())
-    }
-
-    /// Tells what is about to be done; the permit is for the effect itself.
-    async fn tell(&self, host: &HostRow, what: &str, why: &str, decided: Duration) -> Result<(Permit, Told), Trouble> {
-        let permit = self.permit(decided)?;
-        let on = format!("host {}", host.full_name());
-        let told = self.shared.actor.tell(&permit, what, &on, Some(why.to_owned())).await?;
-        match self.permit(decided) {
-            Ok(permit) => Ok((permit, told)),
-            Err(trouble) => {
-                self.shared.actor.came_of(told, "not done: its moment had passed".to_owned());
-                Err(trouble)
-            }
-        }
-    }
-
-    /// Leave for one effect: we lead, with margin, and the policy still asks for it.
-    fn permit(&self, decided: Duration) -> Result<Permit, Trouble> {
-        if !self.shared.actor.live.borrow().policy().metal3_controller {
-            return Err(Trouble::Stale);
-        }
-        Ok(self.shared.actor.permit(&Guard::default(), decided)?)
-    }
-
-    fn came_of(&self, told: Told, written: Result<HostRow, WriteError>) -> Result<HostRow, Trouble> {
-        let result = written.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
-        self.shared.actor.came_of(told, result);
-        written.map_err(|e| trouble(&e))
-    }
-
     /// Shows what went wrong; when it lasts, in the host's status too. How long to rest.
     async fn failed(&mut self, host: &HostRow, why: String) -> Duration {
         tracing::warn!(host = host.full_name(), why, "Metal3 controller");
@@ -369,26 +251,11 @@ impl Hand {
         if quiet { IDLE } else { FAILED }
     }
 
-    fn show(&self, host: &HostRow, doing: String, error: Option<String>) {
+    pub(super) fn show(&self, host: &HostRow, doing: String, error: Option<String>) {
         let power = self.last.as_ref().map(ToString::to_string);
         let seen = HostSeen { power, doing, error };
         self.shared.show(|board| {
             board.hosts.insert(host.full_name(), seen);
         });
     }
-}
-
-fn trouble(e: &WriteError) -> Trouble {
-    match e {
-        // Read again before anything else.
-        WriteError::Conflict | WriteError::NotFound | WriteError::NoAnswer(_) => Trouble::Stale,
-        WriteError::Refused { .. } => Trouble::Failed(e.to_string()),
-    }
-}
-
-/// Who asked, for the audit.
-fn by(host: &HostRow) -> String {
-    let base = host.asked.base.iter().map(|_| "reboot.metal3.io".to_owned());
-    let names: Vec<String> = base.chain(host.asked.keys.keys().cloned()).collect();
-    if names.is_empty() { "spec.online".to_owned() } else { format!("asked by {}", names.join(", ")) }
 }

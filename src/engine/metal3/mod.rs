@@ -5,6 +5,7 @@
 //! It refuses to run beside another controller: while the upstream operator's Lease is held, or another field manager
 //! wrote a `status.poweredOn` within ten minutes. What it cannot find out it takes for a yes.
 
+mod deed;
 mod hand;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

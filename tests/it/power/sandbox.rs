@@ -212,3 +212,31 @@ async fn i44_an_old_operator_that_clears_our_key_early_gives_no_proof_and_the_no
     let other = place.operator.host(&name, "another", HostDeed::Hold(Mode::Soft), None).await.unwrap_err();
     assert!(other.text.contains("another host by now"), "{}", other.text);
 }
+
+#[tokio::test(start_paused = true)]
+async fn i44_a_leader_that_dies_at_any_moment_is_followed_by_one_that_ends_the_cycle() {
+    // from the request to the end of the cycle, every half second
+    for step in 0..24 {
+        let place = Place::new("none", true).await;
+        place.until("w1 is on", |s| s.snapshot.kube.hosts.len() == 7 && row(s, "w1").powered_on == Some(true)).await;
+        let standby = place.stage.ground("standby-host").start("console", true, None);
+        place.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
+        place.annotate("w2", "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
+        tokio::time::sleep(Duration::from_millis(500 * step)).await;
+        // not resigned: its tasks are dropped where they stand, and its lease runs out
+        drop(place.engine);
+        let mut seen = standby.seen();
+        let ends = seen.wait_for(|s| s.snapshot.kube.hosts.len() == 7 && cycled(s, "w1"));
+        let ended = tokio::time::timeout(Duration::from_mins(20), ends).await.is_ok_and(|ended| ended.is_ok());
+        assert!(ended, "after {step} half seconds: {:?}", standby.seen().borrow().snapshot.metal3);
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        let went = |name: &str| {
+            let machines = &place.stage.sandbox.machines;
+            let address = machines.address_of(name).unwrap();
+            let log = machines.power_log().into_iter().filter(|p| p.address == address);
+            log.map(|p| p.what).collect::<Vec<_>>()
+        };
+        assert_eq!(went("w1"), [What::Down, What::Up], "after {step} half seconds");
+        assert_eq!(went("w2"), [What::Down], "after {step} half seconds: a key remains");
+    }
+}
