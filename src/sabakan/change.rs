@@ -204,6 +204,11 @@ impl Change {
         })
     }
 
+    /// The same and nodes that are added: their machines must not be in repair when they join.
+    pub fn disturbed(&self) -> impl Iterator<Item = &NodeChange> {
+        self.touched().chain(self.nodes.iter().filter(|n| n.kind == Kind::Added))
+    }
+
     /// Judges it against the definition in force and the machines of the answer: above `percent` of the nodes, or any
     /// control plane removed or replaced, a person has to say yes; so does a list that has lost so many machines.
     pub fn gate(&self, current: Option<&Cluster>, machines: &[Machine], percent: u64) -> Gate {

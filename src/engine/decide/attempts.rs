@@ -189,7 +189,8 @@ impl<'a> Pass<'a> {
             Some(Reason::QueueDisabled)
         } else {
             let wrong = || self.wrong_node(case, node.map(AsRef::as_ref));
-            self.stale_for(case).or_else(|| self.no_command(case)).or_else(wrong)
+            let unwell = || self.others_unhealthy(case);
+            self.stale_for(case).or_else(|| self.no_command(case)).or_else(wrong).or_else(unwell)
         };
         if barred.is_some() {
             return barred;

@@ -30,7 +30,7 @@ impl Pass<'_> {
         self.out.auto_repair = self.auto_repair();
         let adds = self.out.auto_repair.off.is_none() && !self.out.auto_repair.plan.entries.is_empty();
         let fresh = self.boot() - store.heard <= 10.0;
-        if adds && fresh && self.leading() && self.snap.engine.resigning.is_none() {
+        if adds && fresh && self.leading() {
             self.plan(REPAIRS, None, Guard::default(), Effect::Registry(Registering::AddRepairs));
         }
     }
@@ -50,6 +50,9 @@ impl Pass<'_> {
         }
         if let Some(why) = &asked.error {
             return off(why.clone());
+        }
+        if let Some(reason) = self.not_ours() {
+            return off(reason.to_string());
         }
         let Some(good) = &asked.good else { return off("waits for sabakan's first answer".to_owned()) };
         #[allow(clippy::cast_precision_loss)] // seconds

@@ -123,7 +123,8 @@ impl Claims {
         self.machines.entry(address.to_owned()).or_insert(id);
     }
 
-    fn add(&mut self, address: &str, id: EntryId, control_plane: bool) {
+    /// A machine in reboot.
+    pub(super) fn add(&mut self, address: &str, id: EntryId, control_plane: bool) {
         let kind = if control_plane { &mut self.api_servers } else { &mut self.workers };
         kind.entry(address.to_owned()).or_insert(id);
         self.machines.entry(address.to_owned()).or_insert(id);

@@ -5,8 +5,6 @@ use crate::model::{policy::UnreachableRule, reason::Reason, time::after};
 
 /// While a copy is older than this, no new work starts (spec/etcd.md, Reading and watching), in seconds.
 pub(super) const STALE: f64 = 10.0;
-/// Waiting for the copies to be read for the first time is not yet worth a reason of its own.
-const NEVER: f64 = 0.0;
 
 impl Pass<'_> {
     /// What keeps *every* new start back.
@@ -63,7 +61,9 @@ impl Pass<'_> {
         }
         if !self.snap.kube.synced() {
             let error = self.snap.kube.sources.values().find_map(|s| s.error.as_ref());
-            return Some(stale("kubernetes", self.boot() - NEVER, error));
+            // since we lead: a time that stays
+            let never = self.snap.engine.leading.as_ref().map_or(self.boot(), |l| l.since);
+            return Some(stale("kubernetes", never, error));
         }
         let oldest = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
             .iter()
@@ -100,8 +100,22 @@ impl Pass<'_> {
     /// Before the next API server starts: every control-plane node is Ready, and the probe of every one was good
     /// within the last minute, seen by this leader (I7).
     pub(super) fn control_plane_unhealthy(&self) -> Option<Reason> {
+        self.unhealthy_but("")
+    }
+
+    /// Before the command of an API server runs again: the others are well, unless it is down already, when nothing is
+    /// newly disrupted (I7).
+    pub(super) fn others_unhealthy(&self, case: Case<'_>) -> Option<Reason> {
+        if !case.control_plane() || self.fails(case) {
+            return None;
+        }
+        self.unhealthy_but(case.address)
+    }
+
+    fn unhealthy_but(&self, address: &str) -> Option<Reason> {
         let definition = self.definition?;
-        definition.members.control_planes(&definition.cluster).find_map(|member| {
+        let mut members = definition.members.control_planes(&definition.cluster).filter(|m| m.address != address);
+        members.find_map(|member| {
             let missing = self.unhealthy(member.node_name(), &member.address);
             missing.map(|why| Reason::ControlPlaneUnhealthy { node: member.node_name().to_owned(), why })
         })

@@ -148,6 +148,8 @@ impl<'a> Pass<'a> {
             return;
         }
         self.start_drain(member);
+        // what is decided later in this pass finds it in work
+        self.claims.add(member.address, member.id, member.control_plane());
         self.reason(member.id, Reason::Ready);
     }
 

@@ -64,7 +64,8 @@ pub struct Apply {
     pub json: String,
     /// What it was made from.
     pub basis: Basis,
-    /// Entries of the machines that it touches, which must not have started: key and `ModRevision`.
+    /// Entries of the machines that it touches or adds and of API servers, which must not have started: key and
+    /// `ModRevision`.
     pub waiting: Vec<(crate::model::entry::EntryId, i64)>,
     /// The approval that it uses up: digest and `ModRevision`.
     pub approval: Option<(String, i64)>,
@@ -163,6 +164,10 @@ impl Pass<'_> {
     /// The rules between a plan and its application.
     fn may_apply(&self, proposed: &Proposed) -> Applying {
         let settings = &self.snap.store.registry;
+        // Who may not act applies nothing; and Ready is asked of no old copy of the Nodes.
+        if let Some(reason) = self.not_ours().or_else(|| self.stale()) {
+            return Applying::Waits(reason.to_string());
+        }
         if let Some(hold) = &settings.hold {
             let (who, why) = match hold.get() {
                 Some(hold) => (hold.who.to_string(), hold.reason.clone()),
@@ -175,7 +180,7 @@ impl Pass<'_> {
             return Applying::Waits(format!("API server {address} is in work ({id})"));
         }
         // Changes that touch machines in work wait.
-        let touched = proposed.change.touched().find(|n| self.claims.machines.contains_key(&n.address));
+        let touched = proposed.change.disturbed().find(|n| self.claims.machines.contains_key(&n.address));
         if let Some(node) = touched {
             return Applying::Waits(format!("{} is in work ({})", node.address, self.claims.machines[&node.address]));
         }
@@ -234,17 +239,23 @@ impl Pass<'_> {
     }
 
     fn apply(&self) -> Option<Apply> {
-        if self.snap.engine.resigning.is_some() || !self.fresh() {
+        if self.not_ours().is_some() || !self.fresh() {
             return None;
         }
         let (proposal, proposed) = (self.snap.registry.proposal.as_ref()?, self.proposed()?);
-        let touched: std::collections::BTreeSet<&str> = proposed.change.touched().map(|n| n.address.as_str()).collect();
         let store = &self.snap.store;
+        // None of these may start meanwhile, nor any API server.
+        let mut still: std::collections::BTreeSet<&str> =
+            proposed.change.disturbed().map(|n| n.address.as_str()).collect();
+        if let Some(definition) = self.definition {
+            let planes = definition.cluster.nodes.iter().filter(|n| n.control_plane);
+            still.extend(planes.map(|n| n.address.as_str()));
+        }
         let reboots =
-            store.reboots.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| touched.contains(e.node.as_str())));
+            store.reboots.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| still.contains(e.node.as_str())));
         let reboots = reboots.map(|(i, s)| (crate::model::entry::EntryId::reboot(*i), s.mod_revision));
         let repairs =
-            store.repairs.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| touched.contains(e.address.as_str())));
+            store.repairs.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| still.contains(e.address.as_str())));
         let repairs = repairs.map(|(i, s)| (crate::model::entry::EntryId::repair(*i), s.mod_revision));
         let needs = proposed.gate.why.is_some() && self.policy.approval == ApprovalPolicy::Gate;
         let approval = if needs { Some(self.approval(&proposed.digest)?) } else { None };
@@ -290,7 +301,7 @@ impl Pass<'_> {
 
     fn describe_nodes(&mut self) {
         let Some(definition) = self.definition.filter(|_| self.registry_in_use() && self.fresh()) else { return };
-        if self.snap.engine.resigning.is_some() {
+        if self.not_ours().is_some() {
             return;
         }
         let mut wanted = Vec::new();

@@ -10,7 +10,12 @@ use crate::{
     clock::Clock,
     engine::snapshot::secs,
     kubernetes::Live as KubeLive,
-    model::{cluster::Taint, entry::Stored},
+    model::{
+        cluster::Taint,
+        entry::Stored,
+        kube::{KubeView, NodeRow},
+        policy::{Policy, Strategy},
+    },
     net::Http,
     sabakan::{
         Machines,
@@ -48,6 +53,7 @@ impl Keeper {
             asks: JoinSet::new(),
             asking: Vec::new(),
             planned: None,
+            nodes: None,
             publish,
         };
         Self { wanted, seen, task: crate::tasks::spawn(keeping.run(want)) }
@@ -88,14 +94,34 @@ struct Keeping {
     asks: JoinSet<Answered>,
     asking: Vec<Question>,
     /// What the last plan was made from.
-    planned: Option<(Basis, f64)>,
+    planned: Option<(Basis, f64, Option<Arc<Taints>>)>,
+    /// The Nodes' taints, and the Nodes from which they were taken.
+    nodes: Option<(imbl::HashMap<String, Arc<NodeRow>>, Arc<Taints>)>,
     publish: watch::Sender<Arc<Registry>>,
+}
+
+/// Of the Nodes, by name.
+type Taints = BTreeMap<String, Vec<Taint>>;
+
+fn wanted_nodes(policy: &Policy) -> bool {
+    policy.strategy == Strategy::AllHealthy
+}
+
+/// Resolves when the Nodes may have changed; never where there are none.
+async fn changed(nodes: Option<&mut watch::Receiver<Arc<KubeView>>>) {
+    let Some(nodes) = nodes else { return std::future::pending().await };
+    if nodes.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 impl Keeping {
     async fn run(mut self, mut want: watch::Receiver<bool>) {
         let mut store_changed = self.live.subscribe();
+        let mut nodes_changed = self.kube.as_ref().map(|kube| kube.subscribe());
         loop {
+            // only one strategy looks at the Nodes
+            let by_nodes = wanted_nodes(&store_changed.borrow().policy());
             let view = store_changed.borrow_and_update().clone();
             let wanted = *want.borrow_and_update();
             let mut sleep = Duration::from_hours(1);
@@ -112,6 +138,7 @@ impl Keeping {
                 }
                 gone = want.changed() => if gone.is_err() { return },
                 gone = store_changed.changed() => if gone.is_err() { return },
+                () = changed(nodes_changed.as_mut()), if by_nodes => {}
                 () = tokio::time::sleep(sleep) => {}
             }
         }
@@ -224,19 +251,31 @@ impl Keeping {
     fn plan(&mut self, view: &StoreView) {
         let Some(good) = self.registry.members.good.clone() else { return };
         let basis = Basis::of(view);
-        if good.with != basis.question || self.planned.as_ref() == Some(&(basis.clone(), good.at)) {
+        let taints = if wanted_nodes(&view.policy()) { self.taints() } else { None };
+        let from = (basis, good.at, taints);
+        if good.with != from.0.question || self.planned.as_ref() == Some(&from) {
             return;
         }
-        let taints = self.kube.as_ref().map(|kube| kube.borrow()).filter(|k| !k.by_name.is_empty()).map(|kube| {
-            kube.by_name
-                .iter()
-                .map(|(n, row)| (n.clone(), row.described.taints.clone()))
-                .collect::<BTreeMap<String, Vec<Taint>>>()
-        });
-        let proposal = propose(view, &good, taints.as_ref(), self.clock.wall());
-        self.planned = Some((basis, good.at));
+        let proposal = propose(view, &good, from.2.as_deref(), self.clock.wall());
+        self.planned = Some(from);
         self.registry.proposal = Some(Arc::new(proposal));
         self.tell();
+    }
+
+    /// The taints of the Nodes by name; `None` while Kubernetes has not told all of them.
+    fn taints(&mut self) -> Option<Arc<Taints>> {
+        let kube = self.kube.as_ref()?.borrow();
+        if !kube.synced() {
+            return None;
+        }
+        if let Some((rows, taints)) = self.nodes.as_ref().filter(|(rows, _)| rows.ptr_eq(&kube.by_name)) {
+            debug_assert_eq!(rows.len(), taints.len());
+            return Some(Arc::clone(taints));
+        }
+        let taints = kube.by_name.iter().map(|(n, row)| (n.clone(), row.described.taints.clone()));
+        let taints = Arc::new(taints.collect::<Taints>());
+        self.nodes = Some((kube.by_name.clone(), Arc::clone(&taints)));
+        Some(taints)
     }
 
     fn tell(&self) {

@@ -144,7 +144,13 @@ pub fn with_input<T>(
     if let Some(Err(why)) = store.constraints.as_ref().map(|c| &c.value) {
         return Err(format!("the constraints cannot be read: {why}"));
     }
+    if let Some(Err(why)) = store.policy.as_ref().map(|c| &c.value) {
+        return Err(format!("the policy cannot be read: {why}"));
+    }
     let (policy, constraints) = (store.policy(), store.constraints());
+    if policy.strategy == Strategy::AllHealthy && taints.is_none() {
+        return Err("waits for Kubernetes' Nodes: control planes are chosen by their taints".to_owned());
+    }
     let busy = busy(store);
     Ok(use_it(&Input {
         machines: &machines.list,

@@ -146,6 +146,17 @@ fn a_persons_retry_runs_the_command_once_more() {
 }
 
 #[test]
+fn i7_the_command_of_an_api_server_runs_again_only_while_the_others_are_well_or_it_is_down_itself() {
+    let scene = Scene::new(0).rebooting(0, 1, 30, failed()).order(0, Verb::Retry, 10);
+    assert!(matches!(scene.effect(0), Some(Effect::RunAgain { .. })));
+    let other = scene.node(2, |n| n.ready = false);
+    assert!(!matches!(other.effect(0), Some(Effect::RunAgain { .. })));
+    assert!(matches!(other.reason(0), Reason::ControlPlaneUnhealthy { node, .. } if node == "10.0.0.2"));
+    let down = other.node(1, |n| n.ready = false);
+    assert!(matches!(down.effect(0), Some(Effect::RunAgain { .. })));
+}
+
+#[test]
 fn done_treats_the_machine_as_booted_but_the_node_must_be_ready() {
     let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Done, 10);
     assert!(matches!(scene.ends(0), Some(End::DoneBy(_))));

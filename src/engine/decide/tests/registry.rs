@@ -12,7 +12,7 @@ use crate::{
     model::{
         cluster::Taint,
         ours::{Approval, Generated, Hold, Who},
-        policy::Approval as Gate,
+        policy::{Approval as Gate, Policy, Strategy},
         reboot::RebootStatus,
         time::after,
     },
@@ -20,7 +20,7 @@ use crate::{
     store::view::Switch,
 };
 
-const TEMPLATE: &str = "name: test\nnodes:\n- {user: u, control_plane: true}\n- {user: u}\n";
+const TEMPLATE: &str = "name: test\nnodes:\n- {user: u, control_plane: true}\n- {user: u}\nreboot: {reboot_command: [reboot], boot_check_command: [check]}\n";
 
 fn who() -> Who {
     Who { user: "ann".to_owned(), host: "h".to_owned(), ssh_client: None }
@@ -122,9 +122,59 @@ fn nothing_is_applied_that_is_switched_off_held_or_not_led() {
     assert!(!applied);
     let follower = scene.clone().with(|s| s.snap.engine.leading = None);
     let decision = decide(&snapshot(&follower, 0, &one));
-    assert!(decision.effects.is_empty() && decision.registry == Applying::Applies);
+    assert!(decision.effects.is_empty());
+    says(&decision.registry, "cketerm --daemon");
     let stale = scene.clone().with(|s| s.store.heard = BOOT - 11.0);
     assert!(!stands(&stale, 0, &one).1, "nothing new starts from an old copy");
+}
+
+#[test]
+fn i1_an_api_server_that_starts_in_this_very_pass_is_in_work() {
+    let mut scene = scene();
+    scene.constraints.minimum_workers = Some(19);
+    let starting = scene.queued(&[(0, 1)]);
+    let decision = decide(&snapshot(&starting, 0, &[(12, "UNHEALTHY")]));
+    assert_eq!(starting.starts(), [0]);
+    assert!(!applies(&decision));
+    says(&decision.registry, "API server 10.0.0.1 is in work");
+    // one that waits for something else is compared, should it start meanwhile
+    let waiting = starting.node(3, |n| n.ready = false);
+    let decision = decide(&snapshot(&waiting, 0, &[(12, "UNHEALTHY")]));
+    let compared = decision.effects.iter().find_map(|p| match &p.effect {
+        Effect::Registry(Registering::Apply(apply)) => Some(apply.waiting.len()),
+        _ => None,
+    });
+    assert_eq!(compared, Some(1), "{:?}", decision.registry);
+}
+
+#[test]
+fn who_only_observes_and_who_cannot_read_the_policy_or_the_nodes_applies_nothing() {
+    let one = [(12, "UNHEALTHY")];
+    let mut scene = scene();
+    scene.constraints.minimum_workers = Some(19);
+    let observing = scene.clone().with(|s| s.snap.engine.observing = vec!["cketerm/schema is newer".to_owned()]);
+    let (why, applied) = stands(&observing, 0, &one);
+    says(&why, "schema is newer");
+    assert!(!applied);
+    let mut old = snapshot(&scene, 0, &one);
+    assert!(applies(&decide(&old)));
+    Arc::make_mut(&mut old.kube).sources["nodes"].heard = BOOT - 60.0;
+    assert!(!applies(&decide(&old)), "Ready of an old copy");
+    let mut store = (*scene.snapshot().store).clone();
+    store.policy = Some(crate::model::entry::Stored {
+        key: "policy".to_owned(),
+        mod_revision: 9,
+        value: Err("no JSON".to_owned()),
+    });
+    let outcome =
+        |store: &crate::store::view::StoreView| propose(store, &good(machines(&scene, 0, &one)), None, now()).outcome;
+    assert!(outcome(&store).unwrap_err().contains("policy cannot be read"));
+    let by_nodes = Policy { strategy: Strategy::AllHealthy, ..Policy::default() };
+    store.policy = Some(stored("policy", 9, by_nodes));
+    assert!(
+        outcome(&store).unwrap_err().contains("waits for Kubernetes' Nodes"),
+        "taints decide who becomes a control plane"
+    );
 }
 
 #[test]
