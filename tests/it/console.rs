@@ -23,7 +23,7 @@ fn nowhere(name: &str) -> std::path::PathBuf {
 #[test]
 fn the_first_frame_stands_before_etcd_answers_and_q_gives_the_terminal_back() {
     let mut console = Console::start(&nowhere("first"), &[], 80, 24);
-    let text = console.shows("connecting to etcd http://127.0.0.1:", 5);
+    let text = console.shows("connecting to etcd at http://127.0.0.1:", 5);
     assert!(text.contains("1 Reboots") && text.contains("? help"), "{text}");
     assert_eq!(console.modes(), (true, true));
     console.resize(50, 10);
