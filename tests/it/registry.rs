@@ -98,6 +98,39 @@ async fn enabling_creates_the_definition_and_the_machines_join() {
     place.until("and it is settled", |s| *s.applying == Applying::Settled).await;
 }
 
+/// The scenario that people are shown, at its own size and at another: a rack vanishes and is made up for.
+#[tokio::test(start_paused = true)]
+async fn the_scenario_registry_plays_to_its_end() {
+    for nodes in [None, Some(100)] {
+        let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+        let options = Options { nodes, ..Options::default() };
+        let stage = Stage::set(Scenario::named("registry").unwrap(), options, clock).await.unwrap();
+        let engine = stage.ground("engine-host").start("daemon", true, None);
+        let operator = stage.operator("ann");
+        let place = Place { stage, engine, operator };
+        place.stage.play().await;
+        // what is above the gate is asked for; a person says yes to each
+        let approve = async {
+            loop {
+                let waits = place.engine.seen().borrow().applying.as_ref().clone();
+                if let Applying::Approval(digest, _) = waits {
+                    let _ = place.operator.approve(&digest, None).await;
+                }
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+        };
+        let end = async {
+            tokio::time::sleep(Duration::from_mins(5)).await;
+            place.until("settled without the rack", |s| *s.applying == Applying::Settled).await
+        };
+        let seen = tokio::select! { seen = end => seen, () = approve => unreachable!() };
+        let plan = seen.snapshot.registry.proposal.clone().unwrap();
+        assert_eq!(plan.outcome.as_ref().unwrap().plan.warnings, Vec::<String>::new(), "{nodes:?}");
+        let least = seen.snapshot.store.constraints().minimum_workers.unwrap();
+        assert!(members(&seen) as i64 >= least + 3, "{nodes:?}: {} of {least}", members(&seen));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unhealthy_machine_is_tainted_and_repaired_and_its_taint_goes() {
     let place = Place::new("{enabled: true, spares: 6, repairs: 2}").await;

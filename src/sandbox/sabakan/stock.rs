@@ -43,7 +43,10 @@ pub fn stock(population: &Population, now: Timestamp, seed: u64) -> Vec<Record> 
     }
     let digits = registry.spares.to_string().len();
     for spare in 0..registry.spares {
-        add(population.nodes + spare, format!("s{:0digits$}", spare + 1), role(spare as usize));
+        let number = population.nodes + spare;
+        let (rack, slot, _) = population.place(number);
+        // every rack has machines of every role
+        add(number, format!("s{:0digits$}", spare + 1), role((rack + slot) as usize));
     }
     records
 }
