@@ -11,8 +11,9 @@ use crate::{
     engine::explain,
     model::{
         entry::{EntryId, QueueKind},
-        ours::Progress,
+        ours::{Ending, Progress},
         reason::Reason,
+        repair::RepairEntry,
         text::visible,
     },
     store::view::StoreView,
@@ -23,21 +24,35 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
     let Some((what, entry)) = entry(&view, id) else {
-        let ended = history::endings(&store, &BTreeSet::from([id])).await?;
         let list = match id.queue {
             QueueKind::Reboot => "rq list",
             QueueKind::Repair => "repair-queue list",
         };
+        let ended = history::endings(&store, &BTreeSet::from([id])).await?;
         let ending = ended.get(&id).ok_or_else(|| {
             ActionError::failed(format!("entry {id} does not exist and no record says how it ended: see `{list}`"))
         })?;
+        return tell_ending(&format!("{id} ({})", ending.address), ending, context);
+    };
+    // a repair that has ended stays until somebody deletes it: nothing is next for it
+    if let Some(repair) = finished(&view, id) {
+        let ended = history::endings(&store, &BTreeSet::from([id])).await?;
+        if let Some(ending) = ended.get(&id) {
+            return tell_ending(&what, ending, context);
+        }
+        let (at, status) = (repair.last_transition_time, repair.status);
+        let outcome = format!("{status}; no record says why: another program ended it");
         return match context.output(Output::Table) {
             Output::Table => {
-                context.out.line(&format!("{id} ({}) ended at {}: {}", ending.address, ending.at, ending.outcome))
+                let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+                context.out.line(&format!("{what} ended{at}: {outcome}"))
             }
-            form => context.out.value(ending, form),
+            form => {
+                let said = json!({"entry": id, "address": repair.address, "outcome": outcome, "at": at, "last": entry});
+                context.out.value(&said, form)
+            }
         };
-    };
+    }
     let reason = reason(&view, id, store.clock());
     let progress = view.progress.get(&id).and_then(|s| s.get());
     match context.output(Output::Table) {
@@ -59,6 +74,22 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
             });
             context.out.value(&said, form)
         }
+    }
+}
+
+/// A repair that has succeeded or failed and lies there still.
+fn finished(view: &StoreView, id: EntryId) -> Option<&RepairEntry> {
+    let stored = view.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair)?;
+    stored.get().filter(|e| e.finished())
+}
+
+/// How an entry ended, and why so: of one that is gone, and of one that lies there still.
+fn tell_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), ActionError> {
+    match context.output(Output::Table) {
+        Output::Table => {
+            context.out.line(&visible(&format!("{what} ended at {}: {}", ending.at, ending.outcome), false))
+        }
+        form => context.out.value(ending, form),
     }
 }
 

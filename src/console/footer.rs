@@ -11,7 +11,7 @@ use super::{
     app::App,
     brief,
     keys::{Context, TABLE},
-    table::{put, wrap},
+    table::{cut, put},
     update,
 };
 
@@ -21,14 +21,7 @@ const MOST: usize = 3;
 fn message(app: &App) -> Vec<String> {
     let Some(message) = &app.message else { return Vec::new() };
     let text = if message.failed { format!("! {}", message.text) } else { message.text.clone() };
-    let mut lines = wrap(&brief::safe(&text), usize::from(app.size.width));
-    if lines.len() > MOST {
-        lines.truncate(MOST);
-        if let Some(last) = lines.last_mut() {
-            last.push('~');
-        }
-    }
-    lines
+    cut(&brief::safe(&text), usize::from(app.size.width), MOST)
 }
 
 /// Lines of the footer: one for the message at least, one for the hints.

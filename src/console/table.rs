@@ -132,6 +132,26 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Wraps it to so many lines at most; a `~` stands at the cut.
+pub fn cut(text: &str, width: usize, most: usize) -> Vec<String> {
+    let mut lines = wrap(text, width);
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            mark_cut(last, width);
+        }
+    }
+    lines
+}
+
+/// Puts a `~` at the end of a line that something is missing after, within its width.
+pub fn mark_cut(line: &mut String, width: usize) {
+    while line.width() + 1 > width.max(1) {
+        line.pop();
+    }
+    line.push('~');
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 mod cost;
 mod flows;
 mod hosts;
+mod registry;
 mod repairs;
 mod screens;
 mod world;

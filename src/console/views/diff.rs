@@ -7,7 +7,7 @@ use crate::{
         app::App,
         brief,
         registry::{self, Row as Id},
-        table::{self, Cell, Column, Row, wrap},
+        table::{self, Cell, Column, Row, cut, wrap},
         when,
     },
     engine::decide::Applying,
@@ -32,7 +32,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
     table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
     if rows.is_empty() {
-        super::say_empty(buffer, area, &empty(app), app);
+        super::say_empty(buffer, area, &empty(app, usize::from(area.width)), app);
     }
 }
 
@@ -85,24 +85,29 @@ fn line(what: &str, text: &str) -> Vec<Cell> {
 }
 
 /// What the plan is, where applying and automatic repair stand.
-pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
+pub(in crate::console) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     let (seen, theme) = (&app.seen, &app.looks.theme);
     if !seen.snapshot.store.synced {
         return Vec::new();
     }
     let mut texts = Vec::new();
+    let warnings = warnings(app);
     if let Some(plan) = registry::proposed(seen).map(|p| &p.plan).filter(|p| p.changed) {
         texts.push((format!("{}: {}", plan.action, plan.reason), theme.title));
     }
     texts.push(match &*seen.applying {
         Applying::Off => ("not read yet".to_owned(), theme.muted),
         Applying::Disabled(why) => (why.clone(), theme.trouble),
+        Applying::Settled if !warnings.is_empty() => {
+            ("nothing is changed, yet not all is well:".to_owned(), theme.title)
+        }
         Applying::Settled => ("the definition is as template, constraints and machines want it".to_owned(), theme.good),
         Applying::Error(why) => (format!("! {why}; the definition in force stays"), theme.danger),
         Applying::Waits(why) => (format!("waits: {why}"), theme.trouble),
         Applying::Approval(digest, why) => (format!("! waits for approval of {digest} (key Y): {why}"), theme.danger),
         Applying::Applies => ("is applied by who leads".to_owned(), theme.good),
     });
+    texts.extend(warnings.iter().map(|warning| (format!("! {warning}"), theme.trouble)));
     let asked = &seen.snapshot.registry.members;
     if let (Some(good), Some(_)) = (&asked.good, &asked.error) {
         let age = app.now.boot.as_secs_f64() - good.at;
@@ -118,20 +123,34 @@ pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     }
     texts
         .into_iter()
-        .flat_map(|(text, style)| {
-            let mut lines = wrap(&brief::safe(&text), width);
-            lines.truncate(2);
-            lines.into_iter().map(move |line| (line, style))
-        })
+        .flat_map(|(text, style)| cut(&brief::safe(&text), width, 2).into_iter().map(move |line| (line, style)))
         .collect()
 }
 
-fn empty(app: &App) -> Vec<String> {
+/// What the plan found that it cannot mend.
+fn warnings(app: &App) -> &[String] {
+    registry::proposed(&app.seen).map_or(&[], |p| &p.plan.warnings)
+}
+
+/// Why there is no row, in full: what stands above the table is cut.
+fn empty(app: &App, width: usize) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;
     }
     if app.diff.total > 0 {
         return vec![format!("no change of {} contains {:?}", app.diff.total, app.diff.filter), "Esc shows all".into()];
     }
-    vec!["nothing would change".to_owned()]
+    let why = match &*app.seen.applying {
+        Applying::Off => Some("not read yet"),
+        Applying::Disabled(why) | Applying::Error(why) | Applying::Waits(why) => Some(why.as_str()),
+        Applying::Settled | Applying::Approval(..) | Applying::Applies => None,
+    };
+    let first = match (why, registry::proposed(&app.seen), &*app.seen.applying) {
+        (Some(_), None, _) => "there is no plan",
+        (Some(_), _, Applying::Error(_)) => "nothing is applied: the last plan may be an old one",
+        _ => "nothing would change",
+    };
+    let texts = why.into_iter().map(str::to_owned).chain(warnings(app).iter().map(|w| format!("! {w}")));
+    let lines = texts.flat_map(|text| wrap(&brief::safe(&text), width.saturating_sub(4)));
+    std::iter::once(first.to_owned()).chain(lines).collect()
 }

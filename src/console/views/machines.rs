@@ -7,7 +7,7 @@ use crate::{
         app::App,
         brief,
         registry::{self, Serial},
-        table::{self, Cell, Column, Row, put, wrap},
+        table::{self, Cell, Column, Row, mark_cut, put, wrap},
         when,
     },
     sabakan::{State, change::Kind},
@@ -104,8 +104,13 @@ fn empty(app: &App) -> Vec<String> {
 
 /// One or two lines above the table: what the plan is and where applying stands; the rest of the area.
 pub(super) fn summary(app: &App, buffer: &mut Buffer, area: Rect) -> Rect {
-    let lines = super::diff::summary_lines(app, usize::from(area.width));
+    let mut lines = super::diff::summary_lines(app, usize::from(area.width));
     let height = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
+    if lines.len() > usize::from(height)
+        && let Some((last, _)) = usize::from(height).checked_sub(1).and_then(|at| lines.get_mut(at))
+    {
+        mark_cut(last, usize::from(area.width));
+    }
     for (y, (line, style)) in (area.y..area.y + height).zip(lines) {
         put(buffer, area.x, y, area.width, &line, style);
     }

@@ -14,6 +14,8 @@ use ratatui::{
     layout::{Rect, Size},
 };
 
+#[cfg(test)]
+pub(super) use diff::summary_lines as registry_lines;
 pub use help::overflow as help_overflow;
 
 use super::{

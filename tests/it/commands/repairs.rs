@@ -166,3 +166,28 @@ async fn a_plan_shows_the_steps_and_writes_nothing() {
     assert_eq!((unknown.status, unknown.stderr.contains("known types: QEMU, iDRAC-9")), (3, true), "{unknown:?}");
     assert_eq!(rig.keys().await, before);
 }
+
+/// A repair that has ended stays until somebody deletes it: `why` says how it ended, never that something is next.
+#[tokio::test]
+async fn why_of_a_finished_repair_says_how_it_ended() {
+    let Some(rig) = rig().await else { return };
+    put(&rig, 1, "failed", "waiting").await;
+    put(&rig, 2, "succeeded", "waiting").await;
+    let ending = json!({
+        "entry": "repairs/1", "address": "10.0.0.11", "outcome": "failed: the command of step 1: exit 3",
+        "at": "2026-06-01T01:02:03Z", "last": {"index": "1"},
+    });
+    rig.put("/cke/cketerm/history/0001", &ending.to_string()).await;
+    let said = rig.run(&["repair-queue", "why", "1"]).stdout;
+    let wanted = "ended at 2026-06-01T01:02:03Z: failed: the command of step 1: exit 3";
+    assert!(said.contains("10.0.0.11 QEMU unreachable") && said.contains(wanted), "{said}");
+    assert!(!said.contains("next"), "{said}");
+    let said = json_of(&rig.run(&["repair-queue", "why", "1", "-o", "json"]).stdout);
+    assert_eq!(said["outcome"], "failed: the command of step 1: exit 3", "{said}");
+    // ended by CKE, which keeps no such record
+    let said = rig.run(&["repair-queue", "why", "2"]).stdout;
+    assert!(said.contains("ended at 2026-06-01T01:02:03Z: succeeded; no record says why"), "{said}");
+    let said = json_of(&rig.run(&["repair-queue", "why", "2", "-o", "json"]).stdout);
+    assert_eq!((&said["entry"], &said["at"]), (&json!("repairs/2"), &json!("2026-06-01T01:02:03Z")), "{said}");
+    assert_eq!(said["last"]["status"], "succeeded", "{said}");
+}
