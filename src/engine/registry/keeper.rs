@@ -96,9 +96,12 @@ struct Keeping {
     /// What the last plan was made from.
     planned: Option<(Basis, f64, Option<Arc<Taints>>)>,
     /// The Nodes' taints, and the Nodes from which they were taken.
-    nodes: Option<(imbl::HashMap<String, Arc<NodeRow>>, Arc<Taints>)>,
+    nodes: Option<(Nodes, Arc<Taints>)>,
     publish: watch::Sender<Arc<Registry>>,
 }
+
+/// By name.
+type Nodes = imbl::HashMap<String, Arc<NodeRow>>;
 
 /// Of the Nodes, by name.
 type Taints = BTreeMap<String, Vec<Taint>>;
