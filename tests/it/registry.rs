@@ -127,7 +127,7 @@ async fn the_scenario_registry_plays_to_its_end() {
         let plan = seen.snapshot.registry.proposal.clone().unwrap();
         assert_eq!(plan.outcome.as_ref().unwrap().plan.warnings, Vec::<String>::new(), "{nodes:?}");
         let least = seen.snapshot.store.constraints().minimum_workers.unwrap();
-        assert!(members(&seen) as i64 >= least + 3, "{nodes:?}: {} of {least}", members(&seen));
+        assert!(i64::try_from(members(&seen)).unwrap() >= least + 3, "{nodes:?}: {} of {least}", members(&seen));
     }
 }
 
