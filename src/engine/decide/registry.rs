@@ -1,7 +1,7 @@
 //! Applying what is generated from the registry: when it may, what it waits for, and what follows on Nodes (spec/safety.md,
 //! Registry; spec/sabakan.md, Applying; I42).
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::Serialize;
 
@@ -9,6 +9,7 @@ use super::{Effect, Guard, Pass};
 use crate::{
     engine::registry::{Basis, Proposed, sync},
     model::{
+        cluster::Cluster,
         entry::Stored,
         kube::{Description, NodeRow},
         ours::Generated,
@@ -187,12 +188,24 @@ impl Pass<'_> {
         if let Some(why) = self.joining(proposed) {
             return Applying::Waits(why);
         }
-        if let (Some(why), ApprovalPolicy::Gate) = (&proposed.gate.why, self.policy.approval)
+        if let Some(why) = proposed.gate.why.as_ref().filter(|_| self.asks(proposed))
             && self.approval(&proposed.digest).is_none()
         {
             return Applying::Approval(proposed.digest.clone(), why.clone());
         }
         Applying::Applies
+    }
+
+    /// Whether a person has to say yes to what is above the gate. With `approval never` to one thing alone: that half of
+    /// etcd's members or more go at once, which a smaller `control-plane-count` asks for, as in CKE.
+    fn asks(&self, proposed: &Proposed) -> bool {
+        let planes = |c: &Cluster| c.nodes.iter().filter(|n| n.control_plane).map(|n| n.address.clone()).collect();
+        let before: BTreeSet<String> = self.definition.map(|d| planes(&d.cluster)).unwrap_or_default();
+        let after: BTreeSet<String> = proposed.plan.cluster.as_ref().map(planes).unwrap_or_default();
+        let stay = before.intersection(&after).count();
+        let replaced_one = after.len() >= before.len() && stay + 1 == before.len();
+        self.policy.approval == ApprovalPolicy::Gate
+            || (!replaced_one && stay * 2 <= before.len() && !before.is_empty())
     }
 
     /// A living approval of this digest.
@@ -245,8 +258,7 @@ impl Pass<'_> {
         let (proposal, proposed) = (self.snap.registry.proposal.as_ref()?, self.proposed()?);
         let store = &self.snap.store;
         // None of these may start meanwhile, nor any API server.
-        let mut still: std::collections::BTreeSet<&str> =
-            proposed.change.disturbed().map(|n| n.address.as_str()).collect();
+        let mut still: BTreeSet<&str> = proposed.change.disturbed().map(|n| n.address.as_str()).collect();
         if let Some(definition) = self.definition {
             let planes = definition.cluster.nodes.iter().filter(|n| n.control_plane);
             still.extend(planes.map(|n| n.address.as_str()));
@@ -257,7 +269,7 @@ impl Pass<'_> {
         let repairs =
             store.repairs.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| still.contains(e.address.as_str())));
         let repairs = repairs.map(|(i, s)| (crate::model::entry::EntryId::repair(*i), s.mod_revision));
-        let needs = proposed.gate.why.is_some() && self.policy.approval == ApprovalPolicy::Gate;
+        let needs = proposed.gate.why.is_some() && self.asks(proposed);
         let approval = if needs { Some(self.approval(&proposed.digest)?) } else { None };
         Some(Apply {
             json: proposed.json.clone(),

@@ -129,6 +129,16 @@ fn nothing_is_applied_that_is_switched_off_held_or_not_led() {
 }
 
 #[test]
+fn half_of_etcd_never_goes_at_once_without_a_persons_yes() {
+    let mut scene = scene();
+    scene.policy.approval = Gate::Never;
+    scene.constraints.control_plane_count = 2;
+    assert_eq!(stands(&scene, 0, &[]), (Applying::Applies, true), "one of three");
+    scene.constraints.control_plane_count = 1;
+    assert!(matches!(stands(&scene, 0, &[]), (Applying::Approval(..), false)), "two of three");
+}
+
+#[test]
 fn i1_an_api_server_that_starts_in_this_very_pass_is_in_work() {
     let mut scene = scene();
     scene.constraints.minimum_workers = Some(19);
