@@ -17,6 +17,7 @@ pub use definition::{Identified, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{Asking, Hosts, own_key};
 pub use host_deeds::HostDeed;
+pub use policy::{CONSTRAINTS, constraint, unknown_constraint};
 pub use queue::Added;
 pub use repair::{WantedRepair, state as repair_state};
 pub use who::host_name;

@@ -6,7 +6,7 @@ use super::{ActionError, Operator};
 use crate::model::{constraints::Constraints, policy::Policy, text::nearest};
 
 /// The constraints by name.
-const CONSTRAINTS: [&str; 7] = [
+pub const CONSTRAINTS: [&str; 7] = [
     "control-plane-count",
     "minimum-workers-rate",
     "maximum-unreachable-nodes-for-reboot",
@@ -34,18 +34,7 @@ impl Operator {
         value: &str,
         reason: Option<&str>,
     ) -> Result<Constraints, ActionError> {
-        if !CONSTRAINTS.contains(&name) {
-            return Err(ActionError::misused(unknown("constraint", name, CONSTRAINTS)));
-        }
-        let number: i64 = value
-            .parse()
-            .map_err(|_| ActionError::misused(format!("constraint {name} must be a whole number, not {value:?}")))?;
-        if number < 0 {
-            return Err(ActionError::misused(format!("constraint {name} must not be negative, is {number}")));
-        }
-        if name == "minimum-workers-rate" && number > 100 {
-            return Err(ActionError::misused(format!("constraint {name} is a percentage, at most 100, is {number}")));
-        }
+        let number = constraint(name, value).map_err(ActionError::misused)?;
         let set = self.store.update_constraints(&self.who, reason, |c| {
             put(c, name, number);
             match (c.minimum_workers, c.maximum_workers) {
@@ -57,6 +46,27 @@ impl Operator {
         });
         Ok(set.await?)
     }
+}
+
+/// A constraint's number from text; the sentence says what is wrong with its name or its value.
+pub fn constraint(name: &str, value: &str) -> Result<i64, String> {
+    if !CONSTRAINTS.contains(&name) {
+        return Err(unknown_constraint(name));
+    }
+    let number = value.parse::<i64>();
+    let number = number.map_err(|_| format!("constraint {name} must be a whole number, not {value:?}"))?;
+    if number < 0 {
+        return Err(format!("constraint {name} must not be negative, is {number}"));
+    }
+    if name == "minimum-workers-rate" && number > 100 {
+        return Err(format!("constraint {name} is a percentage, at most 100, is {number}"));
+    }
+    Ok(number)
+}
+
+/// That there is no constraint of this name, and which one was probably meant.
+pub fn unknown_constraint(name: &str) -> String {
+    unknown("constraint", name, CONSTRAINTS)
 }
 
 fn put(c: &mut Constraints, name: &str, number: i64) {

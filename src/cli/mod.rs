@@ -9,6 +9,7 @@ mod completions;
 mod config;
 mod constraints;
 mod context;
+mod diff;
 mod history;
 mod hosts;
 mod leader;

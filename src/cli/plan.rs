@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Context, args::Output, output::columns, reboot_queue::read};
 use crate::{
-    actions::ActionError,
+    actions::{ActionError, unknown_constraint},
     model::{
         cluster::{self, Cluster, Taint, written},
         constraints::Constraints,
@@ -111,7 +111,7 @@ pub fn plan_from_files(args: &PlanArgs, machines: &Path, context: &Context) -> R
         .as_ref()
         .ok_or_else(|| ActionError::misused("sabakan plan --machines needs the template too: --template FILE"))?;
     let template = Template::read(&read(template)?).map_err(|e| in_file(template, &e))?;
-    let constraints = args.constraints.as_deref().map(value::<Constraints>).transpose()?.unwrap_or_default();
+    let constraints = constraints(args.constraints.as_deref(), context)?;
     let current = args.current.as_deref().map(value::<Cluster>).transpose()?;
     let nodes = args.kubernetes_nodes.as_deref().map(taints).transpose()?;
     let rebooting: BTreeSet<String> = args.rebooting.iter().map(|a| a.trim().to_owned()).collect();
@@ -232,7 +232,7 @@ fn table(plan: &Plan, others: &[Unused]) -> String {
 /// `auto-repair plan --machines FILE …`.
 pub fn repairs_from_files(args: &RepairPlanArgs, machines: &Path, context: &Context) -> Result<(), ActionError> {
     let machines = machine::read(&read(machines)?).map_err(|e| in_file(machines, &e))?;
-    let constraints = args.constraints.as_deref().map(value::<Constraints>).transpose()?.unwrap_or_default();
+    let constraints = constraints(args.constraints.as_deref(), context)?;
     let repairs: Vec<RepairEntry> = args.repairs.as_deref().map(value).transpose()?.unwrap_or_default();
     let reboots: Vec<RebootEntry> = args.reboots.as_deref().map(value).transpose()?.unwrap_or_default();
     let current = args.current.as_deref().map(value::<Cluster>).transpose()?;
@@ -269,6 +269,16 @@ pub fn show_repairs(made: &RepairPlan, machines: &Machines, context: &Context) -
         }
         form => context.out.value(made, form),
     }
+}
+
+/// The constraints of a file, else the defaults. What we do not know is named: it changes no plan, and may be misspelt.
+fn constraints(file: Option<&Path>, context: &Context) -> Result<Constraints, ActionError> {
+    let Some(file) = file else { return Ok(Constraints::default()) };
+    let constraints: Constraints = value(file)?;
+    for name in constraints.unknown.keys() {
+        context.say(&format!("warning: {}: {}; it is left out", file.display(), unknown_constraint(name)));
+    }
+    Ok(constraints)
 }
 
 /// A file's YAML or JSON as a value of ours.

@@ -1,22 +1,23 @@
-//! What sabakan's machines make of the definition, asked here and now: `sabakan diff`, `approve`, `hold`, `machines list`.
+//! What sabakan's machines make of the definition, asked here and now: one look at everything, the plans, `machines list`.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::json;
 
 use super::{Context, args::Output, output::columns};
 use crate::{
     actions::ActionError,
+    clock::Now,
     engine::{
-        decide::plan_of,
-        registry::{Good, Proposed, propose, sync, with_input},
+        decide::{Applying, plan_of},
+        explain,
+        registry::{Good, Proposal, Proposed, propose, with_input},
     },
     kubernetes::Kube,
     model::{cluster::Taint, entry::Stored, policy::Strategy},
     net::Http,
     sabakan::{
         Machines,
-        change::{Kind, NodeChange},
         client::{self, Question},
         variables,
     },
@@ -81,9 +82,20 @@ async fn nodes(context: &Context) -> Option<Vec<crate::model::kube::NodeRow>> {
 impl Look {
     /// The plan and what it changes.
     pub fn proposed(&self) -> Result<Proposed, ActionError> {
+        self.proposal()?.outcome.map_err(ActionError::failed)
+    }
+
+    fn proposal(&self) -> Result<Proposal, ActionError> {
         let taints = self.taints()?;
-        let proposal = propose(&self.view, &self.good, taints.as_ref(), self.store.clock().wall());
-        proposal.outcome.map_err(ActionError::failed)
+        Ok(propose(&self.view, &self.good, taints.as_ref(), self.store.clock().wall()))
+    }
+
+    /// The plan, what it changes, and where applying it stands, as far as this look tells.
+    pub fn standing(&self) -> Result<(Proposed, Applying), ActionError> {
+        let proposal = self.proposal()?;
+        let proposed = proposal.outcome.clone().map_err(ActionError::failed)?;
+        let now = Now { boot: self.store.clock().boot(), wall: self.store.clock().wall() };
+        Ok((proposed, explain::standing(&self.view, &self.good, proposal, self.nodes.as_deref(), now)))
     }
 
     fn taints(&self) -> Result<Option<BTreeMap<String, Vec<Taint>>>, ActionError> {
@@ -119,129 +131,6 @@ pub async fn repairs(context: &Context) -> Result<(), ActionError> {
     super::plan::show_repairs(&made, &look.good.machines, context)
 }
 
-/// `sabakan diff`: the definition in force against the generated one, by machine and by field.
-pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
-    let look = look(context, Question::Members).await?;
-    if nodes {
-        return synchronisation(&look, context);
-    }
-    let proposed = look.proposed()?;
-    let waits = proposed.gate.why.clone().filter(|_| proposed.plan.changed);
-    match context.output(Output::Table) {
-        Output::Table => context.out.text(&text(&proposed)),
-        form => context.out.value(
-            &json!({
-                "action": proposed.plan.action, "reason": proposed.plan.reason, "changed": proposed.plan.changed,
-                "digest": proposed.digest, "gate": waits, "nodes": proposed.change.nodes, "fields": proposed.change.fields,
-                "warnings": proposed.plan.warnings,
-            }),
-            form,
-        ),
-    }
-}
-
-/// The diff for people: what happens to everybody once, then what happens to each.
-fn text(proposed: &Proposed) -> String {
-    let (plan, change) = (&proposed.plan, &proposed.change);
-    let mut out = format!("{}: {}\n", plan.action, plan.reason);
-    if !plan.changed {
-        return out;
-    }
-    if let Some(why) = &proposed.gate.why {
-        let _ = writeln!(out, "waits for approval of {}: {why}", proposed.digest);
-    }
-    let folds = change.folded();
-    for field in &change.fields {
-        let _ = writeln!(out, "  field {field} changes");
-    }
-    for (what, nodes) in &folds {
-        let _ = writeln!(out, "  {what} on {} nodes", nodes.len());
-    }
-    let why: BTreeMap<&str, String> = plan.nodes.iter().map(|c| (c.address.as_str(), c.why.to_string())).collect();
-    for node in &change.nodes {
-        let own: Vec<_> = change.own(node, &folds).collect();
-        if node.kind == Kind::Changed && own.is_empty() {
-            continue;
-        }
-        let why = why.get(node.address.as_str()).map(String::as_str).unwrap_or_default();
-        let _ = writeln!(out, "{} {} {} – {why}", sign(node), node.address, place(node));
-        for field in own {
-            let side = |s: &Option<String>| s.clone().unwrap_or_else(|| "–".to_owned());
-            let _ = writeln!(out, "    {}: {} → {}", field.field, side(&field.before), side(&field.after));
-        }
-    }
-    out
-}
-
-fn sign(node: &NodeChange) -> char {
-    match node.kind {
-        Kind::Added => '+',
-        Kind::Removed => '-',
-        _ => '~',
-    }
-}
-
-fn place(node: &NodeChange) -> String {
-    match node.kind {
-        Kind::Promoted => "worker → control plane".to_owned(),
-        Kind::Demoted => "control plane → worker".to_owned(),
-        _ if node.control_plane => "control plane".to_owned(),
-        _ => "worker".to_owned(),
-    }
-}
-
-/// `sabakan diff --nodes`: what node synchronisation would do; a dry run.
-fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
-    let nodes = look.nodes.as_ref().ok_or_else(|| {
-        ActionError::misused(
-            "--nodes needs Kubernetes, which is not configured or does not answer: give --kubeconfig FILE",
-        )
-    })?;
-    let definition =
-        look.view.definition().ok_or_else(|| ActionError::failed("no readable cluster definition is stored"))?;
-    let mut changes = Vec::new();
-    for member in &definition.cluster.nodes {
-        let node = nodes.iter().find(|n| n.name == member.node_name() || n.addresses.contains(&member.address));
-        if let Some((node, description)) = node.and_then(|n| Some((n, sync::description(member, &n.described)?))) {
-            changes.push((node.name.clone(), description));
-        }
-    }
-    match context.output(Output::Table) {
-        Output::Table => {
-            if changes.is_empty() {
-                return context.out.line("every Node is as the definition says");
-            }
-            let lines: Vec<String> = changes.iter().map(|(name, what)| format!("{name}: {what}")).collect();
-            context.out.line(&lines.join("\n"))
-        }
-        form => {
-            let list: Vec<_> = changes.iter().map(|(name, what)| json!({"node": name, "changes": what})).collect();
-            context.out.value(&list, form)
-        }
-    }
-}
-
-/// `sabakan approve [DIGEST]`.
-pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
-    let look = look(context, Question::Members).await?;
-    let proposed = look.proposed()?;
-    let Some(why) = proposed.gate.why.as_ref().filter(|_| proposed.plan.changed) else {
-        return Err(ActionError::refused(format!(
-            "nothing waits for approval: {} ({})",
-            proposed.plan.action, proposed.plan.reason
-        )));
-    };
-    if let Some(given) = digest.filter(|d| *d != proposed.digest) {
-        return Err(ActionError::refused(format!(
-            "what waits now is {}, not {given}: plan, template or machines have changed; look at it with `cketerm sabakan diff`",
-            proposed.digest
-        )));
-    }
-    let approval = context.operator().await?.approve(&proposed.digest, reason).await?;
-    context.say(&format!("approved until {}: {} ({}; {why})", approval.until, proposed.digest, proposed.plan.reason));
-    Ok(())
-}
-
 /// `machines list`.
 pub async fn machines(context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
@@ -251,8 +140,13 @@ pub async fn machines(context: &Context) -> Result<(), ActionError> {
         let member = definition.members.by_address(&definition.cluster, address)?;
         Some(if member.control_plane { "control-plane" } else { "worker" })
     };
-    // without a template there is no plan, and the machines are there all the same
-    let proposed = look.proposed().ok();
+    // without a plan the machines are there all the same; that nothing was set up to plan from is nobody's trouble
+    let proposed = look.proposed();
+    if let Err(why) = proposed.as_ref().map_err(|e| &e.text)
+        && look.view.registry.template.is_some()
+    {
+        context.say(&format!("warning: no plan: {why}"));
+    }
     let plans: BTreeMap<&str, (String, String)> = proposed
         .iter()
         .flat_map(|p| &p.plan.nodes)

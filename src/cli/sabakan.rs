@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::{
     Context,
     args::{Output, Reason},
+    diff,
     plan::{PlanArgs, RepairPlanArgs, plan_from_files, repairs_from_files},
     reboot_queue::read,
     registry,
@@ -123,9 +124,9 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
             }
         }
         SabakanWord::SetVariables(file) => set_variables(SwitchName::Sabakan, &file, context).await,
-        SabakanWord::Diff { nodes } => registry::diff(nodes, context).await,
+        SabakanWord::Diff { nodes } => diff::diff(nodes, context).await,
         SabakanWord::Approve { digest, reason } => {
-            Box::pin(registry::approve(digest.as_deref(), reason.get(), context)).await
+            Box::pin(diff::approve(digest.as_deref(), reason.get(), context)).await
         }
         SabakanWord::Hold(reason) => context.operator().await?.hold_registry(true, reason.get()).await,
         SabakanWord::Unhold(reason) => context.operator().await?.hold_registry(false, reason.get()).await,

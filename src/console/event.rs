@@ -142,6 +142,15 @@ pub enum Registering {
     Approve(String),
     /// Stop all applying, or let it go on.
     Hold(bool),
+    /// Enable or disable automatic repair.
+    AutoRepair(bool),
+    /// Set a constraint.
+    Constraint {
+        /// Which; empty until it is chosen.
+        name: String,
+        /// Its value as it was typed.
+        value: String,
+    },
 }
 
 impl Action {
@@ -170,8 +179,21 @@ impl Action {
             of.clone_into(machine_type);
             name.clone_into(operation);
         }
+        if let (Self::Registry { what: Registering::Constraint { name, .. }, .. }, Some((of, _))) = (&mut self, chosen)
+        {
+            of.clone_into(name);
+        }
         if let (Self::Hosts { deed, .. }, Some((what, how))) = (&mut self, chosen) {
             *deed = crate::console::dialog::host::deed(what, how);
+        }
+        self
+    }
+
+    /// Puts the value in that was typed.
+    #[must_use]
+    pub fn with_value(mut self, typed: Option<&str>) -> Self {
+        if let (Self::Registry { what: Registering::Constraint { value, .. }, .. }, Some(typed)) = (&mut self, typed) {
+            typed.trim().clone_into(value);
         }
         self
     }
@@ -201,6 +223,9 @@ impl Action {
                 Registering::Approve(digest) => format!("approving {digest} ..."),
                 Registering::Hold(true) => "stopping all applying ...".to_owned(),
                 Registering::Hold(false) => "letting applying go on ...".to_owned(),
+                Registering::AutoRepair(true) => "enabling automatic repair ...".to_owned(),
+                Registering::AutoRepair(false) => "disabling automatic repair ...".to_owned(),
+                Registering::Constraint { name, .. } => format!("setting constraint {name} ..."),
             },
             Self::Hosts { hosts, deed, .. } => {
                 let names: Vec<&str> = hosts.iter().map(|(name, _)| name.as_str()).collect();

@@ -90,6 +90,14 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
                     let approval = operator.approve(&digest, reason).await.map_err(text)?;
                     Ok(format!("approved {digest} until {}", approval.until.strftime("%H:%M:%SZ")))
                 }
+                Registering::AutoRepair(enabled) => {
+                    operator.set_switch(SwitchName::AutoRepair, enabled, reason).await.map_err(text)?;
+                    Ok(format!("automatic repair is {}", if enabled { "enabled" } else { "disabled" }))
+                }
+                Registering::Constraint { name, value } => {
+                    operator.set_constraint(&name, &value, reason).await.map_err(text)?;
+                    Ok(format!("constraint {name} is {value}"))
+                }
                 Registering::Hold(hold) => {
                     operator.hold_registry(hold, reason).await.map_err(text)?;
                     Ok(if hold { "nothing is applied until it is let go (L)" } else { "applying goes on" }.to_owned())

@@ -2,10 +2,20 @@
 
 use std::sync::Arc;
 
-use super::{decide::decide, publish, snapshot::Snapshot};
+use super::{
+    decide::{Applying, decide},
+    publish,
+    registry::{Asked, Good, Proposal, Registry},
+    snapshot::{Engine, Leading, Snapshot},
+};
 use crate::{
     clock::Now,
-    model::{entry::EntryId, reason::Reason},
+    model::{
+        entry::{EntryId, Stored},
+        kube::{KubeView, NodeRow, SourceState},
+        policy::Policy,
+        reason::Reason,
+    },
     store::view::StoreView,
 };
 
@@ -14,4 +24,41 @@ pub fn explain(store: &StoreView, entry: EntryId, now: Now) -> Option<Reason> {
     let snap = Snapshot { store: Arc::new(store.clone()), ..Snapshot::default() };
     let reasons = publish::merged(&snap, decide(&snap, now).reasons);
     reasons.get(&entry).cloned()
+}
+
+/// Where applying a proposal stands, as far as etcd, sabakan's answer and these Nodes tell: what a leader would say, and
+/// that there is none only where a leader would apply it. Probes are the leader's: a new control plane that is Ready counts
+/// as joined, and without Nodes nobody is waited for.
+pub fn standing(store: &StoreView, good: &Good, proposal: Proposal, nodes: Option<&[NodeRow]>, now: Now) -> Applying {
+    let mut store = store.clone();
+    let policy = Policy { control_plane_probe: "node".to_owned(), ..Policy::clone(&store.policy()) };
+    let (key, mod_revision) = store.policy.as_ref().map_or((String::new(), 0), |s| (s.key.clone(), s.mod_revision));
+    store.policy = Some(Stored { key, mod_revision, value: Ok(Arc::new(policy)) });
+    // everything was read just now
+    let heard = now.boot.as_secs_f64();
+    store.heard = heard;
+    let mut kube = KubeView::default();
+    for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
+        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard, error: None });
+    }
+    match nodes {
+        Some(nodes) => nodes.iter().for_each(|node| kube.put_node(node.clone())),
+        None => store.registry.generated = None,
+    }
+    let members = Asked { good: Some(good.clone()), error: None, at: Some(good.at) };
+    let registry = Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() };
+    let leading = Leading { key: String::new(), create_revision: 0, since: heard, acknowledged: heard };
+    let mut snap = Snapshot {
+        store: Arc::new(store),
+        kube: Arc::new(kube),
+        registry: Arc::new(registry),
+        engine: Engine { leading: Some(leading), ..Engine::default() },
+        ..Snapshot::default()
+    };
+    let would = decide(&snap, now).registry;
+    if would != Applying::Applies {
+        return would;
+    }
+    snap.engine = Engine::default();
+    decide(&snap, now).registry
 }

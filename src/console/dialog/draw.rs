@@ -40,9 +40,17 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
             let first = format!("  {}: ", first.strip_prefix("machine ").unwrap_or(first));
             let second = format!("  {second}: ");
             choice(buffer, (x, y), line, &first, &pick.type_field(), dialog.focus == Focus::Type, theme.key);
-            let at = (x, y + 1);
-            choice(buffer, at, line, &second, &pick.operation_field(), dialog.focus == Focus::Operation, theme.key);
-            y += 2;
+            y += 1;
+            if pick.has_second() {
+                let focus = dialog.focus == Focus::Operation;
+                choice(buffer, (x, y), line, &second, &pick.operation_field(), focus, theme.key);
+                y += 1;
+            }
+        }
+        if let Some(value) = &dialog.value {
+            let at = field(buffer, (x, y), line, "  value: ", value, dialog.focus == Focus::Value, theme.key);
+            cursor = cursor.or(at);
+            y += 1;
         }
         if dialog.why != Why::Never {
             let label = if dialog.why == Why::Required { "  reason (needed): " } else { "  reason (optional): " };
@@ -68,7 +76,8 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
 fn measure(dialog: &Dialog, screen: Size) -> (u16, u16, usize) {
     let fields = u16::from(dialog.why != Why::Never)
         + 2 * u16::from(dialog.expect.is_some())
-        + 2 * u16::from(dialog.pick.is_some());
+        + dialog.pick.as_ref().map_or(0, |pick| 1 + u16::from(pick.has_second()))
+        + u16::from(dialog.value.is_some());
     // frame 2, title 1 and a line under it, fields, a line, buttons
     let fixed = 6 + fields;
     (screen.width.saturating_sub(4).min(90), fixed, usize::from(screen.height.saturating_sub(fixed + 2)))
@@ -179,7 +188,7 @@ fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x,
     put(buffer, at, y, width, &confirm, look(dialog.focus == Focus::Confirm));
     let at = at + u16::try_from(confirm.len()).unwrap_or(0) + 3;
     let hint = match dialog.focus {
-        Focus::Reason | Focus::Typed => "typing: Enter next field, Esc leaves it".to_owned(),
+        Focus::Reason | Focus::Typed | Focus::Value => "typing: Enter next field, Esc leaves it".to_owned(),
         Focus::Type | Focus::Operation => "Right Left choose  Tab next  Esc no".to_owned(),
         Focus::Cancel | Focus::Confirm => {
             let yes = if dialog.expect.is_some() { "" } else { "y yes  " };

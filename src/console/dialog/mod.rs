@@ -21,7 +21,7 @@ use tui_input::Input;
 use self::pick::Pick;
 use super::{app::HostId, event::Action, facts};
 use crate::{
-    actions::repair_state,
+    actions::{constraint, repair_state},
     engine::{decide::Applying, snapshot::Seen},
     model::entry::{EntryId, QueueKind},
 };
@@ -58,6 +58,8 @@ pub enum Focus {
     Type,
     /// The choice of an operation.
     Operation,
+    /// The value of what was chosen.
+    Value,
     /// The reason.
     Reason,
     /// What has to be typed.
@@ -77,6 +79,10 @@ pub enum Bound {
     Switch(QueueKind, i64),
     /// The integration's switch at its `ModRevision`.
     Integration(i64),
+    /// Automatic repair's switch at its `ModRevision`.
+    AutoRepair(i64),
+    /// The constraints, and those of ours beside them, at their `ModRevision`s.
+    Constraints(i64, i64),
     /// The change that waits at the gate.
     Digest(String),
     /// A host, and what was shown of it.
@@ -98,6 +104,8 @@ pub struct Dialog {
     pub deed: Deed,
     /// The operation that is to be chosen, in the dialog of a repair.
     pub pick: Option<Pick>,
+    /// The value of what is chosen, where one has to be typed.
+    pub value: Option<Input>,
     /// Whether a reason can be given.
     pub why: Why,
     /// The reason so far.
@@ -126,6 +134,7 @@ impl Dialog {
             verb,
             deed,
             pick: None,
+            value: None,
             why: Why::Optional,
             reason: Input::default(),
             expect: None,
@@ -143,9 +152,11 @@ impl Dialog {
         if self.expired.is_some() {
             return stops;
         }
-        if self.pick.is_some() {
-            stops.extend([Focus::Type, Focus::Operation]);
+        if let Some(pick) = &self.pick {
+            stops.push(Focus::Type);
+            stops.extend(pick.has_second().then_some(Focus::Operation));
         }
+        stops.extend(self.value.as_ref().map(|_| Focus::Value));
         if self.why != Why::Never {
             stops.push(Focus::Reason);
         }
@@ -169,13 +180,14 @@ impl Dialog {
         match self.focus {
             Focus::Reason => Some(&mut self.reason),
             Focus::Typed => Some(&mut self.typed),
+            Focus::Value => self.value.as_mut(),
             Focus::Cancel | Focus::Type | Focus::Operation | Focus::Confirm => None,
         }
     }
 
     /// Whether letters are text now, and no keys.
     pub fn typing(&self) -> bool {
-        self.swallows || matches!(self.focus, Focus::Reason | Focus::Typed)
+        self.swallows || matches!(self.focus, Focus::Reason | Focus::Typed | Focus::Value)
     }
 
     /// Chooses the next or the previous option, or moves the focus where there is nothing to choose.
@@ -195,6 +207,7 @@ impl Dialog {
         self.focus = match &self.pick {
             Some(pick) if pick.machine_type().is_none() => Focus::Type,
             Some(pick) if pick.chosen().is_none() => Focus::Operation,
+            _ if self.wrong_value().is_some() => Focus::Value,
             _ if self.why == Why::Required && self.reason.value().trim().is_empty() => Focus::Reason,
             _ => Focus::Typed,
         };
@@ -214,6 +227,9 @@ impl Dialog {
             }
             _ => {}
         }
+        if let Some(wrong) = self.wrong_value() {
+            return Some(wrong);
+        }
         if self.why == Why::Required && self.reason.value().trim().is_empty() {
             return Some("a reason is needed: type it".to_owned());
         }
@@ -225,13 +241,20 @@ impl Dialog {
         }
     }
 
+    /// What is wrong with the value that was typed for the constraint that was chosen.
+    fn wrong_value(&self) -> Option<String> {
+        let (value, pick) = (self.value.as_ref()?, self.pick.as_ref()?);
+        constraint(pick.machine_type()?, value.value().trim()).err()
+    }
+
     /// The deed with the reason that was typed.
     pub fn confirmed(&self) -> Deed {
         let reason = Some(self.reason.value().trim().to_owned()).filter(|r| !r.is_empty());
         match &self.deed {
             Deed::Act(action) => {
                 let chosen = self.pick.as_ref().and_then(Pick::chosen);
-                Deed::Act(action.clone().with_operation(chosen).with_reason(reason))
+                let value = self.value.as_ref().map(Input::value);
+                Deed::Act(action.clone().with_operation(chosen).with_value(value).with_reason(reason))
             }
             Deed::Quit => Deed::Quit,
         }
@@ -269,6 +292,10 @@ impl Bound {
             }
             Self::Integration(revision) => (seen.snapshot.store.sabakan.mod_revision != *revision)
                 .then(|| "somebody turned the integration's switch meanwhile: nothing was done".to_owned()),
+            Self::AutoRepair(revision) => (seen.snapshot.store.auto_repair.mod_revision != *revision)
+                .then(|| "somebody turned automatic repair's switch meanwhile: nothing was done".to_owned()),
+            Self::Constraints(theirs, ours) => (registry::constraint_revisions(seen) != (*theirs, *ours))
+                .then(|| "somebody set a constraint meanwhile: nothing was done, look again".to_owned()),
             Self::Host(id, shown) => {
                 let found = facts::host(seen, id).map(|h| host::shown(h));
                 (found.as_ref() != Some(shown))

@@ -53,6 +53,16 @@ impl Pick {
         pick
     }
 
+    /// One choice alone: what it is called, and each option with the lines that say what it means.
+    pub fn one(label: &'static str, all: Vec<(String, Vec<String>)>) -> Self {
+        Self::among((label, ""), all.into_iter().map(|(name, lines)| (name, vec![(String::new(), lines)])).collect())
+    }
+
+    /// Whether there is a second choice.
+    pub fn has_second(&self) -> bool {
+        !self.labels().1.is_empty()
+    }
+
     /// What the two choices are called.
     pub fn labels(&self) -> (&'static str, &'static str) {
         self.labels.unwrap_or(("machine type", "operation"))

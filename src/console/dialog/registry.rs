@@ -1,13 +1,17 @@
-//! The registry's verbs: enable or disable the integration, let a change pass the gate, hold applying.
+//! The registry's verbs: enable or disable the integration or automatic repair, set a constraint, let a change pass the gate,
+//! hold applying.
 
-use super::{Bound, Deed, Dialog, Why};
+use tui_input::Input;
+
+use super::{Bound, Deed, Dialog, Focus, Why, pick::Pick};
 use crate::{
+    actions::CONSTRAINTS,
     console::{
         app::App,
         event::{Action, Registering},
         registry,
     },
-    engine::decide::Applying,
+    engine::{decide::Applying, snapshot::Seen},
 };
 
 fn dialog(title: String, verb: &'static str, what: Registering) -> Dialog {
@@ -74,4 +78,54 @@ pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
     dialog.lines = if hold { vec!["plans are still made and shown".to_owned()] } else { consequences(app) };
     dialog.why = Why::Optional;
     Ok(dialog)
+}
+
+/// Enables or disables automatic repair.
+pub fn auto_repair(app: &App) -> Dialog {
+    let store = &app.seen.snapshot.store;
+    let enabled = !store.auto_repair.enabled();
+    let verb = if enabled { "Enable" } else { "Disable" };
+    let title = format!("{verb} automatic repair of {}?", app.cluster_word());
+    let mut dialog = dialog(title, verb, Registering::AutoRepair(enabled));
+    dialog.lines = match (enabled, store.constraints().maximum_repair_queue_entries) {
+        (false, _) => vec!["no repair is queued by itself any more; those in the queue go on".to_owned()],
+        (true, cap) if cap <= 0 => {
+            vec!["! maximum-repair-queue-entries is 0: none is queued until that constraint is set".to_owned()]
+        }
+        (true, cap) => {
+            vec![format!("machines that sabakan calls sick are queued for repair, up to {cap} entries in the queue")]
+        }
+    };
+    dialog.bound = vec![Bound::AutoRepair(store.auto_repair.mod_revision)];
+    dialog
+}
+
+/// Sets a constraint: which one is chosen, its value is typed.
+pub fn constraint(app: &App) -> Result<Dialog, String> {
+    let store = &app.seen.snapshot.store;
+    if let Some(Err(why)) = store.constraints.as_ref().map(|c| &c.value) {
+        return Err(format!("the constraints cannot be read: {why}"));
+    }
+    let now = serde_json::to_value(&*store.constraints()).unwrap_or_default();
+    let option = |name: &&str| {
+        let value = now.get(*name).map_or_else(|| "not set".to_owned(), |value| format!("is {value}"));
+        ((*name).to_owned(), vec![format!("{name} {value} now")])
+    };
+    let title = format!("Set a constraint of {}?", app.cluster_word());
+    let what = Registering::Constraint { name: String::new(), value: String::new() };
+    let mut dialog = dialog(title, "Set", what);
+    dialog.lines = vec!["it counts from the next pass and the next plan on".to_owned()];
+    dialog.pick = Some(Pick::one("constraint", CONSTRAINTS.iter().map(option).collect()));
+    dialog.value = Some(Input::default());
+    dialog.focus = Focus::Type;
+    let (theirs, ours) = constraint_revisions(&app.seen);
+    dialog.bound = vec![Bound::Constraints(theirs, ours)];
+    Ok(dialog)
+}
+
+/// `ModRevision`s of the constraints and of ours beside them; 0 = no such key.
+pub fn constraint_revisions(seen: &Seen) -> (i64, i64) {
+    let store = &seen.snapshot.store;
+    let (theirs, ours) = (store.constraints.as_ref(), store.our_constraints.as_ref());
+    (theirs.map_or(0, |s| s.mod_revision), ours.map_or(0, |s| s.mod_revision))
 }

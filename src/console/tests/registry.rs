@@ -1,19 +1,32 @@
 //! What is generated from sabakan's machines, on the screen and under the keys.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use insta::assert_snapshot;
 
 use super::world::{World, press, stored, wall};
 use crate::{
-    console::{app::App, event::Event, screen, update::update},
+    console::{
+        app::App,
+        event::{Effect, Event, Registering},
+        keys::{Keymap, TABLE},
+        screen,
+        update::update,
+    },
     engine::{
         decide::Applying,
         registry::{Basis, Proposal, Proposed, Registry},
         snapshot::Seen,
     },
+    model::constraints::Constraints,
     sabakan::{
         Action, Plan,
         change::{Change, Gate},
     },
+    store::view::Switch,
 };
 
 /// What an engine would have said of the registry.
@@ -93,6 +106,114 @@ fn without_a_plan_the_empty_table_says_why_there_is_none() {
         assert!(text.contains("there is no plan") && !text.contains("nothing would change"), "{applying:?}: {text}");
         assert_eq!(text.matches(words).count(), 2, "above the table and in it: {text}");
     }
+}
+
+fn said(app: &App) -> String {
+    let message = app.message.as_ref().map(|m| m.text.clone());
+    app.dialog.as_ref().map(|d| d.title.clone()).or(message).unwrap_or_default()
+}
+
+/// Every verb of the key table does what it is named after, whatever view is open: none is heard and dropped (as `Y` was),
+/// none falls through to another's deed.
+#[test]
+fn every_verb_of_the_key_table_reaches_its_action() {
+    let wanted = BTreeMap::from([
+        ("cancel", "Cancel 1 entry"),
+        ("reboot", "reboots are added from the nodes"),
+        ("repair", "no repair operation"),
+        ("reset-backoff", "has a backoff"),
+        ("hold", "Hold 1 entry"),
+        ("unhold", "reboots/3 is not on hold"),
+        ("switch", "Disable the reboot queue"),
+        ("approve", "nothing waits for approval"),
+        ("constraint", "Set a constraint"),
+        ("auto-repair", "Disable automatic repair"),
+        ("retry", "retry is for an entry"),
+        ("done", "done is for an entry"),
+        ("force", "Order force of reboots/3"),
+        ("delete-finished", "about the repair queue"),
+        ("delete-unfinished", "about the repair queue"),
+        ("keep-cordoned", "keeping worker-1 cordoned"),
+        ("release", "cordons are released from the nodes"),
+        ("host-power", "about hosts"),
+        ("fence", "about hosts"),
+    ]);
+    let verbs: Vec<_> = TABLE.iter().filter(|b| b.changes).collect();
+    let names: BTreeSet<_> = verbs.iter().map(|b| b.name).collect();
+    assert_eq!(names, wanted.keys().copied().collect(), "a verb that is not tried here");
+    for verb in verbs {
+        let mut app = World::usual().console(100, 30);
+        press(&mut app, verb.keys[0]);
+        let (said, wanted) = (said(&app), wanted[verb.name]);
+        assert!(said.contains(wanted), "{}: {said:?} instead of {wanted:?}", verb.name);
+    }
+}
+
+/// The key that is named is the one in force.
+#[test]
+fn the_key_of_an_approval_is_the_one_it_is_bound_to() {
+    let waits = || Applying::Approval("d1".into(), "a rack has gone".into());
+    assert!(shown(Some(Ok(plan(true, &[]))), waits()).contains("waits for approval of d1 (key Y): a rack has gone"));
+    for (keys, words) in [(vec!["f9".to_owned()], "of d1 (key f9): a rack"), (Vec::new(), "of d1: a rack has gone")] {
+        let mut app = console(100, 30, seen(&World::usual(), Some(Ok(plan(true, &[]))), waits()));
+        app.looks.keymap = Keymap::new(&BTreeMap::from([("approve".to_owned(), keys)])).unwrap();
+        let text = screen::text(&app);
+        assert!(text.contains(words) && !text.contains("(key Y)"), "{text}");
+    }
+}
+
+fn registering(what: Registering, reason: Option<&str>) -> [Effect; 1] {
+    [Effect::Act(crate::console::event::Action::Registry { what, reason: reason.map(str::to_owned) })]
+}
+
+/// issue 7, Deliver 8: "set a constraint", judged as `constraints set` judges it, bound to what was shown.
+#[test]
+fn a_constraint_is_chosen_and_its_value_typed() {
+    let world = World::usual();
+    let open = || {
+        let mut app = console(80, 24, seen(&world, None, Applying::Settled));
+        press(&mut app, "S");
+        app
+    };
+    let mut app = open();
+    assert_snapshot!("dialog_constraint", screen::text(&app));
+    assert_eq!(press(&mut app, "y"), []);
+    assert!(said(&app).starts_with("Set a constraint"), "nothing is chosen yet");
+    press(&mut app, "right right");
+    assert!(screen::text(&app).contains("minimum-workers-rate is 80 now"), "{}", screen::text(&app));
+    for (value, words) in
+        [("", "a whole number"), ("many", "a whole number"), ("101", "at most 100"), ("-1", "negative")]
+    {
+        let mut app = open();
+        assert_eq!(press(&mut app, &format!("right right tab \"{value}\" tab tab enter")), []);
+        let message = app.message.as_ref().map(|m| m.text.clone()).unwrap_or_default();
+        assert!(message.contains(words) && app.dialog.is_some(), "{value}: {message}");
+    }
+    let effects = press(&mut app, "tab \"70\" tab \"fewer\" tab enter");
+    let set = |value: &str| Registering::Constraint { name: "minimum-workers-rate".into(), value: value.into() };
+    assert_eq!(effects, registering(set("70"), Some("fewer")));
+    // digits without asking for the field are the value
+    assert_eq!(press(&mut open(), "right right 6 5 tab tab enter"), registering(set("65"), None));
+    // somebody else was faster
+    let mut app = open();
+    let mut other = World::usual();
+    other.store.constraints = Some(stored("/cke/constraints", 77, Constraints::default()));
+    update(&mut app, Event::Seen(seen(&other, None, Applying::Settled)));
+    let expired = app.dialog.as_ref().and_then(|d| d.expired.clone()).unwrap_or_default();
+    assert!(expired.contains("somebody set a constraint meanwhile"), "{expired}");
+}
+
+/// issue 7, Deliver 8: "enable and disable", automatic repair too.
+#[test]
+fn automatic_repair_has_a_key_of_its_own() {
+    let mut app = console(100, 30, seen(&World::usual(), None, Applying::Settled));
+    assert_eq!(press(&mut app, "M y"), registering(Registering::AutoRepair(false), None));
+    let mut world = World::usual();
+    world.store.auto_repair = Switch { raw: Some("true".into()), mod_revision: 5 };
+    let mut app = console(100, 30, seen(&world, None, Applying::Settled));
+    press(&mut app, "M");
+    assert!(screen::text(&app).contains("! maximum-repair-queue-entries is 0"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "y"), registering(Registering::AutoRepair(true), None));
 }
 
 /// A message that is cut says so, and stands in full where there is room for it.

@@ -31,10 +31,12 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
         Some(Command::Press) if dialog.focus == Focus::Cancel => app.dialog = None,
         Some(Command::Press) if matches!(dialog.focus, Focus::Type | Focus::Operation) => dialog.turn(true),
         Some(Command::Yes | Command::Press) => return confirm(app),
-        // whoever types a reason without asking for the field means that field
+        // whoever types a reason, or the value that is missing, without asking for the field means that field
         None if types(key) && dialog.field().is_none() && dialog.expired.is_none() && dialog.why != Why::Never => {
-            dialog.focus = Focus::Reason;
-            dialog.reason.handle_event(&Terminal::Key(key));
+            dialog.focus = if dialog.value.is_some() { Focus::Value } else { Focus::Reason };
+            if let Some(field) = dialog.field() {
+                field.handle_event(&Terminal::Key(key));
+            }
         }
         _ => {
             if let Some(field) = dialog.field() {

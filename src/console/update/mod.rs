@@ -101,6 +101,8 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         | Command::ResetBackoff
         | Command::Switch
         | Command::Approve
+        | Command::Constraint
+        | Command::AutoRepair
         | Command::Retry
         | Command::Done
         | Command::Force

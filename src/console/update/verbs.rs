@@ -37,6 +37,8 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Unhold if registry => dialog::registry::hold(app, false),
         Command::Switch if registry => Ok(dialog::registry::switch(app)),
         Command::Approve => dialog::registry::approve(app),
+        Command::Constraint => dialog::registry::constraint(app),
+        Command::AutoRepair => Ok(dialog::registry::auto_repair(app)),
         Command::Hold => dialog::hold::open(app, true),
         Command::Unhold => dialog::hold::open(app, false),
         Command::Reboot => dialog::add::open(app),
@@ -62,7 +64,8 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
 
 /// Verbs that are not about the row under the cursor.
 fn whole_queue(command: Command) -> bool {
-    matches!(command, Command::Switch | Command::Approve | Command::DeleteFinished | Command::DeleteUnfinished)
+    use Command::{Approve, AutoRepair, Constraint, DeleteFinished, DeleteUnfinished, Switch};
+    matches!(command, Switch | Approve | Constraint | AutoRepair | DeleteFinished | DeleteUnfinished)
 }
 
 /// Hands a confirmed action over, unless writing became impossible meanwhile.

@@ -104,7 +104,10 @@ pub(in crate::console) fn summary_lines(app: &App, width: usize) -> Vec<(String,
         Applying::Settled => ("the definition is as template, constraints and machines want it".to_owned(), theme.good),
         Applying::Error(why) => (format!("! {why}; the definition in force stays"), theme.danger),
         Applying::Waits(why) => (format!("waits: {why}"), theme.trouble),
-        Applying::Approval(digest, why) => (format!("! waits for approval of {digest} (key Y): {why}"), theme.danger),
+        Applying::Approval(digest, why) => {
+            let key = app.looks.keymap.key("approve").map(|key| format!(" (key {key})")).unwrap_or_default();
+            (format!("! waits for approval of {digest}{key}: {why}"), theme.danger)
+        }
         Applying::Applies => ("is applied by who leads".to_owned(), theme.good),
     });
     texts.extend(warnings.iter().map(|warning| (format!("! {warning}"), theme.trouble)));

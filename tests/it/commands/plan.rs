@@ -132,3 +132,18 @@ fn automatic_repair_says_what_it_would_add_and_why_not_the_others() {
     let (_, table, _) = run(&words);
     assert!(table.contains("unreachable skipped"), "{table}");
 }
+
+/// A misspelt constraint is none: it is named, with the one that was meant, and the plan is made without it.
+#[test]
+fn a_constraint_that_nobody_knows_is_named_with_the_nearest_one() {
+    let dir = Files(tempfile::tempdir().unwrap());
+    let constraints = json!({"control-plane-count": 3, "minimum-worker": 90, "colour": 1});
+    let file = dir.file("constraints.json", &constraints);
+    let (status, made, err) = plan(&example("machines.json"), &example("template.yml"), &file, &[]);
+    assert_eq!((status, &made["action"]), (0, &json!("initialize")), "{err}");
+    assert!(
+        err.contains("constraints.json: no such constraint: minimum-worker; did you mean minimum-workers?"),
+        "{err}"
+    );
+    assert!(err.contains("no such constraint: colour; there are control-plane-count"), "{err}");
+}

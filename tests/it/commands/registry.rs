@@ -1,7 +1,9 @@
 //! The words of `sabakan` and `auto-repair` that touch only etcd: what is set is what is stored, bad input is told and
 //! stores nothing.
 
-use super::rig::Rig;
+use std::io::{Read as _, Write as _};
+
+use super::rig::{Ran, Rig};
 
 const TEMPLATE: &str = "\
 name: cluster
@@ -64,4 +66,125 @@ async fn a_template_that_cannot_be_used_is_refused_with_the_reason() {
     let ran = rig.run(&["auto-repair", "set-variables", &rig.file("v", r#"{"having": {"states": ["BAD"]}}"#)]);
     assert!(ran.status == 1 && ran.stderr.contains("\"BAD\""), "{ran:?}");
     assert_eq!(rig.get("/cke/auto-repair/query-variables").await, None);
+}
+
+/// A sabakan with these machines (last number of the address, state), for as long as the test runs.
+fn sabakan(machines: &[(u8, &str)]) -> String {
+    let list: Vec<String> = machines
+        .iter()
+        .map(|(i, state)| {
+            format!(
+                r#"{{"spec":{{"serial":"m{i}","rack":{},"indexInRack":{i},"role":"cs","ipv4":["10.0.0.{i}"],
+                    "registerDate":"2026-01-01T00:00:00Z","retireDate":"2036-01-01T00:00:00Z","bmc":{{"bmcType":"ipmi"}}}},
+                    "status":{{"state":"{state}","timestamp":"2026-07-01T00:00:00Z","duration":9999.5}}}}"#,
+                i % 3
+            )
+        })
+        .collect();
+    let body = format!(r#"{{"data":{{"searchMachines":[{}]}}}}"#, list.join(","));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut asked = Vec::new();
+            let mut some = [0; 4096];
+            // the question is whole once its braces are: it is one JSON object
+            while !asked.windows(4).any(|w| w == b"\r\n\r\n") || !asked.ends_with(b"}") {
+                match stream.read(&mut some) {
+                    Ok(n) if n > 0 => asked.extend_from_slice(&some[..n]),
+                    _ => break,
+                }
+            }
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
+            let _ = write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    url
+}
+
+const SMALL: &str = "name: test\nnodes:\n- {user: root, control_plane: true}\n- {user: root}\n";
+
+/// The rig's cluster with a sabakan that knows its machines, and one change that stops at the gate: two of three workers
+/// have gone from sabakan.
+async fn gated() -> Option<Rig> {
+    let rig = Rig::start().await?;
+    rig.define();
+    let url = sabakan(&[(11, "HEALTHY"), (12, "HEALTHY")]);
+    for args in [
+        &["sabakan", "disable"][..],
+        &["sabakan", "set-url", &url],
+        &["sabakan", "set-template", &rig.file("t.yml", SMALL)],
+        &["constraints", "set", "minimum-workers", "1"],
+        &["constraints", "set", "control-plane-count", "1"],
+        &["sabakan", "enable"],
+    ] {
+        let ran = rig.run(args);
+        assert_eq!(ran.status, 0, "{ran:?}");
+    }
+    Some(rig)
+}
+
+fn says(ran: &Ran, words: &str) {
+    assert!(ran.stdout.contains(words) || ran.stderr.contains(words), "{words:?} is missing: {ran:?}");
+}
+
+/// issue 7, Deliver: what is told of a change is what the leader would do with it, in `diff` and in `approve`.
+#[tokio::test]
+async fn diff_and_approve_say_what_applying_waits_for_and_approve_is_refused_where_nobody_is_asked() {
+    let Some(rig) = gated().await else { return };
+    let (diff, approve) = (|| rig.run(&["sabakan", "diff"]), || rig.run(&["sabakan", "approve"]));
+    says(&diff(), "waits for approval of ");
+    // a hold
+    assert_eq!(rig.run(&["sabakan", "hold", "--reason", "moving racks"]).status, 0);
+    says(&diff(), "waits: on hold by ");
+    says(&diff(), "moving racks");
+    let ran = approve();
+    assert_eq!(ran.status, 3, "{ran:?}");
+    says(&ran, "while applying is on hold by ");
+    assert_eq!(rig.run(&["sabakan", "unhold"]).status, 0);
+    // the switch
+    assert_eq!(rig.run(&["sabakan", "disable"]).status, 0);
+    says(&diff(), "is not applied: disabled: `cketerm sabakan enable`");
+    let ran = approve();
+    assert_eq!(ran.status, 3, "{ran:?}");
+    says(&ran, "nothing waits for approval: disabled");
+    assert_eq!(rig.run(&["sabakan", "enable"]).status, 0);
+    // an API server in work
+    let entry =
+        r#"{"index":"0","node":"10.0.0.11","status":"rebooting","last_transition_time":"2026-11-21T10:00:00Z"}"#;
+    rig.put("/cke/reboots/data/0000000000000000", entry).await;
+    says(&diff(), "waits: API server 10.0.0.11 is in work (reboots/0)");
+    says(&diff(), "waits for approval of ");
+    rig.delete("/cke/reboots/data/0000000000000000").await;
+    // the policy asks nobody
+    assert_eq!(rig.run(&["policy", "set", "approval", "never"]).status, 0);
+    let ran = diff();
+    assert!(!ran.stdout.contains("waits for approval"), "{ran:?}");
+    says(&ran, "start `cketerm --daemon`");
+    let json: serde_json::Value = serde_json::from_str(&rig.run(&["sabakan", "diff", "-o", "json"]).stdout).unwrap();
+    assert_eq!((&json["gate"], &json["applying"]["state"]), (&serde_json::Value::Null, &"waits".into()), "{json}");
+    let ran = approve();
+    assert_eq!(ran.status, 3, "{ran:?}");
+    says(&ran, "policy approval is never");
+    // and asks again: an approval passes, and a second one is not waited for
+    assert_eq!(rig.run(&["policy", "set", "approval", "gate"]).status, 0);
+    assert_eq!(approve().status, 0);
+    says(&diff(), "start `cketerm --daemon`");
+    assert_eq!(approve().status, 3);
+}
+
+/// A list without plans says why there is none; that no template was ever set is nobody's trouble.
+#[tokio::test]
+async fn machines_list_says_why_there_is_no_plan() {
+    let Some(rig) = gated().await else { return };
+    let ran = rig.run(&["machines", "list"]);
+    assert!(ran.status == 0 && ran.stdout.contains("10.0.0.12") && !ran.stderr.contains("no plan"), "{ran:?}");
+    assert_eq!(rig.run(&["policy", "set", "strategy", "all-healthy"]).status, 0);
+    let ran = rig.run(&["machines", "list"]);
+    assert!(ran.status == 0 && ran.stdout.contains("10.0.0.12"), "{ran:?}");
+    assert!(ran.stderr.contains("warning: no plan: strategy all-healthy"), "{ran:?}");
+    rig.delete("/cke/sabakan/template").await;
+    let ran = rig.run(&["machines", "list"]);
+    assert!(ran.status == 0 && !ran.stderr.contains("no plan"), "{ran:?}");
 }

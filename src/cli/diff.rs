@@ -1,0 +1,180 @@
+//! `sabakan diff` and `approve`: what a look at etcd and sabakan would change, and where applying it stands.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{
+    Context,
+    args::Output,
+    registry::{Look, look},
+};
+use crate::{
+    actions::ActionError,
+    engine::{
+        decide::Applying,
+        registry::{Proposed, sync},
+    },
+    model::{entry::Stored, policy::Approval},
+    sabakan::{
+        change::{Kind, NodeChange},
+        client::Question,
+    },
+    store::view::StoreView,
+};
+
+/// `sabakan diff`: the definition in force against the generated one, by machine and by field.
+pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
+    let look = look(context, Question::Members).await?;
+    if nodes {
+        return synchronisation(&look, context);
+    }
+    let (proposed, standing) = look.standing()?;
+    let waits = asks(&look.view, &proposed, look.store.clock().wall());
+    match context.output(Output::Table) {
+        Output::Table => {
+            for warning in proposed.plan.warnings.iter().filter(|_| proposed.plan.changed) {
+                context.say(&format!("warning: {warning}"));
+            }
+            context.out.text(&text(&proposed, &stands(&proposed, &standing, waits)))
+        }
+        form => context.out.value(
+            &json!({
+                "action": proposed.plan.action, "reason": proposed.plan.reason, "changed": proposed.plan.changed,
+                "digest": proposed.digest, "gate": waits, "nodes": proposed.change.nodes, "fields": proposed.change.fields,
+                "warnings": proposed.plan.warnings, "applying": standing,
+            }),
+            form,
+        ),
+    }
+}
+
+/// Why a person has to let this change pass; none where it passes, was approved, or the policy asks nobody.
+fn asks<'a>(view: &StoreView, proposed: &'a Proposed, now: Timestamp) -> Option<&'a str> {
+    let approved = view.registry.approvals.get(&proposed.digest).and_then(Stored::get).is_some_and(|a| now < a.until);
+    let asked = proposed.plan.changed && view.policy().approval == Approval::Gate && !approved;
+    proposed.gate.why.as_deref().filter(|_| asked)
+}
+
+/// Where applying stands, a line each.
+fn stands(proposed: &Proposed, standing: &Applying, waits: Option<&str>) -> Vec<String> {
+    let gate = waits.map(|why| format!("waits for approval of {}: {why}", proposed.digest));
+    let now = match standing {
+        Applying::Off | Applying::Settled | Applying::Approval(..) => None,
+        Applying::Disabled(why) => Some(format!("is not applied: {why}")),
+        Applying::Error(why) => Some(format!("cannot be applied: {why}")),
+        Applying::Waits(why) => Some(format!("waits: {why}")),
+        Applying::Applies => Some("is applied by who leads".to_owned()),
+    };
+    now.into_iter().chain(gate).collect()
+}
+
+/// The diff for people: where it stands, what happens to everybody once, then what happens to each.
+fn text(proposed: &Proposed, stands: &[String]) -> String {
+    let (plan, change) = (&proposed.plan, &proposed.change);
+    let mut out = format!("{}: {}\n", plan.action, plan.reason);
+    for line in stands {
+        let _ = writeln!(out, "{line}");
+    }
+    if !plan.changed {
+        return out;
+    }
+    let folds = change.folded();
+    for field in &change.fields {
+        let _ = writeln!(out, "  field {field} changes");
+    }
+    for (what, nodes) in &folds {
+        let _ = writeln!(out, "  {what} on {} nodes", nodes.len());
+    }
+    let why: BTreeMap<&str, String> = plan.nodes.iter().map(|c| (c.address.as_str(), c.why.to_string())).collect();
+    for node in &change.nodes {
+        let own: Vec<_> = change.own(node, &folds).collect();
+        if node.kind == Kind::Changed && own.is_empty() {
+            continue;
+        }
+        let why = why.get(node.address.as_str()).map(String::as_str).unwrap_or_default();
+        let _ = writeln!(out, "{} {} {} – {why}", sign(node), node.address, place(node));
+        for field in own {
+            let side = |s: &Option<String>| s.clone().unwrap_or_else(|| "–".to_owned());
+            let _ = writeln!(out, "    {}: {} → {}", field.field, side(&field.before), side(&field.after));
+        }
+    }
+    out
+}
+
+fn sign(node: &NodeChange) -> char {
+    match node.kind {
+        Kind::Added => '+',
+        Kind::Removed => '-',
+        _ => '~',
+    }
+}
+
+fn place(node: &NodeChange) -> String {
+    match node.kind {
+        Kind::Promoted => "worker → control plane".to_owned(),
+        Kind::Demoted => "control plane → worker".to_owned(),
+        _ if node.control_plane => "control plane".to_owned(),
+        _ => "worker".to_owned(),
+    }
+}
+
+/// `sabakan diff --nodes`: what node synchronisation would do; a dry run.
+fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
+    let nodes = look.nodes.as_ref().ok_or_else(|| {
+        ActionError::misused(
+            "--nodes needs Kubernetes, which is not configured or does not answer: give --kubeconfig FILE",
+        )
+    })?;
+    let definition =
+        look.view.definition().ok_or_else(|| ActionError::failed("no readable cluster definition is stored"))?;
+    let mut changes = Vec::new();
+    for member in &definition.cluster.nodes {
+        let node = nodes.iter().find(|n| n.name == member.node_name() || n.addresses.contains(&member.address));
+        if let Some((node, description)) = node.and_then(|n| Some((n, sync::description(member, &n.described)?))) {
+            changes.push((node.name.clone(), description));
+        }
+    }
+    match context.output(Output::Table) {
+        Output::Table => {
+            if changes.is_empty() {
+                return context.out.line("every Node is as the definition says");
+            }
+            let lines: Vec<String> = changes.iter().map(|(name, what)| format!("{name}: {what}")).collect();
+            context.out.line(&lines.join("\n"))
+        }
+        form => {
+            let list: Vec<_> = changes.iter().map(|(name, what)| json!({"node": name, "changes": what})).collect();
+            context.out.value(&list, form)
+        }
+    }
+}
+
+/// `sabakan approve [DIGEST]`.
+pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
+    let look = look(context, Question::Members).await?;
+    let (proposed, standing) = look.standing()?;
+    let nothing = |why: &str| Err(ActionError::refused(format!("nothing waits for approval: {why}")));
+    match &standing {
+        Applying::Disabled(why) | Applying::Error(why) => return nothing(why),
+        Applying::Waits(why) if look.view.registry.hold.is_some() => {
+            return Err(ActionError::refused(format!("nothing is approved while applying is {why}")));
+        }
+        _ => {}
+    }
+    let Some(why) = asks(&look.view, &proposed, look.store.clock().wall()) else {
+        let (plan, never) = (&proposed.plan, look.view.policy().approval == Approval::Never);
+        let asked = if plan.changed && never { "; policy approval is never" } else { "" };
+        return nothing(&format!("{} ({}){asked}", plan.action, plan.reason));
+    };
+    if let Some(given) = digest.filter(|d| *d != proposed.digest) {
+        return Err(ActionError::refused(format!(
+            "what waits now is {}, not {given}: plan, template or machines have changed; look at it with `cketerm sabakan diff`",
+            proposed.digest
+        )));
+    }
+    let approval = context.operator().await?.approve(&proposed.digest, reason).await?;
+    context.say(&format!("approved until {}: {} ({}; {why})", approval.until, proposed.digest, proposed.plan.reason));
+    Ok(())
+}
