@@ -232,15 +232,18 @@ pub struct SourceState {
     pub error: Option<String>,
 }
 
+/// By a name or an address; the hash is one of the quick ones: every entry is looked up in every pass.
+pub type Index<V> = imbl::GenericHashMap<String, V, foldhash::fast::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
+
 /// A live copy of what the engine and the screens need of Kubernetes. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KubeView {
     /// By name.
     pub nodes: OrdMap<String, Arc<NodeRow>>,
     /// Address (or host name in `status.addresses`) → node name.
-    pub by_address: imbl::HashMap<String, String>,
+    pub by_address: Index<String>,
     /// The same rows, for looking one up: a hash is several times faster than an ordered map of names.
-    pub by_name: imbl::HashMap<String, Arc<NodeRow>>,
+    pub by_name: Index<Arc<NodeRow>>,
     /// Names of nodes whose Ready condition is not True.
     pub not_ready: OrdSet<String>,
     /// Names of nodes that carry CKE's or our annotation.

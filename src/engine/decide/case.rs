@@ -204,7 +204,7 @@ impl<'a> Pass<'a> {
     /// enqueue, else at the drain's start (spec/safety.md, The right node; I26). A reboot needs a Node; a repair goes on
     /// without one as for a machine outside the cluster.
     pub(super) fn wrong_node(&self, case: Case<'_>, node: Option<&NodeRow>) -> Option<Reason> {
-        if !self.snap.kube.synced() {
+        if !self.kube_synced {
             return None;
         }
         let address = case.address;

@@ -1,6 +1,8 @@
 //! What is in work: which machines are claimed, which slots are taken, which API server is the one (I1, I3, I4).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::HashMap;
 
 use super::attempts;
 use crate::{

@@ -92,6 +92,8 @@ pub(super) struct Pass<'a> {
     definition: Option<&'a Definition>,
     policy: std::sync::Arc<crate::model::policy::Policy>,
     claims: claims::Claims,
+    /// Kubernetes' copy is complete; asked for every entry.
+    kube_synced: bool,
     /// In the order in which they were found; the last word on an entry counts.
     reasons: Vec<(EntryId, Reason)>,
     out: Decision,
@@ -107,6 +109,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         definition: snap.store.definition(),
         policy: snap.store.policy(),
         claims: claims::Claims::of(snap, now),
+        kube_synced: snap.kube.synced(),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
     };
@@ -131,8 +134,9 @@ impl<'a> Pass<'a> {
     /// Goes through the queue by index: removes what is to be removed, moves what is in work, and returns the
     /// queued entries that are looked at.
     fn sort_out_entries(&mut self) -> Vec<Case<'a>> {
-        let (mut waiting, mut seen) =
-            (Vec::new(), std::collections::HashMap::with_capacity(self.snap.store.reboots.entries.len()));
+        let entries = self.snap.store.reboots.entries.len();
+        let mut waiting = Vec::with_capacity(entries);
+        let mut seen = foldhash::HashMap::with_capacity_and_hasher(entries, foldhash::fast::RandomState::default());
         let snap = self.snap;
         for (&index, stored) in &snap.store.reboots.entries {
             let id = EntryId::reboot(index);

@@ -165,10 +165,6 @@ impl Pass<'_> {
     /// The rules between a plan and its application.
     fn may_apply(&self, proposed: &Proposed) -> Applying {
         let settings = &self.snap.store.registry;
-        // Who may not act applies nothing; and Ready is asked of no old copy of the Nodes.
-        if let Some(reason) = self.not_ours().or_else(|| self.stale()) {
-            return Applying::Waits(reason.to_string());
-        }
         if let Some(hold) = &settings.hold {
             let (who, why) = match hold.get() {
                 Some(hold) => (hold.who.to_string(), hold.reason.clone()),
@@ -193,7 +189,11 @@ impl Pass<'_> {
         {
             return Applying::Approval(proposed.digest.clone(), why.clone());
         }
-        Applying::Applies
+        // Who may not act applies nothing; and Ready is asked of no old copy of the Nodes.
+        match self.not_ours().or_else(|| self.stale()) {
+            Some(reason) => Applying::Waits(reason.to_string()),
+            None => Applying::Applies,
+        }
     }
 
     /// Whether a person has to say yes to what is above the gate. With `approval never` to one thing alone: that half of

@@ -13,7 +13,7 @@ use crate::{
     model::{
         cluster::Taint,
         entry::Stored,
-        kube::{KubeView, NodeRow},
+        kube::{Index, KubeView, NodeRow},
         policy::{Policy, Strategy},
     },
     net::Http,
@@ -101,7 +101,7 @@ struct Keeping {
 }
 
 /// By name.
-type Nodes = imbl::HashMap<String, Arc<NodeRow>>;
+type Nodes = Index<Arc<NodeRow>>;
 
 /// Of the Nodes, by name.
 type Taints = BTreeMap<String, Vec<Taint>>;

@@ -18,7 +18,9 @@ pub use procedures::steps_in_words;
 pub use work::Eviction;
 pub use written::written;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

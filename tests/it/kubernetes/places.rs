@@ -130,6 +130,10 @@ async fn the_documented_rights_are_enough_and_without_them_the_missing_one_is_na
         let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
         for document in serde_yaml::Deserializer::from_str(include_str!("../../../docs/rbac.yaml")) {
             let role: serde_json::Value = serde::Deserialize::deserialize(document).unwrap();
+            // the queues' own; the others are for people and for Metal3
+            if role["metadata"]["name"] != "cketerm" && role["metadata"]["name"] != "cketerm-endpoints" {
+                continue;
+            }
             api.post(
                 "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
                 serde_json::json!({"metadata": {"name": role["metadata"]["name"]},
