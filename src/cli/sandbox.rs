@@ -161,6 +161,8 @@ async fn serve(
     .map_err(failed)?;
     let own = dir.is_none();
     let dir = dir.unwrap_or_else(|| std::env::temp_dir().join(format!("cketerm-sandbox-{}", std::process::id())));
+    // what is written there names the kubeconfig, and is read from elsewhere
+    let dir = std::path::absolute(&dir).unwrap_or(dir);
     if own {
         // nobody else's, and for nobody else's eyes: one that is there already is refused
         std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(failed)?;
