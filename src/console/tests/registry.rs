@@ -24,7 +24,7 @@ use crate::{
     model::constraints::Constraints,
     sabakan::{
         Action, Plan,
-        change::{Change, Gate},
+        change::{Change, Gate, Kind, NodeChange},
     },
     store::view::Switch,
 };
@@ -226,4 +226,35 @@ fn a_long_error_is_cut_with_a_mark_and_stands_in_full_below() {
     let text = screen::text(&app);
     assert_eq!(text.matches("the very end").count(), 1, "{text}");
     assert!(text.contains('~'), "{text}");
+}
+
+/// A measurement, no test: `cargo test --release --lib -- --ignored --nocapture a_frame_of_five_thousand`. Below 1 ms is
+/// asked of a release build.
+#[test]
+#[ignore = "a measurement"]
+fn a_frame_of_five_thousand_changed_nodes_costs_a_screenful() {
+    let with = |count: usize| {
+        let mut seen = Seen::clone(&seen(&World::usual(), Some(Ok(plan(true, &[]))), Applying::Applies));
+        let nodes = (0..count).map(|i| NodeChange {
+            address: format!("10.7.{}.{}", i / 250, i % 250 + 1),
+            control_plane: false,
+            kind: Kind::Changed,
+            fields: Vec::new(),
+            taints: true,
+            evicts: false,
+        });
+        let change = Change { nodes: nodes.collect(), ..Change::default() };
+        let proposal = seen.snapshot.registry.proposal.clone().unwrap();
+        let proposed = proposal.outcome.clone().map(|p| Proposed { change, ..p });
+        let proposal = Some(Arc::new(Proposal { outcome: proposed, ..Proposal::clone(&proposal) }));
+        seen.snapshot.registry = Arc::new(Registry { proposal, ..Registry::default() });
+        console(200, 50, Arc::new(seen))
+    };
+    let frame = |app: &App| {
+        let began = std::time::Instant::now();
+        (0..20).for_each(|_| drop(screen::buffer(app)));
+        began.elapsed() / 20
+    };
+    let (few, many) = (frame(&with(50)), frame(&with(5000)));
+    eprintln!("a frame of the Diff view: 50 changed nodes {few:?}, 5,000 {many:?}");
 }
