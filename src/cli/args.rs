@@ -11,12 +11,14 @@ use super::{
     completions::Shell,
     config::ConfigWord,
     constraints::ConstraintsWord,
+    history::HistoryArgs,
     hosts::HostsWord,
     nodes::NodesWord,
     policy::PolicyWord,
     power::PowerWord,
     reboot_queue::RebootWord,
     repair_queue::RepairWord,
+    roll::Much,
     sabakan::{AutoRepairWord, SabakanWord},
     sandbox::{Choice, SandboxWord},
 };
@@ -221,6 +223,10 @@ pub enum Command {
         #[command(subcommand)]
         word: PowerWord,
     },
+    /// Print CKE's records, newest first; or the entries that ended, with their timelines
+    History(HistoryArgs),
+    /// Print who did what on what, when, why and from where, newest first (100 without -n)
+    Audit(Much),
     /// Print the host name of the leader
     Leader,
     /// Print what the leader is at

@@ -1,46 +1,189 @@
-//! Entries that have ended, read on demand from `cketerm/history/`.
+//! `history`: CKE's records as `ckecli` prints them; and the entries that ended, with their timelines, from
+//! `cketerm/history/`.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use etcd_client::{GetOptions, SortOrder, SortTarget};
-
-use crate::{
-    actions::ActionError,
-    model::{entry::EntryId, ours::Ending},
-    store::{Store, keys::end_of},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
 };
 
-const PAGE: i64 = 500;
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
 
-/// The endings of these entries, as far as they are recorded; ids sort by time, so the newest are read first.
-pub async fn endings(store: &Store, wanted: &BTreeSet<EntryId>) -> Result<BTreeMap<EntryId, Ending>, ActionError> {
-    let from = store.keys().history_prefix().into_bytes();
-    let mut to = end_of(&from);
-    let mut found = BTreeMap::new();
-    while found.len() < wanted.len() {
-        let options =
-            GetOptions::new().with_range(to.clone()).with_sort(SortTarget::Key, SortOrder::Descend).with_limit(PAGE);
-        let page = store.client().get(from.clone(), Some(options)).await;
-        let page = page.map_err(|e| {
-            ActionError::failed(format!("etcd at {}: the history was not read: {e}", store.endpoints()))
-        })?;
-        for kv in page.kvs() {
-            // a record that cannot be read hides nothing but itself
-            if let Ok(ending) = serde_json::from_slice::<Ending>(kv.value())
-                && wanted.contains(&ending.entry)
-            {
-                found.entry(ending.entry).or_insert(ending);
-            }
+use super::{
+    Context,
+    args::Output,
+    moment,
+    roll::{self, Form, Much},
+};
+use crate::{
+    actions::ActionError,
+    model::{
+        entry::{EntryId, Stored},
+        ours::{Audit, Ending},
+        record::Record,
+        text::visible,
+        time::{GO_ZERO, write},
+        timeline::Moment,
+    },
+    store::Store,
+};
+
+/// More entries than this are looked for in one reading of the whole history.
+const MANY: usize = 20;
+
+/// What to print.
+#[derive(Args, Debug)]
+pub struct HistoryArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub much: Much,
+    /// Entries that ended, with their timelines, in place of CKE's records
+    #[arg(long)]
+    pub ended: bool,
+    /// Entries that ended since then: 2026-11-21T10:00:00Z, 2026-11-21 (UTC), or 90m, 12h, 7d ago
+    #[arg(long, value_name = "TIME", value_parser = moment::past)]
+    pub since: Option<Timestamp>,
+    /// Entries that ended otherwise than booted, healthy or done by a person's word
+    #[arg(long)]
+    pub failed: bool,
+    /// Entries of this machine that ended: its address or its Node's name
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+}
+
+impl HistoryArgs {
+    fn of_entries(&self) -> bool {
+        self.ended || self.failed || self.since.is_some() || self.node.is_some()
+    }
+}
+
+/// Prints it.
+pub async fn run(args: &HistoryArgs, context: &Context) -> Result<(), ActionError> {
+    if args.of_entries() {
+        if args.much.follow {
+            return Err(ActionError::misused(
+                "-f follows CKE's records: leave --ended, --since, --failed and --node out, or see `rq wait`, `audit -f`",
+            ));
         }
-        match page.kvs().last() {
-            Some(oldest) if page.more() => to = oldest.key().to_vec(),
-            _ => break,
+        return ended(args, context).await;
+    }
+    let store = context.store().await?;
+    let folder = store.keys().records_prefix();
+    let (revision, mut records) = store.newest_at::<Record>(&folder, args.much.count(usize::MAX)).await?;
+    let form = Form {
+        output: context.output(Output::Json),
+        header: &["Id", "Status", "Operation", "Targets", "Start", "End", "Error"],
+        cells: &cells,
+    };
+    if !args.much.follow {
+        return roll::print(&records, &form, context);
+    }
+    records.reverse();
+    roll::print(&records, &form, context).unwrap_or_else(|e| context.say(&e.text));
+    roll::follow(&store, &folder, revision, &form, |_| true, context).await
+}
+
+fn cells(record: &Record) -> Vec<String> {
+    let time = |at| Some(write(at)).filter(|text| text != GO_ZERO).unwrap_or_default();
+    let targets = record.targets.clone().unwrap_or_default().join(",");
+    let what = [record.status.clone(), record.operation.clone(), targets];
+    let times = [time(record.start_at), time(record.end_at), record.error.clone()];
+    [vec![record.id.to_string()], what.to_vec(), times.to_vec()].concat()
+}
+
+/// An entry that ended, as it is printed.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    ending: &'a Ending,
+    timeline: Vec<Moment>,
+}
+
+/// The entries that ended: newest first.
+async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError> {
+    let store = context.store().await?;
+    let address = match &args.node {
+        Some(name) => Some(address_of(&store, name).await?),
+        None => None,
+    };
+    let (_, all) = store.newest_at::<Ending>(&store.keys().history_prefix(), usize::MAX).await?;
+    let wanted = |e: &&Ending| {
+        let of_node = |name: &String| {
+            let named = e.attempts.iter().any(|a| a.node.as_ref() == Some(name));
+            named || e.address == *name || Some(&e.address) == address.as_ref()
+        };
+        args.since.is_none_or(|since| e.at >= since) && !(args.failed && e.good()) && args.node.iter().all(of_node)
+    };
+    let mut endings: Vec<&Ending> = all.iter().filter_map(Stored::get).filter(wanted).collect();
+    // their keys sort by queue and index
+    endings.sort_by_key(|e| std::cmp::Reverse((e.at, e.entry)));
+    endings.truncate(args.much.count(usize::MAX));
+    let audit = audit_of(&store, &endings).await?;
+    let audit: Vec<&Audit> = audit.iter().filter_map(Stored::get).collect();
+    let told: Vec<Told<'_>> = endings.iter().map(|ending| Told { ending, timeline: ending.timeline(&audit) }).collect();
+    match context.output(Output::Table) {
+        Output::Table => context.out.text(&told.iter().map(text).collect::<String>())?,
+        output => {
+            let form = Form { output, header: &[], cells: &|_: &Told<'_>| Vec::new() };
+            form.print(&told.iter().collect::<Vec<_>>(), context)?;
+        }
+    }
+    let broken: Vec<&str> = all.iter().filter_map(|s| s.value.as_ref().err()).map(String::as_str).collect();
+    if broken.is_empty() {
+        return Ok(());
+    }
+    Err(ActionError::failed(format!("cannot be read, and left alone: {}", broken.join("; "))))
+}
+
+/// The audit records of the time in which these entries lived.
+async fn audit_of(store: &Store, endings: &[&Ending]) -> Result<Vec<Stored<Audit>>, ActionError> {
+    if endings.is_empty() {
+        return Ok(Vec::new());
+    }
+    let folder = store.keys().audit_prefix();
+    // one that nobody of ours asked for may be as old as it likes
+    let begin = endings.iter().map(|e| e.begins().unwrap_or_default()).min().unwrap_or_default();
+    let from = format!("{folder}{:020}", begin.as_nanosecond().max(0));
+    Ok(store.downwards(&folder, &from, usize::MAX).await?.1)
+}
+
+/// The address of a machine that the definition names so; else the text itself.
+async fn address_of(store: &Store, name: &str) -> Result<String, ActionError> {
+    let view = store.read_view().await?;
+    let found = view.definition().and_then(|d| d.members.by_name(&d.cluster, name));
+    Ok(found.map_or_else(|| name.to_owned(), |node| node.address.clone()))
+}
+
+/// An entry's story for people: a headline and a line for each moment.
+fn text(told: &Told<'_>) -> String {
+    let ending = told.ending;
+    let mut out = visible(&format!("{} {}: {}", ending.entry, ending.address, ending.outcome), false);
+    out.push('\n');
+    for moment in &told.timeline {
+        let who = moment.who.as_ref().map(|who| format!(", {who}")).unwrap_or_default();
+        let why = moment.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let at = moment.at.strftime("%FT%TZ");
+        let _ = writeln!(out, "  {at}  {}", visible(&format!("{}{who}{why}", moment.what), false));
+    }
+    out
+}
+
+/// The endings of these entries, as far as they are recorded.
+pub async fn endings(store: &Store, wanted: &BTreeSet<EntryId>) -> Result<BTreeMap<EntryId, Ending>, ActionError> {
+    let keys = store.keys();
+    // few by their keys, many in one reading; a record that cannot be read hides nothing but itself
+    if wanted.len() > MANY {
+        let (_, all) = store.newest_at::<Ending>(&keys.history_prefix(), usize::MAX).await?;
+        let ended = all.iter().filter_map(Stored::get).filter(|e| wanted.contains(&e.entry));
+        return Ok(ended.map(|e| (e.entry, e.clone())).collect());
+    }
+    let mut found = BTreeMap::new();
+    for id in wanted {
+        let raw = store.raw(&keys.history_of(*id)).await?;
+        if let Some(ending) = raw.and_then(|raw| serde_json::from_str(&raw.text).ok()) {
+            found.insert(*id, ending);
         }
     }
     Ok(found)
-}
-
-/// Whether the machine was rebooted as asked.
-pub fn good(ending: &Ending) -> bool {
-    ending.outcome.starts_with("booted") || ending.outcome.starts_with("done")
 }

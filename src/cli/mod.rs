@@ -4,6 +4,7 @@
 //! too belong to `actions`; decisions belong to the engine.
 
 mod args;
+mod audit;
 mod cluster;
 mod completions;
 mod config;
@@ -13,6 +14,7 @@ mod diff;
 mod history;
 mod hosts;
 mod leader;
+mod moment;
 mod nodes;
 mod output;
 mod plan;
@@ -23,6 +25,7 @@ mod queue_plan;
 mod reboot_queue;
 mod registry;
 mod repair_queue;
+mod roll;
 mod sabakan;
 mod sandbox;
 mod switches;
@@ -50,6 +53,8 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Policy { word } => Box::pin(policy::run(word, context)).await,
         Command::Hosts { word } => Box::pin(hosts::run(word, context)).await,
         Command::Power { word } => Box::pin(power::run(word, context)).await,
+        Command::History(args) => Box::pin(history::run(&args, context)).await,
+        Command::Audit(much) => Box::pin(audit::run(much, context)).await,
         Command::Leader => leader::leader(context).await,
         Command::Status => leader::status(context).await,
         Command::Config { word } => config::run(&word, context),

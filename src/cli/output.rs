@@ -86,6 +86,12 @@ pub fn columns(header: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
+/// Rows that come one by one below a table: nobody knows how wide their columns will be.
+pub fn rows(rows: &[Vec<String>]) -> String {
+    let line = |cells: &Vec<String>| cells.iter().map(|c| visible(c, false)).collect::<Vec<_>>().join("  ");
+    rows.iter().map(|cells| line(cells) + "\n").collect()
+}
+
 /// A value's cell in a table.
 pub fn cell(value: Option<&Value>) -> String {
     match value {

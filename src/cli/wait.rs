@@ -127,7 +127,7 @@ async fn summary(
     for &index in all {
         let last = seen.get(&index);
         let (good, node, how) = match recorded.get(&EntryId::reboot(index)) {
-            Some(ending) => (history::good(ending), ending.address.clone(), ending.outcome.clone()),
+            Some(ending) => (ending.good(), ending.address.clone(), ending.outcome.clone()),
             // CKE keeps no such record: it removes what it saw boot, and what was cancelled
             None => match last.and_then(|s| s.status) {
                 Some(RebootStatus::Rebooting) => {

@@ -21,3 +21,4 @@ pub mod repair;
 pub mod selector;
 pub mod text;
 pub mod time;
+pub mod timeline;

@@ -1,32 +1,59 @@
 //! The folders that only grow and are read on demand: history, audit, records (spec/etcd.md, Our own keys).
 
-use std::sync::Arc;
-
 use etcd_client::{GetOptions, SortOrder, SortTarget};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::{answer::MOST_OPS, connect::Store, error::StoreError};
+use super::{answer::MOST_OPS, connect::Store, error::StoreError, keys::end_of, tail::stored};
 use crate::model::entry::Stored;
+
+/// Values of one page.
+const PAGE: i64 = 500;
 
 impl Store {
     /// The newest `n` values below a folder (see [`super::keys::Keys::audit_prefix`] and its like), newest first.
     pub async fn newest<T: DeserializeOwned>(&self, folder: &str, n: u32) -> Result<Vec<Stored<T>>, StoreError> {
-        let options =
-            GetOptions::new().with_prefix().with_sort(SortTarget::Key, SortOrder::Descend).with_limit(i64::from(n));
-        let got = match self.get(folder, options).await {
-            Ok(got) => got,
-            Err(failure) => return Err(self.sentence(&format!("read {folder}"), failure).await),
-        };
-        Ok(got
-            .kvs()
-            .iter()
-            .map(|kv| {
-                let key = String::from_utf8_lossy(kv.key()).into_owned();
-                let value = serde_json::from_slice(kv.value()).map(Arc::new).map_err(|e| format!("{key}: {e}"));
-                Stored { key, mod_revision: kv.mod_revision(), value }
-            })
-            .collect())
+        self.newest_at(folder, usize::try_from(n).unwrap_or(usize::MAX)).await.map(|(_, values)| values)
+    }
+
+    /// The same, and the revision that it was read at: from there on it can be followed ([`Store::tail`]).
+    pub async fn newest_at<T: DeserializeOwned>(
+        &self,
+        folder: &str,
+        n: usize,
+    ) -> Result<(i64, Vec<Stored<T>>), StoreError> {
+        self.downwards(folder, folder, n).await
+    }
+
+    /// The newest `n` values of `folder` whose keys are not before `from`, in pages at one revision.
+    pub async fn downwards<T: DeserializeOwned>(
+        &self,
+        folder: &str,
+        from: &str,
+        n: usize,
+    ) -> Result<(i64, Vec<Stored<T>>), StoreError> {
+        let (mut at, mut values): (i64, Vec<Stored<T>>) = (0, Vec::new());
+        let mut to = end_of(folder.as_bytes());
+        loop {
+            let left = i64::try_from(n - values.len()).unwrap_or(i64::MAX);
+            let options = GetOptions::new()
+                .with_range(to.clone())
+                .with_sort(SortTarget::Key, SortOrder::Descend)
+                .with_limit(left.min(PAGE))
+                .with_revision(at);
+            let page = match self.get(from, options).await {
+                Ok(page) => page,
+                Err(failure) => return Err(self.sentence(&format!("read {folder}"), failure).await),
+            };
+            if at == 0 {
+                at = page.header().map_or(0, etcd_client::ResponseHeader::revision);
+            }
+            values.extend(page.kvs().iter().map(stored));
+            match page.kvs().last() {
+                Some(oldest) if page.more() && values.len() < n => to = oldest.key().to_vec(),
+                _ => return Ok((at, values)),
+            }
+        }
     }
 
     /// Keys below `cketerm/audit/` or `cketerm/history/` that may go: the oldest beyond `keep`, and those before

@@ -207,6 +207,11 @@ impl Keys {
         self.audit("")
     }
 
+    /// `cketerm/history/<queue>-<%016x>`: where the story of an entry goes that ends. Indexes are never reused.
+    pub fn history_of(&self, id: EntryId) -> String {
+        self.history(&format!("{}-{:016x}", id.queue.folder(), id.index))
+    }
+
     fn ours(&self, folder: &str, id: EntryId) -> String {
         self.at(&format!("cketerm/{folder}/{id}"))
     }

@@ -19,6 +19,7 @@ pub mod read;
 pub mod registry;
 pub mod repairs;
 pub mod settings;
+pub mod tail;
 pub mod view;
 
 pub use connect::{EtcdSettings, Store};

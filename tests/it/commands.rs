@@ -8,4 +8,5 @@ mod recorded;
 mod registry;
 mod repairs;
 pub mod rig;
+mod rolls;
 mod words;

@@ -139,7 +139,7 @@ impl Actor {
         };
         let mut puts = vec![self.audit("end", &id.to_string(), reason, &ending.outcome)];
         if ended.is_none() {
-            puts.push(Put::json(keys.history(&history_id(id)), &ending));
+            puts.push(Put::json(keys.history_of(id), &ending));
         }
         self.commit(&permit, Change { compares, puts, deletes }).await?;
         tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ends");
@@ -167,12 +167,11 @@ impl Actor {
             return Ok(Came::Done);
         }
         close(&mut attempts, "settled after the entry had gone", self.steady.now().wall);
-        let before =
-            self.store.raw(&keys.history(&history_id(id))).await.map_err(|e| Stop(Came::Failed(e.to_string())))?;
+        let before = self.store.raw(&keys.history_of(id)).await.map_err(|e| Stop(Came::Failed(e.to_string())))?;
         let mut puts: Vec<Put> = Vec::new();
         if let Some(mut ending) = before.and_then(|raw| serde_json::from_str::<Ending>(&raw.text).ok()) {
             ending.attempts = attempts;
-            puts.push(Put::json(keys.history(&history_id(id)), &ending));
+            puts.push(Put::json(keys.history_of(id), &ending));
         }
         let mut change = Change { compares: Vec::new(), puts, deletes: vec![keys.order(id)] };
         for stored in view.attempts_of(id) {
@@ -191,11 +190,6 @@ fn operation(id: EntryId, reboot: &'static str, repair: &'static str) -> &'stati
         QueueKind::Reboot => reboot,
         QueueKind::Repair => repair,
     }
-}
-
-/// The history key of an entry: indexes are never reused.
-pub(super) fn history_id(id: EntryId) -> String {
-    format!("{}-{:016x}", id.queue.folder(), id.index)
 }
 
 /// Attempts without an outcome get one: nobody will learn it any more.

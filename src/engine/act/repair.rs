@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    Actor, Stop,
-    queue::{close, history_id},
-};
+use super::{Actor, Stop, queue::close};
 use crate::{
     engine::{
         decide::{End, Guard},
@@ -61,7 +58,7 @@ impl Actor {
             attempts,
         };
         change.puts.push(Put::json(keys.entry(id), &next));
-        change.puts.push(Put::json(keys.history(&history_id(id)), &ending));
+        change.puts.push(Put::json(keys.history_of(id), &ending));
         change.puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));
         change.deletes = vec![keys.order(id), keys.progress(id)];
         self.commit(&permit, change).await?;

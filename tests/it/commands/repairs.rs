@@ -177,7 +177,7 @@ async fn why_of_a_finished_repair_says_how_it_ended() {
         "entry": "repairs/1", "address": "10.0.0.11", "outcome": "failed: the command of step 1: exit 3",
         "at": "2026-06-01T01:02:03Z", "last": {"index": "1"},
     });
-    rig.put("/cke/cketerm/history/0001", &ending.to_string()).await;
+    rig.put("/cke/cketerm/history/repairs-0000000000000001", &ending.to_string()).await;
     let said = rig.run(&["repair-queue", "why", "1"]).stdout;
     let wanted = "ended at 2026-06-01T01:02:03Z: failed: the command of step 1: exit 3";
     assert!(said.contains("10.0.0.11 QEMU unreachable") && said.contains(wanted), "{said}");

@@ -178,8 +178,10 @@ async fn wait_ends_with_the_entries_and_says_how_they_ended() {
 
     let end = |index: u64, outcome: &'static str| {
         let client = rig.client.clone();
-        let (history, entry) =
-            (rig.key(&format!("/cke/cketerm/history/{index}")), rig.key(&format!("/cke/reboots/data/{index:016x}")));
+        let (history, entry) = (
+            rig.key(&format!("/cke/cketerm/history/reboots-{index:016x}")),
+            rig.key(&format!("/cke/reboots/data/{index:016x}")),
+        );
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(700)).await;
             let mut kv = client.kv_client();

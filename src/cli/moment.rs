@@ -1,0 +1,68 @@
+//! Moments as people write them on a command line.
+
+use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
+
+/// A moment that has been: RFC 3339, a day (UTC), or how long ago (`90m`, `12h`, `7d`, `1h30m`).
+pub fn past(text: &str) -> Result<Timestamp, String> {
+    from(text, Timestamp::now())
+}
+
+fn from(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    if let Ok(day) = text.parse::<Date>() {
+        let start = day.to_zoned(TimeZone::UTC).map_err(|e| e.to_string())?;
+        return Ok(start.timestamp());
+    }
+    let ago =
+        span(text).ok_or("expected a time such as 2026-11-21T10:00:00Z, a day such as 2026-11-21, or 90m, 12h, 7d")?;
+    Ok(now.checked_sub(ago).unwrap_or(Timestamp::MIN))
+}
+
+/// Seconds, minutes, hours and days, each at most once, largest first.
+fn span(text: &str) -> Option<SignedDuration> {
+    let (mut total, mut digits, mut last) = (0_i64, String::new(), i64::MAX);
+    for c in text.chars() {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        let unit = match c {
+            'd' => 86_400,
+            'h' => 3600,
+            'm' => 60,
+            's' => 1,
+            _ => return None,
+        };
+        if unit >= last {
+            return None;
+        }
+        total = total.checked_add(std::mem::take(&mut digits).parse::<i64>().ok()?.checked_mul(unit)?)?;
+        last = unit;
+    }
+    (digits.is_empty() && last < i64::MAX).then(|| SignedDuration::from_secs(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_as_people_write_them() {
+        let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+        for (text, at) in [
+            ("2026-11-20T09:00:00Z", "2026-11-20T09:00:00Z"),
+            ("2026-11-20T09:00:00+09:00", "2026-11-20T00:00:00Z"),
+            ("2026-11-20", "2026-11-20T00:00:00Z"),
+            ("90m", "2026-11-21T08:30:00Z"),
+            ("1h30m", "2026-11-21T08:30:00Z"),
+            ("7d", "2026-11-14T10:00:00Z"),
+        ] {
+            assert_eq!(from(text, now).unwrap().to_string(), at, "{text}");
+        }
+        for bad in ["", "yesterday", "5", "5x", "m", "1m1h", "-1h", "9999999999999999999d"] {
+            assert!(from(bad, now).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Rolls: folders of etcd that only grow, printed newest first, or followed with `-f`.
+
+use clap::Args;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Context,
+    args::Output,
+    output::{columns, rows},
+};
+use crate::{
+    actions::ActionError,
+    model::entry::Stored,
+    store::{Store, tail::Tailed},
+};
+
+/// How many are shown before those that come, where nobody says.
+const BEFORE_FOLLOWING: usize = 20;
+
+/// How much of a roll.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Much {
+    /// Only the newest so many; 0 = all
+    #[arg(short, value_name = "N")]
+    pub n: Option<usize>,
+    /// Print the newest (20 of them, without -n), oldest first, and then whatever comes
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+impl Much {
+    /// How many, where `all` is how many without `-n`.
+    pub fn count(self, all: usize) -> usize {
+        match self.n {
+            Some(0) => usize::MAX,
+            Some(n) => n,
+            None if self.follow => BEFORE_FOLLOWING,
+            None => all,
+        }
+    }
+}
+
+/// How the values of a roll are printed.
+pub struct Form<'a, T> {
+    /// JSON objects one after another, YAML documents, or a table.
+    pub output: Output,
+    /// The table's header.
+    pub header: &'a [&'a str],
+    /// The table's cells.
+    pub cells: &'a dyn Fn(&T) -> Vec<String>,
+}
+
+impl<T: Serialize> Form<'_, T> {
+    /// All of them.
+    pub fn print(&self, values: &[&T], context: &Context) -> Result<(), ActionError> {
+        if self.output == Output::Table {
+            let cells: Vec<Vec<String>> = values.iter().map(|v| (self.cells)(v)).collect();
+            return context.out.text(&columns(self.header, &cells));
+        }
+        values.iter().try_for_each(|value| self.one(value, context))
+    }
+
+    /// One more, below what is there.
+    fn one(&self, value: &T, context: &Context) -> Result<(), ActionError> {
+        match self.output {
+            Output::Table => context.out.text(&rows(&[(self.cells)(value)])),
+            Output::Json => context.out.value(value, Output::Json),
+            Output::Yaml => {
+                context.out.line("---")?;
+                context.out.value(value, Output::Yaml)
+            }
+        }
+    }
+}
+
+/// Prints values as they lie; those that cannot be read are named at the end, and make the word fail.
+pub fn print<T: Serialize>(stored: &[Stored<T>], form: &Form<'_, T>, context: &Context) -> Result<(), ActionError> {
+    form.print(&stored.iter().filter_map(Stored::get).collect::<Vec<_>>(), context)?;
+    let broken: Vec<String> = stored.iter().filter_map(|s| s.value.as_ref().err()).map(|e| unreadable(e)).collect();
+    if broken.is_empty() { Ok(()) } else { Err(ActionError::failed(broken.join("\n"))) }
+}
+
+/// Prints every value below `folder` that is written after `revision`, if `wanted`; ends only with the reader.
+pub async fn follow<T: Serialize + DeserializeOwned>(
+    store: &Store,
+    folder: &str,
+    revision: i64,
+    form: &Form<'_, T>,
+    wanted: impl Fn(&T) -> bool,
+    context: &Context,
+) -> Result<(), ActionError> {
+    store
+        .tail(folder, revision, |news: Tailed<T>| {
+            match news {
+                Tailed::Trouble(text) => context.say(&text),
+                Tailed::Value(stored) => match &stored.value {
+                    Ok(value) if wanted(value) => form.one(value, context)?,
+                    Ok(_) => {}
+                    Err(e) => context.say(&unreadable(e)),
+                },
+            }
+            Ok(())
+        })
+        .await
+}
+
+/// `error` names the key.
+fn unreadable(error: &str) -> String {
+    format!("{error}: cannot be read; it is left alone, mend or delete it with etcdctl")
+}

@@ -1,0 +1,171 @@
+//! The story of an entry that ended, in order: who asked, what the engine did, each attempt, how it ended. Made from its
+//! history object and the audit records of the time.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    attempt::Attempt,
+    ours::{Audit, Ending},
+};
+
+/// Something that happened to an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Moment {
+    /// When.
+    pub at: Timestamp,
+    /// What, in words.
+    pub what: String,
+    /// Who: a person, or the engine; none where that is the leader that ran an attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// Why, where somebody said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Audit records that attempts and the ending tell better themselves.
+const TOLD_ELSEWHERE: [&str; 5] = ["power", "repair command", "success command", "end", "stamp"];
+
+impl Ending {
+    /// It ended as it was meant to: booted, healthy, or done by a person's word.
+    pub fn good(&self) -> bool {
+        ["booted", "done", "succeeded"].iter().any(|good| self.outcome.starts_with(good))
+    }
+
+    /// The earliest moment that audit records of it can have, as far as it is known.
+    pub fn begins(&self) -> Option<Timestamp> {
+        self.request.as_ref().map(|r| r.at)
+    }
+
+    /// Its story, oldest first; `audit` may hold records of other entries too.
+    pub fn timeline(&self, audit: &[&Audit]) -> Vec<Moment> {
+        let entry = self.entry.to_string();
+        let mut story = Vec::new();
+        if let Some(request) = &self.request {
+            let (who, reason) = (Some(request.who.to_string()), request.reason.clone());
+            story.push(Moment { at: request.at, what: "asked for".to_owned(), who, reason });
+        }
+        let own = |a: &&&Audit| a.on == entry && !TOLD_ELSEWHERE.contains(&a.what.as_str());
+        for a in audit.iter().filter(own).chain(self.of_its_node(audit).iter()) {
+            let on = if a.on == entry { String::new() } else { format!(" {}", a.on) };
+            let what = format!("{}{on}: {}", a.what, a.result);
+            story.push(Moment { at: a.at, what, who: Some(a.who.to_string()), reason: a.reason.clone() });
+        }
+        for attempt in &self.attempts {
+            story.push(started(attempt));
+            story.extend(ended(attempt));
+        }
+        story.push(Moment { at: self.at, what: format!("ended: {}", self.outcome), who: None, reason: None });
+        story.sort_by_key(|m| m.at);
+        story
+    }
+
+    /// What was done to its Node for it: the cordon names the entry; from there to the end the Node was its own.
+    fn of_its_node<'a>(&self, audit: &[&'a Audit]) -> Vec<&'a Audit> {
+        let (for_it, after_it) = (format!("for {}", self.entry), format!("after {}", self.entry));
+        let names_it = |a: &Audit, word: &str| a.reason.as_deref() == Some(word);
+        let cordon = audit.iter().filter(|a| a.what == "cordon" && names_it(a, &for_it)).min_by_key(|a| a.at);
+        let Some(cordon) = cordon else { return Vec::new() };
+        let others = |a: &Audit| a.reason.as_deref().is_some_and(|r| r.starts_with("for re") && r != for_it);
+        audit
+            .iter()
+            .filter(|a| a.on == cordon.on && a.what != "stamp" && !others(a))
+            .filter(|a| (a.at >= cordon.at && a.at <= self.at) || names_it(a, &after_it))
+            .copied()
+            .collect()
+    }
+}
+
+fn name(attempt: &Attempt) -> String {
+    let step = attempt.step.map(|step| format!(" of step {}", step.saturating_add(1))).unwrap_or_default();
+    let kind = if attempt.success { "success command".to_owned() } else { format!("command{step}") };
+    format!("{kind}, attempt {}", attempt.number)
+}
+
+fn started(attempt: &Attempt) -> Moment {
+    let what = format!("{} on {}: {}", name(attempt), attempt.host, attempt.argv.join(" "));
+    Moment { at: attempt.start, what, who: attempt.ordered_by.clone(), reason: None }
+}
+
+fn ended(attempt: &Attempt) -> Option<Moment> {
+    let outcome = attempt.outcome.as_ref()?;
+    let said = [&outcome.stderr, &outcome.stdout].into_iter().find_map(|text| text.trim().lines().last());
+    let said = said.map(|line| format!(" ({line})")).unwrap_or_default();
+    let what = format!("{}: {}{said}", name(attempt), outcome.end);
+    Some(Moment { at: outcome.at, what, who: None, reason: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn audit(at: u8, what: &str, on: &str, reason: Option<&str>) -> Audit {
+        serde_json::from_value(json!({
+            "at": format!("2026-06-01T00:00:{at:02}Z"), "who": {"user": "engine", "host": "boot-0"},
+            "what": what, "on": on, "reason": reason, "result": "done",
+        }))
+        .unwrap()
+    }
+
+    fn ending(outcome: &str) -> Ending {
+        let attempt = json!({
+            "id": "a", "entry": "reboots/3", "number": 1, "address": "10.0.0.12", "lease": 7, "host": "boot-0",
+            "argv": ["ipmi", "10.0.0.12"], "bound_seconds": 60, "start": "2026-06-01T00:00:20Z",
+            "outcome": {"end": {"exit": 1}, "at": "2026-06-01T00:00:21Z", "stderr": "no route\n"},
+        });
+        let value: Value = json!({
+            "entry": "reboots/3", "address": "10.0.0.12", "outcome": outcome, "at": "2026-06-01T00:00:30Z", "last": {},
+            "request": {"who": {"user": "anna", "host": "h"}, "at": "2026-06-01T00:00:01Z", "reason": "INC-1"},
+            "attempts": [attempt],
+        });
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn the_story_is_in_order_and_of_this_entry_alone() {
+        let all = [
+            audit(2, "drain", "reboots/3", None),
+            audit(3, "cordon", "node w12", Some("for reboots/3")),
+            audit(4, "evict", "node w12", Some("shop/web-1")),
+            audit(5, "evict", "node w13", Some("shop/web-2")),
+            audit(6, "reboot cancel", "reboots/4", None),
+            audit(20, "power", "reboots/3", None),
+            audit(31, "uncordon", "node w12", Some("after reboots/3")),
+            audit(40, "cordon", "node w12", Some("for reboots/9")),
+        ];
+        let story = ending("cancelled").timeline(&all.iter().collect::<Vec<_>>());
+        let said: Vec<&str> = story.iter().map(|m| m.what.as_str()).collect();
+        assert_eq!(
+            said,
+            [
+                "asked for",
+                "drain: done",
+                "cordon node w12: done",
+                "evict node w12: done",
+                "command, attempt 1 on boot-0: ipmi 10.0.0.12",
+                "command, attempt 1: exit 1 (no route)",
+                "ended: cancelled",
+                "uncordon node w12: done",
+            ]
+        );
+        assert_eq!((story[0].who.as_deref(), story[0].reason.as_deref()), (Some("anna@h"), Some("INC-1")));
+    }
+
+    #[test]
+    fn what_ended_otherwise_than_meant_is_not_good() {
+        for (outcome, good) in [
+            ("booted", true),
+            ("booted: the Node was registered anew", true),
+            ("done by anna@h", true),
+            ("succeeded", true),
+            ("cancelled", false),
+            ("deleted", false),
+            ("failed: no step is left", false),
+        ] {
+            assert_eq!(ending(outcome).good(), good, "{outcome}");
+        }
+    }
+}

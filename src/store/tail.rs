@@ -1,0 +1,117 @@
+//! Follows a folder that is read on demand: every value that is written below it, in order, for `-f`.
+
+use std::{sync::Arc, time::Duration};
+
+use etcd_client::{EventType, KeyValue, WatchOptions};
+use futures::StreamExt;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, interval, sleep, timeout};
+
+use super::{answer::Failure, connect::Store};
+use crate::model::entry::Stored;
+
+/// Between two requests for progress, and the silence after which the watch is begun anew.
+const PROGRESS: Duration = Duration::from_secs(3);
+const SILENCE: Duration = Duration::from_secs(8);
+/// Before a watch that ended is begun anew.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What following a folder brings.
+#[derive(Clone, Debug)]
+pub enum Tailed<T> {
+    /// A value that was written, first or anew.
+    Value(Stored<T>),
+    /// What went wrong; it is tried again.
+    Trouble(String),
+}
+
+/// One value as it lies below a folder.
+pub(super) fn stored<T: DeserializeOwned>(kv: &KeyValue) -> Stored<T> {
+    let key = String::from_utf8_lossy(kv.key()).into_owned();
+    let value = serde_json::from_slice(kv.value()).map(Arc::new).map_err(|e| format!("{key}: {e}"));
+    Stored { key, mod_revision: kv.mod_revision(), value }
+}
+
+impl Store {
+    /// Hands every value that is written below `folder` after `revision` to `take`, until that fails. Ends only then:
+    /// whatever happens to etcd is told as trouble, and tried again.
+    pub async fn tail<T: DeserializeOwned, E>(
+        &self,
+        folder: &str,
+        revision: i64,
+        mut take: impl FnMut(Tailed<T>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut next, mut told) = (revision + 1, false);
+        loop {
+            let failure = match self.tail_once(folder, &mut next, &mut take).await {
+                Ok(failure) => failure,
+                Err(e) => return Err(e),
+            };
+            match failure {
+                Failure::Compacted => {}
+                other if !told => {
+                    let sentence = self.sentence(&format!("watch {folder}"), other).await;
+                    take(Tailed::Trouble(format!("{sentence}; still trying")))?;
+                    told = true;
+                }
+                _ => {}
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// One watch, until it ends; the outer error is the taker's.
+    async fn tail_once<T: DeserializeOwned, E>(
+        &self,
+        folder: &str,
+        next: &mut i64,
+        take: &mut impl FnMut(Tailed<T>) -> Result<(), E>,
+    ) -> Result<Failure, E> {
+        let options = WatchOptions::new().with_prefix().with_start_revision(*next);
+        let mut watching = self.watching();
+        let mut stream = match self.once(watching.watch(folder, Some(options))).await {
+            Ok(stream) => stream,
+            Err(failure) => return Ok(failure),
+        };
+        let (mut ask, mut last) = (interval(PROGRESS), Instant::now());
+        let silent = |cause: &str| Failure::NoAnswer { cause: cause.to_owned(), sent: true };
+        loop {
+            let message = tokio::select! {
+                biased;
+                message = stream.next() => message,
+                _ = ask.tick() => {
+                    if last.elapsed() > SILENCE {
+                        return Ok(silent("the watch is silent"));
+                    }
+                    match timeout(self.timeout(), stream.request_progress()).await {
+                        Ok(Ok(())) => continue,
+                        Ok(Err(error)) => return Ok(error.into()),
+                        Err(_) => return Ok(silent("a request for progress could not be sent")),
+                    }
+                }
+            };
+            let answer = match message {
+                Some(Ok(answer)) => answer,
+                Some(Err(error)) => return Ok(error.into()),
+                None => return Ok(silent("etcd ended the watch")),
+            };
+            last = Instant::now();
+            if answer.canceled() {
+                if answer.compact_revision() > 0 {
+                    let gap = format!("etcd was compacted: what was written below {folder} meanwhile is not shown");
+                    take(Tailed::Trouble(gap))?;
+                    *next = answer.compact_revision();
+                    return Ok(Failure::Compacted);
+                }
+                return Ok(Failure::Refused(format!("the watch was cancelled: {}", answer.cancel_reason())));
+            }
+            for event in answer.events() {
+                let Some(kv) = event.kv() else { continue };
+                *next = (*next).max(kv.mod_revision() + 1);
+                if event.event_type() == EventType::Put {
+                    take(Tailed::Value(stored(kv)))?;
+                }
+            }
+        }
+    }
+}
