@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{ActionError, who};
+use super::{ActionError, Bmcs, who};
 use crate::{
     kubernetes::{Kube, WriteError},
     model::{
-        host::{HostRow, Mode, Seen, Watching},
+        host::{HostRow, Mode},
         kube::KubeView,
         ours::Who,
     },
@@ -22,12 +22,13 @@ const KEY: &str = "cketerm";
 /// How often a write is decided anew: the operator writes hosts all the time.
 pub(super) const TRIES: u32 = 8;
 /// Between two looks.
-const POLL: Duration = Duration::from_secs(1);
+pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// A person who asks for something of a host, with the rights of the kubeconfig.
 #[derive(Debug)]
 pub struct Hosts {
     pub(super) kube: Kube,
+    pub(super) bmcs: Option<Bmcs>,
     who: Who,
     why: Option<String>,
 }
@@ -57,7 +58,14 @@ pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
 impl Hosts {
     /// The person who runs this process.
     pub fn new(kube: Kube) -> Self {
-        Self { kube, who: who::here(), why: None }
+        Self { kube, bmcs: None, who: who::here(), why: None }
+    }
+
+    /// Asks these BMCs where the proof of off is wanted and the host alone does not give it.
+    #[must_use]
+    pub fn with_bmcs(mut self, bmcs: Option<Bmcs>) -> Self {
+        self.bmcs = bmcs;
+        self
     }
 
     /// The reason that goes into the annotation's value.
@@ -164,37 +172,6 @@ impl Hosts {
         Err(busy(name))
     }
 
-    /// Waits until the host went off after our key was on it: the proof that fencing needs. `asked` is the host right
-    /// after the write.
-    pub async fn until_off(&self, asked: &HostRow, key: &str, seconds: u64) -> Result<(), ActionError> {
-        let until = Instant::now() + Duration::from_secs(seconds);
-        let name = asked.full_name();
-        let mut watching = Watching::default();
-        let mut host = asked.clone();
-        loop {
-            match watching.look(&host, key) {
-                Seen::Off => return Ok(()),
-                Seen::KeyGone => {
-                    return Err(ActionError::failed(format!(
-                        "{name}: somebody took the key {key} off: the host may be on at any moment"
-                    )));
-                }
-                Seen::Waiting => {}
-            }
-            if Instant::now() >= until {
-                return Err(ActionError::failed(format!(
-                    "{name} is not known to be off after {seconds} s{}",
-                    state(&host)
-                )));
-            }
-            sleep(POLL).await;
-            // Silence is no sign.
-            if let Ok(now) = self.find(&name).await {
-                host = now;
-            }
-        }
-    }
-
     /// Waits until the host was seen off and on again after the request. That the annotation goes proves nothing.
     pub async fn until_rebooted(&self, asked: &HostRow, seconds: u64) -> Result<(), ActionError> {
         let until = Instant::now() + Duration::from_secs(seconds);
@@ -240,7 +217,7 @@ impl Hosts {
 }
 
 /// The host's error, where it has one.
-fn state(host: &HostRow) -> String {
+pub(super) fn state(host: &HostRow) -> String {
     match host.hindrance() {
         Some(why) => format!(": {why}"),
         None if host.error.is_empty() => String::new(),

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     kubernetes::WriteError,
     model::{
-        host::{HostRow, Mode},
+        host::{By, HostRow, Mode},
         kube::KubeView,
     },
     store::operator::Note,
@@ -62,7 +62,7 @@ impl Operator {
         if !matches!(deed, HostDeed::Release(_)) {
             self.refuse_mismatch().await?;
         }
-        let hosts = Hosts::new(kube).because(reason);
+        let hosts = Hosts::new(kube).because(reason).with_bmcs(self.bmcs.clone());
         let found = hosts.find(name).await?;
         if found.uid != uid {
             return Err(ActionError::refused(format!("{name} is another host by now: nothing was done, look again")));
@@ -150,17 +150,26 @@ impl Hosts {
     async fn fence(&self, name: &str, node: &str, uid: &str) -> Result<String, ActionError> {
         let key = own_key(Some(FENCE))?;
         let asking = self.hold(name, &key, Mode::Hard).await?;
-        if let Err(e) = self.until_off(&asking.host, &key, PROOF).await {
-            return Err(ActionError::failed(format!(
+        let witness = self.witness(&asking.host).await;
+        let answer = async {
+            let by = self.watch(&asking.host, &key, PROOF, &witness).await?;
+            self.last_look(&asking.host, node, &key, by, &witness).await.map(|()| by)
+        };
+        let answer = answer.await;
+        // Right after the last look: the BMC's session can wait.
+        let deleted = if answer.is_ok() { Some(self.kube.delete_node(node, uid).await) } else { None };
+        witness.close().await;
+        let by = answer.map_err(|e| {
+            ActionError::failed(format!(
                 "node {node} was NOT deleted: {}; {name} stays held under {key} until somebody releases it",
                 e.text
-            )));
-        }
-        let deleted = match self.kube.delete_node(node, uid).await {
-            Ok(()) => "deleted",
+            ))
+        })?;
+        let deleted = match deleted {
+            Some(Ok(())) => "deleted",
             // Deleted by somebody else, or by a request of ours whose answer was lost.
-            Err(WriteError::NotFound) => "gone already",
-            Err(e) => {
+            Some(Err(WriteError::NotFound)) | None => "gone already",
+            Some(Err(e)) => {
                 return Err(ActionError::failed(format!(
                     "{name} is off and held under {key}, but node {node} was not deleted: {e}; delete it, then release \
                      the host"
@@ -172,7 +181,11 @@ impl Hosts {
         })?;
         let others = held(&host);
         let after = if others.is_empty() { "released".to_owned() } else { format!("still held by {others}") };
-        Ok(format!("{name} was off, node {node} is {deleted}, the host is {after}"))
+        let proof = match by {
+            By::Change => "was off",
+            By::Bmc => "was off by its BMC's word",
+        };
+        Ok(format!("{name} {proof}, node {node} is {deleted}, the host is {after}"))
     }
 }
 

@@ -3,6 +3,7 @@
 //! An action refuses before it writes, says what it refuses on which object and what to do instead, and never
 //! decides what the engine decides. Nothing here draws, parses arguments or prints.
 
+mod bmcs;
 mod definition;
 mod error;
 mod host;
@@ -12,7 +13,9 @@ mod queue;
 mod registry;
 mod repair;
 mod who;
+mod witness;
 
+pub use bmcs::{Bmcs, Registered};
 pub use definition::{Identified, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{Asking, Hosts, own_key};
@@ -43,12 +46,21 @@ pub struct Operator {
     pub kube: Option<Kube>,
     /// Who it is, for the audit.
     pub who: Who,
+    /// The BMCs of machines, for the proof that a host is off; none = not asked.
+    pub bmcs: Option<Bmcs>,
 }
 
 impl Operator {
     /// The person who runs this process.
     pub fn new(store: Store, kube: Option<Kube>) -> Self {
-        Self { store, kube, who: who::here() }
+        Self { store, kube, who: who::here(), bmcs: None }
+    }
+
+    /// One who can ask these BMCs.
+    #[must_use]
+    pub fn with_bmcs(mut self, bmcs: Bmcs) -> Self {
+        self.bmcs = Some(bmcs);
+        self
     }
 
     /// Turns one of the four switches.

@@ -5,8 +5,11 @@ use serde::Serialize;
 
 use super::{Context, args::Output, output::columns};
 use crate::{
-    actions::{ActionError, Hosts, own_key},
-    model::host::{HostRow, Mode},
+    actions::{ActionError, Bmcs, Hosts, own_key},
+    model::host::{By, HostRow, Mode},
+    net::Http,
+    power::Reach,
+    sabakan::client,
 };
 
 /// The words.
@@ -105,7 +108,8 @@ impl From<HostRow> for Listed {
 
 /// Runs one of them.
 pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> {
-    let hosts = Hosts::new(context.kube("hosts").await?);
+    let kube = context.kube("hosts").await?;
+    let hosts = Hosts::new(kube).with_bmcs(Some(bmcs(context).await));
     match word {
         HostsWord::List => list(hosts.list().await?, context),
         HostsWord::Reboot { how } => {
@@ -129,8 +133,11 @@ pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> 
                 None => context.say(&format!("{name} is to be held off ({}) under {key}", how.mode())),
             }
             let Some(seconds) = how.wait else { return Ok(()) };
-            hosts.until_off(&asking.host, &key, seconds).await?;
-            context.say(&format!("{name} went off after that, and is held off"));
+            let by = hosts.until_off(&asking.host, &key, seconds).await?;
+            context.say(&match by {
+                By::Change => format!("{name} went off after that, and is held off"),
+                By::Bmc => format!("{name} is off by its BMC's word, and is held off"),
+            });
             Ok(())
         }
         HostsWord::Fence { name, node } => {
@@ -148,6 +155,20 @@ pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> 
             });
             Ok(())
         }
+    }
+}
+
+/// The BMCs that can be asked for the proof of off.
+async fn bmcs(context: &Context) -> Bmcs {
+    let settings = &context.settings;
+    let bmcs = Bmcs::new(Reach::network(settings.bmcs.clone()));
+    // A registry has no passwords: without the file nobody could sign in. And etcd that is away keeps nobody out.
+    if settings.bmcs.is_none() || !settings.sources.contains_key("etcd") {
+        return bmcs;
+    }
+    match (context.store().await, Http::verified(client::PATIENCE, client::MOST_BYTES)) {
+        (Ok(store), Ok(http)) => bmcs.and_registry(store, http),
+        _ => bmcs,
     }
 }
 

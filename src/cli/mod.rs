@@ -47,7 +47,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Sabakan { word } => Box::pin(sabakan::run(word, context)).await,
         Command::AutoRepair { word } => sabakan::run_auto_repair(word, context).await,
         Command::Constraints { word } => constraints::run(word, context).await,
-        Command::Cluster { word } => cluster::run(word, context).await,
+        Command::Cluster { word } => Box::pin(cluster::run(word, context)).await,
         Command::Machines { word: MachinesWord::List } => registry::machines(context).await,
         Command::Nodes { word } => nodes::run(word, context).await,
         Command::Policy { word } => Box::pin(policy::run(word, context)).await,

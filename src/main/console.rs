@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use cketerm::{
-    actions::Operator,
+    actions::{Bmcs, Operator},
     cli::{Color, RunOptions},
     clock::Clock,
     config::Settings,
@@ -56,7 +56,8 @@ pub async fn run(
     let engine = tokio::spawn(async move {
         let ground = ground.await?;
         if !read_only {
-            hands.send_replace(Some(Operator::new(ground.store.clone(), ground.kube.clone())));
+            let bmcs = Bmcs::new(ground.bmcs.clone()).and_registry(ground.store.clone(), ground.registry.clone());
+            hands.send_replace(Some(Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs)));
         }
         keep(ground, campaign, &tell, asked).await;
         anyhow::Ok(())

@@ -1,12 +1,15 @@
 //! A BareMetalHost of Metal3, and the annotations of its reboot interface (spec/metal3.md, seed
 //! metal3-reboot-interface.md).
 
+mod proof;
+
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::proof::{By, Seen, Stretch, Watching};
 use super::kube::{KubeView, NodeRow};
 
 /// The annotation that asks for one power cycle; what removes it is the controller.
@@ -252,42 +255,6 @@ impl HostRow {
     /// `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
-    }
-}
-
-/// What a client that holds a host off has seen since its key was there. Fencing needs a proof: `poweredOn: false`
-/// alone is none, because a key that is added just after the operator sent power-on leaves it standing while the host
-/// runs (spec/metal3.md, How baremetal-operator really behaves).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Watching {
-    seen_on: bool,
-}
-
-/// What it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// Not yet known to be off.
-    Waiting,
-    /// It went off after our key was there, and our key still is.
-    Off,
-    /// Our key has gone: an older operator, or somebody, removed it. It may be on at any moment.
-    KeyGone,
-}
-
-impl Watching {
-    /// Looks at a host that was read after our key was written, in the order of its versions.
-    pub fn look(&mut self, host: &HostRow, key: &str) -> Seen {
-        if !host.asked.keys.contains_key(key) {
-            return Seen::KeyGone;
-        }
-        match host.powered_on {
-            Some(true) => {
-                self.seen_on = true;
-                Seen::Waiting
-            }
-            Some(false) if self.seen_on => Seen::Off,
-            _ => Seen::Waiting,
-        }
     }
 }
 

@@ -39,7 +39,7 @@ impl Bmcs {
             (&Method::GET, "/redfish/v1") => (200, json!({"Systems": {"@odata.id": "/redfish/v1/Systems"}})),
             (&Method::GET, "/redfish/v1/Systems") => (200, json!({"Members": [{"@odata.id": SYSTEM}]})),
             (&Method::GET, SYSTEM) => {
-                let on = self.0.look(&address)?.state != State::Off;
+                let on = self.0.look(&address)?.state != State::Off && behaviour.bmc != OnBmc::SaysOff;
                 let types = ["On", "ForceOff", "GracefulShutdown"];
                 let reset = json!({"target": RESET, "ResetType@Redfish.AllowableValues": types});
                 let actions = json!({"#ComputerSystem.Reset": reset});
@@ -64,9 +64,8 @@ impl Bmcs {
         }
         match (kind, behaviour.bmc) {
             ("GracefulShutdown", OnBmc::Refuses) => refusal(400, "the operating system does not answer"),
-            ("On" | "ForceOff" | "GracefulShutdown", OnBmc::Lies) | ("GracefulShutdown", OnBmc::Deaf) => {
-                (204, Value::Null)
-            }
+            ("On" | "ForceOff" | "GracefulShutdown", OnBmc::Lies | OnBmc::SaysOff)
+            | ("GracefulShutdown", OnBmc::Deaf) => (204, Value::Null),
             ("On" | "ForceOff" | "GracefulShutdown", _) => {
                 self.0.press(address, kind);
                 (204, Value::Null)

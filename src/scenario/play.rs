@@ -11,7 +11,7 @@ use super::{
     repairs::{self, outside},
 };
 use crate::{
-    actions::{ActionError, Operator},
+    actions::{ActionError, Bmcs, Operator},
     clock::Clock,
     engine::run::Handle,
     ground::Ground,
@@ -130,7 +130,8 @@ impl Stage {
     pub fn operator(&self, user: &str) -> Operator {
         let ground = self.ground("console");
         let who = Who { user: user.to_owned(), host: "console".to_owned(), ssh_client: None };
-        Operator { store: ground.store, kube: ground.kube, who }
+        let bmcs = Bmcs::new(ground.bmcs).and_registry(ground.store.clone(), ground.registry);
+        Operator { store: ground.store, kube: ground.kube, who, bmcs: Some(bmcs) }
     }
 
     /// The cluster definition of this stage.

@@ -2,6 +2,7 @@
 
 mod controller;
 mod emulator;
+mod fencing;
 mod hosts;
 mod sandbox;
 

@@ -162,7 +162,8 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         lines.etcd.odds(light, 0);
         let ground = ground(&stage.sandbox, "console", clock.clone(), &lines);
         let name = format!("person-{i}");
-        let operator = Operator { store: ground.store, kube: ground.kube, who: people::who(&name) };
+        let who = people::who(&name);
+        let operator = Operator { store: ground.store, kube: ground.kube, who, bmcs: None };
         let mut person =
             Person { name, operator, rng, told: Arc::clone(&told), addresses: addresses.clone(), clock: clock.clone() };
         let store = store.clone();

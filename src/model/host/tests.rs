@@ -69,17 +69,3 @@ fn a_host_that_would_not_be_rebooted_says_why() {
         assert_eq!(host.hindrance(), Some(hindrance));
     }
 }
-
-#[test]
-fn i44_off_is_only_what_went_off_after_our_key_was_there() {
-    let mine = |on: Option<bool>| with(HostRow { powered_on: on, ..host() }, &[("reboot.metal3.io/mine", "")]);
-    // `false` that stood there already is no proof: the operator may just have sent power-on.
-    let mut watching = Watching::default();
-    assert_eq!(watching.look(&mine(Some(false)), "mine"), Seen::Waiting);
-    assert_eq!(watching.look(&mine(None), "mine"), Seen::Waiting);
-    assert_eq!(watching.look(&mine(Some(true)), "mine"), Seen::Waiting);
-    assert_eq!(watching.look(&mine(Some(false)), "mine"), Seen::Off);
-    // An older operator that clears keys early: it may be on at any moment.
-    assert_eq!(watching.look(&with(HostRow { powered_on: Some(false), ..host() }, &[]), "mine"), Seen::KeyGone);
-    assert_eq!(watching.look(&mine(Some(true)), "other"), Seen::KeyGone);
-}

@@ -61,6 +61,8 @@ pub enum OnBmc {
     Refuses,
     /// It takes every reset, and nothing happens.
     Lies,
+    /// It says that the machine is off, whatever it is, and takes every reset in vain.
+    SaysOff,
     /// It does not answer at all.
     Mute,
 }

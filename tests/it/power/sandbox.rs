@@ -17,8 +17,8 @@ use cketerm::{
 };
 use serde_json::{Value, json};
 
-struct Place {
-    stage: Stage,
+pub struct Place {
+    pub stage: Stage,
     engine: Handle,
     operator: Operator,
 }
@@ -26,7 +26,7 @@ struct Place {
 impl Place {
     /// Three API servers, four workers, and their hosts in the hands of `operator`; `policy` says whether cketerm's
     /// controller is wanted.
-    async fn new(operator: &str, policy: bool) -> Self {
+    pub async fn new(operator: &str, policy: bool) -> Self {
         let text = format!(
             "name: test\nabout: A test.\npopulation: {{nodes: 7, pods_per_node: 0, workloads: [], metal3: {{operator: \
              {operator}}}}}\npolicy: {{metal3_controller: {policy}}}\n"
@@ -40,7 +40,7 @@ impl Place {
     }
 
     /// Waits until it is so; the clock is paused, so that this takes no time.
-    async fn until(&self, what: &str, mut good: impl FnMut(&Seen) -> bool) -> Arc<Seen> {
+    pub async fn until(&self, what: &str, mut good: impl FnMut(&Seen) -> bool) -> Arc<Seen> {
         let mut seen = self.engine.seen();
         let found = tokio::time::timeout(Duration::from_mins(30), seen.wait_for(|s| good(s))).await;
         match found {
@@ -49,12 +49,12 @@ impl Place {
         }
     }
 
-    fn behave(&self, name: &str, behaviour: Behaviour) {
+    pub fn behave(&self, name: &str, behaviour: Behaviour) {
         let address = self.stage.sandbox.machines.address_of(name).unwrap();
         assert!(self.stage.sandbox.machines.behave(&address, behaviour));
     }
 
-    fn annotate(&self, name: &str, key: &str, value: &str) {
+    pub fn annotate(&self, name: &str, key: &str, value: &str) {
         let changed = self.stage.sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
             host["metadata"]["annotations"][key] = json!(value);
             Ok(())
@@ -62,17 +62,25 @@ impl Place {
         changed.map_err(|e| e.message).unwrap();
     }
 
-    fn host(&self, name: &str) -> Arc<Value> {
+    pub fn unannotate(&self, name: &str, key: &str) {
+        let changed = self.stage.sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
+            host["metadata"]["annotations"].as_object_mut().unwrap().remove(key);
+            Ok(())
+        });
+        changed.map_err(|e| e.message).unwrap();
+    }
+
+    pub fn host(&self, name: &str) -> Arc<Value> {
         self.stage.sandbox.objects.get(&BARE_METAL_HOSTS, NAMESPACE, name).unwrap()
     }
 
-    fn state(&self, name: &str) -> State {
+    pub fn state(&self, name: &str) -> State {
         let machines = &self.stage.sandbox.machines;
         machines.look(&machines.address_of(name).unwrap()).unwrap().state
     }
 
     /// What the machine went through: `down` and `up`, with the reset that did it.
-    fn went(&self, name: &str) -> Vec<String> {
+    pub fn went(&self, name: &str) -> Vec<String> {
         let address = self.stage.sandbox.machines.address_of(name).unwrap();
         let log = self.stage.sandbox.machines.power_log().into_iter().filter(|p| p.address == address);
         log.map(|p| format!("{:?} by {}", p.what, p.argv.get(1).map_or("", String::as_str))).collect()
@@ -89,14 +97,14 @@ impl Place {
 
     /// Fences; and how the machine is at the moment of its end, where the Node is gone: nothing moves before somebody
     /// waits again.
-    async fn fence_and_look(&self, name: &str) -> (Result<String, String>, Option<State>) {
+    pub async fn fence_and_look(&self, name: &str) -> (Result<String, String>, Option<State>) {
         let done = self.fence(name).await;
         let gone = self.stage.sandbox.objects.get(&NODES, "", name).is_none();
         (done, gone.then(|| self.state(name)))
     }
 }
 
-fn row<'a>(seen: &'a Seen, name: &str) -> &'a HostRow {
+pub fn row<'a>(seen: &'a Seen, name: &str) -> &'a HostRow {
     &seen.snapshot.kube.hosts[&(NAMESPACE.to_owned(), name.to_owned())]
 }
 

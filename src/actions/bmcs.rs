@@ -1,0 +1,124 @@
+//! Which BMC a machine has, as far as a person's process can know: the file, a BareMetalHost, sabakan's registry
+//! (docs/power.md, Which BMC).
+
+use std::{net::IpAddr, sync::Arc};
+
+use serde_json::Map;
+
+use super::ActionError;
+use crate::{
+    kubernetes::Kube,
+    model::host::HostRow,
+    net::Http,
+    power::{Book, Found, Reach, redfish::Login},
+    sabakan::client::{self, Question},
+    store::Store,
+};
+
+/// Where BMCs are looked for. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Bmcs {
+    reach: Reach,
+    /// The URL of sabakan is in the one, and is asked through the other.
+    registry: Option<Arc<(Store, Http)>>,
+}
+
+/// What the registry knows of an address.
+#[derive(Debug)]
+pub enum Registered {
+    /// This BMC, of the machine with this serial.
+    Found(Box<Found>, String),
+    /// None to speak to, and why.
+    Missing(String),
+}
+
+impl Bmcs {
+    /// By the file of `power.bmcs`, and of the hosts themselves.
+    pub fn new(reach: Reach) -> Self {
+        Self { reach, registry: None }
+    }
+
+    /// By the registry too, whose URL is in this store.
+    #[must_use]
+    pub fn and_registry(mut self, store: Store, http: Http) -> Self {
+        self.registry = Some(Arc::new((store, http)));
+        self
+    }
+
+    /// The file as it is now.
+    pub fn book(&self) -> Result<Book, ActionError> {
+        self.reach.book().map_err(|e| ActionError::misused(e.to_string()))
+    }
+
+    /// The one that the file names for an address.
+    pub fn in_file(&self, address: &str, book: &Book) -> Result<Option<Found>, ActionError> {
+        book.find(address, &self.reach).map_err(|e| ActionError::misused(e.to_string()))
+    }
+
+    /// The one that a BareMetalHost names, with the login of its Secret.
+    pub async fn of_host(&self, kube: &Kube, host: &HostRow) -> Result<Found, ActionError> {
+        let name = host.full_name();
+        let login = if host.credentials.is_empty() {
+            None
+        } else {
+            let (space, secret) = (&host.namespace, &host.credentials);
+            let found = kube.credentials(space, secret).await;
+            let found = found.map_err(|e| ActionError::failed(format!("{name}: Secret {space}/{secret}: {e}")))?;
+            let missing =
+                || ActionError::failed(format!("{name}: Secret {space}/{secret} lacks its username or password"));
+            let found = found.ok_or_else(missing)?;
+            Some(Login { username: found.username, password: found.password })
+        };
+        self.reach.of_host(host, login).map_err(|e| ActionError::misused(e.to_string()))
+    }
+
+    /// The one that sabakan has for an address.
+    pub async fn in_registry(&self, address: &str, book: &Book) -> Result<Registered, ActionError> {
+        let missing = |why: String| Ok(Registered::Missing(why));
+        let Some((store, http)) = self.registry.as_deref() else {
+            return missing("no registry is configured".to_owned());
+        };
+        let view = Box::pin(store.read_view()).await?;
+        let Some(url) = view.registry.url.and_then(|url| url.get().cloned()) else {
+            return missing("no registry is set up (`cketerm sabakan set-url URL`)".to_owned());
+        };
+        let machines = client::ask(http, &url, Question::Members, &Map::new()).await;
+        let machines = machines.map_err(|e| ActionError::failed(e.to_string()))?;
+        let Some(machine) = machines.list.iter().find(|m| m.address == address) else {
+            return missing(format!("none of sabakan's {} machines has that address", machines.list.len()));
+        };
+        match bmc_url(&machine.bmc_type, &machine.bmc_ipv4) {
+            Ok(bmc) => {
+                let found = book.other(address, &bmc, None, false, &self.reach);
+                let found = found.map_err(|e| ActionError::misused(e.to_string()))?;
+                Ok(Registered::Found(Box::new(found), machine.serial.clone()))
+            }
+            Err(why) => missing(format!("sabakan: machine {}: {why}", machine.serial)),
+        }
+    }
+}
+
+/// Where the BMC of a machine of the registry is. Redfish is spoken alone.
+fn bmc_url(kind: &str, ip: &str) -> Result<String, String> {
+    if kind.to_ascii_uppercase().starts_with("IPMI") {
+        return Err(format!("its BMC is of the type {kind}, and only Redfish is spoken"));
+    }
+    match ip.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => Ok(format!("https://{ip}")),
+        Ok(IpAddr::V6(ip)) => Ok(format!("https://[{ip}]")),
+        Err(_) => Err(format!("{ip:?} is no address of a BMC")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registrys_bmcs_are_spoken_to_by_redfish_alone() {
+        assert_eq!(bmc_url("iDRAC-9", "10.1.0.5").unwrap(), "https://10.1.0.5");
+        assert_eq!(bmc_url("Redfish", "fd00::5").unwrap(), "https://[fd00::5]");
+        assert!(bmc_url("IPMI-2.0", "10.1.0.5").unwrap_err().contains("only Redfish"));
+        assert!(bmc_url("", "").unwrap_err().contains("no address"));
+    }
+}
