@@ -29,8 +29,8 @@ build: ## the program as it is shipped
 	tests/servers/setup --build-only
 	cargo build --locked --release
 
-docs: ## writes anew what is generated: docs/keys.md
-	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the_keys
+docs: ## writes anew what is generated: docs/keys.md, docs/metrics.md
+	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the
 
 figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`; one pass; a round of health checks
 	python3 tests/figures/drain.py $(TARGET)/release/cketerm

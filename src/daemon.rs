@@ -3,6 +3,11 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+mod gauges;
+mod metrics;
+#[cfg(test)]
+mod tests;
+
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use tokio::{
     net::TcpListener,
@@ -13,7 +18,10 @@ use tokio::{
 use crate::{
     clock::Clock,
     config::Settings,
-    engine::snapshot::{Seen, secs},
+    engine::{
+        Tally,
+        snapshot::{Seen, secs},
+    },
     ground::Ground,
     telemetry,
 };
@@ -35,7 +43,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let engine = Ground::connect(&settings).await?.start("daemon", true, Some(address.to_string()));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon runs");
-    let served = tokio::spawn(serve(listener, engine.seen()));
+    let served = tokio::spawn(serve(listener, engine.seen(), engine.tally()));
     systemd("READY=1");
     tokio::select! {
         _ = term.recv() => {}
@@ -50,8 +58,9 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>) {
-    let app = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(seen);
+async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, tally: Arc<Tally>) {
+    let pages = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(seen.clone());
+    let app = pages.merge(metrics::route(seen, &tally));
     if let Err(e) = axum::serve(listener, app).await {
         tracing::error!(error = %e, "the HTTP endpoint ended");
     }

@@ -12,6 +12,7 @@
 //! | `probe` | is each API server alive |
 //! | `metal3/` | Metal3's controller role: a task for each host |
 //! | `registry/` | sabakan's answers and the plan, gathered off the loop |
+//! | `tally` | what was done, counted for metrics |
 //! | `publish` | progress and status for everybody who looks on |
 
 mod act;
@@ -27,5 +28,7 @@ mod publish;
 pub mod registry;
 pub mod run;
 pub mod snapshot;
+mod tally;
 
 pub use explain::explain;
+pub use tally::{COUNTERS, Tally};

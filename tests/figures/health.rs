@@ -78,7 +78,7 @@ impl Commands for Checks {
 }
 
 fn scenario() -> Scenario {
-    let text = json!({"name": "health", "about": "Many repairs.", "population": {"nodes": 40, "pods_per_node": 0},
+    let text = json!({"name": "health", "about": "Many repairs.", "population": {"nodes": 100, "pods_per_node": 0},
         "reboot": {"max_concurrent_reboots": REBOOTS}, "repair": {"repair_procedures": [{"machine_types": ["t"], "repair_operations": [
             {"operation": "o", "health_check_command": ["health"], "repair_steps": [{"repair_command": ["repair"]}]}]}]}});
     serde_yaml::from_str(&text.to_string()).unwrap()
@@ -139,7 +139,24 @@ async fn main() {
             let entry = view.reboots.entries.get(&indexes[0]).and_then(|s| s.get());
             entry.is_some_and(|e| e.status != RebootStatus::Queued)
         };
-        if tokio::time::timeout(Duration::from_secs(20), watch.wait_for(started)).await.is_err() {
+        if std::env::var_os("CKETERM_WHY").is_some() {
+            // what the entry waited for, where it waited
+            let (mut seen, index, mut said) = (engine.seen(), indexes[0], None);
+            let whole = watch.wait_for(started);
+            tokio::pin!(whole);
+            loop {
+                tokio::select! {
+                    _ = &mut whole => break,
+                    _ = seen.changed() => {
+                        let now = seen.borrow().reasons.get(&EntryId::reboot(index)).map(|r| format!("{r:?}"));
+                        if now != said {
+                            eprintln!("{index}: {} ms: {now:?}", added.elapsed().as_millis());
+                            said = now;
+                        }
+                    }
+                }
+            }
+        } else if tokio::time::timeout(Duration::from_secs(20), watch.wait_for(started)).await.is_err() {
             let seen = engine.seen().borrow().clone();
             panic!("entry {} does not start: {:?}", indexes[0], seen.reasons.get(&EntryId::reboot(indexes[0])));
         }

@@ -8,6 +8,7 @@
 mod commands;
 mod conformance;
 mod console;
+mod daemon;
 mod engine;
 mod generated;
 mod kubernetes;

@@ -23,6 +23,7 @@ use super::{
     publish,
     registry::Keeper,
     snapshot::{Came, Engine, InFlight, Seen, Snapshot, secs},
+    tally::Tally,
 };
 use crate::{
     clock::{Clock, Now, Steady},
@@ -68,6 +69,7 @@ pub struct Options {
 /// A running engine.
 pub struct Handle {
     seen: watch::Receiver<Arc<Seen>>,
+    tally: Arc<Tally>,
     stop: Option<mpsc::Sender<()>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -76,6 +78,11 @@ impl Handle {
     /// What each pass saw and concluded.
     pub fn seen(&self) -> watch::Receiver<Arc<Seen>> {
         self.seen.clone()
+    }
+
+    /// What it has done so far, counted.
+    pub fn tally(&self) -> Arc<Tally> {
+        Arc::clone(&self.tally)
     }
 
     /// Ends gracefully: nothing new starts, commands get 10 s, what ended is recorded, the lease is revoked.
@@ -104,7 +111,9 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     let (stop, stopped) = mpsc::channel(1);
     let steady = Steady::new(store.clock());
     let engine = Engine { host: options.host.clone(), ttl: options.ttl.as_secs(), ..Engine::default() };
+    let tally = Arc::new(Tally::default());
     let looped = Loop {
+        tally: Arc::clone(&tally),
         store: store.clone(),
         clock: store.clock().clone(),
         live,
@@ -131,7 +140,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         options,
     };
     let task = crate::tasks::spawn(looped.run(stopped));
-    Handle { seen, stop: Some(stop), task }
+    Handle { seen, tally, stop: Some(stop), task }
 }
 
 /// What one leadership has.
@@ -142,6 +151,7 @@ struct Leader {
 }
 
 struct Loop {
+    tally: Arc<Tally>,
     store: Store,
     clock: Clock,
     live: Arc<Live>,
@@ -210,7 +220,9 @@ impl Loop {
         let now = self.look();
         self.mind_leadership(now).await;
         memory::observe(&mut self.snap, now);
+        let began = self.clock.boot();
         let mut decision = decide(&self.snap, now);
+        self.tally.pass(self.clock.boot().saturating_sub(began));
         self.aim(&decision);
         if self.leader.is_some() {
             self.publish_progress(&decision, now);
@@ -347,6 +359,7 @@ impl Loop {
         self.snap.in_flight.remove(&machine);
         self.checks.remove(&machine);
         let Some((entry, effect)) = self.effects.remove(&machine) else { return };
+        self.tally.ended(effect.word(), &came);
         let now = self.steady.now();
         let pause = match &came {
             Came::Lost => {

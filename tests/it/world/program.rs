@@ -87,6 +87,11 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one.
     pub fn start(dir: &Path, config: &Path, name: &str) -> Self {
+        Self::start_in(dir, config, name, &[])
+    }
+
+    /// Starts one with more in its environment.
+    pub fn start_in(dir: &Path, config: &Path, name: &str, environment: &[(&str, &Path)]) -> Self {
         let (http, log) = (format!("127.0.0.1:{}", free_port()), dir.join(format!("{name}.log")));
         let file = File::create(&log).expect("a log");
         let child = command()
@@ -95,6 +100,7 @@ impl Daemon {
             .arg(config)
             .args(["--http", &http])
             .env("CKETERM_LEASE_TTL", "5")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a log"))
             .stderr(file)

@@ -1,0 +1,385 @@
+//! Every gauge of `/metrics`, in one table: name, labels, meaning, and how it is read from what the engine saw. CKE's own
+//! names first (spec/etcd.md, Names that other programs read), so that dashboards stay; then ours.
+//!
+//! The table is read when somebody scrapes: a pass costs nothing more for it. docs/metrics.md is written from it.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    engine::{
+        decide::Applying,
+        snapshot::{Seen, secs},
+    },
+    model::{
+        entry::{EntryId, QueueKind, Stored},
+        reboot::{RebootEntry, RebootStatus},
+        repair::{RepairEntry, RepairStatus},
+        time::seconds_between,
+    },
+    store::view::Switch,
+};
+
+/// Takes one sample: the values of the labels in the table's order, and the number.
+pub type Sink<'a> = dyn FnMut(&[&str], f64) + 'a;
+
+/// One gauge.
+pub struct Gauge {
+    /// With its prefix.
+    pub name: &'static str,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it says, in a sentence without a full stop.
+    pub help: &'static str,
+    /// Only the leader has it: elsewhere there is no sample.
+    pub leader_only: bool,
+    read: fn(&Seen, &mut Sink<'_>),
+}
+
+impl Gauge {
+    /// Its samples now.
+    pub fn read(&self, seen: &Seen, sink: &mut Sink<'_>) {
+        if !self.leader_only || seen.snapshot.engine.leading.is_some() {
+            (self.read)(seen, sink);
+        }
+    }
+}
+
+const REBOOT_STATUSES: [RebootStatus; 4] =
+    [RebootStatus::Queued, RebootStatus::Draining, RebootStatus::Rebooting, RebootStatus::Cancelled];
+const REPAIR_STATUSES: [RepairStatus; 4] =
+    [RepairStatus::Queued, RepairStatus::Processing, RepairStatus::Succeeded, RepairStatus::Failed];
+/// The words that our engine writes into `status`; CKE has more, which are shown as they are.
+const PHASES: [&str; 4] = ["uncordon-nodes", "repair-machines", "reboot-nodes", "completed"];
+
+const fn gauge(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&Seen, &mut Sink<'_>),
+) -> Gauge {
+    Gauge { name, labels, help, leader_only: false, read }
+}
+
+const fn led(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&Seen, &mut Sink<'_>),
+) -> Gauge {
+    Gauge { name, labels, help, leader_only: true, read }
+}
+
+/// All of them.
+pub const GAUGES: &[Gauge] = &[
+    gauge("cke_leader", &[], "1 where this process leads", |s, put| {
+        put(&[], flag(s.snapshot.engine.leading.is_some()))
+    }),
+    led("cke_operation_phase", &["phase"], "1 for what the leader is at", phases),
+    led("cke_operation_phase_timestamp_seconds", &[], "Unix time of the last change of phase", phase_since),
+    led("cke_reboot_queue_enabled", &[], "1 where the reboot queue may start work", |s, put| {
+        put(&[], switch(&s.snapshot.store.reboots.switch));
+    }),
+    led("cke_reboot_queue_running", &[], "1 while the reboot queue is enabled and not empty", |s, put| {
+        put(&[], flag(s.snapshot.store.running.as_deref() == Some("true")));
+    }),
+    led("cke_reboot_queue_entries", &[], "Entries of the reboot queue, unreadable ones included", |s, put| {
+        put(&[], count(s.snapshot.store.reboots.entries.len()));
+    }),
+    led("cke_reboot_queue_items", &["status"], "Entries of the reboot queue by status", |s, put| {
+        for status in REBOOT_STATUSES {
+            put(&[&status.to_string()], count(reboots(s).filter(|e| e.status == status).count()));
+        }
+    }),
+    led("cke_node_reboot_status", &["node", "status"], "1 for the status of the node's entry", node_reboots),
+    led("cke_repair_queue_enabled", &[], "1 where the repair queue may start work", |s, put| {
+        put(&[], switch(&s.snapshot.store.repairs.switch));
+    }),
+    led("cke_repair_queue_items", &["status"], "Entries of the repair queue by status", |s, put| {
+        for status in REPAIR_STATUSES {
+            put(&[&status.to_string()], count(repairs(s).filter(|e| e.status == status).count()));
+        }
+    }),
+    led(
+        "cke_repair_queue_entries",
+        &["index", "address", "operation", "status", "step"],
+        "1 for each entry of the repair queue",
+        |s, put| {
+            for e in repairs(s) {
+                let (index, status, step) = (e.index.to_string(), e.status.to_string(), e.step.to_string());
+                put(&[&index, &e.address, &e.operation, &status, &step], 1.0);
+            }
+        },
+    ),
+    led(
+        "cke_machine_repair_status",
+        &["address", "status"],
+        "1 for the status of the machine's entry",
+        machine_repairs,
+    ),
+    led("cke_auto_repair_enabled", &[], "1 where automatic repair may add entries", |s, put| {
+        put(&[], switch(&s.snapshot.store.auto_repair));
+    }),
+    led("cke_sabakan_integration_successful", &[], "1 where the last plan could be made", sabakan_good),
+    led("cke_sabakan_integration_timestamp_seconds", &[], "Unix time of sabakan's last good answer", |s, put| {
+        if let Some(good) = &s.snapshot.registry.members.good {
+            put(&[], unix(good.wall));
+        }
+    }),
+    led("cke_sabakan_workers", &["role"], "Workers of the definition by their machines' role", workers),
+    led("cke_sabakan_unused_machines", &[], "Machines that sabakan knows and the definition does not use", unused),
+    gauge("cketerm_info", &["version", "host"], "1; which program this is", |s, put| {
+        put(&[env!("CARGO_PKG_VERSION"), &s.snapshot.engine.host], 1.0);
+    }),
+    gauge("cketerm_engine_state", &["state"], "1 for what this engine does", engine_state),
+    gauge("cketerm_candidates", &["program"], "Candidates for the lock", candidates),
+    gauge("cketerm_etcd_age_seconds", &[], "Since etcd was last heard; above 10 no new work starts", |s, put| {
+        put(&[], (secs(s.now.boot) - s.snapshot.store.heard).max(0.0));
+    }),
+    gauge("cketerm_kubernetes_age_seconds", &["watch"], "Since a watch of the API server was last heard", |s, put| {
+        for (name, source) in s.snapshot.kube.sources.iter().filter(|(_, source)| source.synced) {
+            put(&[name], (secs(s.now.boot) - source.heard).max(0.0));
+        }
+    }),
+    gauge("cketerm_broken_keys", &[], "Keys and entries in etcd that cannot be read", |s, put| {
+        let store = &s.snapshot.store;
+        let reboots = store.reboots.entries.values().filter(|e| e.value.is_err()).count();
+        let repairs = store.repairs.entries.values().filter(|e| e.value.is_err()).count();
+        put(&[], count(store.broken.len() + reboots + repairs));
+    }),
+    led("cketerm_entries", &["queue", "reason"], "Unfinished entries by why they do not move", by_reason),
+    led(
+        "cketerm_entry_needs_attention",
+        &["queue", "index", "address", "reason"],
+        "1 for each entry that waits for a person",
+        attention,
+    ),
+    led("cketerm_oldest_entry_seconds", &["queue"], "Age of the oldest unfinished entry whose asking is known", oldest),
+    led("cketerm_slots", &["queue"], "How many machines may be in work at once", |s, put| {
+        if let Some(definition) = s.snapshot.store.definition() {
+            let cluster = &definition.cluster;
+            put(&["reboot"], integer(cluster.reboot.concurrency()));
+            put(&["repair"], integer(cluster.repair.max_concurrent_repairs.unwrap_or(1)));
+        }
+    }),
+    led("cketerm_orphaned_cordons", &[], "Nodes that stay cordoned after their entry went", |s, put| {
+        put(&[], count(s.orphans.len()));
+    }),
+    led("cketerm_nodes_not_ready", &[], "Nodes whose Ready condition is not True", |s, put| {
+        put(&[], count(s.snapshot.kube.not_ready.len()));
+    }),
+    led(
+        "cketerm_control_plane_probe",
+        &["address"],
+        "1 where the last probe of the control plane was good",
+        |s, put| {
+            for (address, probe) in &s.snapshot.probes {
+                put(&[address], flag(probe.good_since.is_some()));
+            }
+        },
+    ),
+    led("cketerm_sabakan_enabled", &[], "1 where the definition may be generated from sabakan", |s, put| {
+        put(&[], switch(&s.snapshot.store.sabakan));
+    }),
+    led("cketerm_approval_waiting", &[], "1 while a change of the definition waits for a person", |s, put| {
+        put(&[], flag(matches!(*s.applying, Applying::Approval(..))));
+    }),
+    led("cketerm_metal3_controller", &[], "1 where this engine is the controller of BareMetalHosts", |s, put| {
+        put(&[], flag(s.snapshot.metal3.runs));
+    }),
+    led(
+        "cketerm_metal3_host_error",
+        &["host"],
+        "1 for each BareMetalHost whose power cannot be brought about",
+        |s, put| {
+            for (name, _) in s.snapshot.metal3.hosts.iter().filter(|(_, host)| host.error.is_some()) {
+                put(&[name], 1.0);
+            }
+        },
+    ),
+];
+
+fn flag(yes: bool) -> f64 {
+    f64::from(u8::from(yes))
+}
+
+fn switch(switch: &Switch) -> f64 {
+    flag(switch.enabled())
+}
+
+#[allow(clippy::cast_precision_loss)] // far below 2^52
+fn count(n: usize) -> f64 {
+    n as f64
+}
+
+#[allow(clippy::cast_precision_loss)] // far below 2^52
+fn integer(n: i64) -> f64 {
+    n as f64
+}
+
+fn unix(at: jiff::Timestamp) -> f64 {
+    at.as_duration().as_secs_f64()
+}
+
+fn reboots(seen: &Seen) -> impl Iterator<Item = &RebootEntry> {
+    seen.snapshot.store.reboots.entries.values().filter_map(Stored::get)
+}
+
+fn repairs(seen: &Seen) -> impl Iterator<Item = &RepairEntry> {
+    seen.snapshot.store.repairs.entries.values().filter_map(Stored::get).filter(|e| !e.deleted)
+}
+
+fn phases(seen: &Seen, put: &mut Sink<'_>) {
+    let now = seen.snapshot.store.status.as_ref().and_then(Stored::get).map(|s| s.phase.as_str());
+    for phase in PHASES.into_iter().chain(now.filter(|p| !PHASES.contains(p))) {
+        put(&[phase], flag(now == Some(phase)));
+    }
+}
+
+fn phase_since(seen: &Seen, put: &mut Sink<'_>) {
+    let status = seen.snapshot.store.status.as_ref().and_then(Stored::get);
+    if let Some(at) = status.and_then(|s| s.timestamp.parse().ok()) {
+        put(&[], unix(at));
+    }
+}
+
+/// Every node of the definition with every status, as CKE has it; by the name of its Node.
+fn node_reboots(seen: &Seen, put: &mut Sink<'_>) {
+    let Some(definition) = seen.snapshot.store.definition() else { return };
+    let mut of: BTreeMap<&str, Vec<RebootStatus>> = BTreeMap::new();
+    for entry in reboots(seen) {
+        of.entry(&entry.node).or_default().push(entry.status);
+    }
+    for node in &definition.cluster.nodes {
+        let has = of.get(node.address.as_str());
+        for status in REBOOT_STATUSES {
+            put(&[node.node_name(), &status.to_string()], flag(has.is_some_and(|h| h.contains(&status))));
+        }
+    }
+}
+
+/// The definition's nodes and whatever else stands in the queue.
+fn machine_repairs(seen: &Seen, put: &mut Sink<'_>) {
+    let mut of: BTreeMap<&str, Vec<RepairStatus>> = BTreeMap::new();
+    if let Some(definition) = seen.snapshot.store.definition() {
+        of.extend(definition.cluster.nodes.iter().map(|n| (n.address.as_str(), Vec::new())));
+    }
+    for entry in repairs(seen) {
+        of.entry(&entry.address).or_default().push(entry.status);
+    }
+    for (address, has) in of {
+        for status in REPAIR_STATUSES {
+            put(&[address, &status.to_string()], flag(has.contains(&status)));
+        }
+    }
+}
+
+fn sabakan_good(seen: &Seen, put: &mut Sink<'_>) {
+    let (store, registry) = (&seen.snapshot.store, &seen.snapshot.registry);
+    if store.sabakan.enabled() && store.registry.url.is_some() {
+        let planned = registry.proposal.as_ref().is_some_and(|p| p.outcome.is_ok());
+        put(&[], flag(planned && registry.members.error.is_none()));
+    }
+}
+
+fn workers(seen: &Seen, put: &mut Sink<'_>) {
+    let Some(definition) = seen.snapshot.store.definition() else { return };
+    let mut of: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in definition.cluster.nodes.iter().filter(|n| !n.control_plane) {
+        let role = node.labels.as_ref().and_then(|l| l.get("cke.cybozu.com/role"));
+        *of.entry(role.map_or("", String::as_str)).or_default() += 1;
+    }
+    for (role, n) in of {
+        put(&[role], count(n));
+    }
+}
+
+fn unused(seen: &Seen, put: &mut Sink<'_>) {
+    let (Some(good), Some(definition)) = (&seen.snapshot.registry.members.good, seen.snapshot.store.definition())
+    else {
+        return;
+    };
+    let used = |address: &str| definition.members.by_address(&definition.cluster, address).is_some();
+    put(&[], count(good.machines.list.iter().filter(|m| !used(&m.address)).count()));
+}
+
+fn engine_state(seen: &Seen, put: &mut Sink<'_>) {
+    let engine = &seen.snapshot.engine;
+    let now = match (&engine.leading, engine.observing.is_empty()) {
+        (Some(_), _) => "leading",
+        (None, true) => "standing-by",
+        (None, false) => "observing",
+    };
+    for state in ["leading", "standing-by", "observing"] {
+        put(&[state], flag(state == now));
+    }
+}
+
+fn candidates(seen: &Seen, put: &mut Sink<'_>) {
+    let store = &seen.snapshot.store;
+    let theirs = store.candidates.values().filter(|c| store.is_cke(c)).count();
+    put(&["cke"], count(theirs));
+    put(&["cketerm"], count(store.candidates.len() - theirs));
+}
+
+fn by_reason(seen: &Seen, put: &mut Sink<'_>) {
+    let mut of: BTreeMap<(QueueKind, String), usize> = BTreeMap::new();
+    for (id, reason) in seen.reasons.iter() {
+        *of.entry((id.queue, reason.name())).or_default() += 1;
+    }
+    for ((queue, reason), n) in of {
+        put(&[&queue.to_string(), &reason], count(n));
+    }
+}
+
+fn address(seen: &Seen, id: EntryId) -> String {
+    let store = &seen.snapshot.store;
+    let found = match id.queue {
+        QueueKind::Reboot => store.reboots.entries.get(&id.index).and_then(Stored::get).map(|e| &e.node),
+        QueueKind::Repair => store.repairs.entries.get(&id.index).and_then(Stored::get).map(|e| &e.address),
+    };
+    found.cloned().unwrap_or_default()
+}
+
+fn attention(seen: &Seen, put: &mut Sink<'_>) {
+    for (id, reason) in seen.reasons.iter().filter(|(_, reason)| reason.needs_attention()) {
+        put(&[&id.queue.to_string(), &id.index.to_string(), &address(seen, *id), &reason.name()], 1.0);
+    }
+}
+
+/// Backoffs and gates are not counted as an end: what is asked is for how long somebody has been waiting.
+fn oldest(seen: &Seen, put: &mut Sink<'_>) {
+    let finished = |id: EntryId| match id.queue {
+        QueueKind::Reboot => false,
+        QueueKind::Repair => {
+            seen.snapshot.store.repairs.entries.get(&id.index).and_then(Stored::get).is_some_and(RepairEntry::finished)
+        }
+    };
+    for queue in [QueueKind::Reboot, QueueKind::Repair] {
+        let of = seen.snapshot.store.requests.iter().filter(|(id, _)| id.queue == queue && !finished(**id));
+        let ages = of.filter_map(|(_, r)| r.get()).map(|r| seconds_between(r.at, seen.now.wall));
+        put(&[&queue.to_string()], ages.fold(0.0, f64::max));
+    }
+}
+
+/// The whole of `docs/metrics.md`.
+#[cfg(test)]
+pub(super) fn markdown() -> String {
+    use std::fmt::Write as _;
+
+    let mut out = String::from(
+        "# Metrics\n\nGenerated from the tables in `src/daemon/gauges.rs` and `src/engine/tally.rs`; a test compares them \
+         (`make docs` writes this file).\n`cketerm --daemon` serves them as OpenMetrics text under `/metrics`, by default on \
+         `127.0.0.1:10181` (`--http`). They are read when somebody scrapes.\n\nThe names that begin with `cke_` are CKE's, with \
+         CKE's meaning; *leader*: only the leader has samples. Reasons are explained in [reasons.md](reasons.md), alert \
+         rules are in [alerts.yaml](alerts.yaml).\n\n| name | labels | what it says | |\n| --- | --- | --- | --- |\n",
+    );
+    let ticked = |labels: &[&str]| labels.iter().map(|l| format!("`{l}`")).collect::<Vec<_>>().join(" ");
+    for g in GAUGES {
+        let leader = if g.leader_only { "leader" } else { "" };
+        let _ = writeln!(out, "| `{}` | {} | {} | {leader} |", g.name, ticked(g.labels), g.help);
+    }
+    for (name, labels, help) in crate::engine::COUNTERS {
+        let _ = writeln!(out, "| `{name}` | {} | {help} | |", ticked(labels));
+    }
+    out
+}

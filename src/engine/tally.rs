@@ -1,0 +1,64 @@
+//! What an engine has done since it was started, counted: passes, and effects by what came of them. Only metrics read it;
+//! no decision does.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::Registry,
+};
+
+use super::snapshot::Came;
+
+/// Upper bounds of the histogram's buckets, in seconds.
+const PASS_SECONDS: [f64; 8] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.02, 0.1, 1.0];
+
+/// One name of every counter with what it says, for docs/metrics.md.
+pub const COUNTERS: &[(&str, &[&str], &str)] = &[
+    ("cketerm_effects_total", &["what", "outcome"], "Effects that ended, by what came of them"),
+    ("cketerm_pass_seconds", &["le"], "How long a pass over the snapshot took: a histogram"),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    what: String,
+    outcome: String,
+}
+
+/// The counters.
+#[derive(Debug)]
+pub struct Tally {
+    passes: Histogram,
+    effects: Family<Ended, Counter>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self { passes: Histogram::new(PASS_SECONDS), effects: Family::default() }
+    }
+}
+
+impl Tally {
+    /// Makes the counters known.
+    pub fn register(&self, registry: &mut Registry) {
+        let [effects, passes] = COUNTERS else { return };
+        // OpenMetrics adds `_total` itself
+        registry.register(effects.0.trim_end_matches("_total"), effects.2, self.effects.clone());
+        registry.register(passes.0, passes.2, self.passes.clone());
+    }
+
+    pub(super) fn pass(&self, took: Duration) {
+        self.passes.observe(took.as_secs_f64());
+    }
+
+    pub(super) fn ended(&self, what: &str, came: &Came) {
+        let outcome = match came {
+            Came::Failed(_) | Came::TooLarge(_) => "failed",
+            Came::Stale => "stale",
+            Came::Lost => "lost",
+            _ => "done",
+        };
+        self.effects.get_or_create(&Ended { what: what.to_owned(), outcome: outcome.to_owned() }).inc();
+    }
+}

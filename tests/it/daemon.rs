@@ -1,0 +1,106 @@
+//! `cketerm --daemon` as systemd and Prometheus meet it, on `cketerm sandbox serve`.
+
+use std::{collections::BTreeMap, os::unix::net::UnixDatagram, path::Path, time::Duration};
+
+use serde_json::Value;
+
+use crate::world::{
+    program::{Daemon, cketerm},
+    sandbox::Served,
+    wait_for,
+};
+
+/// Samples by name with labels, as they stand on the page.
+fn samples(page: &str) -> BTreeMap<String, f64> {
+    let lines = page.lines().filter(|l| !l.starts_with('#'));
+    lines
+        .map(|l| l.rsplit_once(' ').expect("a sample"))
+        .map(|(name, n)| (name.to_owned(), n.parse().expect(name)))
+        .collect()
+}
+
+fn list(config: &Path, queue: &str) -> Vec<Value> {
+    serde_json::from_str(&cketerm(config, &[queue, "list"]).stdout).expect("a list")
+}
+
+fn by_status(entries: &[Value], status: &str) -> f64 {
+    f64::from(u32::try_from(entries.iter().filter(|e| e["status"] == status).count()).expect("few"))
+}
+
+/// sd_notify(3): a datagram to the socket named by `NOTIFY_SOCKET`.
+#[test]
+fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+    let served = Served::start(&["--nodes", "5"]);
+    let config = Path::new(served.facts["config"].as_str().expect("a path"));
+    let path = served.dir.join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+    let daemon = Daemon::start_in(&served.dir, config, "engine", &[("NOTIFY_SOCKET", &path)]);
+    let told = || {
+        let mut bytes = [0; 64];
+        let n = socket.recv(&mut bytes).expect("a datagram");
+        String::from_utf8_lossy(&bytes[..n]).into_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    // whoever was told so may ask at once
+    assert_eq!(daemon.page("/healthz").0, 200);
+    let (status, _) = daemon.terminate();
+    assert!(status.success());
+    assert_eq!(told(), "STOPPING=1");
+}
+
+/// I39: metrics, words and etcd agree at a quiescent point; CKE's names are the leader's alone.
+#[test]
+fn metrics_words_and_etcd_agree_when_nothing_moves() {
+    let served = Served::start(&["--nodes", "12", "--scenario", "repairs"]);
+    let config = Path::new(served.facts["config"].as_str().expect("a path"));
+    let daemon = Daemon::start(&served.dir, config, "engine");
+    daemon.ready();
+    let status =
+        |index: usize| list(config, "repair-queue").get(index).map(|e| e["status"].clone()).unwrap_or_default();
+    wait_for("the repairs of the story", 90, || (status(0) == "succeeded" && status(1) == "failed").then_some(()));
+    for queue in ["rq", "repair-queue"] {
+        assert_eq!(cketerm(config, &[queue, "disable"]).code, 0);
+    }
+    let second = Daemon::start(&served.dir, config, "second");
+    second.ready();
+    let (mut page, mut shown) = (BTreeMap::new(), (Vec::new(), Vec::new()));
+    wait_for("a quiescent point", 60, || {
+        shown = (list(config, "rq"), list(config, "repair-queue"));
+        page = samples(&daemon.page("/metrics").1);
+        let still = || (list(config, "rq"), list(config, "repair-queue")) == shown;
+        (page["cke_repair_queue_enabled"] < 0.5 && still()).then_some(())
+    });
+    let (reboots, repairs) = &shown;
+    assert!(repairs.len() >= 4);
+    assert_eq!(page["cke_reboot_queue_entries"], f64::from(u32::try_from(reboots.len()).expect("few")));
+    for status in ["queued", "draining", "rebooting", "cancelled"] {
+        assert_eq!(page[&format!("cke_reboot_queue_items{{status=\"{status}\"}}")], by_status(reboots, status));
+    }
+    for status in ["queued", "processing", "succeeded", "failed"] {
+        assert_eq!(page[&format!("cke_repair_queue_items{{status=\"{status}\"}}")], by_status(repairs, status));
+    }
+    for entry in repairs {
+        let (address, status) = (entry["address"].as_str().expect("text"), entry["status"].as_str().expect("text"));
+        assert_eq!(page[&format!("cke_machine_repair_status{{address=\"{address}\",status=\"{status}\"}}")], 1.0);
+    }
+    for (metric, word) in [("cke_reboot_queue_enabled", "rq"), ("cke_repair_queue_enabled", "repair-queue")] {
+        let enabled = cketerm(config, &[word, "is-enabled"]).stdout.trim() == "true";
+        assert_eq!(page[metric], f64::from(u8::from(enabled)), "{metric}");
+    }
+    // each unfinished entry is counted once, under the reason that `why` gives
+    let unfinished = repairs.iter().filter(|e| e["status"] == "queued" || e["status"] == "processing");
+    for entry in unfinished {
+        let index = entry["index"].as_str().expect("text");
+        let why: Value =
+            serde_json::from_str(&cketerm(config, &["repair-queue", "why", index, "-o", "json"]).stdout).expect("JSON");
+        let reason = why["reason"]["reason"].as_str().or(why["reason"].as_str()).expect("a reason");
+        assert!(page[&format!("cketerm_entries{{queue=\"repair\",reason=\"{reason}\"}}")] >= 1.0, "{index}: {reason}");
+    }
+    // commands were run, and counted where they were run
+    assert!(page.keys().any(|k| k.starts_with("cketerm_effects_total{")), "{page:?}");
+    let second = samples(&second.page("/metrics").1);
+    assert_eq!((page["cke_leader"], second["cke_leader"]), (1.0, 0.0));
+    assert_eq!(second["cketerm_engine_state{state=\"standing-by\"}"], 1.0);
+    assert!(second.keys().filter(|k| k.starts_with("cke_")).eq(["cke_leader"]), "{second:?}");
+}
