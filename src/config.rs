@@ -98,7 +98,7 @@ impl Default for Settings {
         Self {
             etcd: EtcdSettings::default(),
             kube: KubeSettings::default(),
-            console: ConsoleSettings { theme: "terminal".to_owned(), view: "reboots".to_owned(), mouse: false },
+            console: ConsoleSettings { theme: "terminal".to_owned(), view: "overview".to_owned(), mouse: false },
             bmcs: None,
             log: LogSettings { level: "info".to_owned(), directory: None, json: false },
             http: Some("127.0.0.1:10181".to_owned()),
@@ -323,7 +323,7 @@ engine:
 
 console:
   theme: terminal                       # the terminal's own colours
-  view: reboots                         # the view shown first
+  view: overview                        # the view shown first
   mouse: false
 
 power:                                  # for the words `power …`; docs/power.md

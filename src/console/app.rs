@@ -5,74 +5,19 @@ use std::{sync::Arc, time::Duration};
 use ratatui::layout::Size;
 use tui_input::Input;
 
+pub use super::view::View;
 use super::{
     dialog::Dialog,
     event::Action,
     facts::{self, Facts},
     keys::Keymap,
-    list::List,
+    list::{List, Rows},
+    overview::{Spot, Summary},
+    past::{Past, PastId},
     registry::{self, Row, Serial},
     theme::Theme,
 };
-use crate::{
-    clock::Now,
-    engine::snapshot::Seen,
-    model::entry::{EntryId, QueueKind},
-};
-
-/// The views.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum View {
-    /// The reboot queue.
-    #[default]
-    Reboots,
-    /// The cluster's nodes.
-    Nodes,
-    /// The repair queue.
-    Repairs,
-    /// sabakan's machines.
-    Machines,
-    /// The definition in force against the generated one.
-    Diff,
-    /// BareMetalHosts.
-    Hosts,
-}
-
-impl View {
-    /// The view after this one.
-    #[must_use]
-    pub fn next(self) -> Self {
-        match self {
-            Self::Reboots => Self::Nodes,
-            Self::Nodes => Self::Repairs,
-            Self::Repairs => Self::Machines,
-            Self::Machines => Self::Diff,
-            Self::Diff => Self::Hosts,
-            Self::Hosts => Self::Reboots,
-        }
-    }
-
-    /// The queue that a verb about a whole queue means here.
-    pub fn queue(self) -> QueueKind {
-        if self == Self::Repairs { QueueKind::Repair } else { QueueKind::Reboot }
-    }
-}
-
-impl std::str::FromStr for View {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "reboots" => Ok(Self::Reboots),
-            "nodes" => Ok(Self::Nodes),
-            "repairs" => Ok(Self::Repairs),
-            "machines" => Ok(Self::Machines),
-            "diff" => Ok(Self::Diff),
-            "hosts" => Ok(Self::Hosts),
-            _ => Err(format!("there is no view {text:?}: choose reboots, nodes, repairs, machines, diff or hosts")),
-        }
-    }
-}
+use crate::{clock::Now, engine::snapshot::Seen, model::entry::EntryId, store::keys::Folder};
 
 /// A BareMetalHost's identity: namespace and name.
 pub type HostId = (String, String);
@@ -90,6 +35,8 @@ pub enum Target {
     Fold(String),
     /// A BareMetalHost.
     Host(HostId),
+    /// A value of a folder that is read on demand.
+    Past(Folder, PastId),
 }
 
 /// An open detail pane, bound to an object, not to a row.
@@ -177,6 +124,22 @@ pub struct App {
     pub diff: List<Row>,
     /// Rows of the hosts.
     pub hosts: List<HostId>,
+    /// Lines of the Overview that can be opened.
+    pub spots: List<Spot>,
+    /// Entries that ended.
+    pub history: List<PastId>,
+    /// CKE's records, which History shows in their place.
+    pub records: List<PastId>,
+    /// Who did what.
+    pub audit: List<PastId>,
+    /// History shows CKE's records.
+    pub of_cke: bool,
+    /// What was read of the past.
+    pub past: Past,
+    /// Sums of the Overview.
+    pub summary: Summary,
+    /// Where Esc leads back to.
+    pub before: Vec<View>,
     /// Sums over the registry.
     pub registry: registry::Facts,
     /// Machines and Diff show the racks in place of their rows.
@@ -211,6 +174,14 @@ impl App {
             machines: List::default(),
             diff: List::default(),
             hosts: List::default(),
+            spots: List { unordered: true, ..List::default() },
+            history: List::default(),
+            records: List::default(),
+            audit: List::default(),
+            of_cke: false,
+            past: Past::default(),
+            summary: Summary::default(),
+            before: Vec::new(),
             registry: registry::Facts::default(),
             racks: false,
             pane: None,
@@ -259,14 +230,21 @@ impl App {
                 Row::Field(_) => None,
             },
             View::Hosts => self.hosts.cursor.clone().map(Target::Host),
+            View::Overview => self.spots.cursor.as_ref().and_then(Spot::target),
+            View::History if self.of_cke => self.records.cursor.clone().map(|id| Target::Past(Folder::Records, id)),
+            View::History => self.history.cursor.clone().map(|id| Target::Past(Folder::History, id)),
+            View::Audit => self.audit.cursor.clone().map(|id| Target::Past(Folder::Audit, id)),
         }
     }
 
     /// The addresses of machines that a verb is about, in the registry's views.
     pub fn chosen_addresses(&self) -> Vec<String> {
         let address = |serial: &Serial| self.registry.machine(&self.seen, serial).map(|m| m.address.clone());
+        let ended = |id: &PastId| self.past.history.get(id).map(|e| e.address.clone());
         match (&self.pane, self.view) {
             (Some(Pane { of: Target::Machine(address), .. }), _) => vec![address.clone()],
+            (Some(Pane { of: Target::Past(Folder::History, id), .. }), _) => ended(id).into_iter().collect(),
+            (None, View::History) if !self.of_cke => self.history.chosen().iter().filter_map(ended).collect(),
             (None, View::Machines) => self.machines.chosen().iter().filter_map(address).collect(),
             (None, View::Diff) => {
                 let rows = self.diff.chosen();
@@ -282,6 +260,10 @@ impl App {
         match (&self.pane, self.view) {
             (Some(Pane { of: Target::Entry(id), .. }), _) => vec![*id],
             (Some(Pane { of: Target::Node(name), .. }), _) => self.facts.entries_of(name).collect(),
+            (None, View::Overview) => match self.target() {
+                Some(Target::Entry(id)) => vec![id],
+                _ => Vec::new(),
+            },
             (None, View::Reboots) => self.reboots.chosen(),
             (None, View::Repairs) => self.repairs.chosen(),
             (None, View::Nodes) => self.nodes.chosen().iter().flat_map(|name| self.facts.entries_of(name)).collect(),
@@ -327,18 +309,48 @@ impl App {
 
     /// Why nothing is chosen, and what to do.
     pub fn nothing_chosen(&self, what: &str) -> String {
-        format!("no {what} is chosen: move the cursor to one, or mark some with space")
+        format!("no {what} is chosen: move the cursor to one, or mark some with {}", self.key("mark"))
+    }
+
+    /// The key of a command, for sentences; the command line's word where none is bound.
+    pub fn key(&self, name: &str) -> String {
+        self.looks.keymap.shown(name)
     }
 
     /// Whether the cursor was moved because what it stood on is gone, and nobody has looked since.
     pub fn strayed(&mut self) -> bool {
+        self.list_mut().take_strayed()
+    }
+
+    /// The open view's list, whatever its rows stand for.
+    pub fn list(&self) -> &dyn Rows {
         match self.view {
-            View::Reboots => std::mem::take(&mut self.reboots.strayed),
-            View::Nodes => std::mem::take(&mut self.nodes.strayed),
-            View::Repairs => std::mem::take(&mut self.repairs.strayed),
-            View::Machines => std::mem::take(&mut self.machines.strayed),
-            View::Diff => std::mem::take(&mut self.diff.strayed),
-            View::Hosts => std::mem::take(&mut self.hosts.strayed),
+            View::Overview => &self.spots,
+            View::History if self.of_cke => &self.records,
+            View::History => &self.history,
+            View::Audit => &self.audit,
+            View::Reboots => &self.reboots,
+            View::Nodes => &self.nodes,
+            View::Repairs => &self.repairs,
+            View::Machines => &self.machines,
+            View::Diff => &self.diff,
+            View::Hosts => &self.hosts,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn list_mut(&mut self) -> &mut dyn Rows {
+        match self.view {
+            View::Overview => &mut self.spots,
+            View::History if self.of_cke => &mut self.records,
+            View::History => &mut self.history,
+            View::Audit => &mut self.audit,
+            View::Reboots => &mut self.reboots,
+            View::Nodes => &mut self.nodes,
+            View::Repairs => &mut self.repairs,
+            View::Machines => &mut self.machines,
+            View::Diff => &mut self.diff,
+            View::Hosts => &mut self.hosts,
         }
     }
 

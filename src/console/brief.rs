@@ -83,6 +83,51 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
     safe(&text)
 }
 
+/// What a reason is stuck on, in words that are the same for all that are stuck on the same thing.
+pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
+    let text = match why {
+        Reason::BlockedByPdb { pdb, healthy, needed, .. } => format!("pdb {pdb} {healthy}/{needed}"),
+        Reason::BlockedByManyPdbs { pdbs, .. } => format!("several pdbs on one pod: {}", pdbs.join(", ")),
+        Reason::BlockedByJob { job, .. } => format!("job {job}"),
+        Reason::Backoff { cause: Some(cause), .. } => {
+            let told = condensed(cause);
+            told.split(" keeps ").next().and_then(|t| t.split(" runs in ").next()).unwrap_or_default().to_owned()
+        }
+        Reason::CommandFailed { how, .. } => format!("command failed: {how}"),
+        Reason::OutcomeUnknown { .. } => "outcome unknown".to_owned(),
+        Reason::WaitingForBoot { .. } => "no boot".to_owned(),
+        Reason::TerminatingStuck { .. } => "pods stuck terminating".to_owned(),
+        Reason::NodeMismatch { .. } => "not the machine that was meant".to_owned(),
+        Reason::OrphanedCordon { .. } => "cordon left behind".to_owned(),
+        Reason::InvalidEntry { .. } => "cannot be read".to_owned(),
+        Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
+        other => return reason(other, now),
+    };
+    safe(&text)
+}
+
+/// What an entry waits for when nothing is wrong with it.
+pub fn waits_for(why: &Reason) -> &'static str {
+    match why {
+        Reason::WaitingForSlot { .. } => "a slot",
+        Reason::WaitingForWorkers { .. } => "the workers",
+        Reason::WaitingForControlPlane { .. } | Reason::Settling { .. } => "an API server",
+        Reason::Backoff { .. } => "the end of a backoff",
+        Reason::OnHold { .. } => "a person (on hold)",
+        Reason::DuplicateOf { .. } | Reason::MachineInRepair { .. } | Reason::MachineInReboot { .. } => {
+            "the same machine's other entry"
+        }
+        Reason::QueueDisabled => "the queue (disabled)",
+        Reason::EngineObserving { .. } | Reason::NoEngine { .. } => "an engine that leads",
+        Reason::EngineElsewhere { .. } => "the engine elsewhere",
+        Reason::Stale { .. } => "a silent source",
+        Reason::OutsideWindow { .. } => "the window",
+        Reason::Frozen { .. } => "the end of the freeze",
+        Reason::Ready | Reason::Working { .. } => "the next pass",
+        _ => "something else",
+    }
+}
+
 /// The whole sentence, for the detail pane.
 pub fn sentence(reason: &Reason) -> String {
     safe(&reason.to_string())

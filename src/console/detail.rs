@@ -2,6 +2,7 @@
 
 mod host;
 mod machine;
+mod past;
 mod repair;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
         Target::Machine(address) => text.registered(address),
         Target::Fold(what) => text.fold(what),
         Target::Host(id) => text.host(id),
+        Target::Past(folder, id) => text.past(*folder, id),
     }
     text.lines
 }
@@ -67,6 +69,7 @@ pub fn title(app: &App, of: &Target) -> String {
             brief::safe(&format!("machine {serial} {address}"))
         }
         Target::Fold(what) => brief::safe(what),
+        Target::Past(folder, id) => past::title(app, *folder, id),
         Target::Host((namespace, name)) => brief::safe(&format!("host {namespace}/{name}")),
     }
 }
@@ -262,12 +265,16 @@ impl Text<'_> {
 
     fn attempts(&mut self, id: EntryId) {
         let seen = Arc::clone(&self.app.seen);
-        let attempts: Vec<&Attempt> = seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect();
+        self.tries(&seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect::<Vec<_>>());
+    }
+
+    /// Attempts with what their commands said, the last one first.
+    fn tries(&mut self, attempts: &[&Attempt]) {
         if attempts.is_empty() {
             return;
         }
         self.heading(format!("Attempts: {}", attempts.len()));
-        for a in attempts.into_iter().rev() {
+        for a in attempts.iter().rev() {
             let end = a.outcome.as_ref().map_or_else(
                 || format!("no outcome recorded, bound {} s", a.bound_seconds),
                 |o| format!("{} after {}", o.end, when::age(a.start, o.at)),

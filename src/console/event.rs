@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
 
+use super::past::{Answer, Question};
 use crate::{
     actions::HostDeed,
     clock::Now,
@@ -29,6 +30,8 @@ pub enum Event {
     Tick(Now),
     /// An action ended: what is to be said of it.
     Done(Result<String, String>),
+    /// A question was answered.
+    Told(Box<Answer>),
 }
 
 /// Something that the console wants done by whoever runs it.
@@ -36,6 +39,8 @@ pub enum Event {
 pub enum Effect {
     /// Carry this out, then tell by [`Event::Done`].
     Act(Action),
+    /// Read this, then tell by [`Event::Told`].
+    Ask(Question),
     /// Leave.
     Quit,
     /// Stop the process as Ctrl-Z does, the terminal restored.

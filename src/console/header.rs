@@ -11,15 +11,11 @@ use super::{
     app::{App, View},
     brief,
     facts::{self, Leader, Lost},
-    list::List,
     table::{put, wrap},
     when,
 };
 
-use crate::{
-    engine::decide::Applying,
-    model::entry::{EntryId, QueueKind},
-};
+use crate::{engine::decide::Applying, model::entry::QueueKind};
 
 /// Most lines that one text of the banner takes.
 const MOST: usize = 2;
@@ -85,6 +81,15 @@ fn counts(app: &App) -> Line<'static> {
     let store = &app.seen.snapshot.store;
     if !store.synced {
         spans.push(Span::raw(if app.looks.sandbox { "starting ..." } else { "connecting ..." }));
+        return Line::from(spans);
+    }
+    if app.view == View::Overview {
+        for (switch, what) in [(&store.reboots.switch, "reboots"), (&store.repairs.switch, "repairs")] {
+            let (state, style) = if switch.enabled() { ("enabled", theme.good) } else { ("DISABLED", theme.danger) };
+            spans.push(Span::styled(format!("{what} {state}  "), style));
+        }
+        let now = when::moment(app.now.wall, app.now.wall);
+        spans.push(Span::styled(now.get(..5).map(|t| format!("{t}Z")).unwrap_or_default(), theme.muted));
         return Line::from(spans);
     }
     if matches!(app.view, View::Machines | View::Diff) {
@@ -171,63 +176,70 @@ fn leader(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
+/// The views, and what is filtered, marked and stuck in the open one: in as many words as the line takes.
 fn tabs(app: &App) -> Line<'static> {
+    let width = usize::from(app.size.width);
+    let lines = [2, 1, 0].map(|words| tab_line(app, words));
+    let fits = lines.iter().position(|line| line.width() <= width);
+    lines.into_iter().nth(fits.unwrap_or(2)).unwrap_or_default()
+}
+
+/// The tabs: with names and numbers (2), with the numbers of what is stuck alone (1), with names short (0).
+fn tab_line(app: &App, words: u8) -> Line<'static> {
     let theme = &app.looks.theme;
-    let tab = |view: View, text: String| {
-        if app.view == view { Span::styled(format!("[{text}]"), theme.tab) } else { Span::raw(format!(" {text} ")) }
-    };
-    // where the next one is that needs a person
-    let mark = |view: View, n: usize| if n > 0 && app.view != view { "!" } else { "" };
     let (reboots, repairs) = (app.facts.reboots.trouble, app.facts.repairs.trouble);
-    let waits = matches!(*app.seen.applying, Applying::Approval(..) | Applying::Error(_));
-    let mut spans = vec![
-        tab(View::Reboots, format!("1 Reboots {}{}", app.reboots.total, mark(View::Reboots, reboots))),
-        Span::raw(" "),
-        tab(View::Nodes, format!("2 Nodes {}", app.nodes.total)),
-        Span::raw(" "),
-        tab(View::Repairs, format!("3 Repairs {}{}", app.repairs.total, mark(View::Repairs, repairs))),
-    ];
-    // who has no registry has no use for them
-    if app.seen.snapshot.store.registry.url.is_some() || matches!(app.view, View::Machines | View::Diff) {
-        let (gap, word) = if app.size.width < 100 { ("", "Mach") } else { (" ", "Machines") };
-        spans.extend([
-            Span::raw(gap),
-            tab(View::Machines, format!("4 {word} {}", app.machines.total)),
-            Span::raw(gap),
-            tab(View::Diff, format!("5 Diff {}{}", app.diff.total, mark(View::Diff, usize::from(waits)))),
-        ]);
-    }
-    // nor who has no Metal3 for this one
-    if app.hosts.total > 0 || app.view == View::Hosts {
-        let gap = if app.size.width < 100 { "" } else { " " };
-        spans.extend([Span::raw(gap), tab(View::Hosts, format!("6 Hosts {}", app.hosts.total))]);
-    }
-    let entries = |list: &List<EntryId>| (list.filter.clone(), list.rows.len(), list.total, list.marks.len());
-    let (filter, shown, total, marks) = match app.view {
-        View::Reboots => entries(&app.reboots),
-        View::Repairs => entries(&app.repairs),
-        View::Machines => {
-            let list = &app.machines;
-            (list.filter.clone(), list.rows.len(), list.total, list.marks.len())
+    let waits = usize::from(matches!(*app.seen.applying, Applying::Approval(..) | Applying::Error(_)));
+    let store = &app.seen.snapshot.store;
+    let mut spans = Vec::new();
+    for view in View::ALL {
+        let open = app.view == view;
+        let shown = match view {
+            // who has no registry has no use for them, nor who has no Metal3 for the hosts
+            View::Machines | View::Diff => store.registry.url.is_some() || app.view.registry(),
+            View::Hosts => app.hosts.total > 0 || open,
+            _ => true,
+        };
+        if !shown {
+            continue;
         }
-        View::Diff => (app.diff.filter.clone(), app.diff.rows.len(), app.diff.total, app.diff.marks.len()),
-        View::Hosts => (app.hosts.filter.clone(), app.hosts.rows.len(), app.hosts.total, app.hosts.marks.len()),
-        View::Nodes => (app.nodes.filter.clone(), app.nodes.rows.len(), app.nodes.total, app.nodes.marks.len()),
-    };
+        let (total, trouble) = match view {
+            View::Reboots => (Some(app.reboots.total), reboots),
+            View::Nodes => (Some(app.nodes.total), 0),
+            View::Repairs => (Some(app.repairs.total), repairs),
+            View::Machines => (Some(app.machines.total), 0),
+            View::Diff => (Some(app.diff.total), waits),
+            View::Hosts => (Some(app.hosts.total), 0),
+            View::Overview | View::History | View::Audit => (None, 0),
+        };
+        let name = view.title();
+        let name = if words == 0 && !open { name.get(..3).unwrap_or(name) } else { name };
+        let key = app.looks.keymap.key(view.name()).map(|key| format!("{key} ")).unwrap_or_default();
+        let total = total.filter(|_| words == 2 || open).map(|n| format!(" {n}")).unwrap_or_default();
+        // where the next one is that needs a person
+        let mark = if trouble > 0 && !open { "!" } else { "" };
+        let text = format!("{key}{name}{total}{mark}");
+        spans.push(match (open, words) {
+            (true, _) => Span::styled(format!("[{text}]"), theme.tab),
+            (false, 2) => Span::raw(format!(" {text} ")),
+            (false, _) => Span::raw(format!(" {text}")),
+        });
+    }
+    let list = app.list();
+    let (filter, (shown, total), marks) = (list.filter(), list.counts(), list.marked());
     let trouble = match app.view {
         View::Reboots => reboots,
         View::Repairs => repairs,
         View::Nodes => reboots + repairs,
-        View::Machines | View::Diff | View::Hosts => 0,
+        _ => 0,
     };
     if trouble > 0 {
-        spans.push(Span::styled(format!("   ! {trouble} blocked (n)"), theme.trouble));
+        spans.push(Span::styled(format!("  ! {trouble} blocked ({})", app.key("trouble")), theme.trouble));
     }
     if !filter.is_empty() {
-        spans.push(Span::styled(format!("   filter {:?} {shown}/{total}", brief::safe(&filter)), theme.key));
+        spans.push(Span::styled(format!("  filter {:?} {shown}/{total}", brief::safe(filter)), theme.key));
     }
     if marks > 0 {
-        spans.push(Span::styled(format!("   {marks} marked"), theme.mark));
+        spans.push(Span::styled(format!("  {marks} marked"), theme.mark));
     }
     Line::from(spans)
 }

@@ -37,6 +37,9 @@ pub enum Command {
     MarkAll,
     Filter,
     NextView,
+    Overview,
+    History,
+    Audit,
     Reboots,
     Nodes,
     Repairs,
@@ -153,13 +156,16 @@ pub const TABLE: &[Binding] = &[
     look(Table, &["n"], Command::Trouble, "trouble", "trouble", "Go to the next row that needs a person"),
     look(Everywhere, &["o"], Command::Jump, "jump", "", "Go from an entry or a host to its node, or from a node to its entry or entries"),
     look(Everywhere, &["tab"], Command::NextView, "next-view", "", "Next view"),
+    look(Everywhere, &["0"], Command::Overview, "overview", "", "Overview: is it moving, what is stuck, who leads, how long to go"),
     look(Everywhere, &["1"], Command::Reboots, "reboots", "", "Reboots"),
     look(Everywhere, &["2"], Command::Nodes, "nodes", "", "Nodes"),
     look(Everywhere, &["3"], Command::Repairs, "repairs", "", "Repairs"),
     look(Everywhere, &["4"], Command::Machines, "machines", "", "Machines"),
     look(Everywhere, &["5"], Command::Diff, "diff", "", "Diff"),
     look(Everywhere, &["6"], Command::Hosts, "hosts", "", "Hosts"),
-    look(Table, &["v"], Command::Racks, "racks", "", "In Machines and Diff: racks as counts by role and state, or the rows again"),
+    look(Everywhere, &["7"], Command::History, "history", "", "History: entries that ended, with their timelines"),
+    look(Everywhere, &["8"], Command::Audit, "audit", "", "Audit: who did what, when, why, from where"),
+    look(Table, &["v"], Command::Racks, "racks", "", "In Machines and Diff: racks as counts by role and state, or the rows again; in History: CKE's records, or ours again"),
     look(Everywhere, &["j", "down"], Command::Down, "down", "", "Down"),
     look(Everywhere, &["k", "up"], Command::Up, "up", "", "Up"),
     look(Everywhere, &["pgdn", "ctrl-f"], Command::PageDown, "page-down", "", "A page down"),
@@ -245,6 +251,11 @@ impl Keymap {
     /// The first key of a command, for hints; none where it is unbound.
     pub fn key(&self, name: &str) -> Option<&str> {
         self.names.get(name).and_then(|keys| keys.first()).map(String::as_str)
+    }
+
+    /// The first key of a command as sentences name it; `:NAME` where it is unbound.
+    pub fn shown(&self, name: &str) -> String {
+        self.key(name).map_or_else(|| format!(":{name}"), str::to_owned)
     }
 
     /// All keys of a binding, for the help.

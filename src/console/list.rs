@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// The rows of one view, by identity, in order.
 #[derive(Clone, Debug)]
 pub struct List<Id> {
-    /// The rows that pass the filter, sorted.
+    /// The rows that pass the filter, in the order of the screen.
     pub rows: Vec<Id>,
     /// How many there are without the filter.
     pub total: usize,
@@ -19,6 +19,8 @@ pub struct List<Id> {
     pub marks: BTreeSet<Id>,
     /// The filter in force.
     pub filter: String,
+    /// The rows are in another order than that of their identities.
+    pub unordered: bool,
     /// The cursor's object vanished, and the cursor was put on its neighbour: a verb pressed right then was meant for
     /// the other one.
     pub strayed: bool,
@@ -34,20 +36,21 @@ impl<Id> Default for List<Id> {
             top: 0,
             marks: BTreeSet::new(),
             filter: String::new(),
+            unordered: false,
             strayed: false,
         }
     }
 }
 
 impl<Id: Ord + Clone> List<Id> {
-    /// Puts new rows in. `rows` are sorted; `exists` tells which marks still stand for something.
+    /// Puts new rows in; `exists` tells which marks still stand for something.
     pub fn refresh(&mut self, rows: Vec<Id>, total: usize, exists: impl Fn(&Id) -> bool) {
         self.rows = rows;
         self.total = total;
         self.marks.retain(|id| exists(id));
-        match self.cursor.as_ref().map(|id| self.rows.binary_search(id)) {
-            Some(Ok(place)) => self.place = place,
-            Some(Err(_)) => {
+        match self.cursor.as_ref().map(|id| self.place_of(id)) {
+            Some(Some(place)) => self.place = place,
+            Some(None) => {
                 // hidden by a filter: the first row; gone from the world: the row that took its place
                 let gone = self.cursor.as_ref().is_some_and(|id| !exists(id));
                 self.select(if gone { self.place } else { 0 });
@@ -64,13 +67,18 @@ impl<Id: Ord + Clone> List<Id> {
         self.strayed = false;
     }
 
+    /// Where an object is shown.
+    pub fn place_of(&self, id: &Id) -> Option<usize> {
+        if self.unordered { self.rows.iter().position(|row| row == id) } else { self.rows.binary_search(id).ok() }
+    }
+
     /// Puts the cursor on an object, if it is shown.
     pub fn go_to(&mut self, id: &Id) -> bool {
-        let found = self.rows.binary_search(id);
-        if let Ok(place) = found {
+        let found = self.place_of(id);
+        if let Some(place) = found {
             self.select(place);
         }
-        found.is_ok()
+        found.is_some()
     }
 
     /// Moves the cursor by so many rows.
@@ -115,6 +123,63 @@ impl<Id: Ord + Clone> List<Id> {
     /// The marked ones, or else what the cursor stands on.
     pub fn chosen(&self) -> Vec<Id> {
         if self.marks.is_empty() { self.cursor.iter().cloned().collect() } else { self.marks.iter().cloned().collect() }
+    }
+}
+
+/// What can be done with a list whatever its rows stand for.
+pub trait Rows {
+    /// How many rows pass the filter, and how many there are without it.
+    fn counts(&self) -> (usize, usize);
+    /// How many are marked.
+    fn marked(&self) -> usize;
+    /// The filter in force.
+    fn filter(&self) -> &str;
+    /// Another filter; the rows are made anew by whoever sets it.
+    fn set_filter(&mut self, text: &str);
+    /// Moves the cursor by so many rows.
+    fn go(&mut self, by: isize);
+    /// Scrolls so that the cursor is among `height` visible rows.
+    fn show_cursor(&mut self, height: usize);
+    /// Marks or unmarks the row under the cursor.
+    fn mark(&mut self);
+    /// Marks all that pass the filter; when they all are, unmarks them.
+    fn mark_all(&mut self);
+    /// Forgets all marks.
+    fn unmark(&mut self);
+    /// Whether the cursor was moved because what it stood on is gone; asked once.
+    fn take_strayed(&mut self) -> bool;
+}
+
+impl<Id: Ord + Clone> Rows for List<Id> {
+    fn counts(&self) -> (usize, usize) {
+        (self.rows.len(), self.total)
+    }
+    fn marked(&self) -> usize {
+        self.marks.len()
+    }
+    fn filter(&self) -> &str {
+        &self.filter
+    }
+    fn set_filter(&mut self, text: &str) {
+        text.clone_into(&mut self.filter);
+    }
+    fn go(&mut self, by: isize) {
+        self.step(by);
+    }
+    fn show_cursor(&mut self, height: usize) {
+        self.reveal(height);
+    }
+    fn mark(&mut self) {
+        self.toggle_mark();
+    }
+    fn mark_all(&mut self) {
+        self.toggle_all();
+    }
+    fn unmark(&mut self) {
+        self.marks.clear();
+    }
+    fn take_strayed(&mut self) -> bool {
+        std::mem::take(&mut self.strayed)
     }
 }
 

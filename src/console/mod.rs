@@ -14,21 +14,26 @@ pub mod footer;
 pub mod header;
 pub mod keys;
 pub mod list;
+pub mod overview;
+pub mod pace;
+pub mod past;
 pub mod registry;
 pub mod table;
 pub mod theme;
 pub mod update;
+pub mod view;
 pub mod views;
 pub mod when;
 
 pub mod backend;
 pub mod perform;
+pub mod reader;
 pub mod run;
 pub mod screen;
 pub mod terminal;
 
 pub use app::View;
-pub use run::{ConsoleOptions, Hands, run};
+pub use run::{ConsoleOptions, Hand, Hands, run};
 
 #[cfg(test)]
 mod tests;

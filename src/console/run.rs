@@ -20,7 +20,9 @@ use super::{
     backend::Quiet,
     event::{Effect, Event},
     keys::Keymap,
+    past::Question,
     perform::perform,
+    reader,
     terminal::{self, Held},
     theme::{self, Theme},
     update::update,
@@ -30,6 +32,7 @@ use crate::{
     actions::Operator,
     clock::{Clock, Steady},
     engine::snapshot::Seen,
+    store::Store,
 };
 
 /// Between two frames on average: thirty a second.
@@ -72,7 +75,7 @@ pub struct ConsoleOptions {
 impl Default for ConsoleOptions {
     fn default() -> Self {
         Self {
-            view: View::Reboots,
+            view: View::Overview,
             cluster_badge: None,
             badge_colour: None,
             theme: "terminal".to_owned(),
@@ -108,16 +111,25 @@ impl ConsoleOptions {
     }
 }
 
-/// Who acts for the operator, once the servers are connected.
-pub type Hands = watch::Receiver<Option<Operator>>;
+/// What the console reads and acts through, once the servers are connected.
+#[derive(Clone)]
+pub struct Hand {
+    /// Reads what the live copy does not hold.
+    pub store: Store,
+    /// Who acts for the operator; none while reading only.
+    pub operator: Option<Operator>,
+}
+
+/// The same, when it comes.
+pub type Hands = watch::Receiver<Option<Hand>>;
 
 /// Runs the console until it is left (`q`, SIGTERM, SIGHUP). The terminal is restored however it ends. To be awaited on
 /// the main thread: only its panics tear the screen down.
-pub async fn run(seen: watch::Receiver<Arc<Seen>>, operator: Hands, options: ConsoleOptions) -> anyhow::Result<()> {
+pub async fn run(seen: watch::Receiver<Arc<Seen>>, hands: Hands, options: ConsoleOptions) -> anyhow::Result<()> {
     let looks = options.looks().map_err(anyhow::Error::msg)?;
     let (columns, rows) = crossterm::terminal::size().context("the terminal does not tell its size")?;
     let held = Held::take().context("the terminal could not be taken")?;
-    let mut console = Console::new(looks, &options, Size::new(columns, rows), operator)?;
+    let mut console = Console::new(looks, &options, Size::new(columns, rows), hands)?;
     let ended = console.until_left(seen, &options).await;
     drop(held);
     ended
@@ -143,24 +155,21 @@ impl Signals {
     }
 }
 
-/// What became of an action: what to say of it.
-type Outcome = Result<String, String>;
-
 struct Console {
     app: App,
     steady: Steady,
     terminal: Terminal<Quiet<std::io::Stdout>>,
     /// None only while the process is about to stop.
     input: Option<EventStream>,
-    operator: Hands,
-    /// What became of actions; bounded by what a person confirms.
-    tell: mpsc::UnboundedSender<Outcome>,
-    done: mpsc::UnboundedReceiver<Outcome>,
+    hands: Hands,
+    /// What became of actions and questions; bounded by what a person confirms, and by one question a folder.
+    tell: mpsc::UnboundedSender<Event>,
+    done: mpsc::UnboundedReceiver<Event>,
     pace: Pace,
 }
 
 impl Console {
-    fn new(looks: Looks, options: &ConsoleOptions, size: Size, operator: Hands) -> anyhow::Result<Self> {
+    fn new(looks: Looks, options: &ConsoleOptions, size: Size, hands: Hands) -> anyhow::Result<Self> {
         let steady = Steady::new(&options.clock);
         let mut app = App::new(looks, options.view, steady.now());
         app.size = size;
@@ -171,7 +180,7 @@ impl Console {
             steady,
             terminal,
             input: Some(EventStream::new()),
-            operator,
+            hands,
             tell,
             done,
             pace: Pace { paid: Instant::now() },
@@ -215,7 +224,7 @@ impl Console {
                     self.draw()?;
                     continue;
                 }
-                Some(result) = self.done.recv() => Event::Done(result),
+                Some(event) = self.done.recv() => event,
                 () = sleep_until(news_at), if fresh => {
                     fresh = false;
                     news_at = Instant::now() + NEWS;
@@ -239,6 +248,7 @@ impl Console {
                     Effect::Suspend => self.suspend(options).await?,
                     Effect::Repaint => self.repaint()?,
                     Effect::Act(action) => self.act(action),
+                    Effect::Ask(question) => self.ask(question),
                 }
             }
             let next = self.pace.next();
@@ -252,15 +262,27 @@ impl Console {
     }
 
     fn act(&mut self, action: super::event::Action) {
-        let (operator, done) = (self.operator.borrow().clone(), self.tell.clone());
-        let Some(operator) = operator else {
-            let _ = done.send(Err("etcd is not connected yet: try again in a moment".to_owned()));
+        let (hand, done) = (self.hands.borrow().clone(), self.tell.clone());
+        let Some(operator) = hand.and_then(|hand| hand.operator) else {
+            let why = "etcd is not connected yet: try again in a moment".to_owned();
+            let _ = done.send(Event::Done(Err(why)));
             return;
         };
         tokio::spawn(async move {
             let result = perform(&operator, action).await;
             // the console may have been left
-            let _ = done.send(result);
+            let _ = done.send(Event::Done(result));
+        });
+    }
+
+    fn ask(&mut self, question: Question) {
+        let (hand, tell) = (self.hands.borrow().clone(), self.tell.clone());
+        let Some(hand) = hand else {
+            let _ = tell.send(Event::Told(Box::new(question.refused("etcd is not connected yet".to_owned()))));
+            return;
+        };
+        tokio::spawn(async move {
+            let _ = tell.send(Event::Told(Box::new(reader::read(&hand.store, question).await)));
         });
     }
 

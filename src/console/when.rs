@@ -40,6 +40,22 @@ pub fn moment(then: Timestamp, now: Timestamp) -> String {
     then.strftime(if same_day { "%H:%M:%SZ" } else { "%F %H:%M:%SZ" }).to_string()
 }
 
+/// A moment in UTC in eleven columns at most: the time of day, another day's without seconds, another year's date.
+pub fn short(then: Timestamp, now: Timestamp) -> String {
+    let same = |format: &str| then.strftime(format).to_string() == now.strftime(format).to_string();
+    let format = match (same("%F"), same("%Y")) {
+        (true, _) => "%H:%M:%SZ",
+        (false, true) => "%m-%d %H:%M",
+        (false, false) => "%F",
+    };
+    then.strftime(format).to_string()
+}
+
+/// Seconds as an age that ticks by minutes.
+pub fn coarse(seconds: f64) -> String {
+    if seconds < 60.0 { "under 1m".to_owned() } else { self::seconds(seconds) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

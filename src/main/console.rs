@@ -8,7 +8,7 @@ use cketerm::{
     cli::{Color, RunOptions},
     clock::Clock,
     config::Settings,
-    console::{self, ConsoleOptions, View},
+    console::{self, ConsoleOptions, Hand, View},
     engine::snapshot::Seen,
     ground::{Ground, host_name},
     scenario::{self, Scenario, Stage},
@@ -49,22 +49,22 @@ pub async fn run(
     mut options: ConsoleOptions,
 ) -> anyhow::Result<()> {
     let (tell, seen) = watch::channel(Arc::<Seen>::default());
-    let (hands, operator) = watch::channel(None);
+    let (hands, hand) = watch::channel(None);
     let (ask, asked) = mpsc::channel(1);
     options.resign = Some(ask);
     let read_only = options.read_only;
     let engine = tokio::spawn(async move {
         let ground = ground.await?;
-        if !read_only {
-            let bmcs = Bmcs::new(ground.bmcs.clone()).and_registry(ground.store.clone(), ground.registry.clone());
-            hands.send_replace(Some(Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs)));
-        }
+        let bmcs = || Bmcs::new(ground.bmcs.clone()).and_registry(ground.store.clone(), ground.registry.clone());
+        let operator =
+            (!read_only).then(|| Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
+        hands.send_replace(Some(Hand { store: ground.store.clone(), operator }));
         keep(ground, campaign, &tell, asked).await;
         anyhow::Ok(())
     });
     let mut engine = std::pin::pin!(engine);
     tokio::select! {
-        ended = console::run(seen, operator, options) => {
+        ended = console::run(seen, hand, options) => {
             // the options are gone, and with them the sender: the engine ends
             engine.await.context("the engine ended badly")??;
             ended

@@ -249,6 +249,13 @@ pub struct Audit {
     pub result: String,
 }
 
+impl Audit {
+    /// An engine did it, no person.
+    pub fn by_engine(&self) -> bool {
+        self.who.user == "engine"
+    }
+}
+
 /// `status`: what the leader is at, in CKE's words, under its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {

@@ -63,7 +63,7 @@ impl StoreView {
     /// Takes over a key that was written.
     pub fn put(&mut self, keys: &Keys, row: &Row) {
         let Some(kind) = keys.parse(&row.key) else { return };
-        if matches!(kind, KeyKind::OnDemand | KeyKind::Other) {
+        if matches!(kind, KeyKind::OnDemand(_) | KeyKind::Other) {
             return;
         }
         let key = String::from_utf8_lossy(&row.key).into_owned();
@@ -146,7 +146,7 @@ impl StoreView {
             KeyKind::Progress(id) => one(&mut self.progress, id, key, row),
             KeyKind::Order(id) => one(&mut self.orders, id, key, row),
             KeyKind::Registry(which) => self.registry.take(which, key, row),
-            KeyKind::OnDemand | KeyKind::Other => Ok(()),
+            KeyKind::OnDemand(_) | KeyKind::Other => Ok(()),
         }
     }
 

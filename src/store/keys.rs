@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-pub use super::kind::{KeyKind, RegistryKey, SwitchName};
+pub use super::kind::{Folder, KeyKind, RegistryKey, SwitchName};
 use crate::model::entry::{EntryId, QueueKind};
 
 /// The keys below one prefix.
@@ -212,6 +212,15 @@ impl Keys {
         self.history(&format!("{}-{:016x}", id.queue.folder(), id.index))
     }
 
+    /// What every key of a folder begins with.
+    pub fn folder(&self, folder: Folder) -> String {
+        match folder {
+            Folder::History => self.history_prefix(),
+            Folder::Audit => self.audit_prefix(),
+            Folder::Records => self.records_prefix(),
+        }
+    }
+
     fn ours(&self, folder: &str, id: EntryId) -> String {
         self.at(&format!("cketerm/{folder}/{id}"))
     }
@@ -259,8 +268,9 @@ mod tests {
             (keys.attempt(id, 3), KeyKind::Attempt(Ok((id, 3)))),
             (keys.progress(id), KeyKind::Progress(Ok(id))),
             (keys.order(id), KeyKind::Order(Ok(id))),
-            (keys.record(1), KeyKind::OnDemand),
-            (keys.audit("x"), KeyKind::OnDemand),
+            (keys.record(1), KeyKind::OnDemand(Folder::Records)),
+            (keys.audit("x"), KeyKind::OnDemand(Folder::Audit)),
+            (keys.history("x"), KeyKind::OnDemand(Folder::History)),
             (keys.cluster_revision(), KeyKind::Registry(RegistryKey::ClusterRevision)),
             (keys.sabakan("template"), KeyKind::Registry(RegistryKey::Template)),
             (keys.hold(), KeyKind::Registry(RegistryKey::Hold)),

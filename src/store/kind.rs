@@ -47,6 +47,27 @@ impl From<QueueKind> for SwitchName {
     }
 }
 
+/// The folders that only grow and are read on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Folder {
+    /// `cketerm/history/`: entries that ended.
+    History,
+    /// `cketerm/audit/`: who did what.
+    Audit,
+    /// `records/`: CKE's operation records.
+    Records,
+}
+
+impl Folder {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::History, Self::Audit, Self::Records];
+
+    /// Whether its ids begin with the time at which they were written.
+    pub fn by_time(self) -> bool {
+        self != Self::Records
+    }
+}
+
 /// The keys that the registry's part reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryKey {
@@ -106,7 +127,7 @@ pub enum KeyKind {
     /// `cketerm/orders/<queue>/<index>`.
     Order(Result<EntryId, String>),
     /// `records/…`, `cketerm/history/…`, `cketerm/audit/…`: read on demand, not part of the live copy.
-    OnDemand,
+    OnDemand(Folder),
     /// `reboots/running`.
     Running,
     /// Anything else: other programs', or a newer cketerm's.
@@ -164,8 +185,12 @@ fn in_folder(below: &str) -> KeyKind {
         KeyKind::Order(entry_id(id))
     } else if let Some(digest) = after("cketerm/approvals/").filter(|d| !d.contains('/')) {
         KeyKind::Registry(RegistryKey::Approval(digest.to_owned()))
-    } else if ["records/", "cketerm/history/", "cketerm/audit/"].iter().any(|f| below.starts_with(f)) {
-        KeyKind::OnDemand
+    } else if below.starts_with("cketerm/history/") {
+        KeyKind::OnDemand(Folder::History)
+    } else if below.starts_with("cketerm/audit/") {
+        KeyKind::OnDemand(Folder::Audit)
+    } else if below.starts_with("records/") {
+        KeyKind::OnDemand(Folder::Records)
     } else {
         KeyKind::Other
     }

@@ -226,7 +226,11 @@ impl Follower {
             self.next = self.next.max(kv.mod_revision() + 1);
             self.view.revision = self.view.revision.max(kv.mod_revision());
             match self.store.keys().parse(kv.key()) {
-                None | Some(KeyKind::OnDemand) => {}
+                // not read here: who shows the folder is told that it has grown
+                Some(KeyKind::OnDemand(folder)) if event.event_type() == EventType::Put => {
+                    self.view.grown.insert(folder, kv.mod_revision());
+                }
+                None | Some(KeyKind::OnDemand(_)) => {}
                 Some(_) if event.event_type() == EventType::Put => {
                     self.view.put(self.store.keys(), &Row::from(kv));
                     self.known.insert(kv.key().to_vec(), kv.mod_revision());

@@ -14,6 +14,7 @@ pub mod kind;
 pub mod live;
 pub mod operator;
 pub mod orders;
+pub mod pages;
 pub mod queue;
 pub mod read;
 pub mod registry;

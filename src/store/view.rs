@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::registry::RegistrySettings;
+use super::{keys::Folder, registry::RegistrySettings};
 use crate::model::{
     attempt::Attempt,
     cluster::{Cluster, Members},
@@ -128,6 +128,8 @@ pub struct StoreView {
     pub running: Option<String>,
     /// `status`.
     pub status: Option<Stored<Status>>,
+    /// Revision at which something was written last into each folder that is read on demand, as far as it was watched.
+    pub grown: OrdMap<Folder, i64>,
     /// Keys of ours or CKE's that cannot be read, and why.
     pub broken: OrdMap<String, String>,
 }

@@ -234,7 +234,8 @@ fn a_daemon_with_its_configuration_reboots_what_is_queued() {
 #[test]
 fn the_console_on_it_reboots_within_seconds_and_every_key_works() {
     let mut console = Console::of(&["--sandbox"], 100, 30);
-    console.shows("1 Reboots", 10);
+    console.shows("[0 Overview] 1 Reboots", 10);
+    console.press("1");
     console.shows(" worker   rebooting ", 60);
     console.press("G\r");
     let text = console.shows("you can", 10);

@@ -11,8 +11,9 @@ use crate::console::{
 
 /// Opens it, or says why there is nothing to add.
 pub fn open(app: &App) -> Result<Dialog, String> {
-    if !matches!(app.view, View::Nodes | View::Hosts) && app.pane.is_none() {
-        return Err("reboots are added from the nodes: press 2, mark them with space, then R".to_owned());
+    if !matches!(app.view, View::Nodes | View::Hosts | View::History) && app.pane.is_none() {
+        let [nodes, mark, reboot] = ["nodes", "mark", "reboot"].map(|name| app.key(name));
+        return Err(format!("reboots are added from the nodes: press {nodes}, mark them with {mark}, then {reboot}"));
     }
     let chosen = app.chosen_nodes();
     if chosen.is_empty() {

@@ -89,23 +89,27 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
         let names = app.chosen_nodes().into_iter();
         names.map(|name| (name.clone(), facts::address(&app.seen, &name))).collect::<Vec<_>>()
     };
+    let of_addresses = || {
+        let addresses = app.chosen_addresses().into_iter();
+        addresses.map(|address| (app.seen.snapshot.machine(&address), Some(address))).collect::<Vec<_>>()
+    };
     let mut machines: Vec<(String, Option<String>)> = match (&app.pane, app.view) {
         (Some(pane), _) => match &pane.of {
             Target::Entry(id) => of_entry(id).into_iter().collect(),
             Target::Node(name) => vec![(name.clone(), facts::address(&app.seen, name))],
             Target::Machine(address) => vec![(app.seen.snapshot.machine(address), Some(address.clone()))],
             Target::Host(_) => of_hosts(),
+            Target::Past(..) => of_addresses(),
             Target::Fold(_) => Vec::new(),
         },
         (None, View::Hosts) => of_hosts(),
         (None, View::Nodes) => {
             app.nodes.chosen().into_iter().map(|name| (name.clone(), facts::address(&app.seen, &name))).collect()
         }
-        (None, View::Machines | View::Diff) => {
-            let addresses = app.chosen_addresses().into_iter();
-            addresses.map(|address| (app.seen.snapshot.machine(&address), Some(address))).collect()
+        (None, View::Machines | View::Diff | View::History | View::Audit) => of_addresses(),
+        (None, View::Overview | View::Reboots | View::Repairs) => {
+            app.chosen_entries().iter().filter_map(of_entry).collect()
         }
-        (None, View::Reboots | View::Repairs) => app.chosen_entries().iter().filter_map(of_entry).collect(),
     };
     machines.sort();
     machines.dedup();

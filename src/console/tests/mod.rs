@@ -3,6 +3,7 @@
 mod cost;
 mod flows;
 mod hosts;
+mod past;
 mod registry;
 mod repairs;
 mod screens;

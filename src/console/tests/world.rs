@@ -263,8 +263,13 @@ impl World {
 
     /// A console of that size that has seen this.
     pub(super) fn console(&self, columns: u16, rows: u16) -> App {
+        self.console_in(View::Reboots, columns, rows)
+    }
+
+    /// The same in another view.
+    pub(super) fn console_in(&self, view: View, columns: u16, rows: u16) -> App {
         let looks = Looks { endpoints: vec!["http://127.0.0.1:2379".into()], ..Looks::default() };
-        let mut app = App::new(looks, View::Reboots, at(self.boot));
+        let mut app = App::new(looks, view, at(self.boot));
         update(&mut app, Event::Resize(columns, rows));
         update(&mut app, Event::Seen(self.seen()));
         app

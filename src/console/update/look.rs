@@ -4,9 +4,14 @@ use crate::console::{
     app::{App, Pane, Target, View},
     brief, facts,
     keys::Command,
+    overview::Spot,
+    past::PastId,
     views,
 };
-use crate::model::entry::EntryId;
+use crate::{
+    model::entry::{EntryId, QueueKind},
+    store::keys::Folder,
+};
 
 /// Carries out a command that only looks.
 pub(super) fn go(app: &mut App, command: Command) {
@@ -20,31 +25,25 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Help => app.help = if app.help.is_some() { None } else { Some(0) },
         Command::Back => back(app),
         Command::Open => open(app),
-        Command::Mark => match app.view {
-            View::Reboots => app.reboots.toggle_mark(),
-            View::Nodes => app.nodes.toggle_mark(),
-            View::Repairs => app.repairs.toggle_mark(),
-            View::Machines => app.machines.toggle_mark(),
-            View::Diff => app.diff.toggle_mark(),
-            View::Hosts => app.hosts.toggle_mark(),
-        },
-        Command::MarkAll => match app.view {
-            View::Reboots => app.reboots.toggle_all(),
-            View::Nodes => app.nodes.toggle_all(),
-            View::Repairs => app.repairs.toggle_all(),
-            View::Machines => app.machines.toggle_all(),
-            View::Diff => app.diff.toggle_all(),
-            View::Hosts => app.hosts.toggle_all(),
-        },
+        Command::Mark => app.list_mut().mark(),
+        Command::MarkAll => app.list_mut().mark_all(),
         Command::Filter => super::typing::begin_filter(app),
         Command::NextView => show(app, app.view.next()),
+        Command::Overview => show(app, View::Overview),
+        Command::History => show(app, View::History),
+        Command::Audit => show(app, View::Audit),
         Command::Reboots => show(app, View::Reboots),
         Command::Nodes => show(app, View::Nodes),
         Command::Repairs => show(app, View::Repairs),
         Command::Machines => show(app, View::Machines),
         Command::Diff => show(app, View::Diff),
         Command::Hosts => show(app, View::Hosts),
-        Command::Racks if matches!(app.view, View::Machines | View::Diff) => app.racks = !app.racks,
+        Command::Racks if app.view.registry() => app.racks = !app.racks,
+        Command::Racks if app.view == View::History => {
+            app.of_cke = !app.of_cke;
+            app.pane = None;
+            super::seen::rows(app);
+        }
         Command::Jump => jump(app),
         Command::Trouble => trouble(app),
         _ => {}
@@ -53,13 +52,11 @@ pub(super) fn go(app: &mut App, command: Command) {
 
 /// Keeps the cursor visible and the scrolled texts inside their bounds.
 pub(super) fn reveal(app: &mut App) {
+    if app.view == View::Overview {
+        super::past::spots(app);
+    }
     let height = views::table_height(app);
-    app.reboots.reveal(height);
-    app.nodes.reveal(height);
-    app.repairs.reveal(height);
-    app.machines.reveal(height);
-    app.diff.reveal(height);
-    app.hosts.reveal(height);
+    app.list_mut().show_cursor(height);
     let most = views::pane_overflow(app);
     if let Some(pane) = &mut app.pane {
         pane.scroll = pane.scroll.min(most);
@@ -80,14 +77,7 @@ fn by(app: &mut App, rows: isize) {
     } else if let Some(pane) = &mut app.pane {
         pane.scroll = pane.scroll.saturating_add_signed(rows);
     } else {
-        match app.view {
-            View::Reboots => app.reboots.step(rows),
-            View::Nodes => app.nodes.step(rows),
-            View::Repairs => app.repairs.step(rows),
-            View::Machines => app.machines.step(rows),
-            View::Diff => app.diff.step(rows),
-            View::Hosts => app.hosts.step(rows),
-        }
+        app.list_mut().go(rows);
     }
 }
 
@@ -97,12 +87,66 @@ fn page(app: &App) -> isize {
 }
 
 fn show(app: &mut App, view: View) {
+    app.before.clear();
+    enter(app, view);
+}
+
+/// Opens a view, whatever is to be remembered of the one before.
+fn enter(app: &mut App, view: View) {
     app.view = view;
     app.pane = None;
     app.help = None;
+    match view {
+        View::Overview => super::past::sums(app),
+        View::History | View::Audit => super::seen::rows(app),
+        _ => {}
+    }
+}
+
+/// Goes to an object in its view, its pane open; Esc leads back here.
+fn visit(app: &mut App, of: Target) {
+    let (view, found) = match &of {
+        Target::Entry(id) if id.queue == QueueKind::Reboot => (View::Reboots, app.reboots.go_to(id)),
+        Target::Entry(id) => (View::Repairs, app.repairs.go_to(id)),
+        Target::Node(name) => (View::Nodes, app.nodes.go_to(name)),
+        Target::Past(Folder::Audit, _) => (View::Audit, true),
+        Target::Past(..) => (View::History, true),
+        Target::Machine(_) | Target::Fold(_) | Target::Host(_) => return,
+    };
+    let from = app.view;
+    enter(app, view);
+    app.before.push(from);
+    match &of {
+        Target::Past(Folder::Audit, id) => {
+            app.audit.go_to(id);
+        }
+        Target::Past(_, id) => {
+            app.of_cke = false;
+            super::seen::rows(app);
+            app.history.go_to(id);
+        }
+        _ if !found => app.say("a filter hides its row"),
+        _ => {}
+    }
+    app.pane = Some(Pane { of, scroll: 0 });
 }
 
 fn open(app: &mut App) {
+    if app.view == View::Overview {
+        match app.spots.cursor.clone() {
+            Some(Spot::Gate) => {
+                enter(app, View::Diff);
+                app.before.push(View::Overview);
+            }
+            Some(spot) => {
+                if let Some(of) = spot.target() {
+                    visit(app, of);
+                }
+            }
+            None => app.say("nothing here can be opened"),
+        }
+        return;
+    }
     if let Some(of) = app.target() {
         app.strayed();
         app.pane = Some(Pane { of, scroll: 0 });
@@ -111,30 +155,25 @@ fn open(app: &mut App) {
 
 /// Peels off one layer: help, pane, filter, marks, message.
 fn back(app: &mut App) {
-    let (filter, marks) = match app.view {
-        View::Reboots => (!app.reboots.filter.is_empty(), !app.reboots.marks.is_empty()),
-        View::Nodes => (!app.nodes.filter.is_empty(), !app.nodes.marks.is_empty()),
-        View::Repairs => (!app.repairs.filter.is_empty(), !app.repairs.marks.is_empty()),
-        View::Machines => (!app.machines.filter.is_empty(), !app.machines.marks.is_empty()),
-        View::Diff => (!app.diff.filter.is_empty(), !app.diff.marks.is_empty()),
-        View::Hosts => (!app.hosts.filter.is_empty(), !app.hosts.marks.is_empty()),
-    };
-    if app.help.take().is_some() || app.pane.take().is_some() {
+    let (filter, marks) = (!app.list().filter().is_empty(), app.list().marked() > 0);
+    if app.help.take().is_some() {
+        return;
+    }
+    if app.pane.take().is_some() {
+        // whoever came here for this one object goes back at once
+        if let Some(view) = app.before.pop() {
+            enter(app, view);
+        }
         return;
     }
     if filter {
         super::typing::set_filter(app, "");
     } else if marks {
-        match app.view {
-            View::Reboots => app.reboots.marks.clear(),
-            View::Nodes => app.nodes.marks.clear(),
-            View::Repairs => app.repairs.marks.clear(),
-            View::Machines => app.machines.marks.clear(),
-            View::Diff => app.diff.marks.clear(),
-            View::Hosts => app.hosts.marks.clear(),
-        }
-    } else {
+        app.list_mut().unmark();
+    } else if app.message.is_some() {
         app.message = None;
+    } else if let Some(view) = app.before.pop() {
+        enter(app, view);
     }
 }
 
@@ -163,7 +202,12 @@ fn jump(app: &mut App) {
             let name = facts::host_node(&app.seen, &id).map(|node| node.name.clone());
             name.filter(|name| app.nodes.go_to(name)).map(|name| (View::Nodes, Target::Node(name)))
         }
-        Some(Target::Fold(_)) | None => None,
+        Some(Target::Past(Folder::History, id)) => {
+            let address = app.past.history.get(&id).map(|e| e.address.clone());
+            let name = address.map(|address| app.seen.snapshot.machine(&address));
+            name.filter(|name| app.nodes.go_to(name)).map(|name| (View::Nodes, Target::Node(name)))
+        }
+        Some(Target::Past(..) | Target::Fold(_)) | None => None,
     };
     match to {
         Some((view, of)) => {
@@ -187,7 +231,12 @@ fn trouble(app: &mut App) {
             };
             next(&app.machines.rows, app.machines.place, changes).map(|place| app.machines.select(place))
         }
-        View::Diff => None,
+        View::Diff | View::Overview => None,
+        View::History | View::Audit if app.of_cke || app.view == View::Audit => None,
+        View::History | View::Audit => {
+            let bad = |id: &PastId| app.past.history.get(id).is_none_or(|e| !e.good);
+            next(&app.history.rows, app.history.place, bad).map(|place| app.history.select(place))
+        }
         View::Hosts => {
             let troubled = |id: &crate::console::app::HostId| brief::host(app, id).1;
             next(&app.hosts.rows, app.hosts.place, troubled).map(|place| app.hosts.select(place))

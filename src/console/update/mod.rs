@@ -2,6 +2,7 @@
 
 mod dialog;
 mod look;
+mod past;
 mod seen;
 mod typing;
 mod verbs;
@@ -17,7 +18,7 @@ use super::{
 
 /// Takes in what happened; returns what is to be done about it.
 pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
-    let effects = match event {
+    let mut effects = match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Event::Key(key) => press(app, key),
         Event::Paste(text) => {
@@ -45,8 +46,13 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             }
             Vec::new()
         }
+        Event::Told(answer) => {
+            past::take_in(app, *answer);
+            Vec::new()
+        }
     };
     look::reveal(app);
+    effects.extend(past::questions(app));
     effects
 }
 

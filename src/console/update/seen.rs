@@ -4,12 +4,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     console::{
-        app::{App, HostId},
+        app::{App, HostId, View},
         brief, facts,
+        past::PastId,
         registry::{Row, Serial},
     },
     engine::snapshot::Seen,
     model::{cluster::Node, entry::EntryId},
+    store::keys::Folder,
 };
 
 /// Takes in a newer snapshot.
@@ -21,6 +23,9 @@ pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
     app.facts.refresh(&app.seen);
     app.registry.refresh(&app.seen);
     rows(app);
+    if app.view == View::Overview {
+        super::past::sums(app);
+    }
     if let Some(mut dialog) = app.dialog.take() {
         dialog.check(&app.seen);
         app.dialog = Some(dialog);
@@ -75,6 +80,33 @@ pub(super) fn rows(app: &mut App) {
         filtered(app, &app.nodes.filter, names.iter().map(|n| (*n).to_owned()).collect())
     };
     app.nodes.refresh(shown, total, |name| names.contains(name.as_str()));
+    match app.view {
+        View::History if app.of_cke => past(app, Folder::Records),
+        View::History => past(app, Folder::History),
+        View::Audit => past(app, Folder::Audit),
+        _ => {}
+    }
+}
+
+/// The rows of what was read of the past.
+fn past(app: &mut App, folder: Folder) {
+    let (ids, list): (Vec<PastId>, _) = match folder {
+        Folder::History => (app.past.history.rows.keys().cloned().collect(), &mut app.history),
+        Folder::Records => (app.past.records.rows.keys().cloned().collect(), &mut app.records),
+        Folder::Audit => (app.past.audit.rows.keys().cloned().collect(), &mut app.audit),
+    };
+    let (mut list, total) = (std::mem::take(list), ids.len());
+    let exists = |id: &PastId| match folder {
+        Folder::History => app.past.history.rows.contains_key(id),
+        Folder::Records => app.past.records.rows.contains_key(id),
+        Folder::Audit => app.past.audit.rows.contains_key(id),
+    };
+    list.refresh(filtered(app, &list.filter, ids), total, exists);
+    *match folder {
+        Folder::History => &mut app.history,
+        Folder::Records => &mut app.records,
+        Folder::Audit => &mut app.audit,
+    } = list;
 }
 
 /// Rows that a filter lets through.
@@ -110,6 +142,29 @@ impl Haystack for EntryId {
             Some(e) => format!("{} {name} {} {} {why}", self.index, e.node, brief::status(e, app.now.wall)),
             None => format!("{} broken {why}", self.index),
         }
+    }
+}
+
+impl Haystack for PastId {
+    fn text(&self, app: &App) -> String {
+        let past = &app.past;
+        let found = match app.view {
+            View::Audit => past.audit.get(self).map(|a| {
+                let why = a.reason.as_deref().unwrap_or_default();
+                format!("{} {} {} {} {why}", a.who, a.what, a.on, a.result)
+            }),
+            _ if app.of_cke => past.records.get(self).map(|r| {
+                let targets = crate::console::views::history::targets(r);
+                format!("{} {} {} {targets} {} {}", r.id, r.status, r.operation, r.info, r.error)
+            }),
+            _ => past.history.get(self).map(|e| {
+                let node = crate::console::views::history::node(app, e);
+                let asked =
+                    e.request.as_ref().map(|r| format!("{} {}", r.who, r.reason.as_deref().unwrap_or_default()));
+                format!("{} {node} {} {} {}", e.entry, e.address, e.outcome, asked.unwrap_or_default())
+            }),
+        };
+        found.unwrap_or_else(|| format!("broken {}", self.key))
     }
 }
 

@@ -4,23 +4,13 @@ use crossterm::event::{Event as Terminal, KeyEvent};
 use tui_input::{Input, backend::crossterm::EventHandler};
 
 use crate::{
-    console::{
-        app::{App, View},
-        keys::Command,
-    },
+    console::{app::App, keys::Command},
     model::text::visible,
 };
 
 /// Begins to type the filter of the open view.
 pub(super) fn begin_filter(app: &mut App) {
-    let before = match app.view {
-        View::Reboots => app.reboots.filter.clone(),
-        View::Nodes => app.nodes.filter.clone(),
-        View::Repairs => app.repairs.filter.clone(),
-        View::Machines => app.machines.filter.clone(),
-        View::Diff => app.diff.filter.clone(),
-        View::Hosts => app.hosts.filter.clone(),
-    };
+    let before = app.list().filter().to_owned();
     app.typing = Some((Input::new(before.clone()), before));
 }
 
@@ -60,14 +50,6 @@ pub(super) fn paste(app: &mut App, text: &str) {
 
 /// Puts a filter into force.
 pub(super) fn set_filter(app: &mut App, text: &str) {
-    let filter = match app.view {
-        View::Reboots => &mut app.reboots.filter,
-        View::Nodes => &mut app.nodes.filter,
-        View::Repairs => &mut app.repairs.filter,
-        View::Machines => &mut app.machines.filter,
-        View::Diff => &mut app.diff.filter,
-        View::Hosts => &mut app.hosts.filter,
-    };
-    text.clone_into(filter);
+    app.list_mut().set_filter(text);
     super::seen::rows(app);
 }

@@ -75,14 +75,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         return Vec::new();
     }
     if !matches!(action, Action::KeepCordoned { .. } | Action::Switch { .. }) {
-        match app.view {
-            View::Reboots => app.reboots.marks.clear(),
-            View::Nodes => app.nodes.marks.clear(),
-            View::Repairs => app.repairs.marks.clear(),
-            View::Machines => app.machines.marks.clear(),
-            View::Diff => app.diff.marks.clear(),
-            View::Hosts => app.hosts.marks.clear(),
-        }
+        app.list_mut().unmark();
     }
     app.begin(&action);
     vec![Effect::Act(action)]

@@ -1,10 +1,13 @@
 //! Drawing. Reads the state, never changes it; costs the screen's size, not the cluster's.
 
+mod audit;
 mod diff;
 mod help;
+pub(super) mod history;
 mod hosts;
 mod machines;
 mod nodes;
+mod overview;
 mod pane;
 mod reboots;
 mod repairs;
@@ -85,6 +88,11 @@ pub fn table_height(app: &App) -> usize {
     usize::from(table.height.saturating_sub(1)).saturating_sub(above).max(1)
 }
 
+/// The lines of the Overview that can be opened.
+pub fn overview_spots(app: &App) -> Vec<super::overview::Spot> {
+    if app.seen.snapshot.store.synced { overview::spots(app, parts(app).table) } else { Vec::new() }
+}
+
 /// Lines that the pane shows, its title not counted.
 pub fn pane_height(app: &App) -> usize {
     usize::from(parts(app).pane.height.saturating_sub(1))
@@ -107,7 +115,11 @@ pub fn draw(app: &App, frame: &mut Frame) {
     header::draw(app, frame.buffer_mut(), parts.header, parts.banner);
     let boot = app.now.boot.as_secs_f64();
     if parts.table.height > 0 {
+        let etcd_lost = facts::etcd_lost(&app.seen, boot).is_some();
         match app.view {
+            View::Overview => overview::draw(app, frame.buffer_mut(), parts.table, etcd_lost),
+            View::History => history::draw(app, frame.buffer_mut(), parts.table, etcd_lost),
+            View::Audit => audit::draw(app, frame.buffer_mut(), parts.table, etcd_lost),
             View::Reboots => {
                 reboots::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
             }

@@ -1,0 +1,131 @@
+//! Panes of what lies behind: the story of an entry that ended, an audit record, a record of CKE's.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use ratatui::{style::Style, text::Line};
+
+use super::Text;
+use crate::{
+    console::{app::App, brief, past::{PastId, Story}, table::wrap, views::history, when},
+    model::{
+        attempt::Attempt,
+        ours::Audit,
+        record::Record,
+    },
+    store::keys::Folder,
+};
+
+/// The pane's title.
+pub(super) fn title(app: &App, folder: Folder, id: &PastId) -> String {
+    let past = &app.past;
+    let text = match folder {
+        Folder::History => past.history.get(id).map(|e| {
+            let node = history::node(app, e);
+            let address = if node == e.address { String::new() } else { format!(" {}", e.address) };
+            format!("{} {node}{address}: {}", e.entry, e.outcome)
+        }),
+        Folder::Audit => past.audit.get(id).map(|a| format!("{} by {}", a.what, a.who.user)),
+        Folder::Records => past.records.get(id).map(|r| format!("record {} {}", r.id, r.operation)),
+    };
+    brief::safe(&text.unwrap_or_else(|| id.key.clone()))
+}
+
+impl Text<'_> {
+    /// A value that is read on demand.
+    pub(super) fn past(&mut self, folder: Folder, id: &PastId) {
+        let app = self.app;
+        match folder {
+            Folder::History => self.ended(id),
+            Folder::Audit => match app.past.audit.rows.get(id) {
+                Some(Ok(audit)) => self.audited(audit),
+                other => self.unread(id, other.and_then(|v| v.as_ref().err())),
+            },
+            Folder::Records => match app.past.records.rows.get(id) {
+                Some(Ok(record)) => self.record(record),
+                other => self.unread(id, other.and_then(|v| v.as_ref().err())),
+            },
+        }
+    }
+
+    fn unread(&mut self, id: &PastId, why: Option<&String>) {
+        match why {
+            Some(why) => self.field("broken", why, self.app.looks.theme.danger),
+            None => self.plain("", &format!("{} is not here any more. Esc goes back.", id.key)),
+        }
+    }
+
+    fn ended(&mut self, id: &PastId) {
+        let app = self.app;
+        let Some(e) = app.past.history.get(id) else {
+            let broken = app.past.history.rows.get(id).and_then(|v| v.as_ref().err());
+            return self.unread(id, broken);
+        };
+        let style = history::style(app, e);
+        self.field("outcome", &e.outcome, style);
+        self.plain("ended", &self.moment(e.at));
+        if let Some(r) = &e.request {
+            let why = r.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
+            self.plain("asked", &format!("by {} {}{why}", r.who, self.moment(r.at)));
+            self.plain("took", &format!("{} from there to its end", when::age(r.at, e.at)));
+        } else {
+            self.plain("asked", "via ckecli or another program (no record of who)");
+        }
+        let again = format!("{} reboot again  {} go to its node", app.key("reboot"), app.key("jump"));
+        self.field("you can", &again, app.looks.theme.key);
+        match app.past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
+            None => self.plain("", "reading its story ..."),
+            Some(Err(why)) => self.field("story", why, app.looks.theme.trouble),
+            Some(Ok(story)) => {
+                self.story(story);
+                let attempts: Vec<&Attempt> = story.ending.attempts.iter().collect();
+                self.tries(&attempts);
+            }
+        }
+    }
+
+    /// What happened, oldest first.
+    fn story(&mut self, story: &Arc<Story>) {
+        self.heading("Timeline".to_owned());
+        if let Some(why) = &story.gap {
+            self.field("", &format!("the audit of that time was not read: {why}"), self.app.looks.theme.trouble);
+        }
+        let mut before: Option<Timestamp> = None;
+        for moment in &story.moments {
+            let later = before.map(|b| format!("+{}", when::age(b, moment.at))).unwrap_or_default();
+            before = Some(moment.at);
+            let who = moment.who.as_ref().map(|who| format!(", {who}")).unwrap_or_default();
+            let why = moment.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            let line = format!("{:<10} {later:>6}  {}{who}{why}", when::moment(moment.at, self.now()), moment.what);
+            let lines = wrap(&brief::safe(&line), self.width.saturating_sub(2));
+            self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
+        }
+    }
+
+    fn audited(&mut self, audit: &Arc<Audit>) {
+        self.plain("at", &self.moment(audit.at));
+        self.plain("who", &audit.who.to_string());
+        self.plain("what", &audit.what);
+        self.plain("on", &audit.on);
+        self.plain("reason", audit.reason.as_deref().unwrap_or("none was given"));
+        self.plain("result", &audit.result);
+    }
+
+    fn record(&mut self, r: &Arc<Record>) {
+        let theme = &self.app.looks.theme;
+        let (danger, plain) = (theme.danger, Style::new());
+        self.plain("status", &r.status);
+        self.plain("operation", &r.operation);
+        self.plain("command", &format!("{} {} {}", r.command.name, r.command.target, r.command.detail));
+        self.plain("targets", &history::targets(r));
+        for (label, at) in [("start", r.start_at), ("end", r.end_at)] {
+            let text = at.map_or_else(|| "-".to_owned(), |at| self.moment(at));
+            self.plain(label, &text);
+        }
+        for (label, text, style) in [("info", &r.info, plain), ("error", &r.error, danger)] {
+            if !text.is_empty() {
+                self.field(label, text, style);
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The sums of the Overview: what is in work, what is stuck on what, what waits for what. Made once for each change, and
+//! only while the Overview is shown.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{
+    app::{App, Target},
+    brief, facts,
+    pace::{Pace, pace},
+    past::PastId,
+};
+use crate::{
+    engine::{decide::Applying, snapshot::Seen},
+    model::{
+        entry::{EntryId, QueueKind, Stored},
+        reboot::RebootStatus,
+        repair::{RepairEntry, RepairStatus},
+    },
+    store::keys::Folder,
+};
+
+/// A line of the Overview that can be opened.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spot {
+    /// An entry in work.
+    Work(EntryId),
+    /// What is stuck, by what it is stuck on; the entry or the node that is stuck for longest.
+    Stuck(String, Option<EntryId>, Option<String>),
+    /// A change of the definition that waits for a person.
+    Gate,
+    /// An entry that ended.
+    Ended(PastId),
+    /// Something that a person did.
+    Deed(PastId),
+}
+
+impl Spot {
+    /// The object behind it.
+    pub fn target(&self) -> Option<Target> {
+        match self {
+            Self::Work(id) | Self::Stuck(_, Some(id), _) => Some(Target::Entry(*id)),
+            Self::Stuck(_, None, node) => node.clone().map(Target::Node),
+            Self::Gate => None,
+            Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
+            Self::Deed(id) => Some(Target::Past(Folder::Audit, id.clone())),
+        }
+    }
+}
+
+/// Entries, or nodes, that are stuck on the same thing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stuck {
+    /// On what.
+    pub on: String,
+    /// How many.
+    pub count: usize,
+    /// Since when the oldest of them stands where it stands.
+    pub since: Option<Timestamp>,
+    /// The oldest, where it is an entry.
+    pub entry: Option<EntryId>,
+    /// The oldest's node.
+    pub node: Option<String>,
+}
+
+/// One queue in numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Slots that are in use.
+    pub used: usize,
+    /// Slots that there are; none without a definition.
+    pub slots: Option<i64>,
+    /// Entries that will still come to their end by themselves.
+    pub left: usize,
+    /// Entries that need a person.
+    pub stuck: usize,
+    /// The pace of those that ended.
+    pub pace: Option<Pace>,
+}
+
+/// The sums.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The reboot queue.
+    pub reboots: Work,
+    /// The repair queue.
+    pub repairs: Work,
+    /// In work, longest first.
+    pub work: Vec<EntryId>,
+    /// What is stuck, oldest first.
+    pub stuck: Vec<Stuck>,
+    /// What the others wait for, the most first.
+    pub waits: Vec<(String, usize)>,
+    /// Who waits for longest.
+    pub oldest: Option<(EntryId, Timestamp)>,
+    /// A change of the definition waits for a person.
+    pub gate: Option<String>,
+    /// The newest entries that ended.
+    pub ended: Vec<PastId>,
+    /// The newest deeds of people.
+    pub deeds: Vec<PastId>,
+}
+
+/// Most rows of the past that any screen shows here.
+const PAST: usize = 40;
+
+/// Makes the sums.
+pub fn summary(app: &App) -> Summary {
+    let seen = &app.seen;
+    let mut sums = Summary { gate: gate(seen), ..Summary::default() };
+    let reboots = seen.snapshot.store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
+    let repairs = seen.snapshot.store.repairs.entries.keys().map(|index| EntryId::repair(*index));
+    let mut stuck: BTreeMap<String, Stuck> = BTreeMap::new();
+    let mut waits: BTreeMap<String, usize> = BTreeMap::new();
+    for id in reboots.chain(repairs) {
+        let working = in_work(seen, id);
+        let queue = if id.queue == QueueKind::Reboot { &mut sums.reboots } else { &mut sums.repairs };
+        if working {
+            queue.used += 1;
+            sums.work.push(id);
+        }
+        let since = facts::since(seen, id);
+        if facts::in_trouble(seen, id) {
+            queue.stuck += 1;
+            let (on, node) = (stuck_on(app, id), facts::machine(seen, id));
+            add(&mut stuck, Stuck { on, count: 1, since, entry: Some(id), node });
+            continue;
+        }
+        if !unfinished(seen, id) {
+            continue;
+        }
+        queue.left += 1;
+        if working {
+            continue;
+        }
+        if let Some(why) = seen.reasons.get(&id) {
+            *waits.entry(brief::waits_for(why).to_owned()).or_default() += 1;
+        }
+        if let Some(since) = since
+            && sums.oldest.is_none_or(|(_, at)| since < at)
+        {
+            sums.oldest = Some((id, since));
+        }
+    }
+    for (node, why) in seen.orphans.iter() {
+        let on = brief::stuck_on(why, app.now.wall);
+        add(&mut stuck, Stuck { on, count: 1, since: None, entry: None, node: Some(node.clone()) });
+    }
+    sums.work.sort_by_key(|id| (facts::since(seen, *id), *id));
+    sums.stuck = stuck.into_values().collect();
+    sums.stuck.sort_by_key(|s| (s.since.is_none(), s.since, s.entry));
+    sums.waits = waits.into_iter().collect();
+    sums.waits.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    if let Some(d) = seen.snapshot.store.definition() {
+        sums.reboots.slots = Some(d.cluster.reboot.concurrency());
+        sums.repairs.slots = Some(d.cluster.repair.concurrency());
+    }
+    let ended = || app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
+    sums.reboots.pace = pace(ended(), QueueKind::Reboot, app.now.wall);
+    sums.repairs.pace = pace(ended(), QueueKind::Repair, app.now.wall);
+    sums.ended = app.past.history.rows.keys().take(PAST).cloned().collect();
+    let deeds = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
+    sums.deeds = deeds.take(PAST).map(|(id, _)| id.clone()).collect();
+    sums
+}
+
+/// Puts one more to those that are stuck on the same; the oldest gives its name.
+fn add(all: &mut BTreeMap<String, Stuck>, one: Stuck) {
+    match all.get_mut(&one.on) {
+        None => {
+            all.insert(one.on.clone(), one);
+        }
+        Some(group) => {
+            let count = group.count + 1;
+            if group.since.is_none_or(|at| one.since.is_some_and(|since| since < at)) {
+                *group = one;
+            }
+            group.count = count;
+        }
+    }
+}
+
+/// What an entry is stuck on, in words that are the same for all that are stuck on it.
+fn stuck_on(app: &App, id: EntryId) -> String {
+    let seen = &app.seen;
+    match (seen.reasons.get(&id).filter(|why| facts::own_trouble(why)), facts::repair(seen, id)) {
+        (Some(why), _) => brief::stuck_on(why, app.now.wall),
+        (None, Some(entry)) if entry.status == RepairStatus::Failed => {
+            format!("{} failed", brief::safe(&entry.operation))
+        }
+        _ => "cannot be read".to_owned(),
+    }
+}
+
+/// Whether it holds a slot.
+fn in_work(seen: &Seen, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => {
+            let status = facts::entry(seen, id).map(|e| e.status);
+            matches!(status, Some(RebootStatus::Draining | RebootStatus::Rebooting))
+        }
+        QueueKind::Repair => {
+            facts::repair(seen, id).is_some_and(|e| e.status == RepairStatus::Processing && !e.deleted)
+        }
+    }
+}
+
+fn unfinished(seen: &Seen, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => facts::entry(seen, id).is_some_and(|e| e.status != RebootStatus::Cancelled),
+        QueueKind::Repair => facts::repair(seen, id).is_some_and(RepairEntry::unfinished),
+    }
+}
+
+fn gate(seen: &Seen) -> Option<String> {
+    match &*seen.applying {
+        Applying::Approval(digest, why) => Some(format!("the definition waits for approval of {digest}: {why}")),
+        Applying::Error(why) => Some(format!("the definition: {why}")),
+        _ => None,
+    }
+}
+
+/// Engines that stand by: registered, and not the one that leads.
+pub fn standing_by(seen: &Seen) -> Vec<String> {
+    let store = &seen.snapshot.store;
+    let leads = store.leader().map(|c| c.lease);
+    let others = store.candidates.values().filter(|c| Some(c.lease) != leads);
+    let name = |c: &crate::store::view::Candidate| match store.engines.get(&c.lease).and_then(Stored::get) {
+        Some(engine) => format!("{} ({})", brief::safe(&engine.host), brief::safe(&engine.mode)),
+        None => format!("{} (CKE)", brief::safe(&c.host)),
+    };
+    others.map(name).collect()
+}

@@ -1,0 +1,52 @@
+//! Answers the console's questions from etcd: the only place where it reads what the live copy does not hold.
+
+use std::sync::Arc;
+
+use super::past::{self, Answer, Ended, PAGE, Question, Story};
+use crate::{
+    model::{
+        entry::Stored,
+        ours::{Audit, Ending},
+        time::after,
+    },
+    store::{Store, keys::Folder},
+};
+
+/// Most audit records that are read for one story.
+const RECORDS: u32 = 2000;
+
+/// Reads it. An error is a sentence.
+pub async fn read(store: &Store, question: Question) -> Answer {
+    match question {
+        Question::Page(Folder::History, part) => {
+            let page = store.page::<Ending>(Folder::History, part, PAGE).await;
+            Answer::History(part, page.map(|page| past::small(page, |e| Ended::from(e))).map_err(|e| e.to_string()))
+        }
+        Question::Page(Folder::Audit, part) => {
+            Answer::Audit(part, store.page(Folder::Audit, part, PAGE).await.map_err(|e| e.to_string()))
+        }
+        Question::Page(Folder::Records, part) => {
+            Answer::Records(part, store.page(Folder::Records, part, PAGE).await.map_err(|e| e.to_string()))
+        }
+        Question::Ending(key) => {
+            let story = story(store, &key).await.map(Arc::new);
+            Answer::Ending(key, story)
+        }
+    }
+}
+
+/// The story of an entry that ended, with the audit records of its time.
+async fn story(store: &Store, key: &str) -> Result<Story, String> {
+    let raw = store.raw(key).await.map_err(|e| e.to_string())?;
+    let raw = raw.ok_or_else(|| format!("{key} is gone: only the newest 10,000 of 90 days are kept"))?;
+    let ending: Ending = serde_json::from_str(&raw.text).map_err(|e| format!("{key}: {e}"))?;
+    // the leader writes for a while after it; nobody knows when an entry of ckecli's began
+    let from = ending.begins().unwrap_or_else(|| after(ending.at, -86_400));
+    let audit = store.between::<Audit>(Folder::Audit, (from, after(ending.at, 600)), RECORDS).await;
+    let (audit, gap) = match audit {
+        Ok(audit) => (audit, None),
+        Err(e) => (Vec::new(), Some(e.to_string())),
+    };
+    let records: Vec<&Audit> = audit.iter().filter_map(Stored::get).collect();
+    Ok(Story { moments: ending.timeline(&records), ending, gap })
+}

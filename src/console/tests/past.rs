@@ -1,0 +1,236 @@
+//! Overview, History and Audit: what screens look like, and where Enter and Esc lead.
+
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+
+use super::world::{BOOT, World, at, press, stored, wall};
+use crate::{
+    console::{
+        app::{App, Looks, View},
+        event::{Effect, Event},
+        past::{Answer, Ended, Question, Story},
+        screen,
+        update::update,
+    },
+    model::{
+        entry::{EntryId, Stored},
+        ours::{Audit, Ending, Request, Who},
+        record::Record,
+        time::after,
+    },
+    store::{
+        keys::Folder,
+        pages::{Page, Part},
+    },
+};
+
+fn who(user: &str) -> Who {
+    Who { user: user.into(), host: "admin1".into(), ssh_client: (user == "alice").then(|| "192.0.2.7".into()) }
+}
+
+fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
+    let request = Request {
+        who: who(if index.is_multiple_of(2) { "alice" } else { "bob" }),
+        at: after(wall(), -ago - 400),
+        reason: Some("kernel 6.12".into()),
+        node_uid: None,
+    };
+    Ending {
+        entry: EntryId::reboot(index),
+        address: format!("10.0.0.{}", 14 + index % 5),
+        outcome: outcome.into(),
+        at: after(wall(), -ago),
+        last: serde_json::Value::Null,
+        request: (index != 1).then_some(request),
+        attempts: Vec::new(),
+    }
+}
+
+fn audit(user: &str, what: &str, on: &str, ago: i64) -> Audit {
+    Audit {
+        at: after(wall(), -ago),
+        who: who(user),
+        what: what.into(),
+        on: on.into(),
+        reason: (user == "bob").then(|| "disk \u{1b}[31mis slow".into()),
+        result: "done".into(),
+    }
+}
+
+/// A page whose values were written one after another, the first one last.
+fn page<T>(values: Vec<T>, more: bool) -> Page<T> {
+    let newest = 900;
+    let stored = |(i, value): (usize, T)| {
+        let at = newest - i64::try_from(i).unwrap();
+        stored(&format!("/cke/cketerm/x/{at}"), at, value)
+    };
+    Page { revision: newest, values: values.into_iter().enumerate().map(stored).collect(), more }
+}
+
+fn history() -> Page<Ended> {
+    let outcomes = [
+        (2, "booted", 200),
+        (1, "booted", 330),
+        (0, "failed: not healthy after the last step", 460),
+        (9, "booted", 600),
+        (10, "cancelled", 90_000),
+    ];
+    let ended = outcomes.iter().map(|(i, outcome, ago)| Ended::from(&ending(*i, outcome, *ago))).collect();
+    let mut page = page(ended, false);
+    let why = "/cke/cketerm/history/reboots-x: expected value at line 1 column 1".to_owned();
+    page.values.push(Stored { key: "/cke/cketerm/history/reboots-x".into(), mod_revision: 5, value: Err(why) });
+    page
+}
+
+fn deeds() -> Page<Audit> {
+    page(
+        vec![
+            audit("engine", "cordon", "worker-1", 180),
+            audit("alice", "reboot add", "10.0.0.14 10.0.0.15 10.0.0.16", 900),
+            audit("bob", "disable", "repair queue", 4000),
+            audit("engine", "power", "worker-9", 90_000),
+        ],
+        false,
+    )
+}
+
+fn told(app: &mut App) {
+    update(app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(history())))));
+    update(app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(deeds())))));
+}
+
+fn shown(world: &World, view: View, columns: u16, rows: u16, keys: &str) -> String {
+    let mut app = world.console_in(view, columns, rows);
+    told(&mut app);
+    press(&mut app, keys);
+    screen::text(&app)
+}
+
+#[test]
+fn overview() {
+    let world = World::usual();
+    assert_snapshot!("overview_80x24", shown(&world, View::Overview, 80, 24, ""));
+    assert_snapshot!("overview_200x50", shown(&world, View::Overview, 200, 50, "j j"));
+    assert_snapshot!("overview_60x15", shown(&world, View::Overview, 60, 15, ""));
+}
+
+#[test]
+fn overview_in_bad_states() {
+    let mut world = World::silent();
+    assert_snapshot!("overview_connecting", shown(&world, View::Overview, 80, 24, ""));
+    world = World::usual();
+    (world.engine.leading, world.engine.lease) = (None, 0);
+    world.store.candidates.clear();
+    world.store.reboots.switch.raw = Some("true".into());
+    world.engine.observing = vec!["identity: not confirmed, run `cketerm cluster identify --confirm`".into()];
+    assert_snapshot!("overview_no_leader_80x24", shown(&world, View::Overview, 80, 24, ""));
+    let mut world = World::usual();
+    world.store.error = Some("tcp connect error: connection refused".into());
+    let mut app = world.console_in(View::Overview, 80, 24);
+    update(&mut app, Event::Tick(at(BOOT + 95.0)));
+    let why = "etcd at http://127.0.0.1:2379: no answer".to_owned();
+    update(&mut app, Event::Told(Box::new(Answer::History(Part::Newest, Err(why)))));
+    assert_snapshot!("overview_stale_80x24", screen::text(&app));
+}
+
+#[test]
+fn overview_of_a_cluster_where_nothing_is_to_be_done() {
+    let mut world = World::usual();
+    world.store.reboots.entries.clear();
+    world.store.progress.clear();
+    world.reasons.clear();
+    let mut app = world.console_in(View::Overview, 80, 24);
+    update(&mut app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(page(Vec::new(), false))))));
+    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(page(Vec::new(), false))))));
+    assert_snapshot!("overview_idle_80x24", screen::text(&app));
+}
+
+#[test]
+fn enter_on_a_line_of_the_overview_goes_to_its_object_and_esc_leads_back_to_that_line() {
+    let mut app = World::usual().console_in(View::Overview, 80, 24);
+    told(&mut app);
+    press(&mut app, "j");
+    let spot = app.spots.cursor.clone();
+    press(&mut app, "enter");
+    assert_eq!((app.view, app.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
+    assert!(screen::text(&app).contains("reboots/4 worker-2"), "{}", screen::text(&app));
+    press(&mut app, "esc");
+    assert_eq!((app.view, app.pane.is_none(), app.spots.cursor), (View::Overview, true, spot));
+}
+
+#[test]
+fn the_overview_groups_what_is_stuck_on_the_same_thing_oldest_first() {
+    let mut world = World::usual();
+    let held = world.reasons[&EntryId::reboot(3)].clone();
+    world.reasons.insert(EntryId::reboot(5), held);
+    let app = world.console_in(View::Overview, 80, 24);
+    let stuck: Vec<(&str, usize)> = app.summary.stuck.iter().map(|s| (s.on.as_str(), s.count)).collect();
+    assert_eq!(stuck, [("pdb shop/web 2/2", 2), ("pdb db/pg 2/2", 1), ("cannot be read", 1)]);
+    assert_eq!(app.summary.stuck[0].entry, Some(EntryId::reboot(5)), "it waits since 15m, the other since 3m");
+}
+
+#[test]
+fn history_and_audit() {
+    let world = World::usual();
+    assert_snapshot!("history_80x24", shown(&world, View::History, 80, 24, "j"));
+    assert_snapshot!("history_200x50", shown(&world, View::History, 200, 50, "j"));
+    assert_snapshot!("audit_80x24", shown(&world, View::Audit, 80, 24, "j"));
+    assert_snapshot!("audit_200x50", shown(&world, View::Audit, 200, 50, "j"));
+    assert_snapshot!("audit_pane_80x24", shown(&world, View::Audit, 80, 24, "j j enter"));
+}
+
+#[test]
+fn the_story_of_an_entry_that_ended_is_read_when_it_is_opened() {
+    let world = World::usual();
+    let mut app = world.console_in(View::History, 80, 24);
+    told(&mut app);
+    let effects = press(&mut app, "enter");
+    let key = app.history.cursor.clone().unwrap().key;
+    assert_eq!(effects, vec![Effect::Ask(Question::Ending(key.clone()))]);
+    assert!(screen::text(&app).contains("reading its story"));
+    let mut story = ending(2, "booted", 200);
+    let attempt = world.store.attempts.values().next().unwrap().get().unwrap().clone();
+    story.attempts = vec![crate::model::attempt::Attempt { start: after(wall(), -300), outcome: None, ..attempt }];
+    assert_eq!(press(&mut app, "j"), vec![], "it is asked for once");
+    let story = Story { moments: story.timeline(&[]), ending: story, gap: None };
+    update(&mut app, Event::Told(Box::new(Answer::Ending(key, Ok(Arc::new(story))))));
+    press(&mut app, "g");
+    assert_snapshot!("history_story_80x24", screen::text(&app));
+}
+
+#[test]
+fn records_of_cke_stand_behind_a_key_in_history() {
+    let mut app = World::usual().console_in(View::History, 80, 24);
+    told(&mut app);
+    let effects = press(&mut app, "v");
+    assert_eq!(effects, vec![Effect::Ask(Question::Page(Folder::Records, Part::Newest))]);
+    let record = |id, operation: &str, error: &str| {
+        Record::completed(id, operation, "10.0.0.14", error, after(wall(), -90), after(wall(), -60))
+    };
+    let records = vec![record(12, "reboot-reboot", "exit 1"), record(11, "reboot-drain-start", "")];
+    update(&mut app, Event::Told(Box::new(Answer::Records(Part::Newest, Ok(page(records, false))))));
+    assert_snapshot!("records_80x24", screen::text(&app));
+}
+
+#[test]
+fn nothing_is_read_of_the_past_while_nobody_looks_at_it() {
+    let mut app = World::usual().console_in(View::Reboots, 80, 24);
+    assert_eq!(press(&mut app, "j j G g 2"), vec![]);
+    let asked = press(&mut app, "8");
+    assert_eq!(asked, vec![Effect::Ask(Question::Page(Folder::Audit, Part::Newest))]);
+}
+
+#[test]
+fn older_ones_are_read_as_the_cursor_comes_near_and_a_failure_says_why() {
+    let mut app = World::usual().console_in(View::Audit, 80, 24);
+    let many = (0..200).map(|i| audit("alice", "reboot add", &format!("10.0.1.{i}"), i)).collect();
+    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(page(many, true))))));
+    assert_eq!(press(&mut app, "j"), vec![], "far from the end");
+    let asked = press(&mut app, "G");
+    assert_eq!(asked, vec![Effect::Ask(Question::Page(Folder::Audit, Part::Before(701)))]);
+    let mut app = App::new(Looks::default(), View::Audit, at(BOOT));
+    update(&mut app, Event::Seen(World::usual().seen()));
+    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Err("no answer from etcd".into())))));
+    assert!(screen::text(&app).contains("no answer from etcd"));
+}

@@ -1,0 +1,78 @@
+//! What is read of the past: asked for while somebody looks at it, taken in, put into rows.
+
+use crate::{
+    console::{
+        app::{App, Pane, Target, View},
+        event::Effect,
+        overview,
+        past::{Answer, Question},
+        views,
+    },
+    store::keys::Folder,
+};
+
+/// Deeds of people that the Overview looks for, and records that it looks through at most.
+const DEEDS: usize = 12;
+const LOOKED: usize = 1000;
+
+/// Takes an answer in.
+pub(super) fn take_in(app: &mut App, answer: Answer) {
+    app.past.take(answer, app.now.boot);
+    match app.view {
+        View::Overview => sums(app),
+        View::History | View::Audit => super::seen::rows(app),
+        _ => {}
+    }
+}
+
+/// The sums of the Overview, anew.
+pub(super) fn sums(app: &mut App) {
+    app.summary = overview::summary(app);
+}
+
+/// The lines of the Overview that can be opened: as many as the screen shows.
+pub(super) fn spots(app: &mut App) {
+    let spots = views::overview_spots(app);
+    let total = spots.len();
+    let exists = spots.clone();
+    app.spots.refresh(spots, total, |spot| exists.contains(spot));
+    // nobody aims at a line here that could be mistaken: its neighbour is as good
+    app.spots.strayed = false;
+}
+
+/// What has to be asked now.
+pub(super) fn questions(app: &mut App) -> Vec<Effect> {
+    let store = std::sync::Arc::clone(&app.seen.snapshot.store);
+    let boot = app.now.boot;
+    let mut asked: Vec<Question> = Vec::new();
+    // a screen ahead of the cursor
+    let near_end = |place: usize, rows: usize| place + 2 * views::table_height(app) >= rows;
+    match app.view {
+        View::Overview => {
+            asked.extend(app.past.history.wants(Folder::History, &store, false, boot));
+            let older = app.summary.deeds.len() < DEEDS && app.past.audit.rows.len() < LOOKED;
+            asked.extend(app.past.audit.wants(Folder::Audit, &store, older, boot));
+        }
+        View::History if app.of_cke => {
+            let older = near_end(app.records.place, app.records.rows.len());
+            asked.extend(app.past.records.wants(Folder::Records, &store, older, boot));
+        }
+        View::History => {
+            let older = near_end(app.history.place, app.history.rows.len());
+            asked.extend(app.past.history.wants(Folder::History, &store, older, boot));
+        }
+        View::Audit => {
+            let older = near_end(app.audit.place, app.audit.rows.len());
+            asked.extend(app.past.audit.wants(Folder::Audit, &store, older, boot));
+        }
+        _ => {}
+    }
+    if let Some(Pane { of: Target::Past(Folder::History, id), .. }) = &app.pane {
+        let told = app.past.ending.as_ref().is_some_and(|(key, _)| *key == id.key);
+        if !told && app.past.asked.as_ref() != Some(&id.key) {
+            app.past.asked = Some(id.key.clone());
+            asked.push(Question::Ending(id.key.clone()));
+        }
+    }
+    asked.into_iter().map(Effect::Ask).collect()
+}

@@ -1,0 +1,101 @@
+//! The views, their names and their order.
+
+use crate::model::entry::QueueKind;
+
+/// The views.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// Is it moving, what is stuck on what, who leads, how long to go.
+    #[default]
+    Overview,
+    /// The reboot queue.
+    Reboots,
+    /// The cluster's nodes.
+    Nodes,
+    /// The repair queue.
+    Repairs,
+    /// sabakan's machines.
+    Machines,
+    /// The definition in force against the generated one.
+    Diff,
+    /// BareMetalHosts.
+    Hosts,
+    /// Entries that ended, and CKE's records.
+    History,
+    /// Who did what.
+    Audit,
+}
+
+impl View {
+    /// All of them, in the order of their keys.
+    pub const ALL: [Self; 9] = [
+        Self::Overview,
+        Self::Reboots,
+        Self::Nodes,
+        Self::Repairs,
+        Self::Machines,
+        Self::Diff,
+        Self::Hosts,
+        Self::History,
+        Self::Audit,
+    ];
+
+    /// Its name: of its command, of `--view` and of `:view`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "overview",
+            Self::Reboots => "reboots",
+            Self::Nodes => "nodes",
+            Self::Repairs => "repairs",
+            Self::Machines => "machines",
+            Self::Diff => "diff",
+            Self::Hosts => "hosts",
+            Self::History => "history",
+            Self::Audit => "audit",
+        }
+    }
+
+    /// Its name as the tabs have it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Reboots => "Reboots",
+            Self::Nodes => "Nodes",
+            Self::Repairs => "Repairs",
+            Self::Machines => "Machines",
+            Self::Diff => "Diff",
+            Self::Hosts => "Hosts",
+            Self::History => "History",
+            Self::Audit => "Audit",
+        }
+    }
+
+    /// The view after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
+        Self::ALL.get(at + 1).copied().unwrap_or_default()
+    }
+
+    /// The queue that a verb about a whole queue means here.
+    pub fn queue(self) -> QueueKind {
+        if self == Self::Repairs { QueueKind::Repair } else { QueueKind::Reboot }
+    }
+
+    /// About what sabakan and the plan say.
+    pub fn registry(self) -> bool {
+        matches!(self, Self::Machines | Self::Diff)
+    }
+}
+
+impl std::str::FromStr for View {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|view| view.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|view| view.name()).collect();
+            let (last, rest) = names.split_last().unwrap_or((&"", &[]));
+            format!("there is no view {text:?}: choose {} or {last}", rest.join(", "))
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! Audit: who did what, when, why, from where; newest first.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::console::{
+    app::App,
+    brief,
+    past::PastId,
+    table::{self, Cell, Column, Row},
+    when,
+};
+
+/// Draws the table.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let wide = area.width >= 120;
+    let columns = [
+        Column { title: "AT", width: 11, from: 0 },
+        Column { title: "WHO", width: if wide { 24 } else { 12 }, from: 0 },
+        Column { title: "FROM", width: 15, from: 150 },
+        Column { title: "WHAT", width: if wide { 22 } else { 16 }, from: 0 },
+        Column { title: "ON", width: if wide { 36 } else { 0 }, from: 0 },
+        Column { title: "RESULT", width: 34, from: 160 },
+        Column { title: "REASON", width: 0, from: 120 },
+    ];
+    let visible = app.audit.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
+    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
+    if rows.is_empty() {
+        let lines = super::history::empty(app, &app.past.audit, app.audit.total, "nobody has done anything yet");
+        super::say_empty(buffer, area, &lines, app);
+    }
+}
+
+fn row(app: &App, id: &PastId) -> Row {
+    let theme = &app.looks.theme;
+    let mut cells = Vec::new();
+    match app.past.audit.rows.get(id) {
+        Some(Ok(audit)) => {
+            // what an engine did stands back behind what people did
+            let style = if audit.by_engine() { theme.muted } else { Style::new() };
+            let narrow = app.size.width < 120;
+            let who = if narrow { audit.who.user.clone() } else { format!("{}@{}", audit.who.user, audit.who.host) };
+            let why = audit.reason.clone().unwrap_or_default();
+            let on = if narrow && !why.is_empty() { format!("{} ({why})", audit.on) } else { audit.on.clone() };
+            let cell = |text: &str| Cell::styled(brief::safe(text), style);
+            cells.extend([
+                Cell::styled(when::short(audit.at, app.now.wall), style),
+                cell(&who),
+                cell(audit.who.ssh_client.as_deref().unwrap_or_default()),
+                cell(&audit.what),
+                cell(&on),
+                cell(&audit.result),
+                cell(&why),
+            ]);
+        }
+        other => cells.extend(super::history::broken(app, other, 4)),
+    }
+    Row { cells, cursor: app.audit.cursor.as_ref() == Some(id), marked: app.audit.marks.contains(id) }
+}

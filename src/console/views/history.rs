@@ -1,0 +1,163 @@
+//! History: the entries that ended, newest first; or CKE's operation records.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::{
+    console::{
+        app::App,
+        brief,
+        past::{Ended, PastId, Read},
+        table::{self, Cell, Column, Row, wrap},
+        when,
+    },
+    model::record::Record,
+};
+
+/// Draws the table.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    if app.of_cke {
+        return records(app, buffer, area, stale);
+    }
+    let columns = [
+        Column { title: "ENDED", width: 11, from: 0 },
+        Column { title: "ENTRY", width: 11, from: 0 },
+        Column { title: "NODE", width: if area.width < 100 { 14 } else { 24 }, from: 0 },
+        Column { title: "ADDRESS", width: 15, from: 150 },
+        Column { title: "TOOK", width: 6, from: 0 },
+        Column { title: "TRIES", width: 5, from: 100 },
+        Column { title: "ASKED BY", width: if area.width < 100 { 10 } else { 20 }, from: 0 },
+        Column { title: "OUTCOME", width: if area.width < 120 { 0 } else { 40 }, from: 0 },
+        Column { title: "REASON", width: 0, from: 120 },
+    ];
+    let visible = app.history.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
+    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
+    if rows.is_empty() {
+        let none = "no entry has ended yet: what ends under a leader of ours is listed here";
+        super::say_empty(buffer, area, &empty(app, &app.past.history, app.history.total, none), app);
+    }
+}
+
+/// How an outcome looks: well, otherwise than meant, failed.
+pub(in crate::console) fn style(app: &App, ended: &Ended) -> Style {
+    let theme = &app.looks.theme;
+    if ended.good {
+        theme.good
+    } else if ended.outcome.starts_with("failed") {
+        theme.danger
+    } else {
+        theme.trouble
+    }
+}
+
+fn row(app: &App, id: &PastId) -> Row {
+    let mut cells = Vec::new();
+    match app.past.history.rows.get(id) {
+        Some(Ok(e)) => {
+            let asked = e.request.as_ref();
+            let by = asked.map_or_else(|| "via ckecli".to_owned(), |r| r.who.to_string());
+            cells.extend([
+                Cell::plain(when::short(e.at, app.now.wall)),
+                Cell::plain(e.entry.to_string()),
+                Cell::plain(brief::squeezed(&node(app, e), if app.size.width < 100 { 14 } else { 24 })),
+                Cell::plain(brief::safe(&e.address)),
+                Cell::plain(asked.map(|r| when::age(r.at, e.at)).unwrap_or_default()),
+                Cell::plain(e.attempts.to_string()),
+                Cell::plain(brief::safe(&by)),
+                Cell::styled(brief::safe(&e.outcome), style(app, e)),
+                Cell::plain(asked.and_then(|r| r.reason.as_deref()).map(brief::safe).unwrap_or_default()),
+            ]);
+        }
+        other => cells.extend(broken(app, other, 7)),
+    }
+    Row { cells, cursor: app.history.cursor.as_ref() == Some(id), marked: app.history.marks.contains(id) }
+}
+
+/// The machine's name: as it is called now, else as its attempt called it, else its address.
+pub(in crate::console) fn node(app: &App, ended: &Ended) -> String {
+    let now = app.seen.snapshot.machine(&ended.address);
+    if now == ended.address { ended.node.clone().unwrap_or(now) } else { now }
+}
+
+/// A row that cannot be read: what is wrong stands in the column after `before`.
+pub(super) fn broken<T>(app: &App, value: Option<&Result<T, String>>, before: usize) -> Vec<Cell> {
+    let danger = app.looks.theme.danger;
+    let why = value.and_then(|v| v.as_ref().err()).map(|why| brief::safe(why)).unwrap_or_default();
+    let mut cells = vec![Cell::styled("broken", danger)];
+    cells.extend(std::iter::repeat_with(|| Cell::plain("")).take(before - 1));
+    cells.push(Cell::styled(why, danger));
+    cells
+}
+
+fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let columns = [
+        Column { title: "ID", width: 7, from: 0 },
+        Column { title: "START", width: 11, from: 0 },
+        Column { title: "TOOK", width: 6, from: 0 },
+        Column { title: "STATUS", width: 9, from: 0 },
+        Column { title: "OPERATION", width: 20, from: 0 },
+        Column { title: "TARGETS", width: if area.width < 120 { 0 } else { 36 }, from: 0 },
+        Column { title: "ERROR / INFO", width: 0, from: 120 },
+    ];
+    let visible = app.records.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| record(app, id)).collect();
+    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
+    if rows.is_empty() {
+        let none = "there are no operation records: neither CKE nor an engine of ours has written one";
+        super::say_empty(buffer, area, &empty(app, &app.past.records, app.records.total, none), app);
+    }
+}
+
+fn record(app: &App, id: &PastId) -> Row {
+    let theme = &app.looks.theme;
+    let mut cells = Vec::new();
+    match app.past.records.rows.get(id) {
+        Some(Ok(r)) => {
+            let status = match r.status.as_str() {
+                _ if !r.error.is_empty() => theme.danger,
+                "cancelled" => theme.trouble,
+                _ => Style::new(),
+            };
+            let targets = targets(r);
+            let said = if r.error.is_empty() { &r.info } else { &r.error };
+            let narrow = app.size.width < 120 && !said.is_empty();
+            cells.extend([
+                Cell::plain(r.id.to_string()),
+                Cell::plain(r.start_at.map(|at| when::short(at, app.now.wall)).unwrap_or_default()),
+                Cell::plain(r.start_at.zip(r.end_at).map(|(a, b)| when::age(a, b)).unwrap_or_default()),
+                Cell::styled(brief::safe(&r.status), status),
+                Cell::plain(brief::safe(&r.operation)),
+                Cell::plain(brief::safe(&if narrow { format!("{targets}: {said}") } else { targets })),
+                Cell::styled(brief::safe(said), status),
+            ]);
+        }
+        other => cells.extend(broken(app, other, 5)),
+    }
+    Row { cells, cursor: app.records.cursor.as_ref() == Some(id), marked: app.records.marks.contains(id) }
+}
+
+pub(in crate::console) fn targets(record: &Record) -> String {
+    match record.targets.as_deref() {
+        Some([]) | None => record.command.target.clone(),
+        Some(targets) => targets.join(" "),
+    }
+}
+
+/// Why there is no row.
+pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> Vec<String> {
+    if let Some(lines) = super::connecting(app) {
+        return lines;
+    }
+    let width = usize::from(app.size.width).saturating_sub(4);
+    if let Some(why) = &read.error {
+        return std::iter::once("it was not read, and is asked for again:".to_owned())
+            .chain(wrap(&brief::safe(why), width))
+            .collect();
+    }
+    if total > 0 {
+        let more = if read.more { "; reading older ones ..." } else { "" };
+        let filter = app.list().filter();
+        return vec![format!("none of {total} passes {filter:?}{more}"), "Esc shows all".into()];
+    }
+    if read.begun { wrap(none, width) } else { vec!["reading ...".to_owned()] }
+}

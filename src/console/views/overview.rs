@@ -1,0 +1,437 @@
+//! The Overview: in five seconds, is it moving, what is stuck and on what, who leads, how long to go.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Style,
+    text::{Line, Span},
+};
+
+use crate::{
+    console::{
+        app::App,
+        brief,
+        facts::{self, Counts, Leader},
+        overview::{Spot, Stuck, Work, standing_by},
+        when,
+    },
+    model::{
+        entry::{EntryId, QueueKind},
+        ours::Audit,
+    },
+    store::view::Switch,
+};
+
+/// Columns of the labels.
+const LABEL: usize = 9;
+/// From this width on the past stands beside the present.
+const TWO: u16 = 150;
+
+/// One line: what Enter opens on it, and its text.
+struct Told {
+    spot: Option<Spot>,
+    label: &'static str,
+    spans: Vec<Span<'static>>,
+}
+
+fn said(label: &'static str, spans: Vec<Span<'static>>) -> Told {
+    Told { spot: None, label, spans }
+}
+
+fn text(text: impl Into<String>, style: Style) -> Span<'static> {
+    Span::styled(text.into(), style)
+}
+
+/// The lines of both columns; the right one is empty on a narrow screen.
+fn columns(app: &App, area: Rect) -> (Vec<Told>, Vec<Told>) {
+    let room = usize::from(area.height);
+    let mut left = vec![
+        said("Reboots", queue(app, QueueKind::Reboot)),
+        said("Repairs", queue(app, QueueKind::Repair)),
+        said("To go", to_go(app)),
+        said("Waiting", waiting(app)),
+        said("Leads", leads(app)),
+        said("Data", data(app)),
+    ];
+    left.extend(switches(app, area.width).into_iter().map(|spans| said("", spans)));
+    let (work, stuck) = (work(app), stuck(app));
+    let (ended, deeds) = (ended(app), deeds(app));
+    if area.width >= TWO {
+        let rest = room.saturating_sub(left.len());
+        let parts = shares(rest, &[work.len(), stuck.len()]);
+        left.extend(part("In work", work, parts[0]));
+        left.extend(part("Stuck", stuck, parts[1]));
+        let parts = shares(room, &[ended.len(), deeds.len()]);
+        let mut right = part("Ended", ended, parts[0]);
+        right.extend(part("Actions", deeds, parts[1]));
+        return (left, right);
+    }
+    let rest = room.saturating_sub(left.len());
+    let parts = shares(rest, &[stuck.len(), work.len(), ended.len(), deeds.len()]);
+    left.extend(part("In work", work, parts[1]));
+    left.extend(part("Stuck", stuck, parts[0]));
+    left.extend(part("Ended", ended, parts[2]));
+    left.extend(part("Actions", deeds, parts[3]));
+    (left, Vec::new())
+}
+
+/// Divides lines: one for each, then what each needs, the first ones first but leaving two to the others.
+fn shares(room: usize, needs: &[usize]) -> Vec<usize> {
+    let mut parts = vec![0; needs.len()];
+    let mut left = room;
+    for fair in [1, 3, room] {
+        for (part, need) in parts.iter_mut().zip(needs) {
+            let more = need.min(&fair).saturating_sub(*part).min(left);
+            *part += more;
+            left -= more;
+        }
+    }
+    parts
+}
+
+/// The first lines of a section under its label; how many are left out stands on the last.
+fn part(label: &'static str, lines: Vec<Told>, room: usize) -> Vec<Told> {
+    let hidden = lines.len().saturating_sub(room);
+    let mut shown: Vec<Told> = lines.into_iter().take(room).collect();
+    if let Some(first) = shown.first_mut() {
+        first.label = label;
+    }
+    if hidden > 0
+        && let Some(last) = shown.last_mut()
+    {
+        last.spans.insert(0, text(format!("(+{hidden}) "), Style::new()));
+    }
+    shown
+}
+
+/// The lines that can be opened, in the order of the screen.
+pub fn spots(app: &App, area: Rect) -> Vec<Spot> {
+    let (left, right) = columns(app, area);
+    left.into_iter().chain(right).filter_map(|line| line.spot).collect()
+}
+
+/// Draws it.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    if let Some(lines) = super::connecting(app) {
+        super::say_empty(buffer, area, &lines, app);
+        return;
+    }
+    let (left, right) = columns(app, area);
+    let split = if area.width >= TWO { area.width * 11 / 20 } else { area.width };
+    column(app, buffer, Rect { width: split.saturating_sub(1), ..area }, left, stale);
+    column(app, buffer, Rect { x: area.x + split, width: area.width - split, ..area }, right, stale);
+}
+
+fn column(app: &App, buffer: &mut Buffer, area: Rect, lines: Vec<Told>, stale: bool) {
+    let theme = &app.looks.theme;
+    for (y, line) in (area.y..area.bottom()).zip(lines) {
+        let at_cursor = line.spot.is_some() && line.spot == app.spots.cursor;
+        let mut spans = vec![text(format!("{:<LABEL$}", line.label), theme.title)];
+        spans.push(if at_cursor { text("> ", theme.cursor) } else { Span::raw("  ") });
+        spans.extend(line.spans.into_iter().map(|span| if stale { span.style(theme.muted) } else { span }));
+        let line = Line::from(spans);
+        let long = line.width() > usize::from(area.width);
+        buffer.set_line(area.x, y, &line, area.width);
+        if long {
+            buffer.set_stringn(area.right().saturating_sub(1), y, "~", 1, theme.muted);
+        }
+    }
+}
+
+/// Is it moving: slots, and the entries by state.
+fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
+    let (theme, store) = (&app.looks.theme, &app.seen.snapshot.store);
+    let (switch, counts, work, after): (&Switch, &Counts, &Work, _) = match queue {
+        QueueKind::Reboot => (&store.reboots.switch, &app.facts.reboots, &app.summary.reboots, "rebooting"),
+        QueueKind::Repair => (&store.repairs.switch, &app.facts.repairs, &app.summary.repairs, "watching"),
+    };
+    let idle = work.used + work.left + work.stuck == 0;
+    let (state, style) = match facts::leader(&app.seen) {
+        _ if idle && switch.enabled() => ("nothing to do", theme.muted),
+        _ if !switch.enabled() && work.used > 0 => ("DISABLED, ends what runs", theme.danger),
+        _ if !switch.enabled() => ("DISABLED", theme.danger),
+        Leader::Nobody => ("NOT moving, nobody leads", theme.danger),
+        _ if work.used > 0 && work.left == 0 => ("STUCK", theme.trouble),
+        _ if work.used > 0 => ("moving", theme.good),
+        _ if work.left == 0 => ("STUCK", theme.trouble),
+        _ => ("waiting", theme.trouble),
+    };
+    let slots = work.slots.filter(|_| !idle).map(|n| format!(", {} of {n} slots", work.used)).unwrap_or_default();
+    let states = [
+        (counts.draining, "draining"),
+        (counts.after, after),
+        (counts.queued, "queued"),
+        (counts.backoff, "backoff"),
+        (counts.succeeded, "succeeded"),
+    ];
+    let states = states.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>();
+    let gap = if states.is_empty() { "" } else { ": " };
+    let mut spans = vec![text(state, style), Span::raw(format!("{slots}{gap}{}", states.join(", ")))];
+    for (n, what) in [(counts.failed, "failed"), (counts.broken, "broken")] {
+        if n > 0 {
+            spans.push(text(format!(", {n} {what}"), theme.danger));
+        }
+    }
+    spans
+}
+
+/// How long to go, and from what that is known.
+fn to_go(app: &App) -> Vec<Span<'static>> {
+    let (theme, now) = (&app.looks.theme, app.now.wall);
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    for (work, what) in [(&app.summary.reboots, "reboot"), (&app.summary.repairs, "repair")] {
+        if work.left + work.stuck == 0 {
+            continue;
+        }
+        if !spans.is_empty() {
+            spans.push(Span::raw("; "));
+        }
+        let count = crate::console::event::count;
+        match (&work.pace, work.left) {
+            (_, 0) => spans.push(text(format!("no {what} will end by itself"), theme.trouble)),
+            (Some(pace), left) => {
+                let all = pace.through(left);
+                let end = crate::model::time::after(now, all.as_secs());
+                spans.push(Span::raw(format!("about {} for {}", when::span(all), count(left, what))));
+                let (each, of) = (when::span(pace.each), pace.of);
+                let made = format!(" (to {}: {each} each by the last {of})", when::short(end, now));
+                spans.push(text(made, theme.muted));
+            }
+            (None, left) => {
+                let told = if app.past.history.begun { ": fewer than 3 have ended lately" } else { "" };
+                spans.push(Span::raw(format!("not known yet for {}{told}", count(left, what))));
+            }
+        }
+        if work.stuck > 0 {
+            spans.push(text(format!(", {} stuck", work.stuck), theme.trouble));
+        }
+    }
+    if spans.is_empty() {
+        spans.push(text("both queues are through", theme.muted));
+    }
+    spans
+}
+
+/// What waits without being stuck, and who for longest.
+fn waiting(app: &App) -> Vec<Span<'static>> {
+    let (theme, sums) = (&app.looks.theme, &app.summary);
+    let Some((id, since)) = sums.oldest else { return vec![text("nothing", theme.muted)] };
+    let waits: Vec<String> = sums.waits.iter().map(|(what, n)| format!("{n} for {what}")).collect();
+    let oldest = format!("; longest {} {id} {}", when::age(since, app.now.wall), name(app, id));
+    vec![Span::raw(waits.join(", ")), text(oldest, theme.muted)]
+}
+
+fn name(app: &App, id: EntryId) -> String {
+    brief::squeezed(&facts::machine(&app.seen, id).unwrap_or_default(), 24)
+}
+
+/// Who leads, since when, and who would follow.
+fn leads(app: &App) -> Vec<Span<'static>> {
+    let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
+    let mut spans = vec![match facts::leader(&app.seen) {
+        Leader::Us => {
+            let since = engine.leading.as_ref().map(|l| app.now.boot.as_secs_f64() - l.since);
+            let since = since.map(|s| format!(" since {}", when::seconds(s))).unwrap_or_default();
+            text(format!("this console{since}"), theme.good)
+        }
+        Leader::Other(host) => Span::raw(format!("{} (another cketerm)", brief::safe(&host))),
+        Leader::Cke(host) => Span::raw(format!("{} (CKE: its guarantees, not ours)", brief::safe(&host))),
+        Leader::Nobody => text("NOBODY: nothing moves", theme.danger),
+    }];
+    let others = standing_by(&app.seen);
+    spans.push(match others.as_slice() {
+        [] => text("; no other stands by", theme.muted),
+        some => Span::raw(format!("; {} by: {}", if some.len() == 1 { "stands" } else { "stand" }, some.join(", "))),
+    });
+    let ours = &engine.observing;
+    if let (Some(why), true) = (ours.first().or(engine.standing_back.as_ref()), engine.leading.is_none()) {
+        spans.push(text(format!("; here: {}", brief::safe(why)), theme.trouble));
+    }
+    spans
+}
+
+/// How old what is shown is.
+fn data(app: &App) -> Vec<Span<'static>> {
+    let (theme, boot) = (&app.looks.theme, app.now.boot.as_secs_f64());
+    let snap = &app.seen.snapshot;
+    let mut spans = Vec::new();
+    let mut source = |name: &str, lost: Option<f64>, known: bool| {
+        let gap = if spans.is_empty() { "" } else { "  " };
+        spans.push(match lost {
+            Some(heard) => text(format!("{gap}{name} LOST for {}", when::seconds(boot - heard)), theme.danger),
+            None if known => Span::raw(format!("{gap}{name} live")),
+            None => text(format!("{gap}{name} not heard yet"), theme.trouble),
+        });
+    };
+    source("etcd", facts::etcd_lost(&app.seen, boot).map(|l| l.heard), snap.store.synced);
+    let nodes = snap.kube.sources.get("nodes").is_some_and(|s| s.synced);
+    source("Kubernetes", facts::kube_lost(&app.seen, boot).map(|l| l.heard), nodes);
+    if snap.store.registry.url.is_some() {
+        let members = &snap.registry.members;
+        let age = members.good.as_ref().map(|good| when::coarse(boot - good.at));
+        spans.push(match (&members.error, age) {
+            (None, Some(age)) => Span::raw(format!("  sabakan asked {age} ago")),
+            (None, None) => text("  sabakan not asked yet", theme.muted),
+            (Some(why), age) => {
+                let age = age.map(|age| format!(", answer {age} old")).unwrap_or_default();
+                text(format!("  sabakan FAILS{age}: {}", brief::safe(why)), theme.danger)
+            }
+        });
+    }
+    spans
+}
+
+/// What is switched off, or set otherwise than by default; a line where there is something, or where there is room.
+fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
+    let (theme, store) = (&app.looks.theme, &app.seen.snapshot.store);
+    let policy = store.policy();
+    let mut spans = Vec::new();
+    let mut add = |span: Span<'static>| {
+        if !spans.is_empty() {
+            spans.push(Span::raw("  "));
+        }
+        spans.push(span);
+    };
+    let registry = store.registry.url.is_some();
+    if registry {
+        add(match (store.sabakan.enabled(), &store.registry.hold) {
+            (false, _) => text("sabakan DISABLED", theme.trouble),
+            (true, Some(_)) => text("sabakan ON HOLD", theme.trouble),
+            (true, None) => Span::raw("sabakan on"),
+        });
+        add(match &app.seen.auto_repair.off {
+            _ if !store.auto_repair.enabled() => text("automatic repair DISABLED", theme.trouble),
+            Some(_) => text("automatic repair off", theme.muted),
+            None => Span::raw("automatic repair on"),
+        });
+    }
+    let engine = serde_json::to_value(policy.engine).ok().and_then(|v| v.as_str().map(str::to_owned));
+    add(Span::raw(format!("engine: {}", engine.unwrap_or_default())));
+    for (set, what) in [(policy.freeze.is_some(), "FREEZE"), (policy.windows.is_some(), "windows")] {
+        if set {
+            add(text(format!("policy: {what}"), theme.trouble));
+        }
+    }
+    if policy.metal3_controller {
+        add(Span::raw("metal3 controller"));
+    }
+    (width >= 100 || registry || spans.len() > 1).then_some(spans)
+}
+
+/// What is in work, longest first.
+fn work(app: &App) -> Vec<Told> {
+    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.now.wall);
+    let mut lines: Vec<Told> = Vec::new();
+    for id in &app.summary.work {
+        let status = match (facts::entry(seen, *id), facts::repair(seen, *id)) {
+            (Some(entry), _) => brief::status(entry, now).to_owned(),
+            (_, Some(entry)) => format!("{} {}", brief::step(seen, entry), brief::repair_status(entry, now)),
+            _ => continue,
+        };
+        let since = facts::since(seen, *id).map(|at| when::age(at, now)).unwrap_or_default();
+        let (pods, why) = (brief::pods(seen, *id), seen.reasons.get(id));
+        let why = why.map(|why| brief::reason(why, now)).unwrap_or_default();
+        let style = if facts::in_trouble(seen, *id) { theme.trouble } else { Style::new() };
+        let pods = if pods.is_empty() { pods } else { format!("{pods} ") };
+        lines.push(Told {
+            spot: Some(Spot::Work(*id)),
+            label: "",
+            spans: vec![Span::raw(format!("{since:>5} {} {status} {pods} ", name(app, *id))), text(why, style)],
+        });
+    }
+    if lines.is_empty() {
+        lines.push(said("", vec![text("nothing", theme.muted)]));
+    }
+    lines
+}
+
+/// What is stuck, oldest first, by what it is stuck on.
+fn stuck(app: &App) -> Vec<Told> {
+    let theme = &app.looks.theme;
+    let mut lines: Vec<Told> = Vec::new();
+    if let Some(why) = &app.summary.gate {
+        lines.push(Told { spot: Some(Spot::Gate), label: "", spans: vec![text(brief::safe(why), theme.danger)] });
+    }
+    lines.extend(app.summary.stuck.iter().map(|group| stuck_line(app, group)));
+    if lines.is_empty() {
+        lines.push(said("", vec![text("nothing", theme.good)]));
+    }
+    lines
+}
+
+fn stuck_line(app: &App, group: &Stuck) -> Told {
+    let (theme, now) = (&app.looks.theme, app.now.wall);
+    let since = group.since.map(|at| when::age(at, now)).unwrap_or_default();
+    let why = group.entry.and_then(|id| app.seen.reasons.get(&id)).map(|why| brief::reason(why, now));
+    let node = group.node.as_deref().map(|n| brief::squeezed(n, 24)).filter(|n| !n.is_empty());
+    let first = node.or_else(|| group.entry.map(|id| id.to_string())).unwrap_or_default();
+    // one alone says it in full, with its pod
+    let words = match group.count {
+        1 => format!("{first}: {}", why.unwrap_or_else(|| group.on.clone())),
+        n => format!("{n}x {}: {first} ...", group.on),
+    };
+    Told {
+        spot: Some(Spot::Stuck(group.on.clone(), group.entry, group.node.clone())),
+        label: "",
+        spans: vec![Span::raw(format!("{since:>5} ")), text(words, theme.trouble)],
+    }
+}
+
+/// What ended last.
+fn ended(app: &App) -> Vec<Told> {
+    let (theme, now) = (&app.looks.theme, app.now.wall);
+    let read = &app.past.history;
+    let mut lines: Vec<Told> = Vec::new();
+    for id in &app.summary.ended {
+        let Some(e) = read.get(id) else { continue };
+        let took = e.request.as_ref().map(|r| format!(" after {}", when::age(r.at, e.at)));
+        let by = e.request.as_ref().map(|r| format!(" ({})", brief::safe(&r.who.user))).unwrap_or_default();
+        let node = brief::squeezed(&app.seen.snapshot.machine(&e.address), 24);
+        let style = super::history::style(app, e);
+        lines.push(Told {
+            spot: Some(Spot::Ended(id.clone())),
+            label: "",
+            spans: vec![
+                Span::raw(format!("{} {node} ", when::short(e.at, now))),
+                text(brief::safe(&e.outcome), style),
+                text(format!("{}{by}", took.unwrap_or_default()), theme.muted),
+            ],
+        });
+    }
+    if lines.is_empty() {
+        lines.push(said("", vec![nothing_read(app, read.begun, read.error.as_ref())]));
+    }
+    lines
+}
+
+/// What people did last.
+fn deeds(app: &App) -> Vec<Told> {
+    let read = &app.past.audit;
+    let mut lines: Vec<Told> = Vec::new();
+    for id in &app.summary.deeds {
+        let Some(audit) = read.get(id) else { continue };
+        lines.push(Told {
+            spot: Some(Spot::Deed(id.clone())),
+            label: "",
+            spans: vec![Span::raw(format!("{} {}", when::short(audit.at, app.now.wall), deed(audit)))],
+        });
+    }
+    if lines.is_empty() {
+        lines.push(said("", vec![nothing_read(app, read.begun, read.error.as_ref())]));
+    }
+    lines
+}
+
+fn deed(audit: &Audit) -> String {
+    let why = audit.reason.as_ref().map(|why| format!(" \"{why}\"")).unwrap_or_default();
+    brief::safe(&format!("{}: {} {}{why}", audit.who.user, audit.what, audit.on))
+}
+
+fn nothing_read(app: &App, begun: bool, error: Option<&String>) -> Span<'static> {
+    let theme = &app.looks.theme;
+    match error {
+        Some(why) => text(format!("not read: {}", brief::safe(why)), theme.trouble),
+        None if begun => text("nothing yet", theme.muted),
+        None => text("reading ...", theme.muted),
+    }
+}
