@@ -29,8 +29,8 @@ pub async fn read(store: &Store, question: Question) -> Answer {
             Answer::Records(part, store.page(Folder::Records, part, PAGE).await.map_err(|e| e.to_string()))
         }
         Question::Ending(key) => {
-            let story = story(store, &key).await.map(Arc::new);
-            Answer::Ending(key, story)
+            let told = story(store, &key).await.map(Arc::new);
+            Answer::Ending(key, told)
         }
     }
 }

@@ -56,8 +56,7 @@ pub async fn run(
     let engine = tokio::spawn(async move {
         let ground = ground.await?;
         let bmcs = || Bmcs::new(ground.bmcs.clone()).and_registry(ground.store.clone(), ground.registry.clone());
-        let operator =
-            (!read_only).then(|| Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
+        let operator = (!read_only).then(|| Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
         hands.send_replace(Some(Hand { store: ground.store.clone(), operator }));
         keep(ground, campaign, &tell, asked).await;
         anyhow::Ok(())

@@ -7,12 +7,15 @@ use ratatui::{style::Style, text::Line};
 
 use super::Text;
 use crate::{
-    console::{app::App, brief, past::{PastId, Story}, table::wrap, views::history, when},
-    model::{
-        attempt::Attempt,
-        ours::Audit,
-        record::Record,
+    console::{
+        app::App,
+        brief,
+        past::{PastId, Story},
+        table::wrap,
+        views::history,
+        when,
     },
+    model::{attempt::Attempt, ours::Audit, record::Record},
     store::keys::Folder,
 };
 
