@@ -72,7 +72,7 @@ const fn led(
 /// All of them.
 pub const GAUGES: &[Gauge] = &[
     gauge("cke_leader", &[], "1 where this process leads", |s, put| {
-        put(&[], flag(s.snapshot.engine.leading.is_some()))
+        put(&[], flag(s.snapshot.engine.leading.is_some()));
     }),
     led("cke_operation_phase", &["phase"], "1 for what the leader is at", phases),
     led("cke_operation_phase_timestamp_seconds", &[], "Unix time of the last change of phase", phase_since),

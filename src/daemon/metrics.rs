@@ -1,4 +1,4 @@
-//! `/metrics`: the gauges of the table and the engine's counters, as OpenMetrics text.
+//! `/metrics`: the gauges of the table and the engine's counters, as `OpenMetrics` text.
 
 use std::{fmt, sync::Arc};
 
