@@ -1,7 +1,7 @@
 # `make run` shows cketerm at work, `make test` tests everything. Both set up what they need and say what they skip.
 # Where cargo builds.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run demo test sim lint docs figures build setup
+.PHONY: run demo test sim lint docs figures build package setup
 
 run: ## the console on a data centre inside the process
 	tests/servers/setup --build-only
@@ -28,6 +28,10 @@ lint:
 build: ## the program as it is shipped
 	tests/servers/setup --build-only
 	cargo build --locked --release
+
+package: ## a static program and a Debian package, under target/package
+	tests/servers/setup --build-only
+	docs/package/build
 
 docs: ## writes anew what is generated: docs/keys.md, docs/metrics.md
 	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the

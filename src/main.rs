@@ -15,6 +15,11 @@ use cketerm::{
 };
 use clap::Parser;
 
+/// musl's own allocator is many times slower where several threads allocate.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     if words.next().as_deref() == Some("run-command") {
