@@ -17,6 +17,7 @@ mod observers;
 mod power;
 mod recorded;
 mod registry;
+mod roles;
 mod sandbox;
 mod store;
 mod world;

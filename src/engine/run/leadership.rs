@@ -68,12 +68,27 @@ impl Loop {
             return;
         }
         self.snap.engine.standing_back = self.stands_back(at, &registration);
+        self.log_what_bars();
         if !fit || self.snap.engine.standing_back.is_some() {
             return;
         }
         self.next_try = at + AGAIN;
         self.registered = Some(registration.clone());
         self.standing = Some(Standing::begin(&self.store, self.options.ttl, &self.options.host, registration));
+    }
+
+    /// Once for each cause: a log that is silent while nobody leads helps nobody.
+    fn log_what_bars(&mut self) {
+        let faults = self.snap.engine.observing.iter();
+        let why = faults.chain(&self.snap.engine.standing_back).cloned().collect::<Vec<_>>().join("; ");
+        // some count seconds
+        let gist = why.replace(|c: char| c.is_ascii_digit(), "");
+        if gist != self.barred {
+            if !why.is_empty() {
+                tracing::info!(why, "does not stand for the lock");
+            }
+            self.barred = gist;
+        }
     }
 
     /// Why we do not campaign now: the policy, or a complete engine that may come first. An incomplete engine campaigns

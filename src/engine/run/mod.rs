@@ -137,6 +137,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         incomplete_since: None,
         registered: None,
         programs_of: None,
+        barred: String::new(),
         options,
     };
     let task = crate::tasks::spawn(looped.run(stopped));
@@ -178,6 +179,8 @@ struct Loop {
     incomplete_since: Option<f64>,
     registered: Option<EngineRegistration>,
     programs_of: Option<i64>,
+    /// Why we do not stand for the lock, as it was logged last.
+    barred: String,
     options: Options,
 }
 

@@ -1,0 +1,141 @@
+//! docs/etcd-roles.md, run as it stands: each role can do what it is for, with exactly those rights, and no more.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::world::{
+    Etcd, EtcdVersion, found,
+    program::{Daemon, Ran, command},
+    sandbox::Served,
+    wait_for,
+};
+
+/// The commands of the document, in its order.
+fn documented() -> Vec<Vec<String>> {
+    let text = include_str!("../../docs/etcd-roles.md");
+    let commands = text.lines().filter_map(|l| l.strip_prefix("    etcdctl "));
+    commands.map(|c| c.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+fn etcdctl(file: &Path, url: &str, args: &[&str]) {
+    let out = Command::new(file).env_clear().env("ETCDCTL_API", "3").args(["--endpoints", url]).args(args).output();
+    let out = out.expect("etcdctl starts");
+    assert!(out.status.success(), "etcdctl {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn config(dir: &Path, url: &str, user: &str, kubeconfig: Option<&str>) -> PathBuf {
+    let path = dir.join(format!("{user}.yaml"));
+    let kubernetes = kubeconfig.map_or_else(String::new, |k| format!("kubernetes: {{kubeconfig: \"{k}\"}}\n"));
+    let etcd = format!("etcd: {{endpoints: [\"{url}\"], username: {user}, password: pw-{user}}}\n");
+    std::fs::write(&path, format!("{etcd}{kubernetes}")).expect("it is written");
+    // a file with a password is not for everybody
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&path, mode).expect("its mode is set");
+    path
+}
+
+fn run(config: &Path, args: &[&str], stdin: &str) -> Ran {
+    use std::io::Write as _;
+    let mut child = command()
+        .arg("--config")
+        .arg(config)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let _ = child.stdin.take().expect("its input").write_all(stdin.as_bytes());
+    let out = child.wait_with_output().expect("it ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ran { code: out.status.code().unwrap_or(-1), stdout: text(&out.stdout), stderr: text(&out.stderr) }
+}
+
+#[test]
+fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
+    let Some(ctl) = found("etcdctl") else { return };
+    let Some(etcd) = Etcd::start(EtcdVersion::V34) else { return };
+    let served = Served::start(&["--nodes", "6"]);
+    let kubeconfig = served.facts["kubeconfig"].as_str().expect("a path");
+    // the definition of the sandbox's machines, in an etcd that asks who one is
+    let theirs = Path::new(served.facts["config"].as_str().expect("a path"));
+    let definition = run(theirs, &["cluster", "get"], "").stdout;
+    let address = {
+        let nodes: serde_json::Value = serde_yaml::from_str(&definition).expect("YAML");
+        let nodes = nodes["nodes"].as_array().expect("nodes").clone();
+        let worker = nodes.iter().find(|n| n["control_plane"] != true).expect("a worker");
+        worker["address"].as_str().expect("text").to_owned()
+    };
+    for command in documented() {
+        etcdctl(&ctl, &etcd.url, &command.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    etcdctl(&ctl, &etcd.url, &["user", "add", "root:pw-root"]);
+    etcdctl(&ctl, &etcd.url, &["user", "grant-role", "root", "root"]);
+    for role in ["observer", "operator", "engine"] {
+        etcdctl(&ctl, &etcd.url, &["user", "add", &format!("{role}:pw-{role}")]);
+        etcdctl(&ctl, &etcd.url, &["user", "grant-role", role, &format!("cketerm-{role}")]);
+    }
+    etcdctl(&ctl, &etcd.url, &["auth", "enable"]);
+    let [observer, operator, engine] =
+        ["observer", "operator", "engine"].map(|user| config(&served.dir, &etcd.url, user, Some(kubeconfig)));
+
+    let done = |args: &[&str], stdin: &str| {
+        let ran = run(&operator, args, stdin);
+        assert_eq!(ran.code, 0, "cketerm {args:?} as operator: {ran:?}");
+        ran.stdout
+    };
+    done(&["constraints", "set", "control-plane-count", "3"], "");
+    let file = served.dir.join("cluster.yml");
+    std::fs::write(&file, &definition).expect("it is written");
+    done(&["cluster", "set", file.to_str().expect("text")], "");
+    done(&["cluster", "identify", "--confirm"], "");
+    let policy: serde_json::Value =
+        serde_json::from_str(&run(theirs, &["policy", "show", "-o", "json"], "").stdout).expect("JSON");
+    let probe = policy["control_plane_probe"].as_str().expect("where the sandbox's control planes answer");
+    done(&["policy", "set", "control_plane_probe", probe], "");
+
+    // the engine leads with its rights, and sees the operator's entry through
+    let daemon = Daemon::start(&served.dir, &engine, "engine");
+    wait_for("a leader", 60, || (daemon.page("/readyz").1 == "leading\n").then_some(()));
+    done(&["rq", "add", "-", "--reason", "roles"], &address);
+    done(&["rq", "wait", "--timeout-seconds", "120"], "");
+    assert_eq!(served.power().iter().filter(|p| p.what == "begin").count(), 1);
+
+    // everything else that an operator asks for
+    done(&["rq", "disable"], "");
+    done(&["rq", "add", "-"], &address);
+    done(&["rq", "hold", "1", "--reason", "spare part"], "");
+    done(&["rq", "unhold", "1"], "");
+    done(&["rq", "reset-backoff"], "");
+    done(&["rq", "cancel", "1"], "");
+    done(&["rq", "enable"], "");
+    done(&["repair-queue", "disable"], "");
+    done(&["repair-queue", "add", "unreachable", "IPMI-2.0", &address], "");
+    done(&["repair-queue", "delete", "0"], "");
+    done(&["policy", "set", "settle_seconds", "61"], "");
+    done(&["sabakan", "disable"], "");
+    done(&["auto-repair", "disable"], "");
+    done(&["sabakan", "hold", "--reason", "audit"], "");
+    done(&["sabakan", "unhold"], "");
+    let (status, _) = daemon.terminate();
+    assert!(status.success());
+
+    // who may only look sees the same, and is told before anything is written
+    assert_eq!(run(&observer, &["rq", "list"], "").code, 0);
+    for (args, stdin) in [
+        (&["rq", "add", "-"][..], address.as_str()),
+        (&["rq", "disable"], ""),
+        (&["policy", "set", "settle_seconds", "1"], ""),
+    ] {
+        let ran = run(&observer, args, stdin);
+        assert!(ran.code != 0 && ran.stderr.contains("permission"), "{args:?}: {ran:?}");
+    }
+    assert_eq!(run(&operator, &["rq", "is-enabled"], "").stdout.trim(), "true", "nothing was written");
+
+    // an operator is no engine: it says so, and does not lead
+    let daemon = Daemon::start(&served.dir, &operator, "pretender");
+    wait_for("a word about the right", 60, || daemon.logged().contains("permission").then_some(()));
+    assert_ne!(daemon.page("/readyz").1, "leading\n");
+}
