@@ -11,6 +11,7 @@ mod console;
 mod daemon;
 mod engine;
 mod generated;
+mod guide;
 mod kubernetes;
 #[path = "../observers/mod.rs"]
 mod observers;

@@ -1,0 +1,89 @@
+//! docs/guide.md, run as it is written: from an existing Kubernetes and an empty etcd to a finished reboot.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::json;
+
+use crate::world::{Options, World, cluster::machines, in_both_worlds, program::command, wait_for};
+
+in_both_worlds! {
+    Options { kwok: true, ..Options::default() };
+    a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot,
+}
+
+/// The commands of one section of the guide, as they stand, comments included: a shell runs them.
+fn commands(section: &str) -> Vec<String> {
+    let text = include_str!("../../docs/guide.md");
+    let part = text.split(section).nth(1).unwrap_or_else(|| panic!("the guide has no {section:?}"));
+    let part = part.split("\n#").next().expect("a part");
+    part.lines().filter_map(|l| l.strip_prefix("    ")).map(str::to_owned).collect()
+}
+
+/// A folder with a `cketerm` that reads `config`, as an installed one reads /etc/cketerm/config.yaml.
+fn installed(dir: &Path, config: &Path) -> PathBuf {
+    let bin = dir.join("bin");
+    fs::create_dir_all(&bin).expect("a folder");
+    let script =
+        format!("#!/bin/sh\nexec '{}' --config '{}' \"$@\"\n", env!("CARGO_BIN_EXE_cketerm"), config.display());
+    fs::write(bin.join("cketerm"), script).expect("it is written");
+    fs::set_permissions(bin.join("cketerm"), PermissionsExt::from_mode(0o755)).expect("its mode is set");
+    bin
+}
+
+fn a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot(world: &World) {
+    let all = machines(1, 3);
+    world.add_nodes(&all);
+    let bin = installed(world.dir(), &world.config());
+    let shell = |line: &str| {
+        // what the tests' own environment names is left out, as for every other run of the program
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path"));
+        let mut shell = Command::new("bash");
+        shell.env_clear().envs(command().get_envs().filter_map(|(k, v)| Some((k, v?)))).env("PATH", path);
+        let out = shell.args(["-c", line]).current_dir(world.dir()).stdin(Stdio::null()).output().expect("a shell");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.success(), text(&out.stdout), text(&out.stderr))
+    };
+    let site = commands("### Without CKE");
+    assert_eq!(site.len(), 4, "{site:?}");
+    for line in site {
+        // three of them in the guide, one here: what stderr says is what has to be set
+        let line = line.replace("control-plane-count 3", "control-plane-count 1");
+        if line.contains("cluster set") {
+            let path = world.dir().join("cluster.yml");
+            let mut made: serde_json::Value =
+                serde_yaml::from_str(&fs::read_to_string(&path).expect("a definition")).expect("YAML");
+            assert_eq!(made["nodes"].as_array().map(Vec::len), Some(all.len()), "{made}");
+            made["reboot"] = world.definition(&all, &json!({}))["reboot"].clone();
+            fs::write(&path, serde_yaml::to_string(&made).expect("YAML")).expect("it is written");
+        }
+        let (good, _, said) = shell(&line);
+        assert!(good, "{line}: {said}");
+        if line.contains("cluster init") {
+            assert!(said.contains("control-plane-count 1"), "stderr names the constraint to set: {said}");
+        }
+    }
+    // these machines have no kubelet that serves /readyz
+    assert!(shell("cketerm policy set control_plane_probe node").0);
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    // the queue's commands, with an address of this site
+    let queueing = commands("## Queueing reboots");
+    let first = queueing.iter().find(|l| l.contains("rq add")).expect("the guide adds entries");
+    let (good, _, said) = shell(&first.replace("10.0.1.12", ""));
+    assert!(good && first.contains("10.0.1.11"), "{first}: {said}");
+    for words in ["rq list -o table", "rq plan"] {
+        let line = queueing.iter().find(|l| l.contains(words)).unwrap_or_else(|| panic!("the guide has no {words}"));
+        let (good, _, said) = shell(line);
+        assert!(good, "{line}: {said}");
+    }
+    let (good, _, said) = shell("cketerm rq wait --timeout-seconds 120");
+    assert!(good, "{said}");
+    let began: Vec<String> = world.power().into_iter().filter(|p| p.what == "begin").map(|p| p.address).collect();
+    assert_eq!(began, ["10.0.1.11"]);
+    wait_for("the node is uncordoned", 30, || (world.node("w1")["spec"]["unschedulable"] != true).then_some(()));
+}
