@@ -132,8 +132,9 @@ impl<'a> Pass<'a> {
 
     /// The machine's Node, if it is a member and has one.
     pub(super) fn node_of(&self, case: Case<'_>) -> Option<&'a Arc<NodeRow>> {
-        case.member?;
-        self.snap.node_of(case.address)
+        // The machine is looked up already: one more look for each of ten thousand entries would be felt.
+        let (name, kube) = (case.member?.node_name(), &self.snap.kube);
+        kube.by_name.get(name).or_else(|| kube.by_address.get(case.address).and_then(|name| kube.by_name.get(name)))
     }
 
     /// The command that does the work: the reboot command, or that of the repair's step.

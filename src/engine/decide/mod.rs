@@ -136,7 +136,10 @@ impl<'a> Pass<'a> {
     fn sort_out_entries(&mut self) -> Vec<Case<'a>> {
         let entries = self.snap.store.reboots.entries.len();
         let mut waiting = Vec::with_capacity(entries);
-        let mut seen = foldhash::HashMap::with_capacity_and_hasher(entries, foldhash::fast::RandomState::default());
+        // The first entry of each member, by its place in the definition.
+        let mut seen: Vec<Option<u64>> = vec![None; self.definition.map_or(0, |d| d.cluster.nodes.len())];
+        let definition = self.definition;
+        let place_of = |address: &str| definition.and_then(|d| d.members.place_of(address));
         let snap = self.snap;
         for (&index, stored) in &snap.store.reboots.entries {
             let id = EntryId::reboot(index);
@@ -149,7 +152,9 @@ impl<'a> Pass<'a> {
                 }
             };
             if entry.status == RebootStatus::Cancelled {
-                seen.entry(entry.node.as_str()).or_insert(index);
+                if let Some(first) = place_of(&entry.node).and_then(|place| seen.get_mut(place)) {
+                    first.get_or_insert(index);
+                }
                 self.remove(id, stored.mod_revision, &entry.node, End::Cancelled);
                 continue;
             }
@@ -158,17 +163,19 @@ impl<'a> Pass<'a> {
                 self.reasons.push((id, self.no_definition()));
                 continue;
             };
-            let Some(node) = definition.members.by_address(&definition.cluster, &entry.node) else {
+            let place = definition.members.place_of(&entry.node);
+            let member = place.and_then(|place| definition.cluster.nodes.get(place).zip(seen.get_mut(place)));
+            let Some((node, first)) = member else {
                 self.reasons.push((id, Reason::NotMember { address: entry.node.clone() }));
                 self.remove(id, stored.mod_revision, &entry.node, End::NotMember);
                 continue;
             };
             // Two entries for one node: only the one with the smaller index is looked at (I4).
-            if let Some(&first) = seen.get(entry.node.as_str()) {
+            if let Some(first) = *first {
                 self.reasons.push((id, Reason::DuplicateOf { index: first }));
                 continue;
             }
-            seen.insert(entry.node.as_str(), index);
+            *first = Some(index);
             let Some(case) = Case::of_reboot(id, stored, node) else { continue };
             let reason = match entry.status {
                 RebootStatus::Draining => self.drain(case),

@@ -308,7 +308,12 @@ impl Members {
 
     /// The member with this address.
     pub fn by_address<'a>(&self, cluster: &'a Cluster, address: &str) -> Option<&'a Node> {
-        self.by_address.get(address).and_then(|&i| cluster.nodes.get(i))
+        self.place_of(address).and_then(|i| cluster.nodes.get(i))
+    }
+
+    /// The place of the member with this address among the definition's nodes.
+    pub fn place_of(&self, address: &str) -> Option<usize> {
+        self.by_address.get(address).copied()
     }
 
     /// The member whose Kubernetes Node has this name.
