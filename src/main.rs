@@ -12,6 +12,7 @@ use cketerm::{
     engine::command::helper_main,
     ground::Ground,
     model::text::visible,
+    telemetry::Ring,
 };
 use clap::Parser;
 
@@ -68,8 +69,10 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
     }
     warn(&settings);
     match console::options(&settings, &cli.run, cli.globals.color) {
-        Ok(options) => with_runtime(Threads::All, async {
-            let _logs = console::logs(&settings, cli.run.sandbox).map_err(|e| (1, format!("{e:#}")))?;
+        Ok(mut options) => with_runtime(Threads::All, async {
+            let ring = Ring::default();
+            options.logs = Some(ring.clone());
+            let _logs = console::logs(&settings, cli.run.sandbox, &ring).map_err(|e| (1, format!("{e:#}")))?;
             let attended = !cli.run.observe && !cli.run.read_only;
             if let Some((scenario, how)) = story {
                 let ground = console::stage(scenario, how);

@@ -1,13 +1,34 @@
 //! Logs: to standard error for a daemon, to rolling files where a directory is configured, never to a console's
-//! screen (spec/cli.md; DESIGN.md).
+//! screen (spec/cli.md; DESIGN.md). A console's Logs view reads the last lines from a ring.
 
-use std::path::Path;
+use std::{
+    collections::VecDeque,
+    fmt::{self, Write as _},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
+use jiff::Timestamp;
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+};
 use tracing_appender::{non_blocking::WorkerGuard, rolling};
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    fmt::MakeWriter,
+    layer::{Context, SubscriberExt},
+    util::SubscriberInitExt,
+};
+
+use crate::clock::Clock;
 
 /// Days of rolling logs that are kept.
 const KEPT: usize = 14;
+/// Lines that a ring holds.
+pub const LINES: usize = 2000;
+/// Characters of a line that it keeps.
+const LONGEST: usize = 2000;
 
 /// Keeps the log's writer alive; what is still buffered is written when it is dropped.
 #[must_use]
@@ -24,14 +45,109 @@ pub enum Target<'a> {
     Nowhere,
 }
 
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// Counted from 1.
+    pub number: u64,
+    /// When.
+    pub at: Timestamp,
+    /// How grave.
+    pub level: Level,
+    /// The entry that it is about, where it says so: `reboots/3`.
+    pub entry: Option<String>,
+    /// The message, then the other fields.
+    pub text: String,
+}
+
+/// The last lines of the log, bounded, for whoever shows them. Cheap to clone: all clones are one ring.
+#[derive(Clone, Debug, Default)]
+pub struct Ring(Arc<Mutex<VecDeque<Arc<LogLine>>>>);
+
+impl Ring {
+    /// The lines after this number, oldest first.
+    pub fn after(&self, number: u64) -> Vec<Arc<LogLine>> {
+        let lines = self.lines();
+        let from = lines.partition_point(|line| line.number <= number);
+        lines.range(from..).cloned().collect()
+    }
+
+    fn lines(&self) -> MutexGuard<'_, VecDeque<Arc<LogLine>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, at: Timestamp, level: Level, words: Words) {
+        let mut text = words.message;
+        text.push_str(&words.fields);
+        if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+            text.truncate(end);
+        }
+        let mut lines = self.lines();
+        let number = lines.back().map_or(1, |last| last.number + 1);
+        lines.push_back(Arc::new(LogLine { number, at, level, entry: words.entry, text }));
+        while lines.len() > LINES {
+            lines.pop_front();
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Ring {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut words = Words::default();
+        event.record(&mut words);
+        self.push(Clock::Host.wall(), *event.metadata().level(), words);
+    }
+}
+
+/// An event's fields as text.
+#[derive(Default)]
+struct Words {
+    message: String,
+    fields: String,
+    entry: Option<String>,
+}
+
+impl Visit for Words {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field.name(), value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field.name(), &format!("{value:?}"));
+    }
+}
+
+impl Words {
+    fn put(&mut self, name: &str, value: &str) {
+        match name {
+            "message" => value.clone_into(&mut self.message),
+            "entry" => self.entry = Some(value.trim_start_matches("Some(\"").trim_end_matches("\")").to_owned()),
+            _ => {
+                let _ = write!(self.fields, " {name}={value}");
+            }
+        }
+    }
+}
+
 /// Sets logging up once. `level` is a level or a filter such as `info,kube=warn`; an invalid one is an error that
 /// names it.
 pub fn start(target: Target<'_>, level: &str, json: bool) -> anyhow::Result<Logs> {
+    start_with(target, level, json, None)
+}
+
+/// The same, and the last lines go into a ring too.
+pub fn start_with(target: Target<'_>, level: &str, json: bool, ring: Option<Ring>) -> anyhow::Result<Logs> {
     let filter = EnvFilter::try_new(level).map_err(|e| anyhow::anyhow!("log level {level:?} cannot be read: {e}"))?;
     match target {
-        Target::Nowhere => Ok(Logs(None)),
+        Target::Nowhere => {
+            if ring.is_some() {
+                // a second call (in tests) changes nothing
+                let _ = tracing_subscriber::registry().with(filter).with(ring).try_init();
+            }
+            Ok(Logs(None))
+        }
         Target::Stderr => {
-            init(filter, json, std::io::stderr);
+            init(filter, json, ring, std::io::stderr);
             Ok(Logs(None))
         }
         Target::Directory(directory) => {
@@ -44,18 +160,50 @@ pub fn start(target: Target<'_>, level: &str, json: bool) -> anyhow::Result<Logs
                 .build(directory)
                 .map_err(|e| anyhow::anyhow!("log directory {}: {e}", directory.display()))?;
             let (writer, guard) = tracing_appender::non_blocking(files);
-            init(filter, json, writer);
+            init(filter, json, ring, writer);
             Ok(Logs(Some(guard)))
         }
     }
 }
 
-fn init<W>(filter: EnvFilter, json: bool, writer: W)
+fn init<W>(filter: EnvFilter, json: bool, ring: Option<Ring>, writer: W)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry().with(filter).with(ring);
     // A second call (in tests) changes nothing.
     let _ = if json { registry.with(layer.json()).try_init() } else { registry.with(layer).try_init() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_keeps_the_last_lines_with_their_entry_and_hands_out_what_is_new() {
+        let ring = Ring::default();
+        let subscriber = tracing_subscriber::registry().with(ring.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(entry = %"reboots/3", node = "w1", "drain starts");
+            for n in 0..LINES {
+                tracing::warn!(n, "again");
+            }
+        });
+        let lines = ring.after(0);
+        assert_eq!((lines.len(), lines[0].number), (LINES, 2), "the oldest went");
+        assert_eq!(ring.after(u64::try_from(LINES).unwrap()).len(), 1);
+        assert_eq!(lines.last().map(|l| l.text.clone()), Some(format!("again n={}", LINES - 1)));
+    }
+
+    #[test]
+    fn a_line_says_which_entry_it_is_about_beside_its_text() {
+        let ring = Ring::default();
+        let subscriber = tracing_subscriber::registry().with(ring.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(entry = %"reboots/3", node = "w1", "drain starts");
+        });
+        let lines = ring.after(0);
+        assert_eq!((lines[0].entry.as_deref(), lines[0].text.as_str()), (Some("reboots/3"), "drain starts node=w1"));
+    }
 }

@@ -1,7 +1,8 @@
 //! The console's whole state. Drawing reads it; only `update` changes it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use ratatui::layout::Size;
 use tui_input::Input;
 
@@ -11,7 +12,9 @@ use super::{
     event::Action,
     facts::{self, Facts},
     keys::Keymap,
+    line::CommandLine,
     list::{List, Rows},
+    logs::{LineId, Logs},
     overview::{Spot, Summary},
     past::{Past, PastId},
     registry::{self, Row, Serial},
@@ -37,6 +40,8 @@ pub enum Target {
     Host(HostId),
     /// A value of a folder that is read on demand.
     Past(Folder, PastId),
+    /// A line of the log.
+    Line(LineId),
 }
 
 /// An open detail pane, bound to an object, not to a row.
@@ -65,6 +70,19 @@ impl Message {
         let words = u64::try_from(self.text.len() / 16).unwrap_or(0);
         Duration::from_secs(if self.failed { 20 } else { 8 } + words)
     }
+}
+
+/// Messages that are kept.
+const MESSAGES: usize = 200;
+
+/// What the overlay shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sheet {
+    /// The keys.
+    #[default]
+    Help,
+    /// The last messages.
+    Messages,
 }
 
 /// What does not change while the console runs.
@@ -132,6 +150,16 @@ pub struct App {
     pub records: List<PastId>,
     /// Who did what.
     pub audit: List<PastId>,
+    /// This process's log lines.
+    pub log: List<LineId>,
+    /// What was taken over of them.
+    pub logs: Logs,
+    /// The command line while it is typed.
+    pub line: Option<CommandLine>,
+    /// The last messages, with the hour, oldest first.
+    pub messages: VecDeque<(Timestamp, Message)>,
+    /// What the overlay shows while `help` is set.
+    pub sheet: Sheet,
     /// History shows CKE's records.
     pub of_cke: bool,
     /// What was read of the past.
@@ -178,6 +206,11 @@ impl App {
             history: List::default(),
             records: List::default(),
             audit: List::default(),
+            log: List::default(),
+            logs: Logs::default(),
+            line: None,
+            messages: VecDeque::new(),
+            sheet: Sheet::default(),
             of_cke: false,
             past: Past::default(),
             summary: Summary::default(),
@@ -195,12 +228,21 @@ impl App {
 
     /// Says that something went wrong or cannot be done, with what to do.
     pub fn refuse(&mut self, text: impl Into<String>) {
-        self.message = Some(Message { text: text.into(), failed: true, at: self.now.boot });
+        self.tell(text.into(), true);
     }
 
     /// Says what happened.
     pub fn say(&mut self, text: impl Into<String>) {
-        self.message = Some(Message { text: text.into(), failed: false, at: self.now.boot });
+        self.tell(text.into(), false);
+    }
+
+    fn tell(&mut self, text: String, failed: bool) {
+        let message = Message { text, failed, at: self.now.boot };
+        self.messages.push_back((self.now.wall, message.clone()));
+        while self.messages.len() > MESSAGES {
+            self.messages.pop_front();
+        }
+        self.message = Some(message);
     }
 
     /// Takes the message away once it has stood for long enough; never while what it tells of is under way.
@@ -234,6 +276,7 @@ impl App {
             View::History if self.of_cke => self.records.cursor.clone().map(|id| Target::Past(Folder::Records, id)),
             View::History => self.history.cursor.clone().map(|id| Target::Past(Folder::History, id)),
             View::Audit => self.audit.cursor.clone().map(|id| Target::Past(Folder::Audit, id)),
+            View::Logs => self.log.cursor.map(Target::Line),
         }
     }
 
@@ -329,6 +372,7 @@ impl App {
             View::History if self.of_cke => &self.records,
             View::History => &self.history,
             View::Audit => &self.audit,
+            View::Logs => &self.log,
             View::Reboots => &self.reboots,
             View::Nodes => &self.nodes,
             View::Repairs => &self.repairs,
@@ -345,6 +389,7 @@ impl App {
             View::History if self.of_cke => &mut self.records,
             View::History => &mut self.history,
             View::Audit => &mut self.audit,
+            View::Logs => &mut self.log,
             View::Reboots => &mut self.reboots,
             View::Nodes => &mut self.nodes,
             View::Repairs => &mut self.repairs,

@@ -46,7 +46,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::OutcomeUnknown { until: Some(until), .. } => {
             format!("old command may run, known {}", when::until(*until, now))
         }
-        Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: A again, D done".to_owned(),
+        Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: order it again, or done".to_owned(),
         Reason::CommandFailed { how, stderr } => {
             let last = stderr.trim_end().lines().last().unwrap_or_default();
             if last.is_empty() { format!("command failed: {how}") } else { format!("command failed: {how}: {last}") }
@@ -267,8 +267,8 @@ pub fn odd_health(seen: &Seen, id: EntryId) -> Option<String> {
 pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
     let last = seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next_back().and_then(Stored::get);
     let text = match (entry.status, last) {
-        (RepairStatus::Succeeded, None) => "was healthy, nothing was run; delete it with X".to_owned(),
-        (RepairStatus::Succeeded, Some(_)) => "healthy; delete it with X".to_owned(),
+        (RepairStatus::Succeeded, None) => "was healthy, nothing was run; it can be deleted".to_owned(),
+        (RepairStatus::Succeeded, Some(_)) => "healthy; it can be deleted".to_owned(),
         (RepairStatus::Failed, Some(a)) if a.outcome.is_some() && !a.succeeded() => {
             let outcome = a.outcome.as_ref();
             let how = outcome.map(|o| o.end.to_string()).unwrap_or_default();

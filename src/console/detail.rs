@@ -16,6 +16,7 @@ use ratatui::{
 use super::{
     app::{App, Target},
     brief, facts,
+    logs::LineId,
     table::wrap,
     when,
 };
@@ -30,6 +31,14 @@ use crate::model::{
 
 /// Columns of the labels.
 const LABEL: usize = 11;
+
+/// Commands, and what they do to an entry.
+const CANCEL: (&str, &str) = ("cancel", "cancel");
+const HOLD: (&str, &str) = ("hold", "hold");
+const LET_GO: (&str, &str) = ("unhold", "let go");
+const FORCE: (&str, &str) = ("force", "force (skip what is left)");
+const RETRY: (&str, &str) = ("retry", "again (retry)");
+const RESET: (&str, &str) = ("reset-backoff", "reset backoff");
 
 /// Lines under way.
 struct Text<'a> {
@@ -48,6 +57,7 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
         Target::Fold(what) => text.fold(what),
         Target::Host(id) => text.host(id),
         Target::Past(folder, id) => text.past(*folder, id),
+        Target::Line(id) => text.logged(*id),
     }
     text.lines
 }
@@ -70,6 +80,7 @@ pub fn title(app: &App, of: &Target) -> String {
         }
         Target::Fold(what) => brief::safe(what),
         Target::Past(folder, id) => past::title(app, *folder, id),
+        Target::Line(id) => format!("log line {}", id.0),
         Target::Host((namespace, name)) => brief::safe(&format!("host {namespace}/{name}")),
     }
 }
@@ -89,6 +100,24 @@ impl Text<'_> {
                 Span::styled(line, style),
             ]));
         }
+    }
+
+    /// The commands that make sense here: each with its key and what it does.
+    fn you_can(&mut self, deeds: &[(&str, &str)]) {
+        let can: Vec<String> = deeds.iter().map(|(name, does)| format!("{} {does}", self.app.key(name))).collect();
+        self.field("you can", &can.join("  "), self.app.looks.theme.key);
+    }
+
+    /// A line of the log in full.
+    fn logged(&mut self, id: LineId) {
+        let Some(line) = self.app.logs.get(&id).cloned() else {
+            self.plain("", "the line is gone: only the last ones are kept");
+            return;
+        };
+        self.plain("at", &self.moment(line.at));
+        self.plain("level", line.level.as_str());
+        self.plain("entry", line.entry.as_deref().unwrap_or("none"));
+        self.plain("text", &line.text);
     }
 
     fn plain(&mut self, label: &str, text: &str) {
@@ -112,7 +141,13 @@ impl Text<'_> {
             QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| s.value.as_ref().err()),
         };
         match broken {
-            None => self.plain("", &format!("{id} is gone: it ended, or was cancelled or deleted. Esc goes back.")),
+            None => {
+                let [back, history] = ["back", "history"].map(|name| self.app.key(name));
+                let how = format!(
+                    "{id} is gone: it ended, or was cancelled or deleted. {back} goes back, {history} has its end."
+                );
+                self.plain("", &how);
+            }
             Some(Some(why)) => {
                 let key = facts::lies(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
                 self.field("broken", &format!("{key}: {why}"), self.app.looks.theme.danger);
@@ -149,14 +184,14 @@ impl Text<'_> {
             self.machine(&name);
         }
         self.order_given(id);
-        let orders = match entry.status {
-            RebootStatus::Draining => "X cancel  H hold  F force (skip what is left)",
-            RebootStatus::Rebooting => "X cancel  A again (retry)  D done (treat as booted)",
-            RebootStatus::Queued if entry.drain_backoff_count > 0 => "X cancel  H hold  B reset backoff",
-            _ => "X cancel  H hold",
+        let mut can = match entry.status {
+            RebootStatus::Draining => vec![CANCEL, HOLD, FORCE],
+            RebootStatus::Rebooting => vec![CANCEL, RETRY, ("done", "done (treat as booted)")],
+            RebootStatus::Queued if entry.drain_backoff_count > 0 => vec![CANCEL, HOLD, RESET],
+            _ => vec![CANCEL, HOLD],
         };
-        let held = if facts::order(&seen, id) == Some(Verb::Hold) { "  L let go" } else { "" };
-        self.field("you can", &format!("{orders}{held}"), theme.key);
+        can.extend((facts::order(&seen, id) == Some(Verb::Hold)).then_some(LET_GO));
+        self.you_can(&can);
         if progress.is_some() {
             self.pods_left(id);
         }
@@ -185,7 +220,10 @@ impl Text<'_> {
         let given = self.app.seen.snapshot.store.orders.get(&id).and_then(Stored::get).cloned();
         if let Some(order) = given {
             let why = order.reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
-            let taken = if order.verb == Verb::Hold { "L lets it go" } else { "not taken up yet" };
+            let taken = match order.verb {
+                Verb::Hold => format!("{} lets it go", self.app.key("unhold")),
+                _ => "not taken up yet".to_owned(),
+            };
             let text = format!("{} by {} {}{why}; {taken}", order.verb, order.who, self.moment(order.at));
             self.plain("order", &text);
         }
@@ -298,7 +336,8 @@ impl Text<'_> {
         let (state, trouble) = brief::node_state(self.app, name);
         let (row, member) = (facts::node(&seen, name), facts::member(&seen, name));
         if row.is_none() && member.is_none() {
-            self.plain("", &format!("{name} is gone: neither a Node nor in the definition. Esc goes back."));
+            let back = self.app.key("back");
+            self.plain("", &format!("{name} is gone: neither a Node nor in the definition. {back} goes back."));
             return;
         }
         self.field("state", &state, if trouble { theme.trouble } else { Style::new() });
@@ -323,13 +362,14 @@ impl Text<'_> {
         } else if let Some(member) = member {
             self.plain("address", &member.address);
         }
-        let can = match row {
-            Some(r) if r.keep_cordoned => "  C give the cordon back",
-            Some(r) if r.unschedulable => "  C keep cordoned",
-            _ => "",
-        };
-        let release = if seen.orphans.contains_key(name) { "  U release the cordon" } else { "" };
-        self.field("you can", &format!("R reboot  P repair{can}{release}"), theme.key);
+        let mut can = vec![("reboot", "reboot"), ("repair", "repair")];
+        can.extend(match row {
+            Some(r) if r.keep_cordoned => Some(("keep-cordoned", "give the cordon back")),
+            Some(r) if r.unschedulable => Some(("keep-cordoned", "keep cordoned")),
+            _ => None,
+        });
+        can.extend(seen.orphans.contains_key(name).then_some(("release", "release the cordon")));
+        self.you_can(&can);
         for id in self.app.facts.entries_of(name) {
             self.heading(format!("Entry {id}"));
             self.any_entry(id, false);

@@ -2,15 +2,19 @@
 
 use ratatui::{
     Frame,
+    buffer::Buffer,
     layout::Rect,
+    style::Style,
     text::{Line, Span},
 };
+use tui_input::Input;
 use unicode_width::UnicodeWidthStr;
 
 use super::{
-    app::App,
+    app::{App, View},
     brief,
-    keys::{Context, TABLE},
+    keys::{self, Context, TABLE},
+    line::{self, CommandLine},
     table::{cut, put},
     update,
 };
@@ -33,47 +37,204 @@ pub fn height(app: &App) -> u16 {
 pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     let theme = &app.looks.theme;
     let failed = app.message.as_ref().is_some_and(|m| m.failed);
-    let style = if failed { theme.danger } else { ratatui::style::Style::new() };
+    let style = if failed { theme.danger } else { Style::new() };
     let hints = area.bottom().saturating_sub(1);
     for (y, line) in (area.y..hints).zip(message(app)) {
         put(frame.buffer_mut(), area.x, y, area.width, &line, style);
     }
+    if let Some(line) = &app.line {
+        proposals(app, line, frame.buffer_mut(), area);
+        let said = match &line.error {
+            Some(why) => (format!("! {}", brief::safe(why)), theme.danger),
+            None => (line::meaning(line.input.value()).unwrap_or_default(), theme.muted),
+        };
+        return prompt(app, frame, (area, hints), ":", &line.input, said);
+    }
     if let Some((input, _)) = &app.typing {
-        let scroll = input.visual_scroll(usize::from(area.width.saturating_sub(30)));
-        let text: String = input.value().chars().skip(scroll).collect();
-        let prompt = format!("filter: {text}");
-        put(frame.buffer_mut(), area.x, hints, area.width, &prompt, theme.key);
-        put(frame.buffer_mut(), area.right().saturating_sub(22), hints, 22, "Enter keep  Esc drop", theme.muted);
-        let column = 8 + input.visual_cursor().saturating_sub(scroll);
-        frame.set_cursor_position((area.x + u16::try_from(column).unwrap_or(0), hints));
-        return;
+        let [keep, drop] = ["accept", "drop"].map(|name| app.key(name));
+        let said = match app.list().fault() {
+            Some(why) => (format!("! {}", brief::safe(why)), theme.danger),
+            None => (format!("{keep} keep  {drop} drop"), theme.muted),
+        };
+        return prompt(app, frame, (area, hints), "filter: ", input, said);
     }
     let line = hint_line(app, usize::from(area.width));
     frame.buffer_mut().set_line(area.x, hints, &line, area.width);
 }
 
-/// Hints of this context, as many as fit.
-fn hint_line(app: &App, width: usize) -> Line<'static> {
-    let here = update::context(app);
-    let mut spans = Vec::new();
-    let mut used = 0;
-    for b in TABLE.iter().filter(|b| !b.hint.is_empty()) {
-        if b.context != here && !(b.context == Context::Everywhere && matches!(here, Context::Table | Context::Detail))
-        {
-            continue;
-        }
-        if b.changes && app.looks.read_only {
-            continue;
-        }
-        let Some(key) = app.looks.keymap.key(b.name) else { continue };
-        let key = if key.len() > 1 { format!("{}{}", key[..1].to_uppercase(), &key[1..]) } else { key.to_owned() };
-        let needed = key.width() + b.hint.width() + 3;
-        if used + needed > width {
+/// A text that is being typed, and beside it what is to be said of it.
+fn prompt(app: &App, frame: &mut Frame, (area, y): (Rect, u16), label: &str, input: &Input, said: (String, Style)) {
+    let width = usize::from(area.width);
+    let (said, style) = said;
+    // the text keeps a third of the line at least
+    let room = width.saturating_sub(said.width() + 2).max(width / 3);
+    let scroll = input.visual_scroll(room.saturating_sub(label.len() + 1));
+    let text: String = input.value().chars().skip(scroll).collect();
+    let buffer = frame.buffer_mut();
+    put(buffer, area.x, y, u16::try_from(room).unwrap_or(area.width), &format!("{label}{text}"), app.looks.theme.key);
+    let said_width = u16::try_from(said.width().min(width.saturating_sub(room + 1))).unwrap_or(0);
+    put(buffer, area.right().saturating_sub(said_width), y, said_width, &said, style);
+    let column = label.len() + input.visual_cursor().saturating_sub(scroll);
+    frame.set_cursor_position((area.x + u16::try_from(column).unwrap_or(0), y));
+}
+
+/// What tab goes through, above the line.
+fn proposals(app: &App, line: &CommandLine, buffer: &mut Buffer, area: Rect) {
+    let Some(proposals) = &line.proposals else { return };
+    let mut x = area.x;
+    let from = proposals.at.saturating_sub(3);
+    let y = area.bottom().saturating_sub(2);
+    for x in area.left()..area.right() {
+        buffer[(x, y)].reset();
+    }
+    for (at, word) in proposals.words.iter().enumerate().skip(from) {
+        let word = brief::safe(word);
+        let style = if at == proposals.at { app.looks.theme.tab } else { app.looks.theme.muted };
+        let width = u16::try_from(word.width()).unwrap_or(0);
+        if x + width > area.right() {
             break;
         }
-        used += needed;
-        spans.push(Span::styled(key, app.looks.theme.key));
-        spans.push(Span::raw(format!(" {}  ", b.hint)));
+        put(buffer, x, y, width, &word, style);
+        x = x.saturating_add(width + 2);
     }
-    Line::from(spans)
+}
+
+/// The commands of a view that the footer names, the most wanted first.
+fn of_view(app: &App) -> &'static [&'static str] {
+    match app.view {
+        View::Overview => &["open", "cancel", "switch", "reboots", "nodes", "repairs", "history", "logs-of"],
+        View::Reboots => &[
+            "open",
+            "cancel",
+            "mark",
+            "hold",
+            "unhold",
+            "trouble",
+            "filter",
+            "retry",
+            "done",
+            "force",
+            "reset-backoff",
+            "switch",
+            "jump",
+            "sort",
+            "logs-of",
+        ],
+        View::Repairs => &[
+            "open",
+            "cancel",
+            "mark",
+            "repair",
+            "trouble",
+            "delete-finished",
+            "filter",
+            "hold",
+            "unhold",
+            "retry",
+            "done",
+            "force",
+            "reset-backoff",
+            "switch",
+            "jump",
+            "sort",
+            "logs-of",
+        ],
+        View::Nodes => &[
+            "open",
+            "mark",
+            "reboot",
+            "repair",
+            "trouble",
+            "filter",
+            "keep-cordoned",
+            "cancel",
+            "jump",
+            "sort",
+            "logs-of",
+        ],
+        View::Machines => &[
+            "open",
+            "approve",
+            "constraint",
+            "hold",
+            "unhold",
+            "switch",
+            "auto-repair",
+            "racks",
+            "repair",
+            "mark",
+            "filter",
+            "trouble",
+            "sort",
+        ],
+        View::Diff => {
+            &["open", "approve", "constraint", "hold", "unhold", "switch", "auto-repair", "racks", "filter", "sort"]
+        }
+        View::Hosts => &["open", "host-power", "fence", "unhold", "mark", "jump", "filter", "trouble", "sort"],
+        View::History if app.of_cke => &["open", "racks", "filter", "sort"],
+        View::History => &["open", "racks", "reboot", "filter", "trouble", "sort", "jump", "logs-of"],
+        View::Audit => &["open", "filter", "sort"],
+        View::Logs => &["open", "filter", "trouble", "sort"],
+    }
+}
+
+/// Hints of this context, as many as fit; help, the command line and leaving always do.
+fn hint_line(app: &App, width: usize) -> Line<'static> {
+    let here = update::context(app);
+    let names: Vec<&str> = match here {
+        Context::Table => of_view(app).to_vec(),
+        // a pane names the commands of its object itself
+        Context::Detail if app.help.is_some() => vec!["close"],
+        Context::Detail => {
+            ["close", "jump", "logs-of"].into_iter().chain(of_view(app).iter().copied().skip(1)).collect()
+        }
+        Context::Everywhere | Context::Dialog | Context::Field => Vec::new(),
+    };
+    let always: Vec<Hint> = ["command", "help", "quit"].iter().filter_map(|name| hint(app, name)).collect();
+    let mut left = width.saturating_sub(always.iter().map(|h| h.width).sum());
+    let mut shown: Vec<Hint> = Vec::new();
+    for name in names {
+        let changes = TABLE.iter().any(|b| b.name == name && b.changes);
+        let Some(hint) = hint(app, name).filter(|_| !(changes && app.looks.read_only)) else { continue };
+        if shown.iter().any(|h| h.key == hint.key) {
+            continue;
+        }
+        if hint.width > left {
+            break;
+        }
+        left -= hint.width;
+        shown.push(hint);
+    }
+    let spans = shown
+        .into_iter()
+        .chain(always)
+        .flat_map(|h| [Span::styled(h.key, app.looks.theme.key), Span::raw(format!(" {}  ", h.word))]);
+    Line::from(spans.collect::<Vec<_>>())
+}
+
+struct Hint {
+    key: String,
+    word: &'static str,
+    width: usize,
+}
+
+/// A command's key and word; none where it is unbound.
+fn hint(app: &App, name: &str) -> Option<Hint> {
+    let word = match (app.view, name) {
+        (View::History, "racks") if app.of_cke => "ended",
+        (View::History, "racks") => "CKE's records",
+        (View::Hosts, "unhold") => "release",
+        (View::Repairs, "cancel") => "delete",
+        (View::Reboots | View::Repairs, "jump") => "node",
+        (View::Nodes, "jump") => "entry",
+
+        (View::History | View::Logs, "trouble") => "next bad",
+        (_, "overview" | "reboots" | "nodes" | "repairs" | "history") => {
+            TABLE.iter().find(|b| b.name == name).map_or("", |b| b.name)
+        }
+        _ => TABLE.iter().find(|b| b.name == name)?.hint,
+    };
+    let key = keys::title(app.looks.keymap.key(name)?);
+    let width = key.width() + word.width() + 3;
+    Some(Hint { key, word, width })
 }

@@ -56,7 +56,14 @@ fn lost(app: &App) -> Vec<Lost> {
 /// Draws three lines and the banner.
 pub fn draw(app: &App, buffer: &mut Buffer, area: Rect, banner: Rect) {
     buffer.set_line(area.x, area.y, &counts(app), area.width);
-    buffer.set_line(area.x, area.y + 1, &leader(app), area.width);
+    let (leader, status) = (leader(app), status(app));
+    buffer.set_line(area.x, area.y + 1, &leader, area.width);
+    // what the rows below are goes before who leads, where both do not fit
+    let width = u16::try_from(status.width()).unwrap_or(area.width).min(area.width);
+    if width > 0 {
+        let at = u16::try_from(leader.width()).unwrap_or(area.width).min(area.width - width);
+        buffer.set_line(area.x + at, area.y + 1, &status, width);
+    }
     buffer.set_line(area.x, area.y + 2, &tabs(app), area.width);
     for (y, (text, style)) in (banner.y..banner.bottom()).zip(self::banner(app)) {
         put(buffer, banner.x, y, banner.width, &text, style);
@@ -209,7 +216,7 @@ fn tab_line(app: &App, words: u8) -> Line<'static> {
             View::Machines => (Some(app.machines.total), 0),
             View::Diff => (Some(app.diff.total), waits),
             View::Hosts => (Some(app.hosts.total), 0),
-            View::Overview | View::History | View::Audit => (None, 0),
+            View::Overview | View::History | View::Audit | View::Logs => (None, 0),
         };
         let name = view.title();
         let name = if words == 0 && !open { name.get(..3).unwrap_or(name) } else { name };
@@ -224,6 +231,14 @@ fn tab_line(app: &App, words: u8) -> Line<'static> {
             (false, _) => Span::raw(format!(" {text}")),
         });
     }
+    Line::from(spans)
+}
+
+/// What is stuck, filtered, sorted and marked in the open view.
+fn status(app: &App) -> Line<'static> {
+    let theme = &app.looks.theme;
+    let (reboots, repairs) = (app.facts.reboots.trouble, app.facts.repairs.trouble);
+    let mut spans = Vec::new();
     let list = app.list();
     let (filter, (shown, total), marks) = (list.filter(), list.counts(), list.marked());
     let trouble = match app.view {
@@ -237,6 +252,9 @@ fn tab_line(app: &App, words: u8) -> Line<'static> {
     }
     if !filter.is_empty() {
         spans.push(Span::styled(format!("  filter {:?} {shown}/{total}", brief::safe(filter)), theme.key));
+    }
+    if let Some((column, largest_first)) = list.sort() {
+        spans.push(Span::styled(format!("  by {column}{}", if largest_first { " desc" } else { "" }), theme.key));
     }
     if marks > 0 {
         spans.push(Span::styled(format!("  {marks} marked"), theme.mark));

@@ -40,6 +40,12 @@ pub enum Command {
     Overview,
     History,
     Audit,
+    Logs,
+    LogsOf,
+    Line,
+    Messages,
+    Sort,
+    Reverse,
     Reboots,
     Nodes,
     Repairs,
@@ -134,27 +140,27 @@ pub const TABLE: &[Binding] = &[
     verb(&["X"], Command::Cancel, "cancel", "cancel", "Cancel the reboots, or delete the repairs, that are marked or under the cursor"),
     verb(&["R"], Command::Reboot, "reboot", "reboot", "Queue a reboot of the nodes that are marked, or of the one under the cursor"),
     verb(&["P"], Command::Repair, "repair", "repair", "Queue a repair of the nodes that are marked, or of the one under the cursor; of a repair: once more"),
-    verb(&["B"], Command::ResetBackoff, "reset-backoff", "", "End the backoff of the entries, so that the next pass takes them"),
-    verb(&["H"], Command::Hold, "hold", "", "Keep the entries from starting until they are let go; in Machines and Diff: stop all applying"),
-    verb(&["L"], Command::Unhold, "unhold", "", "Let entries go that are on hold; in Machines and Diff: let applying go on; in Hosts: release a host that we hold off"),
-    verb(&["E"], Command::Switch, "switch", "", "Enable or disable the queue: in Repairs the repair queue, in Machines and Diff the sabakan integration, elsewhere the reboot queue"),
-    verb(&["Y"], Command::Approve, "approve", "", "Let the change of the definition that waits at the gate pass (yes)"),
-    verb(&["S"], Command::Constraint, "constraint", "", "Set a constraint: choose it and type its value"),
-    verb(&["M"], Command::AutoRepair, "auto-repair", "", "Enable or disable automatic repair (mend)"),
-    verb(&["A"], Command::Retry, "retry", "", "Order: run the reboot or repair command once more (again)"),
-    verb(&["D"], Command::Done, "done", "", "Order: treat the machine as booted, or as healthy"),
-    verb(&["F"], Command::Force, "force", "", "Order: go on without waiting for pods and volumes"),
-    verb(&["Z"], Command::DeleteFinished, "delete-finished", "", "Delete all repairs that have succeeded or failed"),
+    verb(&["B"], Command::ResetBackoff, "reset-backoff", "reset backoff", "End the backoff of the entries, so that the next pass takes them"),
+    verb(&["H"], Command::Hold, "hold", "hold", "Keep the entries from starting until they are let go; in Machines and Diff: stop all applying"),
+    verb(&["L"], Command::Unhold, "unhold", "let go", "Let entries go that are on hold; in Machines and Diff: let applying go on; in Hosts: release a host that we hold off"),
+    verb(&["E"], Command::Switch, "switch", "on/off", "Enable or disable the queue: in Repairs the repair queue, in Machines and Diff the sabakan integration, elsewhere the reboot queue"),
+    verb(&["Y"], Command::Approve, "approve", "approve", "Let the change of the definition that waits at the gate pass (yes)"),
+    verb(&["S"], Command::Constraint, "constraint", "constraint", "Set a constraint: choose it and type its value"),
+    verb(&["M"], Command::AutoRepair, "auto-repair", "auto-repair", "Enable or disable automatic repair (mend)"),
+    verb(&["A"], Command::Retry, "retry", "again", "Order: run the reboot or repair command once more (again)"),
+    verb(&["D"], Command::Done, "done", "done", "Order: treat the machine as booted, or as healthy"),
+    verb(&["F"], Command::Force, "force", "force", "Order: go on without waiting for pods and volumes"),
+    verb(&["Z"], Command::DeleteFinished, "delete-finished", "delete ended", "Delete all repairs that have succeeded or failed"),
     verb(&["K"], Command::DeleteUnfinished, "delete-unfinished", "", "Delete all repairs that are queued or in work"),
-    verb(&["C"], Command::Keep, "keep-cordoned", "", "Keep the node cordoned when the work ends, or give that up; asks nothing"),
+    verb(&["C"], Command::Keep, "keep-cordoned", "keep cordoned", "Keep the node cordoned when the work ends, or give that up; asks nothing"),
     verb(&["U"], Command::Release, "release", "", "Order: release a cordon that was left behind by a cancelled entry"),
-    verb(&["W"], Command::HostPower, "host-power", "", "Hosts: reboot them, hold them off, or turn them on or off through Metal3's interface, now: no queue, no drain"),
-    verb(&["I"], Command::Fence, "fence", "", "Hosts: isolate: hold the host off, wait for the proof, delete its Node, release the host"),
+    verb(&["W"], Command::HostPower, "host-power", "power", "Hosts: reboot them, hold them off, or turn them on or off through Metal3's interface, now: no queue, no drain"),
+    verb(&["I"], Command::Fence, "fence", "fence", "Hosts: isolate: hold the host off, wait for the proof, delete its Node, release the host"),
     look(Table, &["space"], Command::Mark, "mark", "mark", "Mark or unmark the row and go on"),
     look(Table, &["*"], Command::MarkAll, "mark-all", "", "Mark all rows that pass the filter; once more: unmark them"),
-    look(Table, &["/"], Command::Filter, "filter", "filter", "Show only rows that contain a text; with ! before it: that do not"),
+    look(Table, &["/"], Command::Filter, "filter", "filter", "Show only rows that pass: words, /regex/, !not, column:word, rack=3, since>10m, or"),
     look(Table, &["n"], Command::Trouble, "trouble", "trouble", "Go to the next row that needs a person"),
-    look(Everywhere, &["o"], Command::Jump, "jump", "", "Go from an entry or a host to its node, or from a node to its entry or entries"),
+    look(Everywhere, &["o"], Command::Jump, "jump", "node/entry", "Go from an entry or a host to its node, or from a node to its entry or entries"),
     look(Everywhere, &["tab"], Command::NextView, "next-view", "", "Next view"),
     look(Everywhere, &["0"], Command::Overview, "overview", "", "Overview: is it moving, what is stuck, who leads, how long to go"),
     look(Everywhere, &["1"], Command::Reboots, "reboots", "", "Reboots"),
@@ -165,7 +171,13 @@ pub const TABLE: &[Binding] = &[
     look(Everywhere, &["6"], Command::Hosts, "hosts", "", "Hosts"),
     look(Everywhere, &["7"], Command::History, "history", "", "History: entries that ended, with their timelines"),
     look(Everywhere, &["8"], Command::Audit, "audit", "", "Audit: who did what, when, why, from where"),
-    look(Table, &["v"], Command::Racks, "racks", "", "In Machines and Diff: racks as counts by role and state, or the rows again; in History: CKE's records, or ours again"),
+    look(Everywhere, &["9"], Command::Logs, "logs", "", "Logs: this process's own log lines"),
+    look(Everywhere, &["l"], Command::LogsOf, "logs-of", "its logs", "The log lines of the entry, or of the node, under the cursor"),
+    look(Everywhere, &[":"], Command::Line, "command", "command", "Type a command: any name of this table, goto, view, mark, sort ...; tab completes"),
+    look(Everywhere, &[], Command::Messages, "messages", "", "The last 200 messages with their times"),
+    look(Table, &["s"], Command::Sort, "sort", "sort", "Sort by the next column; after the last one the view's own order again"),
+    look(Table, &["r"], Command::Reverse, "reverse", "", "Turn the order round"),
+    look(Table, &["v"], Command::Racks, "racks", "racks", "In Machines and Diff: racks as counts by role and state, or the rows again; in History: CKE's records, or ours again"),
     look(Everywhere, &["j", "down"], Command::Down, "down", "", "Down"),
     look(Everywhere, &["k", "up"], Command::Up, "up", "", "Up"),
     look(Everywhere, &["pgdn", "ctrl-f"], Command::PageDown, "page-down", "", "A page down"),
@@ -189,7 +201,7 @@ pub const TABLE: &[Binding] = &[
     look(Dialog, &["r"], Command::Reason, "reason", "", "Type a reason, which goes to the audit trail"),
     look(Field, &["enter"], Command::Accept, "accept", "", "Take the text"),
     look(Field, &["esc", "ctrl-c"], Command::Drop, "drop", "", "Drop the text"),
-    look(Field, &["tab", "down"], Command::NextField, "field-next", "", "Take the text and go on to the next field"),
+    look(Field, &["tab", "down"], Command::NextField, "field-next", "", "Take the text and go on to the next field; on the command line: complete, or the next proposal"),
     look(Field, &["backtab", "up"], Command::PreviousField, "field-previous", "", "Take the text and go back"),
 ];
 
@@ -255,12 +267,20 @@ impl Keymap {
 
     /// The first key of a command as sentences name it; `:NAME` where it is unbound.
     pub fn shown(&self, name: &str) -> String {
-        self.key(name).map_or_else(|| format!(":{name}"), str::to_owned)
+        self.key(name).map_or_else(|| format!(":{name}"), title)
     }
 
     /// All keys of a binding, for the help.
     pub fn all(&self, binding: &Binding) -> String {
         self.names.get(binding.name).map(|keys| keys.join(" ")).unwrap_or_default()
+    }
+}
+
+/// A key as people read it: `X`, `Esc`, `Ctrl-f`.
+pub fn title(key: &str) -> String {
+    match key.split_at_checked(1) {
+        Some((first, rest)) if !rest.is_empty() => format!("{}{rest}", first.to_uppercase()),
+        _ => key.to_owned(),
     }
 }
 

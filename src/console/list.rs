@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::filter::Filter;
+
 /// The rows of one view, by identity, in order.
 #[derive(Clone, Debug)]
 pub struct List<Id> {
@@ -17,10 +19,18 @@ pub struct List<Id> {
     pub top: usize,
     /// The marked ones, hidden ones included.
     pub marks: BTreeSet<Id>,
-    /// The filter in force.
+    /// The filter as it was typed.
     pub filter: String,
+    /// The filter in force: the last one that was understood.
+    pub good: Filter,
+    /// What is wrong with the one that was typed.
+    pub fault: Option<String>,
+    /// The column that the rows are sorted by, and whether the largest comes first; none = the view's own order.
+    pub sort: Option<(&'static str, bool)>,
     /// The rows are in another order than that of their identities.
     pub unordered: bool,
+    /// Somebody has moved the cursor.
+    pub moved: bool,
     /// The cursor's object vanished, and the cursor was put on its neighbour: a verb pressed right then was meant for
     /// the other one.
     pub strayed: bool,
@@ -36,7 +46,11 @@ impl<Id> Default for List<Id> {
             top: 0,
             marks: BTreeSet::new(),
             filter: String::new(),
+            good: Filter::default(),
+            fault: None,
+            sort: None,
             unordered: false,
+            moved: false,
             strayed: false,
         }
     }
@@ -134,8 +148,15 @@ pub trait Rows {
     fn marked(&self) -> usize;
     /// The filter in force.
     fn filter(&self) -> &str;
-    /// Another filter; the rows are made anew by whoever sets it.
-    fn set_filter(&mut self, text: &str);
+    /// Another filter for a view with these columns; the rows are made anew by whoever sets it. One that cannot be
+    /// understood leaves the last good one in force.
+    fn set_filter(&mut self, text: &str, columns: &'static [&'static str]);
+    /// What is wrong with the filter.
+    fn fault(&self) -> Option<&str>;
+    /// The column that it is sorted by, and whether the largest comes first.
+    fn sort(&self) -> Option<(&'static str, bool)>;
+    /// Another order; the rows are made anew by whoever sets it.
+    fn set_sort(&mut self, by: Option<(&'static str, bool)>);
     /// Moves the cursor by so many rows.
     fn go(&mut self, by: isize);
     /// Scrolls so that the cursor is among `height` visible rows.
@@ -160,10 +181,28 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     fn filter(&self) -> &str {
         &self.filter
     }
-    fn set_filter(&mut self, text: &str) {
+    fn set_filter(&mut self, text: &str, columns: &'static [&'static str]) {
         text.clone_into(&mut self.filter);
+        self.fault = match Filter::parse(text, columns) {
+            Ok(good) => {
+                self.good = good;
+                None
+            }
+            Err(why) => Some(why),
+        };
+    }
+    fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+    fn sort(&self) -> Option<(&'static str, bool)> {
+        self.sort
+    }
+    fn set_sort(&mut self, by: Option<(&'static str, bool)>) {
+        self.sort = by;
+        self.unordered = by.is_some();
     }
     fn go(&mut self, by: isize) {
+        self.moved = true;
         self.step(by);
     }
     fn show_cursor(&mut self, height: usize) {

@@ -6,14 +6,18 @@
 
 pub mod app;
 pub mod brief;
+pub mod columns;
 pub mod detail;
 pub mod dialog;
 pub mod event;
 pub mod facts;
+pub mod filter;
 pub mod footer;
 pub mod header;
 pub mod keys;
+pub mod line;
 pub mod list;
+pub mod logs;
 pub mod overview;
 pub mod pace;
 pub mod past;

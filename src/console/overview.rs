@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{
     app::{App, Target},
     brief, facts,
-    pace::{Pace, pace},
+    pace::{Pace, fewest, pace},
     past::PastId,
 };
 use crate::{
@@ -157,8 +157,8 @@ pub fn summary(app: &App) -> Summary {
         sums.repairs.slots = Some(d.cluster.repair.concurrency());
     }
     let ended = || app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
-    sums.reboots.pace = pace(ended(), QueueKind::Reboot, app.now.wall);
-    sums.repairs.pace = pace(ended(), QueueKind::Repair, app.now.wall);
+    sums.reboots.pace = pace(ended(), QueueKind::Reboot, fewest(sums.reboots.slots), app.now.wall);
+    sums.repairs.pace = pace(ended(), QueueKind::Repair, fewest(sums.repairs.slots), app.now.wall);
     sums.ended = app.past.history.rows.keys().take(PAST).cloned().collect();
     let deeds = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
     sums.deeds = deeds.take(PAST).map(|(id, _)| id.clone()).collect();

@@ -22,8 +22,18 @@ pub struct Pace {
     pub of: usize,
 }
 
-/// The pace of the entries that ended well lately, newest first; none where fewer than three did.
-pub fn pace<'a>(ended: impl Iterator<Item = &'a Ended>, queue: QueueKind, now: Timestamp) -> Option<Pace> {
+/// From how many entries a pace is told where so many are in work at once: what ends together is no pace.
+pub fn fewest(slots: Option<i64>) -> usize {
+    slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).saturating_mul(2).clamp(FEWEST, MOST / 2)
+}
+
+/// The pace of the entries that ended well lately, newest first; none where fewer than `fewest` did.
+pub fn pace<'a>(
+    ended: impl Iterator<Item = &'a Ended>,
+    queue: QueueKind,
+    fewest: usize,
+    now: Timestamp,
+) -> Option<Pace> {
     let mut after = now;
     let mut times: Vec<Timestamp> = Vec::new();
     for at in ended.filter(|e| e.good && e.entry.queue == queue).map(|e| e.at).take(MOST) {
@@ -34,7 +44,7 @@ pub fn pace<'a>(ended: impl Iterator<Item = &'a Ended>, queue: QueueKind, now: T
         times.push(at);
     }
     let (newest, oldest) = (times.first()?, times.last()?);
-    if times.len() < FEWEST {
+    if times.len() < fewest {
         return None;
     }
     let parts = i32::try_from(times.len()).ok()?;
@@ -74,7 +84,7 @@ mod tests {
                 attempts: 1,
             })
             .collect();
-        pace(ended.iter(), QueueKind::Reboot, now())
+        pace(ended.iter(), QueueKind::Reboot, fewest(Some(1)), now())
     }
 
     #[test]
@@ -90,6 +100,11 @@ mod tests {
         assert_eq!(told(&[60, 180]), None);
         assert_eq!(told(&[7200, 7300, 7400]), None, "that was another work");
         assert_eq!(told(&[60, 180, 7200, 7300]), None, "two of this work");
+    }
+
+    #[test]
+    fn two_waves_at_least_make_a_pace_where_many_are_in_work_at_once() {
+        assert_eq!([fewest(None), fewest(Some(1)), fewest(Some(4)), fewest(Some(100))], [3, 3, 8, 25]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::{
         pages::{Page, Part},
         view::StoreView,
     },
+    telemetry::LogLine,
 };
 
 /// Values that are asked for at once.
@@ -95,6 +96,8 @@ pub enum Question {
     Page(Folder, Part),
     /// The whole story of an entry that ended, by its key.
     Ending(String),
+    /// The log lines after this number.
+    Logs(u64),
 }
 
 /// What was answered, or a sentence that says why not.
@@ -108,6 +111,8 @@ pub enum Answer {
     Records(Part, Result<Page<Record>, String>),
     /// The whole story of an entry that ended, by its key.
     Ending(String, Result<Arc<Story>, String>),
+    /// Log lines.
+    Logs(Vec<Arc<LogLine>>),
 }
 
 /// A folder as far as it was read.
@@ -233,6 +238,7 @@ impl Past {
                 }
                 self.ending = Some((key, ending));
             }
+            Answer::Logs(_) => {}
         }
     }
 }
@@ -245,6 +251,7 @@ impl Question {
             Self::Page(Folder::Audit, part) => Answer::Audit(part, Err(why)),
             Self::Page(Folder::Records, part) => Answer::Records(part, Err(why)),
             Self::Ending(key) => Answer::Ending(key, Err(why)),
+            Self::Logs(_) => Answer::Logs(Vec::new()),
         }
     }
 }

@@ -100,7 +100,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
                 }
                 Registering::Hold(hold) => {
                     operator.hold_registry(hold, reason).await.map_err(text)?;
-                    Ok(if hold { "nothing is applied until it is let go (L)" } else { "applying goes on" }.to_owned())
+                    Ok(if hold { "nothing is applied until it is let go" } else { "applying goes on" }.to_owned())
                 }
             }
         }
@@ -122,7 +122,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
         Action::KeepCordoned { node, keep } => {
             operator.keep_cordoned(&node, keep).await.map_err(text)?;
             Ok(if keep {
-                format!("{node} stays cordoned when the work ends (C gives it back)")
+                format!("{node} stays cordoned when the work ends; the same key gives it back")
             } else {
                 format!("{node}'s cordon is the queue's again")
             })

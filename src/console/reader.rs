@@ -28,6 +28,8 @@ pub async fn read(store: &Store, question: Question) -> Answer {
         Question::Page(Folder::Records, part) => {
             Answer::Records(part, store.page(Folder::Records, part, PAGE).await.map_err(|e| e.to_string()))
         }
+        // the ring is read by whoever has it
+        Question::Logs(_) => Answer::Logs(Vec::new()),
         Question::Ending(key) => {
             let told = story(store, &key).await.map(Arc::new);
             Answer::Ending(key, told)

@@ -20,7 +20,7 @@ use super::{
     backend::Quiet,
     event::{Effect, Event},
     keys::Keymap,
-    past::Question,
+    past::{Answer, Question},
     perform::perform,
     reader,
     terminal::{self, Held},
@@ -33,6 +33,7 @@ use crate::{
     clock::{Clock, Steady},
     engine::snapshot::Seen,
     store::Store,
+    telemetry::Ring,
 };
 
 /// Between two frames on average: thirty a second.
@@ -67,6 +68,8 @@ pub struct ConsoleOptions {
     pub endpoints: Vec<String>,
     /// Where ages come from.
     pub clock: Clock,
+    /// The last lines of this process's log.
+    pub logs: Option<Ring>,
     /// Asked before the process stops (Ctrl-Z, SIGTSTP), so that the engine beside us resigns first; it answers when
     /// it has.
     pub resign: Option<mpsc::Sender<oneshot::Sender<()>>>,
@@ -85,6 +88,7 @@ impl Default for ConsoleOptions {
             sandbox: false,
             endpoints: Vec::new(),
             clock: Clock::Host,
+            logs: None,
             resign: None,
         }
     }
@@ -162,6 +166,7 @@ struct Console {
     /// None only while the process is about to stop.
     input: Option<EventStream>,
     hands: Hands,
+    logs: Option<Ring>,
     /// What became of actions and questions; bounded by what a person confirms, and by one question a folder.
     tell: mpsc::UnboundedSender<Event>,
     done: mpsc::UnboundedReceiver<Event>,
@@ -181,6 +186,7 @@ impl Console {
             terminal,
             input: Some(EventStream::new()),
             hands,
+            logs: options.logs.clone(),
             tell,
             done,
             pace: Pace { paid: Instant::now() },
@@ -276,6 +282,11 @@ impl Console {
     }
 
     fn ask(&mut self, question: Question) {
+        if let Question::Logs(after) = question {
+            let lines = self.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
+            let _ = self.tell.send(Event::Told(Box::new(Answer::Logs(lines))));
+            return;
+        }
         let (hand, tell) = (self.hands.borrow().clone(), self.tell.clone());
         let Some(hand) = hand else {
             let _ = tell.send(Event::Told(Box::new(question.refused("etcd is not connected yet".to_owned()))));

@@ -24,11 +24,13 @@ pub enum View {
     History,
     /// Who did what.
     Audit,
+    /// This process's own log lines.
+    Logs,
 }
 
 impl View {
     /// All of them, in the order of their keys.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Overview,
         Self::Reboots,
         Self::Nodes,
@@ -38,6 +40,7 @@ impl View {
         Self::Hosts,
         Self::History,
         Self::Audit,
+        Self::Logs,
     ];
 
     /// Its name: of its command, of `--view` and of `:view`.
@@ -52,6 +55,7 @@ impl View {
             Self::Hosts => "hosts",
             Self::History => "history",
             Self::Audit => "audit",
+            Self::Logs => "logs",
         }
     }
 
@@ -67,6 +71,7 @@ impl View {
             Self::Hosts => "Hosts",
             Self::History => "History",
             Self::Audit => "Audit",
+            Self::Logs => "Logs",
         }
     }
 

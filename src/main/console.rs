@@ -12,7 +12,7 @@ use cketerm::{
     engine::snapshot::Seen,
     ground::{Ground, host_name},
     scenario::{self, Scenario, Stage},
-    telemetry::{self, Logs, Target},
+    telemetry::{self, Logs, Ring, Target},
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -112,18 +112,18 @@ async fn keep(
 }
 
 /// To files: a console's screen is no place for logs.
-pub fn logs(settings: &Settings, sandbox: bool) -> anyhow::Result<Logs> {
+pub fn logs(settings: &Settings, sandbox: bool, ring: &Ring) -> anyhow::Result<Logs> {
     let log = &settings.log;
+    let start = |target: Target<'_>| telemetry::start_with(target, &log.level, log.json, Some(ring.clone()));
     if sandbox {
         // what happens in it is nobody's history
-        return telemetry::start(Target::Nowhere, &log.level, log.json);
+        return start(Target::Nowhere);
     }
     let own = directories::ProjectDirs::from("", "", "cketerm");
     let own = own.as_ref().and_then(|d| d.state_dir().map(std::path::Path::to_owned));
     match (&log.directory, own) {
-        (Some(named), _) => telemetry::start(Target::Directory(named), &log.level, log.json),
-        (None, Some(own)) => telemetry::start(Target::Directory(&own), &log.level, log.json)
-            .or_else(|_| telemetry::start(Target::Nowhere, &log.level, log.json)),
-        (None, None) => telemetry::start(Target::Nowhere, &log.level, log.json),
+        (Some(named), _) => start(Target::Directory(named)),
+        (None, Some(own)) => start(Target::Directory(&own)).or_else(|_| start(Target::Nowhere)),
+        (None, None) => start(Target::Nowhere),
     }
 }

@@ -15,7 +15,7 @@ impl Text<'_> {
         let seen = Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
         let Some(host) = facts::host(&seen, id) else {
-            self.plain("", &format!("host {}/{} is gone. Esc goes back.", id.0, id.1));
+            self.plain("", &format!("host {}/{} is gone", id.0, id.1));
             return;
         };
         self.plain("power", brief::host_power(host));

@@ -54,7 +54,7 @@ impl Text<'_> {
     fn unread(&mut self, id: &PastId, why: Option<&String>) {
         match why {
             Some(why) => self.field("broken", why, self.app.looks.theme.danger),
-            None => self.plain("", &format!("{} is not here any more. Esc goes back.", id.key)),
+            None => self.plain("", &format!("{} is not here any more", id.key)),
         }
     }
 
@@ -74,8 +74,12 @@ impl Text<'_> {
         } else {
             self.plain("asked", "via ckecli or another program (no record of who)");
         }
-        let again = format!("{} reboot again  {} go to its node", app.key("reboot"), app.key("jump"));
-        self.field("you can", &again, app.looks.theme.key);
+        self.you_can(&[
+            ("reboot", "reboot again"),
+            ("repair", "repair"),
+            ("jump", "go to its node"),
+            ("logs-of", "its log lines"),
+        ]);
         match app.past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
             None => self.plain("", "reading its story ..."),
             Some(Err(why)) => self.field("story", why, app.looks.theme.trouble),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ratatui::{style::Style, text::Line};
 
-use super::Text;
+use super::{FORCE, HOLD, LET_GO, RESET, RETRY, Text};
 use crate::{
     console::{brief, facts, table::wrap, when},
     model::{
@@ -61,7 +61,10 @@ impl Text<'_> {
             }
         }
         self.order_given(id);
-        self.field("you can", &choices(entry, facts::order(&seen, id)), theme.key);
+        match choices(entry, facts::order(&seen, id)).as_slice() {
+            [] => self.plain("you can", "wait: the leader removes it"),
+            can => self.you_can(can),
+        }
         if let Some(operation) = operation {
             self.steps(id, entry, operation);
         }
@@ -140,21 +143,17 @@ impl Text<'_> {
     }
 }
 
-/// The keys that make sense where the entry stands.
-fn choices(entry: &RepairEntry, order: Option<Verb>) -> String {
-    let mut keys = vec!["X delete"];
+/// The commands that make sense where the entry stands, and what they do.
+fn choices(entry: &RepairEntry, order: Option<Verb>) -> Vec<(&'static str, &'static str)> {
+    let mut can = vec![("cancel", "delete")];
     match (entry.status, entry.step_status) {
-        _ if entry.deleted => return "wait: the leader removes it".to_owned(),
-        (RepairStatus::Succeeded | RepairStatus::Failed, _) => keys.push("P repair once more"),
-        (_, StepStatus::Watching) => keys.extend(["A again (retry)", "D done (treat as healthy)"]),
-        (_, StepStatus::Draining) => keys.extend(["H hold", "F force (skip what is left)"]),
-        _ => keys.push("H hold"),
+        _ if entry.deleted => return Vec::new(),
+        (RepairStatus::Succeeded | RepairStatus::Failed, _) => can.push(("repair", "repair once more")),
+        (_, StepStatus::Watching) => can.extend([RETRY, ("done", "done (treat as healthy)")]),
+        (_, StepStatus::Draining) => can.extend([HOLD, FORCE]),
+        _ => can.push(HOLD),
     }
-    if entry.unfinished() && entry.drain_backoff_count > 0 {
-        keys.push("B reset backoff");
-    }
-    if order == Some(Verb::Hold) {
-        keys.push("L let go");
-    }
-    keys.join("  ")
+    can.extend((entry.unfinished() && entry.drain_backoff_count > 0).then_some(RESET));
+    can.extend((order == Some(Verb::Hold)).then_some(LET_GO));
+    can
 }

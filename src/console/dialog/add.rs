@@ -59,7 +59,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         lines.push(format!("! {queued} already in the queue"));
     }
     if !app.seen.snapshot.store.reboots.switch.enabled() {
-        lines.push("! the queue is disabled: nothing starts before it is enabled (E)".to_owned());
+        lines.push(format!("! the queue is disabled: nothing starts before it is enabled ({})", app.key("switch")));
     }
     lines.extend(api);
     lines.extend(ours);

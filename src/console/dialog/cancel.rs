@@ -76,7 +76,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
 /// Opens it for all repairs that have ended, or for all that have not; it is bound to those that it shows.
 pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
     if app.view != View::Repairs {
-        return Err("that is about the repair queue: press 3, then the key again".to_owned());
+        return Err(format!("that is about the repair queue: press {}, then the key again", app.key("repairs")));
     }
     let meant = |e: &RepairEntry| !e.deleted && e.finished() == finished;
     let entries = app.seen.snapshot.store.repairs.entries.iter();

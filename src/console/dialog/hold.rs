@@ -48,16 +48,18 @@ pub fn open(app: &App, hold: bool) -> Result<Dialog, String> {
         lines.push(format!("left out: {}", left_out.join(", ")));
     }
     let n = entries.len();
+    let key = app.key("unhold");
     let (title, verb, what) = if hold {
-        ("Hold", "Hold", "it does not start before it is let go (L); a drain that goes on is not stopped")
+        let what = format!("it does not start before it is let go ({key}); a drain that goes on is not stopped");
+        ("Hold", "Hold", what)
     } else {
-        ("Let", "Let go", "the next pass may start it")
+        ("Let", "Let go", "the next pass may start it".to_owned())
     };
     let tail = if hold { "" } else { " go" };
     let title = format!("{title} {}{tail} on {}?", count(n, "entry"), app.cluster_word());
     let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Hold { entries, hold, reason: None }));
     dialog.lines = lines;
-    dialog.lines.push(what.to_owned());
+    dialog.lines.push(what);
     dialog.bound = bound;
     dialog.expect = (n >= LARGE && !hold).then(|| format!("{} {n}", app.cluster_word()));
     Ok(dialog)

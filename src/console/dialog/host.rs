@@ -43,7 +43,7 @@ pub fn shown(host: &HostRow) -> String {
 fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
     let ids = app.chosen_hosts();
     if ids.is_empty() && app.view != View::Hosts {
-        return Err("that is about hosts: press 6, then the key again".to_owned());
+        return Err(format!("that is about hosts: press {}, then the key again", app.key("hosts")));
     }
     let found: Vec<(HostId, &HostRow)> =
         ids.into_iter().filter_map(|id| facts::host(&app.seen, &id).map(|host| (id.clone(), &**host))).collect();
@@ -176,7 +176,10 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
         "1. the host is held off, hard, under the key cketerm-fence".to_owned(),
         "2. waits up to 15 min for the proof: seen to go off after the key was there".to_owned(),
         format!("3. Node {} is deleted: its pods start elsewhere", node.name),
-        "4. the host is released; where 2 or 3 fail, or you leave meanwhile, it stays held (L)".to_owned(),
+        format!(
+            "4. the host is released; where 2 or 3 fail, or you leave meanwhile, it stays held ({})",
+            app.key("unhold")
+        ),
     ]);
     if node.ready {
         dialog.lines.insert(0, "! the Node is Ready: its kubelet runs and its pods may be well".to_owned());

@@ -1,5 +1,7 @@
 //! Orders for whoever leads: retry, done, force, and the release of an orphaned cordon.
 
+use std::fmt::Write as _;
+
 use super::{Bound, Deed, Dialog, Why};
 use crate::{
     console::{
@@ -61,7 +63,8 @@ fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, St
     };
     let mut state = brief::repair_status(entry, now).to_owned();
     if entry.finished() && !entry.deleted {
-        state.push_str(" (delete it with X, repair it again with P)");
+        let [delete, repair] = ["cancel", "repair"].map(|name| app.key(name));
+        let _ = write!(state, " (delete it with {delete}, repair it again with {repair})");
     }
     Some(((!fits).then_some(wanted), state))
 }
@@ -123,7 +126,7 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
 /// Opens the dialog that releases an orphaned cordon.
 pub fn release(app: &App) -> Result<Dialog, String> {
     let Some(Target::Node(name)) = app.target() else {
-        return Err("cordons are released from the nodes: press 2 and choose one".to_owned());
+        return Err(format!("cordons are released from the nodes: press {} and choose one", app.key("nodes")));
     };
     let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(&name) else {
         return Err(format!("{name} has no cordon that a cancelled entry left behind"));

@@ -61,7 +61,8 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         lines.insert(0, format!("! {} among them: one at a time", count(api, "API server")));
     }
     if !app.seen.snapshot.store.repairs.switch.enabled() {
-        lines.insert(0, "! the repair queue is disabled: nothing starts before it is enabled (E)".to_owned());
+        let key = app.key("switch");
+        lines.insert(0, format!("! the repair queue is disabled: nothing starts before it is enabled ({key})"));
     }
     let n = addresses.len();
     let title = format!("Queue {} on {}?", count(n, "repair"), app.cluster_word());
@@ -100,13 +101,13 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
             Target::Machine(address) => vec![(app.seen.snapshot.machine(address), Some(address.clone()))],
             Target::Host(_) => of_hosts(),
             Target::Past(..) => of_addresses(),
-            Target::Fold(_) => Vec::new(),
+            Target::Fold(_) | Target::Line(_) => Vec::new(),
         },
         (None, View::Hosts) => of_hosts(),
         (None, View::Nodes) => {
             app.nodes.chosen().into_iter().map(|name| (name.clone(), facts::address(&app.seen, &name))).collect()
         }
-        (None, View::Machines | View::Diff | View::History | View::Audit) => of_addresses(),
+        (None, View::Machines | View::Diff | View::History | View::Audit | View::Logs) => of_addresses(),
         (None, View::Overview | View::Reboots | View::Repairs) => {
             app.chosen_entries().iter().filter_map(of_entry).collect()
         }

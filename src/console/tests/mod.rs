@@ -7,4 +7,5 @@ mod past;
 mod registry;
 mod repairs;
 mod screens;
+mod typing;
 mod world;

@@ -1,9 +1,10 @@
 //! Looking around: moving, opening, going from an entry to its node. Nothing here changes the cluster.
 
 use crate::console::{
-    app::{App, Pane, Target, View},
-    brief, facts,
+    app::{App, Pane, Sheet, Target, View},
+    brief, columns, facts,
     keys::Command,
+    logs::LineId,
     overview::Spot,
     past::PastId,
     views,
@@ -22,7 +23,10 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::PageUp => by(app, -page(app)),
         Command::Top => by(app, isize::MIN / 2),
         Command::Bottom => by(app, isize::MAX / 2),
-        Command::Help => app.help = if app.help.is_some() { None } else { Some(0) },
+        Command::Help => {
+            app.sheet = Sheet::Help;
+            app.help = if app.help.is_some() { None } else { Some(0) };
+        }
         Command::Back => back(app),
         Command::Open => open(app),
         Command::Mark => app.list_mut().mark(),
@@ -32,6 +36,21 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Overview => show(app, View::Overview),
         Command::History => show(app, View::History),
         Command::Audit => show(app, View::Audit),
+        Command::Logs => show(app, View::Logs),
+        Command::LogsOf => logs_of(app),
+        Command::Sort => sort(app),
+        Command::Reverse => {
+            if let Some((column, largest_first)) = app.list().sort() {
+                sorted(app, Some((column, !largest_first)));
+            } else {
+                app.say(format!("in the view's own order: {} sorts by a column", app.key("sort")));
+            }
+        }
+        Command::Messages => {
+            app.sheet = Sheet::Messages;
+            app.help = Some(0);
+        }
+        Command::Line => super::line::begin(app),
         Command::Reboots => show(app, View::Reboots),
         Command::Nodes => show(app, View::Nodes),
         Command::Repairs => show(app, View::Repairs),
@@ -86,32 +105,79 @@ fn page(app: &App) -> isize {
     isize::try_from(rows.saturating_sub(1).max(1)).unwrap_or(1)
 }
 
-fn show(app: &mut App, view: View) {
+pub(super) fn show(app: &mut App, view: View) {
     app.before.clear();
     enter(app, view);
 }
 
 /// Opens a view, whatever is to be remembered of the one before.
-fn enter(app: &mut App, view: View) {
+pub(super) fn enter(app: &mut App, view: View) {
     app.view = view;
     app.pane = None;
     app.help = None;
     match view {
         View::Overview => super::past::sums(app),
-        View::History | View::Audit => super::seen::rows(app),
+        View::History | View::Audit | View::Logs => super::seen::rows(app),
         _ => {}
     }
 }
 
+/// The next column of the view, after the last one its own order.
+fn sort(app: &mut App) {
+    let columns = columns::of(app);
+    let now = app.list().sort();
+    let next = match now.and_then(|(column, _)| columns.iter().position(|c| *c == column)) {
+        None => columns.first(),
+        Some(at) => columns.get(at + 1),
+    };
+    sorted(app, next.map(|column| (*column, false)));
+}
+
+/// Puts another order into force.
+pub(super) fn sorted(app: &mut App, by: Option<(&'static str, bool)>) {
+    if app.view == View::Overview {
+        app.refuse("the Overview has its own order: choose a view");
+        return;
+    }
+    app.list_mut().set_sort(by);
+    super::seen::rows(app);
+}
+
+/// The log lines of an entry, or of a node.
+fn logs_of(app: &mut App) {
+    let name = |id| facts::machine(&app.seen, id);
+    let filter = match app.target() {
+        Some(Target::Entry(id)) => match name(id) {
+            Some(node) => format!("entry={id} or text:{node}"),
+            None => format!("entry={id}"),
+        },
+        Some(Target::Past(Folder::History, id)) => match app.past.history.get(&id) {
+            Some(e) => format!("entry={}", e.entry),
+            None => return,
+        },
+        Some(Target::Node(name)) => name,
+        Some(Target::Machine(address)) => app.seen.snapshot.machine(&address),
+        Some(Target::Host((_, host))) => host,
+        Some(Target::Past(..) | Target::Fold(_) | Target::Line(_)) | None => {
+            app.refuse(app.nothing_chosen("entry or node"));
+            return;
+        }
+    };
+    let from = app.view;
+    enter(app, View::Logs);
+    app.before.push(from);
+    super::typing::set_filter(app, &filter);
+}
+
 /// Goes to an object in its view, its pane open; Esc leads back here.
-fn visit(app: &mut App, of: Target) {
+pub(super) fn visit(app: &mut App, of: Target) {
     let (view, found) = match &of {
         Target::Entry(id) if id.queue == QueueKind::Reboot => (View::Reboots, app.reboots.go_to(id)),
         Target::Entry(id) => (View::Repairs, app.repairs.go_to(id)),
         Target::Node(name) => (View::Nodes, app.nodes.go_to(name)),
         Target::Past(Folder::Audit, _) => (View::Audit, true),
         Target::Past(..) => (View::History, true),
-        Target::Machine(_) | Target::Fold(_) | Target::Host(_) => return,
+        Target::Machine(_) | Target::Fold(_) | Target::Host(_) | Target::Line(_) => return,
     };
     let from = app.view;
     enter(app, view);
@@ -207,7 +273,7 @@ fn jump(app: &mut App) {
             let name = address.map(|address| app.seen.snapshot.machine(&address));
             name.filter(|name| app.nodes.go_to(name)).map(|name| (View::Nodes, Target::Node(name)))
         }
-        Some(Target::Past(..) | Target::Fold(_)) | None => None,
+        Some(Target::Past(..) | Target::Fold(_) | Target::Line(_)) | None => None,
     };
     match to {
         Some((view, of)) => {
@@ -232,6 +298,10 @@ fn trouble(app: &mut App) {
             next(&app.machines.rows, app.machines.place, changes).map(|place| app.machines.select(place))
         }
         View::Diff | View::Overview => None,
+        View::Logs => {
+            let bad = |id: &LineId| app.logs.get(id).is_some_and(|line| line.level <= tracing::Level::WARN);
+            next(&app.log.rows, app.log.place, bad).map(|place| app.log.select(place))
+        }
         View::History | View::Audit if app.of_cke || app.view == View::Audit => None,
         View::History | View::Audit => {
             let bad = |id: &PastId| app.past.history.get(id).is_none_or(|e| !e.good);

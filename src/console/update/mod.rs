@@ -1,6 +1,7 @@
 //! `update`: the only place where the console's state changes.
 
 mod dialog;
+mod line;
 mod look;
 mod past;
 mod seen;
@@ -61,7 +62,7 @@ pub fn context(app: &App) -> Context {
     if let Some(dialog) = &app.dialog {
         return if dialog.typing() { Context::Field } else { Context::Dialog };
     }
-    if app.typing.is_some() {
+    if app.typing.is_some() || app.line.is_some() {
         Context::Field
     } else if app.help.is_some() || app.pane.is_some() {
         Context::Detail
@@ -81,6 +82,7 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     if unseen {
         app.dialog = None;
         app.typing = None;
+        app.line = None;
     }
     if app.dialog.is_some() {
         return dialog::press(app, command, key);
@@ -89,7 +91,14 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         typing::press(app, command, key);
         return Vec::new();
     }
-    let Some(command) = command else { return Vec::new() };
+    if app.line.is_some() {
+        return line::press(app, command, key);
+    }
+    command.map(|command| carry_out(app, command)).unwrap_or_default()
+}
+
+/// Carries a command out that a key, or a word of the command line, stands for.
+fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
     match command {
         Command::Suspend => return vec![Effect::Suspend],
         Command::Repaint => return vec![Effect::Repaint],

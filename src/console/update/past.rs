@@ -17,6 +17,12 @@ const LOOKED: usize = 1000;
 
 /// Takes an answer in.
 pub(super) fn take_in(app: &mut App, answer: Answer) {
+    if let Answer::Logs(lines) = answer {
+        if app.logs.take(lines, app.now.boot) {
+            super::seen::rows(app);
+        }
+        return;
+    }
     app.past.take(answer, app.now.boot);
     match app.view {
         View::Overview => sums(app),
@@ -36,6 +42,10 @@ pub(super) fn spots(app: &mut App) {
     let total = spots.len();
     let exists = spots.clone();
     app.spots.refresh(spots, total, |spot| exists.contains(spot));
+    if !app.spots.moved {
+        // the first line as long as nobody has chosen another
+        app.spots.select(0);
+    }
     // nobody aims at a line here that could be mistaken: its neighbour is as good
     app.spots.strayed = false;
 }
@@ -65,6 +75,7 @@ pub(super) fn questions(app: &mut App) -> Vec<Effect> {
             let older = near_end(app.audit.place, app.audit.rows.len());
             asked.extend(app.past.audit.wants(Folder::Audit, &store, older, boot));
         }
+        View::Logs => asked.extend(app.logs.wants(boot).map(Question::Logs)),
         _ => {}
     }
     if let Some(Pane { of: Target::Past(Folder::History, id), .. }) = &app.pane {

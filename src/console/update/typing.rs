@@ -4,12 +4,20 @@ use crossterm::event::{Event as Terminal, KeyEvent};
 use tui_input::{Input, backend::crossterm::EventHandler};
 
 use crate::{
-    console::{app::App, keys::Command},
+    console::{
+        app::{App, View},
+        columns,
+        keys::Command,
+    },
     model::text::visible,
 };
 
 /// Begins to type the filter of the open view.
 pub(super) fn begin_filter(app: &mut App) {
+    if app.view == View::Overview {
+        app.refuse("the Overview has no rows to filter: choose a view");
+        return;
+    }
     let before = app.list().filter().to_owned();
     app.typing = Some((Input::new(before.clone()), before));
 }
@@ -17,6 +25,8 @@ pub(super) fn begin_filter(app: &mut App) {
 /// A key while the filter is typed.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
     match command {
+        // one that cannot be understood is mended or dropped, never kept
+        Some(Command::Accept | Command::NextField | Command::PreviousField) if app.list().fault().is_some() => {}
         Some(Command::Accept | Command::NextField | Command::PreviousField) => app.typing = None,
         Some(Command::Drop) => {
             if let Some((_, before)) = app.typing.take() {
@@ -36,6 +46,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
 pub(super) fn paste(app: &mut App, text: &str) {
     let text = visible(text.trim(), false);
     let field = app.dialog.as_mut().and_then(super::super::dialog::Dialog::field);
+    let field = field.or_else(|| app.line.as_mut().map(|line| &mut line.input));
     let field = field.or_else(|| app.typing.as_mut().map(|(input, _)| input));
     let Some(field) = field else { return };
     for c in text.chars() {
@@ -50,6 +61,7 @@ pub(super) fn paste(app: &mut App, text: &str) {
 
 /// Puts a filter into force.
 pub(super) fn set_filter(app: &mut App, text: &str) {
-    app.list_mut().set_filter(text);
+    let columns = columns::of(app);
+    app.list_mut().set_filter(text, columns);
     super::seen::rows(app);
 }

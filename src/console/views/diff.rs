@@ -141,7 +141,7 @@ fn empty(app: &App, width: usize) -> Vec<String> {
         return lines;
     }
     if app.diff.total > 0 {
-        return vec![format!("no change of {} contains {:?}", app.diff.total, app.diff.filter), "Esc shows all".into()];
+        return super::no_hits(app, "change");
     }
     let why = match &*app.seen.applying {
         Applying::Off => Some("not read yet"),

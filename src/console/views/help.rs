@@ -3,16 +3,45 @@
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
+    style::Style,
     text::{Line, Span},
 };
 
 use crate::console::{
-    app::App,
+    app::{App, Sheet},
+    brief,
     keys::{Context, TABLE},
+    line::WORDS,
     table::{put, wrap},
+    when,
 };
 
 fn lines(app: &App) -> Vec<Line<'static>> {
+    match app.sheet {
+        Sheet::Help => keys(app),
+        Sheet::Messages => messages(app),
+    }
+}
+
+/// The last messages, the newest first.
+fn messages(app: &App) -> Vec<Line<'static>> {
+    let theme = &app.looks.theme;
+    let mut lines = Vec::new();
+    for (at, message) in app.messages.iter().rev() {
+        let mut label = format!("{:<12}", when::short(*at, app.now.wall));
+        let style = if message.failed { theme.danger } else { Style::new() };
+        for text in wrap(&brief::safe(&message.text), usize::from(app.size.width).saturating_sub(15)) {
+            let label = std::mem::replace(&mut label, " ".repeat(12));
+            lines.push(Line::from(vec![Span::styled(label, theme.muted), Span::styled(text, style)]));
+        }
+    }
+    if lines.is_empty() {
+        lines.push(Line::from("nothing was said yet"));
+    }
+    lines
+}
+
+fn keys(app: &App) -> Vec<Line<'static>> {
     let theme = &app.looks.theme;
     let mut lines = Vec::new();
     for (title, context, changes) in [
@@ -31,6 +60,16 @@ fn lines(app: &App) -> Vec<Line<'static>> {
                 let keys = std::mem::replace(&mut keys, " ".repeat(18));
                 lines.push(Line::from(vec![Span::styled(keys, theme.key), Span::raw(help)]));
             }
+        }
+    }
+    lines.push(Line::default());
+    lines.push(Line::styled("On the command line, beside every name of docs/keys.md", theme.title));
+    for word in WORDS {
+        let mut label = format!("  {:<16}", format!(":{}", word.name));
+        let help = format!("{} {}", word.argument, word.help);
+        for help in wrap(help.trim(), usize::from(app.size.width).saturating_sub(20)) {
+            let label = std::mem::replace(&mut label, " ".repeat(18));
+            lines.push(Line::from(vec![Span::styled(label, theme.key), Span::raw(help)]));
         }
     }
     lines
@@ -53,7 +92,13 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     }
     let rule = "\u{2500}".repeat(usize::from(area.width));
     put(buffer, area.x, area.y, area.width, &rule, app.looks.theme.muted);
-    put(buffer, area.x + 2, area.y, 40, " Keys: j k scroll, ? or Esc closes ", app.looks.theme.title);
+    let what = match app.sheet {
+        Sheet::Help => "Keys",
+        Sheet::Messages => "Messages",
+    };
+    let [down, up, back] = ["down", "up", "back"].map(|name| app.key(name));
+    let title = format!(" {what}: {down} {up} scroll, {back} closes ");
+    put(buffer, area.x + 2, area.y, 60, &title, app.looks.theme.title);
     let from = app.help.unwrap_or(0);
     for (y, line) in (area.y + 1..area.bottom()).zip(lines.iter().skip(from)) {
         buffer.set_line(area.x + 1, y, line, area.width.saturating_sub(1));

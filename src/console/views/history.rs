@@ -157,7 +157,7 @@ pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> V
     if total > 0 {
         let more = if read.more { "; reading older ones ..." } else { "" };
         let filter = app.list().filter();
-        return vec![format!("none of {total} passes {filter:?}{more}"), "Esc shows all".into()];
+        return vec![format!("none of {total} passes {filter:?}{more}"), format!("{} shows all", app.key("back"))];
     }
     if read.begun { wrap(none, width) } else { vec!["reading ...".to_owned()] }
 }

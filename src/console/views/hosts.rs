@@ -115,7 +115,7 @@ pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
 
 fn empty(app: &App) -> Vec<String> {
     if app.hosts.total > 0 {
-        return vec![format!("no host of {} contains {:?}", app.hosts.total, app.hosts.filter), "Esc shows all".into()];
+        return super::no_hits(app, "host");
     }
     let width = usize::from(app.size.width).saturating_sub(4);
     match app.seen.snapshot.kube.sources.get("baremetalhosts") {

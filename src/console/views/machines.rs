@@ -85,10 +85,7 @@ fn empty(app: &App) -> Vec<String> {
         return lines;
     }
     if app.machines.total > 0 {
-        return vec![
-            format!("no machine of {} contains {:?}", app.machines.total, app.machines.filter),
-            "Esc shows all".into(),
-        ];
+        return super::no_hits(app, "machine");
     }
     let registry = &app.seen.snapshot.registry;
     let width = usize::from(app.size.width).saturating_sub(4);

@@ -5,6 +5,7 @@ mod diff;
 mod help;
 pub(super) mod history;
 mod hosts;
+mod logs;
 mod machines;
 mod nodes;
 mod overview;
@@ -82,6 +83,7 @@ pub fn table_height(app: &App) -> usize {
         View::Machines | View::Diff => {
             diff::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
         }
+        View::Logs => logs::whose(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
         View::Hosts => hosts::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
         _ => 0,
     };
@@ -119,6 +121,7 @@ pub fn draw(app: &App, frame: &mut Frame) {
         match app.view {
             View::Overview => overview::draw(app, frame.buffer_mut(), parts.table, etcd_lost),
             View::History => history::draw(app, frame.buffer_mut(), parts.table, etcd_lost),
+            View::Logs => logs::draw(app, frame.buffer_mut(), parts.table),
             View::Audit => audit::draw(app, frame.buffer_mut(), parts.table, etcd_lost),
             View::Reboots => {
                 reboots::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
@@ -167,6 +170,13 @@ fn connecting(app: &App) -> Option<Vec<String>> {
         lines.extend(super::table::wrap(&brief::safe(error), usize::from(app.size.width).saturating_sub(4)));
     }
     Some(lines)
+}
+
+/// What a table says whose filter lets nothing through.
+fn no_hits(app: &App, what: &str) -> Vec<String> {
+    let list = app.list();
+    let (_, total) = list.counts();
+    vec![format!("no {what} of {total} passes {:?}", list.filter()), format!("{} shows all", app.key("back"))]
 }
 
 /// Says in the middle of an empty table why it is empty.

@@ -53,7 +53,7 @@ fn row(app: &App, name: &str, width: usize) -> Row {
 
 fn empty(app: &App) -> Vec<String> {
     if app.nodes.total > 0 {
-        return vec![format!("no node of {} contains {:?}", app.nodes.total, app.nodes.filter), "Esc shows all".into()];
+        return super::no_hits(app, "node");
     }
     match app.seen.snapshot.kube.sources.get("nodes") {
         Some(source) if source.synced => vec!["Kubernetes has no nodes".to_owned()],

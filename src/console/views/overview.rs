@@ -198,7 +198,9 @@ fn to_go(app: &App) -> Vec<Span<'static>> {
                 spans.push(text(made, theme.muted));
             }
             (None, left) => {
-                let told = if app.past.history.begun { ": fewer than 3 have ended lately" } else { "" };
+                let fewest = crate::console::pace::fewest(work.slots);
+                let told = format!(": fewer than {fewest} have ended lately");
+                let told = if app.past.history.begun { told } else { String::new() };
                 spans.push(Span::raw(format!("not known yet for {}{told}", count(left, what))));
             }
         }

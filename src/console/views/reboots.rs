@@ -72,16 +72,14 @@ fn empty(app: &App) -> Vec<String> {
         return lines;
     }
     if app.reboots.total > 0 {
-        return vec![
-            format!("no entry of {} contains {:?}", app.reboots.total, app.reboots.filter),
-            "Esc shows all".into(),
-        ];
+        return super::no_hits(app, "entry");
     }
     let mut lines = vec!["the reboot queue is empty".to_owned()];
     if store.definition().is_none() {
         lines.push("there is no cluster definition yet: `cketerm cluster set FILE`".to_owned());
     } else {
-        lines.push("press 2 for the nodes, mark some with space, then R".to_owned());
+        let [nodes, mark, reboot] = ["nodes", "mark", "reboot"].map(|name| app.key(name));
+        lines.push(format!("press {nodes} for the nodes, mark some with {mark}, then {reboot}"));
     }
     lines
 }

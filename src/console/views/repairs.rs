@@ -86,8 +86,7 @@ fn empty(app: &App) -> Vec<String> {
         return lines;
     }
     if app.repairs.total > 0 {
-        let text = format!("no entry of {} contains {:?}", app.repairs.total, app.repairs.filter);
-        return vec![text, "Esc shows all".into()];
+        return super::no_hits(app, "entry");
     }
     let mut lines = vec!["the repair queue is empty".to_owned()];
     match app.seen.snapshot.store.definition() {
@@ -96,7 +95,8 @@ fn empty(app: &App) -> Vec<String> {
             lines.push("the definition has no repair procedures yet: its `repair` section".to_owned());
         }
         Some(_) => {
-            lines.push("press 2 for the nodes, mark some with space, then P".to_owned());
+            let [nodes, mark, repair] = ["nodes", "mark", "repair"].map(|name| app.key(name));
+            lines.push(format!("press {nodes} for the nodes, mark some with {mark}, then {repair}"));
             lines.push("a machine outside: `cketerm repair-queue add OPERATION TYPE ADDRESS`".to_owned());
         }
     }

@@ -231,7 +231,7 @@ impl Actor {
             Err(_) => false,
         };
         let ended = if as_it_was && self.permit(&Guard::default(), self.steady.now().boot).is_ok() {
-            tracing::info!(attempt = attempt.id, argv = attempt.argv.join(" "), "command starts");
+            tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.argv.join(" "), "command starts");
             let mut argv = attempt.argv.clone();
             if on(Mutation::SharedArguments)
                 && let (Ok(shared), Some(last)) = (SHARED.lock(), argv.last_mut())
@@ -252,7 +252,7 @@ impl Actor {
             (Ended::Withheld(why), String::new(), String::new())
         };
         let outcome = outcome(self.steady.now().wall, ended);
-        tracing::info!(attempt = attempt.id, end = %outcome.end, "command ended");
+        tracing::info!(entry = %id, attempt = attempt.id, end = %outcome.end, "command ended");
         let error = if outcome.end == Ended::Exit(0) { String::new() } else { outcome.end.to_string() };
         let operation = if id.queue == QueueKind::Reboot { "reboot-reboot" } else { "repair-execute" };
         // A success command is part of `repair-finish`.

@@ -1,0 +1,260 @@
+//! What each column of each view says of a row: for filters and for sorting. The tables show the same in their own form.
+
+use jiff::Timestamp;
+
+use super::{
+    app::{App, HostId, View},
+    brief, facts,
+    filter::{Cells, Value},
+    logs::LineId,
+    past::PastId,
+    registry::{self, Row, Serial},
+    views::history,
+};
+use crate::model::{
+    entry::{EntryId, QueueKind, Stored},
+    ours::Who,
+};
+
+/// The columns of a view, by the names that filters and `:sort` use; none where there is no table.
+pub fn of(app: &App) -> &'static [&'static str] {
+    match app.view {
+        View::Overview => &[],
+        View::Reboots => {
+            &["index", "node", "address", "role", "rack", "status", "since", "pods", "reason", "by", "why"]
+        }
+        View::Repairs => &[
+            "index",
+            "node",
+            "address",
+            "type",
+            "operation",
+            "step",
+            "status",
+            "since",
+            "left",
+            "health",
+            "serial",
+            "reason",
+            "by",
+            "why",
+        ],
+        View::Nodes => &["node", "state", "address", "role", "rack", "kubelet", "reboot", "repair"],
+        View::Machines => &["serial", "state", "for", "address", "role", "rack", "life", "place", "plan", "bmc"],
+        View::Diff => &["what", "address", "serial", "score", "why"],
+        View::Hosts => &["host", "namespace", "node", "power", "state", "asked", "remarks"],
+        View::History if app.of_cke => &["id", "start", "took", "status", "operation", "targets", "error"],
+        View::History => &["ended", "entry", "node", "address", "took", "tries", "by", "outcome", "why"],
+        View::Audit => &["at", "who", "from", "what", "on", "result", "why"],
+        View::Logs => &["at", "level", "entry", "text"],
+    }
+}
+
+/// A row of a view together with what it is looked up in.
+pub struct Of<'a, Id>(pub &'a App, pub &'a Id);
+
+impl<Id: Told> Cells for Of<'_, Id> {
+    fn value(&self, column: &str) -> Value {
+        self.1.told(self.0, column)
+    }
+}
+
+/// An identity whose columns can be told.
+pub trait Told {
+    /// What a column says of it.
+    fn told(&self, app: &App, column: &str) -> Value;
+}
+
+fn age(app: &App, at: Option<Timestamp>) -> Value {
+    at.map_or(Value::None, |at| Value::Number(app.now.wall.duration_since(at).as_secs_f64()))
+}
+
+fn count(n: impl TryInto<i32>) -> Value {
+    n.try_into().map_or(Value::None, |n| Value::Number(f64::from(n)))
+}
+
+fn whole(n: u64) -> Value {
+    // indexes are shown and compared as numbers; above 2^32 nobody has any
+    u32::try_from(n).map_or(Value::None, |n| Value::Number(f64::from(n)))
+}
+
+fn who(who: &Who) -> Value {
+    Value::text(who.to_string())
+}
+
+impl Told for EntryId {
+    fn told(&self, app: &App, column: &str) -> Value {
+        let (seen, now) = (&app.seen, app.now.wall);
+        let request = || seen.snapshot.store.requests.get(self).and_then(Stored::get);
+        let machine = || facts::machine(seen, *self);
+        match column {
+            "index" => return whole(self.index),
+            "node" => return Value::text(machine().unwrap_or_default()),
+            "address" => return Value::text(facts::address_of(seen, *self).unwrap_or_default()),
+            "role" => return machine().map_or(Value::None, |name| Value::text(facts::role(seen, &name))),
+            "rack" => return machine().map_or(Value::None, |name| Value::text(facts::rack(seen, &name))),
+            "since" => return age(app, facts::since(seen, *self)),
+            "pods" => return Value::text(brief::pods(seen, *self)),
+            "by" => return request().map_or(Value::None, |r| who(&r.who)),
+            "why" => return Value::text(request().and_then(|r| r.reason.clone()).unwrap_or_default()),
+            "reason" => {
+                let why = seen.reasons.get(self).map(|why| brief::reason(why, now));
+                let mark = if facts::in_trouble(seen, *self) { "! " } else { "" };
+                return Value::text(format!("{mark}{}{}", brief::order(seen, *self), why.unwrap_or_default()));
+            }
+            _ => {}
+        }
+        match self.queue {
+            QueueKind::Reboot => match (column, facts::entry(seen, *self)) {
+                ("status", Some(e)) => Value::text(brief::status(e, now)),
+                ("status", None) => Value::text("broken"),
+                _ => Value::None,
+            },
+            QueueKind::Repair => match (column, facts::repair(seen, *self)) {
+                ("status", None) => Value::text("broken"),
+                ("status", Some(e)) => Value::text(brief::repair_status(e, now)),
+                ("type", Some(e)) => Value::text(e.machine_type.clone()),
+                ("operation", Some(e)) => Value::text(e.operation.clone()),
+                ("serial", Some(e)) => Value::text(e.serial.clone().unwrap_or_default()),
+                ("step", Some(e)) => Value::text(brief::step(seen, e)),
+                ("health", Some(_)) => Value::text(brief::health(seen, *self)),
+                ("left", Some(_)) => facts::deadline(seen, *self)
+                    .map_or(Value::None, |at| Value::Number(at.duration_since(now).as_secs_f64())),
+                _ => Value::None,
+            },
+        }
+    }
+}
+
+impl Told for String {
+    fn told(&self, app: &App, column: &str) -> Value {
+        let seen = &app.seen;
+        let entry = |id: Option<EntryId>| id.map_or(Value::None, |id| whole(id.index));
+        match column {
+            "node" => Value::text(self.clone()),
+            "state" => Value::text(brief::node_state(app, self).0),
+            "address" => Value::text(facts::address(seen, self).unwrap_or_default()),
+            "role" => Value::text(facts::role(seen, self)),
+            "rack" => Value::text(facts::rack(seen, self)),
+            "kubelet" => facts::node(seen, self).map_or(Value::None, |n| Value::text(n.kubelet.clone())),
+            "reboot" => entry(app.facts.reboot_of(self)),
+            "repair" => entry(app.facts.repair_of(self)),
+            _ => Value::None,
+        }
+    }
+}
+
+impl Told for Serial {
+    fn told(&self, app: &App, column: &str) -> Value {
+        let seen = &app.seen;
+        let Some(machine) = app.registry.machine(seen, self) else { return Value::text(self.0.clone()) };
+        match column {
+            "serial" => Value::text(machine.serial.clone()),
+            "state" => Value::text(machine.state.word()),
+            "for" => Value::Number(registry::in_state(seen, machine)),
+            "address" => Value::text(machine.address.clone()),
+            "role" => Value::text(machine.role.clone()),
+            "rack" => count(machine.rack),
+            "life" => count(machine.lifetime_days(app.now.wall)),
+            "place" => Value::text(registry::place(seen, &machine.address)),
+            "plan" => {
+                let why = app.registry.choice(seen, &machine.address).map(|c| c.why.to_string()).unwrap_or_default();
+                let change = app.registry.change(seen, &machine.address);
+                change.map_or(Value::None, |c| Value::text(format!("{}: {why}", c.kind.word())))
+            }
+            "bmc" => Value::text(machine.bmc_type.clone()),
+            _ => Value::None,
+        }
+    }
+}
+
+impl Told for Row {
+    fn told(&self, app: &App, column: &str) -> Value {
+        match (self, column) {
+            (Self::Field(_), "what") => Value::text("field"),
+            (Self::Fold(_), "what") => Value::text("nodes"),
+            (Self::Field(text) | Self::Fold(text), "why") => Value::text(text.clone()),
+            (Self::Field(_) | Self::Fold(_), _) => Value::None,
+            (Self::Node(kind, _), "what") => Value::text(kind.word()),
+            (Self::Node(_, address), "address") => Value::text(address.clone()),
+            (Self::Node(_, address), _) => {
+                let Some(choice) = app.registry.choice(&app.seen, address) else { return Value::None };
+                match column {
+                    "serial" => Value::text(choice.serial.clone().unwrap_or_default()),
+                    "score" => choice.score.map_or(Value::None, count),
+                    _ => Value::text(choice.why.to_string()),
+                }
+            }
+        }
+    }
+}
+
+impl Told for HostId {
+    fn told(&self, app: &App, column: &str) -> Value {
+        let Some(host) = facts::host(&app.seen, self) else { return Value::text(self.1.clone()) };
+        match column {
+            "host" => Value::text(self.1.clone()),
+            "namespace" => Value::text(self.0.clone()),
+            "node" => facts::host_node(&app.seen, self).map_or(Value::None, |n| Value::text(n.name.clone())),
+            "power" => Value::text(brief::host_power(host)),
+            "state" => Value::text(host.provisioning.clone()),
+            "asked" => Value::text(brief::host_asked(host)),
+            "remarks" => Value::text(brief::host(app, self).0),
+            _ => Value::None,
+        }
+    }
+}
+
+impl Told for PastId {
+    fn told(&self, app: &App, column: &str) -> Value {
+        let past = &app.past;
+        let found = match app.view {
+            View::Audit => past.audit.get(self).map(|a| match column {
+                "at" => age(app, Some(a.at)),
+                "who" => Value::text(format!("{}@{}", a.who.user, a.who.host)),
+                "from" => Value::text(a.who.ssh_client.clone().unwrap_or_default()),
+                "what" => Value::text(a.what.clone()),
+                "on" => Value::text(a.on.clone()),
+                "result" => Value::text(a.result.clone()),
+                _ => Value::text(a.reason.clone().unwrap_or_default()),
+            }),
+            _ if app.of_cke => past.records.get(self).map(|r| match column {
+                "id" => whole(r.id),
+                "start" => age(app, r.start_at),
+                "took" => r.start_at.zip(r.end_at).map_or(Value::None, |(a, b)| span(a, b)),
+                "status" => Value::text(r.status.clone()),
+                "operation" => Value::text(r.operation.clone()),
+                "targets" => Value::text(history::targets(r)),
+                _ => Value::text(format!("{}{}", r.error, r.info)),
+            }),
+            _ => past.history.get(self).map(|e| match column {
+                "ended" => age(app, Some(e.at)),
+                "entry" => Value::text(e.entry.to_string()),
+                "node" => Value::text(history::node(app, e)),
+                "address" => Value::text(e.address.clone()),
+                "took" => e.request.as_ref().map_or(Value::None, |r| span(r.at, e.at)),
+                "tries" => count(e.attempts),
+                "by" => e.request.as_ref().map_or(Value::None, |r| who(&r.who)),
+                "outcome" => Value::text(e.outcome.clone()),
+                _ => Value::text(e.request.as_ref().and_then(|r| r.reason.clone()).unwrap_or_default()),
+            }),
+        };
+        found.unwrap_or_else(|| Value::text(format!("broken {}", self.key)))
+    }
+}
+
+impl Told for LineId {
+    fn told(&self, app: &App, column: &str) -> Value {
+        let Some(line) = app.logs.get(self) else { return Value::None };
+        match column {
+            "at" => age(app, Some(line.at)),
+            "level" => Value::text(line.level.as_str()),
+            "entry" => Value::text(line.entry.clone().unwrap_or_default()),
+            _ => Value::text(line.text.clone()),
+        }
+    }
+}
+
+fn span(from: Timestamp, to: Timestamp) -> Value {
+    Value::Number(to.duration_since(from).as_secs_f64())
+}

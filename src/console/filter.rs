@@ -1,0 +1,359 @@
+//! The filter language of every table: words, `/regex/`, `!`, `column:word`, comparisons, `or`.
+//!
+//! `worker /db-[0-9]+/ !queued rack=3 since>10m or status:failed`: terms side by side must all hold, `or` parts
+//! alternatives; `"two words"` is one term.
+
+use std::{borrow::Cow, fmt, fmt::Write as _};
+
+use regex::{Regex, RegexBuilder};
+
+/// What a column says of a row: to be searched, compared and sorted by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Text as the screen shows it.
+    Text(String),
+    /// A number, or a duration in seconds.
+    Number(f64),
+    /// Nothing.
+    None,
+}
+
+impl Value {
+    /// A text; nothing where it is empty.
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        if text.is_empty() { Self::None } else { Self::Text(text) }
+    }
+
+    /// What a word is searched in.
+    fn words(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Number(n) => Cow::Owned(n.to_string()),
+            Self::None => Cow::Borrowed(""),
+        }
+    }
+
+    /// The order of rows: nothing last, numbers before texts, texts with their numbers as numbers.
+    pub fn key(&self) -> (u8, i64, String) {
+        match self {
+            #[allow(clippy::cast_possible_truncation)]
+            Self::Number(n) => (0, (n * 1000.0) as i64, String::new()),
+            Self::Text(text) => (1, 0, natural(text)),
+            Self::None => (2, 0, String::new()),
+        }
+    }
+}
+
+/// Text whose numbers sort as numbers: `w9` before `w10`.
+fn natural(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut digits = String::new();
+    for c in text.to_lowercase().chars().chain(['\0']) {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        if !digits.is_empty() {
+            let _ = write!(out, "{:0>12}", std::mem::take(&mut digits));
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A row as filters see it.
+pub trait Cells {
+    /// What a column says.
+    fn value(&self, column: &str) -> Value;
+}
+
+/// A filter that was understood. The empty one lets everything through.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    any: Vec<Vec<Term>>,
+    columns: &'static [&'static str],
+}
+
+#[derive(Clone, Debug)]
+struct Term {
+    not: bool,
+    column: Option<&'static str>,
+    test: Test,
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    Contains(String),
+    Matches(Regex),
+    Is(String),
+    Compares(char, bool, Number),
+}
+
+/// A number with what it was typed as.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Number(f64);
+
+impl Filter {
+    /// Reads a filter for a view with these columns; the error says which part is wrong, and what can be written there.
+    pub fn parse(text: &str, columns: &'static [&'static str]) -> Result<Self, String> {
+        let (mut any, mut all) = (Vec::new(), Vec::new());
+        for word in words(text)? {
+            if word == "or" {
+                any.push(std::mem::take(&mut all));
+            } else if word != "and" {
+                all.push(term(&word, columns)?);
+            }
+        }
+        any.push(all);
+        if any.len() > 1 && any.iter().any(Vec::is_empty) {
+            return Err("`or` needs a term on either side".to_owned());
+        }
+        any.retain(|all| !all.is_empty());
+        Ok(Self { any, columns })
+    }
+
+    /// Lets everything through.
+    pub fn is_empty(&self) -> bool {
+        self.any.is_empty()
+    }
+
+    /// Whether a row passes.
+    pub fn passes(&self, row: &impl Cells) -> bool {
+        self.any.is_empty() || self.any.iter().any(|all| all.iter().all(|term| self.holds(term, row)))
+    }
+
+    fn holds(&self, term: &Term, row: &impl Cells) -> bool {
+        let found = match term.column {
+            Some(column) => term.test.holds(&row.value(column)),
+            None => self.columns.iter().any(|column| term.test.holds(&row.value(column))),
+        };
+        found != term.not
+    }
+}
+
+impl Test {
+    fn holds(&self, value: &Value) -> bool {
+        match self {
+            Self::Contains(word) => value.words().to_lowercase().contains(word),
+            Self::Matches(regex) => regex.is_match(&value.words()),
+            Self::Is(word) => match (value, number(word)) {
+                (Value::Number(n), Some(Number(wanted))) => (n - wanted).abs() < f64::EPSILON,
+                _ => value.words().to_lowercase() == *word,
+            },
+            Self::Compares(sign, or_equal, Number(wanted)) => {
+                let found = match value {
+                    Value::Number(n) => *n,
+                    // `38/40` counts as 38, `v1.35` as nothing
+                    Value::Text(text) => match number(text.split('/').next().unwrap_or_default()) {
+                        Some(Number(n)) => n,
+                        None => return false,
+                    },
+                    Value::None => return false,
+                };
+                let equal = *or_equal && (found - wanted).abs() < f64::EPSILON;
+                equal || if *sign == '>' { found > *wanted } else { found < *wanted }
+            }
+        }
+    }
+}
+
+/// Words, quoted ones and regular expressions kept whole.
+fn words(text: &str) -> Result<Vec<String>, String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let mut open: Option<char> = None;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match open {
+            Some(end) if c == end => {
+                open = None;
+                word.push(if end == '"' { '\u{1}' } else { '/' });
+            }
+            Some('/') if c == '\\' && chars.peek() == Some(&'/') => {
+                word.push('/');
+                chars.next();
+            }
+            Some(_) => word.push(c),
+            None if c.is_whitespace() => {
+                if !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            None => {
+                let begins = word.is_empty() || word.ends_with(['!', ':', '=']);
+                if begins && c == '"' {
+                    open = Some('"');
+                    word.push('\u{1}');
+                    continue;
+                }
+                if begins && c == '/' {
+                    open = Some('/');
+                }
+                word.push(c);
+            }
+        }
+    }
+    if let Some(end) = open {
+        return Err(format!("the closing {end} is missing"));
+    }
+    words.extend((!word.is_empty()).then_some(word));
+    Ok(words)
+}
+
+fn term(word: &str, columns: &'static [&'static str]) -> Result<Term, String> {
+    let (not, rest) = match word.strip_prefix('!') {
+        Some(rest) => (true, rest),
+        None => (false, word),
+    };
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    let (name, tail) = rest.split_at(end.unwrap_or(rest.len()));
+    let sign = tail.chars().next().filter(|c| ":=<>".contains(*c));
+    let Some(sign) = sign.filter(|_| !name.is_empty()) else {
+        return Ok(Term { not, column: None, test: plain(rest)? });
+    };
+    let Some(column) = columns.iter().find(|c| c.eq_ignore_ascii_case(name)).copied() else {
+        // an address with a port, a namespace: no column, so it is text
+        if sign == ':' {
+            return Ok(Term { not, column: None, test: plain(rest)? });
+        }
+        return Err(format!("there is no column {name}: {}", columns.join(" ")));
+    };
+    let tail = &tail[1..];
+    let test = match sign {
+        ':' => plain(tail)?,
+        '=' if tail.starts_with('/') => plain(tail)?,
+        '=' => Test::Is(unquoted(tail).to_lowercase()),
+        _ => {
+            let (or_equal, text) = match tail.strip_prefix('=') {
+                Some(text) => (true, text),
+                None => (false, tail),
+            };
+            let wanted = number(text).ok_or_else(|| format!("{column}{sign} needs a number, or 90s, 10m, 2h, 3d"))?;
+            Test::Compares(sign, or_equal, wanted)
+        }
+    };
+    Ok(Term { not, column: Some(column), test })
+}
+
+fn plain(word: &str) -> Result<Test, String> {
+    if let Some(inner) = word.strip_prefix('/').and_then(|w| w.strip_suffix('/')).filter(|w| !w.is_empty()) {
+        let regex = RegexBuilder::new(inner).case_insensitive(true).size_limit(1 << 20).build();
+        return regex.map(Test::Matches).map_err(|e| format!("/{inner}/: {}", first_cause(&e)));
+    }
+    Ok(Test::Contains(unquoted(word).to_lowercase()))
+}
+
+/// The last line of a regular expression's error: what is wrong, without the drawing.
+fn first_cause(error: &impl fmt::Display) -> String {
+    let text = error.to_string();
+    text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+fn unquoted(word: &str) -> String {
+    word.replace('\u{1}', "")
+}
+
+/// `7`, `1.5`, `90s`, `10m`, `2h`, `2h05m`, `3d`: a number, or a duration in seconds.
+fn number(text: &str) -> Option<Number> {
+    if let Ok(n) = text.parse::<f64>() {
+        return n.is_finite().then_some(Number(n));
+    }
+    let (mut sum, mut digits) = (0.0, String::new());
+    for c in text.chars() {
+        if c.is_ascii_digit() || c == '.' {
+            digits.push(c);
+            continue;
+        }
+        let unit = match c {
+            's' => 1.0,
+            'm' => 60.0,
+            'h' => 3600.0,
+            'd' => 86_400.0,
+            _ => return None,
+        };
+        sum += std::mem::take(&mut digits).parse::<f64>().ok()? * unit;
+    }
+    (digits.is_empty() && !text.is_empty()).then_some(Number(sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: &[&str] = &["node", "status", "since", "rack", "pods"];
+
+    struct Row(&'static str, &'static str, f64, &'static str, &'static str);
+
+    impl Cells for Row {
+        fn value(&self, column: &str) -> Value {
+            match column {
+                "node" => Value::text(self.0),
+                "status" => Value::text(self.1),
+                "since" => Value::Number(self.2),
+                "rack" => Value::text(self.3),
+                _ => Value::text(self.4),
+            }
+        }
+    }
+
+    fn hits(filter: &str) -> String {
+        let rows = [
+            Row("worker-1", "draining", 700.0, "3", "38/40"),
+            Row("worker-12", "queued", 30.0, "4", ""),
+            Row("cp-1", "failed two", 7200.0, "3", "1/4"),
+        ];
+        let filter = Filter::parse(filter, COLUMNS).unwrap();
+        rows.iter().filter(|row| filter.passes(*row)).map(|row| row.0).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn every_form_of_a_term_finds_what_it_says() {
+        for (filter, found) in [
+            ("", "worker-1 worker-12 cp-1"),
+            ("WORKER", "worker-1 worker-12"),
+            ("!worker", "cp-1"),
+            ("/^worker-[0-9]$/", "worker-1"),
+            ("!/^w/", "cp-1"),
+            ("status:queue", "worker-12"),
+            ("node=worker-1", "worker-1"),
+            ("rack=3 !status:failed", "worker-1"),
+            ("since>10m", "worker-1 cp-1"),
+            ("since<=30s", "worker-12"),
+            ("since>2h", ""),
+            ("since>=2h", "cp-1"),
+            ("pods>10", "worker-1"),
+            ("\"failed two\"", "cp-1"),
+            ("status:\"failed two\"", "cp-1"),
+            ("status:queued or rack=3 since>1h", "worker-12 cp-1"),
+            ("node:/r-1.*2/", "worker-12"),
+        ] {
+            assert_eq!(hits(filter), found, "{filter}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_which_part_and_what_may_stand_there() {
+        let fault = |text: &str| Filter::parse(text, COLUMNS).unwrap_err();
+        assert!(fault("/(/").contains("unclosed group"), "{}", fault("/(/"));
+        assert_eq!(fault("/x"), "the closing / is missing");
+        assert_eq!(fault("height=3"), "there is no column height: node status since rack pods");
+        assert_eq!(fault("since>soon"), "since> needs a number, or 90s, 10m, 2h, 3d");
+        assert_eq!(fault("a or"), "`or` needs a term on either side");
+    }
+
+    #[test]
+    fn an_address_with_a_port_and_a_namespaced_name_are_text() {
+        assert!(Filter::parse("https://10.0.0.1:6443 shop/web-1", COLUMNS).is_ok());
+    }
+
+    #[test]
+    fn numbers_in_names_sort_as_numbers_and_nothing_comes_last() {
+        let mut values = [Value::text("w10"), Value::None, Value::text("w9"), Value::Number(3.0), Value::Number(-1.0)];
+        values.sort_by_key(Value::key);
+        assert_eq!(
+            values,
+            [Value::Number(-1.0), Value::Number(3.0), Value::text("w9"), Value::text("w10"), Value::None]
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! The command line: what can be typed after `:`, and the proposals that tab goes through. Its words are the key
+//! table's names and a few that need an argument.
+
+use nucleo_matcher::{
+    Config, Matcher,
+    pattern::{CaseMatching, Normalization, Pattern},
+};
+use tui_input::Input;
+
+use super::{
+    app::{App, View},
+    columns,
+    keys::{Command, Context, TABLE},
+};
+
+/// Most proposals that are made.
+const MOST: usize = 40;
+
+/// The line while it is typed.
+#[derive(Clone, Debug, Default)]
+pub struct CommandLine {
+    /// The text.
+    pub input: Input,
+    /// Why the text could not be carried out, until another letter is typed.
+    pub error: Option<String>,
+    /// What tab puts in, and which of it was put in last; the text before it.
+    pub proposals: Option<Proposals>,
+}
+
+/// What could stand at the end of the line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposals {
+    /// The text in front of the word that is completed.
+    pub before: String,
+    /// The words, best first.
+    pub words: Vec<String>,
+    /// The one that stands in the line.
+    pub at: usize,
+}
+
+/// A word of its own, beside the names of the key table.
+pub struct Word {
+    /// The word.
+    pub name: &'static str,
+    /// What is typed after it; empty = nothing.
+    pub argument: &'static str,
+    /// What it does.
+    pub help: &'static str,
+}
+
+const fn word(name: &'static str, argument: &'static str, help: &'static str) -> Word {
+    Word { name, argument, help }
+}
+
+/// The words that are no names of the key table.
+pub const WORDS: &[Word] = &[
+    word("goto", "NODE|ADDRESS|ENTRY", "Go to a node by name or address, or to an entry such as reboots/3"),
+    word("view", "NAME", "Open a view"),
+    word(
+        "mark",
+        "FILTER",
+        "Mark the rows that pass, in place of those that were marked; alone: the row under the cursor",
+    ),
+    word("unmark", "", "Forget all marks"),
+    word("sort", "COLUMN [desc]", "Sort by a column; alone: by the next one"),
+    word("filter", "FILTER", "Show only the rows that pass; alone: type it"),
+    word("q", "", "Leave"),
+];
+
+/// Verbs that take rows as an argument: a filter, or names, addresses, indexes.
+pub const ON_ROWS: [&str; 9] =
+    ["reboot", "repair", "cancel", "hold", "unhold", "reset-backoff", "retry", "done", "force"];
+
+/// A line that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Press the key of this command.
+    Press(Command),
+    /// A verb on the rows that an argument names.
+    OnRows(Command, String),
+    /// One of [`WORDS`] with its argument.
+    Word(&'static str, String),
+}
+
+/// Reads a line.
+pub fn read(text: &str) -> Result<Said, String> {
+    let (name, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+    let rest = rest.trim();
+    if let Some(word) = WORDS.iter().find(|w| w.name == name) {
+        let optional = ["mark", "sort", "filter"].contains(&name);
+        if word.argument.is_empty() && !rest.is_empty() {
+            return Err(format!("{name} takes no argument"));
+        }
+        if !word.argument.is_empty() && rest.is_empty() && !optional {
+            return Err(format!("{name} {}: the argument is missing", word.argument));
+        }
+        return Ok(Said::Word(word.name, rest.to_owned()));
+    }
+    let found = TABLE.iter().find(|b| b.name == name && typed(b.context));
+    let Some(binding) = found else {
+        let near = propose(name, names().map(str::to_owned));
+        let near = near.first().map(|n| format!(": did you mean {n}?")).unwrap_or_default();
+        return Err(format!("there is no command {name:?}{near}"));
+    };
+    match (rest.is_empty(), ON_ROWS.contains(&binding.name)) {
+        (true, _) => Ok(Said::Press(binding.command)),
+        (false, true) => Ok(Said::OnRows(binding.command, rest.to_owned())),
+        (false, false) => Err(format!("{name} takes no argument")),
+    }
+}
+
+/// Whether names of this context can be typed.
+fn typed(context: Context) -> bool {
+    matches!(context, Context::Everywhere | Context::Table)
+}
+
+/// All first words.
+fn names() -> impl Iterator<Item = &'static str> {
+    let table = TABLE.iter().filter(|b| typed(b.context)).map(|b| b.name);
+    WORDS.iter().map(|w| w.name).chain(table)
+}
+
+/// What the first word of a line means, for the hint beside it.
+pub fn meaning(text: &str) -> Option<String> {
+    let name = text.split_whitespace().next()?;
+    if let Some(word) = WORDS.iter().find(|w| w.name == name) {
+        return Some(format!("{}: {}", word.argument, word.help).trim_start_matches(": ").to_owned());
+    }
+    let binding = TABLE.iter().find(|b| b.name == name && typed(b.context))?;
+    let rows = if ON_ROWS.contains(&name) { "[FILTER|NAMES]: " } else { "" };
+    Some(format!("{rows}{}", binding.help))
+}
+
+/// The proposals for the last word of a line.
+pub fn proposals(app: &App, text: &str) -> Proposals {
+    let at = text.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+    let (before, last) = text.split_at(at);
+    let first = before.split_whitespace().next();
+    let words: Vec<String> = match first {
+        None => propose(last, names().map(str::to_owned)),
+        Some("view") => propose(last, View::ALL.iter().map(|v| v.name().to_owned())),
+        Some("sort") => propose(last, columns::of(app).iter().map(|c| (*c).to_owned()).chain(["desc".to_owned()])),
+        Some("goto" | "reboot" | "repair") => {
+            let nodes = app.seen.snapshot.kube.nodes.keys().cloned();
+            propose(last, nodes)
+        }
+        Some("filter" | "mark") => propose(last, columns::of(app).iter().map(|c| format!("{c}:"))),
+        Some(_) => Vec::new(),
+    };
+    Proposals { before: before.to_owned(), words, at: 0 }
+}
+
+/// The words that a text may mean, best first: those that begin with it, or where none does, those that resemble it.
+fn propose(text: &str, words: impl Iterator<Item = String>) -> Vec<String> {
+    if text.is_empty() {
+        return words.take(MOST).collect();
+    }
+    let mut matcher = Matcher::new(Config::DEFAULT);
+    let pattern = Pattern::parse(text, CaseMatching::Ignore, Normalization::Smart);
+    let mut found: Vec<(String, u32)> = pattern.match_list(words, &mut matcher);
+    if found.iter().any(|(word, _)| word.starts_with(text)) {
+        found.retain(|(word, _)| word.starts_with(text));
+    }
+    found.sort_by_key(|(word, score)| (word.len(), std::cmp::Reverse(*score)));
+    found.into_iter().map(|(word, _)| word).take(MOST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_key_table_and_words_with_arguments_are_read() {
+        assert_eq!(read(" hosts "), Ok(Said::Press(Command::Hosts)));
+        assert_eq!(read("reboot rack=3 !role:api"), Ok(Said::OnRows(Command::Reboot, "rack=3 !role:api".into())));
+        assert_eq!(read("goto 10.0.0.7"), Ok(Said::Word("goto", "10.0.0.7".into())));
+        assert_eq!(read("sort"), Ok(Said::Word("sort", String::new())));
+        assert_eq!(read("q"), Ok(Said::Word("q", String::new())));
+        assert_eq!(read("goto").unwrap_err(), "goto NODE|ADDRESS|ENTRY: the argument is missing");
+        assert_eq!(read("hosts 3").unwrap_err(), "hosts takes no argument");
+        assert_eq!(read("rebot").unwrap_err(), "there is no command \"rebot\": did you mean reboot?");
+    }
+
+    #[test]
+    fn no_word_is_a_name_of_the_key_table_too_but_for_those_that_take_an_argument_more() {
+        for word in WORDS {
+            let same = TABLE.iter().any(|b| b.name == word.name && typed(b.context));
+            assert!(!same || ["filter", "mark", "sort"].contains(&word.name), "{}", word.name);
+        }
+        for name in ON_ROWS {
+            assert!(TABLE.iter().any(|b| b.name == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_begins_with_the_text_is_proposed_and_where_nothing_does_what_resembles_it() {
+        let found = propose("re", names().map(str::to_owned));
+        assert!(found.iter().all(|name| name.starts_with("re")), "{found:?}");
+        assert_eq!(propose("rstb", names().map(str::to_owned)), ["reset-backoff"]);
+    }
+}

@@ -1,0 +1,218 @@
+//! Filters, orders, the command line, messages and the log.
+
+use std::sync::Arc;
+
+use insta::assert_snapshot;
+use tracing::Level;
+
+use super::world::{World, at, press, wall};
+use crate::{
+    console::{
+        app::{App, View},
+        event::{Effect, Event},
+        past::{Answer, Question},
+        screen,
+        update::update,
+    },
+    model::{entry::EntryId, time::after},
+    telemetry::LogLine,
+};
+
+fn hint_line(app: &App) -> String {
+    screen::text(app).lines().last().unwrap_or_default().to_owned()
+}
+
+fn indexes(app: &App) -> Vec<u64> {
+    app.reboots.rows.iter().map(|id| id.index).collect()
+}
+
+#[test]
+fn a_filter_that_cannot_be_understood_says_why_in_place_and_the_last_good_one_stays() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "/ \"status:queued\"");
+    assert_eq!(indexes(&app), [5, 7]);
+    press(&mut app, "\" /(\"");
+    assert_eq!(indexes(&app), [5, 7], "what was understood last holds");
+    assert!(hint_line(&app).contains("the closing / is missing"), "{}", hint_line(&app));
+    press(&mut app, "enter");
+    assert!(app.typing.is_some(), "it is mended or dropped");
+    press(&mut app, "\"/\"");
+    assert!(hint_line(&app).contains("unclosed group"), "{}", hint_line(&app));
+    press(&mut app, "esc");
+    assert_eq!((app.reboots.filter.as_str(), indexes(&app).len()), ("", 6));
+}
+
+#[test]
+fn columns_and_ages_are_compared() {
+    let mut app = World::usual().console(80, 24);
+    for (filter, found) in [
+        ("since>10m", vec![5, 7]),
+        ("pdb or index=5", vec![3, 5, 6]),
+        ("rack=0 role:worker", vec![3, 6]),
+        ("pods>39", vec![4]),
+        ("!/^!/ reason:/slot/", vec![5]),
+    ] {
+        press(&mut app, &format!("esc / \"{filter}\" enter"));
+        assert_eq!(indexes(&app), found, "{filter}");
+    }
+    assert!(screen::text(&app).contains("1/6"), "hits of total");
+}
+
+#[test]
+fn rows_are_sorted_by_a_column_and_the_cursor_stays_on_its_row() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "j");
+    press(&mut app, ": \"sort since\" enter");
+    assert_eq!(indexes(&app), [4, 3, 6, 5, 7, 8], "the youngest first, what has no age last");
+    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(4)));
+    press(&mut app, "r");
+    assert_eq!(indexes(&app), [7, 5, 6, 3, 4, 8]);
+    assert_eq!((app.reboots.cursor, app.reboots.place), (Some(EntryId::reboot(4)), 4));
+    assert!(screen::text(&app).contains("by since desc"));
+    press(&mut app, "/ \"pdb\" enter");
+    assert_eq!(indexes(&app), [6, 3]);
+    press(&mut app, "esc : \"sort\" enter");
+    assert_eq!(app.reboots.sort, Some(("pods", false)), "the next column");
+}
+
+#[test]
+fn the_command_line_runs_the_key_tables_commands_and_says_in_place_what_is_wrong() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, ": \"nods\" enter");
+    assert!(hint_line(&app).contains("did you mean nodes?"), "{}", hint_line(&app));
+    press(&mut app, "esc");
+    assert!(app.line.is_none());
+    press(&mut app, ": \"view nodes\" enter");
+    assert_eq!(app.view, View::Nodes);
+    press(&mut app, ": \"goto 10.0.0.15\" enter");
+    assert_eq!((app.nodes.cursor.as_deref(), app.pane.is_some()), (Some("worker-2"), true));
+    press(&mut app, "esc : \"goto reboots/99\" enter");
+    assert!(hint_line(&app).contains("there is no reboots/99"), "{}", hint_line(&app));
+    press(&mut app, "esc : \"goto reboots/5\" enter");
+    assert_eq!((app.view, app.reboots.cursor), (View::Reboots, Some(EntryId::reboot(5))));
+    assert_snapshot!("command_line_80x24", {
+        press(&mut app, "esc : \"re\" tab");
+        screen::text(&app)
+    });
+}
+
+#[test]
+fn tab_goes_through_the_proposals() {
+    let mut app = World::usual().console(80, 24);
+    let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
+    press(&mut app, ": \"go\" tab");
+    let first = typed(&app);
+    assert!(first.starts_with("go"), "{first}");
+    press(&mut app, "esc : \"view hi\" tab");
+    assert_eq!(typed(&app), "view history ");
+    press(&mut app, "esc : \"reboot wrk5\" tab");
+    assert_eq!(typed(&app), "reboot worker-5 ");
+    press(&mut app, "esc : \"sort \" tab tab");
+    assert_eq!(typed(&app), "sort node");
+    press(&mut app, "backtab");
+    assert_eq!(typed(&app), "sort index");
+}
+
+#[test]
+fn a_verb_with_rows_marks_them_and_asks_as_its_key_does() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, ": \"reboot rack=1 !role:api\" enter");
+    assert_eq!(app.view, View::Nodes);
+    let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
+    assert_eq!(marked, ["worker-2", "worker-5"]);
+    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Queue 2 reboots")));
+    press(&mut app, "esc : \"hold 5 7\" enter");
+    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Hold 2 entries")), "{:?}", app.message);
+    press(&mut app, "esc : \"cancel 99\" enter");
+    assert!(hint_line(&app).contains("there is no reboots/99"));
+    press(&mut app, "esc : \"reboot worker-3 10.0.0.17\" enter");
+    let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
+    assert_eq!(marked, ["worker-3", "worker-4"]);
+    press(&mut app, "esc esc : \"reboot rack=9\" enter");
+    assert!(hint_line(&app).contains("no row of Nodes passes"), "{}", hint_line(&app));
+}
+
+#[test]
+fn rows_are_marked_by_a_filter() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, ": \"mark status:queued\" enter");
+    assert_eq!(app.reboots.chosen(), [EntryId::reboot(5), EntryId::reboot(7)]);
+    press(&mut app, ": \"unmark\" enter");
+    assert!(app.reboots.marks.is_empty());
+}
+
+#[test]
+fn messages_are_kept_with_their_times() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 R");
+    press(&mut app, "esc");
+    press(&mut app, "1 Z");
+    update(&mut app, Event::Done(Err("queueing failed: \u{1b}[31mno".into())));
+    press(&mut app, ": \"messages\" enter");
+    assert_snapshot!("messages_80x24", screen::text(&app));
+    press(&mut app, "esc");
+    assert!(app.help.is_none());
+}
+
+fn line(number: u64, level: Level, entry: Option<&str>, text: &str) -> Arc<LogLine> {
+    let at = after(wall(), i64::try_from(number).unwrap() - 60);
+    Arc::new(LogLine { number, at, level, entry: entry.map(str::to_owned), text: text.to_owned() })
+}
+
+fn logs(app: &mut App) {
+    let lines = vec![
+        line(1, Level::INFO, None, "leads lease=4d"),
+        line(2, Level::INFO, Some("reboots/3"), "drain starts node=worker-1"),
+        line(3, Level::WARN, Some("reboots/6"), "drain backed off node=worker-4 cause=pdb \u{1b}[31mdb/pg"),
+        line(4, Level::ERROR, None, "effect failed machine=worker-1 why=no answer"),
+    ];
+    update(app, Event::Told(Box::new(Answer::Logs(lines))));
+}
+
+#[test]
+fn the_log_of_an_entry_is_one_key_away_and_its_newest_line_stays_in_sight() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    let asked = press(&mut app, "l");
+    assert_eq!(asked, vec![Effect::Ask(Question::Logs(0))]);
+    logs(&mut app);
+    assert_eq!(app.log.rows.iter().map(|id| id.0).collect::<Vec<_>>(), [4, 2], "of reboots/3 and of worker-1");
+    assert_snapshot!("logs_of_an_entry_80x24", screen::text(&app));
+    let more = vec![line(5, Level::INFO, Some("reboots/3"), "command starts")];
+    update(&mut app, Event::Told(Box::new(Answer::Logs(more))));
+    assert_eq!(app.log.cursor.map(|id| id.0), Some(5), "who looks at the newest goes on looking at the newest");
+    press(&mut app, "esc");
+    assert!(app.log.filter.is_empty());
+    press(&mut app, "esc");
+    assert_eq!(app.view, View::Reboots, "back where the key was pressed");
+    // an observing console says whose lines these are
+    world.engine.leading = None;
+    let mut app = world.console_in(View::Logs, 200, 50);
+    logs(&mut app);
+    assert_snapshot!("logs_observing_200x50", screen::text(&app));
+}
+
+#[test]
+fn the_ring_is_not_asked_more_often_than_anybody_reads() {
+    let mut app = World::usual().console_in(View::Logs, 80, 24);
+    logs(&mut app);
+    assert_eq!(press(&mut app, "j k j"), vec![], "it was looked at right now");
+    let asked = update(&mut app, Event::Tick(at(super::world::BOOT + 1.0)));
+    assert_eq!(asked, vec![Effect::Ask(Question::Logs(4))]);
+}
+
+#[test]
+fn the_hints_of_every_view_end_with_the_help_at_80_columns() {
+    let world = World::usual();
+    for view in View::ALL {
+        let app = world.console_in(view, 80, 24);
+        let line = hint_line(&app);
+        assert!(line.contains(": command") && line.contains("? help") && line.contains("q quit"), "{view:?}: {line}");
+        let width = line.chars().count();
+        assert!(width <= 80, "{view:?}: {width}");
+    }
+    let first = |view| hint_line(&world.console_in(view, 80, 24));
+    assert!(first(View::Hosts).contains("W power") && first(View::Hosts).contains("I fence"));
+    assert!(first(View::Machines).contains("Y approve") && first(View::Machines).contains("S constraint"));
+    assert!(first(View::Reboots).contains("H hold") && first(View::Reboots).contains("L let go"));
+}

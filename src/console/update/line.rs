@@ -1,0 +1,217 @@
+//! Keys on the command line, and what its words do.
+
+use crossterm::event::{Event as Terminal, KeyEvent};
+use tui_input::{Input, backend::crossterm::EventHandler};
+
+use crate::{
+    console::{
+        app::{App, Target, View},
+        columns::{self, Of},
+        event::{Effect, count},
+        facts,
+        filter::Filter,
+        keys::Command,
+        line::{self, CommandLine, Said},
+    },
+    model::entry::{EntryId, QueueKind},
+};
+
+use super::look;
+
+/// Begins to type a command.
+pub(super) fn begin(app: &mut App) {
+    app.help = None;
+    app.line = Some(CommandLine::default());
+}
+
+/// A key while a command is typed.
+pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
+    let Some(mut line) = app.line.take() else { return Vec::new() };
+    match command {
+        Some(Command::Drop) => {}
+        Some(Command::Accept) if line.input.value().trim().is_empty() => {}
+        Some(Command::Accept) => match run(app, line.input.value()) {
+            Ok(effects) => return effects,
+            Err(why) => {
+                line.error = Some(why);
+                app.line = Some(line);
+            }
+        },
+        Some(way @ (Command::NextField | Command::PreviousField)) => {
+            complete(app, &mut line, way == Command::NextField);
+            app.line = Some(line);
+        }
+        _ => {
+            line.input.handle_event(&Terminal::Key(key));
+            (line.error, line.proposals) = (None, None);
+            app.line = Some(line);
+        }
+    }
+    Vec::new()
+}
+
+/// Puts the next proposal in.
+fn complete(app: &App, line: &mut CommandLine, forward: bool) {
+    let mut proposals = match line.proposals.take() {
+        Some(mut again) if !again.words.is_empty() => {
+            let n = again.words.len();
+            again.at = (again.at + if forward { 1 } else { n - 1 }) % n;
+            again
+        }
+        _ => line::proposals(app, line.input.value()),
+    };
+    let Some(word) = proposals.words.get(proposals.at) else {
+        line.error = Some("nothing fits here".to_owned());
+        return;
+    };
+    // a single one is done with
+    let end = if proposals.words.len() == 1 && !word.ends_with(':') { " " } else { "" };
+    line.input = Input::new(format!("{}{word}{end}", proposals.before));
+    line.error = None;
+    if proposals.words.len() == 1 {
+        proposals.words.clear();
+    }
+    line.proposals = Some(proposals).filter(|p| !p.words.is_empty());
+}
+
+/// Carries a line out; an error leaves it open.
+fn run(app: &mut App, text: &str) -> Result<Vec<Effect>, String> {
+    match line::read(text)? {
+        Said::Press(command) => Ok(super::carry_out(app, command)),
+        Said::OnRows(command, rows) => {
+            choose(app, command, &rows)?;
+            Ok(super::carry_out(app, command))
+        }
+        Said::Word(name, argument) => word(app, name, &argument),
+    }
+}
+
+fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String> {
+    match (name, argument) {
+        ("q", _) => return Ok(super::carry_out(app, Command::Quit)),
+        ("view", name) => look::show(app, name.parse::<View>()?),
+        ("goto", to) => look::visit(app, find(app, to)?),
+        ("unmark", _) => app.list_mut().unmark(),
+        ("mark", "") => app.list_mut().mark(),
+        ("mark", filter) => mark(app, filter)?,
+        ("filter", "") => return Ok(super::carry_out(app, Command::Filter)),
+        ("filter", filter) => {
+            Filter::parse(filter, columns::of(app))?;
+            super::typing::set_filter(app, filter);
+        }
+        ("sort", "") => return Ok(super::carry_out(app, Command::Sort)),
+        (_, by) => {
+            let (name, way) = by.split_once(' ').unwrap_or((by, ""));
+            let columns = columns::of(app);
+            let column = columns.iter().find(|c| **c == name);
+            let column = column.ok_or_else(|| format!("there is no column {name}: {}", columns.join(" ")))?;
+            if !["", "desc", "asc"].contains(&way.trim()) {
+                return Err(format!("{way:?} is neither asc nor desc"));
+            }
+            look::sorted(app, Some((column, way.trim() == "desc")));
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// What `goto` means.
+fn find(app: &App, text: &str) -> Result<Target, String> {
+    if let Ok(id) = text.parse::<EntryId>() {
+        let there = facts::lies(&app.seen, id).is_some();
+        return if there {
+            Ok(Target::Entry(id))
+        } else {
+            Err(format!("there is no {id}: it may have ended (:history)"))
+        };
+    }
+    let seen = &app.seen;
+    let by_address = seen.snapshot.machine(text);
+    for name in [text, &by_address] {
+        if facts::node(seen, name).is_some() || facts::member(seen, name).is_some() {
+            return Ok(Target::Node(name.to_owned()));
+        }
+    }
+    Err(format!("{text:?} is no node, no address of one, and no entry such as reboots/3"))
+}
+
+/// Marks the rows of the open view that pass, in place of those that were marked.
+fn mark(app: &mut App, filter: &str) -> Result<(), String> {
+    let columns = columns::of(app);
+    let good = Filter::parse(filter, columns)?;
+    macro_rules! marked {
+        ($list:ident) => {{
+            let hits: Vec<_> = app.$list.rows.iter().filter(|id| good.passes(&Of(app, *id))).cloned().collect();
+            app.$list.marks = hits.into_iter().collect();
+            app.$list.marks.len()
+        }};
+    }
+    let n = match app.view {
+        View::Overview => return Err("the Overview has no rows to mark: choose a view".to_owned()),
+        View::Reboots => marked!(reboots),
+        View::Nodes => marked!(nodes),
+        View::Repairs => marked!(repairs),
+        View::Machines => marked!(machines),
+        View::Diff => marked!(diff),
+        View::Hosts => marked!(hosts),
+        View::History if app.of_cke => marked!(records),
+        View::History => marked!(history),
+        View::Audit => marked!(audit),
+        View::Logs => marked!(log),
+    };
+    app.say(format!("{} marked", count(n, "row")));
+    Ok(())
+}
+
+/// Goes to the view that a verb is about, and marks there what its argument names.
+fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
+    let view = match command {
+        Command::Reboot | Command::Repair => View::Nodes,
+        _ if app.view == View::Repairs => View::Repairs,
+        _ => View::Reboots,
+    };
+    let before = app.view;
+    look::enter(app, view);
+    let found = chosen(app, view, rows);
+    if let Err(why) = found {
+        look::enter(app, before);
+        return Err(why);
+    }
+    if before != view {
+        app.before.push(before);
+    }
+    found
+}
+
+fn chosen(app: &mut App, view: View, rows: &str) -> Result<(), String> {
+    let words: Vec<&str> = rows.split([' ', ',']).filter(|w| !w.is_empty()).collect();
+    if view == View::Nodes {
+        let named: Vec<Option<String>> = words.iter().map(|word| named(app, word)).collect();
+        if named.iter().all(Option::is_some) {
+            app.nodes.marks = named.into_iter().flatten().collect();
+            return Ok(());
+        }
+    } else if words.iter().all(|w| w.parse::<u64>().is_ok()) {
+        let queue = if view == View::Repairs { QueueKind::Repair } else { QueueKind::Reboot };
+        let ids = words.iter().filter_map(|w| w.parse().ok()).map(|index| EntryId { queue, index });
+        let ids: Vec<EntryId> = ids.collect();
+        if let Some(gone) = ids.iter().find(|id| facts::lies(&app.seen, **id).is_none()) {
+            return Err(format!("there is no {gone}"));
+        }
+        let list = if view == View::Repairs { &mut app.repairs } else { &mut app.reboots };
+        list.marks = ids.into_iter().collect();
+        return Ok(());
+    }
+    mark(app, rows)?;
+    if app.list().marked() == 0 {
+        return Err(format!("no row of {} passes {rows:?}", view.title()));
+    }
+    Ok(())
+}
+
+/// A node by its name or address.
+fn named(app: &App, word: &str) -> Option<String> {
+    match find(app, word) {
+        Ok(Target::Node(name)) => Some(name),
+        _ => None,
+    }
+}

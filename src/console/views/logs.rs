@@ -1,0 +1,80 @@
+//! Logs: this process's own lines, and where those of the leader are.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::{
+    console::{
+        app::App,
+        brief,
+        facts::{self, Leader},
+        logs::LineId,
+        table::{self, Cell, Column, Row, put, wrap},
+        when,
+    },
+    model::entry::Stored,
+};
+
+/// Draws whose they are, and the table.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
+    let theme = &app.looks.theme;
+    let lines = whose(app, usize::from(area.width));
+    let above = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
+    for (y, line) in (area.y..area.y + above).zip(&lines) {
+        put(buffer, area.x, y, area.width, line, theme.muted);
+    }
+    let area = Rect { y: area.y + above, height: area.height - above, ..area };
+    let columns = [
+        Column { title: "AT", width: 11, from: 0 },
+        Column { title: "LEVEL", width: 5, from: 0 },
+        Column { title: "ENTRY", width: 11, from: 0 },
+        Column { title: "TEXT", width: 0, from: 0 },
+    ];
+    let visible = app.log.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, *id)).collect();
+    table::draw(buffer, area, theme, &columns, &rows, false);
+    if rows.is_empty() {
+        let text =
+            if app.log.total > 0 { super::no_hits(app, "line") } else { vec!["nothing was logged yet".to_owned()] };
+        super::say_empty(buffer, area, &text, app);
+    }
+}
+
+fn row(app: &App, id: LineId) -> Row {
+    let theme = &app.looks.theme;
+    let mut cells = Vec::new();
+    if let Some(line) = app.logs.get(&id) {
+        let style = match line.level {
+            tracing::Level::ERROR => theme.danger,
+            tracing::Level::WARN => theme.trouble,
+            tracing::Level::INFO => Style::new(),
+            _ => theme.muted,
+        };
+        cells.extend([
+            Cell::plain(when::short(line.at, app.now.wall)),
+            Cell::styled(line.level.as_str(), style),
+            Cell::plain(brief::safe(line.entry.as_deref().unwrap_or_default())),
+            Cell::styled(brief::safe(&line.text), style),
+        ]);
+    }
+    Row { cells, cursor: app.log.cursor == Some(id), marked: app.log.marks.contains(&id) }
+}
+
+/// Whose lines they are, and where the leader's are when this process does not lead.
+pub(super) fn whose(app: &App, width: usize) -> Vec<String> {
+    let store = &app.seen.snapshot.store;
+    let engine = |lease: i64| store.engines.get(&lease).and_then(Stored::get);
+    let text = match (facts::leader(&app.seen), store.leader()) {
+        (Leader::Us, _) => "the lines of this process, whose engine leads".to_owned(),
+        (Leader::Cke(host), _) => {
+            format!("the lines of this process alone; CKE leads on {host}: its logs are there (journalctl -u cke)")
+        }
+        (Leader::Other(host), Some(leader)) => match engine(leader.lease) {
+            Some(e) if e.mode == "daemon" => format!(
+                "the lines of this process alone; the leader's are on {host}: journalctl -u cketerm, or its log directory"
+            ),
+            _ => format!("the lines of this process alone; the leader is a console on {host}: its log directory there"),
+        },
+        _ => "the lines of this process alone; no engine leads".to_owned(),
+    };
+    wrap(&brief::safe(&text), width)
+}
