@@ -214,5 +214,5 @@ fn the_hints_of_every_view_end_with_the_help_at_80_columns() {
     let first = |view| hint_line(&world.console_in(view, 80, 24));
     assert!(first(View::Hosts).contains("W power") && first(View::Hosts).contains("I fence"));
     assert!(first(View::Machines).contains("Y approve") && first(View::Machines).contains("S constraint"));
-    assert!(first(View::Reboots).contains("H hold") && first(View::Reboots).contains("L let go"));
+    assert!(first(View::Reboots).contains("H hold") && first(View::Hosts).contains("L release"));
 }
