@@ -108,6 +108,8 @@ fn only_leader_knows(reason: &Reason) -> bool {
             | Reason::Settling { .. }
             | Reason::CommandRunning { .. }
             | Reason::OutcomeUnknown { .. }
+            | Reason::PowerError { .. }
+            | Reason::HeldByOtherKey { .. }
     )
 }
 

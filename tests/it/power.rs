@@ -164,7 +164,20 @@ fn a_node_goes_through_the_reboot_queue_with_hosts_reboot_as_its_command_and_our
     wait_for("the host is known to be on", 60, || {
         (world.ok("GET", &place, None)["status"]["poweredOn"] == true).then_some(())
     });
+    // Another client holds it off: that, and not a wait for nobody knows what, is why the entry does not move.
+    let hold = |value: Option<&str>| {
+        let patch = json!({"metadata": {"annotations": {"reboot.metal3.io/backup": value}}});
+        world.ok("PATCH", &place, Some(&patch));
+    };
     world.queue(&[worker]);
+    // the machine takes some seconds to go off
+    world.or_why(0, "the request", 60, || {
+        hosts::annotations(&world, &worker.name).get("reboot.metal3.io").map(|_| hold(Some("")))
+    });
+    world.or_why(0, "it is held by another", 60, || {
+        world.word(&["rq", "why", "0"]).contains("held off by backup").then_some(())
+    });
+    hold(None);
     world.or_why(0, "the machine was turned on again", 120, || (bmc.resets() == ["ForceOff", "On"]).then_some(()));
     let boot = json!({"status": {"nodeInfo": {"bootID": format!("{before}-next")}}});
     world.ok("PATCH", &format!("/api/v1/nodes/{}/status", worker.name), Some(&boot));

@@ -30,7 +30,8 @@ impl<'a> Pass<'a> {
         }
         let Some(task) = self.task(case) else { return self.no_definition() };
         if let Some((open, until)) = self.running_attempt(case.id) {
-            return self.running(open, until);
+            let reason = self.running(open, until);
+            return self.by_its_host(case, reason);
         }
         // First the end: a machine that has booted is not rebooted again, whatever its command said.
         let attempt = self.attempts_for(case.id, task).next_back().and_then(Stored::get);
@@ -40,7 +41,8 @@ impl<'a> Pass<'a> {
         // An order that has to wait does not keep the boot check from being asked.
         let again = self.retry_ordered(case, task).or_else(|| self.retry_by_definition(case, task));
         self.check_boot(case);
-        again.unwrap_or_else(|| self.why_not_booted(case, attempt))
+        let reason = again.unwrap_or_else(|| self.why_not_booted(case, attempt));
+        self.by_its_host(case, reason)
     }
 
     /// The end, if it has come.

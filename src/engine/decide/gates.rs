@@ -60,7 +60,9 @@ impl Pass<'_> {
             return None;
         }
         if !self.snap.kube.synced() {
-            let error = self.snap.kube.sources.values().find_map(|s| s.error.as_ref());
+            // BareMetalHosts are no part of it, and many clusters have none
+            let mut sources = self.snap.kube.sources.iter().filter(|(name, _)| *name != "baremetalhosts");
+            let error = sources.find_map(|(_, s)| s.error.as_ref());
             // since we lead: a time that stays
             let never = self.snap.engine.leading.as_ref().map_or(self.boot(), |l| l.since);
             return Some(stale("kubernetes", never, error));

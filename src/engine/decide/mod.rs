@@ -12,6 +12,7 @@
 //! | `drain` | cordon, preview, evict, wait, back off, for both queues (I15–I22) |
 //! | `attempts` | commands of both queues: what may still run, what is run again (I25) |
 //! | `boot` | boot check, the end of a reboot (I14, I35) |
+//! | `host` | what a machine's BareMetalHost says of why it does not come back |
 //! | `sound` | when a machine counts as back (I14) |
 //! | `repair/` | the repair queue: its line, its steps, its health checks (I40, I41, I43) |
 //! | `cordons` | uncordon, orphans, re-stamping after a change of leader (I9–I13) |
@@ -29,6 +30,7 @@ mod drain;
 mod effect;
 mod endpoints;
 mod gates;
+mod host;
 mod line;
 mod pods;
 mod registry;
@@ -73,6 +75,8 @@ pub struct Decision {
     pub orphans: BTreeMap<String, Reason>,
     /// Nodes whose pods are to be watched.
     pub watch_pods: BTreeSet<String>,
+    /// A machine was told to boot: what its BareMetalHost says is wanted.
+    pub watch_hosts: bool,
     /// An API server is in work or next: probe often.
     pub probe_often: bool,
     /// CKE's word for `status`.

@@ -284,8 +284,8 @@ impl Loop {
         if let Some((_, live)) = &self.kube {
             live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
             live.watch_endpoints(leads);
-            let controls = leads && self.snap.store.policy().metal3_controller;
-            live.watch_hosts(controls || self.options.mode == "console");
+            let wanted = decision.watch_hosts || self.snap.store.policy().metal3_controller;
+            live.watch_hosts(leads && wanted || self.options.mode == "console");
         }
         let policy = self.snap.store.policy();
         let campaigns = self.options.campaign && preflight::may_campaign(&self.snap.store).is_ok();

@@ -53,6 +53,7 @@ impl<'a> Pass<'a> {
             };
             if let Some((open, until)) = self.running_attempt(id) {
                 let reason = self.running(open, until);
+                let reason = self.by_its_host(case, reason);
                 self.reason(id, reason);
                 continue;
             }

@@ -6,7 +6,14 @@ use crate::{
         decide::{Effect, End},
         snapshot::{CheckAnswer, InFlight},
     },
-    model::{attempt::Ended, ours::Verb, policy::WorkerCompletion, reason::Reason, reboot::RebootStatus::Rebooting},
+    model::{
+        attempt::Ended,
+        host::{Asked, HostRow},
+        ours::Verb,
+        policy::WorkerCompletion,
+        reason::Reason,
+        reboot::RebootStatus::Rebooting,
+    },
 };
 
 #[allow(clippy::unnecessary_wraps)] // as the field has it
@@ -120,9 +127,9 @@ fn a_rebooting_entry_without_an_attempt_of_ours_was_started_by_another_program()
     assert_eq!(scene.checked(0, CheckAnswer::Yes, Some(0.0)).ends(0), Some(End::Booted));
 }
 
-#[test]
-fn while_the_command_runs_nothing_else_happens_to_the_machine() {
-    let scene = Scene::new(1).rebooting(0, 11, 5, None).checked(0, CheckAnswer::Yes, Some(0.0)).with(|s| {
+/// The command of entry 0 runs.
+fn running(scene: Scene) -> Scene {
+    scene.with(|s| {
         let in_flight = InFlight {
             what: "rebooting".to_owned(),
             entry: None,
@@ -131,7 +138,12 @@ fn while_the_command_runs_nothing_else_happens_to_the_machine() {
             since: BOOT,
         };
         s.snap.in_flight.insert("10.0.0.11".to_owned(), in_flight);
-    });
+    })
+}
+
+#[test]
+fn while_the_command_runs_nothing_else_happens_to_the_machine() {
+    let scene = running(Scene::new(1).rebooting(0, 11, 5, None).checked(0, CheckAnswer::Yes, Some(0.0)));
     assert_eq!(scene.does(0), None);
     assert!(matches!(scene.reason(0), Reason::CommandRunning { .. }));
 }
@@ -236,4 +248,52 @@ fn i10_a_reboot_that_cke_started_is_ended_by_us_and_leaves_no_orphan() {
 
 fn scene_of_a_withheld_command() -> Scene {
     Scene::new(1).rebooting(0, 11, 3, Some(Ended::Withheld("the lease ran out".to_owned())))
+}
+
+/// The BareMetalHost of 10.0.0.11, known by its Node's name alone.
+fn host() -> HostRow {
+    HostRow {
+        namespace: "metal3".to_owned(),
+        name: "10.0.0.11".to_owned(),
+        online: true,
+        provisioning: "provisioned".to_owned(),
+        powered_on: Some(false),
+        ..HostRow::default()
+    }
+}
+
+#[test]
+fn a_host_that_is_held_off_or_has_a_power_error_is_why_its_machine_does_not_boot() {
+    let with = |scene: Scene, host: HostRow| {
+        scene.with(|s| {
+            s.kube.hosts.insert((host.namespace.clone(), host.name.clone()), std::sync::Arc::new(host.clone()));
+        })
+    };
+    let waits = || Scene::new(2).rebooting(0, 11, 300, ok()).checked(0, CheckAnswer::No("false".to_owned()), None);
+    let held = || {
+        let keys = [("a".to_owned(), String::new()), ("cketerm-fence".to_owned(), String::new())].into();
+        HostRow { asked: Asked { base: None, keys }, ..host() }
+    };
+    assert!(waits().decide().watch_hosts && !Scene::new(2).queued(&[(0, 11)]).decide().watch_hosts);
+    assert!(matches!(with(waits(), host()).reason(0), Reason::WaitingForBoot { .. }), "nothing is wrong with it");
+    let keys = Reason::HeldByOtherKey { keys: vec!["a".to_owned(), "cketerm-fence".to_owned()] };
+    assert_eq!(with(waits(), held()).reason(0), keys);
+    let commanded = running(Scene::new(2).rebooting(0, 11, 300, None));
+    assert_eq!(with(commanded, held()).reason(0), keys, "a command that waits for the host");
+    let broken = || HostRow {
+        error_type: "power management error".to_owned(),
+        error: "BMC https://bmc does not answer".to_owned(),
+        ..held()
+    };
+    let error = Reason::PowerError { text: "BMC https://bmc does not answer".to_owned() };
+    assert!(error.needs_attention());
+    assert_eq!(with(waits(), broken()).reason(0), error);
+    let other = HostRow { name: "10.0.0.12".to_owned(), ..broken() };
+    assert!(matches!(with(waits(), other).reason(0), Reason::WaitingForBoot { .. }), "another machine's");
+    // What is said is said of the host; what is decided stays as it was.
+    let back = Scene::new(2).rebooting(0, 11, 300, ok()).checked(0, CheckAnswer::Yes, Some(0.0));
+    assert_eq!(with(back, broken()).ends(0), Some(End::Booted));
+    let stuck = Scene::new(2).rebooting(0, 11, 7200, ok()).checked(0, CheckAnswer::No("false".to_owned()), None);
+    let Reason::WaitingForBoot { stuck: true, last, .. } = with(stuck, held()).reason(0) else { panic!("I35") };
+    assert_eq!(last, "false; held off by a, cketerm-fence");
 }

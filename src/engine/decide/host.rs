@@ -1,0 +1,53 @@
+//! A machine that does not come back because of its BareMetalHost: an error of its power, or somebody's key that holds
+//! it off (spec/metal3.md). Said in place of a plain wait; nothing is decided by it.
+
+use std::sync::Arc;
+
+use super::{Pass, case::Case};
+use crate::model::{
+    host::{Hindrance, HostRow},
+    reason::Reason,
+};
+
+impl<'a> Pass<'a> {
+    /// The reason of an entry whose command was sent: its host's, where that is what it waits for. One that is stuck
+    /// stays stuck, with the host's trouble beside (I35).
+    pub(super) fn by_its_host(&mut self, case: Case<'a>, reason: Reason) -> Reason {
+        if !matches!(reason, Reason::CommandRunning { .. } | Reason::WaitingForBoot { .. }) {
+            return reason;
+        }
+        self.out.watch_hosts = true;
+        let Some(why) = self.host_of(case).and_then(|host| trouble(host)) else { return reason };
+        let beside = |last: String| if last.is_empty() { why.to_string() } else { format!("{last}; {why}") };
+        match reason {
+            Reason::WaitingForBoot { since, last, stuck: true } => {
+                Reason::WaitingForBoot { since, last: beside(last), stuck: true }
+            }
+            _ => why,
+        }
+    }
+
+    /// The machine's BareMetalHost, where the cluster has them.
+    fn host_of(&self, case: Case<'a>) -> Option<&'a Arc<HostRow>> {
+        let kube = &self.snap.kube;
+        let node = self.node_of(case);
+        kube.hosts.values().find(|host| {
+            // by names first: there are thousands of hosts
+            let named = |name: &String| [&host.node, &host.hostname, &host.name].contains(&name);
+            host.addresses.iter().any(|a| a == case.address)
+                || node.is_some_and(|node| {
+                    let meant = named(&node.name) || host.addresses.iter().any(|a| node.addresses.contains(a));
+                    meant && host.node_in(kube).is_some_and(|(found, _)| found.name == node.name)
+                })
+        })
+    }
+}
+
+/// Why this host does not come on.
+fn trouble(host: &HostRow) -> Option<Reason> {
+    if let Some(Hindrance::Error(text)) = host.hindrance() {
+        return Some(Reason::PowerError { text });
+    }
+    let keys: Vec<String> = host.asked.keys.keys().cloned().collect();
+    (!keys.is_empty()).then_some(Reason::HeldByOtherKey { keys })
+}
