@@ -123,6 +123,11 @@ impl Actor {
         Ok(self.fence.permit(decided)?)
     }
 
+    /// Leave for one step that ends what was begun, which a graceful end lets happen: the lease holds.
+    pub(in crate::engine) fn permit_to_finish(&self, decided: Duration) -> Result<Permit, Stop> {
+        Ok(self.fence.permit(decided)?)
+    }
+
     /// The keys and revisions that a transition compares.
     fn compares(&self, guard: &Guard) -> Vec<(String, i64)> {
         let keys = self.store.keys();

@@ -112,10 +112,10 @@ impl Hand {
         why: &str,
         decided: Duration,
     ) -> Result<(Permit, Told), Trouble> {
-        let permit = self.permit(decided)?;
+        let permit = self.permit(host, decided)?;
         let on = format!("host {}", host.full_name());
         let told = self.shared.actor.tell(&permit, what, &on, Some(why.to_owned())).await?;
-        match self.permit(decided) {
+        match self.permit(host, decided) {
             Ok(permit) => Ok((permit, told)),
             Err(trouble) => {
                 self.shared.actor.came_of(told, "not done: its moment had passed".to_owned());
@@ -124,12 +124,15 @@ impl Hand {
         }
     }
 
-    /// Leave for one effect: we lead, with margin, and the policy still asks for it.
-    fn permit(&self, decided: Duration) -> Result<Permit, Trouble> {
-        if !self.shared.actor.live.borrow().policy().metal3_controller {
+    /// Leave for one effect: we lead, with margin, and the policy still asks for it – or the effect ends what was begun.
+    fn permit(&self, host: &HostRow, decided: Duration) -> Result<Permit, Trouble> {
+        if !self.shared.winds_down() {
+            return Ok(self.shared.actor.permit(&Guard::default(), decided)?);
+        }
+        if !self.begun(host) {
             return Err(Trouble::Stale);
         }
-        Ok(self.shared.actor.permit(&Guard::default(), decided)?)
+        Ok(self.shared.actor.permit_to_finish(decided)?)
     }
 
     pub(super) fn came_of(&self, told: Told, written: Result<HostRow, WriteError>) -> Result<HostRow, Trouble> {

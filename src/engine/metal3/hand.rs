@@ -79,8 +79,14 @@ impl Hand {
 
     /// Until the task is aborted or the host is gone.
     pub(super) async fn run(mut self) {
+        let mut wound = self.shared.wound.subscribe();
         loop {
             let host = Arc::clone(&self.row.borrow_and_update());
+            wound.mark_unchanged();
+            self.shared.note_half(&host, self.begun(&host));
+            if self.shared.winds_down() && !self.begun(&host) {
+                return;
+            }
             let rest = match self.turn(&host).await {
                 Ok(rest) => {
                     self.failures = 0;
@@ -92,9 +98,16 @@ impl Hand {
             tokio::select! {
                 biased;
                 changed = self.row.changed() => if changed.is_err() { return },
+                _ = wound.changed() => {}
                 () = tokio::time::sleep(rest) => {}
             }
         }
+    }
+
+    /// A power cycle of it is under way: it was told to go off, or is off and not on again yet.
+    pub(super) fn begun(&self, host: &HostRow) -> bool {
+        let told = self.asked.soft.is_some() || self.asked.hard.is_some();
+        host.pending() && (told || host.powered_on == Some(false))
     }
 
     /// One look and at most one effect; how long to rest then, unless the host changes.

@@ -7,6 +7,7 @@
 
 mod deed;
 mod hand;
+mod winding;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,6 +18,7 @@ use tokio::{
 };
 
 use self::hand::Hand;
+pub(super) use self::winding::Halves;
 use super::act::Actor;
 use crate::{
     model::host::HostRow,
@@ -65,6 +67,10 @@ struct Shared {
     /// Whether the server keeps the two timestamps; asked once.
     keeps: OnceCell<bool>,
     asked_at_once: Semaphore,
+    /// Nothing is begun any more.
+    wound: watch::Sender<bool>,
+    /// The hosts whose power cycle is under way.
+    halves: watch::Sender<Halves>,
 }
 
 impl Shared {
@@ -84,27 +90,37 @@ impl Shared {
 
 /// The controller of one leadership. Ends when it is dropped: nothing that is under way is undone, and the next one
 /// decides from the resource alone.
-pub(super) struct Controller(JoinHandle<()>);
+pub(super) struct Controller {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
 impl Controller {
     /// Starts; does nothing until the policy asks for it.
     pub fn start(actor: Arc<Actor>, reach: Reach, board: Board) -> Self {
-        let shared =
-            Shared { actor, reach, board, keeps: OnceCell::new(), asked_at_once: Semaphore::new(ASKED_AT_ONCE) };
+        let shared = Arc::new(Shared {
+            actor,
+            reach,
+            board,
+            keeps: OnceCell::new(),
+            asked_at_once: Semaphore::new(ASKED_AT_ONCE),
+            wound: watch::channel(false).0,
+            halves: watch::Sender::default(),
+        });
         let warden = Warden {
-            shared: Arc::new(shared),
+            shared: Arc::clone(&shared),
             told: Hosts::new(),
             hands: BTreeMap::new(),
             looked: None,
             operator: None,
         };
-        Self(crate::tasks::spawn(warden.run()))
+        Self { shared, task: crate::tasks::spawn(warden.run()) }
     }
 }
 
@@ -151,8 +167,9 @@ impl Warden {
 
     async fn mind(&mut self) {
         let actor = Arc::clone(&self.shared.actor);
-        if !actor.live.borrow().policy().metal3_controller {
-            self.hands.clear();
+        let winds_down = self.shared.wind();
+        self.hands.retain(|_, under| !under.task.is_finished());
+        if winds_down && self.hands.is_empty() {
             self.told = Hosts::new();
             self.looked = None;
             self.shared.show(|seen| *seen = Metal3::default());
@@ -168,7 +185,7 @@ impl Warden {
         }
         let hosts = actor.kube_live.borrow().hosts.clone();
         let runs = self.shared.board.borrow().runs && self.operator.is_none();
-        if runs && self.told.ptr_eq(&hosts) {
+        if runs && !winds_down && self.hands.len() == hosts.len() && self.told.ptr_eq(&hosts) {
             return;
         }
         let beside = || hosts.values().find_map(|host| controller::beside(host, now.wall));
@@ -177,6 +194,11 @@ impl Warden {
             return;
         }
         self.hands.retain(|place, _| hosts.contains_key(place));
+        self.shared.halves.send_if_modified(|halves| {
+            let all = halves.len();
+            halves.retain(|place, _| hosts.contains_key(place));
+            all != halves.len()
+        });
         for (place, row) in &hosts {
             match self.hands.get(place) {
                 Some(under) => {
@@ -188,6 +210,8 @@ impl Warden {
                         differs
                     });
                 }
+                // What was begun is finished, and nothing else begins.
+                None if winds_down => {}
                 None => {
                     self.hands.insert(place.clone(), self.take(Arc::clone(row)));
                 }
@@ -214,6 +238,7 @@ impl Warden {
             tracing::warn!(why, "the Metal3 controller does not run (policy metal3_controller)");
         }
         self.hands.clear();
+        self.shared.halves.send_replace(Halves::new());
         self.told = Hosts::new();
         self.shared.show(|seen| *seen = Metal3 { barred: Some(why), ..Metal3::default() });
     }

@@ -129,7 +129,10 @@ impl Loop {
         self.snap.engine.resigning = why.or_else(|| mismatch.cloned());
         let entries = store.reboots.entries.values().filter_map(Stored::get);
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
-        let in_work = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
+        // A machine between off and on must not stay off.
+        let cycles = self.leader.as_ref().is_some_and(|leader| leader.metal3.moves());
+        let in_work = cycles
+            || entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
             || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());
         if self.snap.engine.resigning.is_some() && !in_work && self.tasks.is_empty() {
             self.ask(LeadOrder::Resign);
@@ -203,7 +206,7 @@ impl Loop {
         let records = Arc::clone(&actor);
         crate::tasks::spawn(async move { records.cancel_running_records().await });
         let metal3 = Controller::start(Arc::clone(&actor), self.options.bmcs.clone(), Arc::clone(&self.metal3));
-        self.leader = Some(Leader { actor, fence, _metal3: metal3 });
+        self.leader = Some(Leader { actor, fence, metal3 });
         tracing::info!(lease = format!("{lease:x}"), "leads");
     }
 

@@ -148,7 +148,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
 struct Leader {
     actor: Arc<Actor>,
     fence: Fence,
-    _metal3: Controller,
+    metal3: Controller,
 }
 
 struct Loop {

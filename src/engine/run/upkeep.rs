@@ -19,6 +19,8 @@ const KEPT_DAYS: i64 = 90;
 const PUBLISH: f64 = 0.5;
 /// How long a graceful end waits for commands (spec/safety.md, Losing the lock, or a graceful end).
 const FAREWELL: Duration = Duration::from_secs(10);
+/// How long one without a successor waits for hosts between off and on.
+const HALVES: Duration = Duration::from_mins(1);
 
 impl Loop {
     /// Old history and audit records go; attempts never do (I38).
@@ -83,6 +85,12 @@ impl Loop {
                         None => break,
                     },
                 }
+            }
+            // With another engine behind us the next leader finishes them, as after a crash.
+            let lease = self.snap.engine.lease;
+            let alone = !self.live.borrow().engines.keys().any(|other| *other != lease);
+            if let Some(leader) = self.leader.as_ref().filter(|_| alone) {
+                leader.metal3.finish(HALVES).await;
             }
         }
         if let Some(mut standing) = self.standing.take() {

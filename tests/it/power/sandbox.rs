@@ -7,7 +7,11 @@ use cketerm::{
     actions::{HostDeed, Operator},
     clock::Clock,
     engine::{run::Handle, snapshot::Seen},
-    model::host::{HostRow, Mode},
+    model::{
+        entry::Stored,
+        host::{HostRow, Mode},
+        ours::Audit,
+    },
     sandbox::{
         kubernetes::resource::{BARE_METAL_HOSTS, NODES},
         machines::{Behaviour, OnBmc, State, What},
@@ -219,6 +223,52 @@ async fn i44_an_old_operator_that_clears_our_key_early_gives_no_proof_and_the_no
     assert!(held.is_ok());
     let other = place.operator.host(&name, "another", HostDeed::Hold(Mode::Soft), None).await.unwrap_err();
     assert!(other.text.contains("another host by now"), "{}", other.text);
+}
+
+/// A place where `w1` is asked for a cycle and its machine takes a while to go off.
+async fn going_off() -> Place {
+    let place = Place::new("none", true).await;
+    place.until("hosts are on", |s| s.snapshot.kube.hosts.len() == 7 && row(s, "w1").powered_on == Some(true)).await;
+    place.behave("w1", Behaviour { bmc_seconds: 20.0, ..Behaviour::default() });
+    place.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
+    // it was asked to go off by then, and is on still
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(place.state("w1"), State::Up);
+    place
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cycle_that_was_begun_is_finished_when_the_policy_is_switched_off_and_no_other_begins() {
+    let place = going_off().await;
+    place.operator.set_policy("metal3_controller", "false", None).await.unwrap();
+    place.annotate("w2", "reboot.metal3.io", r#"{"mode":"hard"}"#);
+    place.until("the cycle is over", |s| cycled(s, "w1")).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(place.went("w1"), ["Down by ForceOff", "Up by On"]);
+    assert!(place.went("w2").is_empty(), "{:?}", place.went("w2"));
+    assert!(place.engine.seen().borrow().snapshot.metal3.hosts.is_empty(), "it minds none any more");
+    place.operator.set_policy("metal3_controller", "true", None).await.unwrap();
+    place.until("the other begins", |s| cycled(s, "w2")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_graceful_end_without_a_successor_leaves_no_machine_between_off_and_on() {
+    let place = going_off().await;
+    place.annotate("w2", "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
+    place.until("w2 is held", |s| row(s, "w2").powered_on == Some(false)).await;
+    let Place { stage, engine, operator } = place;
+    engine.stop().await;
+    let at = |name: &str| {
+        let address = stage.sandbox.machines.address_of(name).unwrap();
+        stage.sandbox.machines.look(&address).unwrap().state
+    };
+    assert_ne!(at("w1"), State::Off, "a machine between off and on must not stay off");
+    assert_eq!(at("w2"), State::Off, "I44: a key remains");
+    let store = &operator.store;
+    let audit = store.newest::<Audit>(&store.keys().audit_prefix(), 200).await.unwrap();
+    let left = audit.iter().filter_map(Stored::get).filter(|r| r.what == "host left off").collect::<Vec<_>>();
+    assert_eq!(left.len(), 1, "it is said loudly: {audit:?}");
+    assert!(left[0].on == "host metal3/w2" && left[0].reason.as_ref().unwrap().contains("held off by x"), "{left:?}");
 }
 
 #[tokio::test(start_paused = true)]
