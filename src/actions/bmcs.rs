@@ -87,7 +87,7 @@ impl Bmcs {
         let Some(machine) = machines.list.iter().find(|m| m.address == address) else {
             return missing(format!("none of sabakan's {} machines has that address", machines.list.len()));
         };
-        match bmc_url(&machine.bmc_type, &machine.bmc_ipv4) {
+        match bmc_url(&machine.bmc_type, &machine.bmc_ipv4, book.registry_port()) {
             Ok(bmc) => {
                 let found = book.other(address, &bmc, None, false, &self.reach);
                 let found = found.map_err(|e| ActionError::misused(e.to_string()))?;
@@ -99,13 +99,14 @@ impl Bmcs {
 }
 
 /// Where the BMC of a machine of the registry is. Redfish is spoken alone.
-fn bmc_url(kind: &str, ip: &str) -> Result<String, String> {
+fn bmc_url(kind: &str, ip: &str, port: Option<u16>) -> Result<String, String> {
     if kind.to_ascii_uppercase().starts_with("IPMI") {
         return Err(format!("its BMC is of the type {kind}, and only Redfish is spoken"));
     }
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     match ip.parse::<IpAddr>() {
-        Ok(IpAddr::V4(ip)) => Ok(format!("https://{ip}")),
-        Ok(IpAddr::V6(ip)) => Ok(format!("https://[{ip}]")),
+        Ok(IpAddr::V4(ip)) => Ok(format!("https://{ip}{port}")),
+        Ok(IpAddr::V6(ip)) => Ok(format!("https://[{ip}]{port}")),
         Err(_) => Err(format!("{ip:?} is no address of a BMC")),
     }
 }
@@ -116,9 +117,9 @@ mod tests {
 
     #[test]
     fn the_registrys_bmcs_are_spoken_to_by_redfish_alone() {
-        assert_eq!(bmc_url("iDRAC-9", "10.1.0.5").unwrap(), "https://10.1.0.5");
-        assert_eq!(bmc_url("Redfish", "fd00::5").unwrap(), "https://[fd00::5]");
-        assert!(bmc_url("IPMI-2.0", "10.1.0.5").unwrap_err().contains("only Redfish"));
-        assert!(bmc_url("", "").unwrap_err().contains("no address"));
+        assert_eq!(bmc_url("iDRAC-9", "10.1.0.5", None).unwrap(), "https://10.1.0.5");
+        assert_eq!(bmc_url("Redfish", "fd00::5", Some(8443)).unwrap(), "https://[fd00::5]:8443");
+        assert!(bmc_url("IPMI-2.0", "10.1.0.5", None).unwrap_err().contains("only Redfish"));
+        assert!(bmc_url("", "", None).unwrap_err().contains("no address"));
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     net::Http,
     sandbox::{
         Sandbox,
+        machines::Machines,
         pace::Pace,
         serve::{Order, Ports, Ran},
         workload::Population,
@@ -146,6 +147,9 @@ async fn serve(
     // each token is its user's name; the second one can be told from the first in the audit
     options.api.tokens.extend(["admin", "bench"].map(|user| (user.to_owned(), user.to_owned())));
     options.sabakan = ports.sabakan_url().map_err(failed)?;
+    let redfish = ports.redfish_url().map_err(failed)?;
+    // whoever carries the reboot interface out: the engine, once the policy says so
+    scenario.population.metal3.get_or_insert_default().redfish = Some(redfish.clone());
     options.probe = format!("{machines}/machines/{{address}}/readyz");
     let ground = if empty {
         let pace = scenario.pace.faster(options.speed);
@@ -173,12 +177,18 @@ async fn serve(
     let (etcd, kubernetes) = (format!("http://{}", served.etcd), format!("http://{}", served.kubernetes));
     std::fs::write(&kubeconfig, kubeconfig_text(&kubernetes)).map_err(failed)?;
     let text = format!(
-        "etcd: {{endpoints: [\"{etcd}\"]}}\nkubernetes: {{kubeconfig: {}}}\nengine: {{lease_ttl_seconds: 10}}\n",
+        "etcd: {{endpoints: [\"{etcd}\"]}}\nkubernetes: {{kubeconfig: {}}}\nengine: {{lease_ttl_seconds: 10}}\n\
+         power: {{bmcs: bmcs.yaml}}\n",
         json!(kubeconfig)
     );
     std::fs::write(&config, text).map_err(failed)?;
+    let bmcs = match &ground {
+        Ground::Bare(sandbox) => bmcs_text(&sandbox.machines, &redfish),
+        Ground::Stage(stage) => bmcs_text(&stage.sandbox.machines, &redfish),
+    };
+    std::fs::write(dir.join("bmcs.yaml"), bmcs).map_err(failed)?;
     let line = json!({"etcd": etcd, "kubeconfig": kubeconfig, "config": config, "kubernetes": kubernetes, "machines": machines,
-        "sabakan": format!("http://{}", served.sabakan)});
+        "sabakan": format!("http://{}", served.sabakan), "redfish": redfish});
     context.out.line(&line.to_string())?;
     // A script needs an engine to look at; without a scenario's name the data centre is quiet.
     let script = async {
@@ -214,6 +224,12 @@ enum Ground {
 fn read_pace(file: &Path) -> Result<Pace, String> {
     let text = std::fs::read_to_string(file).map_err(|e| e.to_string())?;
     serde_yaml::from_str(&text).map_err(|e| e.to_string())
+}
+
+/// Which system of the service is whose.
+fn bmcs_text(machines: &Machines, redfish: &str) -> String {
+    let all = machines.list().into_iter().map(|m| (m.address, json!({"url": redfish, "system": m.name})));
+    format!("{}\n", json!({"bmcs": all.collect::<serde_json::Map<_, _>>()}))
 }
 
 fn kubeconfig_text(server: &str) -> String {

@@ -38,6 +38,8 @@ struct Said {
     off_seconds: Option<u64>,
     on_seconds: Option<u64>,
     poll_seconds: Option<u64>,
+    /// In `defaults` alone: where the BMCs that a registry names listen, which has no place for it.
+    registry_port: Option<u16>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -104,6 +106,9 @@ impl Book {
     /// The BMC of a node's address; none = the file does not name it.
     pub fn find(&self, address: &str, reach: &Reach) -> Result<Option<Found>, BookError> {
         let Some(own) = self.bmcs.get(address) else { return Ok(None) };
+        if own.registry_port.is_some() {
+            return Err(self.wrong(address, "registry-port belongs into defaults: here the url says it"));
+        }
         let url = own.url.as_ref().ok_or_else(|| self.wrong(address, "it has no url"))?;
         self.speak(address, own, url, None, reach).map(Some)
     }
@@ -120,6 +125,11 @@ impl Book {
     ) -> Result<Found, BookError> {
         let own = Said { insecure: any_certificate.then_some(true), ..Said::default() };
         self.speak(name, &own, url, login, reach)
+    }
+
+    /// Where the BMCs that a registry names listen; none = at the port of https.
+    pub fn registry_port(&self) -> Option<u16> {
+        self.defaults.registry_port
     }
 
     fn wrong(&self, name: &str, why: impl fmt::Display) -> BookError {
@@ -143,6 +153,7 @@ impl Book {
         if own.system.is_some() {
             place.system.clone_from(&own.system);
         }
+        place.system = place.system.or_else(|| all.system.clone());
         let login = match login {
             Some(login) => Some(login),
             None => self.login(own).map_err(wrong)?,

@@ -1,14 +1,15 @@
 //! The machines' BMCs: Redfish at `bmc-NAME.sandbox`, one computer system each, with the habits of real ones
-//! (spec/metal3.md, How a Redfish BMC can behave).
+//! (spec/metal3.md, How a Redfish BMC can behave). Behind a port they are one service that has all the systems.
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 
 use super::machines::{Behaviour, Machines, OnBmc, State};
 
-const SYSTEM: &str = "/redfish/v1/Systems/1";
-const RESET: &str = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset";
+const ROOT: &str = "/redfish/v1";
+const SYSTEMS: &str = "/redfish/v1/Systems";
+const RESET: &str = "Actions/ComputerSystem.Reset";
 
 /// All BMCs. Cheap to clone.
 #[derive(Clone)]
@@ -29,31 +30,65 @@ impl Bmcs {
     pub async fn serve(&self, request: Request<Bytes>) -> Option<Response<Bytes>> {
         let host = request.uri().host().unwrap_or_default().to_owned();
         let name = host.strip_prefix("bmc-")?.strip_suffix(".sandbox")?;
+        let path = request.uri().path().trim_end_matches('/');
+        let (code, body) = match path.strip_prefix(SYSTEMS) {
+            Some("") => (200, json!({"Members": [{"@odata.id": format!("{SYSTEMS}/1")}]})),
+            Some(rest) => self.of_system(name, "1", rest.strip_prefix("/1")?, &request).await?,
+            None if path == ROOT => (200, root()),
+            None => (404, Value::Null),
+        };
+        answer(code, &body)
+    }
+
+    /// One request to a service that has the systems of all machines, by their names; none = it does not answer.
+    pub async fn serve_all(&self, request: Request<Bytes>) -> Option<Response<Bytes>> {
+        let path = request.uri().path().trim_end_matches('/');
+        let (code, body) = match path.strip_prefix(SYSTEMS) {
+            Some("") => {
+                let all = self.0.list().into_iter().map(|m| json!({"@odata.id": format!("{SYSTEMS}/{}", m.name)}));
+                let all: Vec<Value> = all.collect();
+                (200, json!({"Members@odata.count": all.len(), "Members": all}))
+            }
+            Some(rest) => {
+                let rest = rest.trim_start_matches('/');
+                let (name, rest) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+                if self.0.address_of(name).is_none() {
+                    (404, json!({"error": {"message": format!("there is no system {name}")}}))
+                } else {
+                    self.of_system(name, name, rest, &request).await?
+                }
+            }
+            None if path == ROOT => (200, root()),
+            None => (404, Value::Null),
+        };
+        answer(code, &body)
+    }
+
+    /// One request about the machine `name`, whose system is called `id`; `below` is what follows in the path.
+    async fn of_system(&self, name: &str, id: &str, below: &str, request: &Request<Bytes>) -> Option<(u16, Value)> {
         let address = self.0.address_of(name)?;
         let behaviour = self.0.behaviour(&address)?;
         if behaviour.bmc == OnBmc::Mute {
             tokio::time::sleep(std::time::Duration::from_secs(10)).await;
             return None;
         }
-        let (code, body) = match (request.method(), request.uri().path().trim_end_matches('/')) {
-            (&Method::GET, "/redfish/v1") => (200, json!({"Systems": {"@odata.id": "/redfish/v1/Systems"}})),
-            (&Method::GET, "/redfish/v1/Systems") => (200, json!({"Members": [{"@odata.id": SYSTEM}]})),
-            (&Method::GET, SYSTEM) => {
+        Some(match (request.method(), below.trim_start_matches('/')) {
+            (&Method::GET, "") => {
                 let on = self.0.look(&address)?.state != State::Off && behaviour.bmc != OnBmc::SaysOff;
                 let types = ["On", "ForceOff", "GracefulShutdown"];
-                let reset = json!({"target": RESET, "ResetType@Redfish.AllowableValues": types});
+                let target = format!("{SYSTEMS}/{id}/{RESET}");
+                let reset = json!({"target": target, "ResetType@Redfish.AllowableValues": types});
                 let actions = json!({"#ComputerSystem.Reset": reset});
-                (200, json!({"Name": name, "PowerState": if on { "On" } else { "Off" }, "Actions": actions}))
+                let power = if on { "On" } else { "Off" };
+                let place = format!("{SYSTEMS}/{id}");
+                (200, json!({"@odata.id": place, "Id": id, "Name": name, "PowerState": power, "Actions": actions}))
             }
             (&Method::POST, RESET) => {
                 let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
                 self.reset(&address, body["ResetType"].as_str().unwrap_or_default(), &behaviour)
             }
             _ => (404, Value::Null),
-        };
-        let mut response = Response::new(if body.is_null() { Bytes::new() } else { body.to_string().into() });
-        *response.status_mut() = StatusCode::from_u16(code).ok()?;
-        Some(response)
+        })
     }
 
     /// 204 means accepted: the machine changes later, or never.
@@ -74,4 +109,15 @@ impl Bmcs {
             _ => refusal(501, "not implemented"),
         }
     }
+}
+
+fn root() -> Value {
+    json!({"@odata.id": ROOT, "RedfishVersion": "1.6.0", "Systems": {"@odata.id": SYSTEMS}})
+}
+
+fn answer(code: u16, body: &Value) -> Option<Response<Bytes>> {
+    let mut response = Response::new(if body.is_null() { Bytes::new() } else { body.to_string().into() });
+    *response.status_mut() = StatusCode::from_u16(code).ok()?;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Some(response)
 }

@@ -32,6 +32,19 @@ const LATE: Duration = Duration::from_secs(3);
 pub struct Metal3 {
     /// Who carries the reboot interface out.
     pub operator: Operator,
+    /// Where the BMCs are one service, its URL: behind ports.
+    #[serde(skip)]
+    pub redfish: Option<String>,
+}
+
+impl Metal3 {
+    /// `spec.bmc.address` of the machine with this name.
+    fn bmc(&self, name: &str) -> String {
+        match &self.redfish {
+            Some(url) => format!("redfish+{url}/redfish/v1/Systems/{name}"),
+            None => format!("{}/redfish/v1/Systems/1", bmc::origin(name)),
+        }
+    }
 }
 
 /// Who carries the reboot interface out.
@@ -70,7 +83,7 @@ pub fn settle(site: &Metal3, objects: &Objects, machines: &Machines) -> Result<(
             "metadata": {"name": machine.name, "namespace": NAMESPACE},
             "spec": {
                 "online": true, "externallyProvisioned": true,
-                "bmc": {"address": format!("{}/redfish/v1/Systems/1", bmc::origin(&machine.name))},
+                "bmc": {"address": site.bmc(&machine.name)},
             },
             "status": status,
         });

@@ -20,6 +20,7 @@ use tonic::transport::Server;
 
 use super::{
     Sandbox,
+    bmc::Bmcs,
     kubernetes::api::Api,
     machines::{Behaviour, Machine, Machines, What},
     sabakan::{Misbehaviour, Record, Sabakan},
@@ -58,6 +59,8 @@ pub struct Served {
     pub kubernetes: SocketAddr,
     /// sabakan.
     pub sabakan: SocketAddr,
+    /// The machines' BMCs: one Redfish service.
+    pub redfish: SocketAddr,
     /// The machines, and whoever stands beside the sandbox: docs/sandbox.md has the routes.
     pub machines: SocketAddr,
     tasks: JoinSet<()>,
@@ -69,13 +72,25 @@ pub struct Ports {
     kubernetes: TcpListener,
     machines: TcpListener,
     sabakan: TcpListener,
+    redfish: TcpListener,
 }
 
 impl Ports {
     /// Free ports on loopback.
     pub async fn bind() -> io::Result<Self> {
         let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        Ok(Self { etcd: free().await?, kubernetes: free().await?, machines: free().await?, sabakan: free().await? })
+        Ok(Self {
+            etcd: free().await?,
+            kubernetes: free().await?,
+            machines: free().await?,
+            sabakan: free().await?,
+            redfish: free().await?,
+        })
+    }
+
+    /// Where the machines' BMCs will answer: `http://127.0.0.1:PORT`.
+    pub fn redfish_url(&self) -> io::Result<String> {
+        Ok(format!("http://{}", self.redfish.local_addr()?))
     }
 
     /// Where the machines will answer: `http://127.0.0.1:PORT`.
@@ -113,13 +128,20 @@ impl Ports {
                 tracing::error!(error = %e, "the sandbox's sabakan ended");
             }
         });
+        let redfish = self.redfish.local_addr()?;
+        let app = Router::new().fallback(bmcs).with_state(Bmcs::new(sandbox.machines.clone()));
+        tasks.spawn(async move {
+            if let Err(e) = axum::serve(self.redfish, app).await {
+                tracing::error!(error = %e, "the sandbox's BMCs ended");
+            }
+        });
         let app = beside(sandbox.machines.clone(), sandbox.api.clone(), sandbox.sabakan.clone());
         tasks.spawn(async move {
             if let Err(e) = axum::serve(self.machines, app).await {
                 tracing::error!(error = %e, "the sandbox's machines ended");
             }
         });
-        Ok(Served { etcd, kubernetes, sabakan, machines, tasks })
+        Ok(Served { etcd, kubernetes, sabakan, redfish, machines, tasks })
     }
 }
 
@@ -156,6 +178,16 @@ async fn registry(State(sabakan): State<Sabakan>, request: Request) -> Response<
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap_or_default();
     sabakan.serve(Request::from_parts(head, body)).await.map(Body::from)
+}
+
+/// The machines' BMCs. One that is silent holds the line until nobody waits any more.
+async fn bmcs(State(bmcs): State<Bmcs>, request: Request) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 16).await.unwrap_or_default();
+    match bmcs.serve_all(Request::from_parts(head, body)).await {
+        Some(answer) => answer.map(Body::from),
+        None => std::future::pending().await,
+    }
 }
 
 async fn misbehave(State((sabakan, _)): State<(Sabakan, Machines)>, Json(how): Json<Misbehaviour>) -> StatusCode {

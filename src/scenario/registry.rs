@@ -35,6 +35,8 @@ pub(super) async fn settings(
     let minimum = registry.minimum_workers.map_or(workers.max(1), |m| m.max(1) as usize);
     operator.set_constraint("minimum-workers", &minimum.to_string(), None).await?;
     operator.set_constraint("maximum-repair-queue-entries", &registry.repairs.to_string(), None).await?;
+    // what is unreachable because it is being rebooted is not ill
+    operator.set_constraint("wait-seconds-to-repair-rebooting", "120", None).await?;
     operator.set_policy("sabakan_poll_seconds", "3", None).await?;
     operator.set_policy("removal_wait_seconds", "10", None).await?;
     operator.set_sabakan_template(&template(registry, definition).to_string(), None).await.map(drop)

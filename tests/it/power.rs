@@ -5,6 +5,7 @@ mod emulator;
 mod fencing;
 mod hosts;
 mod sandbox;
+mod served;
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 

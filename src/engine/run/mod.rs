@@ -215,7 +215,7 @@ impl Loop {
                 self.came(done);
             }
         }
-        self.farewell().await;
+        Box::pin(self.farewell()).await;
     }
 
     /// One pass; returns how long to sleep at most.

@@ -1,0 +1,144 @@
+//! `power …` on a served sandbox, whose BMCs are one Redfish service, and on BMCs that a registry names.
+
+use serde_json::{Value, json};
+
+use super::emulator::Emulator;
+use crate::world::{
+    program::{Daemon, cketerm},
+    sandbox::{Served, http},
+    wait_for,
+};
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// The machines of the sandbox that are no API servers.
+fn workers(served: &Served) -> Vec<(String, String)> {
+    let all = served.get("/machines").into_iter().filter(|m| m["control_plane"] == false);
+    all.map(|m| (text(&m["name"]).to_owned(), text(&m["address"]).to_owned())).collect()
+}
+
+#[test]
+fn a_served_sandboxs_bmcs_are_turned_off_and_on_by_curl_and_by_the_words() {
+    let served = Served::start(&["--nodes", "5"]);
+    let config = served.dir.join("config.yaml");
+    let redfish = text(&served.facts["redfish"]);
+    let (name, address) = workers(&served).remove(0);
+    let status = |expected: &str| {
+        wait_for(&format!("{name} is {expected}"), 30, || {
+            let ran = cketerm(&config, &["power", "status", &address]);
+            (ran.code == 0 && ran.stdout.trim() == expected).then_some(())
+        });
+    };
+    status("on");
+    let system = format!("{redfish}/redfish/v1/Systems/{name}");
+    let get = |url: &str| -> Value {
+        let (code, body) = http("GET", url, &[], "");
+        assert_eq!(code, 200, "{url}: {body}");
+        serde_json::from_str(&body).unwrap()
+    };
+    let systems = get(&format!("{redfish}{}", text(&get(&format!("{redfish}/redfish/v1/"))["Systems"]["@odata.id"])));
+    assert_eq!(systems["Members"].as_array().unwrap().len(), 5);
+    let target = get(&system)["Actions"]["#ComputerSystem.Reset"]["target"].clone();
+    let headers = [("Content-Type", "application/json")];
+    let off = http("POST", &format!("{redfish}{}", text(&target)), &headers, r#"{"ResetType": "ForceOff"}"#);
+    assert_eq!(off.0, 204, "{off:?}");
+    status("off");
+    assert_eq!(get(&system)["PowerState"], "Off");
+    let ran = cketerm(&config, &["power", "on", &address]);
+    assert!(ran.code == 0, "{ran:?}");
+    assert_eq!(get(&system)["PowerState"], "On");
+    assert_eq!(http("GET", &format!("{redfish}/redfish/v1/Systems/nobody"), &[], "").0, 404);
+}
+
+#[test]
+fn a_served_sandboxs_queue_reboots_by_power_cycle_and_its_hosts_by_the_controller() {
+    let served = Served::start(&["--nodes", "5"]);
+    let config = served.dir.join("config.yaml");
+    let word = |words: &[&str]| {
+        let ran = cketerm(&config, words);
+        assert_eq!(ran.code, 0, "{words:?}: {ran:?}");
+        ran.stdout
+    };
+    let program = env!("CARGO_BIN_EXE_cketerm");
+    let mut cluster: Value = serde_yaml::from_str(&word(&["cluster", "get"])).unwrap();
+    cluster["reboot"]["reboot_command"] = json!([program, "power", "cycle", "--hard"]);
+    cluster["reboot"]["boot_check_command"] = json!([program, "power", "booted"]);
+    cluster["reboot"]["command_timeout_seconds"] = json!(60);
+    let file = served.dir.join("cluster.yaml");
+    std::fs::write(&file, cluster.to_string()).unwrap();
+    word(&["cluster", "set", file.to_str().unwrap()]);
+    let mut workers = workers(&served);
+    let (_, address) = workers.remove(0);
+    let nodes = served.dir.join("nodes");
+    std::fs::write(&nodes, format!("{address}\n")).unwrap();
+    let _engine = Daemon::start(&served.dir, &config, "engine");
+    word(&["rq", "add", nodes.to_str().unwrap()]);
+    wait_for("the queue is empty", 120, || word(&["rq", "list", "-o", "json"]).trim().eq("[]").then_some(()));
+    let log = served.get("/machines/log");
+    let went: Vec<&str> = log.iter().filter(|l| l["address"] == *address).map(|l| text(&l["what"])).collect();
+    assert_eq!(went, ["down", "up"], "one cycle for one entry");
+    // The same data centre by the reboot interface: its configuration lets the controller run.
+    let (name, address) = workers.remove(0);
+    // sabakan calls a machine that is off unreachable, and no entry says that somebody wants it off
+    word(&["auto-repair", "disable"]);
+    word(&["policy", "set", "metal3_controller", "true"]);
+    wait_for("the host is known to be on", 60, || {
+        let hosts: Vec<Value> = serde_json::from_str(&word(&["hosts", "list", "-o", "json"])).unwrap();
+        hosts.iter().any(|h| h["name"] == *name && h["powered_on"] == true).then_some(())
+    });
+    word(&["hosts", "reboot", "--hard", "--wait", "60", &name]);
+    let log = served.get("/machines/log");
+    let went: Vec<&str> = log.iter().filter(|l| l["address"] == *address).map(|l| text(&l["what"])).collect();
+    assert_eq!(went, ["down", "up"], "one cycle for one request");
+}
+
+#[test]
+fn power_finds_the_bmc_of_a_machine_in_sabakans_answer() {
+    let Some(bmc) = Emulator::start(true) else { return };
+    let served = Served::start(&["--nodes", "5"]);
+    let machine = |serial: &str, address: &str, kind: &str, bmc: &str| {
+        let record = json!({
+            "serial": serial, "rack": 9, "index_in_rack": 1, "role": "compute", "ipv4": [address],
+            "register_date": "2026-01-01T00:00:00Z", "retire_date": "2031-01-01T00:00:00Z",
+            "bmc_type": kind, "bmc_ipv4": bmc, "state": "HEALTHY", "since": "2026-01-01T00:00:00Z",
+        });
+        served.send("PUT", "/sabakan/machines", &record);
+    };
+    machine("r1", "10.9.0.1", "iDRAC-9", "127.0.0.1");
+    machine("r2", "10.9.0.2", "IPMI-2.0", "127.0.0.1");
+    let (port, dir) = (bmc.url.rsplit(':').next().unwrap(), &served.dir);
+    std::fs::copy(&bmc.ca, dir.join("ca.crt")).unwrap();
+    std::fs::write(dir.join("password"), "hunter2\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(dir.join("password"), mode).unwrap();
+    let book = |system: &str| {
+        let text = format!(
+            "defaults: {{username: admin, password-file: password, ca-file: ca.crt, registry-port: {port}{system}}}\n"
+        );
+        std::fs::write(dir.join("bmcs.yaml"), text).unwrap();
+    };
+    let config = dir.join("config.yaml");
+    let ask = |address: &str| {
+        let ran = cketerm(&config, &["-v", "power", "status", address]);
+        assert!(!format!("{ran:?}").contains("hunter2"), "{ran:?}");
+        ran
+    };
+    book("");
+    // The emulator has two systems, and the registry says nothing of which: it is not guessed.
+    let ran = ask("10.9.0.1");
+    assert!(ran.code == 1 && ran.stderr.contains("has 2 systems"), "{ran:?}");
+    book(", system: two");
+    let ran = ask("10.9.0.1");
+    assert!(ran.code == 0 && ran.stdout == "off\n", "{ran:?}");
+    assert!(ran.stderr.contains("the BMC is the one that sabakan has for r1"), "{ran:?}");
+    let ran = ask("10.9.0.2");
+    assert!(ran.code == 2 && ran.stderr.contains("machine r2: its BMC is of the type IPMI-2.0"), "{ran:?}");
+    let ran = ask("10.9.0.3");
+    assert!(ran.code == 2 && ran.stderr.contains("machines has that address"), "{ran:?}");
+    // A registry that gives half an answer is none.
+    served.send("POST", "/sabakan/behave", &json!("half"));
+    let ran = ask("10.9.0.1");
+    assert!(ran.code == 1 && ran.stderr.contains("sabakan at"), "{ran:?}");
+}
