@@ -12,6 +12,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// Where time comes from.
 #[derive(Clone, Debug)]
@@ -82,7 +83,7 @@ impl Clock {
 }
 
 /// A moment on both clocks.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Now {
     /// Boot time.
     pub boot: Duration,

@@ -4,10 +4,12 @@
 //! decides what the engine decides. Nothing here draws, parses arguments or prints.
 
 mod bmcs;
+mod choose;
 mod definition;
 mod error;
 mod host;
 mod host_deeds;
+mod node;
 mod policy;
 mod queue;
 mod registry;
@@ -16,10 +18,12 @@ mod who;
 mod witness;
 
 pub use bmcs::{Bmcs, Registered};
+pub use choose::Choosing;
 pub use definition::{Identified, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{Asking, Hosts, own_key};
 pub use host_deeds::HostDeed;
+pub use node::Turned;
 pub use policy::{CONSTRAINTS, constraint, unknown_constraint};
 pub use queue::Added;
 pub use repair::{WantedRepair, state as repair_state};

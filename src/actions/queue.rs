@@ -32,20 +32,8 @@ impl Operator {
         if addresses.is_empty() {
             return Ok(Added::default());
         }
-        let cluster = self.definition().await?;
+        let (cluster, notes) = self.check_reboots(addresses).await?;
         let members = Members::of(&cluster);
-        let unknown: Vec<&str> = addresses
-            .iter()
-            .map(String::as_str)
-            .filter(|a| members.by_address(&cluster, a).is_none())
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect();
-        if !unknown.is_empty() {
-            return Err(ActionError::failed(not_members(&cluster, &members, &unknown)));
-        }
-        self.refuse_mismatch().await?;
-        let notes = self.notes_on(addresses).await?;
         let uids = self.node_uids(addresses, &cluster, &members).await;
         let request = Request {
             who: self.who.clone(),
@@ -55,6 +43,20 @@ impl Operator {
         };
         let indexes = self.store.add_reboots(addresses, &request, &uids).await?;
         Ok(Added { indexes, notes })
+    }
+
+    /// Everything that [`Self::add_reboots`] refuses for, without a write: the definition, and what a person should know.
+    pub async fn check_reboots(&self, addresses: &[String]) -> Result<(Cluster, Vec<String>), ActionError> {
+        let cluster = self.definition().await?;
+        let members = Members::of(&cluster);
+        let unknown: BTreeSet<&str> =
+            addresses.iter().map(String::as_str).filter(|a| members.by_address(&cluster, a).is_none()).collect();
+        if !unknown.is_empty() {
+            let unknown: Vec<&str> = unknown.into_iter().collect();
+            return Err(ActionError::failed(not_members(&cluster, &members, &unknown)));
+        }
+        self.refuse_mismatch().await?;
+        Ok((cluster, self.notes_on(addresses).await?))
     }
 
     /// Cancels one entry; `seen` is the `ModRevision` that the person saw, where there was a screen.

@@ -21,6 +21,7 @@ use super::{
     roll::Much,
     sabakan::{AutoRepairWord, SabakanWord},
     sandbox::{Choice, SandboxWord},
+    state::DecideArgs,
 };
 use crate::config::Overrides;
 
@@ -227,6 +228,10 @@ pub enum Command {
     History(HistoryArgs),
     /// Print who did what on what, when, why and from where, newest first (100 without -n)
     Audit(Much),
+    /// Print everything that an engine knows now, as JSON: what a bug report needs
+    State,
+    /// Print what the engine would do with a state, and why; writes nothing, asks nobody
+    Decide(DecideArgs),
     /// Print the host name of the leader
     Leader,
     /// Print what the leader is at

@@ -3,6 +3,7 @@
 //! A word parses its arguments, asks the store or an action, and prints. Checks that an operator in the console needs
 //! too belong to `actions`; decisions belong to the engine.
 
+mod add;
 mod args;
 mod audit;
 mod cluster;
@@ -28,6 +29,7 @@ mod repair_queue;
 mod roll;
 mod sabakan;
 mod sandbox;
+mod state;
 mod switches;
 mod wait;
 mod why;
@@ -49,12 +51,14 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Constraints { word } => constraints::run(word, context).await,
         Command::Cluster { word } => Box::pin(cluster::run(word, context)).await,
         Command::Machines { word: MachinesWord::List } => registry::machines(context).await,
-        Command::Nodes { word } => nodes::run(word, context).await,
+        Command::Nodes { word } => Box::pin(nodes::run(word, context)).await,
         Command::Policy { word } => Box::pin(policy::run(word, context)).await,
         Command::Hosts { word } => Box::pin(hosts::run(word, context)).await,
         Command::Power { word } => Box::pin(power::run(word, context)).await,
         Command::History(args) => Box::pin(history::run(&args, context)).await,
         Command::Audit(much) => Box::pin(audit::run(much, context)).await,
+        Command::State => Box::pin(state::state(context)).await,
+        Command::Decide(args) => state::decide(&args, context),
         Command::Leader => leader::leader(context).await,
         Command::Status => leader::status(context).await,
         Command::Config { word } => config::run(&word, context),

@@ -1,14 +1,21 @@
 //! `nodes`.
 
+#![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::{Context, args::Output, output::columns};
+use super::{
+    Context,
+    args::{Output, Reason},
+    output::columns,
+};
 use crate::{
-    actions::ActionError,
-    model::kube::NodeRow,
+    actions::{ActionError, Operator, Turned},
+    engine::by_hand::Progress,
+    model::{kube::NodeRow, reason::PodHold, text::visible},
     store::view::{Definition, StoreView},
 };
 
@@ -17,6 +24,31 @@ use crate::{
 pub enum NodesWord {
     /// Print the definition's nodes and Kubernetes' Nodes
     List,
+    /// Cordon a node for yourself: no engine takes that cordon away; refused while an entry works on the node
+    Cordon(ByHand),
+    /// Uncordon a node and take every mark of a cordon off; refused while an entry works on it
+    Uncordon(ByHand),
+    /// Cordon a node and drain it by the queues' rules, printing progress; Ctrl-C leaves it cordoned
+    Drain(ByHand),
+    /// Make the cordon of an entry yours: it stays when the entry ends
+    KeepCordoned {
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        node: ByHand,
+        /// Take that back
+        #[arg(long)]
+        give_back: bool,
+    },
+}
+
+/// One node by hand.
+#[derive(Args, Debug)]
+pub struct ByHand {
+    /// The Node's name, or its address
+    pub name: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub reason: Reason,
 }
 
 /// A node as it is listed.
@@ -37,7 +69,74 @@ struct Listed {
 
 /// Runs one of them.
 pub async fn run(word: NodesWord, context: &Context) -> Result<(), ActionError> {
-    let NodesWord::List = word;
+    match word {
+        NodesWord::List => print(context).await,
+        NodesWord::Cordon(node) => turn(&node, true, context).await,
+        NodesWord::Uncordon(node) => turn(&node, false, context).await,
+        NodesWord::Drain(node) => drain(&node, context).await,
+        NodesWord::KeepCordoned { node, give_back } => {
+            let operator = by_hand(context).await?;
+            let row = operator.node_named(&node.name).await?;
+            operator.keep_cordoned(&row.name, !give_back).await?;
+            let whose =
+                if give_back { "the engine's again, where it was" } else { "yours: it stays when the entry ends" };
+            context.say(&format!("the cordon of {} is {whose}", row.name));
+            Ok(())
+        }
+    }
+}
+
+/// The person, with Kubernetes: without it nothing can be done by hand.
+async fn by_hand(context: &Context) -> Result<Operator, ActionError> {
+    let kube = context.kube("this word").await?;
+    Ok(Operator::new(context.store().await?, Some(kube)))
+}
+
+async fn turn(node: &ByHand, cordon: bool, context: &Context) -> Result<(), ActionError> {
+    let operator = by_hand(context).await?;
+    let (turned, word) = if cordon {
+        (operator.cordon_node(&node.name, node.reason.get()).await?, "cordoned")
+    } else {
+        (operator.uncordon_node(&node.name, node.reason.get()).await?, "uncordoned")
+    };
+    let before = if turned == Turned::Already { " already" } else { "" };
+    context.say(&format!("{} is {word}{before}", node.name));
+    Ok(())
+}
+
+async fn drain(node: &ByHand, context: &Context) -> Result<(), ActionError> {
+    let operator = by_hand(context).await?;
+    let table = context.output(Output::Table) == Output::Table;
+    let mut last = String::new();
+    let tell = |progress: &Progress| {
+        let reason = progress.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let line = format!("{}/{} pods gone{reason}", progress.pods_gone, progress.pods_at_start);
+        let blocked = progress.blockers.iter().filter(|b| b.why != PodHold::Leaving);
+        let lines: String = blocked.map(|b| visible(&format!("\n  {}: {}", b.pod, b.why), true)).collect();
+        let text = format!("{}{lines}", visible(&line, false));
+        if table && text != last {
+            let at = jiff::Timestamp::now().strftime("%H:%M:%S");
+            let _ = context.out.line(&format!("{at} {text}"));
+            last = text;
+        }
+    };
+    let draining = operator.drain_node(&node.name, node.reason.get(), tell);
+    let progress = tokio::select! {
+        ended = Box::pin(draining) => ended?,
+        _ = tokio::signal::ctrl_c() => {
+            return Err(ActionError::failed(format!(
+                "interrupted: {0} stays cordoned, pods that were evicted are gone; `cketerm nodes uncordon {0}`",
+                node.name
+            )));
+        }
+    };
+    if !table {
+        return context.out.value(&progress, context.output(Output::Json));
+    }
+    context.out.line(&format!("{} is drained and stays cordoned", visible(&node.name, false)))
+}
+
+async fn print(context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("nodes list").await?;
     let store = context.store().await?;
     let (view, rows) = tokio::join!(store.read_view(), kube.nodes());

@@ -1,16 +1,13 @@
 //! `reboot-queue`, `rq`: the words that `ckecli` has, and the ways out when an entry does not move.
 
-use std::{
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::io::Read;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    Context,
+    Context, add,
     args::{Output, Reason},
     output::{cell, columns},
     queue_plan,
@@ -33,14 +30,8 @@ pub enum RebootWord {
     /// The queue's switch.
     #[command(flatten)]
     Switch(SwitchWord),
-    /// Queue reboots of node addresses, separated by white space
-    Add {
-        /// The file that holds them; - = standard input
-        file: PathBuf,
-        #[command(flatten)]
-        #[allow(missing_docs)]
-        reason: Reason,
-    },
+    /// Queue reboots of node addresses, separated by white space, or of the nodes with these attributes
+    Add(add::AddArgs),
     /// Print the entries
     List,
     /// Cancel one entry; always works, also in mid-work
@@ -106,7 +97,7 @@ pub struct Order {
 pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError> {
     match word {
         RebootWord::Switch(word) => switches::run(word, SwitchName::Reboots, context).await,
-        RebootWord::Add { file, reason } => Box::pin(add(&file, &reason, context)).await,
+        RebootWord::Add(args) => Box::pin(add::run(&args, context)).await,
         RebootWord::List => list(context).await,
         RebootWord::Cancel { index, reason } => Box::pin(cancel(index, &reason, context)).await,
         RebootWord::CancelAll(reason) => {
@@ -152,17 +143,6 @@ pub(super) async fn order(entry: EntryId, verb: Verb, reason: &Reason, context: 
         Verb::Hold | Verb::Unhold | Verb::Uncordon => context.operator().await?,
     };
     Box::pin(operator.order(entry, verb, None, reason.get())).await
-}
-
-async fn add(file: &Path, reason: &Reason, context: &Context) -> Result<(), ActionError> {
-    let text = read(file)?;
-    let addresses: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    let added = context.starting_operator().await?.add_reboots(&addresses, reason.get()).await?;
-    for note in &added.notes {
-        context.say(note);
-    }
-    context.say(&format!("added: {}", join(&added.indexes)));
-    Ok(())
 }
 
 /// A file, or standard input for `-`.

@@ -201,7 +201,7 @@ fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Opti
 }
 
 /// The pods that are left on a node, each with what holds it.
-fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
+pub(super) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return Vec::new() };
     let Some(pods) = snap.kube.pods.get(&node.name) else { return Vec::new() };
     let answers = snap.work.get(&id).map(|w| &w.drain.answers);

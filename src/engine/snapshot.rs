@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// What the engine (or an observing console) knows at one moment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The live copy of etcd.
     pub store: Arc<StoreView>,

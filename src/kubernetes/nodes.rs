@@ -131,6 +131,18 @@ impl Kube {
         Ok(())
     }
 
+    /// A person's cordon, which no engine takes away, or a person's uncordon, which takes every mark of a cordon with it;
+    /// conditioned on the Node as `node` says. Not fenced: it is the person's write, with the person's rights.
+    pub async fn cordon_by_hand(&self, node: &NodeRow, cordon: bool) -> Result<NodeRow, WriteError> {
+        if cordon {
+            let keep = Map::from_iter([(KEEP_CORDONED_ANNOTATION.to_owned(), json!("true"))]);
+            return self.patch_node(node, keep, Some(json!(true))).await;
+        }
+        let marks = [OWNER_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
+        self.patch_node(node, marks.map(|key| (key.to_owned(), Value::Null)).into_iter().collect(), Some(Value::Null))
+            .await
+    }
+
     /// A person's own key: makes a cordon of ours the administrator's (`keep`), or takes that back. Not fenced: it is
     /// the person's write, with the person's rights.
     pub async fn annotate_keep_cordoned(&self, name: &str, keep: bool) -> Result<(), WriteError> {

@@ -1,13 +1,13 @@
 //! Fresh reads: answered from a quorum, never from a cache.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
 use super::{
     call::{CALL, Fault, encoded, get},
     connect::{Kube, KubeError},
-    wire::{Budget, Namespace, Node, Pod},
+    wire::{Budget, Meta, Namespace, Node, Pod},
 };
 use crate::model::kube::{BudgetRow, KubeView, NamespaceRow, NodeRow, PodRow};
 
@@ -63,6 +63,25 @@ impl Kube {
         let path = "/api/v1/nodes";
         let rows = self.list::<Node, NodeRow>(path, "").await;
         Ok(rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?.0)
+    }
+
+    /// All labels of all Nodes, by name.
+    pub async fn node_labels(&self) -> Result<BTreeMap<String, BTreeMap<String, String>>, KubeError> {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Labelled {
+            metadata: Meta,
+        }
+        struct Row(String, BTreeMap<String, String>);
+        impl From<Labelled> for Row {
+            fn from(node: Labelled) -> Self {
+                Self(node.metadata.name, node.metadata.labels)
+            }
+        }
+        let path = "/api/v1/nodes";
+        let rows = self.list::<Labelled, Row>(path, "").await;
+        let (rows, _) = rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?;
+        Ok(rows.into_iter().map(|Row(name, labels)| (name, labels)).collect())
     }
 
     /// What drains are judged by beside the pods: all namespaces and all budgets, in a view that has nothing else.

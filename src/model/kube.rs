@@ -235,14 +235,21 @@ pub struct SourceState {
 /// By a name or an address; the hash is one of the quick ones: every entry is looked up in every pass.
 pub type Index<V> = imbl::GenericHashMap<String, V, foldhash::fast::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
 
+/// In the order of the keys, so that the same copy is written the same way.
+fn sorted<S: serde::Serializer>(index: &Index<String>, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_map(index.iter().collect::<std::collections::BTreeMap<_, _>>())
+}
+
 /// A live copy of what the engine and the screens need of Kubernetes. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KubeView {
     /// By name.
     pub nodes: OrdMap<String, Arc<NodeRow>>,
     /// Address (or host name in `status.addresses`) → node name.
+    #[serde(serialize_with = "sorted")]
     pub by_address: Index<String>,
     /// The same rows, for looking one up: a hash is several times faster than an ordered map of names.
+    #[serde(skip)]
     pub by_name: Index<Arc<NodeRow>>,
     /// Names of nodes whose Ready condition is not True.
     pub not_ready: OrdSet<String>,
@@ -251,6 +258,7 @@ pub struct KubeView {
     /// By name.
     pub namespaces: OrdMap<String, Arc<NamespaceRow>>,
     /// By namespace and name.
+    #[serde(with = "super::pairs")]
     pub budgets: OrdMap<(String, String), Arc<BudgetRow>>,
     /// By UID.
     pub daemon_sets: OrdMap<String, Arc<DaemonSetRow>>,
@@ -259,7 +267,7 @@ pub struct KubeView {
     /// The API server's endpoints and slices; empty until watched.
     pub endpoints: Vec<EndpointsRow>,
     /// BareMetalHosts by namespace and name; empty until watched.
-    #[serde(skip)]
+    #[serde(with = "super::pairs")]
     pub hosts: OrdMap<(String, String), Arc<HostRow>>,
     /// The watches by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`, `endpoints`,
     /// `baremetalhosts`.
@@ -297,6 +305,11 @@ impl KubeView {
         let row = Arc::new(row);
         self.by_name.insert(row.name.clone(), Arc::clone(&row));
         self.nodes.insert(row.name.clone(), row);
+    }
+
+    /// Makes the index that is not written down anew.
+    pub fn index_names(&mut self) {
+        self.by_name = self.nodes.iter().map(|(name, row)| (name.clone(), Arc::clone(row))).collect();
     }
 
     /// Takes a node out, keeping the indexes.

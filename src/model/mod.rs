@@ -13,6 +13,7 @@ pub mod entry;
 pub mod host;
 pub mod kube;
 pub mod ours;
+pub mod pairs;
 pub mod policy;
 pub mod reason;
 pub mod reboot;

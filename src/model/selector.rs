@@ -1,6 +1,6 @@
 //! Kubernetes label selectors, as the definition and budgets write them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +81,69 @@ impl Requirement {
     }
 }
 
+impl FromStr for Selector {
+    type Err = String;
+
+    /// `kubectl`'s way to write it: `a=1,b!=2,c in (x,y),d notin (z),e,!f`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = split(text).into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty());
+        let requirements: Vec<Requirement> = parts.map(|part| requirement(&part)).collect::<Result<_, _>>()?;
+        if requirements.is_empty() {
+            return Err("a selector names at least one label: a=1,b!=2,c in (x,y),d,!e".to_owned());
+        }
+        Ok(Self { match_labels: None, match_expressions: Some(requirements) })
+    }
+}
+
+/// At the commas outside of parentheses.
+fn split(text: &str) -> Vec<String> {
+    let (mut parts, mut depth) = (vec![String::new()], 0_u32);
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match parts.last_mut() {
+            Some(part) if c != ',' || depth > 0 => part.push(c),
+            _ => parts.push(String::new()),
+        }
+    }
+    parts
+}
+
+fn requirement(part: &str) -> Result<Requirement, String> {
+    let made = |key: &str, operator, values: Option<Vec<String>>| {
+        let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/'));
+        let key = key.trim();
+        match values.iter().flatten().find(|value| !plain(value)) {
+            _ if key.is_empty() || !plain(key) => Err(format!("{part:?}: {key:?} is no label's key")),
+            Some(bad) => Err(format!("{part:?}: {bad:?} is no label's value")),
+            None => Ok(Requirement { key: key.to_owned(), operator, values }),
+        }
+    };
+    let one = |value: &str| Some(vec![value.trim().to_owned()]);
+    if let Some((key, value)) = part.split_once("!=") {
+        return made(key, Operator::NotIn, one(value));
+    }
+    if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        return made(key, Operator::In, one(value));
+    }
+    if let Some((head, list)) = part.split_once('(') {
+        let list = list.trim_end().strip_suffix(')').ok_or_else(|| format!("{part:?}: a ) is missing"))?;
+        let values = Some(list.split(',').map(|value| value.trim().to_owned()).collect());
+        return match head.split_whitespace().collect::<Vec<_>>().as_slice() {
+            [key, "in"] => made(key, Operator::In, values),
+            [key, "notin"] => made(key, Operator::NotIn, values),
+            _ => Err(format!("{part:?}: write `key in (a,b)` or `key notin (a,b)`")),
+        };
+    }
+    match part.strip_prefix('!') {
+        Some(key) => made(key, Operator::DoesNotExist, None),
+        None => made(part, Operator::Exists, None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +173,34 @@ mod tests {
     fn an_operator_without_its_values_is_a_fault_with_its_place() {
         let s: Selector = serde_json::from_str(r#"{"matchExpressions":[{"key":"b","operator":"In"}]}"#).unwrap();
         assert!(s.fault("x").unwrap().starts_with("x.matchExpressions[0]"));
+    }
+
+    #[test]
+    fn a_selector_is_read_as_kubectl_writes_it() {
+        let seen = labels(&[("rack", "3"), ("cke.cybozu.com/role", "cs"), ("gpu", "")]);
+        for (text, matches) in [
+            ("rack=3", true),
+            ("rack==3,cke.cybozu.com/role=cs", true),
+            ("rack=3,cke.cybozu.com/role!=cs", false),
+            ("rack in (1, 3), gpu", true),
+            ("rack notin (1,3)", false),
+            ("zone notin (a)", true),
+            ("!gpu", false),
+            ("!zone,gpu", true),
+            ("zone!=b", true),
+        ] {
+            assert_eq!(text.parse::<Selector>().unwrap().matches(&seen), matches, "{text}");
+        }
+        for (bad, said) in [
+            ("", "at least one label"),
+            (",", "at least one label"),
+            ("=3", "is no label's key"),
+            ("rack in (1", "a ) is missing"),
+            ("rack of (1)", "key in (a,b)"),
+            ("a b", "is no label's key"),
+            ("a=b c", "is no label's value"),
+        ] {
+            assert!(bad.parse::<Selector>().unwrap_err().contains(said), "{bad}");
+        }
     }
 }

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::machine::Machine;
 use crate::model::cluster::{Cluster, Node};
 
 /// What becomes of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// It leaves.
@@ -39,7 +39,7 @@ impl Kind {
 }
 
 /// One field that changes; a missing side was or will not be there.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FieldChange {
     /// `labels[cke.cybozu.com/rack]`, `taints[cke.cybozu.com/state:NoSchedule]`, `hostname` …
     pub field: String,
@@ -50,7 +50,7 @@ pub struct FieldChange {
 }
 
 /// One node that changes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeChange {
     /// Its address.
     pub address: String,
@@ -67,7 +67,7 @@ pub struct NodeChange {
 }
 
 /// What changes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Nodes, what weighs most first, then by their place in the definition.
     pub nodes: Vec<NodeChange>,
@@ -76,7 +76,7 @@ pub struct Change {
 }
 
 /// Whether a change waits for a person.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
     /// Removals, replacements and new `NoExecute` taints.
     pub weight: usize,

@@ -80,11 +80,12 @@ impl fmt::Display for State {
 }
 
 /// A date of sabakan: a moment, and how it was written. CKE writes it in the zone of the answer, so ours does too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Date {
     /// The moment.
     pub at: Timestamp,
     /// The zone in which it was written.
+    #[serde(with = "seconds_east")]
     pub offset: Offset,
 }
 
@@ -146,8 +147,22 @@ fn offset(text: &str) -> Option<Offset> {
     Offset::from_seconds(sign * (hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60)).ok()
 }
 
+/// A zone as seconds east of UTC, for snapshots that are written down.
+mod seconds_east {
+    use super::{Deserialize, Deserializer, Offset, Serialize};
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+    pub(super) fn serialize<S: serde::Serializer>(zone: &Offset, out: S) -> Result<S::Ok, S::Error> {
+        zone.seconds().serialize(out)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Offset, D::Error> {
+        Offset::from_seconds(i32::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
 /// A machine that has an address.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// `spec.serial`: its name in sabakan.
     pub serial: String,
@@ -203,7 +218,7 @@ impl Machine {
 }
 
 /// What an answer holds.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machines {
     /// Machines with an address, in the answer's order.
     pub list: Vec<Machine>,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{all_healthy, draft::Draft, finish, machine::Machine, template::Template, weighted, why::Why};
 use crate::model::{
@@ -41,7 +41,7 @@ pub struct Input<'a> {
 }
 
 /// What a plan does, in the seed's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// The definition in force stays.
@@ -91,25 +91,30 @@ impl fmt::Display for Action {
 }
 
 /// What becomes of one machine that is in the definition before or after the plan.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Its address.
     pub address: String,
     /// Its serial; none for a node that sabakan no longer has.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// sabakan's role of it.
     pub role: String,
     /// What it is in the new definition; none = it leaves.
     pub control_plane: Option<bool>,
     /// What it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was_control_plane: Option<bool>,
     /// Its score where it was compared with others.
     pub score: Option<i64>,
     /// Why: the terms of its score, whom it was preferred to, or why it stays.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "shown", deserialize_with = "told")]
     pub why: Why,
+}
+
+/// What was written down keeps its words.
+fn told<'de, D: Deserializer<'de>>(from: D) -> Result<Why, D::Error> {
+    String::deserialize(from).map(Why::Because)
 }
 
 fn shown<S: Serializer>(why: &Why, out: S) -> Result<S::Ok, S::Error> {
@@ -117,7 +122,7 @@ fn shown<S: Serializer>(why: &Why, out: S) -> Result<S::Ok, S::Error> {
 }
 
 /// The next definition and why: exactly what `sabakan plan -o json` prints.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// What it does.
     pub action: Action,

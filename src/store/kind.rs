@@ -1,5 +1,7 @@
 //! Which kind a key is: the way back from a key to what it means.
 
+use serde::{Deserialize, Serialize};
+
 use super::keys::Keys;
 use crate::model::entry::{EntryId, QueueKind};
 
@@ -48,7 +50,8 @@ impl From<QueueKind> for SwitchName {
 }
 
 /// The folders that only grow and are read on demand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Folder {
     /// `cketerm/history/`: entries that ended.
     History,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use etcd_client::{Compare, CompareOp, TxnOp};
 use imbl::OrdMap;
 use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
 
 use super::{
     apply::{Row, whole},
@@ -23,7 +24,7 @@ const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// The keys `sabakan/…`, `auto-repair/query-variables`, `cluster-revision`, `cketerm/approvals/…` and
 /// `cketerm/generated`. Texts are kept as they are stored.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RegistrySettings {
     /// `sabakan/url`.
     pub url: Option<Stored<String>>,

@@ -69,8 +69,9 @@ pub struct Candidate {
     pub create_revision: i64,
 }
 
-/// The definition together with its index.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The definition together with its index; written down without it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Cluster", into = "Cluster")]
 pub struct Definition {
     /// As it lies in etcd.
     pub cluster: Cluster,
@@ -78,8 +79,21 @@ pub struct Definition {
     pub members: Members,
 }
 
+impl From<Cluster> for Definition {
+    fn from(cluster: Cluster) -> Self {
+        let members = Members::of(&cluster);
+        Self { cluster, members }
+    }
+}
+
+impl From<Definition> for Cluster {
+    fn from(definition: Definition) -> Self {
+        definition.cluster
+    }
+}
+
 /// Everything under the prefix that decisions and screens need; history, audit and records are read on demand.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreView {
     /// The revision that it shows.
     pub revision: i64,
@@ -117,6 +131,7 @@ pub struct StoreView {
     /// `cketerm/requests/`.
     pub requests: OrdMap<EntryId, Stored<Request>>,
     /// `cketerm/attempts/` by entry and number.
+    #[serde(with = "crate::model::pairs")]
     pub attempts: OrdMap<(EntryId, u32), Stored<Attempt>>,
     /// `cketerm/progress/`.
     pub progress: OrdMap<EntryId, Stored<Progress>>,

@@ -1,6 +1,7 @@
 //! The words, as the built program on a real etcd: what scripts and people see.
 
 mod bad_input;
+mod by_hand;
 mod help;
 mod kubernetes;
 mod plan;
@@ -9,4 +10,5 @@ mod registry;
 mod repairs;
 pub mod rig;
 mod rolls;
+mod state;
 mod words;

@@ -10,7 +10,8 @@ use cketerm::{
     clock::Now,
     engine::{
         decide::{Decision, Effect, End, Planned, decide},
-        snapshot::{CheckAnswer, Engine, Leading, Probe, Snapshot, Work},
+        snapshot::{CheckAnswer, Engine, Leading, Probe, Seen, Snapshot, Work},
+        state::State,
     },
     model::{
         attempt::{Attempt, Ended, Outcome},
@@ -297,6 +298,19 @@ fn answer(row: &Value, snap: &Snapshot) -> Value {
 
 fn decision(snap: &Snapshot) -> Decision {
     decide(snap, Now { boot: Duration::from_secs_f64(BOOT), wall: now() })
+}
+
+/// A state is written and read back whole: made again from the document, each of CKE's recorded scenes is decided alike.
+#[test]
+fn every_recorded_scene_is_decided_alike_after_it_was_written_down() {
+    for row in scenarios() {
+        let (snapshot, now) = (snapshot(&row["input"]), Now { boot: Duration::from_secs_f64(BOOT), wall: now() });
+        let decided = decide(&snapshot, now);
+        let state = State::of(&Seen { snapshot, now, ..Seen::default() });
+        let document = state.document().unwrap();
+        let again = State::read(&document.to_string()).unwrap_or_else(|e| panic!("{}: {e}", row["id"]));
+        assert_eq!(format!("{:?}", again.decide()), format!("{decided:?}"), "{}", row["id"]);
+    }
 }
 
 /// The same state with all gates open, or with the queue's switch off.

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A pod and the budgets that select it.
-type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+pub(in crate::engine) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 impl Actor {
     /// Cordons, or re-stamps: one patch, conditioned on resourceVersion (I9).
@@ -104,24 +104,7 @@ impl Actor {
             return Ok(Came::Previewed(known));
         }
         let answers = self.ask(guard, decided, &pods, true).await?;
-        for (pod, _) in &pods {
-            match answers.get(&pod.uid).map(|a| &a.verdict) {
-                // Patience is asked for: a wait, not a refusal. The preview is made again.
-                Some(Verdict::Held { hold, retry_after })
-                    if retry_after.is_some() || matches!(hold, PodHold::Replaced | PodHold::BudgetLag { .. }) =>
-                {
-                    return Ok(Came::Failed(format!("preview of {}: {hold}", pod.full_name())));
-                }
-                Some(Verdict::Held { hold, .. }) => return Ok(Came::Previewed(Some(held_reason(pod, hold)))),
-                Some(Verdict::Failed(text)) => {
-                    let refused = Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() };
-                    return Ok(Came::Previewed(Some(refused)));
-                }
-                Some(Verdict::NoAnswer(text)) => return Ok(Came::Failed(text.clone())),
-                Some(Verdict::Accepted | Verdict::Gone) | None => {}
-            }
-        }
-        Ok(Came::Previewed(None))
+        Ok(previewed(&pods, &answers))
     }
 
     /// Evicts and deletes, all together; the result is there when all have answered.
@@ -225,4 +208,26 @@ impl Actor {
             Err(e) => Ok(Came::Failed(format!("{name}: {e}"))),
         }
     }
+}
+
+/// What the answers to a preview's dry runs come to.
+pub(in crate::engine) fn previewed(pods: &[Budgeted], answers: &BTreeMap<String, Answer>) -> Came {
+    for (pod, _) in pods {
+        match answers.get(&pod.uid).map(|a| &a.verdict) {
+            // Patience is asked for: a wait, not a refusal. The preview is made again.
+            Some(Verdict::Held { hold, retry_after })
+                if retry_after.is_some() || matches!(hold, PodHold::Replaced | PodHold::BudgetLag { .. }) =>
+            {
+                return Came::Failed(format!("preview of {}: {hold}", pod.full_name()));
+            }
+            Some(Verdict::Held { hold, .. }) => return Came::Previewed(Some(held_reason(pod, hold))),
+            Some(Verdict::Failed(text)) => {
+                let refused = Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() };
+                return Came::Previewed(Some(refused));
+            }
+            Some(Verdict::NoAnswer(text)) => return Came::Failed(text.clone()),
+            Some(Verdict::Accepted | Verdict::Gone) | None => {}
+        }
+    }
+    Came::Previewed(None)
 }

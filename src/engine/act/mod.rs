@@ -3,7 +3,7 @@
 //! Every step asks the fence for a permit and compares the live copy with what it was decided from; every write to
 //! etcd is one fenced transaction; every write to Kubernetes carries a resourceVersion or a UID (I23, I24).
 
-mod drain;
+pub(super) mod drain;
 mod power;
 mod queue;
 mod record;

@@ -12,10 +12,11 @@ use crate::{
     },
     store::view::StoreView,
 };
+use serde::Serialize;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// One effect on one machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Planned {
     /// The Node's name, else the address: at most one effect is under way for each.
     pub machine: String,
@@ -29,7 +30,7 @@ pub struct Planned {
 
 /// The revisions that a decision was made from. Compared with the live copy right before the effect starts, and in
 /// the transaction (spec/safety.md, Effects: Transitions compare what they were decided from).
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Guard {
     /// The entry and its ModRevision.
     pub entry: Option<(EntryId, i64)>,
@@ -40,7 +41,7 @@ pub struct Guard {
 }
 
 /// `ModRevision`s of what allows work to start; 0 = no such key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Start {
     /// The queue whose switch counts.
     pub queue: QueueKind,
@@ -97,7 +98,7 @@ impl Guard {
 }
 
 /// How an entry ends.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum End {
     /// A person cancelled it.
     Cancelled,
@@ -134,7 +135,7 @@ impl End {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub enum Effect {
     /// Remove the entry.
     Remove {

@@ -42,6 +42,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use self::case::Case;
 pub use self::{
@@ -65,7 +66,7 @@ use crate::{
 };
 
 /// What a pass concludes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Decision {
     /// What to do, at most one effect for a machine. Empty unless we lead.
     pub effects: Vec<Planned>,

@@ -29,7 +29,7 @@ const NODES_A_PASS: usize = 8;
 const PROBED_WITHIN: f64 = 60.0;
 
 /// What is done for the registry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub enum Registering {
     /// Write the generated definition, in one transaction with the revision of its template.
     Apply(Box<Apply>),
@@ -59,9 +59,10 @@ impl Registering {
 }
 
 /// A definition to write.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Apply {
-    /// The definition, as CKE writes it.
+    /// The definition, as CKE writes it; too long for what is printed.
+    #[serde(skip)]
     pub json: String,
     /// What it was made from.
     pub basis: Basis,

@@ -12,6 +12,7 @@ mod winding;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{OnceCell, Semaphore, watch},
     task::JoinHandle,
@@ -33,7 +34,7 @@ const TICK: Duration = Duration::from_secs(5);
 const ASKED_AT_ONCE: usize = 64;
 
 /// What the controller role of this engine knows; empty where it does not play it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metal3 {
     /// It plays it now.
     pub runs: bool,
@@ -46,7 +47,7 @@ pub struct Metal3 {
 }
 
 /// What it knows of one host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSeen {
     /// The BMC's word, in ours; none = none yet.
     pub power: Option<String>,

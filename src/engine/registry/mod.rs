@@ -8,6 +8,7 @@ pub mod sync;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 pub use self::{
     keeper::Keeper,
@@ -16,7 +17,7 @@ pub use self::{
 use crate::sabakan::Machines;
 
 /// What is known of the machines.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Registry {
     /// The machines that a definition is made of.
     pub members: Asked,
@@ -27,7 +28,7 @@ pub struct Registry {
 }
 
 /// One question to sabakan.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Asked {
     /// The last good answer.
     pub good: Option<Good>,
@@ -38,7 +39,7 @@ pub struct Asked {
 }
 
 /// A good answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Good {
     /// The machines.
     pub machines: Arc<Machines>,

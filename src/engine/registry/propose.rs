@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::Good;
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
 };
 
 /// The revisions (0 = no such key) and machines in work that a proposal was made from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Basis {
     /// `sabakan/url`, `sabakan/query-variables`.
     pub question: (i64, i64),
@@ -85,7 +86,7 @@ pub fn busy(store: &StoreView) -> BTreeSet<String> {
 }
 
 /// A plan with its consequences.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Proposed {
     /// The plan.
     pub plan: Plan,
@@ -100,7 +101,7 @@ pub struct Proposed {
 }
 
 /// What came of planning.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Proposal {
     /// What it was made from.
     pub basis: Basis,

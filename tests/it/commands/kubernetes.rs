@@ -44,6 +44,14 @@ async fn a_first_definition_is_made_from_the_nodes_and_can_be_set() {
     assert_eq!((&one("cp0")["address"], &one("cp0")["control_plane"]), (&json!("10.0.0.1"), &json!(true)));
     assert_eq!(one("10.0.0.3")["entries"], json!(["reboots/0"]));
     assert_eq!(one("10.0.0.3")["ready"], true);
+
+    // by the Nodes' labels, where Kubernetes is configured; a dry run shows the plan and writes nothing
+    world.ok("PATCH", "/api/v1/nodes/cp1", Some(&json!({"metadata": {"labels": {"topology.example/rack": "7"}}})));
+    let dry = run(&["rq", "add", "--rack", "7", "--dry-run", "-o", "json"]);
+    let planned: Value = serde_json::from_str(&dry.stdout).unwrap();
+    assert_eq!((&planned[0]["address"], &planned[0]["api_server"]), (&json!("10.0.0.2"), &json!(true)), "{dry:?}");
+    assert_eq!(planned.as_array().unwrap().len(), 1);
+    assert_eq!(rig.get("/cke/reboots/write-index").await.as_deref(), Some("1"));
 }
 
 #[tokio::test]

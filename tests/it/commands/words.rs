@@ -205,3 +205,44 @@ async fn wait_ends_with_the_entries_and_says_how_they_ended() {
     let why = rig.run(&["rq", "why", "1"]);
     assert!(why.stdout.contains("reboots/1 (10.0.0.12) ended at 2026-06-01T00:00:00Z: cancelled"), "{why:?}");
 }
+
+#[tokio::test]
+async fn reboots_are_queued_by_attributes_and_a_dry_run_writes_nothing() {
+    let Some(rig) = Rig::start().await else { return };
+    let labelled = super::rig::DEFINITION
+        .replace(
+            "10.0.0.12, user: root",
+            "10.0.0.12, user: root, labels: {cke.cybozu.com/role: cs, cke.cybozu.com/rack: '1'}",
+        )
+        .replace(
+            "10.0.0.14, user: root",
+            "10.0.0.14, user: root, labels: {cke.cybozu.com/role: cs, cke.cybozu.com/rack: '2'}",
+        );
+    assert_eq!(rig.run(&["cluster", "set", &rig.file("l.yml", &labelled)]).status, 0);
+    let before = rig.keys().await;
+
+    let dry = rig.run(&["rq", "add", "--role", "cs", "--dry-run"]);
+    assert_eq!((dry.status, dry.stdout.as_str()), (0, "10.0.0.12\n10.0.0.14\n"), "{dry:?}");
+    assert!(dry.stderr.contains("dry run: 2 would be queued, nothing was written"), "{dry:?}");
+    let json = rig.run(&["rq", "add", "--selector", "cke.cybozu.com/rack in (2,3)", "--dry-run", "-o", "json"]);
+    assert_eq!(json_of(&json.stdout), json!(["10.0.0.14"]));
+    for (args, status, said) in [
+        (&["rq", "add"][..], 2, "--role, --rack or --selector"),
+        (&["rq", "add", "--role", "ss"], 1, "roles: cs; racks: 1, 2"),
+        (&["rq", "add", "--rack", "x"], 2, "invalid value 'x' for '--rack <NUMBER>'"),
+        (&["rq", "add", "--selector", "a in (b"], 2, "a ) is missing"),
+        (&["rq", "add", "-", "--role", "cs"], 1, "10.0.0.99"),
+    ] {
+        let ran = rig.run_with(args, "10.0.0.99");
+        assert_eq!(ran.status, status, "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(said), "{args:?}: {}", ran.stderr);
+    }
+    assert_eq!(rig.keys().await, before, "I45: it wrote");
+
+    // a file and attributes: never more than either says
+    let ran = rig.run_with(&["rq", "add", "-", "--rack", "1", "--reason", "INC-9"], "10.0.0.12 10.0.0.14");
+    assert_eq!((ran.status, ran.stderr.as_str()), (0, "added: 0\n"), "{ran:?}");
+    assert_eq!(json_of(&rig.run(&["rq", "list"]).stdout)[0]["node"], "10.0.0.12");
+    let audit = json_of(&rig.run(&["audit", "-n", "1", "-o", "json"]).stdout);
+    assert_eq!((&audit["what"], &audit["reason"]), (&json!("reboot add"), &json!("INC-9")));
+}

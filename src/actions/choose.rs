@@ -1,0 +1,126 @@
+//! Which nodes of the definition a person means who names attributes in place of addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ActionError, Operator};
+use crate::model::{
+    cluster::{Cluster, Node},
+    selector::Selector,
+};
+
+/// Labels of a node, by key.
+type Labels = BTreeMap<String, String>;
+
+/// Attributes, all of which must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choosing {
+    /// The label `…/role`.
+    pub role: Option<String>,
+    /// The label `…/rack`.
+    pub rack: Option<u64>,
+    /// Any labels.
+    pub selector: Option<Selector>,
+}
+
+impl Choosing {
+    /// Nothing was named.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn takes(&self, labels: &Labels) -> bool {
+        let rack = self.rack.map(|rack| rack.to_string());
+        self.role.iter().all(|role| attribute(labels, "role") == Some(role))
+            && rack.iter().all(|rack| attribute(labels, "rack") == Some(rack))
+            && self.selector.iter().all(|selector| selector.matches(labels))
+    }
+}
+
+/// The value of the label of this name: CKE's own first, then whoever else's.
+fn attribute<'a>(labels: &'a Labels, name: &str) -> Option<&'a String> {
+    let other = || labels.iter().find(|(key, _)| key.rsplit('/').next() == Some(name)).map(|(_, value)| value);
+    labels.get(&format!("cke.cybozu.com/{name}")).or_else(other)
+}
+
+impl Operator {
+    /// Addresses of the members that have these attributes, in the definition's order: by its labels, and by those of
+    /// their Nodes where Kubernetes is configured. Refused where it is and does not answer, and where no node has them.
+    pub async fn choose(&self, what: &Choosing) -> Result<Vec<String>, ActionError> {
+        let cluster = self.definition().await?;
+        let nodes = match &self.kube {
+            None => BTreeMap::new(),
+            Some(kube) => kube.node_labels().await.map_err(|e| {
+                ActionError::failed(format!("no node was chosen, their labels are not known: {e}; name addresses"))
+            })?,
+        };
+        chosen(&cluster, &nodes, what)
+    }
+}
+
+/// `nodes` are the labels of Kubernetes' Nodes by name; they win over the definition's.
+fn chosen(cluster: &Cluster, nodes: &BTreeMap<String, Labels>, what: &Choosing) -> Result<Vec<String>, ActionError> {
+    let labels = |node: &Node| -> Labels {
+        let mut labels = node.labels.clone().unwrap_or_default();
+        labels.extend(nodes.get(node.node_name()).cloned().unwrap_or_default());
+        labels
+    };
+    let all: Vec<(&Node, Labels)> = cluster.nodes.iter().map(|node| (node, labels(node))).collect();
+    let taken = all.iter().filter(|(_, labels)| what.takes(labels)).map(|(node, _)| node.address.clone());
+    let taken: Vec<String> = taken.collect();
+    if !taken.is_empty() {
+        return Ok(taken);
+    }
+    let known = |name: &str| {
+        let values: BTreeSet<&String> = all.iter().filter_map(|(_, labels)| attribute(labels, name)).collect();
+        let values: Vec<&str> = values.into_iter().map(String::as_str).collect();
+        if values.is_empty() { "none".to_owned() } else { values.join(", ") }
+    };
+    Err(ActionError::failed(format!(
+        "none of the definition's {} nodes has these attributes (roles: {}; racks: {}); no entry was written",
+        all.len(),
+        known("role"),
+        known("rack")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster() -> Cluster {
+        let node = |n: u8, role: &str, rack: &str| {
+            let labels = [("cke.cybozu.com/role", role), ("cke.cybozu.com/rack", rack)];
+            let labels = labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+            Node { address: format!("10.0.0.{n}"), labels: Some(labels), ..Node::default() }
+        };
+        let nodes = vec![node(1, "cs", "0"), node(2, "cs", "1"), node(3, "ss", "1")];
+        Cluster { nodes, ..Cluster::default() }
+    }
+
+    fn ask(nodes: &BTreeMap<String, Labels>, what: &Choosing) -> Result<Vec<String>, ActionError> {
+        chosen(&cluster(), nodes, what)
+    }
+
+    #[test]
+    fn all_attributes_must_hold() {
+        let none = BTreeMap::new();
+        let role = Choosing { role: Some("cs".to_owned()), ..Choosing::default() };
+        assert_eq!(ask(&none, &role).unwrap(), ["10.0.0.1", "10.0.0.2"]);
+        let both = Choosing { rack: Some(1), ..role.clone() };
+        assert_eq!(ask(&none, &both).unwrap(), ["10.0.0.2"]);
+        let selector = Some("cke.cybozu.com/role notin (cs)".parse().unwrap());
+        assert_eq!(ask(&none, &Choosing { selector, ..Choosing::default() }).unwrap(), ["10.0.0.3"]);
+        let nobody = Choosing { rack: Some(9), ..role };
+        let why = ask(&none, &nobody).unwrap_err().text;
+        assert!(why.contains("3 nodes") && why.contains("roles: cs, ss; racks: 0, 1"), "{why}");
+    }
+
+    #[test]
+    fn the_labels_of_a_node_win_over_the_definitions() {
+        let moved = BTreeMap::from([("cke.cybozu.com/rack".to_owned(), "7".to_owned())]);
+        let nodes = BTreeMap::from([("10.0.0.2".to_owned(), moved)]);
+        let rack = |rack| Choosing { rack: Some(rack), ..Choosing::default() };
+        assert_eq!(ask(&nodes, &rack(7)).unwrap(), ["10.0.0.2"]);
+        assert_eq!(ask(&nodes, &rack(1)).unwrap(), ["10.0.0.3"]);
+    }
+}

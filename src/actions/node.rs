@@ -1,0 +1,161 @@
+//! What a person does to one node by hand, with the person's own rights: cordon, uncordon, drain, keep a cordon
+//! (spec/safety.md, Effects and Cordons). Refused while an entry of a queue works on it.
+
+use super::{ActionError, Operator};
+use crate::{
+    engine::by_hand::{self, Progress, Stopped},
+    kubernetes::{Kube, Live as KubeLive, Streaming, WriteError},
+    model::{
+        entry::{EntryId, Stored},
+        kube::NodeRow,
+        reboot::RebootStatus,
+    },
+    store::{live::Live, operator::Note, view::StoreView},
+};
+
+/// How often a write is decided anew: kubelets write Nodes all the time.
+const TRIES: u32 = 5;
+
+/// What came of a cordon or an uncordon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turned {
+    /// Done.
+    Done,
+    /// It was so before.
+    Already,
+}
+
+impl Operator {
+    /// The Node with this name, or with this address.
+    pub async fn node_named(&self, name: &str) -> Result<NodeRow, ActionError> {
+        let kube = self.kube("this word")?;
+        let failed = |e| ActionError::failed(format!("node {name}: {e}"));
+        if let Some(row) = kube.node(name).await.map_err(failed)? {
+            return Ok(row);
+        }
+        let all = kube.nodes().await.map_err(failed)?;
+        let found = all.into_iter().find(|row| row.addresses.iter().any(|a| a == name));
+        found.ok_or_else(|| ActionError::failed(format!("Kubernetes has no Node {name}: see `cketerm nodes list`")))
+    }
+
+    /// Cordons a node for the administrator: no engine takes that cordon away.
+    pub async fn cordon_node(&self, name: &str, reason: Option<&str>) -> Result<Turned, ActionError> {
+        self.refuse_mismatch().await?;
+        self.turn(name, true, reason).await
+    }
+
+    /// Takes a cordon away, whosever it was, with all marks of it.
+    pub async fn uncordon_node(&self, name: &str, reason: Option<&str>) -> Result<Turned, ActionError> {
+        self.refuse_mismatch().await?;
+        self.turn(name, false, reason).await
+    }
+
+    async fn turn(&self, name: &str, cordon: bool, reason: Option<&str>) -> Result<Turned, ActionError> {
+        let kube = self.kube("this word")?;
+        let what = if cordon { "node cordon" } else { "node uncordon" };
+        for _ in 0..TRIES {
+            let row = self.node_named(name).await?;
+            refuse_claimed(&self.store.read_view().await?, &row)?;
+            let marked = row.cke_mark || row.owner.is_some() || row.keep_cordoned;
+            if row.unschedulable == cordon && (if cordon { row.keep_cordoned } else { !marked }) {
+                return Ok(Turned::Already);
+            }
+            let was = row.unschedulable == cordon;
+            let answer = kube.cordon_by_hand(&row, cordon).await;
+            if answer.as_ref().is_err_and(|e| *e == WriteError::Conflict) {
+                continue;
+            }
+            let result = answer.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
+            let told = self.tell(what, &row.name, reason, &result).await;
+            answer.map_err(|e| ActionError::failed(format!("node {}: {what}: {e}", row.name)))?;
+            told?;
+            return Ok(if was { Turned::Already } else { Turned::Done });
+        }
+        Err(ActionError::refused(format!("node {name} changes all the time: nothing was done, try again")))
+    }
+
+    /// Cordons and drains a node by the queues' rules. Returns when it is empty; `tell` hears of every change. Whatever
+    /// ends it, the node stays cordoned.
+    pub async fn drain_node(
+        &self,
+        name: &str,
+        reason: Option<&str>,
+        tell: impl FnMut(&Progress),
+    ) -> Result<Progress, ActionError> {
+        self.cordon_node(name, reason).await?;
+        let row = self.node_named(name).await?;
+        let kube: &Kube = self.kube("nodes drain")?;
+        let definition = self.store.read_view().await?;
+        self.tell("node drain", &row.name, reason, "begun").await?;
+        let (entries, live) = (Live::follow(&self.store), KubeLive::follow(kube, Streaming::Auto));
+        let claimed = || claim(&entries.borrow(), &row);
+        let cluster = definition.definition().map(|d| &d.cluster);
+        let came = by_hand::drain(kube, &live, cluster, &row, claimed, tell).await;
+        let stays = format!("{} stays cordoned (`cketerm nodes uncordon {}`)", row.name, row.name);
+        let (result, outcome) = match came {
+            Ok(progress) => (format!("drained, {} pods", progress.pods_at_start), Ok(progress)),
+            Err(Stopped::Blocked(progress)) => {
+                let mut why = progress.reason.as_ref().map(ToString::to_string).unwrap_or_default();
+                for blocker in &progress.blockers {
+                    why = format!("{why}\n  {}: {}", blocker.pod, blocker.why);
+                }
+                (format!("blocked: {why}"), Err(ActionError::failed(format!("not drained, {stays}: {why}"))))
+            }
+            Err(Stopped::Claimed(entry)) => {
+                let text = format!("{entry} has begun to work on it");
+                (text.clone(), Err(ActionError::refused(format!("drain ended: {text}; the entry goes on with it"))))
+            }
+            Err(Stopped::Uncordoned) => {
+                let text = format!("node {}: somebody has uncordoned it: the drain ended", row.name);
+                ("uncordoned by somebody".to_owned(), Err(ActionError::refused(text)))
+            }
+            Err(Stopped::Gone) => {
+                let text = format!("node {}: the Node is gone, or another one by now: the drain ended", row.name);
+                ("the Node is gone".to_owned(), Err(ActionError::failed(text)))
+            }
+        };
+        self.tell("node drain", &row.name, reason, &result).await?;
+        outcome
+    }
+
+    async fn tell(&self, what: &str, on: &str, reason: Option<&str>, result: &str) -> Result<(), ActionError> {
+        let note = Note { who: &self.who, what, on: &format!("node {on}"), reason };
+        let told = self.store.write(note, result, Vec::new(), Vec::new()).await;
+        told.map(drop).map_err(|e| ActionError::failed(format!("node {on}: {what}: {result}, but not recorded: {e}")))
+    }
+}
+
+fn refuse_claimed(view: &StoreView, row: &NodeRow) -> Result<(), ActionError> {
+    claim(view, row).map_or(Ok(()), |entry| {
+        Err(ActionError::refused(format!(
+            "node {}: {entry} works on it: cancel the entry (`cketerm rq cancel`, `repair-queue delete`) or wait for its end; \
+             `cketerm nodes keep-cordoned {}` keeps its cordon for you",
+            row.name, row.name
+        )))
+    })
+}
+
+/// The entry that works on a node now: drains it, reboots it, repairs it, or whose command may still be running.
+fn claim(view: &StoreView, row: &NodeRow) -> Option<String> {
+    let of_definition = view.definition().and_then(|d| d.members.by_name(&d.cluster, &row.name));
+    let mine = |address: &str| {
+        row.addresses.iter().any(|a| a == address) || of_definition.is_some_and(|member| member.address == address)
+    };
+    let reboot = view.reboots.entries.iter().find_map(|(index, stored)| {
+        let entry = stored.get().filter(|e| mine(&e.node))?;
+        let works = matches!(entry.status, RebootStatus::Draining | RebootStatus::Rebooting);
+        works.then(|| format!("{} ({})", EntryId::reboot(*index), entry.status))
+    });
+    let repair = || {
+        view.repairs.entries.iter().find_map(|(index, stored)| {
+            let entry = stored.get().filter(|e| mine(&e.address) && e.claims_machine())?;
+            Some(format!("{} ({})", EntryId::repair(*index), super::repair_state(entry)))
+        })
+    };
+    let running = || {
+        let open = view.attempts.values().filter_map(Stored::get).filter(|a| a.open() && mine(&a.address));
+        let alive = |lease| view.candidates.values().any(|c| c.lease == lease);
+        open.into_iter().find(|a| alive(a.lease)).map(|a| format!("the command of {}", a.entry))
+    };
+    reboot.or_else(repair).or_else(running)
+}

@@ -1,0 +1,184 @@
+//! `state` and `decide`: everything that is known at one moment, and what the rules make of it. Neither writes anywhere.
+
+use std::{fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
+
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Context, args::Output, output::columns, reboot_queue::read};
+use crate::{
+    actions::ActionError,
+    engine::{
+        decide::{Applying, Decision, Effect, Planned, Registering},
+        mask::mask,
+        snapshot::Seen,
+        state::State,
+    },
+    ground::Ground,
+    model::text::visible,
+};
+
+/// How long the copies may take to be whole.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What to decide on.
+#[derive(Args, Debug)]
+pub struct DecideArgs {
+    /// A file that `cketerm state` printed (JSON or YAML); - = standard input
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+    /// What an engine that leads would do, where nobody led when it was written; it remembers nothing of before
+    #[arg(long)]
+    pub as_leader: bool,
+}
+
+/// Looks as an engine that only observes does, until everything has been read once, and prints what it sees.
+pub async fn state(context: &Context) -> Result<(), ActionError> {
+    let form = match context.output(Output::Json) {
+        Output::Table => return Err(ActionError::misused("state is printed as json or yaml: there is no table of it")),
+        form => form,
+    };
+    // one reading that says at once what is wrong with the connection
+    context.store().await?.leader().await?;
+    let ground = Ground::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
+    let engine = ground.start("console", false, None);
+    let mut seen = engine.seen();
+    let deadline = Instant::now() + PATIENCE;
+    let waits = |seen: &Seen| missing(seen, ground.kube.is_some());
+    while !waits(&seen.borrow()).is_empty() {
+        if !matches!(timeout_at(deadline, seen.changed()).await, Ok(Ok(()))) {
+            break;
+        }
+    }
+    let last = Arc::clone(&seen.borrow());
+    engine.stop().await;
+    for what in waits(&last) {
+        context.say(&format!("warning: not whole: {what}"));
+    }
+    let document = State::of(&last).document().map_err(|e| ActionError::failed(e.to_string()))?;
+    context.out.value(&document, form)
+}
+
+/// What has not been read yet.
+fn missing(seen: &Seen, with_kubernetes: bool) -> Vec<String> {
+    let (snap, mut out) = (&seen.snapshot, Vec::new());
+    if !snap.store.synced {
+        out.push("etcd".to_owned());
+    }
+    if with_kubernetes && !(snap.kube.synced() && snap.kube.rights_known && snap.kube.cluster_uid.is_some()) {
+        let errors = snap.kube.sources.values().filter_map(|s| s.error.clone());
+        out.push(errors.fold("Kubernetes".to_owned(), |text, error| format!("{text}; {error}")));
+    }
+    let asks = snap.store.registry.url.is_some() && snap.store.sabakan.enabled();
+    if asks && snap.registry.members.at.is_none() {
+        out.push("sabakan's machines".to_owned());
+    }
+    out
+}
+
+/// Makes the decision of a written state again.
+pub fn decide(args: &DecideArgs, context: &Context) -> Result<(), ActionError> {
+    let text = read(&args.from)?;
+    let mut state = State::read(&text).map_err(|e| ActionError::failed(format!("{} {e}", args.from.display())))?;
+    if args.as_leader {
+        state.led();
+    } else if state.snapshot.engine.leading.is_none() {
+        context.say("the engine of this state did not lead, and does nothing; --as-leader: what a leader would do");
+    }
+    let decision = state.decide();
+    match context.output(Output::Table) {
+        Output::Table => context.out.text(&table(&decision)),
+        form => {
+            let mut value = written(&decision).map_err(|e| ActionError::failed(e.to_string()))?;
+            mask(&mut value);
+            context.out.value(&value, form)
+        }
+    }
+}
+
+/// The decision, each effect with its word and each reason with its sentence.
+pub(super) fn written(decision: &Decision) -> Result<Value, serde_json::Error> {
+    let mut value = serde_json::to_value(decision)?;
+    let effect = |planned: &Planned| -> Result<Value, serde_json::Error> {
+        let mut value = serde_json::to_value(planned)?;
+        value["word"] = json!(planned.effect.word());
+        Ok(value)
+    };
+    value["effects"] = decision.effects.iter().map(effect).collect::<Result<_, _>>()?;
+    for (id, reason) in &decision.reasons {
+        value["reasons"][id.to_string()]["text"] = json!(reason.to_string());
+    }
+    Ok(value)
+}
+
+fn table(decision: &Decision) -> String {
+    let mut out = format!("phase: {}\n\n", decision.phase);
+    let rows = decision.effects.iter().map(|planned| {
+        let entry = planned.entry.map(|id| id.to_string()).unwrap_or_default();
+        vec![planned.machine.clone(), entry, planned.effect.word().to_owned(), detail(&planned.effect)]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    out += &if rows.is_empty() {
+        "nothing is done\n".to_owned()
+    } else {
+        columns(&["Machine", "Entry", "Effect", "What"], &rows)
+    };
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (id, reason) in &decision.reasons {
+        rows.push(vec![id.to_string(), reason.to_string()]);
+    }
+    for (node, reason) in &decision.orphans {
+        rows.push(vec![format!("node {node}"), reason.to_string()]);
+    }
+    if !rows.is_empty() {
+        out += "\n";
+        out += &columns(&["Entry", "Why"], &rows);
+    }
+    let _ = writeln!(out, "\ndefinition: {}", visible(&standing(&decision.registry), false));
+    if let Some(off) = &decision.auto_repair.off {
+        let _ = writeln!(out, "automatic repair: {}", visible(off, false));
+    }
+    out
+}
+
+/// Where applying what is generated stands.
+fn standing(applying: &Applying) -> String {
+    match applying {
+        Applying::Off => "nothing to generate from".to_owned(),
+        Applying::Disabled(why) => format!("not generated: {why}"),
+        Applying::Settled => "as it should be".to_owned(),
+        Applying::Error(why) => format!("stays: {why}"),
+        Applying::Waits(why) => format!("waits: {why}"),
+        Applying::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
+        Applying::Applies => "is applied".to_owned(),
+    }
+}
+
+/// What an effect is about, in a line.
+fn detail(effect: &Effect) -> String {
+    let pods = |n: usize, what: &str| format!("{n} {what}");
+    match effect {
+        Effect::Remove { end } | Effect::Finish { end, .. } => end.outcome(),
+        Effect::BackOff { cause, .. } => cause.to_string(),
+        Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.argv.join(" "),
+        Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => argv.join(" "),
+        Effect::Preview { known, pods: asked } => match known {
+            Some(reason) => reason.to_string(),
+            None => pods(asked.len(), "pods are asked for"),
+        },
+        Effect::Evict { evict, delete, .. } => {
+            format!("{}, {}", pods(evict.len(), "to evict"), pods(delete.len(), "to delete"))
+        }
+        Effect::Release { uncordon, .. } => if *uncordon { "uncordon" } else { "our mark only" }.to_owned(),
+        Effect::Settle { entry } => entry.to_string(),
+        Effect::SetEndpoints { row, addresses } => {
+            format!("{} {}/{}: {}", row.kind, row.namespace, row.name, addresses.join(", "))
+        }
+        Effect::Registry(Registering::Apply(apply)) => {
+            format!("{}: {}", apply.generated.action, apply.generated.reason)
+        }
+        Effect::Registry(Registering::Describe { description, .. }) => description.to_string(),
+        Effect::Registry(_) | Effect::StartDrain { .. } | Effect::Stamp { .. } => String::new(),
+    }
+}

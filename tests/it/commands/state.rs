@@ -1,0 +1,136 @@
+//! `state` and `decide`: what an engine knows, written down, read back, and decided on again.
+
+use std::{sync::Arc, time::Duration};
+
+use cketerm::{
+    clock::Clock,
+    engine::{decide::decide, snapshot::Seen, state::State},
+    scenario::{Options, Scenario, Stage},
+};
+use serde_json::{Value, json};
+
+use super::rig::Rig;
+use crate::world::{Options as Servers, World};
+
+/// Passes of an engine that works through a story, each with what it decided.
+async fn passes(name: &str, minutes: u64) -> Vec<Arc<Seen>> {
+    let clock = Clock::tokio("2026-11-21T10:00:00Z".parse().unwrap());
+    let stage = Stage::set(Scenario::named(name).unwrap(), Options::default(), clock).await.unwrap();
+    let engine = stage.ground("boot-0").start("daemon", true, None);
+    let mut seen = engine.seen();
+    let watch = async {
+        let mut all = Vec::new();
+        while seen.changed().await.is_ok() {
+            all.push(Arc::clone(&seen.borrow_and_update()));
+        }
+        all
+    };
+    let play = async {
+        stage.play().await;
+        tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
+        engine.stop().await;
+    };
+    let (all, ()) = tokio::join!(watch, play);
+    all
+}
+
+/// I45, and the promise of `decide --from`: a bug report can be replayed.
+#[tokio::test(start_paused = true)]
+async fn every_pass_of_a_running_engine_is_decided_alike_from_what_state_writes() {
+    let mut effects = 0;
+    for (name, minutes) in [("budget", 10), ("repairs", 10), ("registry", 5), ("hosts", 2), ("api-servers", 10)] {
+        let all = Box::pin(passes(name, minutes)).await;
+        assert!(all.len() > 50, "{name}: only {} passes", all.len());
+        let decisions = || all.iter().map(|seen| (seen, decide(&seen.snapshot, seen.now)));
+        let works = decisions().filter(|(_, decided)| !decided.effects.is_empty()).take(30);
+        for (seen, decided) in works.chain(decisions().step_by(all.len() / 15)) {
+            effects += decided.effects.len();
+            let document = State::of(seen).document().unwrap();
+            let again = State::read(&document.to_string()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(format!("{:?}", again.decide()), format!("{decided:?}"), "{name}");
+            assert_eq!(again.document().unwrap(), document, "{name}: it is not written alike");
+        }
+    }
+    assert!(effects > 50, "only {effects} effects were compared");
+}
+
+#[tokio::test]
+async fn state_prints_what_decide_reads_and_neither_writes() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
+    rig.put("/cke/sabakan/url", "http://user:hunter2@127.0.0.1:1/graphql").await;
+    rig.put("/cke/sabakan/disabled", "true").await;
+    let before = rig.keys().await;
+    let written = rig.run(&["state"]);
+    assert_eq!((written.status, written.stderr.as_str()), (0, ""), "{written:?}");
+    assert!(!written.stdout.contains("hunter2") && written.stdout.contains("(left out)@127.0.0.1"), "a secret");
+    let document: Value = serde_json::from_str(&written.stdout).unwrap();
+    assert_eq!(document["snapshot"]["store"]["reboots"]["entries"]["0"]["value"]["Ok"]["node"], "10.0.0.12");
+
+    let file = rig.file("state.json", &written.stdout);
+    let decided = rig.run(&["decide", "--from", &file]);
+    assert_eq!(decided.status, 0, "{decided:?}");
+    assert!(decided.stdout.starts_with("phase: reboot-nodes\n\nnothing is done\n"), "{decided:?}");
+    assert!(decided.stdout.contains("reboots/1 the engine only observes: no Kubernetes"), "{decided:?}");
+    assert!(decided.stderr.contains("--as-leader"), "{decided:?}");
+    let yaml = rig.run(&["state", "-o", "yaml"]);
+    let from_yaml = rig.run(&["decide", "--from", &rig.file("state.yaml", &yaml.stdout), "-o", "json"]);
+    assert_eq!(from_yaml.status, 0, "{from_yaml:?}");
+    let value: Value = serde_json::from_str(&from_yaml.stdout).unwrap();
+    assert_eq!(value["reasons"]["reboots/0"]["reason"], "EngineObserving", "{value}");
+    assert!(value["reasons"]["reboots/0"]["text"].as_str().unwrap().contains("no Kubernetes"));
+    assert_eq!(rig.run(&["decide", "--from", &file, "--as-leader"]).status, 0);
+
+    for (text, said) in [
+        ("{", "is no state of cketerm: EOF"),
+        ("", "is no state of cketerm"),
+        ("{}", "it has no cketerm_state"),
+        (r#"{"cketerm_state":9,"version":"7.0.0"}"#, "was written by cketerm 7.0.0 (form 9)"),
+        (r#"{"cketerm_state":1,"version":"0.1.0","now":1}"#, "is no state of cketerm"),
+    ] {
+        let ran = rig.run_with(&["decide", "--from", "-"], text);
+        assert_eq!((ran.status, ran.stdout.as_str()), (1, ""), "{text}: {ran:?}");
+        assert!(ran.stderr.contains(said), "{text}: {}", ran.stderr);
+    }
+    let mut odd = document.clone();
+    odd["snapshot"]["store"]["of_tomorrow"] = json!(1);
+    let ran = rig.run_with(&["decide", "--from", "-"], &odd.to_string());
+    assert!(ran.status == 1 && ran.stderr.contains("/snapshot/store/of_tomorrow"), "{ran:?}");
+    assert_eq!(rig.run(&["decide"]).status, 2);
+    assert_eq!(rig.run(&["state", "-o", "table"]).status, 2);
+    assert_eq!(rig.keys().await, before, "I45: it wrote");
+}
+
+#[tokio::test]
+async fn state_sees_kubernetes_too_and_a_leader_in_its_place_would_start_a_drain() {
+    let Some(world) = World::start(Servers::default()) else { return };
+    let rig = Rig::on(&world.etcd).await;
+    rig.define();
+    for n in 1..=4 {
+        let (name, address) =
+            (if n == 3 { "worker13".to_owned() } else { format!("10.0.0.1{n}") }, format!("10.0.0.1{n}"));
+        world.ok(
+            "POST",
+            "/api/v1/nodes",
+            Some(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})),
+        );
+        let status = json!({"status": {
+            "addresses": [{"type": "InternalIP", "address": address}], "conditions": [{"type": "Ready", "status": "True"}],
+        }});
+        world.ok("PATCH", &format!("/api/v1/nodes/{name}/status"), Some(&status));
+    }
+    rig.run_with(&["rq", "add", "-"], "10.0.0.13");
+    let kubeconfig = world.kubeconfig.to_str().unwrap();
+    let written = rig.run(&["--kubeconfig", kubeconfig, "state"]);
+    assert_eq!((written.status, written.stderr.as_str()), (0, ""));
+    let file = rig.file("state.json", &written.stdout);
+    let decided = rig.run(&["decide", "--from", &file, "--as-leader", "-o", "json"]);
+    let value: Value = serde_json::from_str(&decided.stdout).unwrap();
+    let effect = &value["effects"][0];
+    assert_eq!(
+        (&effect["entry"], &effect["word"], &effect["machine"]),
+        (&json!("reboots/0"), &json!("starting"), &json!("worker13")),
+        "{value}"
+    );
+}
