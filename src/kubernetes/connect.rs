@@ -13,7 +13,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use super::call::Fault;
+use super::{call::Fault, transport};
 use crate::clock::Clock;
 
 /// Where Kubernetes is.
@@ -161,7 +161,7 @@ impl Kube {
         // Watches are quiet for long: each call has its own limit instead, each watch its own (`follow`).
         config.read_timeout = None;
         let origin = Origin { server: config.cluster_url.to_string().trim_end_matches('/').to_owned(), file, context };
-        let client = Client::try_from(config).map_err(|e| {
+        let client = transport::client(config).map_err(|e| {
             let problem = chain(&e);
             match &origin.file {
                 Some(file) => {

@@ -32,6 +32,7 @@ mod pulse;
 mod read;
 mod rights;
 mod sources;
+mod transport;
 mod wire;
 
 pub use connect::{Kube, KubeError, KubeSettings};

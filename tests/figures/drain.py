@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Drains by cketerm and by kubectl, side by side in one run on real servers; `rq add` of 2,000 addresses.
+"""Drains by cketerm and by kubectl, side by side in one run on real servers; `rq add` of 2,000 addresses; how long a word
+takes to start, and an engine from a new entry to the cordon.
 
 usage: tests/figures/drain.py [PROGRAM] [--nodes 20] [--pods 10]        (PROGRAM: default target/release/cketerm)
 
@@ -75,13 +76,13 @@ def pod(name, on):
                      "containers": [{"name": "c", "image": "registry.local/pause:1"}]}}
 
 
-def prepare():
+def prepare(pods=True):
     for n in NAMES:
         api("PATCH", f"/api/v1/nodes/{n}", {"spec": {"unschedulable": None}}, "application/merge-patch+json")
-        for p in range(args.pods):
+        for p in range(args.pods if pods else 0):
             api("POST", "/api/v1/namespaces/work/pods", pod(f"{n}-p{p}", n))
     running = lambda: sum(p["status"].get("phase") == "Running" for p in api("GET", "/api/v1/namespaces/work/pods")["items"])
-    wait(lambda: running() == args.nodes * args.pods)
+    wait(lambda: not pods or running() == args.nodes * args.pods)
 
 
 def audit(start):
@@ -137,6 +138,50 @@ class Transitions(threading.Thread):
                     self.times.setdefault(entry["node"], {}).setdefault(entry["status"], at)
 
 
+class Cordons(threading.Thread):
+    """When each Node was cordoned last, as the API server's watch shows it."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.times = {}
+        request = urllib.request.Request(f"{server}/api/v1/nodes?watch=1&timeoutSeconds=300", headers={"Authorization": "Bearer " + token})
+        self.watch = urllib.request.urlopen(request, context=tls)
+
+    def run(self):
+        for line in self.watch:
+            at, event = time.monotonic(), json.loads(line)
+            if event["object"].get("spec", {}).get("unschedulable"):
+                self.times.setdefault(event["object"]["metadata"]["name"], at)
+
+
+def reaction(rounds):
+    """Seconds from an entry in etcd to the cordon in the API server, both as their watches show them, in ms."""
+    seen = []
+    for _ in range(rounds):
+        prepare(pods=False)
+        transitions, cordons = Transitions(), Cordons()
+        transitions.start(), cordons.start()
+        time.sleep(1)
+        for n in NAMES:
+            word("rq", "add", "-", stdin=ADDRESS[n])
+            wait(lambda: n in cordons.times)
+            time.sleep(0.05)
+        wait(lambda: word("rq", "list").strip() == "[]")
+        transitions.watch.kill()
+        seen += [(cordons.times[n] - transitions.times[ADDRESS[n]]["queued"]) * 1000 for n in NAMES]
+    return sorted(seen)
+
+
+def started(argv, times=100):
+    """Median and longest of so many starts, in ms."""
+    took = []
+    for _ in range(times):
+        began = time.monotonic()
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        took.append((time.monotonic() - began) * 1000)
+    return round(sorted(took)[times // 2], 1), round(max(took), 1)
+
+
 def ours(concurrent):
     prepare()
     definition(concurrent)
@@ -181,6 +226,13 @@ try:
     daemon = subprocess.Popen([program, "--config", f"{folder}/config.yaml", "--daemon", "--http", "127.0.0.1:0"], stderr=log)
     wait(lambda: subprocess.run([program, "--config", f"{folder}/config.yaml", "leader"], capture_output=True).returncode == 0)
     time.sleep(3)
+
+    (usual, longest), (nothing, _) = started([program, "--config", f"{folder}/config.yaml", "rq", "is-enabled"]), started(["/bin/true"])
+    say(figure="a word, from its start to its end", median_ms=usual, longest_ms=longest, bin_true_ms=nothing, target_ms=10)
+    definition(args.nodes)
+    times = reaction(5)
+    say(figure="entry written to node cordoned", samples=len(times), median_ms=round(times[len(times) // 2], 1), p99_ms=round(times[len(times) * 99 // 100], 1),
+        longest_ms=round(times[-1], 1), target_p99_ms=50)
 
     wall, by = kubectl()
     say(figure="kubectl drain, one after another", nodes=args.nodes, pods=args.pods, wall_s=round(wall, 2),

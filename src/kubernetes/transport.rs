@@ -1,0 +1,49 @@
+//! The client's connections. kube's own lets the kernel hold small writes back (Nagle's algorithm), so that every request
+//! with a body waited some 45 ms for the API server's delayed acknowledgement; and it never notices that the other end of
+//! a quiet watch is gone. In everything else this is kube's own stack.
+
+use std::time::Duration;
+
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{
+    client::legacy::{Client as Http, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use kube::{
+    Client, Config, Error,
+    client::{Body, ConfigExt},
+};
+use tower::{BoxError, ServiceBuilder};
+
+/// The kernel asks a connection on which nothing has come for so long whether the other end is there, so often, with so
+/// many tries: a server that vanished is noticed after a minute at most.
+const ASK_AFTER: Duration = Duration::from_secs(30);
+const ASK_EVERY: Duration = Duration::from_secs(10);
+const ASK_TIMES: u32 = 3;
+
+/// A client for this configuration.
+pub(super) fn client(config: Config) -> Result<Client, Error> {
+    if config.proxy_url.is_some() {
+        // said by kube, which knows which proxies it was built without
+        return Client::try_from(config);
+    }
+    let mut tcp = HttpConnector::new();
+    // the scheme is https: TLS is put around it
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(ASK_AFTER));
+    tcp.set_keepalive_interval(Some(ASK_EVERY));
+    tcp.set_keepalive_retries(Some(ASK_TIMES));
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    let http = Http::builder(TokioExecutor::new()).build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace))
+}
