@@ -33,7 +33,7 @@ package: ## a static program and a Debian package, under target/package
 	tests/servers/setup --build-only
 	docs/package/build
 
-docs: ## writes anew what is generated: docs/keys.md, docs/metrics.md
+docs: ## writes anew what is generated: docs/keys.md, docs/commands.md, docs/metrics.md
 	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the
 
 figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`; one pass; a round of health checks

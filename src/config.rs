@@ -136,6 +136,12 @@ impl Settings {
         Self::load_from(overrides, environment, &places)
     }
 
+    /// One file alone, in our form or CKE's: what it says, without environment and options.
+    pub fn load_file(path: &Path) -> Result<Self, ConfigError> {
+        let overrides = Overrides { config: Some(path.to_owned()), ..Overrides::default() };
+        Self::load_from(&overrides, |_| None, &[])
+    }
+
     fn load_from(
         overrides: &Overrides,
         environment: impl Fn(&str) -> Option<String>,

@@ -129,6 +129,15 @@ impl Words {
     }
 }
 
+fn filter(level: &str) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(level).map_err(|e| format!("log level {level:?} cannot be read: {e}"))
+}
+
+/// Whether this is a level or a filter, or what is wrong with it.
+pub fn level(level: &str) -> Result<(), String> {
+    filter(level).map(drop)
+}
+
 /// Sets logging up once. `level` is a level or a filter such as `info,kube=warn`; an invalid one is an error that
 /// names it.
 pub fn start(target: Target<'_>, level: &str, json: bool) -> anyhow::Result<Logs> {
@@ -137,7 +146,7 @@ pub fn start(target: Target<'_>, level: &str, json: bool) -> anyhow::Result<Logs
 
 /// The same, and the last lines go into a ring too.
 pub fn start_with(target: Target<'_>, level: &str, json: bool, ring: Option<Ring>) -> anyhow::Result<Logs> {
-    let filter = EnvFilter::try_new(level).map_err(|e| anyhow::anyhow!("log level {level:?} cannot be read: {e}"))?;
+    let filter = filter(level).map_err(anyhow::Error::msg)?;
     match target {
         Target::Nowhere => {
             if ring.is_some() {

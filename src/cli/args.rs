@@ -8,7 +8,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::{
     cluster::ClusterWord,
-    completions::Shell,
     config::ConfigWord,
     constraints::ConstraintsWord,
     history::HistoryArgs,
@@ -17,10 +16,12 @@ use super::{
     policy::PolicyWord,
     power::PowerWord,
     reboot_queue::RebootWord,
+    reference::Shell,
     repair_queue::RepairWord,
     roll::Much,
     sabakan::{AutoRepairWord, SabakanWord},
     sandbox::{Choice, SandboxWord},
+    screenshot::ShotArgs,
     state::DecideArgs,
 };
 use crate::config::Overrides;
@@ -250,6 +251,15 @@ pub enum Command {
         #[command(subcommand)]
         word: SandboxWord,
     },
+    /// Print one frame of the console, after some keys; never writes
+    Screenshot(ShotArgs),
+    /// Print version, host, servers with their versions, who leads and who you are, for bug reports; no secrets
+    Info,
+    /// Write man pages into a folder
+    Man {
+        /// The folder; made where it is not there
+        folder: PathBuf,
+    },
     /// Print a completion script
     Completions {
         /// For which shell.
@@ -265,6 +275,18 @@ pub enum MachinesWord {
 }
 
 impl Cli {
+    /// The word asks no server that the settings name: a broken file keeps nobody from it.
+    fn needs_no_settings(&self) -> bool {
+        match &self.command {
+            Some(Command::Sandbox { .. } | Command::Decide(_) | Command::Completions { .. } | Command::Man { .. }) => {
+                true
+            }
+            Some(Command::Screenshot(args)) => args.sandbox,
+            Some(Command::Config { word }) => matches!(word, ConfigWord::Default | ConfigWord::Check { file: Some(_) }),
+            _ => false,
+        }
+    }
+
     /// What the command line says about settings.
     pub fn overrides(&self) -> Overrides {
         let g = self.globals.clone();
@@ -275,7 +297,7 @@ impl Cli {
             kubeconfig: g.kubeconfig,
             context: g.context,
             http: self.run.http.map(|a| a.to_string()),
-            sandbox: self.run.sandbox || matches!(self.command, Some(Command::Sandbox { .. })),
+            sandbox: self.run.sandbox || self.needs_no_settings(),
         }
     }
 }

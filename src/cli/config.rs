@@ -1,55 +1,144 @@
 //! `config`: the local settings.
 
+#![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
+
+use std::path::{Path, PathBuf};
+
 use clap::Subcommand;
+use serde_json::json;
 
 use super::{Context, args::Output, output::columns};
-use crate::{actions::ActionError, config::Settings};
+use crate::{
+    actions::ActionError,
+    clock::Clock,
+    config::Settings,
+    console::{ConsoleOptions, View},
+    kubernetes::Kube,
+    power::Book,
+    telemetry,
+};
 
 /// The words.
 #[derive(Debug, Subcommand)]
 pub enum ConfigWord {
     /// Print a configuration file with every default
     Default,
-    /// Print where the settings came from; secrets are left out
+    /// Print the settings in force, and where each came from; secrets are left out
     Show,
+    /// Say what is wrong with the settings in force, or with a file; asks no server
+    Check {
+        /// The file, in our form or CKE's; without one: everything that would be read
+        file: Option<PathBuf>,
+    },
 }
 
 /// Runs one of them.
-pub fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError> {
+pub async fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError> {
     match word {
         ConfigWord::Default => context.out.text(Settings::default_yaml()),
-        ConfigWord::Show => {
-            let s = &context.settings;
-            let source = |section: &str| s.sources.get(section).cloned().unwrap_or_else(|| "built-in".to_owned());
-            let kube = match (&s.kube.kubeconfig, s.kube.in_cluster) {
-                (Some(file), _) => file.display().to_string(),
-                (None, true) => "in-cluster account".to_owned(),
-                (None, false) => "none".to_owned(),
-            };
-            let rows = [
-                ("etcd.endpoints", s.etcd.endpoints.join(","), source("etcd")),
-                ("etcd.prefix", s.etcd.prefix.clone(), source("etcd")),
-                ("kubernetes", kube, source("kubernetes")),
-                ("power.bmcs", s.bmcs.as_ref().map(|f| f.display().to_string()).unwrap_or_default(), source("power")),
-                ("http", s.http.clone().unwrap_or_default(), source("http")),
-                ("log.level", s.log.level.clone(), source("log")),
-                ("console.theme", s.console.theme.clone(), source("console")),
-                ("engine.lease_ttl_seconds", s.lease_ttl_seconds.to_string(), source("engine")),
-            ];
-            match context.output(Output::Table) {
-                Output::Table => {
-                    let rows: Vec<Vec<String>> =
-                        rows.into_iter().map(|(name, value, from)| vec![name.to_owned(), value, from]).collect();
-                    context.out.text(&columns(&["Setting", "Value", "From"], &rows))
-                }
-                form => {
-                    let all: serde_json::Map<_, _> = rows
-                        .into_iter()
-                        .map(|(n, v, f)| (n.to_owned(), serde_json::json!({"value": v, "from": f})))
-                        .collect();
-                    context.out.value(&all, form)
-                }
+        ConfigWord::Show => show(&context.settings, context),
+        ConfigWord::Check { file: None } => check("the settings", &context.settings, context).await,
+        ConfigWord::Check { file: Some(file) } => {
+            let name = file.display().to_string();
+            match Settings::load_file(file) {
+                Ok(settings) => check(&name, &settings, context).await,
+                Err(e) => tell(&name, &[e.to_string()], &[], context),
             }
         }
+    }
+}
+
+fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
+    let source = |section: &str| s.sources.get(section).cloned().unwrap_or_else(|| "built-in".to_owned());
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
+    let set = |there: bool| if there { "(set)" } else { "" }.to_owned();
+    let e = &s.etcd;
+    let rows = [
+        ("etcd.endpoints", e.endpoints.join(","), source("etcd")),
+        ("etcd.prefix", e.prefix.clone(), source("etcd")),
+        ("etcd.timeout", format!("{:?}", e.timeout), source("etcd")),
+        ("etcd.username", e.username.clone().unwrap_or_default(), source("etcd")),
+        ("etcd.password", set(e.password.is_some()), source("etcd")),
+        ("etcd.tls-ca", set(e.tls_ca.is_some()), source("etcd")),
+        ("etcd.tls-cert", set(e.tls_cert.is_some()), source("etcd")),
+        ("etcd.tls-key", set(e.tls_key.is_some()), source("etcd")),
+        ("kubernetes.kubeconfig", path(&s.kube.kubeconfig), source("kubernetes")),
+        ("kubernetes.context", s.kube.context.clone().unwrap_or_default(), source("kubernetes")),
+        ("kubernetes.in_cluster", s.kube.in_cluster.to_string(), source("kubernetes")),
+        ("engine.lease_ttl_seconds", s.lease_ttl_seconds.to_string(), source("engine")),
+        ("engine.http", s.http.clone().unwrap_or_else(|| "off".to_owned()), source("engine")),
+        ("engine.command_env", s.command_env.join(","), source("engine")),
+        ("console.theme", s.console.theme.clone(), source("console")),
+        ("console.view", s.console.view.clone(), source("console")),
+        ("console.mouse", s.console.mouse.to_string(), source("console")),
+        ("power.bmcs", path(&s.bmcs), source("power")),
+        ("log.level", s.log.level.clone(), source("log")),
+        ("log.directory", path(&s.log.directory), source("log")),
+        ("log.json", s.log.json.to_string(), source("log")),
+    ];
+    match context.output(Output::Table) {
+        Output::Table => {
+            let rows: Vec<Vec<String>> =
+                rows.into_iter().map(|(name, value, from)| vec![name.to_owned(), value, from]).collect();
+            context.out.text(&columns(&["Setting", "Value", "From"], &rows))
+        }
+        form => {
+            let all: serde_json::Map<_, _> =
+                rows.into_iter().map(|(n, v, f)| (n.to_owned(), json!({"value": v, "from": f}))).collect();
+            context.out.value(&all, form)
+        }
+    }
+}
+
+/// What is wrong, and what a person should know, beyond what reading the files told already.
+async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), ActionError> {
+    let (mut errors, mut warnings) = (Vec::new(), s.warnings.clone());
+    if let Some(http) = &s.http
+        && http.parse::<std::net::SocketAddr>().is_err()
+    {
+        errors.push(format!("engine.http: {http:?} is not an address such as 127.0.0.1:10181"));
+    }
+    errors.extend(telemetry::level(&s.log.level).err().map(|e| format!("log.level: {e}")));
+    errors.extend(s.console.view.parse::<View>().err().map(|e| format!("console.view: {e}")));
+    let looks = ConsoleOptions { theme: s.console.theme.clone(), ..ConsoleOptions::default() };
+    errors.extend(looks.looks().err().map(|e| format!("console.theme: {e}")));
+    if let Some(file) = &s.bmcs {
+        errors.extend(Book::read(Path::new(file)).err().map(|e| format!("power.bmcs: {e}")));
+    }
+    for url in &s.etcd.endpoints {
+        let uri = url.parse::<http::Uri>();
+        if !uri.is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()) {
+            errors.push(format!("etcd.endpoints: {url:?} is no URL such as https://10.0.0.11:2379"));
+        }
+    }
+    if !s.kube.is_none() {
+        // reads the kubeconfig; the server is not asked
+        errors.extend(Kube::connect(&s.kube, Clock::Host).await.err().map(|e| format!("kubernetes: {e}")));
+    }
+    if s.configured() {
+        warnings.extend(s.engine_sources().err().map(|why| format!("no engine runs with it: {why}")));
+    } else {
+        warnings.push("it names no etcd".to_owned());
+    }
+    tell(name, &errors, &warnings, context)
+}
+
+fn tell(name: &str, errors: &[String], warnings: &[String], context: &Context) -> Result<(), ActionError> {
+    match context.output(Output::Table) {
+        Output::Table => {
+            let line = |kind: &str, text: &String| format!("{kind}: {}\n", crate::model::text::visible(text, true));
+            let lines: String = errors.iter().map(|e| line("error", e)).collect();
+            let notes: String = warnings.iter().map(|w| line("warning", w)).collect();
+            context.out.text(&(lines + &notes))?;
+            if errors.is_empty() {
+                context.out.line(&format!("{name}: good"))?;
+            }
+        }
+        form => context.out.value(&json!({"errors": errors, "warnings": warnings}), form)?,
+    }
+    match errors.len() {
+        0 => Ok(()),
+        1 => Err(ActionError::failed(format!("{name}: one error"))),
+        n => Err(ActionError::failed(format!("{name}: {n} errors"))),
     }
 }

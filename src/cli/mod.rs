@@ -7,13 +7,13 @@ mod add;
 mod args;
 mod audit;
 mod cluster;
-mod completions;
 mod config;
 mod constraints;
 mod context;
 mod diff;
 mod history;
 mod hosts;
+mod info;
 mod leader;
 mod moment;
 mod nodes;
@@ -24,11 +24,13 @@ mod power;
 mod preview;
 mod queue_plan;
 mod reboot_queue;
+pub mod reference;
 mod registry;
 mod repair_queue;
 mod roll;
 mod sabakan;
 mod sandbox;
+mod screenshot;
 mod state;
 mod switches;
 mod wait;
@@ -61,8 +63,11 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Decide(args) => state::decide(&args, context),
         Command::Leader => leader::leader(context).await,
         Command::Status => leader::status(context).await,
-        Command::Config { word } => config::run(&word, context),
+        Command::Config { word } => Box::pin(config::run(&word, context)).await,
         Command::Sandbox { word } => Box::pin(sandbox::run(word, context)).await,
-        Command::Completions { shell } => completions::run(shell, context),
+        Command::Screenshot(args) => Box::pin(screenshot::run(&args, context)).await,
+        Command::Info => Box::pin(info::run(context)).await,
+        Command::Completions { shell } => reference::completions(shell, context),
+        Command::Man { folder } => reference::man(&folder, context),
     }
 }

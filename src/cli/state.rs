@@ -42,6 +42,13 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
     // one reading that says at once what is wrong with the connection
     context.store().await?.leader().await?;
     let ground = Ground::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
+    let last = whole(&ground, context).await;
+    let document = State::of(&last).document().map_err(|e| ActionError::failed(e.to_string()))?;
+    context.out.value(&document, form)
+}
+
+/// What an engine that only observes sees, once everything has been read; what is missing after a while is said.
+pub(super) async fn whole(ground: &Ground, context: &Context) -> Arc<Seen> {
     let engine = ground.start("console", false, None);
     let mut seen = engine.seen();
     let deadline = Instant::now() + PATIENCE;
@@ -56,8 +63,7 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
     for what in waits(&last) {
         context.say(&format!("warning: not whole: {what}"));
     }
-    let document = State::of(&last).document().map_err(|e| ActionError::failed(e.to_string()))?;
-    context.out.value(&document, form)
+    last
 }
 
 /// What has not been read yet.

@@ -34,6 +34,7 @@ pub mod perform;
 pub mod reader;
 pub mod run;
 pub mod screen;
+pub mod shot;
 pub mod terminal;
 
 pub use app::View;

@@ -23,6 +23,13 @@ impl Kube {
         })
     }
 
+    /// The API server's version: `v1.35.4`.
+    pub async fn version(&self) -> Result<String, KubeError> {
+        let path = "/version";
+        let said = self.get::<serde_json::Value>(path).await?.unwrap_or_default();
+        Ok(said["gitVersion"].as_str().unwrap_or("it tells no version").to_owned())
+    }
+
     /// The API server's clock minus ours in seconds, from the `Date` of an answer: whole seconds, cut off, so good to
     /// half a second and half the round trip.
     pub async fn clock_ahead(&self) -> Result<f64, KubeError> {

@@ -1,5 +1,6 @@
 //! The words, as the built program on a real etcd: what scripts and people see.
 
+mod about;
 mod bad_input;
 mod by_hand;
 mod help;

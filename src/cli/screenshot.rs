@@ -1,0 +1,132 @@
+//! `screenshot`: one frame of the console for scripts, bug reports and the docs' pictures. Never writes.
+
+#![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
+
+use std::{sync::Arc, time::Duration};
+
+use clap::{Args, ValueEnum};
+use crossterm::event::KeyEvent;
+use ratatui::layout::Size;
+
+use super::{Context, sandbox::Choice, state::whole};
+use crate::{
+    actions::ActionError,
+    clock::Clock,
+    console::{ConsoleOptions, View, screen, shot},
+    engine::snapshot::Seen,
+    ground::{Ground, host_name},
+    scenario::Stage,
+};
+
+/// The frame.
+#[derive(Args, Debug)]
+pub struct ShotArgs {
+    /// The view that it begins with [default: overview]
+    #[arg(long, value_name = "NAME", value_parser = view)]
+    pub view: Option<View>,
+    /// Columns and rows
+    #[arg(long, value_name = "COLUMNSxROWS", default_value = "80x24", value_parser = size)]
+    pub size: Size,
+    /// Keys that are pressed first, as docs/keys.md names them: 'j j enter', '/ "rack 3" enter'
+    #[arg(long, value_name = "KEYS", default_value = "", hide_default_value = true, value_parser = presses)]
+    pub keys: Presses,
+    /// Form
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub format: Format,
+    /// Of a simulated data centre inside this process
+    #[arg(long)]
+    pub sandbox: bool,
+    /// Seconds for which the sandbox's scenario is played before
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, requires = "sandbox")]
+    pub after: f64,
+    /// What the sandbox is like.
+    #[command(flatten)]
+    pub choice: Choice,
+}
+
+/// The forms of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Plain text
+    Text,
+    /// Text with the escapes of colours
+    Ansi,
+    /// A picture
+    Svg,
+}
+
+/// Keys to press.
+#[derive(Clone, Debug, Default)]
+pub struct Presses(Vec<KeyEvent>);
+
+fn presses(text: &str) -> Result<Presses, String> {
+    shot::presses(text).map(Presses)
+}
+
+fn view(text: &str) -> Result<View, String> {
+    text.parse()
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    let parts = text.split_once('x').and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
+    match parts {
+        Some((columns @ 20..=500, rows @ 5..=200)) => Ok(Size::new(columns, rows)),
+        _ => Err("expected COLUMNSxROWS such as 80x24, up to 500x200".to_owned()),
+    }
+}
+
+/// Prints it.
+pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> {
+    if args.choice.any() && !args.sandbox {
+        return Err(ActionError::misused("--nodes, --scenario, --seed and --speed are for --sandbox"));
+    }
+    let (ground, seen, _stage) = if args.sandbox { Box::pin(simulated(args)).await? } else { real(context).await? };
+    let settings = &context.settings;
+    let options = ConsoleOptions {
+        view: args.view.unwrap_or_default(),
+        cluster_badge: args.sandbox.then(|| "SANDBOX".to_owned()),
+        theme: settings.console.theme.clone(),
+        sandbox: args.sandbox,
+        endpoints: if args.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints.clone() },
+        ..ConsoleOptions::default()
+    };
+    let now = seen.now;
+    let app = shot::after(&options, args.size, seen, now, &args.keys.0, &ground.store);
+    let app = Box::pin(app).await.map_err(|e| ActionError::misused(format!("--keys: {e}")))?;
+    context.out.text(&match args.format {
+        Format::Text => screen::text(&app),
+        Format::Ansi => shot::ansi(&app),
+        Format::Svg => shot::svg(&app),
+    })
+}
+
+/// What is shown, what the past is read from, and the data centre where it is simulated.
+type Look = (Ground, Arc<Seen>, Option<Box<Stage>>);
+
+/// The configured servers, seen by an engine that only observes.
+async fn real(context: &Context) -> Result<Look, ActionError> {
+    // one reading that says at once what is wrong with the connection
+    context.store().await?.leader().await?;
+    let ground = Ground::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
+    let seen = whole(&ground, context).await;
+    Ok((ground, seen, None))
+}
+
+/// A sandbox in which a scenario has been played for a while.
+async fn simulated(args: &ShotArgs) -> Result<Look, ActionError> {
+    let (scenario, options) = args.choice.made().map_err(ActionError::misused)?;
+    let stage = Stage::set(scenario, options, Clock::Host).await.map_err(ActionError::failed)?;
+    let ground = stage.ground(&host_name());
+    let engine = ground.start("console", true, None);
+    let seconds = Duration::try_from_secs_f64(args.after).map_err(|e| ActionError::misused(format!("--after: {e}")))?;
+    let mut seen = engine.seen();
+    let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some() || seen.snapshot.store.leader().is_some());
+    let _ = tokio::time::timeout(Duration::from_secs(10), leads).await;
+    tokio::select! {
+        () = async { stage.play().await; std::future::pending::<()>().await } => {}
+        () = tokio::time::sleep(seconds) => {}
+    }
+    let last = Arc::clone(&seen.borrow());
+    drop(engine);
+    Ok((ground, last, Some(Box::new(stage))))
+}

@@ -1,0 +1,169 @@
+//! Words about the program itself: `config`, `info`, `man`, `screenshot`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use super::rig::{Rig, run};
+
+#[tokio::test]
+async fn a_screenshot_shows_what_is_there_and_never_writes() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
+    let before = rig.keys().await;
+    let frame = rig.run(&["screenshot", "--view", "reboots", "--size", "100x30"]);
+    assert_eq!((frame.status, frame.stderr.as_str()), (0, ""), "{frame:?}");
+    assert_eq!(frame.stdout.lines().count(), 30);
+    assert!(frame.stdout.contains("10.0.0.12") && frame.stdout.contains("queued"), "{}", frame.stdout);
+    assert!(frame.stdout.lines().all(|l| l.chars().count() <= 100), "{}", frame.stdout);
+    let typed = rig.run(&["screenshot", "--view", "reboots", "--keys", "/ \"0.13\" enter"]).stdout;
+    assert!(typed.contains("worker13") && !typed.contains("10.0.0.12"), "{typed}");
+    // a verb and its confirmation: the dialog can be shown, what it would do is not done
+    let dialog = rig.run(&["screenshot", "--view", "reboots", "--keys", "X"]).stdout;
+    assert!(dialog.to_lowercase().contains("cancel"), "{dialog}");
+    let confirmed = rig.run(&["screenshot", "--view", "reboots", "--keys", "X y"]);
+    assert!(confirmed.stdout.contains("a screenshot never writes"), "{confirmed:?}");
+    let past = rig.run(&["screenshot", "--view", "audit"]).stdout;
+    assert!(past.contains("cluster set") && past.contains("reboot add"), "{past}");
+    let coloured = rig.run(&["screenshot", "--format", "ansi"]).stdout;
+    assert!(coloured.contains("\x1b[0m\n"), "{coloured:?}");
+    assert_eq!(rig.keys().await, before, "I45: it wrote");
+}
+
+#[test]
+fn pictures_are_made_of_a_sandbox_without_any_server() {
+    let shot = |args: &[&str]| {
+        let ran = run(&[&["screenshot", "--sandbox", "--nodes", "12", "--after", "0.5"], args].concat(), "");
+        assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{args:?}");
+        ran.stdout
+    };
+    for view in ["overview", "reboots", "nodes", "repairs", "machines", "diff", "hosts", "history", "audit"] {
+        let text = shot(&["--view", view]);
+        assert_eq!(text.lines().count(), 24, "{view}");
+        assert!(text.contains("SANDBOX"), "{view}: {text}");
+    }
+    let picture = shot(&["--view", "nodes", "--format", "svg", "--size", "120x30"]);
+    assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"), "{picture}");
+    assert!(picture.contains(">SANDBOX<") || picture.contains("SANDBOX"), "{picture}");
+    let open = picture.matches("<text ").count();
+    assert!(open > 20 && open == picture.matches("</text>").count(), "{open}");
+}
+
+#[test]
+fn a_screenshot_that_was_asked_for_wrongly_is_misuse() {
+    for (args, said) in [
+        (&["--view", "nope"][..], "there is no view \"nope\""),
+        (&["--size", "80"], "expected COLUMNSxROWS"),
+        (&["--size", "9999x9"], "expected COLUMNSxROWS"),
+        (&["--keys", "hyper-x"], "\"hyper-x\" is no key"),
+        (&["--format", "png"], "[possible values: text, ansi, svg]"),
+        (&["--nodes", "9"], "are for --sandbox"),
+        (&["--after", "1"], "--sandbox"),
+        (&["--sandbox", "--scenario", "clam"], "unknown scenario \"clam\""),
+        (&["--sandbox", "--nodes", "9", "--after", "0", "--keys", "q y"], "these keys leave the console"),
+    ] {
+        let ran = run(&[&["screenshot"], args].concat(), "");
+        assert_eq!((ran.status, ran.stdout.as_str()), (2, ""), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(said), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_is_checked_and_shown_without_its_secrets() {
+    let Some(rig) = Rig::start().await else { return };
+    let default = run(&["config", "default"], "").stdout;
+    let good = rig.file("default.yaml", &default);
+    let ran = run(&["config", "check", &good], "");
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.stdout.contains("warning: no engine runs with it: no Kubernetes is configured"), "{ran:?}");
+    assert!(ran.stdout.ends_with(&format!("{good}: good\n")), "{ran:?}");
+
+    for (text, said) in [
+        ("etcd: {endpoint: [x]}\n", "the nearest key is etcd.endpoints"),
+        ("etcd: {endpoints: [\"10.0.0.1\"]}\n", "etcd.endpoints: \"10.0.0.1\" is no URL"),
+        ("console: {view: nope}\n", "console.view: there is no view \"nope\""),
+        ("console: {theme: nope}\n", "console.theme: "),
+        ("engine: {http: here}\n", "engine.http: \"here\" is not an address"),
+        ("log: {level: 'a=b=c'}\n", "log.level: "),
+        ("kubernetes: {kubeconfig: /no/such/file}\n", "/no/such/file"),
+        ("power: {bmcs: /no/such/file}\n", "/no/such/file"),
+        ("[1]\n", "expected keys and values"),
+    ] {
+        let ran = run(&["config", "check", &rig.file("bad.yaml", text)], "");
+        assert_eq!(ran.status, 1, "{text}: {ran:?}");
+        assert!(ran.stdout.contains(said) && ran.stdout.starts_with("error: "), "{text}: {ran:?}");
+        let json = run(&["config", "check", &rig.file("bad.yaml", text), "-o", "json"], "");
+        let json: Value = serde_json::from_str(&json.stdout).unwrap();
+        assert!(json["errors"][0].as_str().unwrap().contains(said), "{json}");
+    }
+    let missing = run(&["config", "check", "/no/such/file"], "");
+    assert!(missing.status == 1 && missing.stdout.contains("/no/such/file cannot be read"), "{missing:?}");
+
+    let text = format!("etcd: {{endpoints: [\"{}\"], username: root, password: hunter2}}\n", rig.url);
+    let secret = rig.file("secret.yaml", &text);
+    let ran = run(&["config", "check", &secret], "");
+    assert!(ran.status == 1 && ran.stdout.contains("can be read by everyone; chmod o-r"), "{ran:?}");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let shown = run(&["--config", &secret, "config", "show", "-o", "json"], "");
+    assert!(shown.status == 0 && !shown.stdout.contains("hunter2"), "{shown:?}");
+    let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(shown["etcd.password"]["value"], "(set)");
+    assert_eq!(shown["etcd.endpoints"]["from"], secret.as_str());
+}
+
+#[tokio::test]
+async fn info_tells_what_a_bug_report_begins_with() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    rig.put("/cke/leader//7a", "boot-0").await;
+    let ran = rig.run(&["info", "-o", "json"]);
+    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{ran:?}");
+    let info: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(info["cketerm"], env!("CARGO_PKG_VERSION"));
+    assert!(info["etcd"][&rig.url].as_str().unwrap().starts_with("etcd 3."), "{info}");
+    assert_eq!(
+        (info["kubernetes"].as_str(), info["leader"].as_str()),
+        (Some("not configured"), Some("CKE on boot-0, lease 7a"))
+    );
+    assert_eq!(info["definition"], "test: 4 nodes");
+    assert!(info["you"].as_str().unwrap().contains('@'), "{info}");
+    let table = rig.run(&["info"]).stdout;
+    assert!(table.starts_with("cketerm          0."), "{table}");
+
+    // servers that do not answer are the very reason for which it is asked
+    let away = run(&["--etcd-endpoints", "http://127.0.0.1:1", "info"], "");
+    assert_eq!(away.status, 0, "{away:?}");
+    assert!(away.stdout.contains("http://127.0.0.1:1: "), "{away:?}");
+}
+
+#[test]
+fn man_pages_are_written_into_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    let ran = run(&["man", pages.to_str().unwrap()], "");
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let page = std::fs::read_to_string(pages.join("cketerm-reboot-queue-add.1")).unwrap();
+    assert!(page.contains(".TH") && page.contains("selector"), "{page}");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let ran = run(&["man", file.to_str().unwrap()], "");
+    assert!(ran.status == 1 && ran.stderr.contains("file: "), "{ran:?}");
+}
+
+/// "Any headless command starts ≤ 10 ms" is a figure of a release build: printed here, not held.
+#[tokio::test]
+async fn how_long_a_word_takes_to_start() {
+    let Some(rig) = Rig::start().await else { return };
+    for words in [&["--version"][..], &["rq", "is-enabled"], &["rq", "list"], &["history", "-n", "1"]] {
+        let mut all: Vec<_> = (0..9)
+            .map(|_| {
+                let begun = std::time::Instant::now();
+                assert_eq!(rig.run(words).status, 0);
+                begun.elapsed()
+            })
+            .collect();
+        all.sort();
+        println!("cketerm {}: median {:.1?} of 9, this build", words.join(" "), all[4]);
+    }
+}
