@@ -21,7 +21,6 @@ mod output;
 mod plan;
 mod policy;
 mod power;
-mod preview;
 mod queue_plan;
 mod reboot_queue;
 pub mod reference;

@@ -5,17 +5,15 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Context, args::Output, preview::Preview};
+use super::{Context, args::Output};
 use crate::{
-    actions::ActionError,
-    kubernetes::Kube,
-    model::{
-        cluster::{Cluster, Members, Node},
-        kube::KubeView,
-        policy::ApiServerOrder,
-        reboot::RebootStatus,
-        text::visible,
+    actions::{
+        ActionError,
+        plan::{Wave, waves},
+        preview::Preview,
     },
+    kubernetes::Kube,
+    model::{cluster::Node, kube::KubeView, policy::ApiServerOrder, reboot::RebootStatus, text::visible},
     store::view::StoreView,
 };
 
@@ -31,9 +29,6 @@ struct Planned {
     /// None where Kubernetes has no such Node.
     drain: Option<Preview>,
 }
-
-/// The nodes of one wave: their addresses, each with its entry where it is in the queue.
-type Wave = Vec<(String, Option<u64>)>;
 
 /// `rq plan`: these nodes, or the queue as it is.
 pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), ActionError> {
@@ -86,16 +81,6 @@ fn queued(view: &StoreView) -> Wave {
         .collect();
     entries.sort();
     entries.into_iter().map(|(_, index, node)| (node, Some(index))).collect()
-}
-
-/// Workers as many at a time as the definition allows, API servers one by one; which come first is the policy's.
-fn waves(asked: Wave, cluster: &Cluster, members: &Members, api_first: bool) -> Vec<Wave> {
-    let plane = |(address, _): &(String, _)| members.by_address(cluster, address).is_some_and(|m| m.control_plane);
-    let (planes, workers): (Wave, Wave) = asked.into_iter().partition(plane);
-    let most = usize::try_from(cluster.reboot.concurrency()).unwrap_or(1).max(1);
-    let workers = workers.chunks(most).map(<[_]>::to_vec);
-    let planes = planes.chunks(1).map(<[_]>::to_vec);
-    if api_first { planes.chain(workers).collect() } else { workers.chain(planes).collect() }
 }
 
 async fn drain(
@@ -198,21 +183,5 @@ fn no_definition(view: &StoreView) -> String {
     match view.cluster.as_ref().map(|c| &c.value) {
         Some(Err(why)) => format!("the cluster definition cannot be read: {why}"),
         _ => "no cluster definition is stored: set one with `cketerm cluster set FILE`".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn workers_go_as_many_at_once_as_the_definition_allows_and_api_servers_alone() {
-        let node = |n: u8, plane| Node { address: format!("10.0.0.{n}"), control_plane: plane, ..Node::default() };
-        let mut cluster = Cluster { nodes: (1..=5).map(|n| node(n, n <= 2)).collect(), ..Cluster::default() };
-        cluster.reboot.max_concurrent_reboots = Some(2);
-        let members = Members::of(&cluster);
-        let asked = || (1..=5).map(|n| (format!("10.0.0.{n}"), None)).collect::<Wave>();
-        let sizes = |first| waves(asked(), &cluster, &members, first).iter().map(Vec::len).collect::<Vec<_>>();
-        assert_eq!((sizes(false), sizes(true)), (vec![2, 1, 1, 1], vec![1, 1, 2, 1]));
     }
 }

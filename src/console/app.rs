@@ -166,6 +166,8 @@ pub struct App {
     pub past: Past,
     /// Sums of the Overview.
     pub summary: Summary,
+    /// Previews that were begun.
+    pub plans: u64,
     /// Where Esc leads back to.
     pub before: Vec<View>,
     /// Sums over the registry.
@@ -214,6 +216,7 @@ impl App {
             of_cke: false,
             past: Past::default(),
             summary: Summary::default(),
+            plans: 0,
             before: Vec::new(),
             registry: registry::Facts::default(),
             racks: false,

@@ -194,7 +194,7 @@ fn stuck_on(app: &App, id: EntryId) -> String {
 }
 
 /// Whether it holds a slot.
-fn in_work(seen: &Seen, id: EntryId) -> bool {
+pub fn in_work(seen: &Seen, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => {
             let status = facts::entry(seen, id).map(|e| e.status);

@@ -11,9 +11,10 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
+    actions::plan::Drains,
     model::{
         attempt::Attempt,
-        entry::{EntryId, Stored},
+        entry::{EntryId, QueueKind, Stored},
         ours::{Audit, Ending, Request},
         record::Record,
         timeline::Moment,
@@ -98,6 +99,8 @@ pub enum Question {
     Ending(String),
     /// The log lines after this number.
     Logs(u64),
+    /// What the drains of these nodes would meet under a queue's rules; for the dialog with this number.
+    Plan(u64, QueueKind, Vec<String>),
 }
 
 /// What was answered, or a sentence that says why not.
@@ -113,6 +116,8 @@ pub enum Answer {
     Ending(String, Result<Arc<Story>, String>),
     /// Log lines.
     Logs(Vec<Arc<LogLine>>),
+    /// What drains would meet, for the dialog with this number.
+    Plan(u64, Result<Drains, String>),
 }
 
 /// A folder as far as it was read.
@@ -238,7 +243,7 @@ impl Past {
                 }
                 self.ending = Some((key, ending));
             }
-            Answer::Logs(_) => {}
+            Answer::Logs(_) | Answer::Plan(..) => {}
         }
     }
 }
@@ -252,6 +257,7 @@ impl Question {
             Self::Page(Folder::Records, part) => Answer::Records(part, Err(why)),
             Self::Ending(key) => Answer::Ending(key, Err(why)),
             Self::Logs(_) => Answer::Logs(Vec::new()),
+            Self::Plan(number, ..) => Answer::Plan(number, Err(why)),
         }
     }
 }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use super::past::{self, Answer, Ended, PAGE, Question, Story};
 use crate::{
+    actions::plan::{Drains, drains},
+    engine::snapshot::Seen,
+    kubernetes::Kube,
     model::{
-        entry::Stored,
+        entry::{QueueKind, Stored},
         ours::{Audit, Ending},
         time::after,
     },
@@ -16,8 +19,9 @@ use crate::{
 const RECORDS: u32 = 2000;
 
 /// Reads it. An error is a sentence.
-pub async fn read(store: &Store, question: Question) -> Answer {
+pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Question) -> Answer {
     match question {
+        Question::Plan(number, queue, nodes) => Answer::Plan(number, plan(kube, seen, queue, &nodes).await),
         Question::Page(Folder::History, part) => {
             let page = store.page::<Ending>(Folder::History, part, PAGE).await;
             Answer::History(part, page.map(|page| past::small(page, |e| Ended::from(e))).map_err(|e| e.to_string()))
@@ -35,6 +39,19 @@ pub async fn read(store: &Store, question: Question) -> Answer {
             Answer::Ending(key, told)
         }
     }
+}
+
+/// What the drains of these nodes would meet now.
+async fn plan(kube: Option<&Kube>, seen: &Seen, queue: QueueKind, nodes: &[String]) -> Result<Drains, String> {
+    let kube = kube.ok_or("no Kubernetes is configured")?;
+    let definition = seen.snapshot.store.definition().ok_or("there is no cluster definition")?;
+    let rules = match queue {
+        QueueKind::Reboot => definition.cluster.reboot.eviction(),
+        QueueKind::Repair => definition.cluster.repair.eviction(),
+    };
+    let facts = &seen.snapshot.kube;
+    let rows: Vec<_> = nodes.iter().filter_map(|name| facts.nodes.get(name).cloned()).collect();
+    Ok(drains(kube, &rows, rules, facts).await)
 }
 
 /// The story of an entry that ended, with the audit records of its time.

@@ -32,6 +32,7 @@ use crate::{
     actions::Operator,
     clock::{Clock, Steady},
     engine::snapshot::Seen,
+    kubernetes::Kube,
     store::Store,
     telemetry::Ring,
 };
@@ -120,6 +121,8 @@ impl ConsoleOptions {
 pub struct Hand {
     /// Reads what the live copy does not hold.
     pub store: Store,
+    /// Reads the pods that a drain would meet.
+    pub kube: Option<Kube>,
     /// Who acts for the operator; none while reading only.
     pub operator: Option<Operator>,
 }
@@ -292,8 +295,10 @@ impl Console {
             let _ = tell.send(Event::Told(Box::new(question.refused("etcd is not connected yet".to_owned()))));
             return;
         };
+        let seen = Arc::clone(&self.app.seen);
         tokio::spawn(async move {
-            let _ = tell.send(Event::Told(Box::new(reader::read(&hand.store, question).await)));
+            let answer = reader::read(&hand.store, hand.kube.as_ref(), &seen, question).await;
+            let _ = tell.send(Event::Told(Box::new(answer)));
         });
     }
 

@@ -57,7 +57,7 @@ pub async fn run(
         let ground = ground.await?;
         let bmcs = || Bmcs::new(ground.bmcs.clone()).and_registry(ground.store.clone(), ground.registry.clone());
         let operator = (!read_only).then(|| Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
-        hands.send_replace(Some(Hand { store: ground.store.clone(), operator }));
+        hands.send_replace(Some(Hand { store: ground.store.clone(), kube: ground.kube.clone(), operator }));
         keep(ground, campaign, &tell, asked).await;
         anyhow::Ok(())
     });

@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Deed, Dialog, LARGE};
-use crate::console::{
-    app::{App, View},
-    event::{Action, count},
-    facts,
+use super::{Bound, Deed, Dialog, LARGE, plan::Plan};
+use crate::{
+    console::{
+        app::{App, View},
+        event::{Action, count},
+        facts,
+    },
+    model::entry::QueueKind,
 };
 
 /// Opens it, or says why there is nothing to add.
@@ -65,8 +68,12 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     lines.extend(ours);
     let n = addresses.len();
     let title = format!("Queue {} on {}?", count(n, "reboot"), app.cluster_word());
+    let known = super::plan::reboots(app, &addresses);
+    let nodes = chosen.into_iter().filter(|name| facts::node(&app.seen, name).is_some()).collect();
+    let plan = Plan::new(QueueKind::Reboot, nodes, known);
     let mut dialog = Dialog::new(title, "Queue", Deed::Act(Action::AddReboots { addresses, reason: None }));
     dialog.lines = lines;
+    dialog.plan = Some(plan);
     dialog.bound = bound;
     dialog.expect = (n >= LARGE || api_servers > 0).then(|| format!("{} {n}", app.cluster_word()));
     Ok(dialog)

@@ -109,6 +109,14 @@ fn dialog(app: &App, going: Going) -> Dialog {
         lines.insert(0, "! a command that runs goes on; the node stays cordoned until it is back".to_owned());
     }
     let n = entries.len();
+    if n > 1 {
+        let (api, work) = (
+            lines.iter().filter(|l| l.ends_with("API server")).count(),
+            entries.iter().filter(|(id, _)| crate::console::overview::in_work(&app.seen, *id)).count(),
+        );
+        let summary = format!("{n} entries, {work} of them in work, {}", count(api, "API server"));
+        lines.insert(0, summary);
+    }
     let repairs = entries.iter().filter(|(id, _)| id.queue == QueueKind::Repair).count();
     let (what, verb) = match repairs {
         0 => ("Cancel", "Cancel entries"),

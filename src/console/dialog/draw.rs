@@ -91,7 +91,12 @@ pub fn overflow(dialog: &Dialog, screen: Size) -> usize {
 }
 
 fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
-    let all = dialog.expired.iter().map(|e| format!("! EXPIRED: {e}")).chain(dialog.lines.iter().cloned());
+    // what has to be known before it is done, then what it would meet, then each object
+    let warnings = dialog.lines.iter().take_while(|line| line.starts_with('!')).count();
+    let (warnings, rest) = dialog.lines.split_at(warnings);
+    let plan = dialog.plan.iter().flat_map(super::plan::Plan::lines);
+    let all = dialog.expired.iter().map(|e| format!("! EXPIRED: {e}"));
+    let all = all.chain(warnings.iter().cloned()).chain(plan).chain(rest.iter().cloned());
     let steps = dialog.pick.iter().flat_map(|pick| pick.steps().iter().cloned());
     let all = all.chain(steps);
     all.flat_map(|l| wrap(&brief::safe(&l), width)).collect()

@@ -11,6 +11,7 @@ pub mod hold;
 pub mod host;
 pub mod order;
 pub mod pick;
+pub mod plan;
 pub mod quit;
 pub mod registry;
 pub mod repair;
@@ -18,7 +19,7 @@ pub mod switch;
 
 use tui_input::Input;
 
-use self::pick::Pick;
+use self::{pick::Pick, plan::Plan};
 use super::{app::HostId, event::Action, facts};
 use crate::{
     actions::{constraint, repair_state},
@@ -118,6 +119,8 @@ pub struct Dialog {
     pub focus: Focus,
     /// What it is bound to.
     pub bound: Vec<Bound>,
+    /// What it would meet: asked of Kubernetes while the dialog stands.
+    pub plan: Option<Plan>,
     /// Why it can no longer be confirmed.
     pub expired: Option<String>,
     /// It expired while somebody typed: what comes now was meant for the field, and presses no keys.
@@ -141,6 +144,7 @@ impl Dialog {
             typed: Input::default(),
             focus: Focus::Cancel,
             bound: Vec::new(),
+            plan: None,
             expired: None,
             swallows: false,
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Deed, Dialog, Focus, LARGE, pick::Pick};
+use super::{Bound, Deed, Dialog, Focus, LARGE, pick::Pick, plan::Plan};
 use crate::{
     console::{
         app::{App, Target, View},
@@ -28,6 +28,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     }
     let (mut addresses, mut lines, mut bound, mut api, mut nowhere) =
         (Vec::new(), Vec::new(), Vec::new(), 0, Vec::new());
+    let mut drained = Vec::new();
     for (name, address) in machines {
         let Some(address) = address else {
             nowhere.push(name);
@@ -46,6 +47,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
             let state = facts::entry(&app.seen, id).map_or(state, |e| brief::status(e, app.now.wall));
             let _ = write!(notes, "  ({id}: {state})");
         }
+        drained.extend(facts::node(&app.seen, &name).map(|node| node.name.clone()));
         let uid = facts::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
         bound.push(Bound::Node(name.clone(), uid.to_owned()));
         lines.push(if name == address { format!("{name}{notes}") } else { format!("{name}  {address}{notes}") });
@@ -69,6 +71,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let action = Action::AddRepairs { addresses, machine_type: String::new(), operation: String::new(), reason: None };
     let mut dialog = Dialog::new(title, "Queue", Deed::Act(action));
     dialog.lines = lines;
+    dialog.plan = Some(Plan::new(QueueKind::Repair, drained, vec!["what steps that drain would meet:".to_owned()]));
     dialog.bound = bound;
     dialog.expect = (n >= LARGE || api > 0).then(|| format!("{} {n}", app.cluster_word()));
     if pick.machine_type().is_none() {

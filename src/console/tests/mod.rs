@@ -4,6 +4,7 @@ mod cost;
 mod flows;
 mod hosts;
 mod past;
+mod plan;
 mod registry;
 mod repairs;
 mod screens;

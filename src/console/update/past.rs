@@ -23,6 +23,13 @@ pub(super) fn take_in(app: &mut App, answer: Answer) {
         }
         return;
     }
+    if let Answer::Plan(number, drains) = answer {
+        let plan = app.dialog.as_mut().and_then(|d| d.plan.as_mut());
+        if let Some(plan) = plan.filter(|plan| plan.number == number) {
+            plan.take(drains);
+        }
+        return;
+    }
     app.past.take(answer, app.now.boot);
     match app.view {
         View::Overview => sums(app),
@@ -77,6 +84,13 @@ pub(super) fn questions(app: &mut App) -> Vec<Effect> {
         }
         View::Logs => asked.extend(app.logs.wants(boot).map(Question::Logs)),
         _ => {}
+    }
+    if let Some(plan) = app.dialog.as_mut().and_then(|d| d.plan.as_mut())
+        && !plan.asked
+        && !plan.nodes.is_empty()
+    {
+        plan.asked = true;
+        asked.push(Question::Plan(plan.number, plan.queue, plan.nodes.clone()));
     }
     if let Some(Pane { of: Target::Past(Folder::History, id), .. }) = &app.pane {
         let told = app.past.ending.as_ref().is_some_and(|(key, _)| *key == id.key);

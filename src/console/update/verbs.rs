@@ -52,7 +52,11 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
         _ => return keep(app),
     };
     match opened {
-        Ok(opened) => {
+        Ok(mut opened) => {
+            if let Some(plan) = &mut opened.plan {
+                app.plans += 1;
+                plan.number = app.plans;
+            }
             app.help = None;
             app.message = None;
             app.dialog = Some(opened);

@@ -1,0 +1,111 @@
+//! The preview of a bulk action: waves and pace at once, pods and blockers as soon as Kubernetes has answered.
+
+use crate::{
+    actions::plan::{Drains, Wave, waves},
+    console::{
+        app::App,
+        event::count,
+        pace::{fewest, pace},
+        when,
+    },
+    model::{entry::QueueKind, policy::ApiServerOrder},
+};
+
+/// Nodes that are named with what blocks them.
+const NAMED: usize = 12;
+
+/// A preview under way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Which dialog asks: an answer for another one is thrown away.
+    pub number: u64,
+    /// By the rules of which queue.
+    pub queue: QueueKind,
+    /// The Nodes whose drains are previewed.
+    pub nodes: Vec<String>,
+    /// Kubernetes was asked.
+    pub asked: bool,
+    /// What is known without asking.
+    pub known: Vec<String>,
+    /// What was answered, in lines.
+    pub told: Option<Vec<String>>,
+}
+
+impl Plan {
+    /// A preview of these drains.
+    pub fn new(queue: QueueKind, nodes: Vec<String>, known: Vec<String>) -> Self {
+        Self { number: 0, queue, nodes, asked: false, known, told: None }
+    }
+
+    /// Takes an answer in.
+    pub fn take(&mut self, answer: Result<Drains, String>) {
+        self.told = Some(match answer {
+            Ok(drains) => lines(&drains),
+            Err(why) => vec![format!("! pods were not looked at: {why}")],
+        });
+    }
+
+    /// What the dialog says of it.
+    pub fn lines(&self) -> Vec<String> {
+        let pods = match &self.told {
+            Some(told) => told.clone(),
+            None if self.nodes.is_empty() => Vec::new(),
+            None => vec![format!("pods on {}: asking Kubernetes ...", count(self.nodes.len(), "node"))],
+        };
+        self.known.iter().cloned().chain(pods).collect()
+    }
+}
+
+fn lines(drains: &Drains) -> Vec<String> {
+    let mut lines = vec![format!(
+        "pods on {} now: {} to evict, {} to delete, {} stay{}",
+        count(drains.nodes, "node"),
+        drains.evict,
+        drains.delete,
+        drains.stay,
+        if drains.more > 0 {
+            format!("; {} more were not looked at", count(drains.more, "node"))
+        } else {
+            String::new()
+        },
+    )];
+    if drains.blocked.is_empty() && drains.unread.is_empty() {
+        lines.push("nothing blocks a drain now".to_owned());
+    }
+    if !drains.blocked.is_empty() {
+        lines.push(format!("! {} would be held up now:", count(drains.blocked.len(), "node")));
+    }
+    for (name, blockers) in drains.blocked.iter().take(NAMED) {
+        let more = if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
+        let first = blockers.first().map(|b| format!("{}: {}", b.pod, b.why)).unwrap_or_default();
+        lines.push(format!("!   {name}: {first}{more}"));
+    }
+    if drains.blocked.len() > NAMED {
+        lines.push(format!("!   and {} more", drains.blocked.len() - NAMED));
+    }
+    for (name, why) in drains.unread.iter().take(3) {
+        lines.push(format!("! {name}: its pods were not read: {why}"));
+    }
+    lines
+}
+
+/// How reboots of these addresses would go: waves, and how long at the pace of those that ended lately.
+pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
+    let store = &app.seen.snapshot.store;
+    let Some(definition) = store.definition() else { return Vec::new() };
+    let api_first = store.policy().api_server_order == ApiServerOrder::First;
+    let asked: Wave = addresses.iter().map(|a| (a.clone(), None)).collect();
+    let all = waves(asked, &definition.cluster, &definition.members, api_first);
+    let slots = definition.cluster.reboot.concurrency();
+    let mut lines = Vec::new();
+    if all.len() > 1 {
+        let order = if api_first { "API servers first" } else { "API servers last" };
+        lines.push(format!("{} of at most {slots} at once, {order} and alone", count(all.len(), "wave")));
+    }
+    let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
+    if let Some(pace) = pace(ended, QueueKind::Reboot, fewest(Some(slots)), app.now.wall) {
+        let through = when::span(pace.through(addresses.len()));
+        lines.push(format!("about {through} for them alone: {} each by the last {}", when::span(pace.each), pace.of));
+    }
+    lines
+}
