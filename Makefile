@@ -1,7 +1,7 @@
 # `make run` shows cketerm at work, `make test` tests everything. Both set up what they need and say what they skip.
 # Where cargo builds.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run demo test sim lint docs figures build package setup
+.PHONY: run demo test sim lint docs pictures figures build package setup
 
 run: ## the console on a data centre inside the process
 	tests/servers/setup --build-only
@@ -35,6 +35,9 @@ package: ## a static program and a Debian package, under target/package
 
 docs: ## writes anew what is generated: docs/keys.md, docs/commands.md, docs/metrics.md
 	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the
+
+pictures: build ## the pictures of docs/views.md anew
+	docs/pictures/make $(TARGET)/release/cketerm
 
 figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`; one pass; a round of health checks
 	python3 tests/figures/drain.py $(TARGET)/release/cketerm
