@@ -91,7 +91,7 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
         ..ConsoleOptions::default()
     };
     let now = seen.now;
-    let app = shot::after(&options, args.size, seen, now, &args.keys.0, &ground.store);
+    let app = shot::after(&options, args.size, seen, now, &args.keys.0, (&ground.store, ground.kube.as_ref()));
     let app = Box::pin(app).await.map_err(|e| ActionError::misused(format!("--keys: {e}")))?;
     context.out.text(&match args.format {
         Format::Text => screen::text(&app),

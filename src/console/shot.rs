@@ -50,7 +50,7 @@ pub async fn after(
     seen: Arc<Seen>,
     now: Now,
     presses: &[KeyEvent],
-    store: &Store,
+    (store, kube): (&Store, Option<&Kube>),
 ) -> Result<App, String> {
     let mut app = App::new(options.looks()?, options.view, now);
     app.size = size;
@@ -63,7 +63,9 @@ pub async fn after(
                 for effect in update(&mut app, event) {
                     match effect {
                         Effect::Ask(question) => {
-                            answers.push(Event::Told(Box::new(reader::read(store, question).await)));
+                            let seen = Arc::clone(&app.seen);
+                            let answer = reader::read(store, kube, &seen, question).await;
+                            answers.push(Event::Told(Box::new(answer)));
                         }
                         Effect::Act(_) => {
                             answers.push(Event::Done(Err("a screenshot never writes: left out".to_owned())));
