@@ -18,6 +18,7 @@ pub mod record;
 mod commands;
 mod cordon;
 mod drain;
+mod hosts;
 mod leadership;
 mod physical;
 mod queue;
@@ -89,6 +90,8 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I39", visibility::i39),
     ("I41", repair::i41),
     ("I43", repair::i43),
+    ("I44", hosts::i44),
+    ("I44", hosts::i44_rest),
     ("I45", drain::i45),
 ];
 

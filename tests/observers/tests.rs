@@ -2,6 +2,7 @@
 
 mod cordons;
 mod drains;
+mod hosts;
 mod powers;
 mod queue;
 mod repairs;

@@ -11,6 +11,7 @@ mod observers;
 mod disturb;
 mod engines;
 mod gather;
+mod hosts;
 mod mutations;
 mod people;
 mod plan;

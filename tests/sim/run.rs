@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::{
     disturb::disturb,
     engines::{Engines, Slot},
-    gather,
+    gather, hosts,
     observers::{
         self,
         record::{Breach, Said},
@@ -73,7 +73,7 @@ pace: {boot: {seconds: 15, jitter: 30}, command: {seconds: 1, jitter: 3}, check:
   kubelet_start: {seconds: 1, jitter: 3}, node_ready: {seconds: 1, jitter: 5}, api_settle: 5, node_monitor_grace: 10,
   pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 0.5, jitter: 8}, lag: 0.1, budget_lag: 0.3}
 reboot: {eviction_timeout_seconds: 60, command_timeout_seconds: 15, command_interval: 3, evict_retries: 1, evict_interval: 3}
-policy: {stuck_seconds: 300}
+policy: {stuck_seconds: 300, metal3_controller: true}
 outside: 1
 repair:
   max_concurrent_repairs: 2
@@ -187,6 +187,17 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
             }
         }));
     }
+    hosts::bring(&stage.sandbox);
+    // dice of their own: the rest of a seed's story stays what it is
+    let mut dice = Rng::with_seed(seed ^ 0x686f_7374);
+    for key in ["a", "b"] {
+        let (stage, rng) = (Arc::clone(&stage), dice.fork());
+        crowd.push(tokio::spawn(async move { hosts::client(&stage.sandbox, key, rng, began).await }));
+    }
+    {
+        let (stage, rng) = (Arc::clone(&stage), dice.fork());
+        crowd.push(tokio::spawn(async move { hosts::trouble(&stage.sandbox, rng, began).await }));
+    }
     for (at, fault) in &plan.faults {
         sleep_until(began + *at).await;
         say(format!("{fault:?}"));
@@ -212,6 +223,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     for address in &addresses {
         stage.sandbox.machines.behave(address, Behaviour::default());
     }
+    hosts::heal(&stage.sandbox);
     say("people go home".to_owned());
     let last = Person {
         name: "person-last".to_owned(),
@@ -223,7 +235,8 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     };
     last.tidy(&store).await;
     let calm = clock.wall();
-    let empty = tokio::time::timeout(REST, settle(&last, &engines, &stage)).await.is_ok();
+    let all = async { tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox)) };
+    let empty = tokio::time::timeout(REST, all).await.is_ok();
     // what is left to be cleaned up after the last entry: cordons, progress
     sleep(Duration::from_mins(2)).await;
     say(format!("ends, {}", if empty { "the queue empty" } else { "the queue not empty" }));

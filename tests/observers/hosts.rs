@@ -1,0 +1,208 @@
+//! Metal3's controller role over what happened to BareMetalHosts and to their machines (I44; seed
+//! metal3-reboot-interface.md). Clients write annotations whenever they want; engines write as processes of their own.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    record::{Breach, ObjectChange, Power, What},
+    view::{View, is_engine, shift},
+};
+
+const REBOOT: &str = "reboot.metal3.io";
+const HOLD: &str = "reboot.metal3.io/";
+
+fn asked(host: &Value) -> impl Iterator<Item = &str> {
+    let all = host["metadata"]["annotations"].as_object().into_iter().flatten();
+    all.map(|(name, _)| name.as_str()).filter(|name| *name == REBOOT || name.starts_with(HOLD))
+}
+
+fn held(host: &Value) -> bool {
+    asked(host).any(|name| name != REBOOT)
+}
+
+fn time(host: &Value, field: &str) -> Option<Timestamp> {
+    host["status"]["provisioning"][field].as_str()?.parse().ok()
+}
+
+fn provisioned(host: &Value) -> bool {
+    let state = host["status"]["provisioning"]["state"].as_str().unwrap_or_default();
+    matches!(state, "" | "provisioned" | "externally provisioned")
+}
+
+/// The changes of each host, and its machine's address.
+struct Host<'v> {
+    name: String,
+    address: String,
+    changes: Vec<&'v ObjectChange>,
+}
+
+impl<'v> Host<'v> {
+    fn at(&self, at: Timestamp) -> Option<&'v Value> {
+        let seen = self.changes.iter().take_while(|c| c.at <= at).last()?;
+        seen.after.as_ref()
+    }
+
+    /// It was so all the time, both ends included.
+    fn throughout(&self, from: Timestamp, to: Timestamp, is: impl Fn(&Value) -> bool) -> bool {
+        let first = self.at(from).is_some_and(&is);
+        let mut meanwhile = self.changes.iter().filter(|c| c.at > from && c.at <= to);
+        first && meanwhile.all(|c| c.after.as_ref().is_some_and(&is))
+    }
+
+    fn power<'r>(&self, view: &View<'r>) -> Vec<&'r Power> {
+        view.record.power.iter().filter(|p| p.address == self.address).collect()
+    }
+}
+
+fn hosts<'v>(view: &View<'v>) -> Vec<Host<'v>> {
+    let mut all: BTreeMap<(&str, &str), Vec<&ObjectChange>> = BTreeMap::new();
+    for change in view.record.objects.iter().filter(|c| c.resource == "baremetalhosts") {
+        all.entry((&change.namespace, &change.name)).or_default().push(change);
+    }
+    all.into_iter()
+        .map(|((namespace, name), changes)| {
+            let first = changes.iter().find_map(|c| c.after.as_ref()?["status"]["hardware"]["nics"][0]["ip"].as_str());
+            Host { name: format!("{namespace}/{name}"), address: first.unwrap_or_default().to_owned(), changes }
+        })
+        .collect()
+}
+
+/// I44, and the proposal's sentences, at everything that an engine does to a host:
+///
+/// - an engine's patch of a host names the version and UID that it was decided from, adds no annotation of the interface
+///   and removes none but the basic one – except of a deprovisioned host;
+/// - the basic annotation goes while the host is known to be off;
+/// - a host is told to go on ("host on" in the audit) only when not held under anybody's key without a break since what
+///   that was decided from;
+/// - `pendingRebootSince` is set when an annotation is there, the host on and no request pending; `lastPoweredOn` is later
+///   than it;
+/// - `poweredOn` becomes false only of a machine that is down;
+/// - a machine goes down through its BMC only if an annotation was there since it last came up.
+pub fn i44(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let hosts = hosts(view);
+    if hosts.is_empty() {
+        return found;
+    }
+    patches(view, &hosts, &mut found);
+    let on = told(view, "host on");
+    for host in &hosts {
+        let mut say = |at: Timestamp, what: String| {
+            found.push(Breach { code: "I44", at, what: format!("host {}: {what}", host.name) });
+        };
+        for change in &host.changes {
+            written(change, &mut say);
+        }
+        let power = host.power(view);
+        let down = |at: Timestamp| power.iter().rev().find(|p| p.at <= at).is_some_and(|p| p.what == What::Down);
+        for change in &host.changes {
+            let is_off = |o: &Option<Value>| o.as_ref().is_some_and(|o| o["status"]["poweredOn"] == false);
+            if is_off(&change.after) && !is_off(&change.before) && !down(change.at) {
+                say(change.at, "is written to be off while its machine is not".to_owned());
+            }
+        }
+        for at in on.iter().filter(|(_, on)| *on == format!("host {}", host.name)).map(|(at, _)| *at) {
+            if host.throughout(shift(at, -view.kube_late()), at, held) {
+                say(at, "is turned on while somebody's key is there".to_owned());
+            }
+        }
+        let mut up = Timestamp::MIN;
+        for power in &power {
+            let by_bmc = power.argv.first().is_some_and(|word| word == "redfish");
+            match power.what {
+                What::Up => up = power.at,
+                What::Down if by_bmc => {
+                    let free = |o: &Value| asked(o).next().is_none() && o["spec"]["online"] == true;
+                    if host.throughout(up.max(host.changes[0].at), power.at, free) {
+                        say(power.at, format!("its machine was turned off, and nobody asked since {up}"));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// Each audit record of this deed, begun: when, and on what.
+fn told(view: &View<'_>, what: &str) -> Vec<(Timestamp, String)> {
+    let keys = view.record.keys.iter().filter(|k| k.key.starts_with("cketerm/audit/"));
+    let read = keys.filter_map(|k| Some((k.at, serde_json::from_slice::<Value>(k.value.as_ref()?).ok()?)));
+    let begun = read.filter(|(_, audit)| audit["what"] == what && audit["result"] == "begun");
+    begun.map(|(at, audit)| (at, audit["on"].as_str().unwrap_or_default().to_owned())).collect()
+}
+
+fn patches(view: &View<'_>, hosts: &[Host<'_>], found: &mut Vec<Breach>) {
+    let writes = view.record.asked.iter().filter(|a| a.method != "GET" && is_engine(&a.by));
+    for write in writes.filter(|a| a.path.contains("/baremetalhosts/") && !a.query.contains("dryRun")) {
+        let mut say = |what: String| {
+            let what = format!("{} {} {}: {what}", write.by, write.method, write.path);
+            found.push(Breach { code: "I44", at: write.at, what });
+        };
+        let meta = &write.body["metadata"];
+        if write.method != "PATCH" || !meta["resourceVersion"].is_string() || !meta["uid"].is_string() {
+            say("is no patch of the version and UID that were seen".to_owned());
+        }
+        let mut place = write.path.rsplit('/').skip_while(|part| *part == "status");
+        let name = place.next().unwrap_or_default();
+        let gone = hosts.iter().filter(|h| h.name.ends_with(&format!("/{name}")));
+        let deprovisioned = gone.filter_map(|h| h.at(write.at)).any(|host| !provisioned(host));
+        for (annotation, value) in meta["annotations"].as_object().into_iter().flatten() {
+            let base = annotation == REBOOT;
+            if (base || annotation.starts_with(HOLD)) && !(value.is_null() && (base || deprovisioned)) {
+                say(format!("touches {annotation}, which is not ours"));
+            }
+        }
+    }
+}
+
+/// What one change of a host says by itself.
+fn written(change: &ObjectChange, say: &mut impl FnMut(Timestamp, String)) {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else { return };
+    let base = |host: &Value| asked(host).any(|name| name == REBOOT);
+    if base(before) && !base(after) && before["status"]["poweredOn"] != false && provisioned(before) {
+        say(change.at, "lost its basic annotation before it was off".to_owned());
+    }
+    let (pending, last) = (time(after, "pendingRebootSince"), time(after, "lastPoweredOn"));
+    if pending != time(before, "pendingRebootSince") {
+        let was_pending = time(before, "pendingRebootSince") > time(before, "lastPoweredOn");
+        if asked(before).next().is_none() || before["status"]["poweredOn"] != true || was_pending {
+            say(change.at, "has a new pendingRebootSince, and nobody asked, or it was asked already".to_owned());
+        }
+        if pending <= last {
+            say(change.at, format!("pendingRebootSince {pending:?} is not later than lastPoweredOn {last:?}"));
+        }
+    }
+    if last != time(before, "lastPoweredOn") && last <= pending {
+        say(change.at, format!("lastPoweredOn {last:?} is not later than pendingRebootSince {pending:?}"));
+    }
+}
+
+/// I44, after faults have ended and all clients have released their hosts: every request was carried out, and every
+/// host runs.
+pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
+    let Some(calm) = view.record.calm_since.filter(|calm| shift(*calm, 900.0) <= view.record.end) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for host in hosts(view) {
+        let Some(last) = host.at(view.record.end) else { continue };
+        let mut say = |what: &str| {
+            found.push(Breach { code: "I44", at: calm, what: format!("host {}: {what}", host.name) });
+        };
+        let free = host.throughout(calm, view.record.end, |o| !held(o) && o["spec"]["online"] == true);
+        if !free || !provisioned(last) {
+            continue;
+        }
+        if asked(last).next().is_some() || time(last, "pendingRebootSince") > time(last, "lastPoweredOn") {
+            say("a request was never carried out to its end");
+        }
+        if host.power(view).last().is_some_and(|p| p.what == What::Down) {
+            say("its machine stays off, and nobody wants that");
+        }
+    }
+    found
+}

@@ -1,0 +1,113 @@
+//! Two machines beside the cluster that Metal3's controller role looks after: clients who hold them off and ask for
+//! reboots as `kubectl annotate` does, and BMCs with bad habits.
+
+use std::time::Duration;
+
+use cketerm::sandbox::{
+    Sandbox, bmc,
+    kubernetes::resource::BARE_METAL_HOSTS,
+    machines::{Behaviour, Machine, OnBmc, State},
+    metal3::NAMESPACE,
+};
+use fastrand::Rng;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::plan::TROUBLE;
+
+/// Names and addresses, after all others in every list.
+const HOSTS: [(&str, &str); 2] = [("zz1", "10.99.0.1"), ("zz2", "10.99.0.2")];
+const REBOOT: &str = "reboot.metal3.io";
+
+/// Brings them.
+pub fn bring(sandbox: &Sandbox) {
+    for (name, address) in HOSTS {
+        let (name, address) = (name.to_owned(), address.to_owned());
+        let host = json!({
+            "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "online": true, "externallyProvisioned": true,
+                "bmc": {"address": format!("{}/redfish/v1/Systems/1", bmc::origin(&name))},
+            },
+            "status": {"hardware": {"hostname": name, "nics": [{"ip": address}]}},
+        });
+        sandbox.machines.rack(Machine { name, address, apart: true, ..Machine::default() });
+        let made = sandbox.objects.create(&BARE_METAL_HOSTS, NAMESPACE, host);
+        made.map_err(|e| e.message).unwrap();
+    }
+}
+
+fn annotate(sandbox: &Sandbox, name: &str, annotation: &str, value: Option<&str>) {
+    let _ = sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
+        match (value, host["metadata"]["annotations"].as_object_mut()) {
+            (Some(value), _) => host["metadata"]["annotations"][annotation] = json!(value),
+            (None, Some(all)) => {
+                all.remove(annotation);
+            }
+            (None, None) => {}
+        }
+        Ok(())
+    });
+}
+
+/// One client: asks for a reboot, or holds a host off under its own key for a while. Everything is released in the end.
+pub async fn client(sandbox: &Sandbox, key: &str, mut rng: Rng, began: Instant) {
+    while began.elapsed() < TROUBLE {
+        sleep(Duration::from_millis(rng.u64(5_000..120_000))).await;
+        let (name, _) = HOSTS[rng.usize(..HOSTS.len())];
+        let value = ["", r#"{"mode":"hard"}"#, r#"{"mode":"soft"}"#, "uid-of-a-machine"][rng.usize(..4)];
+        if rng.bool() {
+            annotate(sandbox, name, REBOOT, Some(value));
+        } else {
+            let annotation = format!("{REBOOT}/{key}");
+            annotate(sandbox, name, &annotation, Some(value));
+            sleep(Duration::from_millis(rng.u64(500..60_000))).await;
+            annotate(sandbox, name, &annotation, None);
+        }
+    }
+}
+
+/// Their BMCs are late, refuse, lie or are silent for a while.
+pub async fn trouble(sandbox: &Sandbox, mut rng: Rng, began: Instant) {
+    while began.elapsed() < TROUBLE {
+        sleep(Duration::from_millis(rng.u64(20_000..240_000))).await;
+        let (_, address) = HOSTS[rng.usize(..HOSTS.len())];
+        let mut behaviour = Behaviour::default();
+        match rng.u32(0..6) {
+            0 => behaviour.bmc_seconds = rng.f64() * 40.0,
+            1 => behaviour.fails = rng.u32(1..4),
+            2 => behaviour.bmc = OnBmc::Deaf,
+            3 => behaviour.bmc = OnBmc::Refuses,
+            4 => behaviour.bmc = OnBmc::Lies,
+            _ => behaviour.bmc = OnBmc::Mute,
+        }
+        sandbox.machines.behave(address, behaviour);
+        sleep(Duration::from_millis(rng.u64(1_000..90_000))).await;
+        sandbox.machines.behave(address, Behaviour::default());
+    }
+}
+
+/// All is well with them from here on.
+pub fn heal(sandbox: &Sandbox) {
+    for (_, address) in HOSTS {
+        sandbox.machines.behave(address, Behaviour::default());
+    }
+}
+
+/// Waits until nothing is asked of any of them and all run.
+pub async fn settle(sandbox: &Sandbox) {
+    let well = |(name, address): (&str, &str)| {
+        let Some(host) = sandbox.objects.get(&BARE_METAL_HOSTS, NAMESPACE, name) else { return false };
+        let asked = host["metadata"]["annotations"].as_object();
+        let asked = asked.is_some_and(|all| all.keys().any(|key| key.starts_with(REBOOT)));
+        let times = |field: &str| -> Value { host["status"]["provisioning"][field].clone() };
+        let time = |field: &str| times(field).as_str().and_then(|t| t.parse::<jiff::Timestamp>().ok());
+        let pending = time("pendingRebootSince") > time("lastPoweredOn");
+        let on = host["status"]["poweredOn"] == true;
+        !asked && !pending && on && sandbox.machines.look(address).is_some_and(|m| m.state == State::Up)
+    };
+    while !HOSTS.into_iter().all(well) {
+        sleep(Duration::from_secs(5)).await;
+    }
+}
