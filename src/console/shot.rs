@@ -18,7 +18,7 @@ use super::{
     screen,
     update::update,
 };
-use crate::{clock::Now, engine::snapshot::Seen, store::Store};
+use crate::{clock::Now, engine::snapshot::Seen, kubernetes::Kube, store::Store};
 
 /// How often answers may lead to further questions.
 const ROUNDS: usize = 8;
