@@ -24,7 +24,7 @@ fn nowhere(name: &str) -> std::path::PathBuf {
 fn the_first_frame_stands_before_etcd_answers_and_q_gives_the_terminal_back() {
     let mut console = Console::start(&nowhere("first"), &[], 80, 24);
     let text = console.shows("connecting to etcd at http://127.0.0.1:", 5);
-    assert!(text.contains("1 Reboots") && text.contains("/ filter"), "{text}");
+    assert!(text.contains("1 Reboots") && text.contains("? help"), "{text}");
     assert_eq!(console.modes(), (true, true));
     console.resize(50, 10);
     console.shows("too small: 60x15 at least", 5);
