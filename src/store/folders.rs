@@ -4,11 +4,13 @@ use etcd_client::{GetOptions, SortOrder, SortTarget};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::{answer::MOST_OPS, connect::Store, error::StoreError, keys::end_of, tail::stored};
+use super::{connect::Store, error::StoreError, keys::end_of, tail::stored};
 use crate::model::entry::Stored;
 
 /// Values of one page.
 const PAGE: i64 = 500;
+/// Old records looked at together: the history's hold the ends of outputs, some 10 KiB each.
+const AT_ONCE: i64 = 64;
 
 impl Store {
     /// The newest `n` values below a folder (see [`super::keys::Keys::audit_prefix`] and its like), newest first.
@@ -58,20 +60,25 @@ impl Store {
 
     /// Keys below `cketerm/audit/` or `cketerm/history/` that may go: the oldest beyond `keep`, and those before
     /// `before`; never more than one transaction of the leader can delete. Ask again until it is empty.
+    ///
+    /// The oldest is what was written first: the keys of the history are those of the entries, and tell no time.
     pub async fn outdated(&self, folder: &str, keep: u64, before: Timestamp) -> Result<Vec<String>, StoreError> {
-        let at_most = u64::try_from(MOST_OPS - 8).unwrap_or(0);
-        let options = GetOptions::new()
-            .with_prefix()
-            .with_keys_only()
-            .with_sort(SortTarget::Key, SortOrder::Ascend)
-            .with_limit(i64::try_from(at_most).unwrap_or(0));
+        let options =
+            GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(AT_ONCE);
         let got = match self.get(folder, options).await {
             Ok(got) => got,
             Err(failure) => return Err(self.sentence(&format!("read {folder}"), failure).await),
         };
         let beyond = u64::try_from(got.count()).unwrap_or(0).saturating_sub(keep);
-        let oldest_kept = format!("{folder}{:020}", before.as_nanosecond().max(0));
-        let keys = got.kvs().iter().map(|kv| String::from_utf8_lossy(kv.key()).into_owned());
-        Ok(keys.zip(0..).take_while(|(key, place)| *place < beyond || *key < oldest_kept).map(|(key, _)| key).collect())
+        // what cannot be read goes only with the number
+        let past = |value: &[u8]| serde_json::from_slice::<Dated>(value).is_ok_and(|dated| dated.at < before);
+        let old = got.kvs().iter().zip(0..).take_while(|(kv, place)| *place < beyond || past(kv.value()));
+        Ok(old.map(|(kv, _)| String::from_utf8_lossy(kv.key()).into_owned()).collect())
     }
+}
+
+/// What records of both folders have.
+#[derive(serde::Deserialize)]
+struct Dated {
+    at: Timestamp,
 }
