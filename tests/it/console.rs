@@ -131,7 +131,7 @@ fn while_etcd_is_away_the_rows_stay_and_writing_is_refused_and_it_recovers_in_pl
     world.set_up(&machines, &json!({}));
     world.word(&["rq", "disable"]);
     world.queue(&[&machines[1]]);
-    let mut console = Console::start(&world.config(), &["--observe"], 80, 24);
+    let mut console = Console::start(&world.config(), &["--observe", "--view", "reboots"], 80, 24);
     console.shows("queued", 20);
     world.act("freeze", "etcd");
     console.shows("! etcd lost since", 30);

@@ -27,6 +27,10 @@ fn time(host: &Value, field: &str) -> Option<Timestamp> {
     host["status"]["provisioning"][field].as_str()?.parse().ok()
 }
 
+fn pending(host: &Value) -> bool {
+    time(host, "pendingRebootSince").is_some_and(|since| time(host, "lastPoweredOn").is_none_or(|last| since > last))
+}
+
 fn provisioned(host: &Value) -> bool {
     let state = host["status"]["provisioning"]["state"].as_str().unwrap_or_default();
     matches!(state, "" | "provisioned" | "externally provisioned")
@@ -80,7 +84,8 @@ fn hosts<'v>(view: &View<'v>) -> Vec<Host<'v>> {
 /// - `pendingRebootSince` is set when an annotation is there, the host on and no request pending; `lastPoweredOn` is later
 ///   than it;
 /// - `poweredOn` becomes false only of a machine that is down;
-/// - a machine goes down through its BMC only if an annotation was there since it last came up.
+/// - a machine goes down through its BMC only if, since it last came up, an annotation was there or a reboot was pending:
+///   one that was asked for is carried out, whenever the BMC can be reached again.
 pub fn i44(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let hosts = hosts(view);
@@ -115,7 +120,7 @@ pub fn i44(view: &View<'_>) -> Vec<Breach> {
             match power.what {
                 What::Up => up = power.at,
                 What::Down if by_bmc => {
-                    let free = |o: &Value| asked(o).next().is_none() && o["spec"]["online"] == true;
+                    let free = |o: &Value| asked(o).next().is_none() && o["spec"]["online"] == true && !pending(o);
                     if host.throughout(up.max(host.changes[0].at), power.at, free) {
                         say(power.at, format!("its machine was turned off, and nobody asked since {up}"));
                     }
