@@ -17,7 +17,7 @@ async fn a_screenshot_shows_what_is_there_and_never_writes() {
     assert_eq!(frame.stdout.lines().count(), 30);
     assert!(frame.stdout.contains("10.0.0.12") && frame.stdout.contains("queued"), "{}", frame.stdout);
     assert!(frame.stdout.lines().all(|l| l.chars().count() <= 100), "{}", frame.stdout);
-    let typed = rig.run(&["screenshot", "--view", "reboots", "--keys", "/ \"0.13\" enter"]).stdout;
+    let typed = rig.run(&["screenshot", "--view", "reboots", "--keys", "/ \"node:worker13\" enter"]).stdout;
     assert!(typed.contains("worker13") && !typed.contains("10.0.0.12"), "{typed}");
     // a verb and its confirmation: the dialog can be shown, what it would do is not done
     let dialog = rig.run(&["screenshot", "--view", "reboots", "--keys", "X"]).stdout;
