@@ -14,6 +14,9 @@ use super::{
 const REBOOT: &str = "reboot.metal3.io";
 const HOLD: &str = "reboot.metal3.io/";
 
+/// Seconds within which a BMC that was told to turn a machine off does so.
+const OBEYS_WITHIN: f64 = 120.0;
+
 fn asked(host: &Value) -> impl Iterator<Item = &str> {
     let all = host["metadata"]["annotations"].as_object().into_iter().flatten();
     all.map(|(name, _)| name.as_str()).filter(|name| *name == REBOOT || name.starts_with(HOLD))
@@ -85,7 +88,8 @@ fn hosts<'v>(view: &View<'v>) -> Vec<Host<'v>> {
 ///   than it;
 /// - `poweredOn` becomes false only of a machine that is down;
 /// - a machine goes down through its BMC only if, since it last came up, an annotation was there or a reboot was pending:
-///   one that was asked for is carried out, whenever the BMC can be reached again.
+///   one that was asked for is carried out, whenever the BMC can be reached again. A BMC that obeys late obeys what it was
+///   told before the machine came up.
 pub fn i44(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let hosts = hosts(view);
@@ -94,6 +98,7 @@ pub fn i44(view: &View<'_>) -> Vec<Breach> {
     }
     patches(view, &hosts, &mut found);
     let on = told(view, "host on");
+    let off = [told(view, "host off (soft)"), told(view, "host off (hard)")].concat();
     for host in &hosts {
         let mut say = |at: Timestamp, what: String| {
             found.push(Breach { code: "I44", at, what: format!("host {}: {what}", host.name) });
@@ -121,7 +126,10 @@ pub fn i44(view: &View<'_>) -> Vec<Breach> {
                 What::Up => up = power.at,
                 What::Down if by_bmc => {
                     let free = |o: &Value| asked(o).next().is_none() && o["spec"]["online"] == true && !pending(o);
-                    if host.throughout(up.max(host.changes[0].at), power.at, free) {
+                    let late = |at: &Timestamp| (shift(power.at, -OBEYS_WITHIN)..up).contains(at);
+                    let told = off.iter().filter(|(_, on)| *on == format!("host {}", host.name)).map(|(at, _)| *at);
+                    let since = told.filter(late).min().unwrap_or(up);
+                    if host.throughout(since.max(host.changes[0].at), power.at, free) {
                         say(power.at, format!("its machine was turned off, and nobody asked since {up}"));
                     }
                 }
