@@ -127,7 +127,7 @@ pub async fn plan(context: &Context) -> Result<(), ActionError> {
 /// `auto-repair plan` without files.
 pub async fn repairs(context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Broken).await?;
-    let made = plan_of(&look.view, &look.good).map_err(ActionError::failed)?;
+    let made = plan_of(&look.view, &look.good, &BTreeMap::new()).map_err(ActionError::failed)?;
     super::plan::show_repairs(&made, &look.good.machines, context)
 }
 

@@ -26,6 +26,9 @@ pub struct RepairInput<'a> {
     pub reboots: &'a [RebootEntry],
     /// The definition in force; none = no machine is a member.
     pub current: Option<&'a Cluster>,
+    /// Machines that are off or on their way for a reason of which sabakan knows nothing, by address: why. A repair could
+    /// turn on what somebody holds off (I44).
+    pub kept: &'a BTreeMap<String, String>,
     /// The index of the first new entry.
     pub next_index: u64,
 }
@@ -68,7 +71,11 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
     let mut counted = 0;
     for machine in machines {
         let address = machine.address.as_str();
-        let reason = queued.get(address).map(|e| held(e)).or_else(|| young(machine, input, &rebooting, &members));
+        let reason = queued
+            .get(address)
+            .map(|e| held(e))
+            .or_else(|| input.kept.get(address).cloned())
+            .or_else(|| young(machine, input, &rebooting, &members));
         match reason {
             Some(why) => plan.skipped.push(skip(machine, why)),
             // CKE looks at a machine's first entry alone and would add it: it counts, but it is not added (I42)

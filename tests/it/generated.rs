@@ -246,6 +246,7 @@ fn automatic_repair_adds_what_cke_added() {
             repairs: &repairs,
             reboots: &reboots,
             current: Some(&current),
+            kept: &BTreeMap::new(),
             next_index: 0,
         });
         let ours = serde_json::to_value(&made.entries).unwrap();

@@ -1,12 +1,14 @@
 //! Automatic repair: machines that sabakan calls sick go into the repair queue, below a cap (spec/repair.md, Automatic
 //! repair; I42).
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::{Effect, Guard, Pass, Registering};
 use crate::{
     engine::registry::Good,
-    model::entry::Stored,
+    model::{entry::Stored, kube::KubeView},
     sabakan::{RepairInput, RepairPlan, plan_repairs},
     store::view::StoreView,
 };
@@ -61,7 +63,7 @@ impl Pass<'_> {
         if age > most {
             return off(format!("waits for a newer answer of sabakan: the last one is {age:.0} s old"));
         }
-        match plan_of(store, good) {
+        match plan_of(store, good, &kept_by_hosts(&self.snap.kube)) {
             Ok(plan) => AutoRepair { off: None, plan },
             Err(why) => off(why),
         }
@@ -69,7 +71,8 @@ impl Pass<'_> {
 }
 
 /// What automatic repair makes of an answer in this state of the queues; the words ask the same.
-pub fn plan_of(store: &StoreView, good: &Good) -> Result<RepairPlan, String> {
+/// `kept` are machines that their BareMetalHosts explain ([`kept_by_hosts`]).
+pub fn plan_of(store: &StoreView, good: &Good, kept: &BTreeMap<String, String>) -> Result<RepairPlan, String> {
     let with = |s: Option<&Stored<String>>| s.map_or(0, |s| s.mod_revision);
     if good.with != (with(store.registry.url.as_ref()), with(store.registry.repair_variables.as_ref())) {
         return Err("waits for an answer to the question that has just changed".to_owned());
@@ -91,6 +94,28 @@ pub fn plan_of(store: &StoreView, good: &Good) -> Result<RepairPlan, String> {
         repairs: &repairs,
         reboots: &reboots,
         current: store.definition().map(|d| &d.cluster),
+        kept,
         next_index,
     }))
+}
+
+/// Machines whose BareMetalHost is held off, is to be off, or is being rebooted, by address: why. Empty where hosts are not
+/// watched, as where our engine is not their controller.
+pub fn kept_by_hosts(kube: &KubeView) -> BTreeMap<String, String> {
+    let mut kept = BTreeMap::new();
+    for host in kube.hosts.values() {
+        let keys: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
+        let why = if !keys.is_empty() {
+            format!("its BareMetalHost {} is held off by {}", host.full_name(), keys.join(", "))
+        } else if !host.asked.is_empty() || host.pending() {
+            format!("its BareMetalHost {} is being rebooted", host.full_name())
+        } else if host.provisioned() && !host.online {
+            format!("its BareMetalHost {} is to be off (spec.online)", host.full_name())
+        } else {
+            continue;
+        };
+        let node = host.node_in(kube).map(|(node, _)| node.addresses.iter()).into_iter().flatten();
+        kept.extend(host.addresses.iter().chain(node).map(|address| (address.clone(), why.clone())));
+    }
+    kept
 }

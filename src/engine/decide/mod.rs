@@ -46,7 +46,7 @@ use serde::Serialize;
 
 use self::case::Case;
 pub use self::{
-    auto_repair::{AutoRepair, plan_of},
+    auto_repair::{AutoRepair, kept_by_hosts, plan_of},
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
     pods::{PodVerdict, judge},

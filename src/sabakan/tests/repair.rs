@@ -37,6 +37,7 @@ fn run(
         repairs,
         reboots,
         current: Some(&current),
+        kept: &BTreeMap::from([("10.0.0.77".to_owned(), "its BareMetalHost is held off by a".to_owned())]),
         next_index: 7,
     })
 }
@@ -110,4 +111,14 @@ fn a_young_machine_that_a_later_entry_reboots_is_not_added_and_counts() {
     assert_eq!(plan.entries.iter().map(|e| e.address.as_str()).collect::<Vec<_>>(), ["10.0.0.2"]);
     assert!(plan.skipped[0].why.contains("later entry"));
     assert_eq!(run(&machines, &[], &reboots, &["10.0.0.1"], 1).entries, [], "as in CKE's recorded run r008");
+}
+
+/// I44: a repair could turn on what somebody holds off through Metal3.
+#[test]
+fn i44_a_machine_that_its_host_explains_is_not_repaired_and_takes_no_place_below_the_cap() {
+    let held = Machine { address: "10.0.0.77".to_owned(), ..machine(1, State::Unreachable, 9000.0) };
+    let plan = run(&[held, machine(2, State::Unreachable, 9000.0)], &[], &[], &["10.0.0.77", "10.0.0.2"], 1);
+    assert_eq!(plan.entries.iter().map(|e| e.address.as_str()).collect::<Vec<_>>(), ["10.0.0.2"]);
+    assert_eq!((plan.skipped[0].address.as_str(), plan.capped), ("10.0.0.77", None));
+    assert!(plan.skipped[0].why.contains("held off by a"), "{:?}", plan.skipped);
 }

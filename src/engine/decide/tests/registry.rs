@@ -373,6 +373,32 @@ fn repairs(cap: i64, states: &[(u8, &str)], others: u64) -> Decision {
 }
 
 #[test]
+fn i44_a_host_that_is_held_off_or_being_rebooted_explains_its_machine() {
+    let host = |name: &str| crate::model::host::HostRow {
+        namespace: "metal3".to_owned(),
+        name: name.to_owned(),
+        online: true,
+        provisioning: "provisioned".to_owned(),
+        addresses: vec![format!("10.7.7.{}", name.len())],
+        ..Default::default()
+    };
+    let mut kube = crate::model::kube::KubeView::default();
+    let mut put =
+        |row: crate::model::host::HostRow| kube.hosts.insert((row.namespace.clone(), row.name.clone()), row.into());
+    put(host("a"));
+    let mut held = host("bb");
+    held.asked.keys.insert("fencer".to_owned(), String::new());
+    put(held);
+    let mut rebooting = host("ccc");
+    rebooting.pending_reboot_since = Some("2026-01-01T00:00:00Z".parse().unwrap());
+    put(rebooting);
+    put(crate::model::host::HostRow { online: false, ..host("dddd") });
+    let kept = super::super::kept_by_hosts(&kube);
+    assert_eq!(kept.keys().collect::<Vec<_>>(), ["10.7.7.2", "10.7.7.3", "10.7.7.4"]);
+    assert!(kept["10.7.7.2"].contains("metal3/bb is held off by fencer"), "{kept:?}");
+}
+
+#[test]
 fn i42_automatic_repair_never_raises_the_queue_above_the_cap_and_says_so() {
     let adds = |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(Registering::AddRepairs)));
     let two = [(12, "UNHEALTHY"), (13, "UNREACHABLE")];
