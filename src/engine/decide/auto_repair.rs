@@ -13,6 +13,9 @@ use crate::{
     store::view::StoreView,
 };
 
+/// Seconds for which an answer of sabakan may be added from: in an older one a machine may still be down that has long
+/// come back from its reboot.
+const YOUNG: f64 = 5.0;
 /// A place of its own among the effects.
 const REPAIRS: &str = "automatic repair";
 
@@ -23,6 +26,8 @@ pub struct AutoRepair {
     pub off: Option<String>,
     /// What it would add and why not the others.
     pub plan: RepairPlan,
+    /// It would add, but from an answer that is no longer young: sabakan is asked again first.
+    pub asks_again: bool,
 }
 
 impl Pass<'_> {
@@ -32,14 +37,19 @@ impl Pass<'_> {
         self.out.auto_repair = self.auto_repair();
         let adds = self.out.auto_repair.off.is_none() && !self.out.auto_repair.plan.entries.is_empty();
         let fresh = self.boot() - store.heard <= 10.0;
-        if adds && fresh && self.leading() {
+        if !adds || !fresh || !self.leading() {
+            return;
+        }
+        self.out.auto_repair.asks_again =
+            self.snap.registry.broken.good.as_ref().is_none_or(|good| self.boot() - good.at > YOUNG);
+        if !self.out.auto_repair.asks_again {
             self.plan(REPAIRS, None, Guard::default(), Effect::Registry(Registering::AddRepairs));
         }
     }
 
     fn auto_repair(&self) -> AutoRepair {
         let (store, asked) = (&self.snap.store, &self.snap.registry.broken);
-        let off = |why: String| AutoRepair { off: Some(why), plan: RepairPlan::default() };
+        let off = |why: String| AutoRepair { off: Some(why), ..AutoRepair::default() };
         if !store.auto_repair.enabled() {
             return off("disabled: `cketerm auto-repair enable`".to_owned());
         }
@@ -64,7 +74,7 @@ impl Pass<'_> {
             return off(format!("waits for a newer answer of sabakan: the last one is {age:.0} s old"));
         }
         match plan_of(store, good, &kept_by_hosts(&self.snap.kube)) {
-            Ok(plan) => AutoRepair { off: None, plan },
+            Ok(plan) => AutoRepair { plan, ..AutoRepair::default() },
             Err(why) => off(why),
         }
     }

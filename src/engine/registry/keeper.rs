@@ -28,9 +28,18 @@ use crate::{
 
 /// Asks and plans until it is dropped.
 pub struct Keeper {
-    wanted: watch::Sender<bool>,
+    wanted: watch::Sender<Want>,
     seen: watch::Receiver<Arc<Registry>>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// What is wanted of sabakan.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Want {
+    /// Anything at all.
+    any: bool,
+    /// An answer about broken machines that came after this boot time.
+    broken_after: Option<f64>,
 }
 
 impl Drop for Keeper {
@@ -42,7 +51,7 @@ impl Drop for Keeper {
 impl Keeper {
     /// Starts; nothing is asked before it is wanted.
     pub fn start(live: Arc<Live>, kube: Option<Arc<KubeLive>>, http: Http, clock: Clock) -> Self {
-        let (wanted, want) = watch::channel(false);
+        let (wanted, want) = watch::channel(Want::default());
         let (publish, seen) = watch::channel(Arc::<Registry>::default());
         let keeping = Keeping {
             live,
@@ -59,9 +68,14 @@ impl Keeper {
         Self { wanted, seen, task: crate::tasks::spawn(keeping.run(want)) }
     }
 
-    /// Whether anybody wants to know.
-    pub fn want(&self, wanted: bool) {
-        self.wanted.send_if_modified(|was| std::mem::replace(was, wanted) != wanted);
+    /// Whether anybody wants to know, and whether an answer about broken machines must be newer than this boot time.
+    pub fn want(&self, any: bool, broken_after: Option<f64>) {
+        self.wanted.send_if_modified(|was| {
+            // one wish for a newer answer lasts until that is there
+            let broken_after = broken_after.and(was.broken_after.or(broken_after));
+            let want = Want { any, broken_after };
+            std::mem::replace(was, want) != want
+        });
     }
 
     /// What is known now.
@@ -119,7 +133,7 @@ async fn changed(nodes: Option<&mut watch::Receiver<Arc<KubeView>>>) {
 }
 
 impl Keeping {
-    async fn run(mut self, mut want: watch::Receiver<bool>) {
+    async fn run(mut self, mut want: watch::Receiver<Want>) {
         let mut store_changed = self.live.subscribe();
         let mut nodes_changed = self.kube.as_ref().map(|kube| kube.subscribe());
         loop {
@@ -128,8 +142,8 @@ impl Keeping {
             let view = store_changed.borrow_and_update().clone();
             let wanted = *want.borrow_and_update();
             let mut sleep = Duration::from_hours(1);
-            if wanted && view.synced {
-                sleep = self.ask_what_is_due(&view);
+            if wanted.any && view.synced {
+                sleep = self.ask_what_is_due(&view, wanted);
                 self.plan(&view);
             }
             tokio::select! {
@@ -148,7 +162,7 @@ impl Keeping {
     }
 
     /// Asks what is due and is not being asked; how long until the next is.
-    fn ask_what_is_due(&mut self, view: &StoreView) -> Duration {
+    fn ask_what_is_due(&mut self, view: &StoreView, want: Want) -> Duration {
         let (now, settings) = (secs(self.clock.boot()), &view.registry);
         let Some(url) = settings.url.as_ref() else { return Duration::from_hours(1) };
         let poll = Duration::from_secs(view.policy().sabakan_poll_seconds.max(1)).as_secs_f64();
@@ -157,7 +171,11 @@ impl Keeping {
             [(Question::Members, &settings.variables), (Question::Broken, &settings.repair_variables)]
         {
             let with = (url.mod_revision, stored.as_ref().map_or(0, |s| s.mod_revision));
-            let due = self.due(question, with, view, now, poll);
+            let mut due = self.due(question, with, view, now, poll);
+            let older = |after: f64| self.asked(question).at.is_none_or(|at| at < after);
+            if question == Question::Broken && want.broken_after.is_some_and(older) {
+                due = now;
+            }
             if due > now {
                 next = next.min(due - now);
                 continue;

@@ -302,7 +302,8 @@ impl Loop {
         }
         self.prober.aim(targets);
         // who leads asks, and a console for whoever looks at it
-        self.keeper.want(leads || self.options.mode == "console");
+        let again = leads && decision.auto_repair.asks_again;
+        self.keeper.want(leads || self.options.mode == "console", again.then(|| secs(self.steady.now().boot)));
     }
 
     fn tell(&self, decision: Decision, now: Now) {

@@ -353,7 +353,7 @@ fn nodes_get_what_the_definition_says_only_while_the_integration_is_in_use() {
 }
 
 /// Automatic repair with this cap, over machines in these states, beside so many entries of others.
-fn repairs(cap: i64, states: &[(u8, &str)], others: u64) -> Decision {
+fn with_broken(cap: i64, states: &[(u8, &str)], others: u64) -> Snapshot {
     let mut scene = scene();
     scene.constraints.maximum_repair_queue_entries = cap;
     for index in 0..others {
@@ -369,7 +369,11 @@ fn repairs(cap: i64, states: &[(u8, &str)], others: u64) -> Decision {
     let sick = list.list.into_iter().filter(|m| m.state != State::Healthy).collect();
     let broken = Asked { good: Some(good(Machines { list: sick, warnings: Vec::new() })), error: None, at: Some(BOOT) };
     snap.registry = Arc::new(Registry { broken, ..Registry::clone(&snap.registry) });
-    decide(&snap)
+    snap
+}
+
+fn repairs(cap: i64, states: &[(u8, &str)], others: u64) -> Decision {
+    decide(&with_broken(cap, states, others))
 }
 
 #[test]
@@ -409,4 +413,17 @@ fn i42_automatic_repair_never_raises_the_queue_above_the_cap_and_says_so() {
     assert!(decision.auto_repair.plan.capped.unwrap().contains("maximum-repair-queue-entries 3"));
     let decision = repairs(0, &two, 0);
     assert!(!adds(&decision) && decision.auto_repair.off.unwrap().contains("maximum-repair-queue-entries is 0"));
+}
+
+#[test]
+fn i42_nothing_is_added_from_an_answer_that_is_no_longer_young() {
+    let mut snap = with_broken(3, &[(12, "UNHEALTHY"), (13, "UNREACHABLE")], 1);
+    let adds = |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(Registering::AddRepairs)));
+    let young = decide(&snap);
+    assert!(adds(&young) && !young.auto_repair.asks_again);
+    let mut registry = Registry::clone(&snap.registry);
+    registry.broken.good.as_mut().unwrap().at = BOOT - 40.0;
+    snap.registry = Arc::new(registry);
+    let old = decide(&snap);
+    assert!(!adds(&old) && old.auto_repair.asks_again, "{:?}", old.auto_repair);
 }
