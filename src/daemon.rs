@@ -1,4 +1,4 @@
-//! `cketerm --daemon`: the engine alone, with `/healthz`, `/readyz` and `/metrics`; ends cleanly on SIGTERM, resigning
+//! `cketerm --daemon`: the engine alone, with `/healthz`, `/readyz`, `/metrics` and `/state`; ends cleanly on SIGTERM, resigning
 //! the lock (spec/cli.md, Ways to run; spec/safety.md).
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -21,6 +21,7 @@ use crate::{
     engine::{
         Tally,
         snapshot::{Seen, secs},
+        state as written,
     },
     ground::Ground,
     telemetry,
@@ -59,7 +60,12 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
 }
 
 async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, tally: Arc<Tally>) {
-    let pages = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(seen.clone());
+    let mut pages = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
+    // it names machines, pods and people: for this host alone
+    if listener.local_addr().is_ok_and(|address| address.ip().is_loopback()) {
+        pages = pages.route("/state", get(state));
+    }
+    let pages = pages.with_state(seen.clone());
     let app = pages.merge(metrics::route(seen, &tally));
     if let Err(e) = axum::serve(listener, app).await {
         tracing::error!(error = %e, "the HTTP endpoint ended");
@@ -94,6 +100,19 @@ async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResp
         (None, faults) => format!("observing: {}\n", faults.join("; ")),
     };
     (StatusCode::OK, text)
+}
+
+/// Everything that this engine knows at its last pass, what it remembers included, secrets left out: for
+/// `cketerm decide --from`.
+async fn state(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
+    let seen = seen.borrow().clone();
+    // a large cluster's takes a while to write
+    let written =
+        tokio::task::spawn_blocking(move || written::State::of(&seen).document().map(|d| d.to_string())).await;
+    match written.map_err(|e| e.to_string()).and_then(|text| text.map_err(|e| e.to_string())) {
+        Ok(text) => (StatusCode::OK, [("content-type", "application/json")], text),
+        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, [("content-type", "text/plain")], format!("no state: {why}\n")),
+    }
 }
 
 /// Tells systemd, where it asked to be told (`NOTIFY_SOCKET`).

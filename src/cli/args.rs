@@ -112,7 +112,7 @@ pub struct RunOptions {
     /// The engine alone, without a console
     #[arg(long, conflicts_with_all = ["observe", "read_only", "view", "sandbox"])]
     pub daemon: bool,
-    /// Where the daemon's /healthz, /readyz and /metrics listen
+    /// Where the daemon's /healthz, /readyz, /metrics and, on a loopback address, /state listen
     #[arg(long, value_name = "ADDRESS", requires = "daemon")]
     pub http: Option<SocketAddr>,
     /// The console without an engine

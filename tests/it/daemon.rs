@@ -102,6 +102,18 @@ fn metrics_words_and_etcd_agree_when_nothing_moves() {
             "{index}: {reason}"
         );
     }
+    // what the leader itself remembers, replayed: the same reasons, and nothing asked of it
+    let (status, state) = daemon.page("/state");
+    assert_eq!(status, 200, "{state}");
+    let saved = served.dir.join("state.json");
+    std::fs::write(&saved, state).expect("it is written");
+    let replayed = cketerm(config, &["decide", "--from", saved.to_str().expect("text"), "-o", "json"]);
+    assert!(replayed.code == 0 && replayed.stderr.is_empty(), "it led, so nothing has to be said: {}", replayed.stderr);
+    let decided: Value = serde_json::from_str(&replayed.stdout).expect("JSON");
+    for entry in repairs.iter().filter(|e| e["status"] == "queued" || e["status"] == "processing") {
+        let id = format!("repairs/{}", entry["index"].as_str().expect("text"));
+        assert!(decided["reasons"][&id].is_object(), "{id} has no reason in {}", decided["reasons"]);
+    }
     // commands were run, and counted where they were run
     assert!(page.keys().any(|k| k.starts_with("cketerm_effects_total{")), "{page:?}");
     let second = samples(&second.page("/metrics").1);
