@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ActionError, Operator};
 use crate::model::{
     cluster::{Cluster, Node},
+    labels::{Labels, attribute},
     selector::Selector,
 };
-
-/// Labels of a node, by key.
-type Labels = BTreeMap<String, String>;
 
 /// Attributes, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,12 +32,6 @@ impl Choosing {
             && rack.iter().all(|rack| attribute(labels, "rack") == Some(rack))
             && self.selector.iter().all(|selector| selector.matches(labels))
     }
-}
-
-/// The value of the label of this name: CKE's own first, then whoever else's.
-fn attribute<'a>(labels: &'a Labels, name: &str) -> Option<&'a String> {
-    let other = || labels.iter().find(|(key, _)| key.rsplit('/').next() == Some(name)).map(|(_, value)| value);
-    labels.get(&format!("cke.cybozu.com/{name}")).or_else(other)
 }
 
 impl Operator {

@@ -26,7 +26,7 @@ pub use error::{ActionError, Kind};
 pub use host::{Asking, Hosts, own_key};
 pub use host_deeds::HostDeed;
 pub use node::Turned;
-pub use policy::{CONSTRAINTS, constraint, unknown_constraint};
+pub use policy::{CONSTRAINTS, DOCUMENTS, constraint, unknown_constraint};
 pub use queue::Added;
 pub use repair::{WantedRepair, state as repair_state};
 pub use who::host_name;

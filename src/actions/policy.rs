@@ -2,8 +2,23 @@
 
 use serde_json::{Map, Value};
 
+use jiff::Timestamp;
+
 use super::{ActionError, Operator};
-use crate::model::{constraints::Constraints, policy::Policy, text::nearest};
+use crate::{
+    model::{
+        constraints::Constraints,
+        freeze::{Freeze, Groups},
+        ours::Who,
+        policy::Policy,
+        text::nearest,
+        window::Windows,
+    },
+    store::operator::Note,
+};
+
+/// The fields that are written as YAML or JSON, or `none`.
+pub const DOCUMENTS: [&str; 3] = ["windows", "freeze", "groups"];
 
 /// The constraints by name.
 pub const CONSTRAINTS: [&str; 7] = [
@@ -17,14 +32,45 @@ pub const CONSTRAINTS: [&str; 7] = [
 ];
 
 impl Operator {
-    /// Sets one field of the policy, judged by its type.
+    /// Sets one field of the policy, judged by its type; `windows`, `freeze` and `groups` from YAML or JSON, or `none`.
     pub async fn set_policy(&self, name: &str, value: &str, reason: Option<&str>) -> Result<Policy, ActionError> {
-        with_field(&Policy::default(), name, value).map_err(ActionError::misused)?;
-        let set = self.store.update_policy(&self.who, reason, |policy| {
-            *policy = with_field(policy, name, value)?;
+        let set_by = SetBy { who: &self.who, now: self.store.clock().wall() };
+        with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
+        let note = Note { who: &self.who, what: "policy set", on: "policy", reason };
+        let set = self.store.update_policy(note, |policy| {
+            *policy = with_field(policy, name, value, set_by)?;
             Ok(())
         });
         Ok(set.await?)
+    }
+
+    /// Nothing new starts until then, in either queue. Kubernetes is never asked. Returns the freeze that was on before.
+    pub async fn freeze(&self, until: Timestamp, reason: &str) -> Result<Option<Freeze>, ActionError> {
+        let now = self.store.clock().wall();
+        let reason = one_line(reason).map_err(ActionError::misused)?;
+        let freeze = Freeze { until, reason: reason.clone(), who: self.who.clone(), unknown: Map::new() };
+        let mut before = None;
+        let on = format!("both queues until {until}");
+        let note = Note { who: &self.who, what: "freeze", on: &on, reason: Some(&reason) };
+        let set = self.store.update_policy(note, |policy| {
+            before = policy.freeze.replace(freeze.clone()).filter(|freeze| freeze.holds(now));
+            Ok(())
+        });
+        set.await?;
+        Ok(before)
+    }
+
+    /// Ends a freeze before its time; returns it, where one was on.
+    pub async fn unfreeze(&self, reason: Option<&str>) -> Result<Option<Freeze>, ActionError> {
+        let now = self.store.clock().wall();
+        let mut before = None;
+        let note = Note { who: &self.who, what: "unfreeze", on: "both queues", reason };
+        let set = self.store.update_policy(note, |policy| {
+            before = policy.freeze.take().filter(|freeze| freeze.holds(now));
+            Ok(())
+        });
+        set.await?;
+        Ok(before)
     }
 
     /// Sets one constraint.
@@ -90,14 +136,60 @@ fn unknown(what: &str, name: &str, known: impl IntoIterator<Item = impl AsRef<st
     }
 }
 
-/// `policy` with one field set from text; the sentence says why not.
-fn with_field(policy: &Policy, name: &str, text: &str) -> Result<Policy, String> {
-    let defaults = fields(&Policy::default())?;
-    if ["windows", "freeze", "groups"].contains(&name) {
-        return Err(format!("policy {name} is not in this version: it changes no decision yet"));
+/// Who sets it, when.
+#[derive(Clone, Copy)]
+struct SetBy<'a> {
+    who: &'a Who,
+    now: Timestamp,
+}
+
+/// A reason as headers show it: something, and of one line.
+fn one_line(reason: &str) -> Result<String, String> {
+    let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.chars().count() {
+        0 => Err("a freeze needs a reason: every header shows it".to_owned()),
+        1..=200 => Ok(line),
+        long => Err(format!("the reason has {long} characters, at most 200 are kept: name a ticket")),
     }
+}
+
+/// `windows`, `freeze` or `groups` from a document.
+fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Result<Policy, String> {
+    let none = text.trim() == "none";
+    let mut policy = policy.clone();
+    match name {
+        "windows" => {
+            let windows = if none { None } else { Some(Windows::read(text)?) };
+            if let Some(why) = windows.as_ref().and_then(|windows| windows.useless(set_by.now)) {
+                return Err(why);
+            }
+            policy.windows = windows;
+        }
+        "groups" => policy.groups = if none { None } else { Some(Groups::read(text)?) },
+        _ if none => policy.freeze = None,
+        _ => {
+            let freeze: Freeze = serde_yaml::from_str(text).map_err(|e| format!("freeze: {e}"))?;
+            if let Some(field) = freeze.unknown.keys().next() {
+                return Err(format!("freeze: there is no field {field}; there are until and reason"));
+            }
+            if !freeze.holds(set_by.now) {
+                return Err(format!("freeze: until {} has been already", freeze.until));
+            }
+            let reason = one_line(&freeze.reason)?;
+            policy.freeze = Some(Freeze { who: set_by.who.clone(), reason, ..freeze });
+        }
+    }
+    Ok(policy)
+}
+
+/// `policy` with one field set from text; the sentence says why not.
+fn with_field(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Result<Policy, String> {
+    if DOCUMENTS.contains(&name) {
+        return with_document(policy, name, text, set_by);
+    }
+    let defaults = fields(&Policy::default())?;
     let Some(default) = defaults.get(name) else {
-        return Err(unknown("policy field", name, defaults.keys()));
+        return Err(unknown("policy field", name, defaults.keys().map(String::as_str).chain(DOCUMENTS)));
     };
     let value = match default {
         Value::Number(_) => {
@@ -150,8 +242,13 @@ mod tests {
     use super::*;
     use crate::model::policy::ApiServerOrder;
 
+    fn on(policy: &Policy, name: &str, text: &str) -> Result<Policy, String> {
+        let who = Who { user: "ann".to_owned(), ..Who::default() };
+        with_field(policy, name, text, SetBy { who: &who, now: "2026-08-01T12:00:00Z".parse().unwrap() })
+    }
+
     fn set(name: &str, text: &str) -> Result<Policy, String> {
-        with_field(&Policy::default(), name, text)
+        on(&Policy::default(), name, text)
     }
 
     #[test]
@@ -179,6 +276,36 @@ mod tests {
     #[test]
     fn fields_of_a_newer_version_survive() {
         let newer: Policy = serde_json::from_str(r#"{"later": {"a": 1}}"#).unwrap();
-        assert_eq!(with_field(&newer, "settle_seconds", "7").unwrap().unknown["later"]["a"], 1);
+        assert_eq!(on(&newer, "settle_seconds", "7").unwrap().unknown["later"]["a"], 1);
+        let deep = r#"{"windows": {"time_zone": "UTC", "moon": "full"}, "groups": {"by": "rack", "most": 2}}"#;
+        let newer: Policy = serde_json::from_str(deep).unwrap();
+        assert_eq!(newer.unknown_fields(), ["windows.moon", "groups.most"]);
+        let back = serde_json::to_value(on(&newer, "settle_seconds", "7").unwrap()).unwrap();
+        assert_eq!((&back["windows"]["moon"], &back["groups"]["most"]), (&"full".into(), &2.into()));
+    }
+
+    #[test]
+    fn windows_freeze_and_groups_are_documents_or_none() {
+        let policy = set("windows", "time_zone: Asia/Tokyo\nallow: ['* 22-23 * * 1-5']\n").unwrap();
+        assert_eq!(policy.windows.as_ref().unwrap().time_zone(), "Asia/Tokyo");
+        let policy = on(&policy, "groups", r#"{"by": "rack", "limit": 2}"#).unwrap();
+        assert!(policy.windows.is_some() && policy.groups.as_ref().unwrap().limit == 2);
+        let policy = on(&policy, "windows", " none\n").unwrap();
+        assert!(policy.windows.is_none() && policy.groups.is_some());
+        let frozen = set("freeze", r#"{"until": "2026-08-02T00:00:00Z", "reason": "quarter\n end"}"#).unwrap();
+        let freeze = frozen.freeze.as_ref().unwrap();
+        assert_eq!((freeze.reason.as_str(), freeze.who.user.as_str()), ("quarter end", "ann"));
+        assert!(on(&frozen, "freeze", "none").unwrap().freeze.is_none());
+        for (name, text, said) in [
+            ("windows", "time_zone: UTC\nallow: ['61 * * * *']", "allow[0] \"61 * * * *\": 61 is not in 0-59"),
+            ("windows", "time_zone: UTC\nallow: ['0 2 * * *']", "longer than margin_seconds"),
+            ("windows", "true", "windows: "),
+            ("freeze", "{until: 2026-08-01T00:00:00Z, reason: x}", "has been already"),
+            ("freeze", "{until: 2026-08-02T00:00:00Z, reason: ' '}", "needs a reason"),
+            ("groups", "rack", "groups: "),
+        ] {
+            let why = set(name, text).unwrap_err();
+            assert!(why.contains(said), "{name} {text}: {why}");
+        }
     }
 }

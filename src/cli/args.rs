@@ -23,6 +23,7 @@ use super::{
     sandbox::{Choice, SandboxWord},
     screenshot::ShotArgs,
     state::DecideArgs,
+    windows::{FreezeArgs, WindowsArgs},
 };
 use crate::config::Overrides;
 
@@ -211,6 +212,12 @@ pub enum Command {
         #[command(subcommand)]
         word: PolicyWord,
     },
+    /// Nothing new starts until then, in either queue; drains that are under way are unwound. Kubernetes is not asked
+    Freeze(FreezeArgs),
+    /// End a freeze before its time
+    Unfreeze(Reason),
+    /// Print whether the maintenance windows are open, and when next
+    Windows(WindowsArgs),
     /// BareMetalHosts of Metal3, as a client of its reboot interface
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Hosts {
@@ -282,6 +289,7 @@ impl Cli {
                 true
             }
             Some(Command::Screenshot(args)) => args.sandbox,
+            Some(Command::Windows(args)) => args.check.is_some(),
             Some(Command::Config { word }) => matches!(word, ConfigWord::Default | ConfigWord::Check { file: Some(_) }),
             _ => false,
         }

@@ -34,6 +34,7 @@ mod state;
 mod switches;
 mod wait;
 mod why;
+mod windows;
 mod yaml;
 
 use args::MachinesWord;
@@ -54,6 +55,9 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Machines { word: MachinesWord::List } => registry::machines(context).await,
         Command::Nodes { word } => Box::pin(nodes::run(word, context)).await,
         Command::Policy { word } => Box::pin(policy::run(word, context)).await,
+        Command::Freeze(args) => Box::pin(windows::freeze(&args, context)).await,
+        Command::Unfreeze(reason) => Box::pin(windows::unfreeze(&reason, context)).await,
+        Command::Windows(args) => Box::pin(windows::windows(&args, context)).await,
         Command::Hosts { word } => Box::pin(hosts::run(word, context)).await,
         Command::Power { word } => Box::pin(power::run(word, context)).await,
         Command::History(args) => Box::pin(history::run(&args, context)).await,

@@ -1,6 +1,8 @@
 //! Moments as people write them on a command line.
 
-use jiff::{SignedDuration, Timestamp, civil::Date, tz::TimeZone};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+
+use crate::model::time::span;
 
 /// A moment that has been: RFC 3339, a day (UTC), or how long ago (`90m`, `12h`, `7d`, `1h30m`).
 pub fn past(text: &str) -> Result<Timestamp, String> {
@@ -18,30 +20,6 @@ fn from(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     let ago =
         span(text).ok_or("expected a time such as 2026-11-21T10:00:00Z, a day such as 2026-11-21, or 90m, 12h, 7d")?;
     Ok(now.checked_sub(ago).unwrap_or(Timestamp::MIN))
-}
-
-/// Seconds, minutes, hours and days, each at most once, largest first.
-fn span(text: &str) -> Option<SignedDuration> {
-    let (mut total, mut digits, mut last) = (0_i64, String::new(), i64::MAX);
-    for c in text.chars() {
-        if c.is_ascii_digit() {
-            digits.push(c);
-            continue;
-        }
-        let unit = match c {
-            'd' => 86_400,
-            'h' => 3600,
-            'm' => 60,
-            's' => 1,
-            _ => return None,
-        };
-        if unit >= last {
-            return None;
-        }
-        total = total.checked_add(std::mem::take(&mut digits).parse::<i64>().ok()?.checked_mul(unit)?)?;
-        last = unit;
-    }
-    (digits.is_empty() && last < i64::MAX).then(|| SignedDuration::from_secs(total))
 }
 
 #[cfg(test)]

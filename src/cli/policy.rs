@@ -5,8 +5,12 @@ use clap::Subcommand;
 use super::{
     Context,
     args::{Output, Reason},
+    reboot_queue::read,
 };
-use crate::{actions::ActionError, model::policy::Policy};
+use crate::{
+    actions::{ActionError, DOCUMENTS},
+    model::policy::Policy,
+};
 
 /// The words.
 #[derive(Debug, Subcommand)]
@@ -17,7 +21,8 @@ pub enum PolicyWord {
     Set {
         /// Its name, as `policy show` prints it
         name: String,
-        /// Its value
+        /// Its value; of windows, freeze and groups a FILE of YAML or JSON, - for standard input, the document itself, or
+        /// none
         #[arg(allow_negative_numbers = true)]
         value: String,
         #[command(flatten)]
@@ -50,8 +55,18 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
             }
         }
         PolicyWord::Set { name, value, reason } => {
+            let value = if DOCUMENTS.contains(&name.as_str()) { document(&value)? } else { value };
             context.operator().await?.set_policy(&name, &value, reason.get()).await?;
             Ok(())
         }
     }
+}
+
+/// A document that is given as such, or as the file that it lies in.
+fn document(value: &str) -> Result<String, ActionError> {
+    let itself = value.trim() == "none" || value.contains(['{', '\n', ':']);
+    if itself && !std::path::Path::new(value).is_file() {
+        return Ok(value.to_owned());
+    }
+    read(std::path::Path::new(value))
 }

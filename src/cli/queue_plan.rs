@@ -13,7 +13,9 @@ use crate::{
         preview::Preview,
     },
     kubernetes::Kube,
-    model::{cluster::Node, kube::KubeView, policy::ApiServerOrder, reboot::RebootStatus, text::visible},
+    model::{
+        cluster::Node, entry::QueueKind, kube::KubeView, policy::ApiServerOrder, reboot::RebootStatus, text::visible,
+    },
     store::view::StoreView,
 };
 
@@ -33,7 +35,8 @@ struct Planned {
 /// `rq plan`: these nodes, or the queue as it is.
 pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("rq plan").await?;
-    let view = context.store().await?.read_view().await?;
+    let store = context.store().await?;
+    let view = store.read_view().await?;
     let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     let (cluster, members) = (&definition.cluster, &definition.members);
     let asked: Wave =
@@ -62,6 +65,9 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
                 drain,
             });
         }
+    }
+    if let Some(notice) = super::windows::notice(&view.policy(), QueueKind::Reboot, store.clock().wall()) {
+        context.say(&notice);
     }
     match context.output(Output::Table) {
         Output::Table => context.out.text(&text(&planned)),

@@ -12,7 +12,7 @@ use super::{
     output::{cell, columns},
     queue_plan,
     switches::{self, SwitchWord},
-    wait, why,
+    wait, why, windows,
 };
 use crate::{
     actions::ActionError,
@@ -167,7 +167,8 @@ const COLUMNS: [(&str, &str); 6] = [
 ];
 
 async fn list(context: &Context) -> Result<(), ActionError> {
-    let view = context.store().await?.read_view().await?;
+    let store = context.store().await?;
+    let view = store.read_view().await?;
     let (entries, broken) = readable(view.reboots.entries.values());
     match context.output(Output::Json) {
         Output::Table => {
@@ -179,6 +180,9 @@ async fn list(context: &Context) -> Result<(), ActionError> {
                 cells
             };
             let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            if let Some(notice) = windows::notice(&view.policy(), QueueKind::Reboot, store.clock().wall()) {
+                context.say(&notice);
+            }
             context.out.text(&columns(&COLUMNS.map(|(title, _)| title), &rows))?;
         }
         form => context.out.value(&entries, form)?,

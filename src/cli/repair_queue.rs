@@ -165,12 +165,16 @@ async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
 }
 
 async fn list(context: &Context) -> Result<(), ActionError> {
-    let view = context.store().await?.read_view().await?;
+    let store = context.store().await?;
+    let view = store.read_view().await?;
     let (entries, broken) = readable(view.repairs.entries.values());
     match context.output(Output::Json) {
         Output::Table => {
             let row = |e: &Value| COLUMNS.iter().map(|(_, field)| cell(e.get(field))).collect();
             let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            if let Some(notice) = super::windows::notice(&view.policy(), QueueKind::Repair, store.clock().wall()) {
+                context.say(&notice);
+            }
             context.out.text(&columns(&COLUMNS.map(|(title, _)| title), &rows))?;
         }
         form => context.out.value(&entries, form)?,

@@ -166,7 +166,7 @@ fn detail(effect: &Effect) -> String {
     let pods = |n: usize, what: &str| format!("{n} {what}");
     match effect {
         Effect::Remove { end } | Effect::Finish { end, .. } => end.outcome(),
-        Effect::BackOff { cause, .. } => cause.to_string(),
+        Effect::BackOff { cause, .. } | Effect::Unwind { cause, .. } => cause.to_string(),
         Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.argv.join(" "),
         Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => argv.join(" "),
         Effect::Preview { known, pods: asked } => match known {

@@ -69,8 +69,12 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             let end = until.map(|u| format!(", {}", when::until(u, now))).unwrap_or_default();
             format!("settles: {missing}{end}")
         }
-        Reason::OutsideWindow { next_open: Some(at) } => format!("window opens {}", when::until(*at, now)),
-        Reason::Frozen { until } => format!("frozen, ends {}", when::until(*until, now)),
+        Reason::OutsideWindow { next_open: Some(at), .. } => format!("window opens {}", when::until(*at, now)),
+        Reason::Frozen { until, why } => {
+            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+            format!("frozen, ends {}{why}", when::until(*until, now))
+        }
+        Reason::WaitingForGroup { by, group, holder } => format!("waits for {by} {group} (#{})", holder.index),
         Reason::Stale { source, since } => format!("{source} silent for {}", when::age(*since, now)),
         Reason::WaitingForSlot { holder: Some(holder), limit } => {
             format!("waits for a slot, {limit} in use (#{})", holder.index)
@@ -122,6 +126,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::EngineElsewhere { .. } => "the engine elsewhere",
         Reason::Stale { .. } => "a silent source",
         Reason::OutsideWindow { .. } => "the window",
+        Reason::WaitingForGroup { .. } => "another group",
         Reason::Frozen { .. } => "the end of the freeze",
         Reason::Ready | Reason::Working { .. } => "the next pass",
         _ => "something else",

@@ -129,7 +129,7 @@ fn finished(store: &StoreView, id: EntryId) -> bool {
 pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: &Effect, came: &Came, now: Now) {
     let at = secs(now.boot);
     match (effect, came) {
-        (Effect::StartDrain { .. }, Came::Done) => begin_anew(work, id, None),
+        (Effect::StartDrain { .. } | Effect::Unwind { .. }, Came::Done) => begin_anew(work, id, None),
         (Effect::BackOff { cause, .. }, Came::Done) => {
             // Shown until the next try: by then the queue may long be enabled again.
             let cause = match cause {

@@ -36,8 +36,8 @@ pub(super) fn faults(snap: &Snapshot, has_kubernetes: bool) -> Vec<String> {
     }
     match store.policy.as_ref().map(|s| &s.value) {
         Some(Err(why)) => faults.push(format!("cketerm/policy cannot be read: {why}")),
-        Some(Ok(policy)) if !policy.unknown.is_empty() => {
-            let names: Vec<_> = policy.unknown.keys().cloned().collect();
+        Some(Ok(policy)) if !policy.unknown_fields().is_empty() => {
+            let names = policy.unknown_fields();
             faults.push(format!("cketerm/policy has fields of a newer cketerm: {}", names.join(", ")));
         }
         _ => {}

@@ -175,8 +175,9 @@ fn progress(
     let (pods_gone, pods_at_start) = pods_gone(snap, id, address);
     let blockers = if shown.draining { blockers(snap, id, address) } else { Vec::new() };
     let next = match reason {
-        Reason::Backoff { until, .. } => Some(*until),
+        Reason::Backoff { until, .. } | Reason::Frozen { until, .. } => Some(*until),
         Reason::WaitingForHealth { until, .. } => *until,
+        Reason::OutsideWindow { next_open, .. } => *next_open,
         _ => None,
     };
     Progress {

@@ -81,17 +81,22 @@ impl AnyEntry {
     #[must_use]
     pub fn backed_off(&self, count: i64, wait: i64, now: Timestamp) -> Self {
         let until = Some(after(whole_seconds(now), wait));
+        match self.unwound(now) {
+            Self::Reboot(e) => {
+                Self::Reboot(RebootEntry { drain_backoff_count: count, drain_backoff_expire: until, ..e })
+            }
+            Self::Repair(e) => {
+                Self::Repair(RepairEntry { drain_backoff_count: count, drain_backoff_expire: until, ..e })
+            }
+        }
+    }
+
+    /// Its drain was given up for no fault of its own: it waits for its turn, count and wait as they were.
+    #[must_use]
+    pub fn unwound(&self, now: Timestamp) -> Self {
         match self {
-            Self::Reboot(e) => Self::Reboot(RebootEntry {
-                drain_backoff_count: count,
-                drain_backoff_expire: until,
-                ..e.moved_to(RebootStatus::Queued, now)
-            }),
-            Self::Repair(e) => Self::Repair(RepairEntry {
-                drain_backoff_count: count,
-                drain_backoff_expire: until,
-                ..e.moved_to(RepairStatus::Processing, StepStatus::Waiting, now)
-            }),
+            Self::Reboot(e) => Self::Reboot(e.moved_to(RebootStatus::Queued, now)),
+            Self::Repair(e) => Self::Repair(e.moved_to(RepairStatus::Processing, StepStatus::Waiting, now)),
         }
     }
 

@@ -3,6 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::{
+    freeze::{Freeze, Groups},
+    window::Windows,
+};
+
 /// Whether our engine campaigns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -118,15 +123,15 @@ pub struct Policy {
     pub removal_wait_seconds: u64,
     /// Whether the engine is the Metal3 controller too.
     pub metal3_controller: bool,
-    /// Maintenance windows (day two).
+    /// When drains may start and power commands may be ordered; none = always.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub windows: Option<Value>,
-    /// A freeze (day two).
+    pub windows: Option<Windows>,
+    /// Nothing new starts until then; none = no freeze.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub freeze: Option<Value>,
-    /// Groups (day two).
+    pub freeze: Option<Freeze>,
+    /// How many racks or other groups may be in work at once; none = any number.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub groups: Option<Value>,
+    pub groups: Option<Groups>,
     /// Fields of a newer cketerm.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
@@ -155,5 +160,20 @@ impl Default for Policy {
             groups: None,
             unknown: Map::new(),
         }
+    }
+}
+
+impl Policy {
+    /// Fields of a newer cketerm, by their place: an engine that does not know them only observes.
+    pub fn unknown_fields(&self) -> Vec<String> {
+        let below = |at: &str, names: Vec<String>| -> Vec<String> {
+            names.into_iter().map(|name| format!("{at}.{name}")).collect()
+        };
+        let keys = |map: &Map<String, Value>| map.keys().cloned().collect::<Vec<_>>();
+        let mut all = keys(&self.unknown);
+        all.extend(self.windows.iter().flat_map(|w| below("windows", w.unknown_fields())));
+        all.extend(self.freeze.iter().flat_map(|f| below("freeze", keys(&f.unknown))));
+        all.extend(self.groups.iter().flat_map(|g| below("groups", keys(&g.unknown))));
+        all
     }
 }

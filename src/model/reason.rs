@@ -108,6 +108,16 @@ pub enum Reason {
     },
     OutsideWindow {
         next_open: Option<Timestamp>,
+        /// It is open, and ends too soon for a drain.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        closes: Option<Timestamp>,
+    },
+    /// Another group of machines (policy `groups`) is in work.
+    WaitingForGroup {
+        /// The label.
+        by: String,
+        group: String,
+        holder: EntryId,
     },
     Backoff {
         count: i64,
@@ -177,6 +187,8 @@ pub enum Reason {
     },
     Frozen {
         until: Timestamp,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        why: String,
     },
     EngineElsewhere {
         holder: String,
@@ -318,8 +330,17 @@ impl fmt::Display for Reason {
                 )
             }
             Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
-            Self::OutsideWindow { next_open: Some(open) } => write!(f, "outside the window, opens {}", at(*open)),
-            Self::OutsideWindow { next_open: None } => f.write_str("outside the window, which never opens"),
+            Self::OutsideWindow { next_open, closes } => {
+                match closes {
+                    None => f.write_str("outside the window, ")?,
+                    Some(closes) => write!(f, "too late for a drain, the window closes {}, ", at(*closes))?,
+                }
+                match next_open {
+                    Some(open) => write!(f, "opens {}", at(*open)),
+                    None => f.write_str("which never opens"),
+                }
+            }
+            Self::WaitingForGroup { by, group, holder } => write!(f, "waits for {by} {group} ({holder})"),
             Self::Backoff { count, until, cause } => {
                 write!(f, "backed off {count}×, until {}", at(*until))?;
                 cause.as_ref().map_or(Ok(()), |c| write!(f, ": {c}"))
@@ -363,7 +384,10 @@ impl fmt::Display for Reason {
                 write!(f, "node {node} stays cordoned after {entry} until it is back, or until you uncordon it")
             }
             Self::AwaitingApproval { digest } => write!(f, "waits for approval of {digest}"),
-            Self::Frozen { until } => write!(f, "frozen until {}", at(*until)),
+            Self::Frozen { until, why } => {
+                write!(f, "frozen until {}", at(*until))?;
+                if why.is_empty() { Ok(()) } else { write!(f, ": {why}") }
+            }
             Self::EngineElsewhere { holder } => write!(f, "{holder} leads: the queue is processed there"),
             Self::EngineObserving { why } => write!(f, "the engine only observes: {why}"),
             Self::NoEngine { why } => write!(f, "no engine leads: {why}"),

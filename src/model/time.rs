@@ -1,6 +1,6 @@
 //! Times as Go writes them: RFC 3339 in UTC, with `0001-01-01T00:00:00Z` for "none" (spec/etcd.md, Rules).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serializer};
 
 /// What Go's zero `time.Time` looks like in JSON.
@@ -26,12 +26,49 @@ pub fn whole_seconds(time: Timestamp) -> Timestamp {
 
 /// `time + seconds`, saturating at the ends of the calendar.
 pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
-    time.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }
 
 /// Whole and fractional seconds from `earlier` to `later`; negative when the order is the other way round.
 pub fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
     later.duration_since(earlier).as_secs_f64()
+}
+
+/// A span as people write it, `90m`, `1h30m`, `7d`: days, hours, minutes and seconds, each at most once, largest first.
+pub fn span(text: &str) -> Option<SignedDuration> {
+    let (mut total, mut digits, mut last) = (0_i64, String::new(), i64::MAX);
+    for c in text.chars() {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        let unit = match c {
+            'd' => 86_400,
+            'h' => 3600,
+            'm' => 60,
+            's' => 1,
+            _ => return None,
+        };
+        if unit >= last {
+            return None;
+        }
+        total = total.checked_add(std::mem::take(&mut digits).parse::<i64>().ok()?.checked_mul(unit)?)?;
+        last = unit;
+    }
+    (digits.is_empty() && last < i64::MAX).then(|| SignedDuration::from_secs(total))
+}
+
+/// A moment to come as people write it: RFC 3339, or how long from `now` on. One that has been is refused.
+pub fn ahead(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    let at = if let Ok(at) = text.parse::<Timestamp>() {
+        at
+    } else {
+        let span = span(text).ok_or_else(|| {
+            format!("{text:?}: expected a time such as 2026-11-21T10:00:00Z, or how long: 90m, 12h, 7d")
+        })?;
+        whole_seconds(now.checked_add(span).unwrap_or(Timestamp::MAX))
+    };
+    if at > now { Ok(at) } else { Err(format!("{text:?} has been already: it is {}", whole_seconds(now))) }
 }
 
 /// For `#[serde(with = "go")]` on an `Option<Timestamp>`.
@@ -59,6 +96,26 @@ mod tests {
     fn the_zero_time_of_go_is_none_and_is_written_back() {
         assert_eq!(parse(GO_ZERO).unwrap(), None);
         assert_eq!(write(None), GO_ZERO);
+    }
+
+    #[test]
+    fn a_moment_to_come_is_a_time_or_how_long() {
+        let now = "2026-11-21T10:00:00.5Z".parse().unwrap();
+        for (text, at) in [
+            ("2026-11-22T08:00:00+09:00", "2026-11-21T23:00:00Z"),
+            ("2h", "2026-11-21T12:00:00Z"),
+            ("1d12h", "2026-11-22T22:00:00Z"),
+        ] {
+            assert_eq!(ahead(text, now).unwrap().to_string(), at, "{text}");
+        }
+        for (bad, said) in [
+            ("", "expected a time"),
+            ("tomorrow", "expected a time"),
+            ("0h", "has been already"),
+            ("2026-11-21T10:00:00Z", "has been already"),
+        ] {
+            assert!(ahead(bad, now).unwrap_err().contains(said), "{bad}");
+        }
     }
 
     #[test]

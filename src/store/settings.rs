@@ -152,16 +152,15 @@ impl Store {
         self.stored(&self.keys().policy()).await
     }
 
-    /// Changes the policy; `change` may refuse with a sentence, and is asked again after a conflict. Without a schema
+    /// Changes the policy, under this note in the audit; `change` may refuse with a sentence, and is asked again after a conflict. Without a schema
     /// both are created first, as an engine would (see [`Store::ensure_schema`]).
     pub async fn update_policy(
         &self,
-        who: &Who,
-        reason: Option<&str>,
+        note: Note<'_>,
         mut change: impl FnMut(&mut Policy) -> Result<(), String> + Send,
     ) -> Result<Policy, StoreError> {
         let key = self.keys().policy();
-        let schema = self.ensure_schema(who).await?;
+        let schema = self.ensure_schema(note.who).await?;
         if schema > SCHEMA {
             return Err(StoreError::NotAllowed(format!(
                 "{} says {schema}, this cketerm knows {SCHEMA}: change the policy with the newer one",
@@ -176,7 +175,6 @@ impl Store {
             if policy == before && revision != 0 {
                 return Ok(policy);
             }
-            let note = Note { who, what: "policy set", on: "policy", reason };
             let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
             let ops = vec![TxnOp::put(key.as_str(), json(&policy), None)];
             if let Wrote::At(_) = self.write(note, &json(&policy), compares, ops).await? {

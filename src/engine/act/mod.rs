@@ -85,6 +85,7 @@ impl Actor {
         let came = match effect {
             Effect::StartDrain { entry, node_uid } => self.start_drain(&guard, decided, &entry, node_uid).await,
             Effect::BackOff { entry, cause } => self.back_off(&guard, decided, &entry, &cause).await,
+            Effect::Unwind { entry, cause } => self.unwind(&guard, decided, &entry, &cause).await,
             Effect::Remove { end } => self.remove(&guard, decided, &end).await,
             Effect::Settle { entry } => self.settle_left(decided, &machine, entry).await,
             Effect::Stamp { node, owner, cordon, mark } => {
@@ -118,6 +119,10 @@ impl Actor {
     /// Leave for one step: what it was decided from still holds, and so does the lease.
     pub(in crate::engine) fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
         if self.ending.load(Ordering::SeqCst) || !guard.holds(&self.live.borrow()) {
+            return Err(Stop(Came::Stale));
+        }
+        // its window has ended since it was decided
+        if guard.until.is_some_and(|until| self.steady.now().wall >= until) {
             return Err(Stop(Came::Stale));
         }
         Ok(self.fence.permit(decided)?)

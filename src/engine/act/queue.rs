@@ -90,6 +90,32 @@ impl Actor {
         Ok(Came::Done)
     }
 
+    /// From `draining` back into the queue with count and wait as they were: its window has ended, or a freeze has begun
+    /// (I8). Its node is uncordoned as after a backoff.
+    pub(super) async fn unwind(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        entry: &AnyEntry,
+        cause: &Reason,
+    ) -> Result<Came, Stop> {
+        let permit = self.permit(guard, decided)?;
+        let (now, id) = (self.steady.now().wall, entry.id());
+        let change = Change {
+            compares: self.compares(guard),
+            puts: vec![
+                Put::json(self.store.keys().entry(id), &entry.unwound(now)),
+                self.audit("unwind", &id.to_string(), Some(cause.to_string()), "waits for its turn again"),
+            ],
+            deletes: vec![self.store.keys().progress(id)],
+        };
+        self.commit(&permit, change).await?;
+        tracing::info!(entry = %id, node = entry.address(), cause = %cause, "drain unwound");
+        let word = operation(id, "reboot-drain-timeout", "repair-drain-timeout");
+        self.record(word, entry.address(), &cause.to_string(), now);
+        Ok(Came::Done)
+    }
+
     /// Removes the entry and leaves its story in history. Attempts of one that was not seen to boot stay beside it:
     /// they bar the machine, and keep its cordon, until they are settled.
     pub(super) async fn remove(&self, guard: &Guard, decided: Duration, end: &End) -> Result<Came, Stop> {

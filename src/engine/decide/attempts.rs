@@ -190,7 +190,8 @@ impl<'a> Pass<'a> {
         } else {
             let wrong = || self.wrong_node(case, node.map(AsRef::as_ref));
             let unwell = || self.others_unhealthy(case);
-            self.stale_for(case).or_else(|| self.no_command(case)).or_else(wrong).or_else(unwell)
+            let barred = self.stale_for(case).or_else(|| self.barred(case));
+            barred.or_else(|| self.no_command(case)).or_else(wrong).or_else(unwell)
         };
         if barred.is_some() {
             return barred;
@@ -220,11 +221,7 @@ impl<'a> Pass<'a> {
         // What was ordered and then withheld is still what that person ordered.
         let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
         attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
-        let guard = if task.success {
-            Guard::of_entry(case.id, case.mod_revision)
-        } else {
-            Guard::starting(case.id, case.mod_revision, &self.snap.store)
-        };
+        let guard = if task.success { Guard::of_entry(case.id, case.mod_revision) } else { self.starting(case) };
         let effect = Effect::RunAgain {
             entry: case.owned(),
             node: node.cloned(),

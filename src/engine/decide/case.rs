@@ -264,6 +264,9 @@ impl<'a> Pass<'a> {
         let forced = self.order(case.id, 0, Verb::Force).is_some();
         let until = until.filter(|until| *until > self.now.wall && !forced)?;
         self.wake_at_wall(until);
+        if let Some(longer) = self.outlasts(case, until) {
+            return Some(longer);
+        }
         let last = self.snap.work.get(&case.id).and_then(|w| w.backoff_cause.clone());
         Some(Reason::Backoff { count, until, cause: last })
     }

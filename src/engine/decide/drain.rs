@@ -45,6 +45,10 @@ impl<'a> Pass<'a> {
         if let Some(reason @ Reason::NoCommand { .. }) = self.no_command(case) {
             return self.back_off(case, reason);
         }
+        // The window has ended, or a freeze has begun: it is unwound, and begins anew when it may (I8).
+        if let Some(closed) = self.closed(case) {
+            return self.unwind(case, closed);
+        }
         let planned = self.out.effects.len();
         let waits = self.drain_step(case, rules, node, snap.work.get(&case.id));
         let since = case.since.unwrap_or(self.now.wall);
@@ -145,7 +149,7 @@ impl<'a> Pass<'a> {
             recordoned,
         };
         let effect = Effect::Stamp { node: Arc::clone(node), owner, cordon: true, mark: before };
-        self.plan(&node.name, Some(case.id), Guard::starting(case.id, case.mod_revision, &self.snap.store), effect);
+        self.plan(&node.name, Some(case.id), self.starting(case), effect);
         Err(Reason::Working { phase: "cordons".to_owned() })
     }
 
@@ -170,7 +174,7 @@ impl<'a> Pass<'a> {
                 return Waits::For(cause.clone());
             }
         }
-        let guard = Guard::starting(case.id, case.mod_revision, &self.snap.store);
+        let guard = self.starting(case);
         if !began && !drain.previewed {
             let (known, pods) = self.preview(leaving);
             // Nothing to ask and nothing known: that is a clean preview.
@@ -311,6 +315,9 @@ impl<'a> Pass<'a> {
         if let Some(missing) = self.no_command(case) {
             return Err(missing);
         }
+        if let Some(barred) = self.barred(case) {
+            return Err(barred);
+        }
         let older = self.policy.unreachable_rule == UnreachableRule::Older;
         if !case.is_repair()
             && older
@@ -336,8 +343,7 @@ impl<'a> Pass<'a> {
         attempt.forced = force.is_some();
         let drained = drained.is_some();
         let effect = Effect::Power { entry: case.owned(), node, drained, force, on_delete, attempt };
-        let guard = Guard::starting(case.id, case.mod_revision, &self.snap.store);
-        self.plan(case.machine, Some(case.id), guard, effect);
+        self.plan(case.machine, Some(case.id), self.starting(case), effect);
         let phase = if case.is_repair() { "runs the repair command" } else { "drained, reboots" };
         Ok(Reason::Working { phase: phase.to_owned() })
     }
@@ -351,6 +357,14 @@ impl<'a> Pass<'a> {
     pub(super) fn back_off(&mut self, case: Case<'a>, why: Reason) -> Reason {
         let guard = Guard::of_entry(case.id, case.mod_revision);
         let effect = Effect::BackOff { entry: case.owned(), cause: why.clone() };
+        self.plan(case.machine, Some(case.id), guard, effect);
+        why
+    }
+
+    /// Back into the queue as if it had not started: neither count nor wait, for nothing of it was the machine's fault.
+    fn unwind(&mut self, case: Case<'a>, why: Reason) -> Reason {
+        let guard = Guard::of_entry(case.id, case.mod_revision);
+        let effect = Effect::Unwind { entry: case.owned(), cause: why.clone() };
         self.plan(case.machine, Some(case.id), guard, effect);
         why
     }

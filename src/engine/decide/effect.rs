@@ -12,6 +12,7 @@ use crate::{
     },
     store::view::StoreView,
 };
+use jiff::Timestamp;
 use serde::Serialize;
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -38,6 +39,9 @@ pub struct Guard {
     pub attempt: Option<(String, i64)>,
     /// For what starts work: `<queue>/disabled`, `cluster`, `constraints`, `cketerm/policy`; 0 = no such key.
     pub start: Option<Start>,
+    /// For what starts work: the end of its window. From then on it does not start any more (I8).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 /// `ModRevision`s of what allows work to start; 0 = no such key.
@@ -80,7 +84,7 @@ impl Guard {
 
     /// The entry's revision and everything that allows work to start.
     pub fn starting(id: EntryId, mod_revision: i64, store: &StoreView) -> Self {
-        Self { entry: Some((id, mod_revision)), attempt: None, start: Some(Start::of(id.queue, store)) }
+        Self { entry: Some((id, mod_revision)), start: Some(Start::of(id.queue, store)), ..Self::default() }
     }
 
     /// Whether all of it is still so in this copy.
@@ -151,6 +155,13 @@ pub enum Effect {
     },
     /// From `draining` back into the queue, later again.
     BackOff {
+        /// The entry as it was.
+        entry: AnyEntry,
+        /// Why, for the operator.
+        cause: Reason,
+    },
+    /// From `draining` back into the queue as if it had not started: its window has ended, or a freeze has begun.
+    Unwind {
         /// The entry as it was.
         entry: AnyEntry,
         /// Why, for the operator.
@@ -270,6 +281,7 @@ impl Effect {
             Self::Remove { .. } => "removing",
             Self::StartDrain { .. } => "starting",
             Self::BackOff { .. } => "backing off",
+            Self::Unwind { .. } => "unwinding",
             Self::Stamp { cordon: true, .. } => "cordoning",
             Self::Stamp { .. } => "stamping",
             Self::Preview { .. } => "previewing",

@@ -7,11 +7,6 @@ use crate::model::{policy::UnreachableRule, reason::Reason, time::after};
 pub(super) const STALE: f64 = 10.0;
 
 impl Pass<'_> {
-    /// What keeps *every* new start back.
-    pub(super) fn shut(&self) -> Option<Reason> {
-        self.not_ours().or_else(|| self.stale()).or_else(|| self.unreachable_gate())
-    }
-
     /// We do not lead, or are about to stop leading.
     pub(super) fn not_ours(&self) -> Option<Reason> {
         let engine = &self.snap.engine;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Guard, Pass, attempts, case::Case};
+use super::{Effect, Pass, attempts, case::Case};
 use crate::model::{entry::QueueKind, kube::NodeRow, policy::ApiServerOrder, reason::Reason};
 
 impl<'a> Pass<'a> {
@@ -20,16 +20,34 @@ impl<'a> Pass<'a> {
         if workers.is_empty() && api_servers.is_empty() {
             return;
         }
-        if let Some(shut) = self.shut() {
-            for member in workers.iter().chain(&api_servers) {
-                self.reason(member.id, shut.clone());
-            }
+        if let Some(shut) = self.not_ours().or_else(|| self.stale()) {
+            self.all_wait(workers.iter().chain(&api_servers), &shut);
+            return;
+        }
+        // Each machine has its own window; outside it an entry takes no slot and holds up nobody.
+        for kind in [&mut workers, &mut api_servers] {
+            kind.retain(|&member| {
+                let late = self.too_late(member);
+                let may = late.is_none();
+                self.reasons.extend(late.map(|reason| (member.id, reason)));
+                may
+            });
+        }
+        if let Some(gate) = self.unreachable_gate() {
+            self.all_wait(workers.iter().chain(&api_servers), &gate);
             return;
         }
         match self.policy.api_server_order {
             ApiServerOrder::Last => self.workers_first(&workers, &api_servers),
             ApiServerOrder::First => self.api_servers_first(&workers, &api_servers),
         }
+    }
+
+    fn all_wait<'c>(&mut self, members: impl Iterator<Item = &'c Case<'a>>, why: &Reason)
+    where
+        'a: 'c,
+    {
+        self.reasons.extend(members.map(|member| (member.id, why.clone())));
     }
 
     /// Order `last`: an API server in work lets nothing else start; none starts while a worker is in work or could be.
@@ -107,11 +125,15 @@ impl<'a> Pass<'a> {
         let taken = self.claims.workers.len() + self.claims.api_servers.len();
         let mut free = usize::try_from(limit).unwrap_or(0).saturating_sub(taken);
         let holder = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
+        let mut groups = self.groups(workers);
         for &member in workers {
             // A later entry of the same machine may be in work already: the machine counts once.
             let counted = self.claims.workers.contains_key(member.address);
             let room = if counted { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
-            if room {
+            let group = groups.as_mut().filter(|_| room && !counted).and_then(|groups| groups.enter(member));
+            if let Some(waits) = group {
+                self.reason(member.id, waits);
+            } else if room {
                 free -= usize::from(!counted);
                 self.start(member);
             } else {
@@ -155,7 +177,7 @@ impl<'a> Pass<'a> {
 
     /// Into `draining`; which Node is meant is noted, where that was not done at enqueue.
     pub(super) fn start_drain(&mut self, case: Case<'a>) {
-        let guard = Guard::starting(case.id, case.mod_revision, &self.snap.store);
+        let guard = self.starting(case);
         let node_uid = self.node_of(case).map(|n| n.uid.clone());
         self.plan(case.machine, Some(case.id), guard, Effect::StartDrain { entry: case.owned(), node_uid });
     }

@@ -6,6 +6,8 @@
 //! | --- | --- |
 //! | `claims` | what is in work: one API server, one entry per machine, slots (I1, I3, I4) |
 //! | `gates` | what stops new starts only: unreachable nodes, control-plane health, staleness (I6, I7) |
+//! | `windows` | when work may start at all: windows, freezes (I8) |
+//! | `groups` | how many racks or other groups may be in work at once |
 //! | `line` | who starts next: order, API servers, backoff, holds (I2, I5, I30) |
 //! | `case` | one entry of either queue with its machine |
 //! | `pods` | what a drain does with each pod (I18, I19) |
@@ -30,6 +32,7 @@ mod drain;
 mod effect;
 mod endpoints;
 mod gates;
+mod groups;
 mod host;
 mod line;
 mod pods;
@@ -38,6 +41,7 @@ mod repair;
 mod sound;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,6 +101,7 @@ pub(super) struct Pass<'a> {
     definition: Option<&'a Definition>,
     policy: std::sync::Arc<crate::model::policy::Policy>,
     claims: claims::Claims,
+    times: windows::Times,
     /// Kubernetes' copy is complete; asked for every entry.
     kube_synced: bool,
     /// In the order in which they were found; the last word on an entry counts.
@@ -108,12 +113,14 @@ pub(super) struct Pass<'a> {
 ///
 /// Sources: seed `cke-reboot-newer.md` (Detailed behavior), spec/reboot.md (Decisions, each pass), spec/safety.md.
 pub fn decide(snap: &Snapshot, now: Now) -> Decision {
+    let policy = snap.store.policy();
     let mut pass = Pass {
         snap,
         now,
         definition: snap.store.definition(),
-        policy: snap.store.policy(),
         claims: claims::Claims::of(snap, now),
+        times: windows::Times::of(snap, &policy, now.wall),
+        policy,
         kube_synced: snap.kube.synced(),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
@@ -126,6 +133,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.keep_endpoints();
     pass.tend_registry();
     pass.tend_auto_repair();
+    pass.wake_for_windows();
     pass.name_the_phase();
     // Who does not lead does nothing; nor is anything done from a copy that has lost its footing.
     if snap.engine.leading.is_none() || !snap.store.synced {

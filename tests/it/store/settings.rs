@@ -2,13 +2,17 @@
 
 use cketerm::{
     model::policy::{ApiServerOrder, EngineChoice},
-    store::{StoreError, election::Candidacy},
+    store::{StoreError, election::Candidacy, operator::Note},
 };
 
 use super::{
     etcd::{Etcd, any, versions},
     registration, who,
 };
+
+fn set_by<'a>(who: &'a cketerm::model::ours::Who, reason: Option<&'a str>) -> Note<'a> {
+    Note { who, what: "policy set", on: "policy", reason }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_policy_campaigns_only_where_cke_left_no_trace() {
@@ -54,7 +58,7 @@ async fn a_newer_schema_is_left_alone() {
     let store = etcd.store().await;
     etcd.ctl(&["put", "/cke/cketerm/schema", "2"]);
     assert_eq!(store.ensure_schema(&who()).await, Ok(2));
-    let error = store.update_policy(&who(), None, |_| Ok(())).await.unwrap_err();
+    let error = store.update_policy(set_by(&who(), None), |_| Ok(())).await.unwrap_err();
     assert!(error.to_string().contains("newer"), "{error}");
     assert_eq!(etcd.value("/cke/cketerm/policy"), "");
 }
@@ -69,12 +73,12 @@ async fn the_policy_changes_by_field_keeps_unknown_ones_and_is_audited() {
         p.api_server_order = ApiServerOrder::First;
         Ok(())
     };
-    store.update_policy(&who(), Some("older rules"), first).await.unwrap();
+    store.update_policy(set_by(&who(), Some("older rules")), first).await.unwrap();
     let policy: serde_json::Value = serde_json::from_str(&etcd.value("/cke/cketerm/policy")).unwrap();
     assert_eq!(policy["of_tomorrow"]["x"], 1);
     assert_eq!((&policy["engine"], &policy["api_server_order"]), (&"always".into(), &"first".into()));
     assert!(etcd.ctl(&["get", "--prefix", "/cke/cketerm/audit/"]).contains("older rules"));
-    let error = store.update_policy(&who(), None, |_| Err("no such value".to_owned())).await.unwrap_err();
+    let error = store.update_policy(set_by(&who(), None), |_| Err("no such value".to_owned())).await.unwrap_err();
     assert_eq!(error, StoreError::NotAllowed("no such value".to_owned()));
 }
 

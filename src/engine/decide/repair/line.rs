@@ -62,7 +62,8 @@ impl<'a> Pass<'a> {
         if let Some(wrong) = self.wrong_node(case, node.map(AsRef::as_ref)) {
             return Some(wrong);
         }
-        if let Some(shut) = self.not_ours().or_else(|| self.stale_for(case)) {
+        let late = || self.step_too_late(case);
+        if let Some(shut) = self.not_ours().or_else(|| self.stale_for(case)).or_else(late) {
             return Some(shut);
         }
         // Whether the machine needs a repair at all is asked first; no answer is no "no".

@@ -111,6 +111,9 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.stale_for(case).or_else(|| self.no_command(case)) {
             return Err(reason);
         }
+        if let Some(late) = self.step_too_late(case) {
+            return Err(late);
+        }
         if !self.needs_drain(case) {
             return self.command(case, None, None);
         }
@@ -120,6 +123,11 @@ impl<'a> Pass<'a> {
         }
         self.start_drain(case);
         Ok(Reason::Working { phase: "starts to drain".to_owned() })
+    }
+
+    /// Why the step may not begin now: a drain needs time before its window ends, a command only its beginning (I8).
+    pub(super) fn step_too_late(&self, case: Case<'a>) -> Option<Reason> {
+        if self.needs_drain(case) { self.too_late(case) } else { self.barred(case) }
     }
 
     /// Boot time at which the watch of an entry's command was over, if it is.

@@ -1,0 +1,237 @@
+//! `freeze`, `unfreeze`, `windows`: when work may start.
+
+use std::{fmt::Write as _, path::PathBuf};
+
+use clap::Args;
+use jiff::{Timestamp, tz::TimeZone};
+use serde_json::{Value, json};
+
+use super::{
+    Context,
+    args::{Output, Reason},
+    reboot_queue::read,
+};
+use crate::{
+    actions::ActionError,
+    model::{
+        entry::QueueKind,
+        freeze::Freeze,
+        policy::Policy,
+        text::visible,
+        time::ahead,
+        window::{Window, Windows, length},
+    },
+};
+
+/// What `freeze` takes.
+#[derive(Args, Debug)]
+pub struct FreezeArgs {
+    /// Its end: 2026-11-21T10:00:00Z, with any offset; or how long: 90m, 12h, 7d
+    #[arg(long, value_name = "TIME")]
+    until: String,
+    /// Why: every header shows it
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+/// What `windows` takes.
+#[derive(Args, Debug)]
+pub struct WindowsArgs {
+    /// Windows from this file of YAML or JSON (- = standard input) in place of the policy's: no server is asked
+    #[arg(long, value_name = "FILE")]
+    pub check: Option<PathBuf>,
+    /// As of then: 2026-11-21T10:00:00Z, or in 90m, 12h, 7d
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    /// How many openings of each
+    #[arg(short, value_name = "N", default_value_t = 5)]
+    n: usize,
+}
+
+/// Freezes both queues.
+pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionError> {
+    let operator = context.operator().await?;
+    let now = operator.store.clock().wall();
+    let until = ahead(&args.until, now).map_err(|why| ActionError::misused(format!("--until {why}")))?;
+    let before = operator.freeze(until, &args.reason).await?;
+    let instead = before.map_or_else(String::new, |b| format!(" (it was until {}: {})", b.until, b.reason));
+    context.say(&format!("frozen until {until}{instead}: nothing new starts, drains that are under way are unwound"));
+    // an engine of another program asks nobody for our policy
+    let view = operator.store.read_view().await?;
+    if let Some(leader) = view.leader().filter(|leader| view.is_cke(leader)) {
+        context.say(&format!(
+            "warning: CKE on {} leads, and knows no freeze: `cketerm rq disable` and `cketerm repair-queue disable` stop \
+             it too",
+            leader.host
+        ));
+    }
+    Ok(())
+}
+
+/// Ends a freeze before its time.
+pub async fn unfreeze(reason: &Reason, context: &Context) -> Result<(), ActionError> {
+    match context.operator().await?.unfreeze(reason.get()).await? {
+        Some(freeze) => context.say(&format!("the freeze is over; it was until {}: {}", freeze.until, freeze.reason)),
+        None => context.say("no freeze was on"),
+    }
+    Ok(())
+}
+
+/// Whether the windows are open, and when next.
+pub async fn windows(args: &WindowsArgs, context: &Context) -> Result<(), ActionError> {
+    let (policy, now) = asked(args, context).await?;
+    let at = match &args.at {
+        None => now,
+        Some(text) => {
+            text.parse().or_else(|_| ahead(text, now)).map_err(|why| ActionError::misused(format!("--at {why}")))?
+        }
+    };
+    let useless = policy.windows.as_ref().and_then(|windows| windows.useless(at));
+    match context.output(Output::Table) {
+        Output::Table => context.out.text(&visible(&text(&policy, at, args.n), true))?,
+        form => context.out.value(&value(&policy, at, args.n), form)?,
+    }
+    match useless {
+        Some(why) => Err(ActionError::failed(why)),
+        None => Ok(()),
+    }
+}
+
+/// The file's windows, or the policy; and what time it is.
+async fn asked(args: &WindowsArgs, context: &Context) -> Result<(Policy, Timestamp), ActionError> {
+    if let Some(file) = &args.check {
+        let windows = Windows::read(&read(file)?);
+        let windows = windows.map_err(|why| ActionError::failed(format!("{}: {why}", file.display())))?;
+        return Ok((Policy { windows: Some(windows), ..Policy::default() }, Timestamp::now()));
+    }
+    let store = context.store().await?;
+    let now = store.clock().wall();
+    match store.policy().await?.map(|stored| (stored.key, stored.value)) {
+        Some((_, Ok(policy))) => Ok((Policy::clone(&policy), now)),
+        Some((key, Err(why))) => Err(ActionError::failed(format!(
+            "{key} cannot be read: {why}; engines only observe until it is mended with etcdctl"
+        ))),
+        None => Ok((Policy::default(), now)),
+    }
+}
+
+/// A moment with weekday and offset.
+fn said(zone: &TimeZone, at: Timestamp) -> String {
+    at.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M %:z").to_string()
+}
+
+fn frozen(policy: &Policy, at: Timestamp) -> Option<&Freeze> {
+    policy.freeze.as_ref().filter(|freeze| freeze.holds(at))
+}
+
+fn text(policy: &Policy, at: Timestamp, n: usize) -> String {
+    let mut out = String::new();
+    if let Some(freeze) = frozen(policy, at) {
+        let _ = writeln!(out, "FROZEN until {}: {} ({})", freeze.until, freeze.reason, freeze.who);
+    }
+    let Some(windows) = &policy.windows else {
+        return out + "no windows: work may start at any time\n";
+    };
+    let _ = writeln!(out, "time zone {}, no drain in the last {} s", windows.time_zone(), windows.margin_seconds());
+    for (name, window) in windows.all() {
+        let stands = window.stands(at);
+        let moment = |at: Timestamp| said(&window.zone, at);
+        let state = match (stands.open, stands.closes, stands.opens) {
+            (true, Some(closes), _) => format!("open, closes {}", moment(closes)),
+            (true, None, _) => "open, for a year and more".to_owned(),
+            (false, _, Some(opens)) => format!("shut, opens {}", moment(opens)),
+            (false, _, None) => "shut, never opens".to_owned(),
+        };
+        let _ = writeln!(out, "{}: {state}", name.unwrap_or("all machines"));
+        for (opens, closes) in window.openings(at).take(n) {
+            let _ = match closes {
+                Some(closes) => writeln!(
+                    out,
+                    "  {} - {}  {}",
+                    moment(opens),
+                    closes.to_zoned(window.zone.clone()).strftime("%a %H:%M"),
+                    length(closes.duration_since(opens))
+                ),
+                None => writeln!(out, "  {} - for a year and more", moment(opens)),
+            };
+        }
+    }
+    out
+}
+
+fn value(policy: &Policy, at: Timestamp, n: usize) -> Value {
+    let one = |(name, window): (Option<&str>, &Window)| {
+        let stands = window.stands(at);
+        let openings: Vec<Value> =
+            window.openings(at).take(n).map(|(opens, closes)| json!({"opens": opens, "closes": closes})).collect();
+        json!({"name": name, "open": stands.open, "closes": stands.closes, "opens": stands.opens, "openings": openings})
+    };
+    let windows = policy.windows.as_ref();
+    json!({
+        "at": at,
+        "frozen": frozen(policy, at),
+        "time_zone": windows.map(Windows::time_zone),
+        "margin_seconds": windows.map(Windows::margin_seconds),
+        "windows": windows.map(|windows| windows.all().map(one).collect::<Vec<_>>()).unwrap_or_default(),
+    })
+}
+
+/// What holds new work back now, in a line for those who look at a queue; none = nothing.
+pub(super) fn notice(policy: &Policy, queue: QueueKind, now: Timestamp) -> Option<String> {
+    if let Some(freeze) = frozen(policy, now) {
+        return Some(format!("FROZEN until {}: {} ({})", freeze.until, freeze.reason, freeze.who));
+    }
+    let windows = policy.windows.as_ref().filter(|windows| windows.bind(queue))?;
+    let (_, general) = windows.all().next()?;
+    let stands = general.stands(now);
+    let but = if windows.by_machine() { "; some machines have their own: `cketerm windows`" } else { "" };
+    Some(match (stands.open, stands.closes, stands.opens) {
+        (true, None, _) => return None,
+        (true, Some(closes), _) => format!("the window closes {}{but}", said(&general.zone, closes)),
+        (false, _, Some(opens)) => format!("outside the window, it opens {}{but}", said(&general.zone, opens)),
+        (false, _, None) => format!("outside the window, which never opens{but}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: &str) -> Policy {
+        Policy { windows: Some(Windows::read(text).unwrap()), ..Policy::default() }
+    }
+
+    #[test]
+    fn the_next_openings_are_told_in_their_own_zone() {
+        let nights =
+            policy("time_zone: Europe/Berlin\nallow: ['* 22-23 * * 1-5', '* 0-4 * * 2-6']\ndeny: ['* * 1 * *']");
+        // the clock goes back in the night to Sunday; Monday's night is a summer hour's neighbour no longer
+        let at = "2026-10-23T12:00:00Z".parse().unwrap();
+        assert_eq!(
+            text(&nights, at, 2),
+            "time zone Europe/Berlin, no drain in the last 300 s\n\
+             all machines: shut, opens Fri 2026-10-23 22:00 +02:00\n\
+             \x20 Fri 2026-10-23 22:00 +02:00 - Sat 05:00  7h\n\
+             \x20 Mon 2026-10-26 22:00 +01:00 - Tue 05:00  7h\n"
+        );
+        let said = value(&nights, at, 1);
+        assert_eq!(said["windows"][0]["openings"][0]["opens"], "2026-10-23T20:00:00Z");
+        assert_eq!(said["windows"][0]["open"], false);
+        assert_eq!(
+            notice(&nights, QueueKind::Reboot, at).unwrap(),
+            "outside the window, it opens Fri 2026-10-23 22:00 +02:00"
+        );
+        assert_eq!(notice(&Policy::default(), QueueKind::Reboot, at), None);
+    }
+
+    #[test]
+    fn a_freeze_is_told_first() {
+        let at: Timestamp = "2026-10-23T12:00:00Z".parse().unwrap();
+        let freeze =
+            json!({"until": "2026-10-24T00:00:00Z", "reason": "quarter end", "who": {"user": "ann", "host": "h"}});
+        let frozen = Policy { freeze: serde_json::from_value(freeze).unwrap(), ..Policy::default() };
+        assert!(text(&frozen, at, 1).starts_with("FROZEN until 2026-10-24T00:00:00Z: quarter end (ann@h)\n"));
+        assert!(notice(&frozen, QueueKind::Repair, at).unwrap().starts_with("FROZEN"));
+        assert_eq!(notice(&frozen, QueueKind::Repair, "2026-10-24T00:00:00Z".parse().unwrap()), None, "it has ended");
+    }
+}

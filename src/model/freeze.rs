@@ -1,0 +1,103 @@
+//! A freeze: nothing new starts until then, and why (policy `freeze`; I6, I8). And groups: how many racks, zones or the
+//! like may be in work at once (policy `groups`).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    labels::{Labels, attribute},
+    ours::Who,
+};
+
+/// Nothing new starts until `until`, in either queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Freeze {
+    /// Its end.
+    pub until: Timestamp,
+    /// Why.
+    pub reason: String,
+    /// Who asked for it.
+    #[serde(default)]
+    pub who: Who,
+    /// Fields of a newer cketerm.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+impl Freeze {
+    /// Whether it is on.
+    pub fn holds(&self, now: Timestamp) -> bool {
+        now < self.until
+    }
+}
+
+/// At most so many groups of machines in work at once, in the reboot queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Groups {
+    /// The label whose value is the group: a key, or its last part (`rack`).
+    pub by: String,
+    /// How many groups may be in work at once.
+    #[serde(default = "one")]
+    pub limit: u32,
+    /// Fields of a newer cketerm.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Groups {
+    /// Reads what a person wrote, YAML or JSON.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let found: Self = serde_yaml::from_str(text).map_err(|e| format!("groups: {e}"))?;
+        if let Some(field) = found.unknown.keys().next() {
+            return Err(format!("groups: there is no field {field}; there are by and limit"));
+        }
+        if found.limit == 0 {
+            return Err("groups: limit must be positive: 0 would let nothing start".to_owned());
+        }
+        if !super::cluster::is_label_key(&found.by) {
+            return Err(format!("groups: by: {:?} is no label's key: name rack, or a whole key", found.by));
+        }
+        Ok(found)
+    }
+
+    /// The group of a machine with these labels; machines without the label are a group of their own, named `none`.
+    pub fn of(&self, labels: &Labels) -> String {
+        attribute(labels, &self.by).cloned().unwrap_or_else(|| "none".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_read_and_refused_with_their_field() {
+        let groups = Groups::read("by: rack").unwrap();
+        assert_eq!(groups.limit, 1);
+        let labels = |key: &str| [(key.to_owned(), "7".to_owned())].into();
+        assert_eq!(groups.of(&labels("cke.cybozu.com/rack")), "7");
+        assert_eq!(groups.of(&labels("zone")), "none");
+        for (text, said) in [
+            ("{by: rack, limit: 0}", "limit must be positive"),
+            ("{by: 'a b'}", "is no label's key"),
+            ("{by: rack, most: 2}", "no field most"),
+            ("{limit: 2}", "missing field `by`"),
+        ] {
+            assert!(Groups::read(text).unwrap_err().contains(said), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_freeze_ends_by_itself_and_keeps_what_it_does_not_know() {
+        let text = r#"{"until":"2026-08-01T08:00:00Z","reason":"quarter end","later":1}"#;
+        let freeze: Freeze = serde_json::from_str(text).unwrap();
+        assert!(freeze.holds("2026-08-01T07:59:59Z".parse().unwrap()));
+        assert!(!freeze.holds("2026-08-01T08:00:00Z".parse().unwrap()));
+        assert_eq!(serde_json::to_value(&freeze).unwrap()["later"], 1);
+    }
+}

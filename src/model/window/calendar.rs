@@ -1,0 +1,162 @@
+//! When a window is open: by minutes of a named time zone, through clocks that go forth and back.
+//!
+//! A moment is in when its local minute is: a local minute that is skipped in spring never comes, one that comes twice in
+//! autumn counts both times. So the search goes through the stretches of time between two changes of the clock, in each of
+//! which local time runs evenly.
+
+use std::sync::OnceLock;
+
+use jiff::{
+    SignedDuration, Timestamp, ToSpan,
+    civil::{Date, DateTime},
+    tz::{TimeZone, TimeZoneDatabase},
+};
+
+use super::expression::Expression;
+use crate::model::text::nearest;
+
+/// How far is looked ahead for an opening: 29 February may be eight years away.
+const HORIZON: SignedDuration = SignedDuration::from_hours(24 * 366 * 9);
+/// How far is looked ahead for an end.
+const YEAR: SignedDuration = SignedDuration::from_hours(24 * 400);
+/// The minutes of an hour.
+const WHOLE: u64 = (1 << 60) - 1;
+
+/// The zone database in the program: the same on every host, whatever lies in its `/usr/share/zoneinfo`.
+fn zones() -> &'static TimeZoneDatabase {
+    static ZONES: OnceLock<TimeZoneDatabase> = OnceLock::new();
+    ZONES.get_or_init(TimeZoneDatabase::bundled)
+}
+
+/// A time zone by its IANA name, from the database in the program.
+pub fn zone(name: &str) -> Result<TimeZone, String> {
+    zones().get(name).map_err(|_| {
+        let known: Vec<String> = zones().available().map(|n| n.to_string()).collect();
+        match nearest(name, known.iter().map(String::as_str)) {
+            Some(near) => format!("there is no time zone {name:?}; did you mean {near}?"),
+            None => format!("there is no time zone {name:?}: name one as Asia/Tokyo, Europe/Berlin or UTC"),
+        }
+    })
+}
+
+/// Expressions that let in and expressions that keep out, in one zone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// Whose minutes they are.
+    pub zone: TimeZone,
+    /// Minutes that are in; empty = all.
+    pub allow: Vec<Expression>,
+    /// Minutes that are out, whatever lets them in.
+    pub deny: Vec<Expression>,
+}
+
+/// How a window stands at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stands {
+    /// Work may start.
+    pub open: bool,
+    /// While it is open: the first moment at which it is not; none = it stays open for a year.
+    pub closes: Option<Timestamp>,
+    /// The next opening, after `closes` where it is open; none = not for years.
+    pub opens: Option<Timestamp>,
+}
+
+impl Window {
+    /// Whether this moment is in.
+    pub fn open(&self, at: Timestamp) -> bool {
+        let local = self.zone.to_offset(at).to_datetime(at);
+        let hour = usize::try_from(local.hour()).unwrap_or(0);
+        self.day(local.date()).is_some_and(|hours| hours[hour] >> local.minute() & 1 == 1)
+    }
+
+    /// The first moment from `at` on that is in: `at` itself, or the beginning of a minute. None = not for years.
+    pub fn next_open(&self, at: Timestamp) -> Option<Timestamp> {
+        self.first(at, true, HORIZON)
+    }
+
+    /// The first moment from `at` on that is out; none = it stays open for a year.
+    pub fn closes(&self, at: Timestamp) -> Option<Timestamp> {
+        self.first(at, false, YEAR)
+    }
+
+    /// How it stands at this moment.
+    pub fn stands(&self, at: Timestamp) -> Stands {
+        if !self.open(at) {
+            return Stands { open: false, closes: None, opens: self.next_open(at) };
+        }
+        let closes = self.closes(at);
+        Stands { open: true, closes, opens: closes.and_then(|closes| self.next_open(closes)) }
+    }
+
+    /// The openings from `at` on, each with its end; an opening that `at` lies in begins with `at`.
+    pub fn openings(&self, at: Timestamp) -> impl Iterator<Item = (Timestamp, Option<Timestamp>)> {
+        let mut from = Some(at);
+        std::iter::from_fn(move || {
+            let opens = self.next_open(from?)?;
+            from = self.closes(opens);
+            Some((opens, from))
+        })
+    }
+
+    /// The minutes of this local day that are in, a word of bits an hour; none = not one.
+    fn day(&self, date: Date) -> Option<[u64; 24]> {
+        let all = self.allow.is_empty();
+        let allow: Vec<&Expression> = self.allow.iter().filter(|e| e.on(date)).collect();
+        if !all && allow.is_empty() {
+            return None;
+        }
+        let deny: Vec<&Expression> = self.deny.iter().filter(|e| e.on(date)).collect();
+        let mut hours = [0; 24];
+        for (hour, minutes) in hours.iter_mut().enumerate() {
+            let any = |of: &[&Expression]| of.iter().fold(0, |bits, e| bits | e.minutes(hour));
+            *minutes = (if all { WHOLE } else { any(&allow) }) & !any(&deny);
+        }
+        Some(hours)
+    }
+
+    fn first(&self, from: Timestamp, open: bool, within: SignedDuration) -> Option<Timestamp> {
+        let end = from.checked_add(within).unwrap_or(Timestamp::MAX);
+        let mut at = from;
+        while at < end {
+            let offset = self.zone.to_offset(at);
+            let change = self.zone.following(at).next().map(|t| t.timestamp());
+            let until = change.map_or(end, |change| change.min(end));
+            if let Some(found) = self.first_within(offset.to_datetime(at), offset.to_datetime(until), open) {
+                return offset.to_timestamp(found).ok().map(|found| found.max(from));
+            }
+            at = until;
+        }
+        None
+    }
+
+    /// In a stretch in which local time runs evenly, its end excluded: the beginning of the minute, which may lie before
+    /// the stretch's own.
+    fn first_within(&self, from: DateTime, until: DateTime, open: bool) -> Option<DateTime> {
+        let mut date = from.date();
+        while date <= until.date() {
+            let in_there = self.day(date);
+            let first_hour = if date == from.date() { from.hour() } else { 0 };
+            if open && in_there.is_none() {
+                date = date.checked_add(1.day()).ok()?;
+                continue;
+            }
+            for (hour, bits) in
+                (0_i8..).zip(in_there.unwrap_or_default()).skip(usize::try_from(first_hour).unwrap_or(0))
+            {
+                let wanted = if open { bits } else { !bits & WHOLE };
+                let begun = if date == from.date() && hour == from.hour() {
+                    u32::try_from(from.minute()).unwrap_or(0)
+                } else {
+                    0
+                };
+                let left = wanted >> begun << begun;
+                if left != 0 {
+                    let found = date.at(hour, i8::try_from(left.trailing_zeros()).unwrap_or(0), 0, 0);
+                    return (found < until).then_some(found);
+                }
+            }
+            date = date.checked_add(1.day()).ok()?;
+        }
+        None
+    }
+}

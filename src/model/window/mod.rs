@@ -1,0 +1,207 @@
+//! Maintenance windows: when drains may start and power commands may be ordered (policy `windows`; I8).
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `expression` | five cron-like fields |
+//! | `calendar` | when a union of them is open, in a time zone |
+//! | here | how they are written, and whose machines they are for |
+
+mod calendar;
+mod expression;
+mod spoken;
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use calendar::{Stands, Window, zone};
+pub use expression::Expression;
+pub use spoken::{clock, length};
+
+use super::{
+    entry::QueueKind,
+    labels::{Labels, attribute},
+    selector::Selector,
+};
+
+/// Openings that are looked at when windows are judged.
+const LOOKED_AT: usize = 100;
+
+/// The policy's windows, read and judged. The general one, and others for machines that are chosen by labels: the first
+/// that chooses a machine is the machine's, and what the general one denies is denied to all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct Windows {
+    written: Written,
+    all: Vec<Window>,
+    selectors: Vec<Option<Selector>>,
+}
+
+/// As it is written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Written {
+    time_zone: String,
+    #[serde(default)]
+    allow: Vec<String>,
+    #[serde(default)]
+    deny: Vec<String>,
+    #[serde(default = "margin")]
+    margin_seconds: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    queues: Vec<QueueKind>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    machines: Vec<WrittenFor>,
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+}
+
+/// Seconds before a window's end in which no drain starts, where nothing else is said: most drains end within them.
+fn margin() -> u32 {
+    300
+}
+
+/// Windows of their own for some machines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct WrittenFor {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    role: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rack: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    selector: Option<String>,
+    #[serde(default)]
+    allow: Vec<String>,
+    #[serde(default)]
+    deny: Vec<String>,
+    #[serde(flatten)]
+    unknown: Map<String, Value>,
+}
+
+impl WrittenFor {
+    fn rack(&self) -> Option<String> {
+        self.rack.as_ref().map(|rack| rack.as_str().map_or_else(|| rack.to_string(), str::to_owned))
+    }
+}
+
+impl Windows {
+    /// Reads what a person wrote, YAML or JSON; fields that this version does not know are refused.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let found: Self = serde_yaml::from_str(text).map_err(|e| format!("windows: {e}"))?;
+        match found.unknown_fields().as_slice() {
+            [] => Ok(found),
+            [field, ..] => Err(format!(
+                "windows: there is no field {field}; there are time_zone, allow, deny, margin_seconds, queues and machines \
+                 (with name, role, rack, selector, allow, deny)"
+            )),
+        }
+    }
+
+    /// Fields of a newer cketerm, by their place.
+    pub fn unknown_fields(&self) -> Vec<String> {
+        let general = self.written.unknown.keys().cloned();
+        let of = |(i, one): (usize, &WrittenFor)| -> Vec<String> {
+            one.unknown.keys().map(|key| format!("machines[{i}].{key}")).collect()
+        };
+        general.chain(self.written.machines.iter().enumerate().flat_map(of)).collect()
+    }
+
+    /// Whether this queue keeps to them; both do where nothing else is said.
+    pub fn bind(&self, queue: QueueKind) -> bool {
+        self.written.queues.is_empty() || self.written.queues.contains(&queue)
+    }
+
+    /// Seconds before a window's end within which no drain starts any more: it would be unwound.
+    pub fn margin_seconds(&self) -> u32 {
+        self.written.margin_seconds
+    }
+
+    /// Why nothing would ever start, if that is so: no opening from `now` on is longer than the margin.
+    pub fn useless(&self, now: Timestamp) -> Option<String> {
+        let margin = i64::from(self.margin_seconds());
+        self.all().find_map(|(name, window)| {
+            let of = name.map_or_else(String::new, |name| format!(" of {name}"));
+            let mut openings = window.openings(now).take(LOOKED_AT).peekable();
+            if openings.peek().is_none() {
+                return Some(format!("windows: the window{of} never opens: deny covers all that allow lets in"));
+            }
+            let enough = |(opens, closes): (Timestamp, Option<Timestamp>)| {
+                closes.is_none_or(|closes| closes.duration_since(opens).as_secs() > margin)
+            };
+            (!openings.any(enough)).then(|| {
+                format!(
+                    "windows: no opening{of} is longer than margin_seconds ({margin}), so no drain would ever start: \
+                     make it longer, or lower margin_seconds"
+                )
+            })
+        })
+    }
+
+    /// The name of their time zone.
+    pub fn time_zone(&self) -> &str {
+        &self.written.time_zone
+    }
+
+    /// A moment as a clock in their zone shows it: `22:00`, `Mon 22:00` on another day of this week, else with the date.
+    pub fn clock(&self, at: Timestamp, now: Timestamp) -> String {
+        self.all.first().map_or_else(|| at.to_string(), |window| clock(&window.zone, at, now))
+    }
+
+    /// All of them: the general one first, then those of chosen machines, with their names.
+    pub fn all(&self) -> impl Iterator<Item = (Option<&str>, &Window)> {
+        let names = std::iter::once(None).chain(self.written.machines.iter().map(|m| Some(m.name.as_str())));
+        names.zip(&self.all)
+    }
+
+    /// Whether some machines have windows of their own.
+    pub fn by_machine(&self) -> bool {
+        !self.written.machines.is_empty()
+    }
+
+    /// The place among [`Self::all`] of the window of a machine with these labels.
+    pub fn place_for(&self, labels: &Labels) -> usize {
+        let takes = |(one, selector): (&WrittenFor, &Option<Selector>)| {
+            one.role.as_ref().is_none_or(|role| attribute(labels, "role") == Some(role))
+                && one.rack().is_none_or(|rack| attribute(labels, "rack") == Some(&rack))
+                && selector.as_ref().is_none_or(|selector| selector.matches(labels))
+        };
+        self.written.machines.iter().zip(&self.selectors).position(takes).map_or(0, |place| place + 1)
+    }
+}
+
+impl TryFrom<Written> for Windows {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let zone = zone(&written.time_zone).map_err(|why| format!("windows: time_zone: {why}"))?;
+        let read = |field: &str, all: &[String]| -> Result<Vec<Expression>, String> {
+            let each = all.iter().enumerate();
+            each.map(|(i, text)| Expression::parse(text).map_err(|why| format!("windows: {field}[{i}] {why}")))
+                .collect()
+        };
+        let deny = read("deny", &written.deny)?;
+        let mut all = vec![Window { zone: zone.clone(), allow: read("allow", &written.allow)?, deny: deny.clone() }];
+        let mut selectors = Vec::new();
+        for (i, one) in written.machines.iter().enumerate() {
+            let at = format!("machines[{i}] ({})", one.name);
+            if one.role.is_none() && one.rack.is_none() && one.selector.is_none() {
+                return Err(format!("windows: {at} chooses no machines: name role, rack or selector"));
+            }
+            let selector = one.selector.as_ref().map(|text| text.parse::<Selector>()).transpose();
+            selectors.push(selector.map_err(|why| format!("windows: {at}.selector: {why}"))?);
+            let mut denied = deny.clone();
+            denied.extend(read(&format!("{at}.deny"), &one.deny)?);
+            let allow = read(&format!("{at}.allow"), &one.allow)?;
+            all.push(Window { zone: zone.clone(), allow, deny: denied });
+        }
+        Ok(Self { written, all, selectors })
+    }
+}
+
+impl From<Windows> for Written {
+    fn from(windows: Windows) -> Self {
+        windows.written
+    }
+}
