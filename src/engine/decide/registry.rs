@@ -136,7 +136,9 @@ impl Pass<'_> {
             return Applying::Error(why.clone());
         }
         let Some(proposal) = &registry.proposal else { return Applying::Waits("sabakan's first answer".to_owned()) };
-        if proposal.basis != Basis::of(store) {
+        let (basis, settled) = (Basis::of(store), proposal.outcome.as_ref().is_ok_and(|p| !p.plan.changed));
+        // what was settled is asked again within seconds when machines come into work or leave it
+        if proposal.basis != basis && !(settled && proposal.basis.but_for_busy(&basis)) {
             return Applying::Waits("a plan from what has just changed".to_owned());
         }
         let age = registry.members.good.as_ref().map_or(f64::MAX, |g| self.boot() - g.at);

@@ -38,6 +38,8 @@ pub struct Keeper {
 struct Want {
     /// Anything at all.
     any: bool,
+    /// The machines of a definition, and a plan of it.
+    members: bool,
     /// An answer about broken machines that came after this boot time.
     broken_after: Option<f64>,
 }
@@ -62,18 +64,20 @@ impl Keeper {
             asks: JoinSet::new(),
             asking: Vec::new(),
             planned: None,
+            planned_at: 0.0,
             nodes: None,
             publish,
         };
         Self { wanted, seen, task: crate::tasks::spawn(keeping.run(want)) }
     }
 
-    /// Whether anybody wants to know, and whether an answer about broken machines must be newer than this boot time.
-    pub fn want(&self, any: bool, broken_after: Option<f64>) {
+    /// Whether anybody wants to know at all, whether a definition is wanted too, and whether an answer about broken
+    /// machines must be newer than this boot time.
+    pub fn want(&self, any: bool, members: bool, broken_after: Option<f64>) {
         self.wanted.send_if_modified(|was| {
             // one wish for a newer answer lasts until that is there
             let broken_after = broken_after.and(was.broken_after.or(broken_after));
-            let want = Want { any, broken_after };
+            let want = Want { any, members, broken_after };
             std::mem::replace(was, want) != want
         });
     }
@@ -108,7 +112,9 @@ struct Keeping {
     asks: JoinSet<Answered>,
     asking: Vec<Question>,
     /// What the last plan was made from.
-    planned: Option<(Basis, f64, Option<Arc<Taints>>)>,
+    planned: Option<PlannedFrom>,
+    /// Boot-time seconds at which it was made.
+    planned_at: f64,
     /// The Nodes' taints, and the Nodes from which they were taken.
     nodes: Option<(Nodes, Arc<Taints>)>,
     publish: watch::Sender<Arc<Registry>>,
@@ -116,6 +122,12 @@ struct Keeping {
 
 /// By name.
 type Nodes = Index<Arc<NodeRow>>;
+
+/// The revisions and machines in work, the time of the answer, the Nodes' taints.
+type PlannedFrom = (Basis, f64, Option<Arc<Taints>>);
+
+/// Seconds between two plans that differ by the machines in work alone.
+const REST: f64 = 5.0;
 
 /// Of the Nodes, by name.
 type Taints = BTreeMap<String, Vec<Taint>>;
@@ -144,7 +156,11 @@ impl Keeping {
             let mut sleep = Duration::from_hours(1);
             if wanted.any && view.synced {
                 sleep = self.ask_what_is_due(&view, wanted);
-                self.plan(&view);
+                if wanted.members {
+                    sleep = sleep.min(self.plan(&view));
+                } else {
+                    self.forget_members();
+                }
             }
             tokio::select! {
                 biased;
@@ -170,6 +186,9 @@ impl Keeping {
         for (question, stored) in
             [(Question::Members, &settings.variables), (Question::Broken, &settings.repair_variables)]
         {
+            if question == Question::Members && !want.members {
+                continue;
+            }
             let with = (url.mod_revision, stored.as_ref().map_or(0, |s| s.mod_revision));
             let mut due = self.due(question, with, view, now, poll);
             let older = |after: f64| self.asked(question).at.is_none_or(|at| at < after);
@@ -268,19 +287,46 @@ impl Keeping {
         self.tell();
     }
 
-    /// Plans anew where what it is made from has changed.
-    fn plan(&mut self, view: &StoreView) {
-        let Some(good) = self.registry.members.good.clone() else { return };
+    /// Plans anew where what it is made from has changed; how long until it is to be looked at again.
+    fn plan(&mut self, view: &StoreView) -> Duration {
+        const NEVER: Duration = Duration::MAX;
+        let Some(good) = self.registry.members.good.clone() else { return NEVER };
         let basis = Basis::of(view);
         let taints = if wanted_nodes(&view.policy()) { self.taints() } else { None };
         let from = (basis, good.at, taints);
         if good.with != from.0.question || self.planned.as_ref() == Some(&from) {
-            return;
+            return NEVER;
+        }
+        let now = secs(self.clock.boot());
+        if let Some(rest) = self.may_rest(&from, now) {
+            return rest;
         }
         let proposal = propose(view, &good, from.2.as_deref(), self.clock.wall());
         self.planned = Some(from);
+        self.planned_at = now;
         self.registry.proposal = Some(Arc::new(proposal));
         self.tell();
+        NEVER
+    }
+
+    /// Machines that come into work and leave it are many, and seldom change what was settled: where nothing else has
+    /// changed, a plan that changes nothing is made again after a rest, and this is what is left of it.
+    fn may_rest(&self, from: &PlannedFrom, now: f64) -> Option<Duration> {
+        let settled = self.registry.proposal.as_ref()?.outcome.as_ref().is_ok_and(|p| !p.plan.changed);
+        let (basis, at, taints) = self.planned.as_ref()?;
+        let only_busy = (*at, taints) == (from.1, &from.2) && basis.but_for_busy(&from.0);
+        let left = self.planned_at + REST - now;
+        (settled && only_busy && left > 0.0).then(|| Duration::from_secs_f64(left.min(REST)))
+    }
+
+    /// Nobody wants a definition: nothing is kept of what one would be made of.
+    fn forget_members(&mut self) {
+        if self.registry.members.at.is_some() || self.registry.proposal.is_some() {
+            self.registry.members = Asked::default();
+            self.registry.proposal = None;
+            self.planned = None;
+            self.tell();
+        }
     }
 
     /// The taints of the Nodes by name; `None` while Kubernetes has not told all of them.

@@ -62,6 +62,12 @@ impl Basis {
         }
     }
 
+    /// Nothing but machines in work tells it from the other.
+    pub fn but_for_busy(&self, other: &Self) -> bool {
+        let idle = |of: &Self| Self { busy: BTreeSet::new(), ..of.clone() };
+        idle(self) == idle(other)
+    }
+
     /// What a transaction that applies it compares.
     pub fn compares(&self, keys: &Keys) -> Vec<(String, i64)> {
         vec![

@@ -302,8 +302,9 @@ impl Loop {
         }
         self.prober.aim(targets);
         // who leads asks, and a console for whoever looks at it
-        let again = leads && decision.auto_repair.asks_again;
-        self.keeper.want(leads || self.options.mode == "console", again.then(|| secs(self.steady.now().boot)));
+        let (console, again) = (self.options.mode == "console", leads && decision.auto_repair.asks_again);
+        let members = console || leads && self.snap.store.sabakan.enabled();
+        self.keeper.want(leads || console, members, again.then(|| secs(self.steady.now().boot)));
     }
 
     fn tell(&self, decision: Decision, now: Now) {

@@ -427,3 +427,15 @@ fn i42_nothing_is_added_from_an_answer_that_is_no_longer_young() {
     let old = decide(&snap);
     assert!(!adds(&old) && old.auto_repair.asks_again, "{:?}", old.auto_repair);
 }
+
+#[test]
+fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_is_not() {
+    let begins = |scene: Scene, states: &[(u8, &str)]| {
+        let mut snap = snapshot(&scene, 0, states);
+        snap.store = scene.entry(1, 9, RebootStatus::Draining, 10).snapshot().store;
+        decide(&snap).registry
+    };
+    assert_eq!(begins(scene(), &[]), Applying::Settled);
+    let less = scene().with(|s| s.constraints.minimum_workers = Some(19));
+    says(&begins(less, &[(12, "UNHEALTHY")]), "a plan from what has just changed");
+}
