@@ -260,6 +260,11 @@ pub enum Command {
     },
     /// Print one frame of the console, after some keys; never writes
     Screenshot(ShotArgs),
+    /// Print what a reason means, what to check and which key or word helps; without one: all reasons
+    Explain {
+        /// Its name, such as BlockedByPDB, as `rq why -o json` and the metrics have it
+        reason: Option<String>,
+    },
     /// Print version, host, servers with their versions, who leads and who you are, for bug reports; no secrets
     Info,
     /// Write man pages into a folder

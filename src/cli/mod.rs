@@ -11,6 +11,7 @@ mod config;
 mod constraints;
 mod context;
 mod diff;
+mod explain;
 mod history;
 mod hosts;
 mod info;
@@ -69,6 +70,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Config { word } => Box::pin(config::run(&word, context)).await,
         Command::Sandbox { word } => Box::pin(sandbox::run(word, context)).await,
         Command::Screenshot(args) => Box::pin(screenshot::run(&args, context)).await,
+        Command::Explain { reason } => explain::run(reason.as_deref(), context),
         Command::Info => Box::pin(info::run(context)).await,
         Command::Completions { shell } => reference::completions(shell, context),
         Command::Man { folder } => reference::man(&folder, context),

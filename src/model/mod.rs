@@ -21,6 +21,7 @@ pub mod reason;
 pub mod reboot;
 pub mod record;
 pub mod repair;
+pub mod runbook;
 pub mod selector;
 pub mod text;
 pub mod time;

@@ -1,0 +1,73 @@
+//! docs/runbook.md, which the program carries with it: what each reason means, what to check and which key or word helps.
+
+/// The document.
+const TEXT: &str = include_str!("../../docs/runbook.md");
+
+/// What the document says of one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The reason's name, as `-o json` and metrics have it.
+    pub name: &'static str,
+    /// Markdown: paragraphs that begin with `**Means:**`, `**Check:**` and `**Helps:**`.
+    pub text: &'static str,
+}
+
+/// One for each reason, in the order in which an entry meets them.
+pub fn sections() -> impl Iterator<Item = Section> {
+    TEXT.split("\n## ").skip(1).filter_map(|part| {
+        let (name, text) = part.split_once('\n')?;
+        Some(Section { name, text: text.trim() })
+    })
+}
+
+/// The one of a reason, in whatever case its name is written.
+pub fn section(name: &str) -> Option<Section> {
+    sections().find(|s| s.name.eq_ignore_ascii_case(name))
+}
+
+impl Section {
+    /// The paragraph that begins with this word, as one line without marks.
+    pub fn part(&self, word: &str) -> String {
+        let begin = format!("**{word}:**");
+        let paragraph = self.text.split("\n\n").find_map(|p| p.strip_prefix(&begin)).unwrap_or_default();
+        paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::reason::Reason;
+
+    /// The names that serde knows: those of the program.
+    fn reasons() -> Vec<String> {
+        let error = serde_json::from_str::<Reason>(r#"{"reason":"no such"}"#).unwrap_err().to_string();
+        let known = error.split("expected one of ").nth(1).expect("serde names what it knows");
+        known
+            .split(['`', ',', ' '])
+            .filter(|w| w.chars().next().is_some_and(char::is_uppercase))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[test]
+    fn i32_every_reason_has_a_section_that_says_what_it_means_what_to_check_and_what_helps() {
+        let (mut known, mut told) = (reasons(), sections().map(|s| s.name.to_owned()).collect::<Vec<_>>());
+        known.sort();
+        told.sort();
+        assert!(known.len() > 40, "{known:?}");
+        assert_eq!(known, told);
+        for section in sections() {
+            for word in ["Means", "Check", "Helps"] {
+                assert!(section.part(word).len() >= 5, "{} says nothing under {word}", section.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_reason_stands_in_the_table_of_reasons() {
+        let table = include_str!("../../docs/reasons.md");
+        let missing: Vec<String> = reasons().into_iter().filter(|r| !table.contains(&format!("`{r}`"))).collect();
+        assert!(missing.is_empty(), "docs/reasons.md does not have {missing:?}");
+    }
+}
