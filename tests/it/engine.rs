@@ -1,6 +1,7 @@
 //! The engine as a process, on real servers and on the sandbox with the same assertions: what happened is read from the commands' own log, etcd's revisions and the
 //! API server's audit log, not from our records.
 
+mod beside;
 mod blocked;
 mod commands;
 mod failover;
