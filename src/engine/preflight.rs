@@ -53,7 +53,7 @@ pub(super) fn faults(snap: &Snapshot, has_kubernetes: bool) -> Vec<String> {
         faults.push(format!("this host's clock differs from the API server's by {ahead:.0} s: mend it (NTP)"));
     }
     if !snap.kube.missing_rights.is_empty() {
-        faults.push(format!("missing rights in Kubernetes: {}", snap.kube.missing_rights.join(", ")));
+        faults.push(format!("missing rights in Kubernetes (docs/rbac.yaml): {}", snap.kube.missing_rights.join(", ")));
     }
     if !snap.kube.rights_known {
         faults.push("rights in Kubernetes are not known yet".to_owned());

@@ -18,6 +18,7 @@ mod observers;
 mod power;
 mod recorded;
 mod registry;
+mod rights;
 mod roles;
 mod sandbox;
 mod store;

@@ -10,6 +10,7 @@ pub mod history;
 pub mod leader;
 pub mod program;
 pub mod recorder;
+pub mod rights;
 pub mod sandbox;
 
 use std::{

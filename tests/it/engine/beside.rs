@@ -38,17 +38,16 @@ impl Other {
         self.runtime.block_on(async {
             loop {
                 let read = self.client.get(INDEX, None).await.expect("a read");
-                let (index, revision) = read.kvs().first().map_or((0, 0), |kv| {
-                    (kv.value_str().expect("text").parse().expect("a number"), kv.mod_revision())
-                });
+                let (index, revision) = read
+                    .kvs()
+                    .first()
+                    .map_or((0, 0), |kv| (kv.value_str().expect("text").parse().expect("a number"), kv.mod_revision()));
                 let entry = json!({"index": index.to_string(), "node": address, "status": "queued",
                     "last_transition_time": "0001-01-01T00:00:00Z", "drain_backoff_expire": "0001-01-01T00:00:00Z"});
-                let txn = Txn::new()
-                    .when([Compare::mod_revision(INDEX, CompareOp::Equal, revision)])
-                    .and_then([
-                        TxnOp::put(key(index), entry.to_string(), None),
-                        TxnOp::put(INDEX, (index + 1).to_string(), None),
-                    ]);
+                let txn = Txn::new().when([Compare::mod_revision(INDEX, CompareOp::Equal, revision)]).and_then([
+                    TxnOp::put(key(index), entry.to_string(), None),
+                    TxnOp::put(INDEX, (index + 1).to_string(), None),
+                ]);
                 if self.client.txn(txn).await.expect("a transaction").succeeded() {
                     return index;
                 }
@@ -58,7 +57,8 @@ impl Other {
 
     /// The queue as it is now, by index: CKE's fields alone.
     fn list(&mut self) -> BTreeMap<u64, Value> {
-        let read = self.runtime.block_on(self.client.get(PREFIX, Some(GetOptions::new().with_prefix()))).expect("a read");
+        let read =
+            self.runtime.block_on(self.client.get(PREFIX, Some(GetOptions::new().with_prefix()))).expect("a read");
         let known = ["index", "node", "status", "last_transition_time", "drain_backoff_count", "drain_backoff_expire"];
         let entry = |bytes: &[u8]| {
             let mut entry: Value = serde_json::from_slice(bytes).ok()?;
@@ -95,7 +95,8 @@ fn what_another_program_adds_and_cancels_blindly_is_done_and_nothing_of_it_is_lo
 
     let (mut cancelled, mut rounds) = (BTreeSet::new(), 0);
     for group in [&all[1..4], &all[4..6]] {
-        let mut todo: BTreeMap<String, u64> = group.iter().map(|m| (m.address.clone(), other.add(&m.address))).collect();
+        let mut todo: BTreeMap<String, u64> =
+            group.iter().map(|m| (m.address.clone(), other.add(&m.address))).collect();
         // its window shuts once a group, in the middle of its work
         wait_for("a machine of the group is in work", 60, || {
             let list = other.list();
@@ -103,7 +104,8 @@ fn what_another_program_adds_and_cancels_blindly_is_done_and_nothing_of_it_is_lo
         });
         let read = other.list();
         std::thread::sleep(Duration::from_millis(150)); // what it read is old when it writes
-        for (index, entry) in read.iter().filter(|(i, e)| todo.values().any(|t| t == *i) && e["status"] != "rebooting") {
+        for (index, entry) in read.iter().filter(|(i, e)| todo.values().any(|t| t == *i) && e["status"] != "rebooting")
+        {
             other.cancel(*index, entry);
             cancelled.insert(*index);
         }

@@ -11,7 +11,7 @@ use crate::world::{
     Options, World,
     cluster::machines,
     history::changes,
-    program::{Daemon, cketerm},
+    program::{Daemon, cketerm, config},
     wait_for,
 };
 
@@ -39,8 +39,11 @@ impl Site {
         std::fs::copy(&bmc.ca, dir.join("bmc-ca.crt")).unwrap();
         let text = "defaults: {ca-file: bmc-ca.crt, soft-seconds: 40, poll-seconds: 1}\n";
         std::fs::write(dir.join("bmcs.yaml"), text).unwrap();
-        let text = std::fs::read_to_string(world.config()).unwrap() + "power: {bmcs: bmcs.yaml}\n";
-        std::fs::write(dir.join("engine.yaml"), text).unwrap();
+        // with exactly the rights that docs/rbac.yaml gives an engine that is the controller
+        let kubeconfig = world.granted("controller", &["cketerm", "cketerm-metal3-controller", "cketerm-bmc-secrets"]);
+        let settings = config(dir, "engine.yaml", &world.etcd, Some(&kubeconfig), 5);
+        let text = std::fs::read_to_string(&settings).unwrap() + "power: {bmcs: bmcs.yaml}\n";
+        std::fs::write(settings, text).unwrap();
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bmc", "namespace": "default"},
             "stringData": {"username": "admin", "password": "hunter2"},

@@ -1,0 +1,66 @@
+//! docs/rbac.yaml: with exactly those rights each does what it is for, asks for nothing else, and names what it lacks.
+
+use serde_json::json;
+
+use crate::world::{
+    Options, World,
+    cluster::machines,
+    program::{Daemon, cketerm, config},
+    wait_for,
+};
+
+#[test]
+fn an_engine_with_exactly_its_rights_reboots_workers_and_api_servers() {
+    let Some(world) = World::start(Options { kcm: true, kwok: true, audit: true, ..Options::default() }) else {
+        return;
+    };
+    let all = machines(2, 1);
+    world.add_nodes(&all);
+    for i in 0..2 {
+        world.add_pod("default", &format!("web-{i}"), "w1", "web", None);
+    }
+    let job = world.add_job("default", "batch");
+    world.add_pod("default", "batch-0", "w1", "batch", Some(&job));
+    world.pods_run("default");
+    world.add_budget("default", "web", "web", 0);
+    // its pods are not protected, so they are deleted
+    let reboot = json!({"protected_job_pods": {"matchLabels": {"protected": "yes"}}});
+    world.set_up(&all, &reboot);
+    let kubeconfig = world.granted("engine", &["cketerm", "cketerm-endpoints", "cketerm-hosts-view"]);
+    let settings = config(world.dir(), "least.yaml", &world.etcd, Some(&kubeconfig), 5);
+    let daemon = Daemon::start(world.dir(), &settings, "least");
+    daemon.ready();
+    world.queue(&[&all[0], &all[2]]);
+    world.queue_is_empty(120);
+    wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+    let begun: Vec<String> = world.power().into_iter().filter(|p| p.what == "begin").map(|p| p.address).collect();
+    assert_eq!(begun, [all[2].address.clone(), all[0].address.clone()], "the worker first, then the API server");
+    assert_eq!(world.refused("engine"), Vec::<String>::new(), "it asked for more than docs/rbac.yaml grants");
+
+    // without a right the engine observes, and says which one it lacks and where it stands
+    drop(daemon);
+    let kubeconfig = world.granted("blind", &["cketerm-hosts"]);
+    let settings = config(world.dir(), "blind.yaml", &world.etcd, Some(&kubeconfig), 5);
+    let daemon = Daemon::start(world.dir(), &settings, "blind");
+    let says = wait_for("it names the right", 30, || {
+        let (_, says) = daemon.page("/readyz");
+        says.contains("observing").then_some(says)
+    });
+    assert!(says.contains("nodes") && says.contains("docs/rbac.yaml"), "{says}");
+}
+
+#[test]
+fn what_a_person_may_not_do_by_hand_is_named_and_nothing_is_done() {
+    let Some(world) = World::start(Options { kwok: true, audit: true, ..Options::default() }) else { return };
+    let all = machines(1, 1);
+    world.add_nodes(&all);
+    world.set_up(&all, &json!({}));
+    let kubeconfig = world.granted("looker", &["cketerm-hosts"]);
+    let settings = config(world.dir(), "looker.yaml", &world.etcd, Some(&kubeconfig), 5);
+    let ran = cketerm(&settings, &["nodes", "cordon", "w1"]);
+    assert!(ran.code != 0 && ran.stderr.contains("nodes") && ran.stderr.contains("docs/rbac.yaml"), "{}", ran.stderr);
+    assert!(world.cordoned().is_empty());
+    // what asks etcd alone needs no right in Kubernetes
+    assert_eq!(cketerm(&settings, &["rq", "disable"]).code, 0);
+    assert_eq!(cketerm(&settings, &["rq", "list"]).stdout.trim(), "[]");
+}

@@ -1,0 +1,55 @@
+//! People and engines with exactly the rights of docs/rbac.yaml, on a real API server.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::World;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// The documents of docs/rbac.yaml.
+fn documented() -> Vec<Value> {
+    let text = include_str!("../../../docs/rbac.yaml");
+    let documents = serde_yaml::Deserializer::from_str(text);
+    documents.map(|d| serde::Deserialize::deserialize(d).expect("docs/rbac.yaml")).collect()
+}
+
+impl World {
+    /// Gives `user` these roles of docs/rbac.yaml (a `Role` in the namespace `default`) and nothing else; a kubeconfig of the
+    /// administrator who acts as that user.
+    pub fn granted(&self, user: &str, roles: &[&str]) -> PathBuf {
+        let documents = documented();
+        for name in roles {
+            let role = documents.iter().find(|d| d["metadata"]["name"] == *name);
+            let role = role.unwrap_or_else(|| panic!("docs/rbac.yaml has no {name}"));
+            let (place, kind) = match role["kind"].as_str() {
+                Some("ClusterRole") => (RBAC.to_owned(), "cluster"),
+                _ => (format!("{RBAC}/namespaces/default"), ""),
+            };
+            // another test of this world may have brought it already
+            let (code, said) = self.call("POST", &format!("{place}/{kind}roles"), Some(role));
+            assert!(code == 201 || code == 409, "{name}: {code} {said}");
+            let binding = json!({
+                "metadata": {"name": format!("{name}-{user}")},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": name},
+                "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
+            });
+            self.ok("POST", &format!("{place}/{kind}rolebindings"), Some(&binding));
+        }
+        let text = std::fs::read_to_string(&self.kubeconfig).expect("a kubeconfig");
+        assert!(text.contains("user: {token:"), "{text}");
+        let path = self.dir().join(format!("kubeconfig-{user}"));
+        std::fs::write(&path, text.replace("user: {token:", &format!("user: {{as: {user}, token:")))
+            .expect("a kubeconfig");
+        path
+    }
+
+    /// What the API server refused to that user so far: verb and address (with `audit`).
+    pub fn refused(&self, user: &str) -> Vec<String> {
+        let of = |e: &&Value| e["impersonatedUser"]["username"] == user && e["responseStatus"]["code"] == 403;
+        let words =
+            |e: &Value| format!("{} {}", e["verb"].as_str().unwrap_or("?"), e["requestURI"].as_str().unwrap_or("?"));
+        self.audit().iter().filter(of).map(words).collect()
+    }
+}
