@@ -72,8 +72,8 @@ pub enum Action {
     },
     /// Cancel reboots, delete repairs.
     Cancel {
-        /// Each with the `ModRevision` that was shown.
-        entries: Vec<(EntryId, i64)>,
+        /// Which, whatever they have come to since they were shown.
+        entries: Vec<EntryId>,
         /// Why.
         reason: Option<String>,
     },
@@ -86,8 +86,8 @@ pub enum Action {
     },
     /// Keep entries from starting, or let them go.
     Hold {
-        /// Each with the `ModRevision` that was shown.
-        entries: Vec<(EntryId, i64)>,
+        /// Each with the `ModRevision` that was shown; none = whatever it has come to since.
+        entries: Vec<(EntryId, Option<i64>)>,
         /// Keep, or let go.
         hold: bool,
         /// Why.
@@ -211,7 +211,7 @@ impl Action {
                 format!("queueing {operation} of {} ...", count(addresses.len(), "machine"))
             }
             Self::Cancel { entries, .. } => {
-                let repairs = entries.iter().all(|(id, _)| id.queue == QueueKind::Repair);
+                let repairs = entries.iter().all(|id| id.queue == QueueKind::Repair);
                 let doing = if repairs { "deleting" } else { "cancelling" };
                 format!("{doing} {} ...", count(entries.len(), "entry"))
             }

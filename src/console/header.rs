@@ -257,7 +257,9 @@ fn status(app: &App) -> Line<'static> {
         spans.push(Span::styled(format!("  by {column}{}", if largest_first { " desc" } else { "" }), theme.key));
     }
     if marks > 0 {
-        spans.push(Span::styled(format!("  {marks} marked"), theme.mark));
+        let hidden = list.hidden_marks();
+        let hidden = if hidden > 0 { format!(", {hidden} not shown") } else { String::new() };
+        spans.push(Span::styled(format!("  {marks} marked{hidden}"), theme.mark));
     }
     Line::from(spans)
 }

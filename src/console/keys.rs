@@ -58,6 +58,7 @@ pub enum Command {
     Reboot,
     Repair,
     Cancel,
+    CancelAll,
     DeleteFinished,
     DeleteUnfinished,
     Hold,
@@ -85,7 +86,6 @@ pub enum Command {
     PreviousField,
     NextOption,
     PreviousOption,
-    Reason,
     Accept,
     Drop,
 }
@@ -138,6 +138,7 @@ pub const TABLE: &[Binding] = &[
     look(Table, &["enter"], Command::Open, "open", "detail", "Open the detail pane of the row"),
     look(Detail, &["enter"], Command::Back, "close", "back", "Close the pane"),
     verb(&["X"], Command::Cancel, "cancel", "cancel", "Cancel the reboots, or delete the repairs, that are marked or under the cursor"),
+    verb(&[], Command::CancelAll, "cancel-all", "", "Cancel all reboots"),
     verb(&["R"], Command::Reboot, "reboot", "reboot", "Queue a reboot of the nodes that are marked, or of the one under the cursor"),
     verb(&["P"], Command::Repair, "repair", "repair", "Queue a repair of the nodes that are marked, or of the one under the cursor; of a repair: once more"),
     verb(&["B"], Command::ResetBackoff, "reset-backoff", "reset backoff", "End the backoff of the entries, so that the next pass takes them"),
@@ -189,18 +190,17 @@ pub const TABLE: &[Binding] = &[
     look(Everywhere, &["q", "ctrl-c"], Command::Quit, "quit", "quit", "Leave; asks when this console leads and no other engine stands by"),
     look(Everywhere, &["ctrl-z"], Command::Suspend, "suspend", "", "Stop the program; `fg` brings it back"),
     look(Everywhere, &["ctrl-l"], Command::Repaint, "repaint", "", "Paint everything again"),
-    look(Dialog, &["y"], Command::Yes, "yes", "", "Yes, do it (where nothing has to be typed)"),
-    look(Dialog, &["n", "esc", "ctrl-c", "q"], Command::No, "no", "", "No, do nothing"),
-    look(Dialog, &["enter"], Command::Press, "press", "", "Press the button that has the focus: Cancel at first"),
-    look(Dialog, &["tab", "down"], Command::NextField, "next-field", "", "Next field or button"),
+    look(Dialog, &["y"], Command::Yes, "yes", "yes", "On the buttons: yes, do it. Elsewhere, and every other letter: text of the reason"),
+    look(Dialog, &["esc", "ctrl-c", "n", "q"], Command::No, "no", "no", "No, do nothing; letters only where no reason can be given"),
+    look(Dialog, &["enter"], Command::Press, "press", "goes on", "Go on to the next field and to the buttons; there press the one that has the focus: Cancel, unless something was typed"),
+    look(Dialog, &["tab", "down"], Command::NextField, "next-field", "next", "Next field or button"),
     look(Dialog, &["backtab", "up"], Command::PreviousField, "previous-field", "", "Previous field or button"),
     look(Dialog, &["right"], Command::NextOption, "next-option", "", "Next option of a choice; else the next field or button"),
     look(Dialog, &["left"], Command::PreviousOption, "previous-option", "", "Previous option of a choice; else the previous field or button"),
     look(Dialog, &["pgdn"], Command::PageDown, "dialog-down", "", "Further down in a long list"),
     look(Dialog, &["pgup"], Command::PageUp, "dialog-up", "", "Further up in a long list"),
-    look(Dialog, &["r"], Command::Reason, "reason", "", "Type a reason, which goes to the audit trail"),
-    look(Field, &["enter"], Command::Accept, "accept", "", "Take the text"),
-    look(Field, &["esc", "ctrl-c"], Command::Drop, "drop", "", "Drop the text"),
+    look(Field, &["enter"], Command::Accept, "accept", "goes on", "Take the text; in a dialog: on to the next field, then to the buttons"),
+    look(Field, &["esc", "ctrl-c"], Command::Drop, "drop", "no", "Drop the text; in a dialog: no, do nothing"),
     look(Field, &["tab", "down"], Command::NextField, "field-next", "", "Take the text and go on to the next field; on the command line: complete, or the next proposal"),
     look(Field, &["backtab", "up"], Command::PreviousField, "field-previous", "", "Take the text and go back"),
 ];
@@ -270,18 +270,32 @@ impl Keymap {
         self.key(name).map_or_else(|| format!(":{name}"), title)
     }
 
-    /// All keys of a binding, for the help.
+    /// All keys of a binding, for the help; the command line's word where there is none.
     pub fn all(&self, binding: &Binding) -> String {
-        self.names.get(binding.name).map(|keys| keys.join(" ")).unwrap_or_default()
+        match self.names.get(binding.name).map(|keys| keys.join(" ")).filter(|keys| !keys.is_empty()) {
+            Some(keys) => keys,
+            None if typed(binding.context) => format!(":{}", binding.name),
+            None => String::new(),
+        }
     }
 }
 
 /// A key as people read it: `X`, `Esc`, `Ctrl-f`.
 pub fn title(key: &str) -> String {
+    match key {
+        "pgdn" => return "PgDn".to_owned(),
+        "pgup" => return "PgUp".to_owned(),
+        _ => {}
+    }
     match key.split_at_checked(1) {
         Some((first, rest)) if !rest.is_empty() => format!("{}{rest}", first.to_uppercase()),
         _ => key.to_owned(),
     }
+}
+
+/// Whether names of this context can be typed on the command line.
+pub fn typed(context: Context) -> bool {
+    matches!(context, Everywhere | Table)
 }
 
 /// Whether two contexts can hear the same key press.
@@ -345,7 +359,8 @@ pub fn markdown() -> String {
     ] {
         let _ = write!(out, "\n## {title}\n\n| key | name | what it does |\n| --- | --- | --- |\n");
         for b in TABLE.iter().filter(|b| b.context == context && b.changes == changes) {
-            let keys: Vec<_> = b.keys.iter().map(|k| format!("`{k}`")).collect();
+            let mut keys: Vec<_> = b.keys.iter().map(|k| format!("`{k}`")).collect();
+            keys.extend((keys.is_empty() && typed(context)).then(|| format!("`:{}`", b.name)));
             let _ = writeln!(out, "| {} | `{}` | {} |", keys.join(" "), b.name, b.help);
         }
     }
@@ -367,7 +382,7 @@ mod tests {
         for b in TABLE.iter().filter(|b| b.changes) {
             assert!(b.keys.iter().all(|k| k.len() == 1 && k.chars().all(char::is_uppercase)), "{}", b.name);
             let sharing = TABLE.iter().filter(|o| o.keys.iter().any(|k| b.keys.contains(k))).count();
-            assert_eq!(sharing, 1, "{}", b.name);
+            assert!(sharing == b.keys.len().min(1), "{}", b.name);
         }
     }
 

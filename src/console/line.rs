@@ -10,7 +10,7 @@ use tui_input::Input;
 use super::{
     app::{App, View},
     columns,
-    keys::{Command, Context, TABLE},
+    keys::{Command, TABLE, typed},
 };
 
 /// Most proposals that are made.
@@ -107,11 +107,6 @@ pub fn read(text: &str) -> Result<Said, String> {
         (false, true) => Ok(Said::OnRows(binding.command, rest.to_owned())),
         (false, false) => Err(format!("{name} takes no argument")),
     }
-}
-
-/// Whether names of this context can be typed.
-fn typed(context: Context) -> bool {
-    matches!(context, Context::Everywhere | Context::Table)
 }
 
 /// All first words.

@@ -146,6 +146,8 @@ pub trait Rows {
     fn counts(&self) -> (usize, usize);
     /// How many are marked.
     fn marked(&self) -> usize;
+    /// How many marked ones the filter hides.
+    fn hidden_marks(&self) -> usize;
     /// The filter in force.
     fn filter(&self) -> &str;
     /// Another filter for a view with these columns; the rows are made anew by whoever sets it. One that cannot be
@@ -177,6 +179,12 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     }
     fn marked(&self) -> usize {
         self.marks.len()
+    }
+    fn hidden_marks(&self) -> usize {
+        if self.marks.is_empty() || self.rows.len() == self.total {
+            return 0;
+        }
+        self.marks.len() - self.rows.iter().filter(|id| self.marks.contains(*id)).count()
     }
     fn filter(&self) -> &str {
         &self.filter

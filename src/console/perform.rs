@@ -1,5 +1,7 @@
 //! Carries an action out through `actions`, and says in a sentence what came of it.
 
+use futures::{StreamExt, stream};
+
 use super::event::{Action, Registering, count};
 use crate::{
     actions::{Operator, WantedRepair},
@@ -7,8 +9,13 @@ use crate::{
         entry::{EntryId, QueueKind},
         ours::Verb,
     },
-    store::keys::SwitchName,
+    store::{StoreError, keys::SwitchName},
 };
+
+/// Entries that are cancelled at the same time: each costs a read and a write.
+const AT_ONCE: usize = 8;
+/// How often a hold is tried again after its entry moved on between a read and a write.
+const RACES: usize = 3;
 
 /// Carries it out. The error is what a person should read: what failed, on which object, what to do.
 pub async fn perform(operator: &Operator, action: Action) -> Result<String, String> {
@@ -39,21 +46,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
             let said = summed("queued", &done, &failed)?;
             Ok(std::iter::once(said).chain(notes).collect::<Vec<_>>().join("; "))
         }
-        Action::Cancel { entries, reason } => {
-            let (mut done, mut failed) = (Vec::new(), Vec::new());
-            for (id, revision) in entries {
-                let ended = match id.queue {
-                    QueueKind::Reboot => operator.cancel_reboot(id.index, Some(revision), reason.as_deref()).await,
-                    QueueKind::Repair => operator.delete_repair(id.index, Some(revision), reason.as_deref()).await,
-                };
-                match ended {
-                    Ok(()) => done.push(id),
-                    Err(e) => failed.push(e.text),
-                }
-            }
-            let repairs = done.iter().all(|id| id.queue == QueueKind::Repair);
-            summed(if repairs { "deleted" } else { "cancelled" }, &done, &failed)
-        }
+        Action::Cancel { entries, reason } => cancel(operator, &entries, reason.as_deref()).await,
         Action::ResetBackoff { entries, reason } => {
             let (mut done, mut failed) = (Vec::new(), Vec::new());
             for id in entries {
@@ -68,7 +61,15 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
             let (mut done, mut failed) = (Vec::new(), Vec::new());
             let verb = if hold { Verb::Hold } else { Verb::Unhold };
             for (id, revision) in entries {
-                match operator.order(id, verb, Some(revision), reason.as_deref()).await {
+                let mut said = operator.order(id, verb, revision, reason.as_deref()).await;
+                // a hold gets through although the entry moves on
+                for _ in 0..RACES {
+                    if said.is_ok() || revision.is_some() {
+                        break;
+                    }
+                    said = operator.order(id, verb, None, reason.as_deref()).await;
+                }
+                match said {
                     Ok(()) => done.push(id),
                     Err(e) => failed.push(e.text),
                 }
@@ -128,6 +129,34 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
             })
         }
     }
+}
+
+/// Cancels and deletes, some at once. What ended on the way to it is as good as cancelled.
+async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) -> Result<String, String> {
+    let each = stream::iter(entries.to_vec()).map(|id| async move {
+        let said = match id.queue {
+            QueueKind::Reboot => operator.cancel_reboot(id.index, None, reason).await,
+            QueueKind::Repair => operator.delete_repair(id.index, None, reason).await,
+        };
+        (id, said)
+    });
+    let (mut done, mut ended, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    for (id, said) in each.buffered(AT_ONCE).collect::<Vec<_>>().await {
+        match said {
+            Ok(()) => done.push(id),
+            Err(e) => match operator.store.stored_entry(id).await {
+                Err(StoreError::NotFound { .. }) => ended.push(id),
+                _ => failed.push(e.text),
+            },
+        }
+    }
+    let repairs = entries.iter().all(|id| id.queue == QueueKind::Repair);
+    let before = (!ended.is_empty()).then(|| format!("ended before that: {}", indexes(&ended)));
+    if done.is_empty() && failed.is_empty() {
+        return before.ok_or_else(|| "nothing was chosen".to_owned());
+    }
+    let said = summed(if repairs { "deleted" } else { "cancelled" }, &done, &failed)?;
+    Ok([Some(said), before].into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
 #[allow(clippy::needless_pass_by_value)] // for map_err

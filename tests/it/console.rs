@@ -71,7 +71,7 @@ fn signals_give_the_terminal_back_and_a_stopped_console_comes_back() {
 }
 
 #[test]
-fn a_blocked_drain_is_cancelled_in_nine_keys_and_a_reboot_queued_by_keyboard_ends() {
+fn a_blocked_drain_is_cancelled_in_ten_keys_and_a_reboot_queued_by_keyboard_ends() {
     let Some(world) = World::start(Options { kcm: true, kwok: true, ..Options::default() }) else { return };
     let machines = machines(1, 2);
     world.add_nodes(&machines);
@@ -84,7 +84,7 @@ fn a_blocked_drain_is_cancelled_in_nine_keys_and_a_reboot_queued_by_keyboard_end
     console.shows("leader: this console", 30);
     console.press("2j");
     console.shows("> w1", 5);
-    console.press("Rrkernel\ry");
+    console.press("Rkernel\ry");
     console.shows("queued 1 reboot: reboots/0", 10);
     console.press("1");
     console.shows("pdb default/web", 20);
@@ -93,7 +93,7 @@ fn a_blocked_drain_is_cancelled_in_nine_keys_and_a_reboot_queued_by_keyboard_end
     assert!(text.contains("Pods left: 1") && text.contains("kernel"), "{text}");
     console.press("X");
     console.shows("Cancel 1 entry on test?", 5);
-    console.press("y");
+    console.press("\ry");
     console.shows("cancelled reboots/0", 10);
     world.queue_is_empty(10);
     wait_for("w1 is uncordoned", 20, || world.cordoned().is_empty().then_some(()));
@@ -102,7 +102,7 @@ fn a_blocked_drain_is_cancelled_in_nine_keys_and_a_reboot_queued_by_keyboard_end
     console.shows("NODE", 5);
     console.press("G");
     console.shows("> w2", 5);
-    console.press("Ry");
+    console.press("R\ry");
     console.shows("queued 1 reboot: reboots/1", 10);
     world.queue_is_empty(60);
     assert!(world.power().iter().all(|p| p.address == machines[2].address), "{:?}", world.power());
@@ -140,6 +140,6 @@ fn while_etcd_is_away_the_rows_stay_and_writing_is_refused_and_it_recovers_in_pl
     assert!(text.contains("w1"), "{text}");
     world.act("thaw", "etcd");
     wait_for("the banner goes", 30, || (!console.text().contains("etcd lost")).then_some(()));
-    console.press("Xy");
+    console.press("X\ry");
     console.shows("cancelled reboots/0", 10);
 }

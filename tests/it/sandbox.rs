@@ -251,13 +251,13 @@ fn the_console_on_it_reboots_within_seconds_and_every_key_works() {
     console.shows("[2 Nodes 60]", 10);
     console.press("G");
     console.shows("> w57", 10);
-    console.press("Ry");
+    console.press("R\ry");
     console.shows("queued 1 reboot: reboots/23", 10);
     console.press("1");
     console.shows(" 23     w57", 10);
     console.press("G");
     console.shows("> 23 ", 10);
-    console.press("Xy");
+    console.press("X\ry");
     console.shows("cancelled reboots/23", 10);
     // it ends with the console: there is nothing to ask
     console.press("q");

@@ -1,6 +1,7 @@
-//! Cancel reboots, delete repairs: those that are chosen, or all that have ended, or all that have not.
+//! Cancel reboots, delete repairs: those that are chosen, or all that have ended, or all that have not. A stopping verb:
+//! it gets through whatever its entries come to while the dialog is read; those that end drop out.
 
-use super::{Bound, Deed, Dialog, LARGE};
+use super::{Deed, Dialog, LARGE, Stops};
 use crate::{
     console::{
         app::{App, View},
@@ -15,38 +16,48 @@ use crate::{
     },
 };
 
+/// Entries that are named where some drop out.
+const NAMED: usize = 5;
+
 /// What is found of the entries that are to go.
 #[derive(Default)]
 struct Going {
-    entries: Vec<(EntryId, i64)>,
+    entries: Vec<EntryId>,
     lines: Vec<String>,
     /// A command may be running for so many of them.
     commands: usize,
     broken: Vec<String>,
+    /// On their way out already.
+    ended: Vec<EntryId>,
 }
 
-fn gather(app: &App, chosen: &[EntryId]) -> Going {
+fn gather(app: &App, stops: &Stops) -> Going {
     let mut going = Going::default();
-    for id in chosen {
-        let Some((key, revision)) = facts::lies(&app.seen, *id) else { continue };
+    for id in &stops.ids {
+        let Some((key, _)) = facts::lies(&app.seen, *id) else {
+            going.ended.push(*id);
+            continue;
+        };
         let Some(name) = facts::machine(&app.seen, *id) else {
             going.broken.push(key.to_owned());
             continue;
         };
         let api = if facts::is_api_server(&app.seen, &name) { "  API server" } else { "" };
         let state = match (facts::entry(&app.seen, *id), facts::repair(&app.seen, *id)) {
-            (Some(e), _) => {
+            (Some(e), _) if e.status != RebootStatus::Cancelled => {
                 going.commands += usize::from(e.status == RebootStatus::Rebooting);
                 brief::status(e, app.now.wall).to_owned()
             }
-            (_, Some(e)) if e.deleted => continue,
-            (_, Some(e)) => {
+            (_, Some(e)) if !(e.deleted || (stops.unfinished && e.finished())) => {
                 going.commands += usize::from(e.unfinished() && e.step_status == StepStatus::Watching);
                 format!("{}  {}", e.operation, brief::repair_status(e, app.now.wall))
             }
-            _ => continue,
+            _ => {
+                going.ended.push(*id);
+                continue;
+            }
         };
-        going.entries.push((*id, revision));
+        going.entries.push(*id);
         going.lines.push(format!("{id}  {name}  {state}{api}"));
     }
     going
@@ -58,7 +69,8 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     if chosen.is_empty() {
         return Err(app.nothing_chosen("entry"));
     }
-    let mut going = gather(app, &chosen);
+    let stops = Stops { ids: chosen, unfinished: false };
+    let mut going = gather(app, &stops);
     if going.entries.is_empty() {
         return Err(match going.broken.first() {
             Some(key) => {
@@ -67,13 +79,28 @@ pub fn open(app: &App) -> Result<Dialog, String> {
             None => "the entry is gone: it ended, or was cancelled or deleted".to_owned(),
         });
     }
-    if let (1, Some(why)) = (going.entries.len(), chosen.first().and_then(|id| app.seen.reasons.get(id))) {
-        going.lines.push(brief::sentence(why));
-    }
-    Ok(dialog(app, going))
+    // what was gone before it was opened was never shown
+    going.ended.clear();
+    Ok(dialog(app, &going, stops.unfinished))
 }
 
-/// Opens it for all repairs that have ended, or for all that have not; it is bound to those that it shows.
+/// Opens it for all reboots.
+pub fn all(app: &App) -> Result<Dialog, String> {
+    let entries = &app.seen.snapshot.store.reboots.entries;
+    let ids = entries.keys().map(|index| EntryId::reboot(*index)).collect();
+    let mut going = gather(app, &Stops { ids, unfinished: false });
+    going.ended.clear();
+    let n = going.entries.len();
+    if n == 0 {
+        return Err("the reboot queue has no entry that can be cancelled".to_owned());
+    }
+    let mut dialog = dialog(app, &going, false);
+    dialog.title = format!("Cancel all {} on {}?", count(n, "reboot"), app.cluster_word());
+    dialog.expect = Some(format!("{} {n}", app.cluster_word()));
+    Ok(dialog)
+}
+
+/// Opens it for all repairs that have ended, or for all that have not; it is about those that it shows.
 pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
     if app.view != View::Repairs {
         return Err(format!("that is about the repair queue: press {}, then the key again", app.key("repairs")));
@@ -91,7 +118,7 @@ pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
         .to_owned());
     }
     let n = chosen.len();
-    let mut dialog = dialog(app, gather(app, &chosen));
+    let mut dialog = dialog(app, &gather(app, &Stops { ids: chosen, unfinished: !finished }), !finished);
     let what = if finished { "finished" } else { "UNFINISHED" };
     dialog.title = format!("Delete all {n} {what} repairs on {}?", app.cluster_word());
     if !finished {
@@ -100,34 +127,68 @@ pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-fn dialog(app: &App, going: Going) -> Dialog {
-    let Going { entries, mut lines, commands, broken } = going;
+/// The lines as the entries stand now; those that ended drop out, with a word.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    let Some(stops) = &dialog.stops else { return };
+    let going = gather(app, stops);
+    if going.entries.is_empty() {
+        dialog.expire("all of them ended meanwhile: nothing is left to stop".to_owned());
+        return;
+    }
+    dialog.lines = lines(app, &going);
+    if let Deed::Act(Action::Cancel { entries, .. }) = &mut dialog.deed {
+        *entries = going.entries;
+    }
+}
+
+/// What the dialog says of them.
+fn lines(app: &App, going: &Going) -> Vec<String> {
+    let Going { entries, lines: each, commands, broken, ended } = going;
+    let mut lines = Vec::new();
+    if !ended.is_empty() {
+        lines.push(left_out("! ended meanwhile, left out", ended));
+    }
+    if *commands > 0 {
+        lines.push("! a command that runs goes on; the node stays cordoned until it is back".to_owned());
+    }
     if !broken.is_empty() {
-        lines.insert(0, format!("! left out, cannot be read: {}", broken.join(", ")));
+        lines.push(format!("! left out, cannot be read: {}", broken.join(", ")));
     }
-    if commands > 0 {
-        lines.insert(0, "! a command that runs goes on; the node stays cordoned until it is back".to_owned());
-    }
-    let n = entries.len();
-    if n > 1 {
+    if entries.len() > 1 {
         let (api, work) = (
-            lines.iter().filter(|l| l.ends_with("API server")).count(),
-            entries.iter().filter(|(id, _)| crate::console::overview::in_work(&app.seen, *id)).count(),
+            each.iter().filter(|l| l.ends_with("API server")).count(),
+            entries.iter().filter(|id| crate::console::overview::in_work(&app.seen, **id)).count(),
         );
-        let summary = format!("{n} entries, {work} of them in work, {}", count(api, "API server"));
-        lines.insert(0, summary);
+        lines.push(format!("{} entries, {work} of them in work, {}", entries.len(), count(api, "API server")));
     }
-    let repairs = entries.iter().filter(|(id, _)| id.queue == QueueKind::Repair).count();
+    lines.extend(each.iter().cloned());
+    if let [only] = entries.as_slice() {
+        lines.extend(app.seen.reasons.get(only).map(brief::sentence));
+    }
+    lines
+}
+
+/// Which entries drop out, and why.
+pub(super) fn left_out(why: &str, ids: &[EntryId]) -> String {
+    let named: Vec<String> = ids.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = if ids.len() > NAMED { format!(" and {} more", ids.len() - NAMED) } else { String::new() };
+    format!("{why}: {}{more}", named.join(", "))
+}
+
+fn dialog(app: &App, going: &Going, unfinished: bool) -> Dialog {
+    let entries = going.entries.clone();
+    let n = entries.len();
+    let repairs = entries.iter().filter(|id| id.queue == QueueKind::Repair).count();
     let (what, verb) = match repairs {
         0 => ("Cancel", "Cancel entries"),
         all if all == n => ("Delete", "Delete entries"),
         _ => ("Cancel or delete", "Cancel and delete"),
     };
-    let bound = entries.iter().map(|(id, revision)| Bound::Entry(*id, *revision)).collect();
     let title = format!("{what} {} on {}?", count(n, "entry"), app.cluster_word());
+    let stops = Stops { ids: entries.clone(), unfinished };
     let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Cancel { entries, reason: None }));
-    dialog.lines = lines;
-    dialog.bound = bound;
+    dialog.lines = lines(app, going);
+    dialog.stops = Some(stops);
     dialog.expect = (n >= LARGE).then(|| format!("{} {n}", app.cluster_word()));
     dialog
 }

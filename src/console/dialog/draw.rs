@@ -19,7 +19,7 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     let screen = frame.area();
     let theme = &app.looks.theme;
     let (width, fixed, most) = measure(dialog, screen.as_size());
-    let text = fit(dialog, usize::from(width.saturating_sub(4)), most);
+    let text = fit(app, dialog, usize::from(width.saturating_sub(4)), most);
     let height = (fixed + u16::try_from(text.len()).unwrap_or(0)).min(screen.height);
     let area = Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height);
     let buffer = frame.buffer_mut();
@@ -96,20 +96,22 @@ fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
     let (warnings, rest) = dialog.lines.split_at(warnings);
     let plan = dialog.plan.iter().flat_map(super::plan::Plan::lines);
     let all = dialog.expired.iter().map(|e| format!("! EXPIRED: {e}"));
-    let all = all.chain(warnings.iter().cloned()).chain(plan).chain(rest.iter().cloned());
+    let all =
+        all.chain(dialog.notes.iter().cloned()).chain(warnings.iter().cloned()).chain(plan).chain(rest.iter().cloned());
     let steps = dialog.pick.iter().flat_map(|pick| pick.steps().iter().cloned());
     let all = all.chain(steps);
     all.flat_map(|l| wrap(&brief::safe(&l), width)).collect()
 }
 
 /// The text, wrapped; what does not fit is counted, never silently cut.
-fn fit(dialog: &Dialog, width: usize, most: usize) -> Vec<String> {
+fn fit(app: &App, dialog: &Dialog, width: usize, most: usize) -> Vec<String> {
     let mut lines = wrapped(dialog, width);
     if lines.len() > most {
         let (all, shown) = (lines.len(), most.saturating_sub(1));
         let from = dialog.scroll.min(all - shown);
         lines = lines.drain(from..from + shown).collect();
-        lines.push(format!("... lines {} to {} of {all}: PgDn, PgUp", from + 1, from + shown));
+        let [down, up] = ["dialog-down", "dialog-up"].map(|name| app.key(name));
+        lines.push(format!("... lines {} to {} of {all}: {down}, {up}", from + 1, from + shown));
     }
     lines
 }
@@ -182,24 +184,34 @@ fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x,
     let look =
         |focus: bool| if focus { Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD) } else { Style::new() };
     let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
-    let word = if dialog.expired.is_some() { "Close" } else { "Cancel" };
-    let cancel = bracket(word, dialog.focus == Focus::Cancel);
-    put(buffer, x, y, width, &cancel, look(dialog.focus == Focus::Cancel));
     if dialog.expired.is_some() {
+        let close = format!("{} closes; no other key does anything", app.key("no"));
+        put(buffer, x, y, width, &close, theme.key);
         return;
     }
+    let cancel = bracket("Cancel", dialog.focus == Focus::Cancel);
+    put(buffer, x, y, width, &cancel, look(dialog.focus == Focus::Cancel));
     let at = x + u16::try_from(cancel.len()).unwrap_or(0) + 2;
     let confirm = bracket(dialog.verb, dialog.focus == Focus::Confirm);
     put(buffer, at, y, width, &confirm, look(dialog.focus == Focus::Confirm));
     let at = at + u16::try_from(confirm.len()).unwrap_or(0) + 3;
-    let hint = match dialog.focus {
-        Focus::Reason | Focus::Typed | Focus::Value => "typing: Enter next field, Esc leaves it".to_owned(),
-        Focus::Type | Focus::Operation => "Right Left choose  Tab next  Esc no".to_owned(),
-        Focus::Cancel | Focus::Confirm => {
-            let yes = if dialog.expect.is_some() { "" } else { "y yes  " };
-            let why = if dialog.why == Why::Never { "" } else { "  r reason" };
-            format!("{yes}n no{why}  Tab next")
+    put(buffer, at, y, (x + width).saturating_sub(at), &hint(app, dialog), theme.muted);
+}
+
+/// What the keys do where the focus is, from the key table.
+fn hint(app: &App, dialog: &Dialog) -> String {
+    let said = |name: &str, word: &str| format!("{} {word}", app.key(name));
+    let hints = match dialog.focus {
+        // the whole way in one line, where nothing has to be typed before
+        Focus::Reason if dialog.expect.is_none() && app.looks.keymap.key("yes").is_some() => {
+            vec![format!("{}, {} does it", app.key("accept"), app.key("yes")), said("drop", "no")]
         }
+        Focus::Reason | Focus::Typed | Focus::Value => vec![said("accept", "goes on"), said("drop", "no")],
+        Focus::Type | Focus::Operation => {
+            let choose = format!("{} {} choose", app.key("next-option"), app.key("previous-option"));
+            vec![choose, said("press", "goes on"), said("no", "no")]
+        }
+        Focus::Cancel | Focus::Confirm => vec![said("yes", "yes"), said("no", "no"), said("next-field", "next")],
     };
-    put(buffer, at, y, (x + width).saturating_sub(at), &hint, theme.muted);
+    hints.join("  ")
 }

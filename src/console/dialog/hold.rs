@@ -1,6 +1,7 @@
-//! Keep entries of either queue from starting, or let them go.
+//! Keep entries of either queue from starting, or let them go. Holding is a stopping verb: entries that end, or whose
+//! command starts, while the dialog is read drop out; the others are held whatever they have come to.
 
-use super::{Bound, Deed, Dialog, LARGE};
+use super::{Bound, Deed, Dialog, LARGE, Stops, cancel::left_out};
 use crate::{
     console::{
         app::App,
@@ -15,54 +16,95 @@ use crate::{
     },
 };
 
+/// What is found of entries that are to be held or let go.
+#[derive(Default)]
+struct Found {
+    /// Each with its `ModRevision`.
+    entries: Vec<(EntryId, i64)>,
+    lines: Vec<String>,
+    left_out: Vec<EntryId>,
+}
+
+fn gather(app: &App, chosen: &[EntryId], hold: bool) -> Found {
+    let mut found = Found::default();
+    for id in chosen {
+        let stands = facts::order(&app.seen, *id) == Some(Verb::Hold);
+        let revision = facts::lies(&app.seen, *id).map(|(_, revision)| revision);
+        let Some(revision) = revision.filter(|_| stands != hold && (!hold || can_wait(app, *id))) else {
+            found.left_out.push(*id);
+            continue;
+        };
+        let name = facts::machine(&app.seen, *id).unwrap_or_default();
+        let by = app.seen.snapshot.store.orders.get(id).and_then(Stored::get).filter(|_| !hold);
+        let by = by
+            .map(|o| format!("  held by {}{}", o.who, o.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()));
+        found.lines.push(format!("{id}  {name}{}", by.unwrap_or_default()));
+        found.entries.push((*id, revision));
+    }
+    found
+}
+
 /// Opens it, or says why there is nothing to hold or to let go.
 pub fn open(app: &App, hold: bool) -> Result<Dialog, String> {
     let chosen = app.chosen_entries();
     if chosen.is_empty() {
         return Err(app.nothing_chosen("entry"));
     }
-    let (mut entries, mut lines, mut bound, mut left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for id in &chosen {
-        let Some((_, revision)) = facts::lies(&app.seen, *id) else { continue };
-        let stands = facts::order(&app.seen, *id) == Some(Verb::Hold);
-        if stands == hold || (hold && !can_wait(app, *id)) {
-            left_out.push(id.to_string());
-            continue;
-        }
-        let name = facts::machine(&app.seen, *id).unwrap_or_default();
-        let by = app.seen.snapshot.store.orders.get(id).and_then(Stored::get).filter(|_| !hold);
-        let by = by
-            .map(|o| format!("  held by {}{}", o.who, o.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()));
-        lines.push(format!("{id}  {name}{}", by.unwrap_or_default()));
-        entries.push((*id, revision));
-        bound.push(Bound::Entry(*id, revision));
-    }
-    if entries.is_empty() {
+    let found = gather(app, &chosen, hold);
+    if found.entries.is_empty() {
+        let left_out = found.left_out.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         return Err(if hold {
-            format!("{} cannot be held: on hold already, ended, or its command was run", left_out.join(", "))
+            format!("{left_out} cannot be held: on hold already, ended, or its command was run")
         } else {
-            format!("{} is not on hold", left_out.join(", "))
+            format!("{left_out} is not on hold")
         });
     }
-    if !left_out.is_empty() {
-        lines.push(format!("left out: {}", left_out.join(", ")));
-    }
-    let n = entries.len();
-    let key = app.key("unhold");
-    let (title, verb, what) = if hold {
-        let what = format!("it does not start before it is let go ({key}); a drain that goes on is not stopped");
-        ("Hold", "Hold", what)
-    } else {
-        ("Let", "Let go", "the next pass may start it".to_owned())
-    };
-    let tail = if hold { "" } else { " go" };
+    let n = found.entries.len();
+    let (title, verb, tail) = if hold { ("Hold", "Hold", "") } else { ("Let", "Let go", " go") };
     let title = format!("{title} {}{tail} on {}?", count(n, "entry"), app.cluster_word());
+    let entries = entries(&found, hold);
     let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Hold { entries, hold, reason: None }));
-    dialog.lines = lines;
-    dialog.lines.push(what);
-    dialog.bound = bound;
-    dialog.expect = (n >= LARGE && !hold).then(|| format!("{} {n}", app.cluster_word()));
+    dialog.lines = lines(app, &found, hold);
+    if hold {
+        dialog.stops = Some(Stops { ids: chosen, unfinished: true });
+    } else {
+        dialog.bound = found.entries.iter().map(|(id, revision)| Bound::Entry(*id, *revision)).collect();
+        dialog.expect = (n >= LARGE).then(|| format!("{} {n}", app.cluster_word()));
+    }
     Ok(dialog)
+}
+
+/// The lines as the entries stand now.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    let Some(stops) = &dialog.stops else { return };
+    let found = gather(app, &stops.ids, true);
+    if found.entries.is_empty() {
+        dialog.expire("all of them ended meanwhile, or their commands were run: nothing is left to hold".to_owned());
+        return;
+    }
+    dialog.lines = lines(app, &found, true);
+    if let Deed::Act(Action::Hold { entries, .. }) = &mut dialog.deed {
+        *entries = self::entries(&found, true);
+    }
+}
+
+/// What the action is about: whoever lets go means what was shown, whoever holds means the entry whatever it came to.
+fn entries(found: &Found, hold: bool) -> Vec<(EntryId, Option<i64>)> {
+    found.entries.iter().map(|(id, revision)| (*id, (!hold).then_some(*revision))).collect()
+}
+
+fn lines(app: &App, found: &Found, hold: bool) -> Vec<String> {
+    let mut lines = found.lines.clone();
+    if !found.left_out.is_empty() {
+        lines.push(left_out("left out", &found.left_out));
+    }
+    lines.push(if hold {
+        let key = app.key("unhold");
+        format!("it does not start before it is let go ({key}); a drain that goes on is not stopped")
+    } else {
+        "the next pass may start it".to_owned()
+    });
+    lines
 }
 
 /// Its command was not run yet, so that it can be kept from starting.

@@ -1,7 +1,7 @@
 //! Hosts of Metal3: reboot, hold off, on, off, release, and fencing. They take effect at once, without queue or drain, so
 //! the cluster's name and the count have to be typed.
 
-use super::{Bound, Deed, Dialog, Focus, Why, pick::Pick};
+use super::{Bound, Deed, Dialog, Why, pick::Pick};
 use crate::{
     actions::HostDeed,
     console::{
@@ -71,7 +71,7 @@ fn warnings(app: &App, hosts: &[(HostId, &HostRow)]) -> Vec<String> {
     if !busy.is_empty() {
         lines.push(format!("! a queue has entries of {}", busy.join(", ")));
     }
-    lines.push("! at once: nothing is drained; R queues a reboot that drains first".to_owned());
+    lines.push(format!("! at once: nothing is drained; {} queues a reboot that drains first", app.key("reboot")));
     lines
 }
 
@@ -104,17 +104,17 @@ pub fn power(app: &App) -> Result<Dialog, String> {
     let how = |soft: &str, hard: &str| {
         vec![("soft".to_owned(), vec![soft.to_owned()]), ("hard".to_owned(), vec![hard.to_owned()])]
     };
+    let held = format!("held off until {} releases it", app.key("unhold"));
     let online = |what: &str| vec![("spec.online".to_owned(), vec![what.to_owned()])];
     dialog.pick = Some(Pick::among(
         ("action", "mode"),
         vec![
             (REBOOT.to_owned(), how("shut down, cut off when that fails, turned on", "cut off at once, turned on")),
-            (HOLD.to_owned(), how("shut down and held off until L releases it", "cut off and held off until L")),
+            (HOLD.to_owned(), how(&format!("shut down and {held}"), &format!("cut off and {held}"))),
             (OFF.to_owned(), online("off from now on, whatever anybody asks (spec.online: false)")),
             (ON.to_owned(), online("to be on, unless somebody holds it off (spec.online: true)")),
         ],
     ));
-    dialog.focus = Focus::Type;
     Ok(dialog)
 }
 
@@ -147,9 +147,6 @@ pub fn release(app: &App) -> Result<Dialog, String> {
     let values = |key: &String| host.asked.keys.get(key).cloned().unwrap_or_default();
     let all = keys.into_iter().map(|key| (key.clone(), vec![("release".to_owned(), vec![values(key)])])).collect();
     let pick = Pick::among(("key", "what"), all);
-    if pick.chosen().is_none() {
-        dialog.focus = Focus::Type;
-    }
     dialog.pick = Some(pick);
     Ok(dialog)
 }

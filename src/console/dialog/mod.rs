@@ -1,10 +1,15 @@
 //! Confirmations. A dialog is data: the action that is to be confirmed, bound to the objects and revisions that were
-//! shown. When one of them changes, the dialog expires and nothing can be confirmed any more.
+//! shown. When one of them changes, the dialog expires and nothing can be confirmed any more. What stops something is not
+//! bound like that: entries that end meanwhile drop out, and the others are stopped whatever they have come to.
+//!
+//! The focus begins in the reason: whoever types one without looking types it there. Enter leads on to the buttons, where
+//! `y` is a key; nothing else that writes a letter is one.
 //!
 //! One file per dialog opens it; this one holds what they share: focus, text fields, tiers, expiry.
 
 pub mod add;
 pub mod backoff;
+mod bound;
 pub mod cancel;
 pub mod draw;
 pub mod hold;
@@ -19,13 +24,10 @@ pub mod switch;
 
 use tui_input::Input;
 
+pub use self::bound::Bound;
 use self::{pick::Pick, plan::Plan};
-use super::{app::HostId, event::Action, facts};
-use crate::{
-    actions::{constraint, repair_state},
-    engine::{decide::Applying, snapshot::Seen},
-    model::entry::{EntryId, QueueKind},
-};
+use super::{app::App, event::Action};
+use crate::{actions::constraint, engine::snapshot::Seen, model::entry::EntryId};
 
 /// From so many entries on, the cluster's name and the count must be typed.
 pub const LARGE: usize = 10;
@@ -69,25 +71,13 @@ pub enum Focus {
     Confirm,
 }
 
-/// Something that must not have changed since it was shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// An entry at its `ModRevision`.
-    Entry(EntryId, i64),
-    /// A Node with its UID (empty = no such Node).
-    Node(String, String),
-    /// A queue's switch at its `ModRevision`.
-    Switch(QueueKind, i64),
-    /// The integration's switch at its `ModRevision`.
-    Integration(i64),
-    /// Automatic repair's switch at its `ModRevision`.
-    AutoRepair(i64),
-    /// The constraints, and those of ours beside them, at their `ModRevision`s.
-    Constraints(i64, i64),
-    /// The change that waits at the gate.
-    Digest(String),
-    /// A host, and what was shown of it.
-    Host(HostId, String),
+/// The entries that a stopping verb was opened for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stops {
+    /// All of them, those that ended meanwhile too.
+    pub ids: Vec<EntryId>,
+    /// Only those that are unfinished are meant.
+    pub unfinished: bool,
 }
 
 /// An open dialog.
@@ -95,6 +85,8 @@ pub enum Bound {
 pub struct Dialog {
     /// What is asked.
     pub title: String,
+    /// What is to be known before anything else, whatever becomes of the lines.
+    pub notes: Vec<String>,
     /// What it is about: objects, numbers, warnings (those begin with `!`).
     pub lines: Vec<String>,
     /// How many of the lines are scrolled away.
@@ -119,19 +111,20 @@ pub struct Dialog {
     pub focus: Focus,
     /// What it is bound to.
     pub bound: Vec<Bound>,
+    /// What it stops; none for all that stops no entry.
+    pub stops: Option<Stops>,
     /// What it would meet: asked of Kubernetes while the dialog stands.
     pub plan: Option<Plan>,
     /// Why it can no longer be confirmed.
     pub expired: Option<String>,
-    /// It expired while somebody typed: what comes now was meant for the field, and presses no keys.
-    swallows: bool,
 }
 
 impl Dialog {
-    /// A dialog with the focus on Cancel.
+    /// A dialog; [`Self::begin`] gives it its focus.
     pub fn new(title: impl Into<String>, verb: &'static str, deed: Deed) -> Self {
         Self {
             title: title.into(),
+            notes: Vec::new(),
             lines: Vec::new(),
             scroll: 0,
             verb,
@@ -144,17 +137,48 @@ impl Dialog {
             typed: Input::default(),
             focus: Focus::Cancel,
             bound: Vec::new(),
+            stops: None,
             plan: None,
             expired: None,
-            swallows: false,
+        }
+    }
+
+    /// One whose object was gone when its key was pressed: the letters that follow were meant for its reason.
+    pub fn gone(title: impl Into<String>, why: impl Into<String>) -> Self {
+        let mut dialog = Self::new(title, "", Deed::Quit);
+        dialog.expire(why.into());
+        dialog
+    }
+
+    /// Puts the focus where something is to be chosen or typed first.
+    pub fn begin(&mut self) {
+        if self.expired.is_none() {
+            self.focus = match &self.pick {
+                Some(pick) if pick.machine_type().is_none() => Focus::Type,
+                Some(pick) if pick.chosen().is_none() => Focus::Operation,
+                _ if self.value.is_some() => Focus::Value,
+                _ if self.why != Why::Never => Focus::Reason,
+                _ => Focus::Cancel,
+            };
+        }
+    }
+
+    /// Puts a reason in that was typed before the dialog was there.
+    pub fn because(&mut self, reason: String) {
+        if self.why == Why::Never || self.expired.is_some() {
+            return;
+        }
+        self.reason = Input::new(reason);
+        if self.focus == Focus::Reason {
+            self.focus = if self.expect.is_some() { Focus::Typed } else { Focus::Cancel };
         }
     }
 
     /// The fields and buttons in their order.
-    pub fn stops(&self) -> Vec<Focus> {
-        let mut stops = vec![Focus::Cancel];
+    pub fn places(&self) -> Vec<Focus> {
+        let mut stops = Vec::new();
         if self.expired.is_some() {
-            return stops;
+            return vec![Focus::Cancel];
         }
         if let Some(pick) = &self.pick {
             stops.push(Focus::Type);
@@ -167,16 +191,37 @@ impl Dialog {
         if self.expect.is_some() {
             stops.push(Focus::Typed);
         }
-        stops.push(Focus::Confirm);
+        stops.extend([Focus::Cancel, Focus::Confirm]);
         stops
     }
 
     /// Moves the focus.
     pub fn turn(&mut self, forward: bool) {
-        let stops = self.stops();
+        let stops = self.places();
         let at = stops.iter().position(|f| *f == self.focus).unwrap_or(0);
         let next = if forward { at + 1 } else { at + stops.len() - 1 };
         self.focus = stops.get(next % stops.len()).copied().unwrap_or(Focus::Cancel);
+    }
+
+    /// Enter in a field or a choice: on to the next one. From the last one to the buttons – to the one that does it only
+    /// where something was typed, so that Enter alone never does anything – or to what is missing, which is returned.
+    pub fn go_on(&mut self) -> Option<String> {
+        self.turn(true);
+        if self.focus != Focus::Cancel {
+            return None;
+        }
+        let missing = self.missing();
+        if missing.is_some() {
+            self.go_to_missing();
+        } else if self.expect.is_some() || self.value.is_some() || !self.reason.value().trim().is_empty() {
+            self.focus = Focus::Confirm;
+        }
+        missing
+    }
+
+    /// Whether the focus is on a button.
+    pub fn at_buttons(&self) -> bool {
+        matches!(self.focus, Focus::Cancel | Focus::Confirm)
     }
 
     /// The text field that has the focus.
@@ -189,9 +234,9 @@ impl Dialog {
         }
     }
 
-    /// Whether letters are text now, and no keys.
+    /// Whether a text field has the focus.
     pub fn typing(&self) -> bool {
-        self.swallows || matches!(self.focus, Focus::Reason | Focus::Typed | Focus::Value)
+        matches!(self.focus, Focus::Reason | Focus::Typed | Focus::Value)
     }
 
     /// Chooses the next or the previous option, or moves the focus where there is nothing to choose.
@@ -224,10 +269,10 @@ impl Dialog {
         }
         match &self.pick {
             Some(pick) if pick.machine_type().is_none() => {
-                return Some(format!("choose the {} first: Right, Left", pick.labels().0));
+                return Some(format!("choose the {} first", pick.labels().0));
             }
             Some(pick) if pick.chosen().is_none() => {
-                return Some(format!("choose the {} first: Right, Left", pick.labels().1));
+                return Some(format!("choose the {} first", pick.labels().1));
             }
             _ => {}
         }
@@ -266,58 +311,27 @@ impl Dialog {
 
     /// Expires it when something that it is bound to has changed.
     pub fn check(&mut self, seen: &Seen) {
-        if self.expired.is_none() {
-            self.expired = self.bound.iter().find_map(|bound| bound.broken(seen));
-            if self.expired.is_some() {
-                self.swallows = self.typing();
-                self.focus = Focus::Cancel;
-            }
+        if self.expired.is_none()
+            && let Some(why) = self.bound.iter().find_map(|bound| bound.broken(seen))
+        {
+            self.expire(why);
         }
+    }
+
+    fn expire(&mut self, why: String) {
+        self.expired = Some(why);
+        self.focus = Focus::Cancel;
     }
 }
 
-impl Bound {
-    /// What changed, in words.
-    fn broken(&self, seen: &Seen) -> Option<String> {
-        match self {
-            Self::Entry(id, revision) => match facts::lies(seen, *id) {
-                None => Some(format!("{id} is gone meanwhile: nothing was done")),
-                Some((_, found)) if found != *revision => {
-                    let reboot = facts::entry(seen, *id).map(|e| e.status.to_string());
-                    let repair = facts::repair(seen, *id).map(repair_state);
-                    let now = reboot.or(repair).map(|s| format!(" (now {s})")).unwrap_or_default();
-                    Some(format!("{id} changed meanwhile{now}: nothing was done, look again"))
-                }
-                Some(_) => None,
-            },
-            Self::Node(name, uid) => {
-                let found = facts::node(seen, name).map_or("", |n| n.uid.as_str());
-                (found != uid).then(|| format!("node {name} is another one meanwhile: nothing was done, look again"))
-            }
-            Self::Integration(revision) => (seen.snapshot.store.sabakan.mod_revision != *revision)
-                .then(|| "somebody turned the integration's switch meanwhile: nothing was done".to_owned()),
-            Self::AutoRepair(revision) => (seen.snapshot.store.auto_repair.mod_revision != *revision)
-                .then(|| "somebody turned automatic repair's switch meanwhile: nothing was done".to_owned()),
-            Self::Constraints(theirs, ours) => (registry::constraint_revisions(seen) != (*theirs, *ours))
-                .then(|| "somebody set a constraint meanwhile: nothing was done, look again".to_owned()),
-            Self::Host(id, shown) => {
-                let found = facts::host(seen, id).map(|h| host::shown(h));
-                (found.as_ref() != Some(shown))
-                    .then(|| format!("host {}/{} changed meanwhile: nothing was done, look again", id.0, id.1))
-            }
-            Self::Digest(digest) => {
-                let waits = matches!(&*seen.applying, Applying::Approval(d, _) if d == digest);
-                (!waits).then(|| format!("{digest} does not wait any more: nothing was done, look again"))
-            }
-            Self::Switch(queue, revision) => {
-                let store = &seen.snapshot.store;
-                let found = match queue {
-                    QueueKind::Reboot => store.reboots.switch.mod_revision,
-                    QueueKind::Repair => store.repairs.switch.mod_revision,
-                };
-                (found != *revision)
-                    .then(|| "somebody turned the queue's switch meanwhile: nothing was done".to_owned())
-            }
+/// Looks at an open dialog again after news: one that stops entries follows them, any other one may expire.
+pub fn refresh(app: &App, dialog: &mut Dialog) {
+    if dialog.expired.is_none() {
+        match &dialog.deed {
+            Deed::Act(Action::Cancel { .. }) => cancel::follow(app, dialog),
+            Deed::Act(Action::Hold { hold: true, .. }) => hold::follow(app, dialog),
+            _ => {}
         }
     }
+    dialog.check(&app.seen);
 }

@@ -142,7 +142,7 @@ fn shown(name: Option<&str>, at: Option<usize>, all: usize) -> String {
     match (name, at) {
         (Some(name), Some(_)) if all == 1 => format!("{name}  (the only one)"),
         (Some(name), Some(at)) => format!("< {name} >  ({} of {all})", at + 1),
-        _ => format!("< choose: Right, Left >  ({all})"),
+        _ => format!("< choose >  ({all})"),
     }
 }
 

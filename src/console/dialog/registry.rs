@@ -3,7 +3,7 @@
 
 use tui_input::Input;
 
-use super::{Bound, Deed, Dialog, Focus, Why, pick::Pick};
+use super::{Bound, Deed, Dialog, Why, pick::Pick};
 use crate::{
     actions::CONSTRAINTS,
     console::{
@@ -12,6 +12,7 @@ use crate::{
         registry,
     },
     engine::{decide::Applying, snapshot::Seen},
+    store::keys::SwitchName,
 };
 
 fn dialog(title: String, verb: &'static str, what: Registering) -> Dialog {
@@ -27,7 +28,7 @@ pub fn switch(app: &App) -> Dialog {
     let mut dialog = dialog(title, verb, Registering::Enable(enabled));
     dialog.lines =
         if enabled { consequences(app) } else { vec!["no definition is generated or applied any more".to_owned()] };
-    dialog.bound = vec![Bound::Integration(switch.mod_revision)];
+    dialog.bound = vec![Bound::switch(&app.seen, SwitchName::Sabakan)];
     dialog
 }
 
@@ -96,7 +97,7 @@ pub fn auto_repair(app: &App) -> Dialog {
             vec![format!("machines that sabakan calls sick are queued for repair, up to {cap} entries in the queue")]
         }
     };
-    dialog.bound = vec![Bound::AutoRepair(store.auto_repair.mod_revision)];
+    dialog.bound = vec![Bound::switch(&app.seen, SwitchName::AutoRepair)];
     dialog
 }
 
@@ -117,7 +118,6 @@ pub fn constraint(app: &App) -> Result<Dialog, String> {
     dialog.lines = vec!["it counts from the next pass and the next plan on".to_owned()];
     dialog.pick = Some(Pick::one("constraint", CONSTRAINTS.iter().map(option).collect()));
     dialog.value = Some(Input::default());
-    dialog.focus = Focus::Type;
     let (theirs, ours) = constraint_revisions(&app.seen);
     dialog.bound = vec![Bound::Constraints(theirs, ours)];
     Ok(dialog)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Deed, Dialog, Focus, LARGE, pick::Pick, plan::Plan};
+use super::{Bound, Deed, Dialog, LARGE, pick::Pick, plan::Plan};
 use crate::{
     console::{
         app::{App, Target, View},
@@ -74,11 +74,6 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     dialog.plan = Some(Plan::new(QueueKind::Repair, drained, vec!["what steps that drain would meet:".to_owned()]));
     dialog.bound = bound;
     dialog.expect = (n >= LARGE || api > 0).then(|| format!("{} {n}", app.cluster_word()));
-    if pick.machine_type().is_none() {
-        dialog.focus = Focus::Type;
-    } else if pick.chosen().is_none() {
-        dialog.focus = Focus::Operation;
-    }
     dialog.pick = Some(pick);
     Ok(dialog)
 }

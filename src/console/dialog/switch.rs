@@ -30,6 +30,6 @@ pub fn open(app: &App) -> Dialog {
             after,
         ]
     };
-    dialog.bound = vec![Bound::Switch(queue, switch.mod_revision)];
+    dialog.bound = vec![Bound::switch(&app.seen, queue.into())];
     dialog
 }

@@ -112,10 +112,10 @@ fn a_cluster_without_metal3_has_no_tab_and_the_view_says_why() {
 #[test]
 fn power_asks_for_action_mode_and_the_clusters_name_with_the_count() {
     let mut app = console(80, 24, "6 W");
-    assert_eq!(press(&mut app, "tab tab tab tab enter"), [], "nothing is chosen yet");
+    assert_eq!(press(&mut app, "enter enter enter enter"), [], "nothing is chosen yet");
     assert!(message(&app).contains("choose the action first"), "{}", message(&app));
     press(&mut app, "right tab");
-    assert_eq!(press(&mut app, "tab tab tab enter"), []);
+    assert_eq!(press(&mut app, "enter enter enter"), []);
     assert!(message(&app).contains("choose the mode first"), "{}", message(&app));
     press(&mut app, "right right tab");
     let effects = press(&mut app, "\"fan 3\" tab \"tokyo0 1\" enter enter");
@@ -132,7 +132,7 @@ fn i44_only_a_key_of_ours_is_released_and_others_are_named() {
     let mut app = console(80, 24, "6 j L");
     let text = screen::text(&app);
     assert!(text.contains("others still hold it off") && text.contains("cketerm  (the only one)"), "{text}");
-    let effects = press(&mut app, "backtab backtab \"tokyo0 1\" tab enter");
+    let effects = press(&mut app, "enter \"tokyo0 1\" enter enter");
     let action = Action::Hosts {
         hosts: vec![("metal3/m2".into(), "uid-m2".into())],
         deed: Some(HostDeed::Release("cketerm".into())),
@@ -155,7 +155,7 @@ fn fencing_names_the_node_and_expires_when_host_or_node_change() {
     update(&mut app, Event::Seen(world.seen()));
     let expired = app.dialog.as_ref().and_then(|d| d.expired.clone()).unwrap_or_default();
     assert!(expired.contains("host metal3/m3 changed meanwhile"), "{expired}");
-    let effects = press(&mut console(80, 24, "6 j j I r"), "\"dead\" tab \"tokyo0 1\" tab enter");
+    let effects = press(&mut console(80, 24, "6 j j I"), "\"dead\" tab \"tokyo0 1\" enter enter");
     let action = Action::Hosts {
         hosts: vec![("metal3/m3".into(), "uid-m3".into())],
         deed: Some(HostDeed::Fence("worker-3".into(), "uid-worker-3".into())),
@@ -189,7 +189,7 @@ fn the_view_says_why_the_controller_does_not_run() {
 fn a_host_leads_to_its_node_and_a_reboot_of_it_goes_through_the_queue() {
     let app = console(80, 24, "6 o");
     assert_eq!(app.nodes.cursor.as_deref(), Some("cp-1"));
-    let effects = press(&mut console(80, 24, "6 j j j j R"), "y");
+    let effects = press(&mut console(80, 24, "6 j j j j R"), "enter y");
     let action = Action::AddReboots { addresses: vec!["10.0.0.18".into()], reason: None };
     assert_eq!(effects, [Effect::Act(action)], "R means the same in every view");
 }

@@ -1,6 +1,7 @@
 //! Keys and hand-built snapshots in; state, effects and screens out.
 
 mod cost;
+mod dialogs;
 mod flows;
 mod hosts;
 mod past;

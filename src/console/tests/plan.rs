@@ -56,7 +56,7 @@ fn a_preview_that_cannot_be_made_keeps_nobody_from_queueing() {
     let Some(Effect::Ask(Question::Plan(number, ..))) = asked.first() else { panic!("{asked:?}") };
     update(&mut app, Event::Told(Box::new(Answer::Plan(*number, Err("no Kubernetes is configured".into())))));
     assert!(screen::text(&app).contains("! pods were not looked at: no Kubernetes is configured"));
-    let done = press(&mut app, "y");
+    let done = press(&mut app, "enter y");
     assert!(matches!(done.as_slice(), [Effect::Act(_)]), "{done:?}");
 }
 

@@ -119,6 +119,7 @@ fn said(app: &App) -> String {
 fn every_verb_of_the_key_table_reaches_its_action() {
     let wanted = BTreeMap::from([
         ("cancel", "Cancel 1 entry"),
+        ("cancel-all", "Cancel all 5 reboots"),
         ("reboot", "reboots are added from the nodes"),
         ("repair", "no repair operation"),
         ("reset-backoff", "has a backoff"),
@@ -143,7 +144,7 @@ fn every_verb_of_the_key_table_reaches_its_action() {
     assert_eq!(names, wanted.keys().copied().collect(), "a verb that is not tried here");
     for verb in verbs {
         let mut app = World::usual().console(100, 30);
-        press(&mut app, verb.keys[0]);
+        press(&mut app, &verb.keys.first().map_or_else(|| format!(": \"{}\" enter", verb.name), |k| (*k).to_owned()));
         let (said, wanted) = (said(&app), wanted[verb.name]);
         assert!(said.contains(wanted), "{}: {said:?} instead of {wanted:?}", verb.name);
     }
@@ -177,7 +178,7 @@ fn a_constraint_is_chosen_and_its_value_typed() {
     };
     let mut app = open();
     assert_snapshot!("dialog_constraint", screen::text(&app));
-    assert_eq!(press(&mut app, "y"), []);
+    assert_eq!(press(&mut app, "enter enter enter"), []);
     assert!(said(&app).starts_with("Set a constraint"), "nothing is chosen yet");
     press(&mut app, "right right");
     assert!(screen::text(&app).contains("minimum-workers-rate is 80 now"), "{}", screen::text(&app));
@@ -185,15 +186,15 @@ fn a_constraint_is_chosen_and_its_value_typed() {
         [("", "a whole number"), ("many", "a whole number"), ("101", "at most 100"), ("-1", "negative")]
     {
         let mut app = open();
-        assert_eq!(press(&mut app, &format!("right right tab \"{value}\" tab tab enter")), []);
+        assert_eq!(press(&mut app, &format!("right right tab \"{value}\" enter enter")), []);
         let message = app.message.as_ref().map(|m| m.text.clone()).unwrap_or_default();
         assert!(message.contains(words) && app.dialog.is_some(), "{value}: {message}");
     }
-    let effects = press(&mut app, "tab \"70\" tab \"fewer\" tab enter");
+    let effects = press(&mut app, "tab \"70\" tab \"fewer\" enter enter");
     let set = |value: &str| Registering::Constraint { name: "minimum-workers-rate".into(), value: value.into() };
     assert_eq!(effects, registering(set("70"), Some("fewer")));
     // digits without asking for the field are the value
-    assert_eq!(press(&mut open(), "right right 6 5 tab tab enter"), registering(set("65"), None));
+    assert_eq!(press(&mut open(), "right right 6 5 enter enter enter"), registering(set("65"), None));
     // somebody else was faster
     let mut app = open();
     let mut other = World::usual();
@@ -207,13 +208,13 @@ fn a_constraint_is_chosen_and_its_value_typed() {
 #[test]
 fn automatic_repair_has_a_key_of_its_own() {
     let mut app = console(100, 30, seen(&World::usual(), None, Applying::Settled));
-    assert_eq!(press(&mut app, "M y"), registering(Registering::AutoRepair(false), None));
+    assert_eq!(press(&mut app, "M enter y"), registering(Registering::AutoRepair(false), None));
     let mut world = World::usual();
     world.store.auto_repair = Switch { raw: Some("true".into()), mod_revision: 5 };
     let mut app = console(100, 30, seen(&world, None, Applying::Settled));
     press(&mut app, "M");
     assert!(screen::text(&app).contains("! maximum-repair-queue-entries is 0"), "{}", screen::text(&app));
-    assert_eq!(press(&mut app, "y"), registering(Registering::AutoRepair(true), None));
+    assert_eq!(press(&mut app, "enter y"), registering(Registering::AutoRepair(true), None));
 }
 
 /// A message that is cut says so, and stands in full where there is room for it.

@@ -58,7 +58,7 @@ fn dialogs() {
     assert_snapshot!("dialog_add_200x50", shown(&world, 200, 50, "2 * R"));
     assert_snapshot!("dialog_backoff", shown(&world, 80, 24, "j j j B"));
     assert_snapshot!("dialog_disable", shown(&world, 80, 24, "E"));
-    assert_snapshot!("dialog_force", shown(&world, 80, 24, "F r \"disk is gone\""));
+    assert_snapshot!("dialog_force", shown(&world, 80, 24, "F \"disk is gone\""));
     assert_snapshot!("dialog_retry", shown(&world, 80, 24, "j A"));
     assert_snapshot!("dialog_quit", shown(&world, 80, 24, "q"));
 }

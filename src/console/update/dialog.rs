@@ -1,11 +1,12 @@
-//! Keys in a dialog.
+//! Keys in a dialog. A key that writes a letter writes it: into the field that has the focus, else into the reason. Only
+//! on the buttons `y` says yes. A dialog that expired takes nothing but the key that closes it.
 
 use crossterm::event::{Event as Terminal, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
 
 use crate::console::{
     app::App,
-    dialog::{Deed, Focus, Why},
+    dialog::{Deed, Dialog, Focus, Why},
     event::Effect,
     keys::Command,
 };
@@ -16,41 +17,51 @@ const SCROLL: usize = 3;
 /// A key while a dialog is open.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
     let Some(dialog) = &mut app.dialog else { return Vec::new() };
+    let writes = writes(key);
     match command {
+        Some(Command::PageDown) if !writes => dialog.scroll += SCROLL,
+        Some(Command::PageUp) if !writes => dialog.scroll = dialog.scroll.saturating_sub(SCROLL),
+        _ if dialog.expired.is_some() => {
+            // whatever comes now was meant for what is gone
+            let closes = matches!(command, Some(Command::No | Command::Drop)) && !writes;
+            if closes || key.code == KeyCode::Esc {
+                app.dialog = None;
+            }
+        }
+        Some(Command::Drop) => app.dialog = None,
+        Some(Command::No) if !writes || dialog.why == Why::Never => app.dialog = None,
+        Some(Command::Yes) if !writes || dialog.at_buttons() => return confirm(app),
+        Some(Command::NextField) if !writes => dialog.turn(true),
+        Some(Command::PreviousField) if !writes => dialog.turn(false),
+        Some(Command::NextOption) if !writes => dialog.option(true),
+        Some(Command::PreviousOption) if !writes => dialog.option(false),
+        Some(Command::Press) if dialog.focus == Focus::Cancel && !writes => app.dialog = None,
+        Some(Command::Press) if dialog.focus == Focus::Confirm && !writes => return confirm(app),
         // Enter in a field, and in a choice, goes on: only a button does something
-        Some(Command::NextField | Command::Accept) => dialog.turn(true),
-        Some(Command::PreviousField) => dialog.turn(false),
-        Some(Command::NextOption) => dialog.option(true),
-        Some(Command::PreviousOption) => dialog.option(false),
-        Some(Command::PageDown) => dialog.scroll += SCROLL,
-        Some(Command::PageUp) => dialog.scroll = dialog.scroll.saturating_sub(SCROLL),
-        Some(Command::Drop) if dialog.expired.is_some() => app.dialog = None,
-        Some(Command::Drop) => dialog.focus = Focus::Cancel,
-        Some(Command::Reason) if dialog.why != Why::Never && dialog.expired.is_none() => dialog.focus = Focus::Reason,
-        Some(Command::No) => app.dialog = None,
-        Some(Command::Press) if dialog.focus == Focus::Cancel => app.dialog = None,
-        Some(Command::Press) if matches!(dialog.focus, Focus::Type | Focus::Operation) => dialog.turn(true),
-        Some(Command::Yes | Command::Press) => return confirm(app),
-        // whoever types a reason, or the value that is missing, without asking for the field means that field
-        None if types(key) && dialog.field().is_none() && dialog.expired.is_none() && dialog.why != Why::Never => {
-            dialog.focus = if dialog.value.is_some() { Focus::Value } else { Focus::Reason };
-            if let Some(field) = dialog.field() {
-                field.handle_event(&Terminal::Key(key));
+        Some(Command::Press | Command::Accept) if !writes => {
+            if let Some(missing) = dialog.go_on() {
+                app.refuse(missing);
             }
         }
-        _ => {
-            if let Some(field) = dialog.field() {
-                field.handle_event(&Terminal::Key(key));
-            }
-        }
+        _ => write(dialog, key, writes),
     }
     Vec::new()
 }
 
+/// A key that no command takes: into the field that has the focus. Whoever types a reason, or the value that is missing,
+/// elsewhere means that field.
+fn write(dialog: &mut Dialog, key: KeyEvent, writes: bool) {
+    if dialog.field().is_none() && writes && key.code != KeyCode::Char(' ') && dialog.why != Why::Never {
+        dialog.focus = if dialog.value.is_some() { Focus::Value } else { Focus::Reason };
+    }
+    if let Some(field) = dialog.field() {
+        field.handle_event(&Terminal::Key(key));
+    }
+}
+
 /// A key that writes a letter.
-fn types(key: KeyEvent) -> bool {
-    matches!(key.code, KeyCode::Char(c) if c.is_alphanumeric())
-        && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
+pub(super) fn writes(key: KeyEvent) -> bool {
+    matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
 /// Does it, if nothing is missing and nothing has changed.

@@ -74,10 +74,20 @@ pub fn context(app: &App) -> Context {
 fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     let unseen = super::views::too_small(app.size);
     let context = if unseen { Context::Table } else { context(app) };
-    let command = app.looks.keymap.lookup(context, key);
-    if unseen && !matches!(command, Some(Command::Quit | Command::Suspend | Command::Repaint)) {
-        // nobody confirms what cannot be seen
+    let mut command = app.looks.keymap.lookup(context, key);
+    let typed = app.dialog.is_some() || app.typing.is_some() || app.line.is_some();
+    if unseen
+        && (typed && dialog::writes(key)
+            || !matches!(command, Some(Command::Quit | Command::Suspend | Command::Repaint)))
+    {
+        // nobody confirms what cannot be seen, and what is typed blindly stays text
         return Vec::new();
+    }
+    if command.is_none() && context == Context::Field && app.dialog.is_some() && !dialog::writes(key) {
+        // what is no text works in a dialog wherever the focus is
+        let elsewhere = app.looks.keymap.lookup(Context::Dialog, key);
+        let meant = |c: &Command| matches!(c, Command::Yes | Command::No | Command::PageDown | Command::PageUp);
+        command = elsewhere.filter(meant);
     }
     if unseen {
         app.dialog = None;
@@ -103,10 +113,14 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Suspend => return vec![Effect::Suspend],
         Command::Repaint => return vec![Effect::Repaint],
         Command::Quit => match super::dialog::quit::open(app) {
-            Some(question) => app.dialog = Some(question),
+            Some(mut question) => {
+                question.begin();
+                app.dialog = Some(question);
+            }
             None => return vec![Effect::Quit],
         },
         Command::Cancel
+        | Command::CancelAll
         | Command::Reboot
         | Command::Repair
         | Command::DeleteFinished

@@ -30,7 +30,7 @@ pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
         super::past::sums(app);
     }
     if let Some(mut dialog) = app.dialog.take() {
-        dialog.check(&app.seen);
+        crate::console::dialog::refresh(app, &mut dialog);
         app.dialog = Some(dialog);
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     console::{
-        app::{App, View},
-        dialog,
+        app::{App, Pane, Target, View},
+        dialog::{self, Dialog},
         event::{Action, Effect},
         facts,
         keys::Command,
@@ -19,10 +19,9 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
         return Vec::new();
     }
     if app.pane.is_none() && app.strayed() && !whole_queue(command) {
-        // the key was on its way to a row that ended under the cursor
-        app.refuse(
-            "the row under the cursor ended, and the cursor went to its neighbour: look, and press the key again",
-        );
+        // the key was on its way to a row that ended under the cursor, and so is the reason that may follow it
+        let why = "the row under the cursor ended, and the cursor went to its neighbour: look, and press the key again";
+        show(app, Dialog::gone("Nothing was asked", why));
         return Vec::new();
     }
     let registry = matches!(app.view, View::Machines | View::Diff);
@@ -43,6 +42,7 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Unhold => dialog::hold::open(app, false),
         Command::Reboot => dialog::add::open(app),
         Command::Cancel => dialog::cancel::open(app),
+        Command::CancelAll => dialog::cancel::all(app),
         Command::ResetBackoff => dialog::backoff::open(app),
         Command::Switch => Ok(dialog::switch::open(app)),
         Command::Retry => dialog::order::open(app, Verb::Retry),
@@ -57,19 +57,36 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
                 app.plans += 1;
                 plan.number = app.plans;
             }
-            app.help = None;
-            app.message = None;
-            app.dialog = Some(opened);
+            let (hidden, filter) = (app.list().hidden_marks(), app.list().filter());
+            if hidden > 0 && app.pane.is_none() && !whole_queue(command) {
+                opened
+                    .notes
+                    .push(format!("! {hidden} of the marked ones are not shown: the filter {filter:?} hides them"));
+            }
+            show(app, opened);
         }
+        Err(why) if gone(app) => show(app, Dialog::gone("Nothing was asked", why)),
         Err(why) => app.refuse(why),
     }
     Vec::new()
 }
 
+fn show(app: &mut App, mut dialog: Dialog) {
+    dialog.begin();
+    app.help = None;
+    app.message = None;
+    app.dialog = Some(dialog);
+}
+
+/// The pane's entry ended while it was looked at.
+fn gone(app: &App) -> bool {
+    matches!(&app.pane, Some(Pane { of: Target::Entry(id), .. }) if facts::lies(&app.seen, *id).is_none())
+}
+
 /// Verbs that are not about the row under the cursor.
 fn whole_queue(command: Command) -> bool {
-    use Command::{Approve, AutoRepair, Constraint, DeleteFinished, DeleteUnfinished, Switch};
-    matches!(command, Switch | Approve | Constraint | AutoRepair | DeleteFinished | DeleteUnfinished)
+    use Command::{Approve, AutoRepair, CancelAll, Constraint, DeleteFinished, DeleteUnfinished, Switch};
+    matches!(command, Switch | Approve | Constraint | AutoRepair | CancelAll | DeleteFinished | DeleteUnfinished)
 }
 
 /// Hands a confirmed action over, unless writing became impossible meanwhile.

@@ -22,7 +22,7 @@ async fn a_screenshot_shows_what_is_there_and_never_writes() {
     // a verb and its confirmation: the dialog can be shown, what it would do is not done
     let dialog = rig.run(&["screenshot", "--view", "reboots", "--keys", "X"]).stdout;
     assert!(dialog.to_lowercase().contains("cancel"), "{dialog}");
-    let confirmed = rig.run(&["screenshot", "--view", "reboots", "--keys", "X y"]);
+    let confirmed = rig.run(&["screenshot", "--view", "reboots", "--keys", "X enter y"]);
     assert!(confirmed.stdout.contains("a screenshot never writes"), "{confirmed:?}");
     let past = rig.run(&["screenshot", "--view", "audit"]).stdout;
     assert!(past.contains("cluster set") && past.contains("reboot add"), "{past}");

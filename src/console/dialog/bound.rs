@@ -1,0 +1,82 @@
+//! What a dialog is bound to: when one of these changes, it expires.
+
+use super::{host, registry};
+use crate::{
+    actions::repair_state,
+    console::{app::HostId, facts},
+    engine::{decide::Applying, snapshot::Seen},
+    model::entry::EntryId,
+    store::{keys::SwitchName, view::Switch},
+};
+
+/// Something that must not have changed since it was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// An entry at its `ModRevision`.
+    Entry(EntryId, i64),
+    /// A Node with its UID (empty = no such Node).
+    Node(String, String),
+    /// One of the four switches at its `ModRevision`; none = it only has to be on still, as whoever stops something
+    /// wants it off whatever was written meanwhile.
+    Switch(SwitchName, Option<i64>),
+    /// The constraints, and those of ours beside them, at their `ModRevision`s.
+    Constraints(i64, i64),
+    /// The change that waits at the gate.
+    Digest(String),
+    /// A host, and what was shown of it.
+    Host(HostId, String),
+}
+
+impl Bound {
+    /// What turns a switch: bound to what was shown, unless it stops something.
+    pub fn switch(seen: &Seen, name: SwitchName) -> Self {
+        let switch = found(seen, name);
+        Self::Switch(name, (!switch.enabled()).then_some(switch.mod_revision))
+    }
+
+    /// What changed, in words.
+    pub(super) fn broken(&self, seen: &Seen) -> Option<String> {
+        match self {
+            Self::Entry(id, revision) => match facts::lies(seen, *id) {
+                None => Some(format!("{id} is gone meanwhile: nothing was done")),
+                Some((_, found)) if found != *revision => {
+                    let reboot = facts::entry(seen, *id).map(|e| e.status.to_string());
+                    let repair = facts::repair(seen, *id).map(repair_state);
+                    let now = reboot.or(repair).map(|s| format!(" (now {s})")).unwrap_or_default();
+                    Some(format!("{id} changed meanwhile{now}: nothing was done, look again"))
+                }
+                Some(_) => None,
+            },
+            Self::Node(name, uid) => {
+                let found = facts::node(seen, name).map_or("", |n| n.uid.as_str());
+                (found != uid).then(|| format!("node {name} is another one meanwhile: nothing was done, look again"))
+            }
+            Self::Switch(name, None) => {
+                (!found(seen, *name).enabled()).then(|| format!("{} was disabled meanwhile", name.title()))
+            }
+            Self::Switch(name, Some(revision)) => (found(seen, *name).mod_revision != *revision)
+                .then(|| format!("somebody turned the switch of {} meanwhile: nothing was done", name.title())),
+            Self::Constraints(theirs, ours) => (registry::constraint_revisions(seen) != (*theirs, *ours))
+                .then(|| "somebody set a constraint meanwhile: nothing was done, look again".to_owned()),
+            Self::Host(id, shown) => {
+                let found = facts::host(seen, id).map(|h| host::shown(h));
+                (found.as_ref() != Some(shown))
+                    .then(|| format!("host {}/{} changed meanwhile: nothing was done, look again", id.0, id.1))
+            }
+            Self::Digest(digest) => {
+                let waits = matches!(&*seen.applying, Applying::Approval(d, _) if d == digest);
+                (!waits).then(|| format!("{digest} does not wait any more: nothing was done, look again"))
+            }
+        }
+    }
+}
+
+fn found(seen: &Seen, name: SwitchName) -> &Switch {
+    let store = &seen.snapshot.store;
+    match name {
+        SwitchName::Reboots => &store.reboots.switch,
+        SwitchName::Repairs => &store.repairs.switch,
+        SwitchName::Sabakan => &store.sabakan,
+        SwitchName::AutoRepair => &store.auto_repair,
+    }
+}

@@ -1,0 +1,206 @@
+//! Dialogs: what is typed into them is never a key of anything else, and what stops something gets through.
+
+use super::world::{World, press};
+use crate::{
+    console::{
+        app::App,
+        dialog::{Dialog, Focus},
+        event::{Action, Effect, Event},
+        keys::TABLE,
+        screen,
+        update::update,
+    },
+    model::{
+        entry::{EntryId, QueueKind},
+        reboot::RebootStatus,
+    },
+    store::view::Switch,
+};
+
+fn news(app: &mut App, world: &World) {
+    update(app, Event::Seen(world.seen()));
+}
+
+fn reason(app: &App) -> &str {
+    app.dialog.as_ref().map_or("", |dialog| dialog.reason.value())
+}
+
+/// safety.md, "cancel, disable, hold always work"; console.md, "destructive keys beside harmless ones".
+#[test]
+fn no_first_letter_of_a_reason_is_a_key_of_the_dialog() {
+    for verb in ["X", "H", "E", "B", "F"] {
+        let first = (' '..='~').filter(|c| !c.is_whitespace() && *c != '"');
+        for letter in first {
+            let mut app = World::usual().console(80, 24);
+            press(&mut app, if verb == "B" { "j j j" } else { "" });
+            let effects = press(&mut app, &format!("{verb} \"{letter}ew disk\""));
+            assert_eq!(effects, [], "{verb} {letter}");
+            assert_eq!(reason(&app), format!("{letter}ew disk"), "{verb}");
+        }
+    }
+}
+
+/// The same wherever the focus is, but for `y` on the buttons.
+#[test]
+fn a_letter_that_is_no_yes_goes_to_the_reason_from_the_buttons_too() {
+    for (typed, before) in [("new disk", "X tab"), ("quick fix", "X tab tab"), ("#17: db", "X enter"), ("r", "X enter")]
+    {
+        let mut app = World::usual().console(80, 24);
+        press(&mut app, before);
+        assert!(app.dialog.as_ref().is_some_and(Dialog::at_buttons), "{before}");
+        assert_eq!(press(&mut app, &format!("\"{typed}\"")), []);
+        assert_eq!(reason(&app), typed);
+    }
+    let mut app = World::with_repairs().console(80, 24);
+    assert_eq!(press(&mut app, "3 j j j P backtab \"yellow LED\""), []);
+    assert_eq!(reason(&app), "yellow LED", "a choice is no place for y either");
+}
+
+/// The reason was begun when the dialog expired, or not begun at all: nothing of it runs as a command.
+#[test]
+fn a_dialog_that_expired_takes_nothing_but_the_key_that_closes_it() {
+    for before in ["F", "F \"the disk\"", "F tab", "F tab tab", "L"] {
+        let mut world = World::usual();
+        let mut app = world.console(80, 24);
+        if before == "L" {
+            let order = crate::model::ours::Order {
+                verb: crate::model::ours::Verb::Hold,
+                who: world.store.requests[&EntryId::reboot(3)].get().unwrap().who.clone(),
+                at: super::world::wall(),
+                reason: None,
+                entry_revision: 30,
+            };
+            world.store.orders.insert(EntryId::reboot(3), super::world::stored("o", 70, order));
+            news(&mut app, &world);
+        }
+        press(&mut app, before);
+        assert!(app.dialog.is_some(), "{before}");
+        world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 50);
+        news(&mut app, &world);
+        let stood = (app.view, app.reboots.cursor, app.reboots.marks.clone());
+        for b in TABLE {
+            for key in b.keys.iter().filter(|k| !["esc", "ctrl-c"].contains(*k)) {
+                assert_eq!(press(&mut app, key), [], "{before} {key}");
+                assert!(app.dialog.as_ref().is_some_and(|d| d.expired.is_some()), "{before} {key}");
+            }
+        }
+        assert_eq!(press(&mut app, "\"no Xylem\" enter y"), [], "{before}");
+        assert_eq!((app.view, app.reboots.cursor, app.reboots.marks.clone()), stood, "{before}");
+        assert!(screen::text(&app).contains("Esc closes; no other key does anything"), "{}", screen::text(&app));
+        press(&mut app, "esc");
+        assert!(app.dialog.is_none(), "{before}");
+    }
+}
+
+#[test]
+fn a_verb_on_an_entry_whose_pane_it_outlived_opens_what_swallows_the_reason() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "enter");
+    world.store.reboots.entries.remove(&3);
+    news(&mut app, &world);
+    assert_eq!(press(&mut app, "X \"Entry stuck\" enter y"), [], "E would disable the queue");
+    assert!(screen::text(&app).contains("the entry is gone"), "{}", screen::text(&app));
+}
+
+/// safety.md: "cancel, disable, hold always work".
+#[test]
+fn a_cancel_gets_through_a_moving_queue_and_names_what_ended_on_the_way() {
+    let mut world = World::usual();
+    for index in 20..30 {
+        world.entry(index, "10.0.0.16", RebootStatus::Queued, 1, 60);
+    }
+    let mut app = world.console(80, 24);
+    press(&mut app, "* X \"wrong kernel\" enter \"tokyo0\"");
+    world.store.reboots.entries.remove(&4);
+    world.entry(20, "10.0.0.16", RebootStatus::Draining, 0, 80);
+    world.entry(21, "10.0.0.16", RebootStatus::Rebooting, 0, 81);
+    world.entry(22, "10.0.0.16", RebootStatus::Cancelled, 0, 82);
+    news(&mut app, &world);
+    let text = screen::text(&app);
+    assert!(text.contains("ended meanwhile, left out: reboots/4, reboots/22"), "{text}");
+    assert!(text.contains("tokyo0 15") && text.contains("a command that runs goes on"), "{text}");
+    let effects = press(&mut app, "\" 15\" enter enter");
+    let [Effect::Act(Action::Cancel { entries, reason })] = effects.as_slice() else { panic!("{effects:?}") };
+    let indexes: Vec<u64> = entries.iter().map(|id| id.index).collect();
+    assert_eq!(indexes, [3, 5, 6, 7, 20, 21, 23, 24, 25, 26, 27, 28, 29]);
+    assert_eq!(reason.as_deref(), Some("wrong kernel"));
+}
+
+#[test]
+fn a_cancel_whose_entries_have_all_ended_says_so() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "X");
+    world.store.reboots.entries.remove(&3);
+    news(&mut app, &world);
+    assert!(screen::text(&app).contains("all of them ended meanwhile"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "enter y enter"), []);
+}
+
+/// safety.md: "cancel, disable, hold always work".
+#[test]
+fn a_hold_gets_through_when_its_entry_starts_to_drain_and_leaves_out_what_cannot_wait_any_more() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j j space j space H");
+    world.entry(5, "10.0.0.16", RebootStatus::Draining, 0, 80);
+    world.entry(7, "10.0.0.11", RebootStatus::Rebooting, 0, 81);
+    news(&mut app, &world);
+    assert!(screen::text(&app).contains("left out: reboots/7"), "{}", screen::text(&app));
+    let entries = vec![(EntryId::reboot(5), None)];
+    assert_eq!(press(&mut app, "enter y"), [Effect::Act(Action::Hold { entries, hold: true, reason: None })]);
+}
+
+/// safety.md: "cancel, disable, hold always work".
+#[test]
+fn a_queue_is_disabled_although_somebody_wrote_its_switch_meanwhile_and_enabled_only_as_it_was_shown() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "E");
+    world.store.reboots.switch = Switch { raw: Some("false".into()), mod_revision: 70 };
+    news(&mut app, &world);
+    let queue = QueueKind::Reboot;
+    assert_eq!(press(&mut app, "enter y"), [Effect::Act(Action::Switch { queue, enabled: false, reason: None })]);
+    press(&mut app, "E");
+    world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 71 };
+    news(&mut app, &world);
+    assert!(screen::text(&app).contains("reboot queue was disabled meanwhile"), "{}", screen::text(&app));
+    press(&mut app, "esc E");
+    world.store.reboots.switch.mod_revision = 72;
+    news(&mut app, &world);
+    assert!(screen::text(&app).contains("somebody turned the switch"), "{}", screen::text(&app));
+}
+
+#[test]
+fn all_reboots_are_cancelled_by_a_word_from_any_view() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 : \"cancel-all\" enter");
+    assert!(screen::text(&app).contains("Cancel all 5 reboots on tokyo0?"), "{}", screen::text(&app));
+    let effects = press(&mut app, "enter \"tokyo0 5\" enter enter");
+    let entries = [3, 4, 5, 6, 7].map(EntryId::reboot).to_vec();
+    assert_eq!(effects, [Effect::Act(Action::Cancel { entries, reason: None })]);
+}
+
+/// What is done to rows that a filter hides is said before it is done.
+#[test]
+fn marks_that_a_filter_hides_are_counted_in_the_dialog() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 : \"mark rack=1\" enter / \"rack=2\" enter R");
+    let text = screen::text(&app);
+    assert!(text.contains("! 3 of the marked ones are not shown: the filter \"rack=2\" hides them"), "{text}");
+    press(&mut app, "esc");
+    assert!(screen::text(&app).contains("3 marked, 3 not shown"), "{}", screen::text(&app));
+}
+
+#[test]
+fn the_focus_begins_where_something_is_to_be_chosen_or_typed() {
+    let focus = |keys: &str| {
+        let mut app = World::usual().console(80, 24);
+        press(&mut app, keys);
+        app.dialog.map(|d| d.focus)
+    };
+    assert_eq!(focus("X"), Some(Focus::Reason));
+    assert_eq!(focus("S"), Some(Focus::Type));
+    assert_eq!(focus("q"), Some(Focus::Cancel));
+}
