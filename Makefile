@@ -33,7 +33,7 @@ package: ## a static program and a Debian package, under target/package
 	tests/servers/setup --build-only
 	docs/package/build
 
-docs: ## writes anew what is generated: docs/keys.md, docs/commands.md, docs/metrics.md
+docs: ## writes anew what is generated: docs/keys.md, docs/commands.md, docs/metrics.md, the file in docs/configuration.md
 	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the
 
 pictures: build ## the pictures of docs/views.md anew

@@ -171,3 +171,47 @@ fn ckes_file_whose_certificates_we_may_not_read_keeps_nobody_out() {
     assert!(!settings.configured() && settings.etcd == EtcdSettings::default());
     assert!(settings.warnings[0].contains("/nowhere/key cannot be read"), "{:?}", settings.warnings);
 }
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
+
+/// The part between the marks is what `config default` prints. `UPDATE_DOCS=1` writes it.
+#[test]
+fn the_document_of_the_configuration_has_the_file_that_is_printed() {
+    let document = std::fs::read_to_string(DOCUMENT).unwrap();
+    let (before, rest) = document.split_once("by `make docs` -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end -->").unwrap();
+    let indented = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") };
+    let file: String = Settings::default_yaml().lines().map(indented).collect();
+    let wanted = format!("{before}by `make docs` -->\n\n{file}\n<!-- end -->{after}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(DOCUMENT, wanted).unwrap();
+    } else {
+        assert!(document == wanted, "docs/configuration.md is not what `config default` prints: `make docs` writes it");
+    }
+}
+
+/// Every field of the policy has a row with its default, and no row is of a field that is gone.
+#[test]
+fn the_document_of_the_policy_names_every_field_with_its_default() {
+    use crate::model::policy::Policy;
+    let document = std::fs::read_to_string(DOCUMENT).unwrap();
+    let table = document.split("## Policy").nth(1).unwrap();
+    let mut rows = std::collections::BTreeMap::new();
+    for row in table.lines().filter(|l| l.starts_with("| `")) {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        for name in cells[0].split('`').skip(1).step_by(2) {
+            rows.insert(name.to_owned(), cells[1].trim_matches('`').to_owned());
+        }
+    }
+    let serde_json::Value::Object(mut fields) = serde_json::to_value(Policy::default()).unwrap() else { panic!() };
+    // absent until somebody sets them
+    for name in ["windows", "freeze", "groups"] {
+        fields.insert(name.to_owned(), "none".into());
+    }
+    // chosen when the schema is made
+    fields["engine"] = rows["engine"].clone().into();
+    let plain = |v: &serde_json::Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+    let wanted: std::collections::BTreeMap<String, String> =
+        fields.iter().map(|(n, v)| (n.clone(), plain(v))).collect();
+    assert_eq!(rows, wanted);
+}
