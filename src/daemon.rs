@@ -1,5 +1,5 @@
-//! `cketerm --daemon`: the engine alone, with `/healthz`, `/readyz`, `/metrics` and `/state`; ends cleanly on SIGTERM, resigning
-//! the lock (spec/cli.md, Ways to run; spec/safety.md).
+//! `cketerm --daemon`: the engine alone, with `/healthz`, `/readyz`, `/metrics` and `/state`; ends cleanly on SIGTERM,
+//! resigning the lock (spec/cli.md, Ways to run; spec/safety.md).
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

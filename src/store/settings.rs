@@ -152,8 +152,8 @@ impl Store {
         self.stored(&self.keys().policy()).await
     }
 
-    /// Changes the policy, under this note in the audit; `change` may refuse with a sentence, and is asked again after a conflict. Without a schema
-    /// both are created first, as an engine would (see [`Store::ensure_schema`]).
+    /// Changes the policy, under this note in the audit; `change` may refuse with a sentence, and is asked again after a
+    /// conflict. Without a schema both are created first, as an engine would (see [`Store::ensure_schema`]).
     pub async fn update_policy(
         &self,
         note: Note<'_>,

@@ -91,7 +91,7 @@ impl Actor {
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
         self.delete_on_delete(&pods, on_delete).await;
-        self.run_recorded(id, revision, attempt, revision).await
+        self.run_recorded(guard, (id, revision), attempt, revision).await
     }
 
     /// One more command for an entry that is rebooting or watching already, or a success command; the node is asked once
@@ -142,7 +142,7 @@ impl Actor {
             Some((_, unchanged)) if order.is_none() => unchanged,
             _ => revision,
         };
-        self.run_recorded(id, entry_revision, attempt, revision).await
+        self.run_recorded(guard, (id, entry_revision), attempt, revision).await
     }
 
     /// The Node is the one that was meant – address and UID, asked afresh –, and ours where it was drained: cordon and
@@ -212,11 +212,12 @@ impl Actor {
     }
 
     /// Runs the command of an attempt that is written already, and records how it ended. Right before the start etcd is
-    /// asked whether the entry is still as it was: a cancel that came in between is honoured, shown or not (I27).
+    /// asked whether the entry is still as it was: a cancel that came in between is honoured, shown or not (I27). So is
+    /// what was decided from: after a lost reply the switch may be off, a freeze on, or the window over (I6, I8).
     async fn run_recorded(
         &self,
-        id: EntryId,
-        entry_revision: i64,
+        guard: &Guard,
+        (id, entry_revision): (EntryId, i64),
         attempt: Attempt,
         revision: i64,
     ) -> Result<Came, Stop> {
@@ -230,7 +231,9 @@ impl Actor {
             Ok(raw) => raw.is_some_and(|r| r.mod_revision == entry_revision),
             Err(_) => false,
         };
-        let ended = if as_it_was && self.permit(&Guard::default(), self.steady.now().boot).is_ok() {
+        // the entry's own revision is that of the attempt's transaction by now
+        let allowed = Guard { start: guard.start, until: guard.until, ..Guard::default() };
+        let ended = if as_it_was && self.permit(&allowed, self.steady.now().boot).is_ok() {
             tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.argv.join(" "), "command starts");
             let mut argv = attempt.argv.clone();
             if on(Mutation::SharedArguments)
@@ -248,7 +251,8 @@ impl Actor {
             };
             self.spawner.run(&line).await
         } else {
-            let why = "the entry changed, or the lease ran out, before it could start".to_owned();
+            let why =
+                "the entry, its queue or its window changed, or the lease ran out, before it could start".to_owned();
             (Ended::Withheld(why), String::new(), String::new())
         };
         let outcome = outcome(self.steady.now().wall, ended);

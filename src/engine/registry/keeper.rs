@@ -75,8 +75,6 @@ impl Keeper {
     /// machines must be newer than this boot time.
     pub fn want(&self, any: bool, members: bool, broken_after: Option<f64>) {
         self.wanted.send_if_modified(|was| {
-            // one wish for a newer answer lasts until that is there
-            let broken_after = broken_after.and(was.broken_after.or(broken_after));
             let want = Want { any, members, broken_after };
             std::mem::replace(was, want) != want
         });
