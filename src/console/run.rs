@@ -31,7 +31,7 @@ use super::{
 use crate::{
     actions::Operator,
     clock::{Clock, Steady},
-    engine::snapshot::Seen,
+    engine::{run::LONGEST_END, snapshot::Seen},
     kubernetes::Kube,
     store::Store,
     telemetry::Ring,
@@ -43,8 +43,9 @@ const FRAME: Duration = Duration::from_millis(34);
 const BURST: u32 = 3;
 /// Between two frames that nobody asked for by a key.
 const NEWS: Duration = Duration::from_millis(100);
-/// How long an engine may take to resign before the process is stopped.
-const RESIGN: Duration = Duration::from_secs(12);
+/// How long an engine may take to resign before the process is stopped: a moment more than it takes at most. A stopped
+/// process would keep the lock, and a machine between off and on, for as long as nobody looks.
+const RESIGN: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
 
 /// How the console looks and begins.
 #[derive(Debug)]
@@ -320,9 +321,16 @@ impl Console {
     async fn suspend(&mut self, options: &ConsoleOptions) -> anyhow::Result<()> {
         if let Some(resign) = &options.resign {
             let (ask, answer) = oneshot::channel();
+            let most = LONGEST_END.as_secs();
+            self.app.say(format!(
+                "stops when the engine has given the lock back: commands and power cycles that are under way end first \
+                 (at most {most} s)"
+            ));
+            self.draw()?;
             if resign.send(ask).await.is_ok() {
                 let _ = tokio::time::timeout(RESIGN, answer).await;
             }
+            self.app.message = None;
         }
         // the reader owns stdin: it ends before the shell gets it back, and before another can be made
         self.input = None;

@@ -9,7 +9,7 @@ use cketerm::{
     clock::Clock,
     config::Settings,
     console::{self, ConsoleOptions, Hand, View},
-    engine::snapshot::Seen,
+    engine::{run::LONGEST_END, snapshot::Seen},
     ground::{Ground, host_name},
     scenario::{self, Scenario, Stage},
     telemetry::{self, Logs, Ring, Target},
@@ -18,6 +18,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// After the engine has resigned for a stop (Ctrl-Z), the process stops; when it goes on, so does this.
 const AFTER_A_STOP: Duration = Duration::from_secs(2);
+/// An end that takes longer is explained.
+const SILENT: Duration = Duration::from_secs(2);
 
 /// What the options ask for, or why they cannot be taken.
 pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<ConsoleOptions, String> {
@@ -65,7 +67,15 @@ pub async fn run(
     tokio::select! {
         ended = console::run(seen, hand, options) => {
             // the options are gone, and with them the sender: the engine ends
-            engine.await.context("the engine ended badly")??;
+            let ends = match tokio::time::timeout(SILENT, engine.as_mut()).await {
+                Ok(ends) => ends,
+                Err(_) => {
+                    let most = LONGEST_END.as_secs();
+                    eprintln!("cketerm: ends what is under way, then gives the lock back (at most {most} s)");
+                    engine.await
+                }
+            };
+            ends.context("the engine ended badly")??;
             ended
         }
         // before the console: the servers cannot be used, and the terminal is given back

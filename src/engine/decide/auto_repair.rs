@@ -8,7 +8,10 @@ use serde::Serialize;
 use super::{Effect, Guard, Pass, Registering};
 use crate::{
     engine::registry::Good,
-    model::{entry::Stored, kube::KubeView},
+    model::{
+        entry::Stored,
+        kube::{HOSTS_SOURCE, KubeView},
+    },
     sabakan::{RepairInput, RepairPlan, plan_repairs},
     store::view::StoreView,
 };
@@ -16,6 +19,8 @@ use crate::{
 /// Seconds for which an answer of sabakan may be added from: in an older one a machine may still be down that has long
 /// come back from its reboot.
 const YOUNG: f64 = 5.0;
+/// Seconds after which the copy of BareMetalHosts is too old to add from.
+const HOSTS_YOUNG: f64 = 10.0;
 /// A place of its own among the effects.
 const REPAIRS: &str = "automatic repair";
 
@@ -73,7 +78,8 @@ impl Pass<'_> {
         if age > most {
             return off(format!("waits for a newer answer of sabakan: the last one is {age:.0} s old"));
         }
-        match plan_of(store, good, &kept_by_hosts(&self.snap.kube)) {
+        let kept = kept_by_hosts(&self.snap.kube, self.boot());
+        match kept.and_then(|kept| plan_of(store, good, &kept)) {
             Ok(plan) => AutoRepair { plan, ..AutoRepair::default() },
             Err(why) => off(why),
         }
@@ -109,9 +115,22 @@ pub fn plan_of(store: &StoreView, good: &Good, kept: &BTreeMap<String, String>) 
     }))
 }
 
-/// Machines whose BareMetalHost is held off, is to be off, or is being rebooted, by address: why. Empty where hosts are not
-/// watched, as where our engine is not their controller.
-pub fn kept_by_hosts(kube: &KubeView) -> BTreeMap<String, String> {
+/// Machines whose BareMetalHost is held off, is to be off, or is being rebooted, by address: why; empty where the cluster
+/// has no BareMetalHosts. `boot` = now, in boot-time seconds. Errors: a sentence, when the hosts are not known as they are
+/// now: a machine that somebody holds off is never taken for one that is sick (I44).
+pub fn kept_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<String, String>, String> {
+    let heard = kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.heard, source.error.as_ref()));
+    match heard {
+        Some((true, heard, _)) if boot - heard <= HOSTS_YOUNG => Ok(kept(kube)),
+        Some((_, _, Some(why))) => Err(format!("waits for BareMetalHosts, which say who is held off: {why}")),
+        Some((true, heard, None)) => {
+            Err(format!("waits for BareMetalHosts, which say who is held off: last heard {:.0} s ago", boot - heard))
+        }
+        _ => Err("waits for BareMetalHosts, which say who is held off: not read yet".to_owned()),
+    }
+}
+
+fn kept(kube: &KubeView) -> BTreeMap<String, String> {
     let mut kept = BTreeMap::new();
     for host in kube.hosts.values() {
         let keys: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();

@@ -130,7 +130,8 @@ impl Loop {
         let entries = store.reboots.entries.values().filter_map(Stored::get);
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
         // A machine between off and on must not stay off.
-        let cycles = self.leader.as_ref().is_some_and(|leader| leader.metal3.moves());
+        let retires = self.snap.engine.resigning.is_some();
+        let cycles = self.leader.as_ref().is_some_and(|leader| leader.metal3.retire(retires));
         let in_work = cycles
             || entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
             || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());

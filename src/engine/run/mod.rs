@@ -11,6 +11,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
+pub use self::upkeep::LONGEST_END;
 use super::{
     act::Actor,
     command::Spawner,
@@ -85,7 +86,8 @@ impl Handle {
         Arc::clone(&self.tally)
     }
 
-    /// Ends gracefully: nothing new starts, commands get 10 s, what ended is recorded, the lease is revoked.
+    /// Ends gracefully, within [`LONGEST_END`]: nothing new starts, commands get 10 s, where no other engine is there hosts
+    /// between off and on a minute, what ended is recorded, the lease is revoked.
     pub async fn stop(mut self) {
         drop(self.stop.take());
         let _ = (&mut self.task).await;
@@ -284,8 +286,9 @@ impl Loop {
         if let Some((_, live)) = &self.kube {
             live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
             live.watch_endpoints(leads);
-            let wanted = decision.watch_hosts || self.snap.store.policy().metal3_controller;
-            live.watch_hosts(leads && wanted || self.options.mode == "console");
+            // Whatever the policies are: a cycle that is under way, a machine that is held off and one that does not boot
+            // are known by their hosts alone.
+            live.watch_hosts(leads || self.options.mode == "console");
         }
         let policy = self.snap.store.policy();
         let campaigns = self.options.campaign && preflight::may_campaign(&self.snap.store).is_ok();
