@@ -147,7 +147,9 @@ async fn kept(context: &Context, nodes: &[NodeRow]) -> Result<BTreeMap<String, S
     let clock = crate::clock::Clock::Host;
     let heard = clock.boot().as_secs_f64();
     let mut view = KubeView::default();
-    nodes.iter().for_each(|node| view.put_node(node.clone()));
+    for node in nodes {
+        view.put_node(node.clone());
+    }
     let hosts = match Kube::connect(&context.settings.kube, clock).await {
         Ok(kube) => kube.hosts_where_served().await,
         Err(e) => Err(e),

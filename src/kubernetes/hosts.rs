@@ -171,10 +171,7 @@ impl Kube {
     /// may not list them.
     pub(super) async fn serves_hosts(&self) -> Result<bool, KubeError> {
         let path = format!("{GROUP}/baremetalhosts?limit=1");
-        let fault = match self.send::<Listed<IgnoredAny>>(get(&path)).await {
-            Ok(_) => return Ok(true),
-            Err(fault) => fault,
-        };
+        let Err(fault) = self.send::<Listed<IgnoredAny>>(get(&path)).await else { return Ok(true) };
         match &fault {
             Fault::Answered(status) if status.code == 404 => Ok(false),
             // Rights are asked for before anything else: which kinds there are every account may see.

@@ -67,13 +67,12 @@ pub async fn run(
     tokio::select! {
         ended = console::run(seen, hand, options) => {
             // the options are gone, and with them the sender: the engine ends
-            let ends = match tokio::time::timeout(SILENT, engine.as_mut()).await {
-                Ok(ends) => ends,
-                Err(_) => {
-                    let most = LONGEST_END.as_secs();
-                    eprintln!("cketerm: ends what is under way, then gives the lock back (at most {most} s)");
-                    engine.await
-                }
+            let ends = if let Ok(ends) = tokio::time::timeout(SILENT, engine.as_mut()).await {
+                ends
+            } else {
+                let most = LONGEST_END.as_secs();
+                eprintln!("cketerm: ends what is under way, then gives the lock back (at most {most} s)");
+                engine.await
             };
             ends.context("the engine ended badly")??;
             ended

@@ -198,6 +198,15 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         let (stage, rng) = (Arc::clone(&stage), dice.fork());
         crowd.push(tokio::spawn(async move { hosts::trouble(&stage.sandbox, rng, began).await }));
     }
+    // one day in two ends with nobody to carry requests out
+    let carried_out = dice.bool();
+    {
+        let (stage, rng) = (Arc::clone(&stage), dice.fork());
+        let operator = stage.operator("administrator");
+        crowd.push(tokio::spawn(async move {
+            hosts::administrator(&stage.sandbox, &operator, rng, began, carried_out).await;
+        }));
+    }
     for (at, fault) in &plan.faults {
         sleep_until(began + *at).await;
         say(format!("{fault:?}"));
@@ -235,7 +244,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     };
     last.tidy(&store).await;
     let calm = clock.wall();
-    let all = async { tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox)) };
+    let all = async { tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox, carried_out)) };
     let empty = tokio::time::timeout(REST, all).await.is_ok();
     // what is left to be cleaned up after the last entry: cordons, progress
     sleep(Duration::from_mins(2)).await;

@@ -10,6 +10,7 @@ use super::{HostSeen, Shared, deed::by, winding::stands};
 use crate::{
     engine::{act::Stop, snapshot::Came},
     model::host::{HostRow, Times},
+    mutation::{self, Mutation},
     power::{
         Found,
         controller::{Limits, Sent, Step, Why, decide},
@@ -93,7 +94,8 @@ impl Hand {
         loop {
             let host = Arc::clone(&self.row.borrow_and_update());
             wound.mark_unchanged();
-            if !self.note(&host) && self.shared.winds_down() {
+            let ends = self.note(&host) && !mutation::on(Mutation::HalfForgotten);
+            if !ends && self.shared.winds_down() {
                 self.shared.note_waiting(&host);
                 return;
             }

@@ -145,6 +145,7 @@ impl Controller {
             hands: BTreeMap::new(),
             looked: None,
             beside: Beside::Nobody,
+            minded: None,
         };
         Self { shared, task: crate::tasks::spawn(warden.run()) }
     }
@@ -183,6 +184,9 @@ struct Warden {
     looked: Option<Duration>,
     /// What it found.
     beside: Beside,
+    /// How it was when the hands were minded last: whether nothing was to be begun, and what kept us from running. None =
+    /// nothing was left to be minded.
+    minded: Option<(bool, Option<String>)>,
 }
 
 impl Warden {
@@ -193,7 +197,10 @@ impl Warden {
         let mut wound = self.shared.wound.subscribe();
         loop {
             let winds = self.mind().await;
-            self.shared.surveyed.send_if_modified(|surveyed| std::mem::replace(surveyed, winds) != winds);
+            // Who has just begun to lead has not read them yet.
+            let source = self.shared.actor.kube_live.borrow().sources.get(HOSTS_SOURCE).cloned();
+            let seen = winds && source.is_some_and(|source| source.synced || source.error.is_some());
+            self.shared.surveyed.send_if_modified(|surveyed| std::mem::replace(surveyed, seen) != seen);
             tokio::select! {
                 biased;
                 _ = kube.changed() => {}
@@ -206,13 +213,15 @@ impl Warden {
 
     /// Gives each host that is ours its hand; whether nothing was to be begun any more.
     async fn mind(&mut self) -> bool {
+        let all = self.hands.len();
         self.hands.retain(|_, under| !under.task.is_finished());
         let kube = self.shared.actor.kube_live.borrow();
         let hosts = &kube.hosts;
-        let same = self.told.ptr_eq(hosts);
-        if self.shared.ends() && self.hands.is_empty() && (same || !hosts.values().any(|host| self.left(host))) {
+        let same = self.told.ptr_eq(hosts) && self.hands.len() == all;
+        let settled = same && self.minded.is_none();
+        if self.shared.ends() && self.hands.is_empty() && (settled || !hosts.values().any(|host| self.left(host))) {
             self.told = hosts.clone();
-            self.looked = None;
+            (self.looked, self.minded) = (None, None);
             self.bar(None);
             self.shared.halves.send_if_modified(|halves| !std::mem::take(halves).is_empty());
             self.shared.show(|seen| *seen = Metal3::default());
@@ -236,6 +245,11 @@ impl Warden {
         };
         self.bar(barred.clone());
         let winds = self.shared.winds_down();
+        let minded = Some((winds, barred.clone()));
+        if same && self.minded == minded && (winds || self.hands.len() == hosts.len()) {
+            return winds;
+        }
+        self.minded = minded;
         // A copy that is being read anew lacks hosts that are there.
         if kube.sources.get(HOSTS_SOURCE).is_some_and(|source| source.synced) {
             self.hands.retain(|place, _| hosts.contains_key(place));
@@ -248,8 +262,7 @@ impl Warden {
         for (place, row) in hosts {
             self.mind_host(place, row, &beside, winds);
         }
-        // with a host that waits for a look nothing is told yet
-        self.told = if barred.is_some() { Hosts::new() } else { hosts.clone() };
+        self.told = hosts.clone();
         let drops = self.shared.keeps.get() == Some(&false);
         let (hands, asked) = (&self.hands, !self.shared.ends());
         self.shared.show(|seen| {

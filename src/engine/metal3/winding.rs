@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{Controller, Shared};
 use crate::{
     model::host::{Hindrance, HostRow},
+    mutation::{self, Mutation},
     power::controller::MANAGER,
 };
 
@@ -35,7 +36,8 @@ pub(in crate::engine) enum Half {
 /// engine leaves behind.
 pub(super) fn unfinished(host: &HostRow) -> bool {
     let ours = host.power_writers.iter().all(|(manager, _)| manager == MANAGER);
-    ours && host.pending() && host.powered_on.is_some() && stands(host)
+    let known = ours && host.pending() && host.powered_on.is_some() && stands(host);
+    known && !mutation::on(Mutation::HalfForgotten)
 }
 
 /// It is there and has its image: a machine that is wiped or given away belongs to somebody else's work.
