@@ -171,9 +171,7 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
     dialog.lines.extend([
         format!("host {name} is node {} by {by}", node.name),
         "1. the host is held off, hard, under the key cketerm-fence".to_owned(),
-        "2. waits up to 15 min for the proof: seen to go off after the key was there, or off by its BMC's own word"
-            .to_owned(),
-        "   for a minute, asked again right before 3".to_owned(),
+        "2. waits up to 15 min for the proof: seen to go off after the key was there".to_owned(),
         format!("3. Node {} is deleted: its pods start elsewhere", node.name),
         format!(
             "4. the host is released; where 2 or 3 fail, or you leave meanwhile, it stays held ({})",
