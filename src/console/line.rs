@@ -63,6 +63,12 @@ pub const WORDS: &[Word] = &[
     ),
     word("unmark", "", "Forget all marks"),
     word("sort", "COLUMN [desc]", "Sort by a column; alone: by the next one"),
+    word(
+        "freeze",
+        "TIME REASON",
+        "Nothing new starts until then, in either queue: 2h, 3d, or 2026-12-28T08:00:00Z; and why",
+    ),
+    word("unfreeze", "", "End a freeze before its time"),
     word("filter", "FILTER", "Show only the rows that pass; alone: type it"),
     word("q", "", "Leave"),
 ];

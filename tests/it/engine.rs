@@ -9,3 +9,4 @@ mod repairs;
 mod round;
 mod standing_back;
 mod ways_out;
+mod windows;

@@ -8,6 +8,7 @@ mod queue;
 mod repairs;
 mod scene;
 mod shown;
+mod windows;
 
 use scene::Scene;
 

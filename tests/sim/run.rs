@@ -30,6 +30,7 @@ use crate::{
         self,
         record::{Breach, Said},
     },
+    office,
     people::{self, Person},
     plan::{Fault, Plan, TROUBLE},
     settle::settle,
@@ -74,6 +75,7 @@ pace: {boot: {seconds: 15, jitter: 30}, command: {seconds: 1, jitter: 3}, check:
   pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 0.5, jitter: 8}, lag: 0.1, budget_lag: 0.3}
 reboot: {eviction_timeout_seconds: 60, command_timeout_seconds: 15, command_interval: 3, evict_retries: 1, evict_interval: 3}
 policy: {stuck_seconds: 300, metal3_controller: true}
+racks: 2
 outside: 1
 repair:
   max_concurrent_repairs: 2
@@ -194,6 +196,12 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         let (stage, rng) = (Arc::clone(&stage), dice.fork());
         crowd.push(tokio::spawn(async move { hosts::client(&stage.sandbox, key, rng, began).await }));
     }
+    // half of the seeds have an office
+    let office = dice.bool().then(|| stage.operator("office"));
+    if let Some(operator) = office.clone() {
+        let rng = dice.fork();
+        crowd.push(tokio::spawn(Box::pin(office::work(operator, rng, began))));
+    }
     {
         let (stage, rng) = (Arc::clone(&stage), dice.fork());
         crowd.push(tokio::spawn(async move { hosts::trouble(&stage.sandbox, rng, began).await }));
@@ -243,6 +251,9 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         clock: clock.clone(),
     };
     last.tidy(&store).await;
+    if let Some(operator) = &office {
+        office::go_home(operator).await;
+    }
     let calm = clock.wall();
     let all = async { tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox, carried_out)) };
     let empty = tokio::time::timeout(REST, all).await.is_ok();
@@ -320,7 +331,7 @@ async fn revive(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace,
 }
 
 /// Notes once a second what each engine says.
-async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
+pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
     loop {
         sleep(Duration::from_secs(1)).await;
         for slot in engines.lock().unwrap().iter() {

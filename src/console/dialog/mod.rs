@@ -12,6 +12,7 @@ pub mod backoff;
 mod bound;
 pub mod cancel;
 pub mod draw;
+pub mod freeze;
 pub mod hold;
 pub mod host;
 pub mod order;

@@ -7,6 +7,7 @@ use crate::{
     console::{
         app::{App, Target, View},
         columns::{self, Of},
+        dialog,
         event::{Effect, count},
         facts,
         filter::Filter,
@@ -91,6 +92,14 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
         ("q", _) => return Ok(super::carry_out(app, Command::Quit)),
         ("view", name) => look::show(app, name.parse::<View>()?),
         ("goto", to) => look::visit(app, find(app, to)?),
+        ("freeze", argument) => {
+            let opened = dialog::freeze::freeze(app, argument);
+            return super::verbs::open(app, opened);
+        }
+        ("unfreeze", _) => {
+            let opened = dialog::freeze::unfreeze(app);
+            return super::verbs::open(app, opened);
+        }
         ("unmark", _) => app.list_mut().unmark(),
         ("mark", "") => app.list_mut().mark(),
         ("mark", filter) => mark(app, filter)?,

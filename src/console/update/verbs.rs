@@ -71,6 +71,15 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
     Vec::new()
 }
 
+/// Opens the dialog of a word that changes the cluster; an error leaves the command line open.
+pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<Effect>, String> {
+    if let Some(why) = refusal(app) {
+        return Err(why);
+    }
+    show(app, opened?);
+    Ok(Vec::new())
+}
+
 fn show(app: &mut App, mut dialog: Dialog) {
     dialog.begin();
     app.help = None;
@@ -95,7 +104,11 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         app.refuse(why);
         return Vec::new();
     }
-    if !matches!(action, Action::KeepCordoned { .. } | Action::Switch { .. }) {
+    let of_rows = !matches!(
+        action,
+        Action::KeepCordoned { .. } | Action::Switch { .. } | Action::Freeze { .. } | Action::Unfreeze { .. }
+    );
+    if of_rows {
         app.list_mut().unmark();
     }
     app.begin(&action);
