@@ -56,6 +56,9 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             if *stuck {
                 let check = if last.is_empty() { String::new() } else { format!(", check: {last}") };
                 format!("STUCK, no boot for {}{check}", when::age(*since, now))
+            } else if last.starts_with("done by order") {
+                // the order stands, and this is what it waits for
+                last.clone()
             } else {
                 let check = if last.is_empty() { "" } else { ", not back yet" };
                 format!("boots for {}{check}", when::age(*since, now))

@@ -191,6 +191,7 @@ impl Text<'_> {
             _ => vec![CANCEL, HOLD],
         };
         can.extend((facts::order(&seen, id) == Some(Verb::Hold)).then_some(LET_GO));
+        can.retain(|deed| *deed != RETRY || facts::running(&seen, id).is_none());
         self.you_can(&can);
         if progress.is_some() {
             self.pods_left(id);

@@ -167,8 +167,13 @@ fn leader(app: &App) -> Line<'static> {
         }
         Leader::Nobody => spans.push(Span::styled("leader: NONE, nothing moves", theme.danger)),
     }
-    if app.looks.read_only {
-        spans.push(Span::styled("  read-only", theme.trouble));
+    match app.writes_until {
+        _ if app.read_only() => spans.push(Span::styled("  read-only", theme.trouble)),
+        Some((_, end)) => {
+            let text = format!("  WRITES until {}", when::moment(end, app.now.wall));
+            spans.push(Span::styled(text, theme.danger));
+        }
+        None => {}
     }
     if let Some(why) = &engine.resigning {
         spans.push(Span::styled(format!("  resigning: {}", brief::safe(why)), theme.trouble));

@@ -56,7 +56,7 @@ pub struct ConsoleOptions {
     pub cluster_badge: Option<String>,
     /// The badge's colour: one of the 16 by name.
     pub badge_colour: Option<String>,
-    /// A theme's name: `terminal` or `plain`.
+    /// A theme's name: `terminal`, `light` or `plain`.
     pub theme: String,
     /// Whether colours are used: false for `NO_COLOR` and `--color never`.
     pub colour: bool,
@@ -124,7 +124,7 @@ pub struct Hand {
     pub store: Store,
     /// Reads the pods that a drain would meet.
     pub kube: Option<Kube>,
-    /// Who acts for the operator; none while reading only.
+    /// Who acts for the operator; a console that was started read-only asks it only while `:write` allows it.
     pub operator: Option<Operator>,
 }
 
@@ -273,6 +273,11 @@ impl Console {
 
     fn act(&mut self, action: super::event::Action) {
         let (hand, done) = (self.hands.borrow().clone(), self.tell.clone());
+        if self.app.read_only() {
+            // `update` asks for nothing then; whoever adds a way to it meets this
+            let _ = done.send(Event::Done(Err("read-only: nothing was done".to_owned())));
+            return;
+        }
         let Some(operator) = hand.and_then(|hand| hand.operator) else {
             let why = "etcd is not connected yet: try again in a moment".to_owned();
             let _ = done.send(Event::Done(Err(why)));

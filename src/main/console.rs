@@ -54,11 +54,10 @@ pub async fn run(
     let (hands, hand) = watch::channel(None);
     let (ask, asked) = mpsc::channel(1);
     options.resign = Some(ask);
-    let read_only = options.read_only;
     let engine = tokio::spawn(async move {
         let ground = ground.await?;
         let bmcs = || Bmcs::new(ground.bmcs.clone()).and_registry(ground.store.clone(), ground.registry.clone());
-        let operator = (!read_only).then(|| Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
+        let operator = Some(Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
         hands.send_replace(Some(Hand { store: ground.store.clone(), kube: ground.kube.clone(), operator }));
         keep(ground, campaign, &tell, asked).await;
         anyhow::Ok(())

@@ -61,7 +61,9 @@ impl Text<'_> {
             }
         }
         self.order_given(id);
-        match choices(entry, facts::order(&seen, id)).as_slice() {
+        let mut can = choices(entry, facts::order(&seen, id));
+        can.retain(|deed| *deed != RETRY || facts::running(&seen, id).is_none());
+        match can.as_slice() {
             [] => self.plain("you can", "wait: the leader removes it"),
             can => self.you_can(can),
         }

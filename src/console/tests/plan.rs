@@ -34,7 +34,7 @@ fn met() -> Drains {
 fn queueing_reboots_shows_waves_at_once_and_pods_and_blockers_when_kubernetes_has_answered() {
     let mut app = World::usual().console(80, 24);
     let asked = press(&mut app, "2 * R");
-    let [Effect::Ask(Question::Plan(number, QueueKind::Reboot, nodes))] = asked.as_slice() else {
+    let [Effect::Ask(Question::Plan(number, QueueKind::Reboot, nodes)), _] = asked.as_slice() else {
         panic!("{asked:?}");
     };
     assert_eq!(nodes.len(), 8);

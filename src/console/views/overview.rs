@@ -306,7 +306,8 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
         });
         add(match &app.seen.auto_repair.off {
             _ if !store.auto_repair.enabled() => text("automatic repair DISABLED", theme.trouble),
-            Some(_) => text("automatic repair off", theme.muted),
+            // switched on: what keeps it from adding is not its switch
+            Some(why) => text(format!("automatic repair waits: {}", brief::safe(why)), theme.muted),
             None => Span::raw("automatic repair on"),
         });
     }
