@@ -11,7 +11,9 @@
 //! | `by_hand` | a person's drain of one node, by the same rules |
 //! | `command` | the definition's commands as child processes |
 //! | `probe` | is each API server alive |
+//! | `herald` | says on Nodes, by Kubernetes Events, what is done to them |
 //! | `metal3/` | Metal3's controller role: a task for each host |
+//! | `notices/` | what happens is told to receivers, a task each |
 //! | `registry/` | sabakan's answers and the plan, gathered off the loop |
 //! | `tally` | what was done, counted for metrics |
 //! | `state`, `mask` | a snapshot written out, without secrets, and read back |
@@ -22,10 +24,12 @@ pub mod by_hand;
 pub mod command;
 pub mod decide;
 pub mod explain;
+mod herald;
 mod lead;
 pub mod mask;
 mod memory;
 pub mod metal3;
+pub mod notices;
 mod preflight;
 pub mod probe;
 mod publish;

@@ -14,6 +14,7 @@ pub mod freeze;
 pub mod host;
 pub mod kube;
 pub mod labels;
+pub mod notice;
 pub mod ours;
 pub mod pairs;
 pub mod policy;

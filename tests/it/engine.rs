@@ -4,6 +4,7 @@
 mod beside;
 mod blocked;
 mod commands;
+mod events;
 mod failover;
 mod repairs;
 mod round;

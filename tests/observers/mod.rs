@@ -20,6 +20,7 @@ mod cordon;
 mod drain;
 mod hosts;
 mod leadership;
+mod notices;
 mod physical;
 mod queue;
 mod repair;
@@ -97,6 +98,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I44", hosts::i44),
     ("I44", hosts::i44_rest),
     ("I45", drain::i45),
+    ("told", notices::told),
 ];
 
 /// Every breach of every invariant, in the order of time.

@@ -3,6 +3,7 @@
 mod cordons;
 mod drains;
 mod hosts;
+mod notices;
 mod powers;
 mod queue;
 mod repairs;

@@ -12,6 +12,8 @@ use cketerm::{
 use fastrand::Rng;
 use jiff::SignedDuration;
 
+use crate::hook::Hook;
+
 /// One process at a time, again and again.
 pub struct Slot {
     pub name: String,
@@ -24,19 +26,20 @@ pub struct Slot {
     rng: Rng,
     ttl: u64,
     hits: Hits,
+    hook: Hook,
 }
 
 /// All of them, shared with whoever disturbs them.
 pub type Engines = Arc<Mutex<Vec<Slot>>>;
 
 impl Slot {
-    pub fn new(name: &str, true_time: &Clock, ttl: u64, rng: &mut Rng) -> Self {
+    pub fn new(name: &str, true_time: &Clock, ttl: u64, rng: &mut Rng, hook: &Hook) -> Self {
         let mut rng = rng.fork();
         // within the 5 s that the preflight allows
         let clock = true_time.off_by(SignedDuration::from_millis(rng.i64(-1500..1500)));
         let gate = Gate::default();
         let lines = Lines::new(name, &gate, rng.u64(..));
-        Self { name: name.to_owned(), gate, lines, clock, handle: None, lives: 0, rng, ttl, hits: Hits::new() }
+        Self { name: name.to_owned(), gate, lines, clock, handle: None, lives: 0, rng, ttl, hits: Hits::new(), hook: hook.clone() }
     }
 
     /// Starts a process, after the one before has died.
@@ -49,6 +52,7 @@ impl Slot {
             slot.gate = Gate::default();
             slot.lines = Lines::new(&slot.name, &slot.gate, slot.rng.u64(..));
             let mut ground = ground(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.lines);
+            (ground.notices, ground.webhooks) = (Hook::receivers(), slot.hook.http(&slot.name));
             ground.ttl = std::time::Duration::from_secs(slot.ttl);
             ground.pid = u32::try_from(at).unwrap() * 100 + slot.lives;
             (slot.gate.clone(), ground)

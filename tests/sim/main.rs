@@ -11,6 +11,7 @@ mod observers;
 mod disturb;
 mod engines;
 mod gather;
+mod hook;
 mod hosts;
 mod mutations;
 mod nights;

@@ -25,7 +25,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::{
     disturb::disturb,
     engines::{Engines, Slot},
-    gather, hosts,
+    gather,
+    hook::Hook,
+    hosts,
     observers::{
         self,
         record::{Breach, Said},
@@ -141,9 +143,11 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     let stage = Arc::new(Box::pin(stage(&plan, seed, clock.clone())).await);
     let store = stage.operator("watcher").store;
 
+    // dice of its own: the rest of a seed's story stays what it is
+    let hook = Hook::new(Rng::with_seed(seed ^ 0x686f_6f6b), clock.clone());
     let engines: Engines = Arc::default();
     for i in 0..plan.engines {
-        let slot = Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng);
+        let slot = Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng, &hook);
         engines.lock().unwrap().push(slot);
         Slot::start(&engines, i, &stage).await;
     }
@@ -241,6 +245,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         stage.sandbox.machines.behave(address, Behaviour::default());
     }
     hosts::heal(&stage.sandbox);
+    hook.heal();
     say("people go home".to_owned());
     let last = Person {
         name: "person-last".to_owned(),
@@ -266,6 +271,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     let mut record = gather::record(&stage.sandbox);
     record.acknowledged = std::mem::take(&mut *told.lock().unwrap());
     record.said = std::mem::take(&mut *said.lock().unwrap());
+    record.received = hook.received();
     record.calm_since = Some(calm);
     let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     record.frozen = plan

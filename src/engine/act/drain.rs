@@ -11,7 +11,7 @@ use crate::{
         decide::{Guard, held_reason},
         snapshot::{Came, secs},
     },
-    kubernetes::{Release, WriteError},
+    kubernetes::{NodeEvent, Release, WriteError},
     model::{
         drain::{Answer, Verdict},
         entry::EntryId,
@@ -62,6 +62,8 @@ impl Actor {
         if came == Came::Done && uncordon {
             let address = node.addresses.first().unwrap_or(&node.name);
             self.record("reboot-uncordon", address, "", self.steady.now().wall);
+            let after = settle.map(|entry| format!(" after {entry}")).unwrap_or_default();
+            self.herald.say(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
         }
         match (settle, &came) {
             (Some(entry), Came::Done) => self.settle(self.steady.now().boot, entry).await,

@@ -48,6 +48,15 @@ fn word(attempt: &Attempt) -> &'static str {
     }
 }
 
+/// The Kubernetes Event that says that it starts: its reason, and what is at work.
+fn event(attempt: &Attempt) -> (&'static str, &'static str) {
+    match attempt.entry.queue {
+        QueueKind::Reboot => ("RebootOrdered", "Reboot"),
+        QueueKind::Repair if attempt.success => ("RepairSuccessCommand", "Repair"),
+        QueueKind::Repair => ("RepairStep", "Repair"),
+    }
+}
+
 impl Actor {
     /// Into `rebooting` or `watching`: the node is asked once more, the attempt is written with the transition, the command
     /// runs, and its outcome is recorded.
@@ -232,6 +241,9 @@ impl Actor {
         };
         let ended = if as_it_was && self.permit(&Guard::default(), self.steady.now().boot).is_ok() {
             tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.argv.join(" "), "command starts");
+            let (reason, action) = event(&attempt);
+            let note = format!("{id}: {} runs, attempt {}", attempt.what(), attempt.number);
+            self.say_on(&attempt.address, (reason, action), false, note);
             let mut argv = attempt.argv.clone();
             if on(Mutation::SharedArguments)
                 && let (Ok(shared), Some(last)) = (SHARED.lock(), argv.last_mut())
@@ -245,6 +257,7 @@ impl Actor {
                 start_before: Some(before),
                 entry: attempt.entry.to_string(),
                 attempt: attempt.id.clone(),
+                input: None,
             };
             self.spawner.run(&line).await
         } else {
@@ -253,6 +266,11 @@ impl Actor {
         };
         let outcome = outcome(self.steady.now().wall, ended);
         tracing::info!(entry = %id, attempt = attempt.id, end = %outcome.end, "command ended");
+        if outcome.end.failed() {
+            let said = outcome.stderr.trim_end().lines().last().map(|l| format!(": {l}")).unwrap_or_default();
+            let note = format!("{id}: {}, attempt {}: {}{said}", attempt.what(), attempt.number, outcome.end);
+            self.say_on(&attempt.address, ("CommandFailed", event(&attempt).1), true, note);
+        }
         let error = if outcome.end == Ended::Exit(0) { String::new() } else { outcome.end.to_string() };
         let operation = if id.queue == QueueKind::Reboot { "reboot-reboot" } else { "repair-execute" };
         // A success command is part of `repair-finish`.
@@ -301,6 +319,7 @@ impl Actor {
             start_before: None,
             entry: entry.map_or_else(String::new, |e| e.to_string()),
             attempt: String::new(),
+            input: None,
         };
         Ok(Came::Check(check_answer(self.spawner.run(&line).await)))
     }

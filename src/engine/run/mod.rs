@@ -19,6 +19,7 @@ use super::{
     lead::{LeadEvent, LeadOrder, Standing},
     memory,
     metal3::{Board, Controller, Metal3},
+    notices::{self, Criers},
     preflight,
     probe::{Prober, Targets, url},
     publish,
@@ -32,6 +33,7 @@ use crate::{
     kubernetes::{Kube, Live as KubeLive},
     model::{entry::EntryId, kube::KubeView, ours::EngineRegistration},
     net::Http,
+    notices::Receiver,
     power::Reach,
     store::{Store, live::Live},
     tasks::held,
@@ -65,6 +67,10 @@ pub struct Options {
     pub registry: Http,
     /// Speaks to the BMCs of BareMetalHosts.
     pub bmcs: Reach,
+    /// Who is told what happens.
+    pub notices: Arc<Vec<Receiver>>,
+    /// Reaches those of them that are webhooks.
+    pub webhooks: Http,
 }
 
 /// A running engine.
@@ -124,6 +130,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         keeper,
         metal3: Arc::new(metal3),
         metal3_seen,
+        told: Arc::default(),
         steady,
         snap: Snapshot { engine, ..Snapshot::default() },
         standing: None,
@@ -151,6 +158,7 @@ struct Leader {
     actor: Arc<Actor>,
     fence: Fence,
     metal3: Controller,
+    _criers: Criers,
 }
 
 struct Loop {
@@ -163,6 +171,8 @@ struct Loop {
     keeper: Keeper,
     metal3: Board,
     metal3_seen: watch::Receiver<Arc<Metal3>>,
+    /// What is known of the receivers of notices.
+    told: notices::Board,
     steady: Steady,
     snap: Snapshot,
     standing: Option<Standing>,
@@ -319,6 +329,7 @@ impl Loop {
             orphans: Arc::new(decision.orphans),
             applying: Arc::new(decision.registry),
             auto_repair: Arc::new(decision.auto_repair),
+            notices: Arc::clone(&self.told.borrow()),
         }));
     }
 
