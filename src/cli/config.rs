@@ -14,6 +14,7 @@ use crate::{
     config::Settings,
     console::{ConsoleOptions, View},
     kubernetes::Kube,
+    model::secret,
     power::Book,
     telemetry,
 };
@@ -54,7 +55,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
     let set = |there: bool| if there { "(set)" } else { "" }.to_owned();
     let e = &s.etcd;
     let rows = [
-        ("etcd.endpoints", e.endpoints.join(","), source("etcd")),
+        ("etcd.endpoints", e.endpoints_shown().join(","), source("etcd")),
         ("etcd.prefix", e.prefix.clone(), source("etcd")),
         ("etcd.timeout", format!("{:?}", e.timeout), source("etcd")),
         ("etcd.username", e.username.clone().unwrap_or_default(), source("etcd")),
@@ -108,7 +109,7 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     for url in &s.etcd.endpoints {
         let uri = url.parse::<http::Uri>();
         if !uri.is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()) {
-            errors.push(format!("etcd.endpoints: {url:?} is no URL such as https://10.0.0.11:2379"));
+            errors.push(format!("etcd.endpoints: {:?} is no URL such as https://10.0.0.11:2379", secret::url(url)));
         }
     }
     if !s.kube.is_none() {

@@ -70,7 +70,7 @@ pub struct Outcome {
     pub end: Ended,
     /// When.
     pub at: Timestamp,
-    /// The last 4 KiB of standard output, control characters made visible.
+    /// The last 4 KiB of standard output, control characters made visible, without what looks like a secret.
     #[serde(default)]
     pub stdout: String,
     /// The last 4 KiB of standard error, likewise.
@@ -133,6 +133,11 @@ impl fmt::Display for Ended {
 }
 
 impl Attempt {
+    /// Its command line for people: what looks like a secret is left out.
+    pub fn command(&self) -> String {
+        super::secret::argv(&self.argv)
+    }
+
     /// No outcome was recorded yet.
     pub fn open(&self) -> bool {
         self.outcome.is_none()

@@ -1,7 +1,7 @@
 //! The preview of a bulk action: waves and pace at once, pods and blockers as soon as Kubernetes has answered.
 
 use crate::{
-    actions::plan::{Drains, Wave, waves},
+    actions::{line::line, plan::Drains},
     console::{
         app::App,
         event::count,
@@ -91,16 +91,18 @@ fn lines(drains: &Drains) -> Vec<String> {
 
 /// How reboots of these addresses would go: waves, and how long at the pace of those that ended lately.
 pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
-    let store = &app.seen.snapshot.store;
-    let Some(definition) = store.definition() else { return Vec::new() };
-    let api_first = store.policy().api_server_order == ApiServerOrder::First;
-    let asked: Wave = addresses.iter().map(|a| (a.clone(), None)).collect();
-    let all = waves(asked, &definition.cluster, &definition.members, api_first);
+    let snap = &app.seen.snapshot;
+    let Some(definition) = snap.store.definition() else { return Vec::new() };
     let slots = definition.cluster.reboot.concurrency();
     let mut lines = Vec::new();
-    if all.len() > 1 {
-        let order = if api_first { "API servers first" } else { "API servers last" };
-        lines.push(format!("{} of at most {slots} at once, {order} and alone", count(all.len(), "wave")));
+    let line = (!snap.kube.nodes.is_empty())
+        .then(|| line(&snap.store, &snap.kube, addresses, app.now))
+        .flatten()
+        .unwrap_or_default();
+    if line.waves() > 1 {
+        let first = snap.store.policy().api_server_order == ApiServerOrder::First;
+        let order = if first { "API servers first" } else { "API servers last" };
+        lines.push(format!("{} of at most {slots} at once, {order} and alone", count(line.waves(), "wave")));
     }
     let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
     if let Some(pace) = pace(ended, QueueKind::Reboot, fewest(Some(slots)), app.now.wall) {
