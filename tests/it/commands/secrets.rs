@@ -107,6 +107,7 @@ fn the_user_part_of_a_url_is_named_nowhere() {
     for word in words {
         let ran = run(&[&all, word].concat(), "");
         assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{word:?}: {ran:?}");
-        assert!(format!("{}{}", ran.stdout, ran.stderr).contains("127.0.0.1:1"), "{word:?}: {ran:?}");
+        let named = format!("{}{}", ran.stdout, ran.stderr).contains("127.0.0.1:1");
+        assert!(named || word == ["config", "check"], "{word:?}: {ran:?}");
     }
 }
