@@ -160,7 +160,6 @@ fn standing(reason: &Reason, notes: &mut Vec<String>) -> Place {
         | Reason::WaitingForSlot { .. }
         | Reason::WaitingForWorkers { .. }
         | Reason::WaitingForControlPlane { .. } => Place::Wave(0, None),
-        Reason::WaitingForGroup { .. } => Place::Wave(0, Some(reason.to_string())),
         Reason::UnreachableGate { .. } => {
             let note = format!("nothing starts now: {reason}");
             if !notes.contains(&note) {
@@ -168,7 +167,9 @@ fn standing(reason: &Reason, notes: &mut Vec<String>) -> Place {
             }
             Place::Wave(0, None)
         }
-        Reason::ControlPlaneUnhealthy { .. } => Place::Wave(0, Some(reason.to_string())),
+        Reason::WaitingForGroup { .. } | Reason::ControlPlaneUnhealthy { .. } => {
+            Place::Wave(0, Some(reason.to_string()))
+        }
         other => Place::Waits(other.to_string()),
     }
 }
