@@ -15,6 +15,7 @@ use crate::{
     console::{ConsoleOptions, View},
     engine::command::Spawner,
     kubernetes::Kube,
+    model::secret,
     power::Book,
     telemetry,
 };
@@ -56,7 +57,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
     let e = &s.etcd;
     let receivers: Vec<String> = s.notices.iter().map(|r| format!("{} ({})", r.name, r.way)).collect();
     let rows = [
-        ("etcd.endpoints", e.endpoints.join(","), source("etcd")),
+        ("etcd.endpoints", e.endpoints_shown().join(","), source("etcd")),
         ("etcd.prefix", e.prefix.clone(), source("etcd")),
         ("etcd.timeout", format!("{:?}", e.timeout), source("etcd")),
         ("etcd.username", e.username.clone().unwrap_or_default(), source("etcd")),
@@ -116,7 +117,7 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     for url in &s.etcd.endpoints {
         let uri = url.parse::<http::Uri>();
         if !uri.is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()) {
-            errors.push(format!("etcd.endpoints: {url:?} is no URL such as https://10.0.0.11:2379"));
+            errors.push(format!("etcd.endpoints: {:?} is no URL such as https://10.0.0.11:2379", secret::url(url)));
         }
     }
     if !s.kube.is_none() {

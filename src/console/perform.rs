@@ -129,7 +129,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
             None => Ok("no freeze was on".to_owned()),
         },
         Action::KeepCordoned { node, keep } => {
-            operator.keep_cordoned(&node, keep).await.map_err(text)?;
+            operator.keep_cordoned(&node, keep, None).await.map_err(text)?;
             Ok(if keep {
                 format!("{node} stays cordoned when the work ends; the same key gives it back")
             } else {

@@ -30,7 +30,8 @@ pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Que
             Answer::History(part, page.map(|page| past::small(page, |e| Ended::from(e))).map_err(|e| e.to_string()))
         }
         Question::Page(Folder::Audit, part) => {
-            Answer::Audit(part, store.page(Folder::Audit, part, PAGE).await.map_err(|e| e.to_string()))
+            let page = store.page(Folder::Audit, part, PAGE).await;
+            Answer::Audit(part, page.map(|page| past::small(page, Audit::shown)).map_err(|e| e.to_string()))
         }
         Question::Page(Folder::Records, part) => {
             Answer::Records(part, store.page(Folder::Records, part, PAGE).await.map_err(|e| e.to_string()))

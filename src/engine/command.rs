@@ -25,7 +25,7 @@ use crate::{
     clock::Clock,
     model::{
         attempt::{Ended, Outcome},
-        text,
+        secret, text,
     },
 };
 
@@ -204,15 +204,18 @@ impl Host {
     }
 }
 
-/// The outcome that is recorded on an attempt.
+/// The outcome that is recorded on an attempt: what looks like a secret in its outputs is not kept.
 pub fn outcome(at: jiff::Timestamp, (end, stdout, stderr): (Ended, String, String)) -> Outcome {
-    Outcome { end, at, stdout, stderr }
+    Outcome { end, at, stdout: secret::masked(&stdout), stderr: secret::masked(&stderr) }
 }
 
 /// What a check's end means: exit 0 and `true` is yes; what could not be asked is no answer; the rest is no.
 pub fn check_answer((end, stdout, stderr): (Ended, String, String)) -> CheckAnswer {
-    let said =
-        || [stdout.trim(), stderr.trim()].iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join("; ");
+    let said = || {
+        secret::masked(
+            &[stdout.trim(), stderr.trim()].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join("; "),
+        )
+    };
     match end {
         Ended::Exit(0) if stdout.trim() == "true" => CheckAnswer::Yes,
         Ended::Exit(0) => CheckAnswer::No(said()),

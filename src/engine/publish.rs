@@ -202,10 +202,13 @@ fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Opti
 }
 
 /// The pods that are left on a node, each with what holds it.
-pub(super) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
+pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return Vec::new() };
     let Some(pods) = snap.kube.pods.get(&node.name) else { return Vec::new() };
-    let answers = snap.work.get(&id).map(|w| &w.drain.answers);
+    let drain = snap.work.get(&id).map(|w| &w.drain);
+    // before the preview is through nobody has asked a pod to go
+    let asked = drain.is_none_or(|d| d.previewed || d.accepted || d.taken_over);
+    let answers = drain.map(|d| &d.answers);
     let mut left: Vec<Blocker> = Vec::new();
     for pod in pods.pods.values() {
         let why = match judge(pod, definition.cluster.eviction(id.queue), &snap.kube) {
@@ -220,6 +223,7 @@ pub(super) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
                     Some(Verdict::Failed(answer) | Verdict::NoAnswer(answer)) => {
                         PodHold::Refused { answer: answer.clone() }
                     }
+                    None if !asked => continue,
                     Some(Verdict::Accepted | Verdict::Gone) | None => PodHold::Leaving,
                 }
             }

@@ -36,7 +36,7 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         colour,
         read_only: run.read_only,
         sandbox: run.sandbox,
-        endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints.clone() },
+        endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
         ..ConsoleOptions::default()
     };
     options.looks()?;

@@ -70,7 +70,7 @@ pub struct Outcome {
     pub end: Ended,
     /// When.
     pub at: Timestamp,
-    /// The last 4 KiB of standard output, control characters made visible.
+    /// The last 4 KiB of standard output, control characters made visible, without what looks like a secret.
     #[serde(default)]
     pub stdout: String,
     /// The last 4 KiB of standard error, likewise.
@@ -152,6 +152,11 @@ impl Attempt {
             (false, None, QueueKind::Reboot) => "reboot command".to_owned(),
             (false, None, QueueKind::Repair) => "repair command".to_owned(),
         }
+    }
+
+    /// Its command line for people: what looks like a secret is left out.
+    pub fn command(&self) -> String {
+        super::secret::argv(&self.argv)
     }
 
     /// No outcome was recorded yet.

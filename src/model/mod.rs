@@ -23,6 +23,7 @@ pub mod reboot;
 pub mod record;
 pub mod repair;
 pub mod runbook;
+pub mod secret;
 pub mod selector;
 pub mod text;
 pub mod time;

@@ -13,6 +13,7 @@ use crate::{
         entry::{EntryId, Stored},
         ours::Verb,
         repair::{RepairEntry, RepairStatus, StepStatus},
+        secret,
     },
 };
 
@@ -140,7 +141,7 @@ impl Text<'_> {
         if let Some(argv) = operation.success_command.as_ref().filter(|argv| !argv.is_empty()) {
             let ran = store.attempts_of(id).filter_map(Stored::get).rfind(|a| a.success);
             let came = ran.and_then(|a| a.outcome.as_ref()).map(|o| format!(" [{}]", o.end)).unwrap_or_default();
-            self.lines.push(Line::from(brief::safe(&format!("  once healthy: {}{came}", argv.join(" ")))));
+            self.lines.push(Line::from(brief::safe(&format!("  once healthy: {}{came}", secret::argv(argv)))));
         }
     }
 }

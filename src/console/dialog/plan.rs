@@ -2,7 +2,7 @@
 
 use super::{Deed, Dialog};
 use crate::{
-    actions::plan::{Drains, Wave, waves},
+    actions::{line::line, plan::Drains},
     console::{
         app::App,
         event::{Action, count},
@@ -120,16 +120,18 @@ fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, n: usize) -> Option
 
 /// How reboots of these addresses would go: waves, and how long at the pace of those that ended lately.
 pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
-    let store = &app.seen.snapshot.store;
-    let Some(definition) = store.definition() else { return Vec::new() };
-    let api_first = store.policy().api_server_order == ApiServerOrder::First;
-    let asked: Wave = addresses.iter().map(|a| (a.clone(), None)).collect();
-    let all = waves(asked, &definition.cluster, &definition.members, api_first);
+    let snap = &app.seen.snapshot;
+    let Some(definition) = snap.store.definition() else { return Vec::new() };
     let slots = definition.cluster.reboot.concurrency();
     let mut lines = Vec::new();
-    if all.len() > 1 {
-        let order = if api_first { "API servers first" } else { "API servers last" };
-        lines.push(format!("{} of at most {slots} at once, {order} and alone", count(all.len(), "wave")));
+    let line = (!snap.kube.nodes.is_empty())
+        .then(|| line(&snap.store, &snap.kube, addresses, app.now))
+        .flatten()
+        .unwrap_or_default();
+    if line.waves() > 1 {
+        let first = snap.store.policy().api_server_order == ApiServerOrder::First;
+        let order = if first { "API servers first" } else { "API servers last" };
+        lines.push(format!("{} of at most {slots} at once, {order} and alone", count(line.waves(), "wave")));
     }
     lines.extend(how_long(app, QueueKind::Reboot, Some(slots), addresses.len()));
     lines

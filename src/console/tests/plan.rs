@@ -39,7 +39,7 @@ fn queueing_reboots_shows_waves_at_once_and_pods_and_blockers_when_kubernetes_ha
     };
     assert_eq!(nodes.len(), 8);
     let text = screen::text(&app);
-    assert!(text.contains("8 waves of at most 1 at once, API servers last and alone"), "{text}");
+    assert!(text.contains("3 waves of at most 1 at once, API servers last and alone"), "{text}");
     assert!(text.contains("pods on 8 nodes: asking Kubernetes ..."), "{text}");
     assert_eq!(press(&mut app, "tab"), vec![], "it is asked once");
     let other = Answer::Plan(number + 1, Err("another dialog's".into()));

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A pod and the budgets that select it.
-pub(in crate::engine) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+pub(crate) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 impl Actor {
     /// Cordons, or re-stamps: one patch, conditioned on resourceVersion (I9).
@@ -213,7 +213,7 @@ impl Actor {
 }
 
 /// What the answers to a preview's dry runs come to.
-pub(in crate::engine) fn previewed(pods: &[Budgeted], answers: &BTreeMap<String, Answer>) -> Came {
+pub(crate) fn previewed(pods: &[Budgeted], answers: &BTreeMap<String, Answer>) -> Came {
     for (pod, _) in pods {
         match answers.get(&pod.uid).map(|a| &a.verdict) {
             // Patience is asked for: a wait, not a refusal. The preview is made again.

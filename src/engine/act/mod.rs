@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use self::drain::previewed;
 use self::power::Target;
 pub(super) use self::told::Told;
 use super::{
