@@ -132,24 +132,24 @@ pub async fn plan(context: &Context) -> Result<(), ActionError> {
 /// `auto-repair plan` without files.
 pub async fn repairs(context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Broken).await?;
-    let kept = kept(context, look.nodes.as_deref().unwrap_or_default()).await?;
-    let made = plan_of(&look.view, &look.good, &kept).map_err(ActionError::failed)?;
+    let mut kube = KubeView::default();
+    for node in look.nodes.as_deref().unwrap_or_default() {
+        kube.put_node(node.clone());
+    }
+    let kept = kept(context, &mut kube).await?;
+    let made = plan_of(&look.view, &look.good, kept, &kube).map_err(ActionError::failed)?;
     super::plan::show_repairs(&made, &look.good.machines, context)
 }
 
 /// Machines that their BareMetalHosts explain, by address: the engine that leads asks the same, and adds nothing while it
 /// gets no answer.
-async fn kept(context: &Context, nodes: &[NodeRow]) -> Result<BTreeMap<String, String>, ActionError> {
+async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String, String>, ActionError> {
     if context.settings.kube.is_none() {
         context.say("warning: goes on without Kubernetes: machines that BareMetalHosts hold off are not known");
         return Ok(BTreeMap::new());
     }
     let clock = crate::clock::Clock::Host;
     let heard = clock.boot().as_secs_f64();
-    let mut view = KubeView::default();
-    for node in nodes {
-        view.put_node(node.clone());
-    }
     let hosts = match Kube::connect(&context.settings.kube, clock).await {
         Ok(kube) => kube.hosts_where_served().await,
         Err(e) => Err(e),
@@ -159,7 +159,7 @@ async fn kept(context: &Context, nodes: &[NodeRow]) -> Result<BTreeMap<String, S
     for host in hosts.unwrap_or_default() {
         view.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
     }
-    kept_by_hosts(&view, heard).map_err(ActionError::failed)
+    kept_by_hosts(view, heard).map_err(ActionError::failed)
 }
 
 /// `machines list`.

@@ -137,14 +137,14 @@ impl Test {
         match self {
             Self::Contains(word) => value.words().to_lowercase().contains(word),
             Self::Matches(regex) => regex.is_match(&value.words()),
-            Self::Is(word) => match (value, number(word)) {
-                (Value::Number(n), Some(Number(wanted))) => (n - wanted).abs() < f64::EPSILON,
-                _ => {
-                    let whole = value.words().to_lowercase();
-                    // a person is shown by name alone where there is little room
-                    whole == *word || whole.split_once('@').is_some_and(|(name, _)| name == word)
+            Self::Is(word) => {
+                if let (Value::Number(n), Some(Number(wanted))) = (value, number(word)) {
+                    return (n - wanted).abs() < f64::EPSILON;
                 }
-            },
+                let whole = value.words().to_lowercase();
+                // a person is shown by name alone where there is little room
+                whole == *word || whole.split_once('@').is_some_and(|(name, _)| name == word)
+            }
             Self::Compares(sign, or_equal, Number(wanted)) => {
                 let found = match value {
                     Value::Number(n) => *n,

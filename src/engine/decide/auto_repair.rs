@@ -12,7 +12,7 @@ use crate::{
         entry::Stored,
         kube::{HOSTS_SOURCE, KubeView},
     },
-    sabakan::{RepairInput, RepairPlan, plan_repairs},
+    sabakan::{Machine, RepairInput, RepairPlan, State, plan_repairs},
     store::view::StoreView,
 };
 
@@ -79,7 +79,7 @@ impl Pass<'_> {
             return off(format!("waits for a newer answer of sabakan: the last one is {age:.0} s old"));
         }
         let kept = kept_by_hosts(&self.snap.kube, self.boot());
-        match kept.and_then(|kept| plan_of(store, good, &kept)) {
+        match kept.and_then(|kept| plan_of(store, good, kept, &self.snap.kube)) {
             Ok(plan) => AutoRepair { plan, ..AutoRepair::default() },
             Err(why) => off(why),
         }
@@ -87,8 +87,13 @@ impl Pass<'_> {
 }
 
 /// What automatic repair makes of an answer in this state of the queues; the words ask the same.
-/// `kept` are machines that their BareMetalHosts explain ([`kept_by_hosts`]).
-pub fn plan_of(store: &StoreView, good: &Good, kept: &BTreeMap<String, String>) -> Result<RepairPlan, String> {
+/// `kept` are machines that their BareMetalHosts explain ([`kept_by_hosts`]); `kube` says which Nodes are Ready.
+pub fn plan_of(
+    store: &StoreView,
+    good: &Good,
+    mut kept: BTreeMap<String, String>,
+    kube: &KubeView,
+) -> Result<RepairPlan, String> {
     let with = |s: Option<&Stored<String>>| s.map_or(0, |s| s.mod_revision);
     if good.with != (with(store.registry.url.as_ref()), with(store.registry.repair_variables.as_ref())) {
         return Err("waits for an answer to the question that has just changed".to_owned());
@@ -104,15 +109,41 @@ pub fn plan_of(store: &StoreView, good: &Good, kept: &BTreeMap<String, String>) 
     // an entry that cannot be read takes its place below the cap too
     let cap = constraints.maximum_repair_queue_entries;
     constraints.maximum_repair_queue_entries = (cap - i64::try_from(broken).unwrap_or(cap)).max(0);
+    // A machine that comes back from its reboot has left the queue before sabakan looks again: "young" is it there too.
+    let wait = constraints.wait_seconds_to_repair_rebooting;
+    for machine in &good.machines.list {
+        if let Some(cause) = coming_back(machine, wait, kube) {
+            let why = format!(
+                "{cause}, and sabakan calls it unreachable for only {:.0} s of wait-seconds-to-repair-rebooting {wait}",
+                machine.duration
+            );
+            kept.entry(machine.address.clone()).or_insert(why);
+        }
+    }
     Ok(plan_repairs(&RepairInput {
         machines: &good.machines.list,
         constraints: &constraints,
         repairs: &repairs,
         reboots: &reboots,
         current: store.definition().map(|d| &d.cluster),
-        kept,
+        kept: &kept,
         next_index,
     }))
+}
+
+/// Why sabakan's word that a machine is unreachable is doubted while it is younger than the wait, in seconds.
+fn coming_back(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'static str> {
+    #[allow(clippy::cast_precision_loss)] // seconds
+    let young = machine.state == State::Unreachable && machine.duration < wait as f64;
+    if !young {
+        return None;
+    }
+    let node = kube.by_name.get(kube.by_address.get(&machine.address)?)?;
+    if node.ready {
+        Some("its Node is Ready")
+    } else {
+        kube.marked.contains(&node.name).then_some("it was rebooted or repaired, and its Node is not back yet")
+    }
 }
 
 /// Machines whose BareMetalHost is held off, is to be off, or is being rebooted, by address: why; empty where the cluster

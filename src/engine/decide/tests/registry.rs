@@ -470,3 +470,30 @@ fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_
     let less = scene().with(|s| s.constraints.minimum_workers = Some(19));
     says(&begins(less, &[(12, "UNHEALTHY")]), "a plan from what has just changed");
 }
+
+/// Boot check true, Node Ready, entry gone; sabakan has not looked since.
+#[test]
+fn i42_a_machine_that_has_just_come_back_is_left_alone_until_sabakan_has_had_time_to_look() {
+    let adds = |seconds: i64, ready: bool| {
+        let mut snap = with_broken(9, &[(13, "UNREACHABLE")], 0);
+        let mut scene = scene().node(13, |n| n.ready = ready);
+        scene.constraints.maximum_repair_queue_entries = 9;
+        scene.constraints.wait_seconds_to_repair_rebooting = seconds;
+        let fresh = scene.snapshot();
+        (snap.store, snap.kube) = (fresh.store, fresh.kube);
+        decide(&snap).auto_repair.plan
+    };
+    // it has been so for 9,999.5 s by sabakan's word
+    assert_eq!(adds(9999, true).entries.len(), 1);
+    let young = adds(10_000, true);
+    assert!(young.entries.is_empty() && young.skipped[0].why.contains("its Node is Ready"), "{young:?}");
+    assert_eq!(adds(10_000, false).entries.len(), 1, "Kubernetes does not hear from it either");
+    let mut snap = with_broken(9, &[(13, "UNREACHABLE")], 0);
+    let mut cordoned = scene().cordoned(13, 4).node(13, |n| n.ready = false);
+    cordoned.constraints.maximum_repair_queue_entries = 9;
+    cordoned.constraints.wait_seconds_to_repair_rebooting = 10_000;
+    let fresh = cordoned.snapshot();
+    (snap.store, snap.kube) = (fresh.store, fresh.kube);
+    let plan = decide(&snap).auto_repair.plan;
+    assert!(plan.entries.is_empty() && plan.skipped[0].why.contains("not back yet"), "{plan:?}");
+}
