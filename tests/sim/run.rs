@@ -147,7 +147,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     let hook = Hook::new(Rng::with_seed(seed ^ 0x686f_6f6b), clock.clone());
     let engines: Engines = Arc::default();
     for i in 0..plan.engines {
-        let slot = Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng, &hook);
+        let slot = Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng).with_hook(&hook);
         engines.lock().unwrap().push(slot);
         Slot::start(&engines, i, &stage).await;
     }

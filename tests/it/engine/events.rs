@@ -20,7 +20,8 @@ in_both_worlds! {
 fn kubectl(world: &World, args: &[&str]) -> String {
     let kubectl = built("kubectl").expect("kubectl");
     // without TLS kubectl sends no token but what the URL says
-    let text = std::fs::read_to_string(&world.kubeconfig).expect("a kubeconfig").replace("http://", "http://admin:admin@");
+    let text =
+        std::fs::read_to_string(&world.kubeconfig).expect("a kubeconfig").replace("http://", "http://admin:admin@");
     let kubeconfig = world.dir().join("kubeconfig-kubectl");
     std::fs::write(&kubeconfig, text).expect("a kubeconfig");
     let out = Command::new(kubectl).arg("--kubeconfig").arg(&kubeconfig).args(args).output().expect("it starts");
@@ -88,4 +89,23 @@ fn without_the_right_it_is_said_once_and_the_rest_goes_on() {
     let machines = machines(1, 2);
     world.add_nodes(&machines);
     world.set_up(&machines, &json!({}));
-   
+    let kubeconfig = world.granted("quiet", &["cketerm", "cketerm-endpoints"]);
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/cketerm";
+    let role = world.ok("GET", path, None);
+    let all = role["rules"].as_array().expect("rules");
+    let rules: Vec<&Value> = all.iter().filter(|r| r["apiGroups"] != json!(["events.k8s.io"])).collect();
+    world.ok("PATCH", path, Some(&json!({"rules": rules})));
+    let settings = config(world.dir(), "quiet.yaml", &world.etcd, Some(&kubeconfig), 5);
+    let daemon = Daemon::start(world.dir(), &settings, "quiet");
+    daemon.ready();
+    let workers: Vec<&Machine> = machines.iter().filter(|m| !m.control_plane).collect();
+    world.queue(&workers);
+    world.queue_is_empty(90);
+    wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+    let said = daemon.logged().matches("no Events are written on Nodes").count();
+    assert_eq!(said, 1, "{}", daemon.logged());
+    assert!(events(&world, "w1").is_empty());
+    // nor is it tried again and again
+    let refused = world.refused("quiet");
+    assert_eq!(refused.iter().filter(|r| r.contains("/events")).count(), 1, "{refused:?}");
+}
