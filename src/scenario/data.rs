@@ -276,6 +276,8 @@ mod tests {
                     scene.registers.is_some(),
                     scene.sabakan.is_some(),
                     scene.annotate.is_some(),
+                    scene.freeze.is_some(),
+                    scene.unfreeze,
                     scene.disable,
                     scene.enable,
                     scene.reset_backoff,

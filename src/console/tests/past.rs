@@ -266,7 +266,8 @@ fn a_filter_with_few_hits_reads_some_pages_a_key_and_none_back_to_back() {
         boot += 1.0;
         asked = update(&mut app, Event::Tick(at(boot)));
     }
-    assert_eq!(pages, 5, "and no more before somebody presses a key");
+    // one was asked for while the filter was being typed, and the last key pays for five
+    assert_eq!(pages, 6, "and no more before somebody presses a key");
     assert_eq!(press(&mut app, "j").len(), 1);
 }
 
