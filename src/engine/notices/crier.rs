@@ -54,7 +54,7 @@ pub(super) struct Crier {
     received: Option<String>,
 }
 
-/// This leadership is over.
+/// The lease has run out, or is said to have. It may be known to live a moment later: who ends this task is the engine.
 struct Over;
 
 impl Crier {
@@ -73,9 +73,10 @@ impl Crier {
         }
     }
 
-    /// Until the leadership ends.
+    /// Until it is aborted: with the leadership.
     pub async fn run(mut self) {
-        while let Ok(wait) = self.round().await {
+        loop {
+            let wait = self.round().await.unwrap_or(AGAIN);
             tokio::time::sleep(wait).await;
         }
     }
