@@ -125,6 +125,8 @@ fn a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_a
     let config = config(world, &receivers);
     let (mut daemon, mut started) = (Daemon::start(world.dir(), &config, "engine-0"), 0);
     leader.store(daemon.pid(), SeqCst);
+    // a new receiver is told of ends from then on
+    wait_for("the receiver is known", 60, || (!post.of("leader").is_empty()).then_some(()));
     let mut ended = 0;
     let told = |post: &Post| -> BTreeSet<String> {
         titles(post, "finished").into_iter().filter_map(|t| Some(t.split_whitespace().next()?.to_owned())).collect()
