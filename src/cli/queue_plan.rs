@@ -189,12 +189,13 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
     };
     let steps = crate::model::cluster::steps_in_words(found.steps(), address);
     if context.output(Output::Table) != Output::Table {
-        let said = json!({
+        let mut said = json!({
             "operation": operation, "machine_type": machine_type, "address": address,
             "member": member.map(Node::node_name), "api_server": member.is_some_and(|m| m.control_plane),
             "steps": found.repair_steps, "health_check_command": found.health_check_command,
             "success_command": found.success_command, "drain": drain,
         });
+        crate::model::secret::mask(&mut said);
         return context.out.value(&said, context.output(Output::Table));
     }
     let who = match member {

@@ -223,7 +223,12 @@ pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
                     Some(Verdict::Failed(answer) | Verdict::NoAnswer(answer)) => {
                         PodHold::Refused { answer: answer.clone() }
                     }
-                    None if !asked => continue,
+                    // what the preview met is named in the reason, and with its pod
+                    None if !asked => {
+                        let refused = drain.and_then(|d| d.refused.as_ref());
+                        let Some(hold) = refused.and_then(|(_, why)| hold_of(why, &pod.full_name())) else { continue };
+                        hold
+                    }
                     Some(Verdict::Accepted | Verdict::Gone) | None => PodHold::Leaving,
                 }
             }
@@ -233,6 +238,18 @@ pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
     left.sort_by_key(|b| (b.why == PodHold::Leaving, b.pod.clone()));
     left.truncate(BLOCKERS);
     left
+}
+
+/// What holds this pod, where the reason of a refused preview names it.
+fn hold_of(reason: &Reason, name: &str) -> Option<PodHold> {
+    match reason {
+        Reason::BlockedByPdb { pod, pdb, healthy, needed } if pod == name => {
+            Some(PodHold::Budget { budget: pdb.clone(), healthy: *healthy, needed: *needed })
+        }
+        Reason::BlockedByManyPdbs { pod, pdbs } if pod == name => Some(PodHold::ManyBudgets { budgets: pdbs.clone() }),
+        Reason::EvictionRefused { pod, answer } if pod == name => Some(PodHold::Refused { answer: answer.clone() }),
+        _ => None,
+    }
 }
 
 /// Reasons as everybody shows them: while another cketerm leads, what it has published counts.
