@@ -4,13 +4,14 @@
 //! Policy).
 
 mod form;
+mod notices;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use crate::store::EtcdSettings;
+use crate::{notices::Receiver, store::EtcdSettings};
 
 /// CKE's own file.
 const CKE_FILE: &str = "/etc/cke/config.yml";
@@ -54,6 +55,8 @@ pub struct Settings {
     pub bmcs: Option<PathBuf>,
     /// Logs.
     pub log: LogSettings,
+    /// Who is told what happens.
+    pub notices: Vec<Receiver>,
     /// Where the daemon's HTTP endpoint listens; none = nowhere.
     pub http: Option<String>,
     /// Names of variables that commands of the definition get from our environment.
@@ -101,6 +104,7 @@ impl Default for Settings {
             console: ConsoleSettings { theme: "terminal".to_owned(), view: "overview".to_owned(), mouse: false },
             bmcs: None,
             log: LogSettings { level: "info".to_owned(), directory: None, json: false },
+            notices: Vec::new(),
             http: Some("127.0.0.1:10181".to_owned()),
             command_env: Vec::new(),
             lease_ttl_seconds: 60,
@@ -339,6 +343,17 @@ log:
   level: info                           # error, warn, info, debug, trace, or a filter: info,cketerm::store=debug
   # directory: /var/log/cketerm         # rolling files; without it the daemon logs to standard error
   json: false
+
+notices: []                             # who is told what happens, by the engine that leads; docs/notices.md
+# - name: chat
+#   url_file: /etc/cketerm/chat-url     # or url: https://…; a POST
+#   header_file: /etc/cketerm/headers   # lines like Authorization: Bearer …
+#   kinds: [stuck, failed, approval]    # of: stuck failed finished leader approval freeze broken cleared; all
+#   template: '{"text": {{ title ~ "\n" ~ text }}}'  # Jinja that renders JSON, or template_file; without: all fields
+#   timeout: 10s
+#   per_minute: 6                       # what is more is folded into one
+# - name: mail
+#   program: [/usr/local/bin/mail-notice, ops@example.com]  # the notice on its standard input
 "#;
 
 #[cfg(test)]

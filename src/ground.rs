@@ -13,10 +13,14 @@ use crate::{
     },
     kubernetes::{Kube, Live as KubeLive, Streaming},
     net::Http,
+    notices::Receiver,
     power::Reach,
     sabakan::client,
     store::{Store, live::Live},
 };
+
+/// No webhook is waited for longer; each receiver has a time limit of its own below that.
+pub const WEBHOOK: Duration = Duration::from_mins(1);
 
 /// Connections, commands and probes. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -35,6 +39,10 @@ pub struct Ground {
     pub registry: Http,
     /// Speaks to the BMCs of machines.
     pub bmcs: Reach,
+    /// Who is told what happens.
+    pub notices: Arc<Vec<Receiver>>,
+    /// Reaches webhooks.
+    pub webhooks: Http,
     /// TTL of an engine's lease.
     pub ttl: Duration,
     /// Host name: the value of the key in `leader/`, as CKE writes it.
@@ -59,6 +67,8 @@ impl Ground {
             probes: Http::for_liveness(probe::TIMEOUT)?,
             registry: Http::verified(client::PATIENCE, client::MOST_BYTES)?,
             bmcs: Reach::network(settings.bmcs.clone()),
+            notices: Arc::new(settings.notices.clone()),
+            webhooks: Http::for_webhooks(WEBHOOK)?,
             ttl: Duration::from_secs(settings.lease_ttl_seconds),
             host: host_name(),
             pid: std::process::id(),
@@ -83,6 +93,8 @@ impl Ground {
             probes: self.probes.clone(),
             registry: self.registry.clone(),
             bmcs: self.bmcs.clone(),
+            notices: Arc::clone(&self.notices),
+            webhooks: self.webhooks.clone(),
         };
         run::start(&self.store, live, copies, options)
     }

@@ -16,6 +16,7 @@ pub mod kubernetes;
 pub mod model;
 pub mod mutation;
 pub mod net;
+pub mod notices;
 pub mod power;
 pub mod sabakan;
 pub mod sandbox;

@@ -27,6 +27,8 @@ pub enum Mutation {
     SecondRun,
     /// An entry that cannot be read occupies a slot.
     SlotEaten,
+    /// A power cycle that was begun is let go of when Metal3's controller is switched off.
+    HalfForgotten,
 }
 
 /// All of them.
@@ -41,6 +43,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::UnfencedWrite,
     Mutation::SecondRun,
     Mutation::SlotEaten,
+    Mutation::HalfForgotten,
 ];
 
 #[cfg(feature = "mutations")]

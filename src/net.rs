@@ -1,5 +1,4 @@
-//! HTTP that is neither etcd nor Kubernetes (probes today; registries, BMCs and webhooks later) goes through one value:
-//! reqwest on the network, the sandbox's machines inside it (DESIGN.md, "The sandbox speaks the real protocols").
+//! HTTP that is neither etcd nor Kubernetes (probes, registries, BMCs, webhooks) goes through one value: reqwest on the network, the sandbox's machines inside it (DESIGN.md, "The sandbox speaks the real protocols").
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -85,6 +84,12 @@ impl Http {
             let client = client.clone();
             Box::pin(async move { over_the_network(&client, request, timeout, MOST_BYTES).await })
         }))
+    }
+
+    /// Over the network to a webhook. Redirects are not followed: they could take a secret elsewhere. Fails only if no
+    /// client can be made.
+    pub fn for_webhooks(timeout: Duration) -> Result<Self, reqwest::Error> {
+        Self::for_bmc(timeout, &Trust::Host)
     }
 
     /// By whatever answers: the sandbox.

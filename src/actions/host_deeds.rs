@@ -153,7 +153,7 @@ impl Hosts {
         let witness = self.witness(&asking.host).await;
         let answer = async {
             let by = self.watch(&asking.host, &key, PROOF, &witness).await?;
-            self.last_look(&asking.host, node, &key, by, &witness).await.map(|()| by)
+            self.last_look(&asking.host, Some(node), &key, by, &witness).await.map(|()| by)
         };
         let answer = answer.await;
         // Right after the last look: the BMC's session can wait.

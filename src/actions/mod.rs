@@ -4,11 +4,13 @@
 //! decides what the engine decides. Nothing here draws, parses arguments or prints.
 
 mod bmcs;
+mod by_hand;
 mod choose;
 mod definition;
 mod error;
 mod host;
 mod host_deeds;
+pub mod line;
 mod node;
 pub mod plan;
 mod policy;
@@ -20,6 +22,7 @@ mod who;
 mod witness;
 
 pub use bmcs::{Bmcs, Registered};
+pub use by_hand::Progress;
 pub use choose::Choosing;
 pub use definition::{Identified, SetCluster};
 pub use error::{ActionError, Kind};
@@ -27,13 +30,14 @@ pub use host::{Asking, Hosts, own_key};
 pub use host_deeds::HostDeed;
 pub use node::Turned;
 pub use policy::{CONSTRAINTS, DOCUMENTS, constraint, unknown_constraint};
-pub use queue::Added;
+pub use queue::{Added, not_members};
 pub use repair::{WantedRepair, state as repair_state};
 pub use who::host_name;
 
 use std::time::Duration;
 
 use crate::{
+    fence::Person,
     kubernetes::Kube,
     model::ours::Who,
     store::{Store, keys::SwitchName, operator::Note},
@@ -77,13 +81,14 @@ impl Operator {
         Ok(self.store.set_switch(name, enabled, &self.who, reason).await?)
     }
 
-    /// Makes a cordon of ours the administrator's (or gives it back). Needs Kubernetes.
-    pub async fn keep_cordoned(&self, node: &str, keep: bool) -> Result<(), ActionError> {
+    /// Makes a cordon of ours the administrator's (or gives it back). Needs Kubernetes. Whether there is a cordon to keep
+    /// is for the caller to look at: [`Operator::keep_cordon_of`].
+    pub async fn keep_cordoned(&self, node: &str, keep: bool, reason: Option<&str>) -> Result<(), ActionError> {
         let kube = self.kube("keep-cordoned")?;
-        let answer = kube.annotate_keep_cordoned(node, keep).await;
+        let answer = kube.annotate_keep_cordoned(&Person::asks(&self.who), node, keep).await;
         let result = answer.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
         let what = if keep { "node keep-cordoned" } else { "node give the cordon back" };
-        let record = Note { who: &self.who, what, on: node, reason: None };
+        let record = Note { who: &self.who, what, on: &format!("node {node}"), reason };
         let audited = self.store.write(record, &result, Vec::new(), Vec::new()).await;
         answer.map_err(|e| ActionError::failed(format!("node {node}: the annotation was not changed: {e}")))?;
         audited.map_err(|e| ActionError::failed(format!("node {node}: done, but not recorded in the audit: {e}")))?;

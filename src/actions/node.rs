@@ -1,9 +1,12 @@
 //! What a person does to one node by hand, with the person's own rights: cordon, uncordon, drain, keep a cordon
 //! (spec/safety.md, Effects and Cordons). Refused while an entry of a queue works on it.
 
-use super::{ActionError, Operator};
+use super::{
+    ActionError, Operator,
+    by_hand::{self, Grounds, Progress, Stopped},
+};
 use crate::{
-    engine::by_hand::{self, Progress, Stopped},
+    fence::Person,
     kubernetes::{Kube, Live as KubeLive, Streaming, WriteError},
     model::{
         entry::{EntryId, Stored},
@@ -50,6 +53,29 @@ impl Operator {
         self.turn(name, false, reason).await
     }
 
+    /// Makes the cordon of a node the administrator's, or gives it back. Refused where there is no cordon to keep, or no
+    /// mark to take back.
+    pub async fn keep_cordon_of(&self, name: &str, keep: bool, reason: Option<&str>) -> Result<String, ActionError> {
+        let row = self.node_named(name).await?;
+        if keep && !row.unschedulable {
+            // an entry that works on it cordons it in a moment
+            if claim(&self.store.read_view().await?, &row).is_none() {
+                return Err(ActionError::refused(format!(
+                    "node {0} is not cordoned and no entry works on it: there is no cordon to keep; `cketerm nodes cordon \
+                     {0}` makes one",
+                    row.name
+                )));
+            }
+        } else if !keep && !row.keep_cordoned {
+            return Err(ActionError::refused(format!(
+                "node {}: nobody keeps its cordon: nothing to give back",
+                row.name
+            )));
+        }
+        self.keep_cordoned(&row.name, keep, reason).await?;
+        Ok(row.name)
+    }
+
     async fn turn(&self, name: &str, cordon: bool, reason: Option<&str>) -> Result<Turned, ActionError> {
         let kube = self.kube("this word")?;
         let what = if cordon { "node cordon" } else { "node uncordon" };
@@ -61,7 +87,7 @@ impl Operator {
                 return Ok(Turned::Already);
             }
             let was = row.unschedulable == cordon;
-            let answer = kube.cordon_by_hand(&row, cordon).await;
+            let answer = kube.cordon_by_hand(&Person::asks(&self.who), &row, cordon).await;
             if answer.as_ref().is_err_and(|e| *e == WriteError::Conflict) {
                 continue;
             }
@@ -88,9 +114,9 @@ impl Operator {
         let definition = self.store.read_view().await?;
         self.tell("node drain", &row.name, reason, "begun").await?;
         let (entries, live) = (Live::follow(&self.store), KubeLive::follow(kube, Streaming::Auto));
-        let claimed = || claim(&entries.borrow(), &row);
         let cluster = definition.definition().map(|d| &d.cluster);
-        let came = by_hand::drain(kube, &live, cluster, &row, claimed, tell).await;
+        let on = Grounds { kube, live: &live, entries: &entries, definition: cluster, person: Person::asks(&self.who) };
+        let came = by_hand::drain(&on, &row, |view| claim(view, &row), tell).await;
         let stays = format!("{} stays cordoned (`cketerm nodes uncordon {}`)", row.name, row.name);
         let (result, outcome) = match came {
             Ok(progress) => (format!("drained, {} pods", progress.pods_at_start), Ok(progress)),

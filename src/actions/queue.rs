@@ -212,16 +212,18 @@ fn refuse_running(view: &StoreView, id: EntryId) -> Result<(), ActionError> {
     })
 }
 
-fn not_members(cluster: &Cluster, members: &Members, unknown: &[&str]) -> String {
+/// The sentence for addresses that are nobody's, with what may have been meant.
+pub fn not_members(cluster: &Cluster, members: &Members, unknown: &[&str]) -> String {
     let known = || cluster.nodes.iter().map(|n| n.address.as_str());
     let each = unknown.iter().take(5).map(|name| match members.by_name(cluster, name) {
         Some(node) => format!("{name} (a name; its address is {})", node.address),
         None => match crate::model::text::nearest(name, known()) {
             Some(near) => format!("{name} (did you mean {near}?)"),
+            None if name.trim().is_empty() => format!("{name:?}"),
             None => (*name).to_owned(),
         },
     });
     let shown = each.collect::<Vec<_>>().join(", ");
     let more = if unknown.len() > 5 { format!(" and {} more", unknown.len() - 5) } else { String::new() };
-    format!("not in the cluster definition: {shown}{more}; no entry was written; see `cketerm cluster get`")
+    format!("not in the cluster definition: {shown}{more}; nothing was written; see `cketerm cluster get`")
 }

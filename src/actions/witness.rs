@@ -11,7 +11,7 @@ use super::{
     host::{POLL, state},
 };
 use crate::{
-    kubernetes::Kube,
+    kubernetes::{Kube, KubeError},
     model::{
         host::{By, HostRow, Seen, Stretch, Watching},
         kube::KubeView,
@@ -40,8 +40,12 @@ pub enum Word {
 #[derive(Debug)]
 pub struct Witness {
     found: Vec<Found>,
-    /// Why there are none, or not all.
+    /// Known ones that cannot be asked, and why: what the others say proves nothing then.
+    mute: Vec<String>,
+    /// Why there are none.
     missing: Vec<String>,
+    /// The host's Node, where it is known.
+    node: Option<String>,
     heard: Mutex<(Stretch, Option<Word>)>,
     began: Instant,
 }
@@ -49,24 +53,26 @@ pub struct Witness {
 impl Witness {
     /// Those that the file names for one of the addresses, and the host's own; the registry's where there is neither.
     pub async fn of(host: &HostRow, view: &KubeView, kube: &Kube, bmcs: Option<&Bmcs>) -> Self {
-        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        let (mut found, mut mute, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        let node = host.node_in(view).map(|(node, _)| node);
         if let Some(bmcs) = bmcs {
-            let node = host.node_in(view).map(|(node, _)| node.addresses.as_slice()).unwrap_or_default();
+            let node = node.map(|node| node.addresses.as_slice()).unwrap_or_default();
             let addresses: BTreeSet<&String> = host.addresses.iter().chain(node).collect();
             match bmcs.book() {
                 Ok(book) => {
                     for address in &addresses {
                         match bmcs.in_file(address, &book) {
                             Ok(named) => found.extend(named),
-                            Err(e) => missing.push(e.text),
+                            Err(e) => mute.push(e.text),
                         }
                     }
                     match bmcs.of_host(kube, host).await {
                         Ok(own) => found.push(own),
-                        Err(e) => missing.push(e.text),
+                        Err(e) if host.bmc_address.is_empty() => missing.push(e.text),
+                        Err(e) => mute.push(e.text),
                     }
                     for address in &addresses {
-                        if !found.is_empty() {
+                        if !found.is_empty() || !mute.is_empty() {
                             break;
                         }
                         match bmcs.in_registry(address, &book).await {
@@ -76,10 +82,11 @@ impl Witness {
                         }
                     }
                 }
-                Err(e) => missing.push(e.text),
+                Err(e) => mute.push(e.text),
             }
         }
-        Self { found, missing, heard: Mutex::default(), began: Instant::now() }
+        let node = node.map(|node| node.name.clone());
+        Self { found, mute, missing, node, heard: Mutex::default(), began: Instant::now() }
     }
 
     /// Asks again and again until it is dropped.
@@ -101,7 +108,7 @@ impl Witness {
     /// Whether what they said since the beginning proves that the machine is off and nothing is under way that turns it
     /// on.
     pub fn proves(&self) -> bool {
-        self.heard.lock().is_ok_and(|heard| heard.0.proves(self.long(), self.began.elapsed()))
+        self.heard.lock().is_ok_and(|heard| heard.0.proves(self.long()))
     }
 
     /// How long they have to say off.
@@ -120,13 +127,16 @@ impl Witness {
                 Err(e) => return Word::None(e.to_string()),
             }
         }
-        if self.found.is_empty() {
+        if self.found.is_empty() || !self.mute.is_empty() {
             return Word::None(self.none());
         }
         Word::Off
     }
 
     fn none(&self) -> String {
+        if !self.mute.is_empty() {
+            return format!("a BMC cannot be asked: {}", self.mute.join("; "));
+        }
         let why = if self.missing.is_empty() { String::new() } else { format!(" ({})", self.missing.join("; ")) };
         format!("no BMC is known to ask{why}")
     }
@@ -150,11 +160,15 @@ impl Witness {
 }
 
 impl Hosts {
-    /// Waits until the host is proven to be off after our key was on it: what fencing needs. `asked` is the host right
-    /// after the write.
+    /// Waits until the host is proven to be off after our key was on it, and looks once more: what whoever fences by it
+    /// needs. `asked` is the host right after the write.
     pub async fn until_off(&self, asked: &HostRow, key: &str, seconds: u64) -> Result<By, ActionError> {
         let witness = self.witness(asked).await;
-        let answer = self.watch(asked, key, seconds, &witness).await;
+        let answer = async {
+            let by = self.watch(asked, key, seconds, &witness).await?;
+            self.last_look(asked, witness.node.as_deref(), key, by, &witness).await.map(|()| by)
+        };
+        let answer = answer.await;
         witness.close().await;
         answer
     }
@@ -162,10 +176,15 @@ impl Hosts {
     /// The BMCs of this host. Where Nodes may not be listed only the host's own addresses are looked for.
     pub(super) async fn witness(&self, host: &HostRow) -> Witness {
         let mut view = KubeView::default();
-        for node in self.kube.nodes().await.unwrap_or_default() {
+        let nodes = self.kube.nodes().await;
+        let unread =
+            nodes.as_ref().err().filter(|e| !matches!(e, KubeError::Forbidden { .. })).map(ToString::to_string);
+        for node in nodes.unwrap_or_default() {
             view.put_node(node);
         }
-        Witness::of(host, &view, &self.kube, self.bmcs.as_ref()).await
+        let mut witness = Witness::of(host, &view, &self.kube, self.bmcs.as_ref()).await;
+        witness.mute.extend(unread.map(|why| format!("which Node it is cannot be seen: {why}")));
+        witness
     }
 
     /// Watches the host, and listens to its BMC meanwhile.
@@ -215,7 +234,7 @@ impl Hosts {
     pub(super) async fn last_look(
         &self,
         asked: &HostRow,
-        node: &str,
+        node: Option<&str>,
         key: &str,
         by: By,
         witness: &Witness,
@@ -226,7 +245,7 @@ impl Hosts {
             Word::None(_) if by == By::Change => {}
             Word::Other(why) | Word::None(why) => return Err(ActionError::failed(format!("{name}: {why}"))),
         }
-        if by == By::Bmc {
+        if let (By::Bmc, Some(node)) = (by, node) {
             let node = self.kube.node(node).await.map_err(|e| ActionError::failed(e.to_string()))?;
             if node.is_some_and(|node| node.ready) {
                 let why = format!("the BMC of {name} says off, and the Node is Ready: is it another machine's BMC?");

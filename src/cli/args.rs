@@ -13,6 +13,7 @@ use super::{
     history::HistoryArgs,
     hosts::HostsWord,
     nodes::NodesWord,
+    notices::NoticesWord,
     policy::PolicyWord,
     power::PowerWord,
     reboot_queue::RebootWord,
@@ -204,6 +205,13 @@ pub enum Command {
         /// What to do with them.
         #[command(subcommand)]
         word: NodesWord,
+    },
+    /// Who is told what happens
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Notices {
+        /// What to do with them.
+        #[command(subcommand)]
+        word: NoticesWord,
     },
     /// What every leader decides by
     #[command(subcommand_required = true, arg_required_else_help = true)]

@@ -1,5 +1,7 @@
 //! `audit`: who did what on what, when, why, from where.
 
+use std::sync::Arc;
+
 use super::{
     Context,
     args::Output,
@@ -15,6 +17,9 @@ pub async fn run(much: Much, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let folder = store.keys().audit_prefix();
     let (revision, mut records) = store.newest_at::<Audit>(&folder, much.count(SHOWN)).await?;
+    for stored in &mut records {
+        stored.value = stored.value.as_ref().map(|a| Arc::new(a.shown())).map_err(Clone::clone);
+    }
     let form = Form {
         output: context.output(Output::Table),
         header: &["At", "Who", "What", "On", "Result", "Reason"],

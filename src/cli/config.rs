@@ -13,7 +13,9 @@ use crate::{
     clock::Clock,
     config::Settings,
     console::{ConsoleOptions, View},
+    engine::command::Spawner,
     kubernetes::Kube,
+    model::secret,
     power::Book,
     telemetry,
 };
@@ -53,8 +55,9 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
     let set = |there: bool| if there { "(set)" } else { "" }.to_owned();
     let e = &s.etcd;
+    let receivers: Vec<String> = s.notices.iter().map(|r| format!("{} ({})", r.name, r.way)).collect();
     let rows = [
-        ("etcd.endpoints", e.endpoints.join(","), source("etcd")),
+        ("etcd.endpoints", e.endpoints_shown().join(","), source("etcd")),
         ("etcd.prefix", e.prefix.clone(), source("etcd")),
         ("etcd.timeout", format!("{:?}", e.timeout), source("etcd")),
         ("etcd.username", e.username.clone().unwrap_or_default(), source("etcd")),
@@ -75,6 +78,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
         ("log.level", s.log.level.clone(), source("log")),
         ("log.directory", path(&s.log.directory), source("log")),
         ("log.json", s.log.json.to_string(), source("log")),
+        ("notices", receivers.join(", "), source("notices")),
     ];
     match context.output(Output::Table) {
         Output::Table => {
@@ -105,10 +109,15 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     if let Some(file) = &s.bmcs {
         errors.extend(Book::read(Path::new(file)).err().map(|e| format!("power.bmcs: {e}")));
     }
+    let spawner = Spawner::new("/proc/self/exe".into(), None, &s.command_env);
+    for receiver in &s.notices {
+        let faults = receiver.faults(|program| spawner.has(program));
+        errors.extend(faults.into_iter().map(|why| format!("notices ({}): {why}", receiver.name)));
+    }
     for url in &s.etcd.endpoints {
         let uri = url.parse::<http::Uri>();
         if !uri.is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()) {
-            errors.push(format!("etcd.endpoints: {url:?} is no URL such as https://10.0.0.11:2379"));
+            errors.push(format!("etcd.endpoints: {:?} is no URL such as https://10.0.0.11:2379", secret::url(url)));
         }
     }
     if !s.kube.is_none() {

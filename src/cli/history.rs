@@ -9,6 +9,7 @@ use std::{
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{
     Context,
@@ -22,6 +23,7 @@ use crate::{
         entry::{EntryId, Stored},
         ours::{Audit, Ending},
         record::Record,
+        secret::mask,
         text::visible,
         time::{GO_ZERO, write},
         timeline::Moment,
@@ -125,8 +127,10 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
     match context.output(Output::Table) {
         Output::Table => context.out.text(&told.iter().map(text).collect::<String>())?,
         output => {
-            let form = Form { output, header: &[], cells: &|_: &Told<'_>| Vec::new() };
-            form.print(&told.iter().collect::<Vec<_>>(), context)?;
+            let form = Form { output, header: &[], cells: &|_: &Value| Vec::new() };
+            let shown = told.iter().map(shown).collect::<Result<Vec<Value>, _>>();
+            let shown = shown.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?;
+            form.print(&shown.iter().collect::<Vec<_>>(), context)?;
         }
     }
     let broken: Vec<&str> = all.iter().filter_map(|s| s.value.as_ref().err()).map(String::as_str).collect();
@@ -153,6 +157,13 @@ async fn address_of(store: &Store, name: &str) -> Result<String, ActionError> {
     let view = store.read_view().await?;
     let found = view.definition().and_then(|d| d.members.by_name(&d.cluster, name));
     Ok(found.map_or_else(|| name.to_owned(), |node| node.address.clone()))
+}
+
+/// As a document: what looks like a secret in a command line or an output is left out.
+pub(super) fn shown(value: &impl Serialize) -> Result<Value, serde_json::Error> {
+    let mut value = serde_json::to_value(value)?;
+    mask(&mut value);
+    Ok(value)
 }
 
 /// An entry's story for people: a headline and a line for each moment.

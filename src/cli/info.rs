@@ -9,7 +9,7 @@ use crate::{
     actions::{ActionError, Operator},
     clock::Clock,
     kubernetes::Kube,
-    model::{entry::Stored, text::visible},
+    model::{entry::Stored, secret, text::visible},
     store::{EtcdSettings, Store},
 };
 
@@ -72,7 +72,7 @@ async fn etcd(settings: &EtcdSettings) -> Value {
             Ok(Ok(text) | Err(text)) => text,
             Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
         };
-        out.insert(endpoint.clone(), json!(said));
+        out.insert(secret::url(endpoint), json!(said));
     }
     out.insert("prefix".to_owned(), json!(settings.prefix));
     Value::Object(out)

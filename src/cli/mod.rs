@@ -18,6 +18,7 @@ mod info;
 mod leader;
 mod moment;
 mod nodes;
+mod notices;
 mod output;
 mod plan;
 mod policy;
@@ -55,6 +56,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Cluster { word } => Box::pin(cluster::run(word, context)).await,
         Command::Machines { word: MachinesWord::List } => registry::machines(context).await,
         Command::Nodes { word } => Box::pin(nodes::run(word, context)).await,
+        Command::Notices { word } => Box::pin(notices::run(word, context)).await,
         Command::Policy { word } => Box::pin(policy::run(word, context)).await,
         Command::Freeze(args) => Box::pin(windows::freeze(&args, context)).await,
         Command::Unfreeze(reason) => Box::pin(windows::unfreeze(&reason, context)).await,

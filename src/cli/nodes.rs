@@ -13,9 +13,12 @@ use super::{
     output::columns,
 };
 use crate::{
-    actions::{ActionError, Operator, Turned},
-    engine::by_hand::Progress,
-    model::{kube::NodeRow, reason::PodHold, text::visible},
+    actions::{ActionError, Operator, Progress, Turned},
+    model::{
+        kube::NodeRow,
+        reason::{PodHold, Reason as Why},
+        text::visible,
+    },
     store::view::{Definition, StoreView},
 };
 
@@ -76,11 +79,10 @@ pub async fn run(word: NodesWord, context: &Context) -> Result<(), ActionError> 
         NodesWord::Drain(node) => drain(&node, context).await,
         NodesWord::KeepCordoned { node, give_back } => {
             let operator = by_hand(context).await?;
-            let row = operator.node_named(&node.name).await?;
-            operator.keep_cordoned(&row.name, !give_back).await?;
+            let name = operator.keep_cordon_of(&node.name, !give_back, node.reason.get()).await?;
             let whose =
                 if give_back { "the engine's again, where it was" } else { "yours: it stays when the entry ends" };
-            context.say(&format!("the cordon of {} is {whose}", row.name));
+            context.say(&format!("the cordon of {name} is {whose}"));
             Ok(())
         }
     }
@@ -107,18 +109,21 @@ async fn turn(node: &ByHand, cordon: bool, context: &Context) -> Result<(), Acti
 async fn drain(node: &ByHand, context: &Context) -> Result<(), ActionError> {
     let operator = by_hand(context).await?;
     let table = context.output(Output::Table) == Output::Table;
-    let mut last = String::new();
+    let (mut last, mut named) = (String::new(), BTreeSet::new());
     let tell = |progress: &Progress| {
-        let reason = progress.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let line = format!("{}/{} pods gone{reason}", progress.pods_gone, progress.pods_at_start);
+        // that a command would be next only says that the drain is over
+        let reason = progress.reason.as_ref().filter(|r| !matches!(r, Why::Working { .. }));
+        let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let line = visible(&format!("{}/{} pods gone{reason}", progress.pods_gone, progress.pods_at_start), false);
         let blocked = progress.blockers.iter().filter(|b| b.why != PodHold::Leaving);
-        let lines: String = blocked.map(|b| visible(&format!("\n  {}: {}", b.pod, b.why), true)).collect();
-        let text = format!("{}{lines}", visible(&line, false));
-        if table && text != last {
+        let blocked: BTreeSet<String> = blocked.map(|b| visible(&format!("  {}: {}", b.pod, b.why), false)).collect();
+        // each pod once, and again when something else holds it
+        let new = blocked.difference(&named).fold(String::new(), |text, line| text + "\n" + line);
+        if table && (line != last || !new.is_empty()) {
             let at = jiff::Timestamp::now().strftime("%H:%M:%S");
-            let _ = context.out.line(&format!("{at} {text}"));
-            last = text;
+            let _ = context.out.line(&format!("{at} {line}{new}"));
         }
+        (last, named) = (line, blocked);
     };
     let draining = operator.drain_node(&node.name, node.reason.get(), tell);
     let progress = tokio::select! {

@@ -1,6 +1,9 @@
 //! `rq plan`, `repair-queue plan`: what would happen, without writing anywhere.
 
-use std::fmt::Write as _;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use serde::Serialize;
 use serde_json::json;
@@ -9,12 +12,19 @@ use super::{Context, args::Output};
 use crate::{
     actions::{
         ActionError,
-        plan::{Wave, waves},
+        line::{Place, Placed, line},
+        not_members,
+        plan::previews,
         preview::Preview,
     },
-    kubernetes::Kube,
+    clock::Now,
+    kubernetes::{Kube, KubeError},
     model::{
-        cluster::Node, entry::QueueKind, kube::KubeView, policy::ApiServerOrder, reboot::RebootStatus, text::visible,
+        cluster::{Eviction, Node},
+        entry::QueueKind,
+        kube::KubeView,
+        secret,
+        text::visible,
     },
     store::view::StoreView,
 };
@@ -22,14 +32,21 @@ use crate::{
 /// What would happen to one node.
 #[derive(Debug, Serialize)]
 struct Planned {
-    wave: usize,
+    /// Counted from 1; none where it is in work or waits.
+    wave: Option<usize>,
     address: String,
     name: String,
     api_server: bool,
     /// Its entry, where it is in the queue.
     entry: Option<u64>,
-    /// None where Kubernetes has no such Node.
+    /// The status of an entry that is in work.
+    in_work: Option<String>,
+    /// What it waits for, beyond its turn.
+    waits: Option<String>,
+    /// What its drain would meet; none where Kubernetes has no such Node, or it was not asked.
     drain: Option<Preview>,
+    /// Why its pods were not looked at.
+    unread: Option<String>,
 }
 
 /// `rq plan`: these nodes, or the queue as it is.
@@ -39,87 +56,110 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     let view = store.read_view().await?;
     let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     let (cluster, members) = (&definition.cluster, &definition.members);
-    let asked: Wave =
-        if addresses.is_empty() { queued(&view) } else { addresses.iter().map(|a| (a.clone(), None)).collect() };
-    if let Some((address, _)) = asked.iter().find(|(a, _)| members.by_address(cluster, a).is_none()) {
-        return Err(ActionError::failed(format!(
-            "{address} is not in the cluster definition: see `cketerm cluster get`"
-        )));
+    let unknown = addresses.iter().map(String::as_str).filter(|a| members.by_address(cluster, a).is_none());
+    let unknown: Vec<&str> = unknown.collect();
+    if !unknown.is_empty() {
+        return Err(ActionError::failed(not_members(cluster, members, &unknown)));
     }
-    if asked.is_empty() {
+    let failed = |e| ActionError::failed(format!("rq plan: {e}"));
+    let (facts, rows) = tokio::join!(kube.drain_facts(), kube.nodes());
+    let mut facts = facts.map_err(failed)?;
+    rows.map_err(failed)?.into_iter().for_each(|row| facts.put_node(row));
+    let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
+    let line = line(&view, &facts, addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
+    if line.placed.is_empty() {
         context.say("the reboot queue is empty: name addresses to see what would happen to them");
     }
-    let api_first = view.policy().api_server_order == ApiServerOrder::First;
-    let facts = kube.drain_facts().await.map_err(|e| ActionError::failed(format!("rq plan: {e}")))?;
-    let mut planned = Vec::new();
-    for (wave, nodes) in waves(asked, cluster, members, api_first).into_iter().enumerate() {
-        for (address, entry) in nodes {
-            let Some(member) = members.by_address(cluster, &address) else { continue };
-            let drain = drain(&kube, member, cluster.reboot.eviction(), &facts).await?;
-            planned.push(Planned {
-                wave: wave + 1,
-                name: member.node_name().to_owned(),
-                api_server: member.control_plane,
-                address,
-                entry,
-                drain,
-            });
-        }
+    for note in &line.notes {
+        context.say(&format!("note: {note}"));
     }
     if let Some(notice) = super::windows::notice(&view.policy(), QueueKind::Reboot, store.clock().wall()) {
         context.say(&notice);
     }
+    let looked = |p: &&Placed| !matches!(&p.place, Place::InWork(status) if status == "rebooting");
+    let names: BTreeSet<&str> = line.placed.iter().filter(looked).map(|p| p.name.as_str()).collect();
+    let nodes: Vec<_> = names.iter().filter_map(|name| facts.nodes.get(*name).cloned()).collect();
+    let previews = previews(&kube, &nodes, cluster.reboot.eviction(), &facts).await;
+    if nodes.len() > previews.len() {
+        context.say(&format!("note: the pods of {} more nodes were not looked at", nodes.len() - previews.len()));
+    }
+    let mut previews: BTreeMap<String, Result<Preview, KubeError>> = previews.into_iter().collect();
+    let planned: Vec<Planned> = line.placed.into_iter().map(|placed| of(placed, &mut previews)).collect();
     match context.output(Output::Table) {
         Output::Table => context.out.text(&text(&planned)),
         form => context.out.value(&planned, form),
     }
 }
 
-/// The queue's machines: those in work first, then the queued ones by index.
-fn queued(view: &StoreView) -> Wave {
-    let mut entries: Vec<(bool, u64, String)> = view
-        .reboots
-        .entries
-        .iter()
-        .filter_map(|(index, stored)| Some((*index, stored.get()?)))
-        .filter(|(_, e)| matches!(e.status, RebootStatus::Queued | RebootStatus::Draining))
-        .map(|(index, e)| (e.status == RebootStatus::Queued, index, e.node.clone()))
-        .collect();
-    entries.sort();
-    entries.into_iter().map(|(_, index, node)| (node, Some(index))).collect()
-}
-
-async fn drain(
-    kube: &Kube,
-    member: &Node,
-    rules: crate::model::cluster::Eviction<'_>,
-    facts: &KubeView,
-) -> Result<Option<Preview>, ActionError> {
-    let failed = |e| ActionError::failed(format!("plan: {e}"));
-    let Some(row) = kube.node(member.node_name()).await.map_err(failed)? else { return Ok(None) };
-    Preview::of(kube, &row, rules, facts).await.map(Some).map_err(failed)
+/// A machine's drain is told where it is named first.
+fn of(placed: Placed, previews: &mut BTreeMap<String, Result<Preview, KubeError>>) -> Planned {
+    let (wave, in_work, waits) = match placed.place {
+        Place::InWork(status) => (None, Some(status), None),
+        Place::Wave(wave, waits) => (Some(wave), None, waits),
+        Place::Waits(waits) => (None, None, Some(waits)),
+    };
+    let (drain, unread) = match previews.remove(&placed.name) {
+        None => (None, None),
+        Some(Ok(drain)) => (Some(drain), None),
+        Some(Err(why)) => (None, Some(why.to_string())),
+    };
+    Planned {
+        wave,
+        address: placed.address,
+        name: placed.name,
+        api_server: placed.api_server,
+        entry: placed.entry,
+        in_work,
+        waits,
+        drain,
+        unread,
+    }
 }
 
 fn text(planned: &[Planned]) -> String {
     let mut out = String::new();
-    let mut wave = 0;
+    let mut last = None;
     for node in planned {
-        if node.wave != wave {
-            wave = node.wave;
-            let all = planned.iter().filter(|n| n.wave == wave);
-            let (n, api) = (all.clone().count(), all.filter(|n| n.api_server).count());
-            let what = if api > 0 { "API server, alone".to_owned() } else { format!("{n} at once") };
-            let _ = writeln!(out, "wave {wave}: {what}");
+        let part = (node.wave, node.in_work.is_some());
+        if last != Some(part) {
+            last = Some(part);
+            let _ = match part {
+                (_, true) => writeln!(out, "in work:"),
+                (None, _) => writeln!(out, "waits:"),
+                (Some(wave), _) if node.api_server => writeln!(out, "wave {wave}: API server, alone"),
+                (Some(wave), _) => {
+                    let n = planned.iter().filter(|n| n.wave == Some(wave)).count();
+                    writeln!(out, "wave {wave}: {n} at once")
+                }
+            };
         }
         let entry = node.entry.map(|i| format!("  #{i}")).unwrap_or_default();
-        let summary = node.drain.as_ref().map_or_else(|| "no such Node in Kubernetes".to_owned(), Preview::summary);
-        out.push_str(&visible(&format!("  {} {}{entry}: {summary}", node.name, node.address), false));
+        let said = [
+            node.in_work.clone(),
+            node.waits.clone(),
+            node.drain.as_ref().map(Preview::summary),
+            node.unread.as_ref().map(|why| format!("its pods were not read: {why}")),
+        ];
+        let said: Vec<String> = said.into_iter().flatten().collect();
+        out.push_str(&visible(&format!("  {} {}{entry}: {}", node.name, node.address, said.join("; ")), false));
         out.push('\n');
         for line in node.drain.iter().flat_map(Preview::lines) {
             let _ = writeln!(out, "    {line}");
         }
     }
     out
+}
+
+/// What a drain of this member would meet; none where Kubernetes has no such Node.
+async fn drain(
+    kube: &Kube,
+    member: &Node,
+    rules: Eviction<'_>,
+    facts: &KubeView,
+) -> Result<Option<Preview>, ActionError> {
+    let failed = |e| ActionError::failed(format!("plan: {e}"));
+    let Some(row) = kube.node(member.node_name()).await.map_err(failed)? else { return Ok(None) };
+    Preview::of(kube, &row, rules, facts).await.map(Some).map_err(failed)
 }
 
 /// `repair-queue plan`: the steps of an operation, and what its drains would meet now.
@@ -149,12 +189,13 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
     };
     let steps = crate::model::cluster::steps_in_words(found.steps(), address);
     if context.output(Output::Table) != Output::Table {
-        let said = json!({
+        let mut said = json!({
             "operation": operation, "machine_type": machine_type, "address": address,
             "member": member.map(Node::node_name), "api_server": member.is_some_and(|m| m.control_plane),
             "steps": found.repair_steps, "health_check_command": found.health_check_command,
             "success_command": found.success_command, "drain": drain,
         });
+        crate::model::secret::mask(&mut said);
         return context.out.value(&said, context.output(Output::Table));
     }
     let who = match member {
@@ -166,7 +207,7 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
     for step in steps {
         let _ = writeln!(out, "  {step}");
     }
-    let argv = |argv: &Option<Vec<String>>| argv.as_deref().unwrap_or_default().join(" ");
+    let argv = |argv: &Option<Vec<String>>| secret::argv(argv.as_deref().unwrap_or_default());
     let _ = writeln!(out, "  healthy once `{} {address}` prints true", argv(&found.health_check_command));
     if found.success_command.as_ref().is_some_and(|argv| !argv.is_empty()) {
         let _ = writeln!(out, "  then {} {address}", argv(&found.success_command));

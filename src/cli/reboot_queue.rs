@@ -77,7 +77,7 @@ pub enum RebootWord {
     Done(Order),
     /// Skip the pods and volumes that are left; never the rules of API servers
     Force(Order),
-    /// Keep an entry from starting
+    /// Keep an entry from starting; one that drains goes back into the queue, its node is uncordoned
     Hold(Order),
     /// Let an entry start again
     Unhold(Order),

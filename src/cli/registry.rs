@@ -9,12 +9,17 @@ use crate::{
     actions::ActionError,
     clock::Now,
     engine::{
-        decide::{Applying, plan_of},
+        decide::{Applying, kept_by_hosts, plan_of},
         explain,
         registry::{Good, Proposal, Proposed, propose, with_input},
     },
     kubernetes::Kube,
-    model::{cluster::Taint, entry::Stored, policy::Strategy},
+    model::{
+        cluster::Taint,
+        entry::Stored,
+        kube::{HOSTS_SOURCE, KubeView, NodeRow, SourceState},
+        policy::Strategy,
+    },
     net::Http,
     sabakan::{
         Machines,
@@ -33,7 +38,7 @@ pub struct Look {
     /// sabakan's answer.
     pub good: Good,
     /// The Nodes, where Kubernetes is configured and answers.
-    pub nodes: Option<Vec<crate::model::kube::NodeRow>>,
+    pub nodes: Option<Vec<NodeRow>>,
 }
 
 /// Reads etcd and asks sabakan; nothing is written. Errors are sentences with a remedy.
@@ -67,7 +72,7 @@ pub async fn look(context: &Context, question: Question) -> Result<Look, ActionE
 }
 
 /// The Nodes; what Kubernetes cannot say now is said and keeps nobody out.
-async fn nodes(context: &Context) -> Option<Vec<crate::model::kube::NodeRow>> {
+async fn nodes(context: &Context) -> Option<Vec<NodeRow>> {
     if context.settings.kube.is_none() {
         return None;
     }
@@ -127,8 +132,34 @@ pub async fn plan(context: &Context) -> Result<(), ActionError> {
 /// `auto-repair plan` without files.
 pub async fn repairs(context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Broken).await?;
-    let made = plan_of(&look.view, &look.good, &BTreeMap::new()).map_err(ActionError::failed)?;
+    let mut kube = KubeView::default();
+    for node in look.nodes.as_deref().unwrap_or_default() {
+        kube.put_node(node.clone());
+    }
+    let kept = kept(context, &mut kube).await?;
+    let made = plan_of(&look.view, &look.good, kept, &kube).map_err(ActionError::failed)?;
     super::plan::show_repairs(&made, &look.good.machines, context)
+}
+
+/// Machines that their BareMetalHosts explain, by address: the engine that leads asks the same, and adds nothing while it
+/// gets no answer.
+async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String, String>, ActionError> {
+    if context.settings.kube.is_none() {
+        context.say("warning: goes on without Kubernetes: machines that BareMetalHosts hold off are not known");
+        return Ok(BTreeMap::new());
+    }
+    let clock = crate::clock::Clock::Host;
+    let heard = clock.boot().as_secs_f64();
+    let hosts = match Kube::connect(&context.settings.kube, clock).await {
+        Ok(kube) => kube.hosts_where_served().await,
+        Err(e) => Err(e),
+    };
+    let error = hosts.as_ref().err().map(ToString::to_string);
+    view.sources.insert(HOSTS_SOURCE.to_owned(), SourceState { synced: hosts.is_ok(), heard, error });
+    for host in hosts.unwrap_or_default() {
+        view.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
+    }
+    kept_by_hosts(view, heard).map_err(ActionError::failed)
 }
 
 /// `machines list`.

@@ -87,7 +87,7 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
         cluster_badge: args.sandbox.then(|| "SANDBOX".to_owned()),
         theme: settings.console.theme.clone(),
         sandbox: args.sandbox,
-        endpoints: if args.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints.clone() },
+        endpoints: if args.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
         ..ConsoleOptions::default()
     };
     let now = seen.now;

@@ -11,12 +11,14 @@ use crate::{
     actions::ActionError,
     engine::{
         decide::{Applying, Decision, Effect, Planned, Registering},
-        mask::mask,
         snapshot::Seen,
         state::State,
     },
     ground::Ground,
-    model::text::visible,
+    model::{
+        secret::{self, mask},
+        text::visible,
+    },
 };
 
 /// How long the copies may take to be whole.
@@ -167,8 +169,8 @@ fn detail(effect: &Effect) -> String {
     match effect {
         Effect::Remove { end } | Effect::Finish { end, .. } => end.outcome(),
         Effect::BackOff { cause, .. } | Effect::Unwind { cause, .. } => cause.to_string(),
-        Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.argv.join(" "),
-        Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => argv.join(" "),
+        Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.command(),
+        Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => secret::argv(argv),
         Effect::Preview { known, pods: asked } => match known {
             Some(reason) => reason.to_string(),
             None => pods(asked.len(), "pods are asked for"),

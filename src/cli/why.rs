@@ -89,7 +89,10 @@ fn tell_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), Act
         Output::Table => {
             context.out.line(&visible(&format!("{what} ended at {}: {}", ending.at, ending.outcome), false))
         }
-        form => context.out.value(ending, form),
+        form => {
+            let shown = history::shown(ending);
+            context.out.value(&shown.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?, form)
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use serde_yaml::{Mapping, Value};
 
-use super::{ConfigError, KubeSettings, Place, Settings, listen};
+use super::{ConfigError, KubeSettings, Place, Settings, listen, notices};
 use crate::store::EtcdSettings;
 
 /// The keys of CKE's form, which are also those of our `etcd` section.
@@ -29,7 +29,7 @@ const ETCD_KEYS: [&str; 11] = [
 /// What is said of a file that one of the keys names.
 pub(super) const UNREADABLE: &str = "cannot be read";
 /// The sections of our form.
-const SECTIONS: [&str; 6] = ["etcd", "kubernetes", "engine", "console", "power", "log"];
+const SECTIONS: [&str; 7] = ["etcd", "kubernetes", "engine", "console", "power", "log", "notices"];
 
 /// Takes a file over; returns whether it has CKE's form and whether it holds a secret.
 pub(super) fn take(
@@ -121,6 +121,10 @@ pub(super) fn take(
         log.json = section.flag("json")?.unwrap_or(log.json);
         section.finish()?;
     }
+    if let Some(sections) = root.sections("notices")? {
+        settings.notices = notices::take(sections, path)?;
+        settings.sources.insert("notices".to_owned(), file.clone());
+    }
     root.finish_with(&valid)?;
 
     Ok((false, secret))
@@ -190,12 +194,12 @@ fn pem(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
 }
 
 /// A path as the file means it: relative to the folder that holds the file.
-fn beside(file: &Path, path: &str) -> PathBuf {
+pub(super) fn beside(file: &Path, path: &str) -> PathBuf {
     file.parent().map_or_else(|| PathBuf::from(path), |folder| folder.join(path))
 }
 
 /// Go's way to write a time: `2s`, `1m30s`, `500ms`, `1.5h`.
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total = 0.0;
     while !rest.is_empty() {
@@ -225,7 +229,7 @@ fn same(a: &str, b: &str) -> bool {
 }
 
 /// Some keys of a file, asked for one by one.
-struct Section {
+pub(super) struct Section {
     file: String,
     path: String,
     left: Mapping,
@@ -237,7 +241,7 @@ impl Section {
         Self { file: file.to_owned(), path: path.to_owned(), left, asked: Vec::new() }
     }
 
-    fn wrong(&self, name: &str, why: &str) -> ConfigError {
+    pub(super) fn wrong(&self, name: &str, why: &str) -> ConfigError {
         ConfigError(format!("{}: {}{name}: {why}", self.file, self.path))
     }
 
@@ -258,7 +262,26 @@ impl Section {
         }
     }
 
-    fn text(&mut self, name: &str) -> Result<Option<String>, ConfigError> {
+    /// A list of such sections.
+    fn sections(&mut self, name: &str) -> Result<Option<Vec<Self>>, ConfigError> {
+        let values = match self.take(name) {
+            None => return Ok(None),
+            Some(Value::Sequence(values)) => values,
+            Some(_) => return Err(self.wrong(name, "expected a list")),
+        };
+        let each = values.into_iter().enumerate().map(|(n, value)| match value {
+            Value::Mapping(map) => Ok(Self::new(&self.file, &format!("{}{name}[{n}].", self.path), map)),
+            _ => Err(self.wrong(&format!("{name}[{n}]"), "expected keys and values")),
+        });
+        each.collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Errors from here on say which one of a list it is.
+    pub(super) fn call(&mut self, name: &str) {
+        self.path = format!("{} ({name}).", self.path.trim_end_matches('.'));
+    }
+
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, ConfigError> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -278,7 +301,7 @@ impl Section {
         }
     }
 
-    fn number(&mut self, name: &str) -> Result<Option<u64>, ConfigError> {
+    pub(super) fn number(&mut self, name: &str) -> Result<Option<u64>, ConfigError> {
         match self.take(name) {
             None => Ok(None),
             Some(value) => {
@@ -287,7 +310,7 @@ impl Section {
         }
     }
 
-    fn list(&mut self, name: &str) -> Result<Option<Vec<String>>, ConfigError> {
+    pub(super) fn list(&mut self, name: &str) -> Result<Option<Vec<String>>, ConfigError> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.split(',').map(|t| t.trim().to_owned()).collect())),
@@ -299,7 +322,7 @@ impl Section {
         }
     }
 
-    fn finish(self) -> Result<(), ConfigError> {
+    pub(super) fn finish(self) -> Result<(), ConfigError> {
         let asked = self.asked.clone();
         self.finish_with(&asked.iter().map(String::as_str).collect::<Vec<_>>())
     }

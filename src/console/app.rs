@@ -186,6 +186,8 @@ pub struct App {
     pub message: Option<Message>,
     /// Actions under way.
     pub busy: usize,
+    /// Until when a console that was started read-only may change things: boot time, and the hour to show.
+    pub writes_until: Option<(Duration, Timestamp)>,
 }
 
 impl App {
@@ -226,6 +228,20 @@ impl App {
             help: None,
             message: None,
             busy: 0,
+            writes_until: None,
+        }
+    }
+
+    /// Whether changes are refused: it was started so, and nobody allowed them for a while.
+    pub fn read_only(&self) -> bool {
+        self.looks.read_only && self.writes_until.is_none_or(|(until, _)| self.now.boot >= until)
+    }
+
+    /// Says when the time is over for which changes were allowed.
+    pub fn expire_writing(&mut self) {
+        if self.writes_until.is_some_and(|(until, _)| self.now.boot >= until) {
+            self.writes_until = None;
+            self.say("read-only again: the time that :write allowed is over");
         }
     }
 

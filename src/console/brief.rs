@@ -17,6 +17,7 @@ use crate::{
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, RepairStatus, StepStatus},
+        secret,
         text::visible,
     },
 };
@@ -56,6 +57,9 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             if *stuck {
                 let check = if last.is_empty() { String::new() } else { format!(", check: {last}") };
                 format!("STUCK, no boot for {}{check}", when::age(*since, now))
+            } else if last.starts_with("done by order") {
+                // the order stands, and this is what it waits for
+                last.clone()
             } else {
                 let check = if last.is_empty() { "" } else { ", not back yet" };
                 format!("boots for {}{check}", when::age(*since, now))
@@ -235,7 +239,7 @@ pub fn order(seen: &Seen, id: EntryId) -> String {
 /// The command of an entry's step, its address not appended.
 pub fn command(seen: &Seen, entry: &RepairEntry) -> String {
     let step = facts::operation(seen, entry).and_then(|o| o.step(entry.step));
-    step.and_then(|s| s.repair_command.as_ref()).map(|argv| safe(&argv.join(" "))).unwrap_or_default()
+    step.and_then(|s| s.repair_command.as_ref()).map(|argv| safe(&secret::argv(argv))).unwrap_or_default()
 }
 
 /// What a health check said, in a word or two.

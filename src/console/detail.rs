@@ -26,6 +26,7 @@ use crate::model::{
     ours::Verb,
     reason::{PodHold, Reason},
     reboot::RebootStatus,
+    secret,
     text::visible,
 };
 
@@ -191,6 +192,7 @@ impl Text<'_> {
             _ => vec![CANCEL, HOLD],
         };
         can.extend((facts::order(&seen, id) == Some(Verb::Hold)).then_some(LET_GO));
+        can.retain(|deed| *deed != RETRY || facts::running(&seen, id).is_none());
         self.you_can(&can);
         if progress.is_some() {
             self.pods_left(id);
@@ -319,12 +321,12 @@ impl Text<'_> {
             );
             let ordered = a.ordered_by.as_deref().map(|o| format!(", ordered by {o}")).unwrap_or_default();
             self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{}{ordered}", a.host, of_step(a)));
-            self.plain("    argv", &a.argv.join(" "));
+            self.plain("    argv", &a.command());
             for (label, tail) in a.outcome.iter().flat_map(|o| [("    stdout", &o.stdout), ("    stderr", &o.stderr)]) {
                 let kept: Vec<&str> = tail.trim_end().lines().rev().take(10).collect();
                 if !kept.is_empty() {
                     let kept: Vec<&str> = kept.into_iter().rev().collect();
-                    self.plain(label, &kept.join("\n"));
+                    self.plain(label, &secret::masked(&kept.join("\n")));
                 }
             }
         }

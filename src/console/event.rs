@@ -129,6 +129,18 @@ pub enum Action {
         /// Why.
         reason: Option<String>,
     },
+    /// Freeze both queues.
+    Freeze {
+        /// Until then.
+        until: jiff::Timestamp,
+        /// Why.
+        reason: String,
+    },
+    /// End a freeze before its time.
+    Unfreeze {
+        /// Why.
+        reason: Option<String>,
+    },
     /// Make a node's cordon the administrator's, or give it back.
     KeepCordoned {
         /// The Node.
@@ -171,8 +183,9 @@ impl Action {
             | Self::Switch { reason, .. }
             | Self::Registry { reason, .. }
             | Self::Hosts { reason, .. }
+            | Self::Unfreeze { reason }
             | Self::Order { reason, .. } => *reason = why,
-            Self::KeepCordoned { .. } => {}
+            Self::KeepCordoned { .. } | Self::Freeze { .. } => {}
         }
         self
     }
@@ -242,6 +255,8 @@ impl Action {
                 }
             }
             Self::Order { entry, verb, .. } => format!("ordering {verb} of {entry} ..."),
+            Self::Freeze { .. } => "freezing both queues ...".to_owned(),
+            Self::Unfreeze { .. } => "ending the freeze ...".to_owned(),
             Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
             Self::KeepCordoned { node, keep: false } => format!("giving {node}'s cordon back ..."),
         }

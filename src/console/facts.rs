@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::{
     engine::snapshot::Seen,
     model::{
-        attempt::CheckAnswer,
+        attempt::{Attempt, CheckAnswer},
         cluster::{Node, Operation, queue_faults},
         entry::{EntryId, QueueKind, Stored},
         host::HostRow,
@@ -338,6 +338,13 @@ pub fn since(seen: &Seen, id: EntryId) -> Option<Timestamp> {
         QueueKind::Repair => repair(seen, id)?.last_transition_time,
     };
     moved.or_else(asked)
+}
+
+/// The attempt of an entry whose command runs: it is open, and the engine that began it is there.
+pub fn running(seen: &Seen, id: EntryId) -> Option<&Attempt> {
+    let store = &seen.snapshot.store;
+    let last = store.attempts_of(id).next_back().and_then(Stored::get)?;
+    (last.open() && store.candidates.values().any(|c| c.lease == last.lease)).then_some(last)
 }
 
 /// An order that was given and not yet taken up.

@@ -137,10 +137,14 @@ impl Test {
         match self {
             Self::Contains(word) => value.words().to_lowercase().contains(word),
             Self::Matches(regex) => regex.is_match(&value.words()),
-            Self::Is(word) => match (value, number(word)) {
-                (Value::Number(n), Some(Number(wanted))) => (n - wanted).abs() < f64::EPSILON,
-                _ => value.words().to_lowercase() == *word,
-            },
+            Self::Is(word) => {
+                if let (Value::Number(n), Some(Number(wanted))) = (value, number(word)) {
+                    return (n - wanted).abs() < f64::EPSILON;
+                }
+                let whole = value.words().to_lowercase();
+                // a person is shown by name alone where there is little room
+                whole == *word || whole.split_once('@').is_some_and(|(name, _)| name == word)
+            }
             Self::Compares(sign, or_equal, Number(wanted)) => {
                 let found = match value {
                     Value::Number(n) => *n,
@@ -212,12 +216,16 @@ fn term(word: &str, columns: &'static [&'static str]) -> Result<Term, String> {
     let Some(sign) = sign.filter(|_| !name.is_empty()) else {
         return Ok(Term { not, column: None, test: plain(rest)? });
     };
-    let Some(column) = columns.iter().find(|c| c.eq_ignore_ascii_case(name)).copied() else {
-        // an address with a port, a namespace: no column, so it is text
-        if sign == ':' {
+    // the reason that a person gave is a column of its own beside the engine's, and the only one elsewhere
+    let meant = if name == "reason" && !columns.contains(&"reason") { "why" } else { name };
+    let Some(column) = columns.iter().find(|c| c.eq_ignore_ascii_case(meant)).copied() else {
+        // an address with a port, a URL, a hardware address: no column, so it is text
+        let words = name.chars().all(|c| c.is_ascii_alphabetic());
+        if sign == ':' && (!words || tail[1..].starts_with("//") || tail[1..].contains(':')) {
             return Ok(Term { not, column: None, test: plain(rest)? });
         }
-        return Err(format!("there is no column {name}: {}", columns.join(" ")));
+        let text = if sign == ':' { format!(" (as text: \"{rest}\")") } else { String::new() };
+        return Err(format!("there is no column {name}: {}{text}", columns.join(" ")));
     };
     let tail = &tail[1..];
     let test = match sign {
@@ -277,6 +285,11 @@ fn number(text: &str) -> Option<Number> {
     (digits.is_empty() && !text.is_empty()).then_some(Number(sum))
 }
 
+/// A duration such as `90s`, `15m`, `2h05m`, in seconds.
+pub fn duration(text: &str) -> Option<f64> {
+    number(text).map(|Number(seconds)| seconds)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,6 +340,7 @@ mod tests {
             ("status:\"failed two\"", "cp-1"),
             ("status:queued or rack=3 since>1h", "worker-12 cp-1"),
             ("node:/r-1.*2/", "worker-12"),
+            ("\"node:x\"", ""),
         ] {
             assert_eq!(hits(filter), found, "{filter}");
         }
@@ -338,13 +352,41 @@ mod tests {
         assert!(fault("/(/").contains("unclosed group"), "{}", fault("/(/"));
         assert_eq!(fault("/x"), "the closing / is missing");
         assert_eq!(fault("height=3"), "there is no column height: node status since rack pods");
+        assert_eq!(
+            fault("reason:INC-9"),
+            "there is no column reason: node status since rack pods (as text: \"reason:INC-9\")"
+        );
         assert_eq!(fault("since>soon"), "since> needs a number, or 90s, 10m, 2h, 3d");
         assert_eq!(fault("a or"), "`or` needs a term on either side");
     }
 
     #[test]
     fn an_address_with_a_port_and_a_namespaced_name_are_text() {
-        assert!(Filter::parse("https://10.0.0.1:6443 shop/web-1", COLUMNS).is_ok());
+        for text in ["https://10.0.0.1:6443 shop/web-1", "10.0.0.1:6443", "fe80::1", "aa:bb:cc:dd:ee:ff"] {
+            assert!(Filter::parse(text, COLUMNS).is_ok(), "{text}");
+        }
+    }
+
+    /// The Audit's WHO shows `root`, and its column says `root@vm`.
+    #[test]
+    fn a_person_is_found_by_the_name_that_the_screen_shows_and_a_reason_by_that_word() {
+        struct Deed;
+        impl Cells for Deed {
+            fn value(&self, column: &str) -> Value {
+                Value::text(if column == "who" { "root@vm" } else { "INC-9" })
+            }
+        }
+        const AUDIT: &[&str] = &["who", "why"];
+        for (text, found) in [
+            ("who=root", true),
+            ("who=ROOT@vm", true),
+            ("who=roo", false),
+            ("who=vm", false),
+            ("reason:INC-9", true),
+            ("reason=inc-8", false),
+        ] {
+            assert_eq!(Filter::parse(text, AUDIT).unwrap().passes(&Deed), found, "{text}");
+        }
     }
 
     #[test]

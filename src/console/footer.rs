@@ -22,30 +22,37 @@ use super::{
 /// Most lines a message takes.
 const MOST: usize = 3;
 
-fn message(app: &App) -> Vec<String> {
-    let Some(message) = &app.message else { return Vec::new() };
-    let text = if message.failed { format!("! {}", message.text) } else { message.text.clone() };
-    cut(&brief::safe(&text), usize::from(app.size.width), MOST)
+/// What is wrong with what is being typed, in full; else the last message. Whether it went wrong.
+fn message(app: &App) -> (Vec<String>, bool) {
+    let typed = app.line.as_ref().and_then(|line| line.error.as_deref());
+    let typed = typed.or_else(|| app.typing.as_ref().and_then(|_| app.list().fault()));
+    let (text, failed) = match (typed, &app.message) {
+        (Some(why), _) => (why, true),
+        (None, Some(message)) => (message.text.as_str(), message.failed),
+        (None, None) => return (Vec::new(), false),
+    };
+    let text = if failed { format!("! {text}") } else { text.to_owned() };
+    (cut(&brief::safe(&text), usize::from(app.size.width), MOST), failed)
 }
 
 /// Lines of the footer: one for the message at least, one for the hints.
 pub fn height(app: &App) -> u16 {
-    u16::try_from(message(app).len().max(1)).unwrap_or(1) + 1
+    u16::try_from(message(app).0.len().max(1)).unwrap_or(1) + 1
 }
 
 /// Draws it.
 pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     let theme = &app.looks.theme;
-    let failed = app.message.as_ref().is_some_and(|m| m.failed);
+    let (lines, failed) = message(app);
     let style = if failed { theme.danger } else { Style::new() };
     let hints = area.bottom().saturating_sub(1);
-    for (y, line) in (area.y..hints).zip(message(app)) {
+    for (y, line) in (area.y..hints).zip(lines) {
         put(frame.buffer_mut(), area.x, y, area.width, &line, style);
     }
     if let Some(line) = &app.line {
         proposals(app, line, frame.buffer_mut(), area);
         let said = match &line.error {
-            Some(why) => (format!("! {}", brief::safe(why)), theme.danger),
+            Some(_) => (String::new(), theme.muted),
             None => (line::meaning(line.input.value()).unwrap_or_default(), theme.muted),
         };
         return prompt(app, frame, (area, hints), ":", &line.input, said);
@@ -53,7 +60,7 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     if let Some((input, _)) = &app.typing {
         let [keep, drop] = ["accept", "drop"].map(|name| app.key(name));
         let said = match app.list().fault() {
-            Some(why) => (format!("! {}", brief::safe(why)), theme.danger),
+            Some(_) => (format!("{drop} drop"), theme.muted),
             None => (format!("{keep} keep  {drop} drop"), theme.muted),
         };
         return prompt(app, frame, (area, hints), "filter: ", input, said);
@@ -173,7 +180,7 @@ fn of_view(app: &App) -> &'static [&'static str] {
         View::Hosts => &["open", "host-power", "fence", "unhold", "mark", "jump", "filter", "trouble", "sort"],
         View::History if app.of_cke => &["open", "racks", "filter", "sort"],
         View::History => &["open", "racks", "reboot", "filter", "trouble", "sort", "jump", "logs-of"],
-        View::Audit => &["open", "filter", "sort"],
+        View::Audit => &["open", "jump", "logs-of", "filter", "sort"],
         View::Logs => &["open", "filter", "trouble", "sort"],
     }
 }
@@ -195,7 +202,7 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
     let mut shown: Vec<Hint> = Vec::new();
     for name in names {
         let changes = TABLE.iter().any(|b| b.name == name && b.changes);
-        let Some(hint) = hint(app, name).filter(|_| !(changes && app.looks.read_only)) else { continue };
+        let Some(hint) = hint(app, name).filter(|_| !(changes && app.read_only())) else { continue };
         if shown.iter().any(|h| h.key == hint.key) {
             continue;
         }
@@ -220,7 +227,14 @@ struct Hint {
 
 /// A command's key and word; none where it is unbound.
 fn hint(app: &App, name: &str) -> Option<Hint> {
+    match name {
+        // nothing is offered that would only say why it cannot be done
+        "jump" if app.pane.is_some() || app.view == View::Audit => drop(update::counterpart(app)?),
+        "logs-of" if app.pane.is_some() || app.view == View::Audit => drop(update::log_filter(app)?),
+        _ => {}
+    }
     let word = match (app.view, name) {
+        (View::Audit, "jump") => "go to it",
         (View::History, "racks") if app.of_cke => "ended",
         (View::History, "racks") => "CKE's records",
         (View::Hosts, "unhold") => "release",

@@ -9,7 +9,7 @@ use ratatui::{
 
 use super::{
     app::{App, View},
-    brief,
+    brief, calendar,
     facts::{self, Leader, Lost},
     table::{put, wrap},
     when,
@@ -27,6 +27,7 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     if app.seen.snapshot.store.synced && engine.leading.is_none() && !engine.observing.is_empty() {
         texts.push((format!("observing: {}", brief::safe(&engine.observing.join("; "))), theme.trouble));
     }
+    texts.extend(calendar::frozen(app).map(|text| (text, theme.danger)));
     if let [first, rest @ ..] = app.facts.faults.as_slice() {
         let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
         let text = format!("! cluster definition: {}{more}; mend it with `cketerm cluster set`", brief::safe(first));
@@ -166,8 +167,13 @@ fn leader(app: &App) -> Line<'static> {
         }
         Leader::Nobody => spans.push(Span::styled("leader: NONE, nothing moves", theme.danger)),
     }
-    if app.looks.read_only {
-        spans.push(Span::styled("  read-only", theme.trouble));
+    match app.writes_until {
+        _ if app.read_only() => spans.push(Span::styled("  read-only", theme.trouble)),
+        Some((_, end)) => {
+            let text = format!("  WRITES until {}", when::moment(end, app.now.wall));
+            spans.push(Span::styled(text, theme.danger));
+        }
+        None => {}
     }
     if let Some(why) = &engine.resigning {
         spans.push(Span::styled(format!("  resigning: {}", brief::safe(why)), theme.trouble));
@@ -175,6 +181,10 @@ fn leader(app: &App) -> Line<'static> {
         spans.push(Span::styled("  observing", theme.trouble));
     } else if engine.leading.is_none() && engine.lease != 0 {
         spans.push(Span::raw("  standing by"));
+    }
+    if let Some((text, open)) = calendar::window(app, app.view.queue()) {
+        let style = if open { theme.muted } else { theme.trouble };
+        spans.push(Span::styled(format!("  {text}"), style));
     }
     if !engine.missing_programs.is_empty() {
         let text = format!("  missing here: {}", brief::safe(&engine.missing_programs.join(", ")));

@@ -161,7 +161,7 @@ pub const TABLE: &[Binding] = &[
     look(Table, &["*"], Command::MarkAll, "mark-all", "", "Mark all rows that pass the filter; once more: unmark them"),
     look(Table, &["/"], Command::Filter, "filter", "filter", "Show only rows that pass: words, /regex/, !not, column:word, rack=3, since>10m, or"),
     look(Table, &["n"], Command::Trouble, "trouble", "trouble", "Go to the next row that needs a person"),
-    look(Everywhere, &["o"], Command::Jump, "jump", "node/entry", "Go from an entry or a host to its node, or from a node to its entry or entries"),
+    look(Everywhere, &["o"], Command::Jump, "jump", "node/entry", "Go from an entry or a host to its node, or from a node to its entry or entries; from an audit record to what it is about"),
     look(Everywhere, &["tab"], Command::NextView, "next-view", "", "Next view"),
     look(Everywhere, &["0"], Command::Overview, "overview", "", "Overview: is it moving, what is stuck, who leads, how long to go"),
     look(Everywhere, &["1"], Command::Reboots, "reboots", "", "Reboots"),
@@ -363,6 +363,16 @@ pub fn markdown() -> String {
             keys.extend((keys.is_empty() && typed(context)).then(|| format!("`:{}`", b.name)));
             let _ = writeln!(out, "| {} | `{}` | {} |", keys.join(" "), b.name, b.help);
         }
+    }
+    let _ = write!(
+        out,
+        "\n## Command line\n\nEvery name above that works in tables or everywhere can be typed after `:`; tab completes. \
+         Beside them there are these, and verbs take\nrows and a reason.\n{}\n\n| words | what they do |\n| --- | --- |\n",
+        super::line::ROWS
+    );
+    let words = super::line::WORDS.iter().map(|w| (format!("{} {}", w.name, w.argument), w.help));
+    for (form, help) in words.chain(super::line::verb_forms()) {
+        let _ = writeln!(out, "| `:{}` | {help} |", form.trim_end().replace('|', "\\|"));
     }
     out
 }

@@ -63,7 +63,18 @@ pub const WORDS: &[Word] = &[
     ),
     word("unmark", "", "Forget all marks"),
     word("sort", "COLUMN [desc]", "Sort by a column; alone: by the next one"),
+    word(
+        "freeze",
+        "TIME REASON",
+        "Nothing new starts until then, in either queue: 2h, 3d, or 2026-12-28T08:00:00Z; and why",
+    ),
+    word("unfreeze", "", "End a freeze before its time"),
     word("filter", "FILTER", "Show only the rows that pass; alone: type it"),
+    word(
+        "write",
+        "TIME|off",
+        "In a console that was started with --read-only: allow changes for that long (15m, 2h; 8h at most), or no longer",
+    ),
     word("q", "", "Leave"),
 ];
 
@@ -76,8 +87,8 @@ pub const ON_ROWS: [&str; 9] =
 pub enum Said {
     /// Press the key of this command.
     Press(Command),
-    /// A verb on the rows that an argument names.
-    OnRows(Command, String),
+    /// A verb on the rows that an argument names (none = those that are chosen), and its reason.
+    Verb(Command, Option<String>, Option<String>),
     /// One of [`WORDS`] with its argument.
     Word(&'static str, String),
 }
@@ -102,12 +113,47 @@ pub fn read(text: &str) -> Result<Said, String> {
         let near = near.first().map(|n| format!(": did you mean {n}?")).unwrap_or_default();
         return Err(format!("there is no command {name:?}{near}"));
     };
-    match (rest.is_empty(), ON_ROWS.contains(&binding.name)) {
-        (true, _) => Ok(Said::Press(binding.command)),
-        (false, true) => Ok(Said::OnRows(binding.command, rest.to_owned())),
-        (false, false) => Err(format!("{name} takes no argument")),
+    if !binding.changes || binding.command == Command::Keep {
+        return if rest.is_empty() {
+            Ok(Said::Press(binding.command))
+        } else {
+            Err(format!("{name} takes no argument"))
+        };
+    }
+    let (rows, reason) = reasoned(rest);
+    if rows.is_some() && !ON_ROWS.contains(&binding.name) {
+        return Err(format!("{name} takes no argument, but a reason after {REASON}"));
+    }
+    Ok(Said::Verb(binding.command, rows, reason))
+}
+
+/// What stands between a verb's rows and its reason.
+pub const REASON: &str = "--";
+
+/// `rack=3 -- kernel 6.12`: the rows and the reason, each if it is there.
+fn reasoned(text: &str) -> (Option<String>, Option<String>) {
+    let words = || text.split(' ');
+    let said = |part: &str| Some(part.trim().to_owned()).filter(|part| !part.is_empty());
+    match words().position(|word| word == REASON) {
+        None => (said(text), None),
+        Some(at) => {
+            let join = |words: Vec<&str>| said(&words.join(" "));
+            (join(words().take(at).collect()), join(words().skip(at + 1).collect()))
+        }
     }
 }
+
+/// The verbs with what they take on the command line, for the help and the document.
+pub fn verb_forms() -> impl Iterator<Item = (String, &'static str)> {
+    TABLE.iter().filter(|b| b.changes && b.name != "keep-cordoned").map(|b| {
+        let rows = if ON_ROWS.contains(&b.name) { " [ROWS]" } else { "" };
+        (format!("{}{rows} [{REASON} REASON]", b.name), b.help)
+    })
+}
+
+/// What ROWS may be.
+pub const ROWS: &str = "ROWS are names or addresses of nodes, indexes of entries, or a filter such as rack=3 or \
+    node:w1; without them a verb is about what is marked or under the cursor. It asks as its key does.";
 
 /// All first words.
 fn names() -> impl Iterator<Item = &'static str> {
@@ -122,8 +168,10 @@ pub fn meaning(text: &str) -> Option<String> {
         return Some(format!("{}: {}", word.argument, word.help).trim_start_matches(": ").to_owned());
     }
     let binding = TABLE.iter().find(|b| b.name == name && typed(b.context))?;
-    let rows = if ON_ROWS.contains(&name) { "[FILTER|NAMES]: " } else { "" };
-    Some(format!("{rows}{}", binding.help))
+    let rows = if ON_ROWS.contains(&name) { "[ROWS] " } else { "" };
+    let takes =
+        if binding.changes && name != "keep-cordoned" { format!("{rows}[{REASON} REASON]: ") } else { String::new() };
+    Some(format!("{takes}{}", binding.help))
 }
 
 /// The proposals for the last word of a line.
@@ -167,7 +215,14 @@ mod tests {
     #[test]
     fn names_of_the_key_table_and_words_with_arguments_are_read() {
         assert_eq!(read(" hosts "), Ok(Said::Press(Command::Hosts)));
-        assert_eq!(read("reboot rack=3 !role:api"), Ok(Said::OnRows(Command::Reboot, "rack=3 !role:api".into())));
+        let rows = Some("rack=3 !role:api".to_owned());
+        assert_eq!(read("reboot rack=3 !role:api"), Ok(Said::Verb(Command::Reboot, rows.clone(), None)));
+        let why = Some("kernel 6.12 -- again".to_owned());
+        assert_eq!(read("reboot rack=3 !role:api -- kernel 6.12 -- again"), Ok(Said::Verb(Command::Reboot, rows, why)));
+        let why = Some("stop it".to_owned());
+        assert_eq!(read("switch -- stop it"), Ok(Said::Verb(Command::Switch, None, why)));
+        assert_eq!(read("hold"), Ok(Said::Verb(Command::Hold, None, None)));
+        assert!(read("switch now").unwrap_err().contains("a reason after --"));
         assert_eq!(read("goto 10.0.0.7"), Ok(Said::Word("goto", "10.0.0.7".into())));
         assert_eq!(read("sort"), Ok(Said::Word("sort", String::new())));
         assert_eq!(read("q"), Ok(Said::Word("q", String::new())));

@@ -6,6 +6,7 @@
 
 pub mod app;
 pub mod brief;
+pub mod calendar;
 pub mod columns;
 pub mod detail;
 pub mod dialog;

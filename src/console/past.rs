@@ -29,9 +29,11 @@ use crate::{
 
 /// Values that are asked for at once.
 pub const PAGE: u32 = 200;
+/// Pages of older values that a key press pays for: a person who reads on presses keys.
+pub const PAGES_A_KEY: u8 = 5;
 /// After a question that failed, and between two questions about what is new.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Between two questions about what was written meanwhile.
+/// Between two questions about what was written meanwhile, and between two pages of older ones.
 const CALM: Duration = Duration::from_secs(1);
 
 /// The identity of a value: newest first, then by key.
@@ -192,7 +194,10 @@ impl<T> Read<T> {
         self.begun = true;
         match part {
             Part::Newest => (self.upto, self.more) = (page.revision, page.more),
-            Part::Before(_) => self.more = page.more,
+            Part::Before(_) => {
+                self.more = page.more;
+                self.not_before = boot + CALM;
+            }
             // what a full page left over is asked for next
             Part::After(_) => {
                 self.upto = if page.more {
@@ -206,6 +211,16 @@ impl<T> Read<T> {
         for Stored { key, mod_revision, value } in page.values {
             let id = self.ids.entry(key.clone()).or_insert_with(|| PastId { revision: Reverse(mod_revision), key });
             self.rows.insert(id.clone(), value);
+        }
+    }
+
+    /// Keeps the newest `n`, and knows that there are older ones.
+    pub fn keep(&mut self, n: usize) {
+        // an answer under way is about what lies beyond the last one
+        while !self.asked && self.rows.len() > n {
+            let Some((id, _)) = self.rows.pop_last() else { return };
+            self.ids.remove(&id.key);
+            self.more = true;
         }
     }
 
@@ -228,6 +243,8 @@ pub struct Past {
     pub ending: Option<(String, Result<Arc<Story>, String>)>,
     /// The story that is asked for.
     pub asked: Option<String>,
+    /// Pages of older values that may still be asked for before somebody presses a key.
+    pub paid: u8,
 }
 
 impl Past {

@@ -120,8 +120,16 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
             operator.order(entry, verb, seen, reason.as_deref()).await.map_err(text)?;
             Ok(format!("ordered {verb} of {entry}: the leader takes it up at its next pass"))
         }
+        Action::Freeze { until, reason } => {
+            operator.freeze(until, &reason).await.map_err(text)?;
+            Ok(format!("frozen until {until}: nothing new starts"))
+        }
+        Action::Unfreeze { reason } => match operator.unfreeze(reason.as_deref()).await.map_err(text)? {
+            Some(freeze) => Ok(format!("the freeze is over; it was until {}", freeze.until)),
+            None => Ok("no freeze was on".to_owned()),
+        },
         Action::KeepCordoned { node, keep } => {
-            operator.keep_cordoned(&node, keep).await.map_err(text)?;
+            operator.keep_cordoned(&node, keep, None).await.map_err(text)?;
             Ok(if keep {
                 format!("{node} stays cordoned when the work ends; the same key gives it back")
             } else {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::past::{self, Answer, Ended, PAGE, Question, Story};
 use crate::{
     actions::plan::{Drains, drains},
@@ -15,8 +17,9 @@ use crate::{
     store::{Store, keys::Folder},
 };
 
-/// Most audit records that are read for one story.
+/// Audit records that are read for a story at once, and how often.
 const RECORDS: u32 = 2000;
+const READS: usize = 10;
 
 /// Reads it. An error is a sentence.
 pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Question) -> Answer {
@@ -27,7 +30,8 @@ pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Que
             Answer::History(part, page.map(|page| past::small(page, |e| Ended::from(e))).map_err(|e| e.to_string()))
         }
         Question::Page(Folder::Audit, part) => {
-            Answer::Audit(part, store.page(Folder::Audit, part, PAGE).await.map_err(|e| e.to_string()))
+            let page = store.page(Folder::Audit, part, PAGE).await;
+            Answer::Audit(part, page.map(|page| past::small(page, Audit::shown)).map_err(|e| e.to_string()))
         }
         Question::Page(Folder::Records, part) => {
             Answer::Records(part, store.page(Folder::Records, part, PAGE).await.map_err(|e| e.to_string()))
@@ -61,11 +65,74 @@ async fn story(store: &Store, key: &str) -> Result<Story, String> {
     let ending: Ending = serde_json::from_str(&raw.text).map_err(|e| format!("{key}: {e}"))?;
     // the leader writes for a while after it; nobody knows when an entry of ckecli's began
     let from = ending.begins().unwrap_or_else(|| after(ending.at, -86_400));
-    let audit = store.between::<Audit>(Folder::Audit, (from, after(ending.at, 600)), RECORDS).await;
-    let (audit, gap) = match audit {
-        Ok(audit) => (audit, None),
-        Err(e) => (Vec::new(), Some(e.to_string())),
-    };
+    let to = after(ending.at, 600);
+    let read = |from| store.between::<Audit>(Folder::Audit, (from, to), RECORDS);
+    let (audit, gap) = whole(read, from, (usize::try_from(RECORDS).unwrap_or(usize::MAX), READS)).await;
     let records: Vec<&Audit> = audit.iter().filter_map(Stored::get).collect();
     Ok(Story { moments: ending.timeline(&records), ending, gap })
+}
+
+/// All records of a time, `n` at once and at most `reads` times; what is missing is said. Ids begin with their time.
+async fn whole<E: std::fmt::Display, F: Future<Output = Result<Vec<Stored<Audit>>, E>>>(
+    read: impl Fn(Timestamp) -> F,
+    from: Timestamp,
+    (n, reads): (usize, usize),
+) -> (Vec<Stored<Audit>>, Option<String>) {
+    let mut all: Vec<Stored<Audit>> = Vec::new();
+    let mut from = from;
+    for _ in 0..reads {
+        let page = match read(from).await {
+            Ok(page) => page,
+            Err(e) => return (all, Some(format!("the audit of that time was not read to its end: {e}"))),
+        };
+        let full = page.len() >= n;
+        // those of the same moment come again
+        let known = all.len();
+        let behind = all.last().map(|s| s.key.clone()).unwrap_or_default();
+        all.extend(page.into_iter().filter(|new| new.key > behind));
+        match all.last().and_then(|s| begins(&s.key)) {
+            Some(last) if full && all.len() > known => from = last,
+            _ if !full => return (all, None),
+            _ => break,
+        }
+    }
+    let said =
+        format!("only the first {} audit records of that time were read: later ones are missing here", all.len());
+    (all, Some(said))
+}
+
+/// The time that a record's key begins with.
+fn begins(key: &str) -> Option<Timestamp> {
+    let id = key.rsplit('/').next()?;
+    Timestamp::from_nanosecond(id.split('-').next()?.parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ours::Who;
+
+    fn record(second: i64, tail: u8) -> Stored<Audit> {
+        let at = Timestamp::from_second(second).unwrap();
+        let who = Who { user: "a".into(), host: "h".into(), ssh_client: None };
+        let audit = Audit { at, who, what: "x".into(), on: "y".into(), reason: None, result: "done".into() };
+        let key = format!("/cke/cketerm/audit/{:020}-{tail:016x}", at.as_nanosecond());
+        Stored { key, mod_revision: second, value: Ok(Arc::new(audit)) }
+    }
+
+    #[tokio::test]
+    async fn a_story_of_a_busy_day_is_read_in_pages_and_says_when_something_is_missing() {
+        let held: Vec<Stored<Audit>> = (0..25).map(|i| record(100 + i64::from(i / 2), i)).collect();
+        let read = |from: Timestamp| {
+            let page: Vec<_> = held.iter().filter(|s| begins(&s.key).unwrap() >= from).take(4).cloned().collect();
+            std::future::ready(Ok::<_, String>(page))
+        };
+        let from = Timestamp::from_second(0).unwrap();
+        let (all, gap) = whole(read, from, (4, 20)).await;
+        assert_eq!((all.len(), gap), (25, None));
+        let (all, gap) = whole(read, from, (4, 3)).await;
+        assert!(all.len() < 25 && gap.is_some_and(|gap| gap.contains("later ones are missing")));
+        let (_, gap) = whole(|_| std::future::ready(Err("away")), from, (4, 3)).await;
+        assert!(gap.is_some_and(|gap| gap.contains("away")));
+    }
 }

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     actions::Operator,
     clock::{Clock, Steady},
-    engine::snapshot::Seen,
+    engine::{run::LONGEST_END, snapshot::Seen},
     kubernetes::Kube,
     store::Store,
     telemetry::Ring,
@@ -43,8 +43,9 @@ const FRAME: Duration = Duration::from_millis(34);
 const BURST: u32 = 3;
 /// Between two frames that nobody asked for by a key.
 const NEWS: Duration = Duration::from_millis(100);
-/// How long an engine may take to resign before the process is stopped.
-const RESIGN: Duration = Duration::from_secs(12);
+/// How long an engine may take to resign before the process is stopped: a moment more than it takes at most. A stopped
+/// process would keep the lock, and a machine between off and on, for as long as nobody looks.
+const RESIGN: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
 
 /// How the console looks and begins.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ pub struct ConsoleOptions {
     pub cluster_badge: Option<String>,
     /// The badge's colour: one of the 16 by name.
     pub badge_colour: Option<String>,
-    /// A theme's name: `terminal` or `plain`.
+    /// A theme's name: `terminal`, `light` or `plain`.
     pub theme: String,
     /// Whether colours are used: false for `NO_COLOR` and `--color never`.
     pub colour: bool,
@@ -123,7 +124,7 @@ pub struct Hand {
     pub store: Store,
     /// Reads the pods that a drain would meet.
     pub kube: Option<Kube>,
-    /// Who acts for the operator; none while reading only.
+    /// Who acts for the operator; a console that was started read-only asks it only while `:write` allows it.
     pub operator: Option<Operator>,
 }
 
@@ -272,6 +273,11 @@ impl Console {
 
     fn act(&mut self, action: super::event::Action) {
         let (hand, done) = (self.hands.borrow().clone(), self.tell.clone());
+        if self.app.read_only() {
+            // `update` asks for nothing then; whoever adds a way to it meets this
+            let _ = done.send(Event::Done(Err("read-only: nothing was done".to_owned())));
+            return;
+        }
         let Some(operator) = hand.and_then(|hand| hand.operator) else {
             let why = "etcd is not connected yet: try again in a moment".to_owned();
             let _ = done.send(Event::Done(Err(why)));
@@ -320,9 +326,16 @@ impl Console {
     async fn suspend(&mut self, options: &ConsoleOptions) -> anyhow::Result<()> {
         if let Some(resign) = &options.resign {
             let (ask, answer) = oneshot::channel();
+            let most = LONGEST_END.as_secs();
+            self.app.say(format!(
+                "stops when the engine has given the lock back: commands and power cycles that are under way end first \
+                 (at most {most} s)"
+            ));
+            self.draw()?;
             if resign.send(ask).await.is_ok() {
                 let _ = tokio::time::timeout(RESIGN, answer).await;
             }
+            self.app.message = None;
         }
         // the reader owns stdin: it ends before the shell gets it back, and before another can be made
         self.input = None;

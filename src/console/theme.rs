@@ -66,10 +66,14 @@ pub struct Theme {
     pub mark: Style,
 }
 
-const BUILT_IN: [&str; 2] = [include_str!("../../themes/terminal.yaml"), include_str!("../../themes/plain.yaml")];
+const BUILT_IN: [&str; 3] = [
+    include_str!("../../themes/terminal.yaml"),
+    include_str!("../../themes/light.yaml"),
+    include_str!("../../themes/plain.yaml"),
+];
 
 impl Theme {
-    /// A built-in theme by name (`terminal`, `plain`); without colours where `colour` is false (`NO_COLOR`).
+    /// A built-in theme by name (`terminal`, `light`, `plain`); without colours where `colour` is false (`NO_COLOR`).
     pub fn named(name: &str, colour: bool) -> Result<Self, String> {
         let mut known = Vec::new();
         for text in BUILT_IN {
@@ -157,7 +161,7 @@ mod tests {
 
     #[test]
     fn every_built_in_theme_parses_and_paints_no_background() {
-        for name in ["terminal", "plain"] {
+        for name in ["terminal", "light", "plain"] {
             let theme = Theme::named(name, true).unwrap();
             for style in [theme.badge, theme.good, theme.danger, theme.muted, theme.cursor] {
                 assert_eq!(style.bg, None, "{name}");

@@ -183,6 +183,16 @@ pub const GAUGES: &[Gauge] = &[
     led("cketerm_approval_waiting", &[], "1 while a change of the definition waits for a person", |s, put| {
         put(&[], flag(matches!(*s.applying, Applying::Approval(..))));
     }),
+    led("cketerm_notices_pending", &["receiver"], "Notices that the receiver is not known to have", |s, put| {
+        for (name, receiver) in s.notices.iter() {
+            put(&[name], integer(i64::try_from(receiver.pending).unwrap_or(i64::MAX)));
+        }
+    }),
+    led("cketerm_notices_receiver_down", &["receiver"], "1 while the receiver takes nothing", |s, put| {
+        for (name, receiver) in s.notices.iter() {
+            put(&[name], flag(receiver.trouble.is_some()));
+        }
+    }),
     led("cketerm_metal3_controller", &[], "1 where this engine is the controller of BareMetalHosts", |s, put| {
         put(&[], flag(s.snapshot.metal3.runs));
     }),

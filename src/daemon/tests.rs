@@ -27,6 +27,16 @@ use crate::{
     },
 };
 
+#[test]
+fn i44_systemd_waits_longer_for_an_orderly_end_than_one_takes() {
+    let unit = include_str!("../../docs/package/cketerm.service");
+    let seconds = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap();
+    let margin = std::time::Duration::from_secs(15);
+    assert!(std::time::Duration::from_secs(seconds.parse().unwrap()) >= crate::engine::run::LONGEST_END + margin);
+    let most = format!("{} s at most", crate::engine::run::LONGEST_END.as_secs());
+    assert!(unit.contains(&most), "and says how long: {most}");
+}
+
 fn stored<T>(key: &str, value: Result<T, String>) -> Stored<T> {
     Stored { key: key.to_owned(), mod_revision: 1, value: value.map(Arc::new) }
 }

@@ -18,14 +18,14 @@ use std::{
 use futures::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::snapshot::CheckAnswer;
 use crate::{
     clock::Clock,
     model::{
         attempt::{Ended, Outcome},
-        text,
+        secret, text,
     },
 };
 
@@ -60,6 +60,8 @@ pub struct CommandLine {
     pub entry: String,
     /// `CKETERM_ATTEMPT`; empty for checks.
     pub attempt: String,
+    /// What it reads on its standard input; without it that is empty.
+    pub input: Option<String>,
 }
 
 /// What answers command lines where they are no processes of this host: the sandbox's machines.
@@ -165,6 +167,7 @@ impl Host {
             .args(["run-command", "--timeout", &line.bound.to_string()])
             .args((line.purpose == Purpose::Check).then_some("--end-with-engine"))
             .args(line.start_before.map(|at| format!("--start-before={}", at.as_millis())))
+            .args(line.input.as_ref().map(|input| format!("--input={}", input.len())))
             .arg("--")
             .args(&line.argv)
             .env_clear()
@@ -178,7 +181,12 @@ impl Host {
             // Dropping the helper's stdin is what ends a check; nothing ends a power command.
             .kill_on_drop(false);
         let mut child = command.spawn().map_err(|e| format!("helper {}: {e}", self.helper.display()))?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        if let (Some(stdin), Some(input)) = (&mut stdin, &line.input) {
+            // The helper takes all of it at once, whatever the command does; one that has died says so below.
+            let _ = stdin.write_all(input.as_bytes()).await;
+            let _ = stdin.flush().await;
+        }
         let mut said = String::new();
         if let Some(mut stdout) = stdout {
             stdout.read_to_string(&mut said).await.map_err(|e| format!("helper's answer: {e}"))?;
@@ -196,15 +204,18 @@ impl Host {
     }
 }
 
-/// The outcome that is recorded on an attempt.
+/// The outcome that is recorded on an attempt: what looks like a secret in its outputs is not kept.
 pub fn outcome(at: jiff::Timestamp, (end, stdout, stderr): (Ended, String, String)) -> Outcome {
-    Outcome { end, at, stdout, stderr }
+    Outcome { end, at, stdout: secret::masked(&stdout), stderr: secret::masked(&stderr) }
 }
 
 /// What a check's end means: exit 0 and `true` is yes; what could not be asked is no answer; the rest is no.
 pub fn check_answer((end, stdout, stderr): (Ended, String, String)) -> CheckAnswer {
-    let said =
-        || [stdout.trim(), stderr.trim()].iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join("; ");
+    let said = || {
+        secret::masked(
+            &[stdout.trim(), stderr.trim()].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join("; "),
+        )
+    };
     match end {
         Ended::Exit(0) if stdout.trim() == "true" => CheckAnswer::Yes,
         Ended::Exit(0) => CheckAnswer::No(said()),
@@ -216,7 +227,8 @@ pub fn check_answer((end, stdout, stderr): (Ended, String, String)) -> CheckAnsw
     }
 }
 
-/// `cketerm run-command --timeout SECONDS [--end-with-engine] -- ARGV…`: the helper. Prints one JSON line at the end.
+/// `cketerm run-command --timeout SECONDS [--end-with-engine] [--input=BYTES] -- ARGV…`: the helper. Prints one JSON line at
+/// the end. So many bytes of its own input are the command's.
 pub fn helper_main(words: &[String]) -> ExitCode {
     let Some(split) = words.iter().position(|a| a == "--") else { return ExitCode::from(2) };
     let (options, argv) = (&words[..split], &words[split + 1..]);
@@ -224,12 +236,17 @@ pub fn helper_main(words: &[String]) -> ExitCode {
     let (Some(timeout), false) = (timeout, argv.is_empty()) else { return ExitCode::from(2) };
     // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
     let _ = setsid();
+    let input = options.iter().find_map(|a| a.strip_prefix("--input=")?.parse::<u64>().ok()).map(|bytes| {
+        let mut input = Vec::new();
+        let _ = std::io::stdin().take(bytes).read_to_end(&mut input);
+        input
+    });
     let limit = options.iter().find_map(|a| a.strip_prefix("--start-before=")?.parse().ok()).map(Duration::from_millis);
     let report = if limit.is_some_and(|at| Clock::Host.boot() >= at) {
         let end = Ended::Withheld("its time to start had passed".to_owned());
         Report { end, stdout: String::new(), stderr: String::new() }
     } else {
-        supervise(argv, timeout, options.iter().any(|a| a == "--end-with-engine"))
+        supervise(argv, timeout, options.iter().any(|a| a == "--end-with-engine"), input)
     };
     let mut line = serde_json::to_string(&report).unwrap_or_default();
     line.push('\n');
@@ -243,10 +260,10 @@ enum Event {
     EngineGone,
 }
 
-fn supervise(argv: &[String], timeout: u64, end_with_engine: bool) -> Report {
+fn supervise(argv: &[String], timeout: u64, end_with_engine: bool, input: Option<Vec<u8>>) -> Report {
     let spawned = Command::new(&argv[0])
         .args(&argv[1..])
-        .stdin(Stdio::null())
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .current_dir("/")
@@ -261,6 +278,10 @@ fn supervise(argv: &[String], timeout: u64, end_with_engine: bool) -> Report {
     };
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (out, err) = (keep_tail(child.stdout.take()), keep_tail(child.stderr.take()));
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        // It may read nothing of it.
+        thread::spawn(move || stdin.write_all(&input));
+    }
     let (events, inbox) = mpsc::channel();
     let waiter = events.clone();
     thread::spawn(move || waiter.send(Event::Ended(child.wait())));
@@ -355,7 +376,18 @@ mod tests {
     use super::*;
 
     fn sh(script: &str, timeout: u64) -> Report {
-        supervise(&["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], timeout, false)
+        supervise(&["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], timeout, false, None)
+    }
+
+    #[test]
+    fn a_command_reads_its_input_or_leaves_it() {
+        let cat = |script: &str| {
+            let argv = ["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()];
+            supervise(&argv, 10, false, Some(vec![b'x'; 200_000]))
+        };
+        assert_eq!(cat("wc -c").stdout.trim(), "200000");
+        assert_eq!(cat("exit 0").end, Ended::Exit(0));
+        assert_eq!(sh("wc -c", 10).stdout.trim(), "0");
     }
 
     #[test]
@@ -393,7 +425,7 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_not_started() {
-        let report = supervise(&["/no/such/program".to_owned()], 5, false);
+        let report = supervise(&["/no/such/program".to_owned()], 5, false, None);
         assert!(matches!(report.end, Ended::NotStarted(why) if why.contains("/no/such/program")));
     }
 

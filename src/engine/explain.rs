@@ -1,6 +1,6 @@
 //! Why an entry waits, for words that ask etcd alone: what the leader has published, else what etcd itself tells.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     decide::{Applying, decide},
@@ -26,33 +26,57 @@ pub fn explain(store: &StoreView, entry: EntryId, now: Now) -> Option<Reason> {
     reasons.get(&entry).cloned()
 }
 
+/// What a leader would say of every entry now, on this etcd and this Kubernetes. Probes are the leader's alone: an API
+/// server that is Ready counts as well.
+pub fn would(mut store: StoreView, mut kube: KubeView, now: Now) -> BTreeMap<EntryId, Reason> {
+    probe_by_readiness(&mut store);
+    let heard = now.boot.as_secs_f64();
+    (store.heard, store.synced) = (heard, true);
+    just_read(&mut kube, heard);
+    let engine = Engine { leading: Some(leading(heard)), ..Engine::default() };
+    let snap = Snapshot { store: Arc::new(store), kube: Arc::new(kube), engine, ..Snapshot::default() };
+    decide(&snap, now).reasons
+}
+
+fn probe_by_readiness(store: &mut StoreView) {
+    let policy = Policy { control_plane_probe: "node".to_owned(), ..Policy::clone(&store.policy()) };
+    let (key, mod_revision) = store.policy.as_ref().map_or((String::new(), 0), |s| (s.key.clone(), s.mod_revision));
+    store.policy = Some(Stored { key, mod_revision, value: Ok(Arc::new(policy)) });
+}
+
+/// Every source that the rules ask was read just now.
+fn just_read(kube: &mut KubeView, heard: f64) {
+    for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
+        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard, error: None });
+    }
+}
+
+fn leading(heard: f64) -> Leading {
+    Leading { key: String::new(), create_revision: 0, since: heard, acknowledged: heard }
+}
+
 /// Where applying a proposal stands, as far as etcd, sabakan's answer and these Nodes tell: what a leader would say, and
 /// that there is none only where a leader would apply it. Probes are the leader's: a new control plane that is Ready counts
 /// as joined, and without Nodes nobody is waited for.
 pub fn standing(store: &StoreView, good: &Good, proposal: Proposal, nodes: Option<&[NodeRow]>, now: Now) -> Applying {
     let mut store = store.clone();
-    let policy = Policy { control_plane_probe: "node".to_owned(), ..Policy::clone(&store.policy()) };
-    let (key, mod_revision) = store.policy.as_ref().map_or((String::new(), 0), |s| (s.key.clone(), s.mod_revision));
-    store.policy = Some(Stored { key, mod_revision, value: Ok(Arc::new(policy)) });
+    probe_by_readiness(&mut store);
     // everything was read just now
     let heard = now.boot.as_secs_f64();
     store.heard = heard;
     let mut kube = KubeView::default();
-    for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard, error: None });
-    }
+    just_read(&mut kube, heard);
     match nodes {
         Some(nodes) => nodes.iter().for_each(|node| kube.put_node(node.clone())),
         None => store.registry.generated = None,
     }
     let members = Asked { good: Some(good.clone()), error: None, at: Some(good.at) };
     let registry = Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() };
-    let leading = Leading { key: String::new(), create_revision: 0, since: heard, acknowledged: heard };
     let mut snap = Snapshot {
         store: Arc::new(store),
         kube: Arc::new(kube),
         registry: Arc::new(registry),
-        engine: Engine { leading: Some(leading), ..Engine::default() },
+        engine: Engine { leading: Some(leading(heard)), ..Engine::default() },
         ..Snapshot::default()
     };
     let would = decide(&snap, now).registry;

@@ -23,7 +23,7 @@ use crate::{
 pub(super) const PAUSE: f64 = 2.0;
 
 /// Brings the memory up to what the copies show, before a pass.
-pub(super) fn observe(snap: &mut Snapshot, now: Now) {
+pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
     let mut work = std::mem::take(&mut snap.work);
     let store = Arc::clone(&snap.store);
     let marked: Vec<EntryId> =
@@ -126,7 +126,7 @@ fn finished(store: &StoreView, id: EntryId) -> bool {
 }
 
 /// Puts what came of an effect into the memory.
-pub(super) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: &Effect, came: &Came, now: Now) {
+pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: &Effect, came: &Came, now: Now) {
     let at = secs(now.boot);
     match (effect, came) {
         (Effect::StartDrain { .. } | Effect::Unwind { .. }, Came::Done) => begin_anew(work, id, None),
@@ -204,7 +204,7 @@ fn refused(work: &mut Work, cause: Reason, at: f64) {
 }
 
 /// How many of the pods that were there at the start are gone, and how many there were.
-pub(super) fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u32) {
+pub(crate) fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u32) {
     let start = snap.work.get(&id).and_then(|w| w.drain.pods_at_start).unwrap_or(0);
     let left = || {
         let (node, definition) = (snap.node_of(address)?, snap.store.definition()?);

@@ -8,32 +8,34 @@
 //! | `run` | the loop that ties them together |
 //! | `lead`, `preflight` | who leads, and what must be so before |
 //! | `memory` | what is remembered between passes: observations only |
-//! | `by_hand` | a person's drain of one node, by the same rules |
 //! | `command` | the definition's commands as child processes |
 //! | `probe` | is each API server alive |
+//! | `herald` | says on Nodes, by Kubernetes Events, what is done to them |
 //! | `metal3/` | Metal3's controller role: a task for each host |
+//! | `notices/` | what happens is told to receivers, a task each |
 //! | `registry/` | sabakan's answers and the plan, gathered off the loop |
 //! | `tally` | what was done, counted for metrics |
-//! | `state`, `mask` | a snapshot written out, without secrets, and read back |
+//! | `state` | a snapshot written out, without secrets, and read back |
 //! | `publish` | progress and status for everybody who looks on |
 
 mod act;
-pub mod by_hand;
 pub mod command;
 pub mod decide;
 pub mod explain;
+mod herald;
 mod lead;
-pub mod mask;
-mod memory;
+pub(crate) mod memory;
 pub mod metal3;
+pub mod notices;
 mod preflight;
 pub mod probe;
-mod publish;
+pub(crate) mod publish;
 pub mod registry;
 pub mod run;
 pub mod snapshot;
 pub mod state;
 mod tally;
 
-pub use explain::explain;
+pub(crate) use act::previewed;
+pub use explain::{explain, would};
 pub use tally::{COUNTERS, Tally};

@@ -202,10 +202,13 @@ fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Opti
 }
 
 /// The pods that are left on a node, each with what holds it.
-pub(super) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
+pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return Vec::new() };
     let Some(pods) = snap.kube.pods.get(&node.name) else { return Vec::new() };
-    let answers = snap.work.get(&id).map(|w| &w.drain.answers);
+    let drain = snap.work.get(&id).map(|w| &w.drain);
+    // before the preview is through nobody has asked a pod to go
+    let asked = drain.is_none_or(|d| d.previewed || d.accepted || d.taken_over);
+    let answers = drain.map(|d| &d.answers);
     let mut left: Vec<Blocker> = Vec::new();
     for pod in pods.pods.values() {
         let why = match judge(pod, definition.cluster.eviction(id.queue), &snap.kube) {
@@ -220,6 +223,12 @@ pub(super) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
                     Some(Verdict::Failed(answer) | Verdict::NoAnswer(answer)) => {
                         PodHold::Refused { answer: answer.clone() }
                     }
+                    // what the preview met is named in the reason, and with its pod
+                    None if !asked => {
+                        let refused = drain.and_then(|d| d.refused.as_ref());
+                        let Some(hold) = refused.and_then(|(_, why)| hold_of(why, &pod.full_name())) else { continue };
+                        hold
+                    }
                     Some(Verdict::Accepted | Verdict::Gone) | None => PodHold::Leaving,
                 }
             }
@@ -229,6 +238,18 @@ pub(super) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
     left.sort_by_key(|b| (b.why == PodHold::Leaving, b.pod.clone()));
     left.truncate(BLOCKERS);
     left
+}
+
+/// What holds this pod, where the reason of a refused preview names it.
+fn hold_of(reason: &Reason, name: &str) -> Option<PodHold> {
+    match reason {
+        Reason::BlockedByPdb { pod, pdb, healthy, needed } if pod == name => {
+            Some(PodHold::Budget { budget: pdb.clone(), healthy: *healthy, needed: *needed })
+        }
+        Reason::BlockedByManyPdbs { pod, pdbs } if pod == name => Some(PodHold::ManyBudgets { budgets: pdbs.clone() }),
+        Reason::EvictionRefused { pod, answer } if pod == name => Some(PodHold::Refused { answer: answer.clone() }),
+        _ => None,
+    }
 }
 
 /// Reasons as everybody shows them: while another cketerm leads, what it has published counts.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     decide::{Applying, AutoRepair},
     metal3::Metal3,
+    notices::Receivers,
     registry::Registry,
 };
 pub use crate::model::attempt::CheckAnswer;
@@ -222,6 +223,8 @@ pub struct Seen {
     pub applying: Arc<Applying>,
     /// Where automatic repair stands.
     pub auto_repair: Arc<AutoRepair>,
+    /// What the leader knows of the receivers of notices.
+    pub notices: Arc<Receivers>,
 }
 
 impl Default for Seen {
@@ -233,6 +236,7 @@ impl Default for Seen {
             orphans: Arc::default(),
             applying: Arc::default(),
             auto_repair: Arc::default(),
+            notices: Arc::default(),
         }
     }
 }

@@ -7,10 +7,9 @@ use serde_json::Value;
 
 use super::{
     decide::{Decision, decide},
-    mask::mask,
     snapshot::{Leading, Seen, Snapshot, secs},
 };
-use crate::clock::Now;
+use crate::{clock::Now, model::secret::mask};
 
 /// The number of this form.
 const FORM: u32 = 1;

@@ -14,7 +14,7 @@ use kube::{
 };
 
 use super::{call::Fault, transport};
-use crate::clock::Clock;
+use crate::{clock::Clock, model::secret};
 
 /// Where Kubernetes is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +37,7 @@ impl KubeSettings {
 /// How the API server was found: what error messages name.
 #[derive(Debug, Default)]
 pub(super) struct Origin {
+    /// Without a user part.
     server: String,
     file: Option<PathBuf>,
     context: Option<String>,
@@ -160,7 +161,8 @@ impl Kube {
         config.write_timeout = Some(Duration::from_secs(10));
         // Watches are quiet for long: each call has its own limit instead, each watch its own (`follow`).
         config.read_timeout = None;
-        let origin = Origin { server: config.cluster_url.to_string().trim_end_matches('/').to_owned(), file, context };
+        let server = secret::url(config.cluster_url.to_string().trim_end_matches('/'));
+        let origin = Origin { server, file, context };
         let client = transport::client(config).map_err(|e| {
             let problem = chain(&e);
             match &origin.file {
@@ -178,7 +180,7 @@ impl Kube {
         Self { client, clock, origin: Arc::default(), endpoints_written: Arc::default() }
     }
 
-    /// The API server's address, as configured; empty for a client from elsewhere.
+    /// The API server's address, as configured, without a user or a password; empty for a client from elsewhere.
     pub fn server(&self) -> &str {
         &self.origin.server
     }

@@ -9,7 +9,7 @@ use super::{
     connect::Kube,
 };
 use crate::{
-    fence::Permit,
+    fence::{Permit, Person},
     model::{
         drain::Verdict,
         kube::{BudgetRow, PodRow},
@@ -22,11 +22,15 @@ impl Kube {
     /// its name and numbers. The server spends a budget even when the UID turns out wrong: compare with the live copy
     /// first.
     pub async fn evict(&self, _: &Permit, pod: &PodRow, budgets: &[&BudgetRow], dry_run: bool) -> Verdict {
-        self.evict_by_hand(pod, budgets, dry_run).await
+        self.ask_to_evict(pod, budgets, dry_run).await
     }
 
     /// The same by a person: not fenced, with the person's rights.
-    pub async fn evict_by_hand(&self, pod: &PodRow, budgets: &[&BudgetRow], dry_run: bool) -> Verdict {
+    pub async fn evict_by_hand(&self, _: &Person, pod: &PodRow, budgets: &[&BudgetRow], dry_run: bool) -> Verdict {
+        self.ask_to_evict(pod, budgets, dry_run).await
+    }
+
+    async fn ask_to_evict(&self, pod: &PodRow, budgets: &[&BudgetRow], dry_run: bool) -> Verdict {
         let mut options = preconditions(pod);
         if dry_run {
             options["dryRun"] = json!(["All"]);
@@ -42,11 +46,15 @@ impl Kube {
 
     /// Deletes a pod.
     pub async fn delete_pod(&self, _: &Permit, pod: &PodRow) -> Verdict {
-        self.delete_pod_by_hand(pod).await
+        self.ask_to_delete(pod).await
     }
 
     /// The same by a person.
-    pub async fn delete_pod_by_hand(&self, pod: &PodRow) -> Verdict {
+    pub async fn delete_pod_by_hand(&self, _: &Person, pod: &PodRow) -> Verdict {
+        self.ask_to_delete(pod).await
+    }
+
+    async fn ask_to_delete(&self, pod: &PodRow) -> Verdict {
         let mut options = preconditions(pod);
         options["apiVersion"] = json!("v1");
         options["kind"] = json!("DeleteOptions");

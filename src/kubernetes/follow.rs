@@ -29,6 +29,8 @@ pub(super) struct Follow<K> {
     /// Where to resume; none = list anew.
     version: Option<String>,
     wait: Duration,
+    /// A 404 ends it: the kind is one that not every cluster has.
+    leaves: bool,
 }
 
 /// Why one connection ended.
@@ -45,11 +47,21 @@ enum End {
 
 impl<K: Kind> Follow<K> {
     pub(super) fn new(shared: Arc<Shared>, link: u64, kind: K) -> Self {
-        Self { shared, link, kind, version: None, wait: WAIT.0 }
+        Self { shared, link, kind, version: None, wait: WAIT.0, leaves: false }
     }
 
     /// Until the task is aborted.
     pub(super) async fn run(mut self) {
+        self.go().await;
+    }
+
+    /// Until the task is aborted, or the server has no such kind any more.
+    pub(super) async fn while_served(mut self) {
+        self.leaves = true;
+        self.go().await;
+    }
+
+    async fn go(&mut self) {
         let mut epoch = self.shared.epoch.subscribe();
         loop {
             let began = self.shared.now();
@@ -77,6 +89,7 @@ impl<K: Kind> Follow<K> {
                     tracing::info!(source = K::SOURCE, why, "no streaming lists here: pages and a watch instead");
                     self.shared.no_streams();
                 }
+                End::Failed(Fault::Answered(status)) if self.leaves && status.code == 404 => return,
                 End::Failed(fault) => {
                     let error = self.shared.kube.error(&format!("GET {}", K::PATH), fault).to_string();
                     tracing::warn!(source = K::SOURCE, error, "watch failed");

@@ -2,7 +2,7 @@
 //! one, and nothing else (I44).
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use super::{
@@ -16,6 +16,8 @@ use crate::model::host::{
     TIMES_ANNOTATION, Times,
 };
 
+/// What is said of a cluster without Metal3.
+pub(super) const NO_HOSTS: &str = "it has no BareMetalHosts: Metal3's resource definition is not installed";
 pub(super) const GROUP: &str = "/apis/metal3.io/v1alpha1";
 
 #[derive(Clone, Deserialize)]
@@ -160,11 +162,25 @@ impl Kube {
         }
     }
 
-    /// Whether the cluster has BareMetalHosts and we may list them: an error otherwise.
-    pub(super) async fn serves_hosts(&self) -> Result<(), KubeError> {
+    /// The same for whom a cluster without Metal3 has no hosts: an error is only what nobody can say.
+    pub async fn hosts_where_served(&self) -> Result<Vec<HostRow>, KubeError> {
+        if self.serves_hosts().await? { self.hosts().await } else { Ok(Vec::new()) }
+    }
+
+    /// Whether the cluster has BareMetalHosts: a definite no is an answer. Errors: nobody can say, or there are some and we
+    /// may not list them.
+    pub(super) async fn serves_hosts(&self) -> Result<bool, KubeError> {
         let path = format!("{GROUP}/baremetalhosts?limit=1");
-        let answer = self.send::<Listed<serde::de::IgnoredAny>>(get(&path)).await;
-        answer.map(drop).map_err(|fault| self.no_hosts(&path, fault))
+        let Err(fault) = self.send::<Listed<IgnoredAny>>(get(&path)).await else { return Ok(true) };
+        match &fault {
+            Fault::Answered(status) if status.code == 404 => Ok(false),
+            // Rights are asked for before anything else: which kinds there are every account may see.
+            Fault::Answered(status) if status.code == 403 => match self.send::<IgnoredAny>(get(GROUP)).await {
+                Err(Fault::Answered(status)) if status.code == 404 => Ok(false),
+                _ => Err(self.no_hosts(&path, fault)),
+            },
+            _ => Err(self.no_hosts(&path, fault)),
+        }
     }
 
     fn no_hosts(&self, path: &str, fault: Fault) -> KubeError {
@@ -173,7 +189,7 @@ impl Kube {
                 origin: self.origin.to_string(),
                 what: format!("GET {path}"),
                 code: 404,
-                message: "it has no BareMetalHosts: Metal3's resource definition is not installed".to_owned(),
+                message: NO_HOSTS.to_owned(),
             },
             fault => self.error(&format!("GET {path}"), fault),
         }

@@ -253,6 +253,12 @@ impl Shared {
         });
     }
 
+    /// There is nothing to watch, and that was said definitely: as good as a whole list, for as long as the server answers.
+    pub(super) fn absent(&self, id: u64, why: &str, clear: impl FnOnce(&mut KubeView)) {
+        self.heard(id, true, clear);
+        self.update(id, |_, link| link.state.error = Some(why.to_owned()));
+    }
+
     /// The connection is closed: by plan, or for a reason.
     pub(super) fn closed(&self, id: u64, error: Option<String>) {
         self.update(id, |_, link| {

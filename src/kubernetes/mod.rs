@@ -14,6 +14,7 @@
 //! | `rights` | what the account may do |
 //! | `nodes` | cordons and their record |
 //! | `evict` | evictions, deletions, and what each answer means |
+//! | `events` | Events on Nodes, for people |
 //! | `endpoints` | the addresses behind the API server's service |
 //! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
 //! | `host_power` | what the controller role writes to them, BMC passwords, the upstream operator |
@@ -22,6 +23,7 @@
 mod call;
 mod connect;
 mod endpoints;
+mod events;
 mod evict;
 mod follow;
 mod host_power;
@@ -36,6 +38,7 @@ mod transport;
 mod wire;
 
 pub use connect::{Kube, KubeError, KubeSettings};
+pub use events::{NodeEvent, event_name};
 pub use host_power::Credentials;
 pub use live::{Live, Streaming};
 pub use nodes::{Release, WriteError};

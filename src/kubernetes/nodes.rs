@@ -10,7 +10,7 @@ use super::{
     wire::Node,
 };
 use crate::{
-    fence::Permit,
+    fence::{Permit, Person},
     model::kube::{CKE_ANNOTATION, Description, KEEP_CORDONED_ANNOTATION, NodeRow, OWNER_ANNOTATION, Owner},
 };
 
@@ -133,7 +133,7 @@ impl Kube {
 
     /// A person's cordon, which no engine takes away, or a person's uncordon, which takes every mark of a cordon with it;
     /// conditioned on the Node as `node` says. Not fenced: it is the person's write, with the person's rights.
-    pub async fn cordon_by_hand(&self, node: &NodeRow, cordon: bool) -> Result<NodeRow, WriteError> {
+    pub async fn cordon_by_hand(&self, _: &Person, node: &NodeRow, cordon: bool) -> Result<NodeRow, WriteError> {
         if cordon {
             let keep = Map::from_iter([(KEEP_CORDONED_ANNOTATION.to_owned(), json!("true"))]);
             return self.patch_node(node, keep, Some(json!(true))).await;
@@ -145,7 +145,7 @@ impl Kube {
 
     /// A person's own key: makes a cordon of ours the administrator's (`keep`), or takes that back. Not fenced: it is
     /// the person's write, with the person's rights.
-    pub async fn annotate_keep_cordoned(&self, name: &str, keep: bool) -> Result<(), WriteError> {
+    pub async fn annotate_keep_cordoned(&self, _: &Person, name: &str, keep: bool) -> Result<(), WriteError> {
         let value = if keep { json!("true") } else { Value::Null };
         let patch = json!({"metadata": {"annotations": {KEEP_CORDONED_ANNOTATION: value}}});
         self.send::<Node>(with_body("PATCH", &node_path(name), MERGE, &patch)).await?;

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{follow::Follow, live::Shared, sources::Hosts};
+use super::{follow::Follow, hosts::NO_HOSTS, live::Shared, sources::Hosts};
 
 /// How often the server is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(4);
@@ -94,12 +94,13 @@ async fn ask_rights(shared: &Shared) -> bool {
 }
 
 /// Follows BareMetalHosts where the cluster has them and we may see them, until the task is aborted. Many clusters have
-/// none: those are asked once a minute and never troubled with a watch.
+/// none: those are asked once a minute and never troubled with a watch; that there are none is an answer as good as a list.
 pub(super) async fn keep_hosts(shared: Arc<Shared>, link: u64) {
     let mut epoch = shared.epoch.subscribe();
     loop {
         match shared.kube.serves_hosts().await {
-            Ok(()) => return Follow::new(Arc::clone(&shared), link, Hosts).run().await,
+            Ok(true) => Follow::new(Arc::clone(&shared), link, Hosts).while_served().await,
+            Ok(false) => shared.absent(link, NO_HOSTS, |view| view.hosts.clear()),
             Err(error) => shared.closed(link, Some(error.to_string())),
         }
         tokio::select! {

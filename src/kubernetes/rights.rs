@@ -10,7 +10,8 @@ use super::{
     connect::{Kube, KubeError},
 };
 
-/// The rights of the queues: verbs, group, resource.
+/// The rights without which the queues cannot go on: verbs, group, resource. Events are for people: where that right is
+/// missing it is said once, and the rest goes on.
 const QUEUES: &[Rights] = &[
     (&["get", "list", "watch", "patch"], "", "nodes"),
     (&["get", "list", "watch", "delete"], "", "pods"),
@@ -21,7 +22,6 @@ const QUEUES: &[Rights] = &[
     (&["get", "list", "watch"], "", "namespaces"),
     (&["get", "list", "watch"], "policy", "poddisruptionbudgets"),
     (&["get", "list", "watch"], "storage.k8s.io", "volumeattachments"),
-    (&["create", "patch"], "events.k8s.io", "events"),
 ];
 /// Verb, group, resource.
 type Right = (&'static str, &'static str, &'static str);

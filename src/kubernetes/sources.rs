@@ -11,7 +11,7 @@ use super::{
 };
 use crate::model::{
     host::HostRow,
-    kube::{BudgetRow, DaemonSetRow, KubeView, NamespaceRow, NodePods, NodeRow, PodRow},
+    kube::{BudgetRow, DaemonSetRow, HOSTS_SOURCE, KubeView, NamespaceRow, NodePods, NodeRow, PodRow},
 };
 
 /// One list that is kept live.
@@ -165,7 +165,7 @@ pub(super) struct Hosts;
 impl Kind for Hosts {
     type Wire = hosts::Host;
     type Row = HostRow;
-    const SOURCE: &'static str = "baremetalhosts";
+    const SOURCE: &'static str = HOSTS_SOURCE;
     const PATH: &'static str = "/apis/metal3.io/v1alpha1/baremetalhosts";
 
     fn replace(&self, view: &mut KubeView, rows: Vec<HostRow>) {

@@ -9,7 +9,7 @@ use cketerm::{
     clock::Clock,
     config::Settings,
     console::{self, ConsoleOptions, Hand, View},
-    engine::snapshot::Seen,
+    engine::{run::LONGEST_END, snapshot::Seen},
     ground::{Ground, host_name},
     scenario::{self, Scenario, Stage},
     telemetry::{self, Logs, Ring, Target},
@@ -18,6 +18,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// After the engine has resigned for a stop (Ctrl-Z), the process stops; when it goes on, so does this.
 const AFTER_A_STOP: Duration = Duration::from_secs(2);
+/// An end that takes longer is explained.
+const SILENT: Duration = Duration::from_secs(2);
 
 /// What the options ask for, or why they cannot be taken.
 pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<ConsoleOptions, String> {
@@ -34,7 +36,7 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         colour,
         read_only: run.read_only,
         sandbox: run.sandbox,
-        endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints.clone() },
+        endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
         ..ConsoleOptions::default()
     };
     options.looks()?;
@@ -52,11 +54,10 @@ pub async fn run(
     let (hands, hand) = watch::channel(None);
     let (ask, asked) = mpsc::channel(1);
     options.resign = Some(ask);
-    let read_only = options.read_only;
     let engine = tokio::spawn(async move {
         let ground = ground.await?;
         let bmcs = || Bmcs::new(ground.bmcs.clone()).and_registry(ground.store.clone(), ground.registry.clone());
-        let operator = (!read_only).then(|| Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
+        let operator = Some(Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
         hands.send_replace(Some(Hand { store: ground.store.clone(), kube: ground.kube.clone(), operator }));
         keep(ground, campaign, &tell, asked).await;
         anyhow::Ok(())
@@ -65,7 +66,14 @@ pub async fn run(
     tokio::select! {
         ended = console::run(seen, hand, options) => {
             // the options are gone, and with them the sender: the engine ends
-            engine.await.context("the engine ended badly")??;
+            let ends = if let Ok(ends) = tokio::time::timeout(SILENT, engine.as_mut()).await {
+                ends
+            } else {
+                let most = LONGEST_END.as_secs();
+                eprintln!("cketerm: ends what is under way, then gives the lock back (at most {most} s)");
+                engine.await
+            };
+            ends.context("the engine ended badly")??;
             ended
         }
         // before the console: the servers cannot be used, and the terminal is given back

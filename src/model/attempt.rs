@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::entry::EntryId;
+use super::entry::{EntryId, QueueKind};
 
 /// `cketerm/attempts/<queue>/<index>/<n>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ pub struct Outcome {
     pub end: Ended,
     /// When.
     pub at: Timestamp,
-    /// The last 4 KiB of standard output, control characters made visible.
+    /// The last 4 KiB of standard output, control characters made visible, without what looks like a secret.
     #[serde(default)]
     pub stdout: String,
     /// The last 4 KiB of standard error, likewise.
@@ -132,7 +132,33 @@ impl fmt::Display for Ended {
     }
 }
 
+impl Ended {
+    /// The command failed: what nobody knows, or what we withheld, did not.
+    pub fn failed(&self) -> bool {
+        match self {
+            Self::Exit(code) => *code != 0,
+            Self::Signal(_) | Self::TimedOut(_) | Self::NotStarted(_) => true,
+            Self::Withheld(_) | Self::Unknown(_) => false,
+        }
+    }
+}
+
 impl Attempt {
+    /// Which command it is, in words.
+    pub fn what(&self) -> String {
+        match (self.success, self.step, self.entry.queue) {
+            (true, ..) => "success command".to_owned(),
+            (false, Some(step), _) => format!("command of step {}", step.saturating_add(1)),
+            (false, None, QueueKind::Reboot) => "reboot command".to_owned(),
+            (false, None, QueueKind::Repair) => "repair command".to_owned(),
+        }
+    }
+
+    /// Its command line for people: what looks like a secret is left out.
+    pub fn command(&self) -> String {
+        super::secret::argv(&self.argv)
+    }
+
     /// No outcome was recorded yet.
     pub fn open(&self) -> bool {
         self.outcome.is_none()

@@ -16,6 +16,9 @@ pub const OWNER_ANNOTATION: &str = "cketerm.io/owner";
 /// Makes a cordon of ours the administrator's; any value.
 pub const KEEP_CORDONED_ANNOTATION: &str = "cketerm.io/keep-cordoned";
 
+/// What the watch of BareMetalHosts is called among [`KubeView::sources`].
+pub const HOSTS_SOURCE: &str = "baremetalhosts";
+
 /// The value of `cketerm.io/owner` (spec/safety.md, Effects and Cordons; I9).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {

@@ -254,6 +254,12 @@ impl Audit {
     pub fn by_engine(&self) -> bool {
         self.who.user == "engine"
     }
+
+    /// For people: what looks like a secret in what came of it, a command line of old, is left out.
+    #[must_use]
+    pub fn shown(&self) -> Self {
+        Self { result: super::secret::masked(&self.result), ..self.clone() }
+    }
 }
 
 /// `status`: what the leader is at, in CKE's words, under its lease.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{
     attempt::Attempt,
     ours::{Audit, Ending},
+    secret,
 };
 
 /// Something that happened to an entry.
@@ -49,7 +50,7 @@ impl Ending {
         let own = |a: &&&Audit| a.on == entry && !TOLD_ELSEWHERE.contains(&a.what.as_str());
         for a in audit.iter().filter(own).chain(self.of_its_node(audit).iter()) {
             let on = if a.on == entry { String::new() } else { format!(" {}", a.on) };
-            let what = format!("{}{on}: {}", a.what, a.result);
+            let what = format!("{}{on}: {}", a.what, secret::masked(&a.result));
             story.push(Moment { at: a.at, what, who: Some(a.who.to_string()), reason: a.reason.clone() });
         }
         for attempt in &self.attempts {
@@ -84,14 +85,14 @@ fn name(attempt: &Attempt) -> String {
 }
 
 fn started(attempt: &Attempt) -> Moment {
-    let what = format!("{} on {}: {}", name(attempt), attempt.host, attempt.argv.join(" "));
+    let what = format!("{} on {}: {}", name(attempt), attempt.host, attempt.command());
     Moment { at: attempt.start, what, who: attempt.ordered_by.clone(), reason: None }
 }
 
 fn ended(attempt: &Attempt) -> Option<Moment> {
     let outcome = attempt.outcome.as_ref()?;
     let said = [&outcome.stderr, &outcome.stdout].into_iter().find_map(|text| text.trim().lines().last());
-    let said = said.map(|line| format!(" ({line})")).unwrap_or_default();
+    let said = said.map(|line| format!(" ({})", secret::masked(line))).unwrap_or_default();
     let what = format!("{}: {}{said}", name(attempt), outcome.end);
     Some(Moment { at: outcome.at, what, who: None, reason: None })
 }

@@ -10,7 +10,10 @@ use http::{Request, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::machine::{self, MachineError, Machines};
-use crate::{model::text::visible, net::Http};
+use crate::{
+    model::{secret, text::visible},
+    net::Http,
+};
 
 /// How long one answer is waited for: 20,000 machines take sabakan 4.8 s.
 pub const PATIENCE: Duration = Duration::from_mins(1);
@@ -95,12 +98,12 @@ pub async fn ask(
 ) -> Result<Machines, AskError> {
     let text = send(http, url, &question.query(), variables).await?;
     // 20,000 machines are 12 MB of JSON: not on a thread that others wait for
-    machine::read(&text).map_err(|cause| AskError::Answer { url: url.to_owned(), cause })
+    machine::read(&text).map_err(|cause| AskError::Answer { url: secret::url(url), cause })
 }
 
 /// Sends one question and returns the body of a 200.
 async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value>) -> Result<String, AskError> {
-    let bad_url = |why: String| AskError::Url { url: url.to_owned(), why };
+    let bad_url = |why: String| AskError::Url { url: secret::url(url), why };
     let mut body = json!({"query": query});
     if !variables.is_empty() {
         body["variables"] = Value::Object(variables.clone());
@@ -110,7 +113,7 @@ async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value
     if request.uri().host().is_none() {
         return Err(bad_url("it is not absolute".to_owned()));
     }
-    let silent = |why: String| AskError::Silent { url: url.to_owned(), why };
+    let silent = |why: String| AskError::Silent { url: secret::url(url), why };
     let answer = match tokio::time::timeout(PATIENCE, http.send(request)).await {
         Ok(answer) => answer.map_err(|e| silent(e.to_string()))?,
         Err(_) => return Err(silent(format!("no answer in {} s", PATIENCE.as_secs()))),
@@ -123,7 +126,7 @@ async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value
             _ => "",
         };
         let said = said(answer.body());
-        return Err(AskError::Status { url: url.to_owned(), status: status.as_u16(), said, remedy });
+        return Err(AskError::Status { url: secret::url(url), status: status.as_u16(), said, remedy });
     }
     String::from_utf8(answer.into_body().to_vec()).map_err(|_| silent("the answer is not text".to_owned()))
 }

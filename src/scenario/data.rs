@@ -28,6 +28,9 @@ pub struct Scenario {
     /// Machines beside the cluster: with power, an address and health, and no kubelet.
     #[serde(default)]
     pub outside: u8,
+    /// In how many racks the machines stand, by the definition's labels; 0 = it says nothing of racks.
+    #[serde(default)]
+    pub racks: usize,
     /// Fields of `cketerm/policy` that differ from the sandbox's.
     #[serde(default)]
     pub policy: Map<String, Value>,
@@ -76,6 +79,11 @@ pub struct Scene {
     pub repairs: Option<bool>,
     /// `annotate`: a client of Metal3 writes an annotation on a worker's host.
     pub annotate: Option<Annotating>,
+    /// `freeze`: nothing new starts for so many seconds.
+    pub freeze: Option<Freezing>,
+    /// `unfreeze`: a freeze ends before its time.
+    #[serde(default)]
+    pub unfreeze: bool,
     /// `disable`: the reboot queue is disabled.
     #[serde(default)]
     pub disable: bool,
@@ -108,6 +116,16 @@ pub struct Queueing {
     pub nodes: Which,
     /// Reason or ticket.
     pub reason: Option<String>,
+}
+
+/// A freeze of both queues.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Freezing {
+    /// How long.
+    pub seconds: i64,
+    /// Why.
+    pub reason: String,
 }
 
 /// A worker by its place, the first being 1.
@@ -202,6 +220,7 @@ static FILES: &[&str] = &[
     include_str!("files/interference.yaml"),
     include_str!("files/repairs.yaml"),
     include_str!("files/dead-api-server.yaml"),
+    include_str!("files/windows.yaml"),
     include_str!("files/large.yaml"),
     include_str!("files/registry.yaml"),
     include_str!("files/hosts.yaml"),
@@ -257,6 +276,8 @@ mod tests {
                     scene.registers.is_some(),
                     scene.sabakan.is_some(),
                     scene.annotate.is_some(),
+                    scene.freeze.is_some(),
+                    scene.unfreeze,
                     scene.disable,
                     scene.enable,
                     scene.reset_backoff,

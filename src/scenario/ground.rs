@@ -1,6 +1,6 @@
 //! An engine's ground inside a sandbox: in-process clients, commands and probes that the machines answer.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
@@ -90,6 +90,11 @@ pub fn registry(sabakan: &Sabakan) -> Http {
     })
 }
 
+/// A sandbox has no webhooks; whoever wants one puts it there.
+fn nowhere() -> Http {
+    Http::by(|_| async { Err(NoAnswer("connection refused or unreachable".to_owned())) }.boxed())
+}
+
 /// What answers at `bmc-NAME.sandbox` in a sandbox: the machines' BMCs.
 pub fn bmcs(machines: &Machines) -> Http {
     let bmcs = Bmcs::new(machines.clone());
@@ -129,6 +134,8 @@ pub fn ground(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Gro
         probes: probes(&sandbox.machines),
         registry: registry(&sandbox.sabakan),
         bmcs: Reach::by(bmcs(&sandbox.machines)),
+        notices: Arc::default(),
+        webhooks: nowhere(),
         ttl: Duration::from_secs(10),
         host: name.to_owned(),
         pid: std::process::id(),

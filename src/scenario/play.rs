@@ -19,6 +19,7 @@ use crate::{
         cluster::{parse, written},
         entry::{EntryId, QueueKind},
         ours::{Verb, Who},
+        time::after,
     },
     sandbox::{
         Sandbox,
@@ -168,9 +169,17 @@ impl Stage {
             repair[name] = value.clone();
         }
         let machines = self.control_planes.iter().chain(&self.workers);
+        let racks = self.scenario.racks;
         let nodes: Vec<Value> = machines
-            .map(|m| {
-                json!({"address": m.address, "hostname": m.name, "user": "cybozu", "control_plane": m.control_plane})
+            .enumerate()
+            .map(|(i, m)| {
+                let mut node = json!({
+                    "address": m.address, "hostname": m.name, "user": "cybozu", "control_plane": m.control_plane,
+                });
+                if racks > 0 {
+                    node["labels"] = json!({"cke.cybozu.com/rack": (i % racks).to_string()});
+                }
+                node
             })
             .collect();
         json!({"name": "sandbox", "nodes": nodes, "service_subnet": "10.68.0.0/16", "reboot": reboot, "repair": repair})
@@ -270,6 +279,13 @@ impl Stage {
                     .await
                     .map_err(|e| e.to_string())?;
             }
+        }
+        if let Some(freeze) = &scene.freeze {
+            let until = after(operator.store.clock().wall(), freeze.seconds);
+            operator.freeze(until, &freeze.reason).await.map_err(|e| e.to_string())?;
+        }
+        if scene.unfreeze {
+            operator.unfreeze(None).await.map_err(|e| e.to_string())?;
         }
         if let Some(what) = &scene.annotate {
             hosts::annotate(&self.sandbox, &self.worker(what.node)?.name, what)?;

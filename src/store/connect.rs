@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, KvClient, LeaseClient, TlsOptions, WatchClient};
 
 use super::{answer::Failure, error::StoreError, keys::Keys};
-use crate::clock::Clock;
+use crate::{clock::Clock, model::secret};
 
 /// Where etcd is and how we get in.
 #[derive(Clone, PartialEq, Eq)]
@@ -43,11 +43,18 @@ impl Default for EtcdSettings {
     }
 }
 
+impl EtcdSettings {
+    /// The endpoints for people: without users and passwords.
+    pub fn endpoints_shown(&self) -> Vec<String> {
+        self.endpoints.iter().map(|e| secret::url(e)).collect()
+    }
+}
+
 impl fmt::Debug for EtcdSettings {
     /// Without the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdSettings")
-            .field("endpoints", &self.endpoints)
+            .field("endpoints", &self.endpoints_shown())
             .field("prefix", &self.prefix)
             .field("timeout", &self.timeout)
             .field("username", &self.username)
@@ -108,12 +115,12 @@ impl Store {
                 keys: Keys::new(&settings.prefix),
                 clock,
                 timeout: settings.timeout,
-                named: endpoints.join(", ").into(),
+                named: named(&endpoints).into(),
                 endpoints: endpoints.into(),
             }),
             Err(Failure::NoAnswer { cause, .. }) => Err(unreachable(&endpoints, cause).await),
             Err(Failure::Denied(cause)) => Err(StoreError::Denied {
-                endpoints: endpoints.join(", "),
+                endpoints: named(&endpoints),
                 cause,
                 remedy: "check etcd.username and etcd.password".to_owned(),
             }),
@@ -244,11 +251,14 @@ fn checked_endpoints(settings: &EtcdSettings) -> Result<Vec<String>, StoreError>
     if secure != 0 && secure != endpoints.len() {
         return Err(StoreError::Settings(format!(
             "{} mixes http and https; name endpoints of one kind",
-            endpoints.join(", ")
+            named(&endpoints)
         )));
     }
     if let Some(odd) = endpoints.iter().find(|e| host_and_port(e).is_none()) {
-        return Err(StoreError::Settings(format!("{odd:?} is no URL of an etcd; expected http://HOST:2379")));
+        return Err(StoreError::Settings(format!(
+            "{:?} is no URL of an etcd; expected http://HOST:2379",
+            secret::url(odd)
+        )));
     }
     if settings.tls_cert.is_some() != settings.tls_key.is_some() {
         return Err(StoreError::Settings("tls-cert and tls-key belong together; one of them is missing".to_owned()));
@@ -268,9 +278,15 @@ fn tls(settings: &EtcdSettings) -> TlsOptions {
     tls
 }
 
+/// Endpoints as messages name them: without users and passwords.
+fn named(endpoints: &[String]) -> String {
+    endpoints.iter().map(|e| secret::url(e)).collect::<Vec<_>>().join(", ")
+}
+
 fn host_and_port(endpoint: &str) -> Option<(String, u16)> {
     let (scheme, rest) = endpoint.split_once("://")?;
     let authority = rest.split('/').next()?;
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let default = if scheme == "https" { 443 } else { 80 };
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
@@ -290,8 +306,8 @@ async fn unreachable(endpoints: &[String], cause: String) -> StoreError {
         match tokio::time::timeout(Duration::from_millis(500), connecting).await {
             Ok(Ok(_)) => open = true,
             Ok(Err(e)) if cause.contains(&e.to_string()) => {}
-            Ok(Err(e)) => cause = format!("{cause}; {endpoint}: {e}"),
-            Err(_) => cause = format!("{cause}; {endpoint}: no TCP connection within 500 ms"),
+            Ok(Err(e)) => cause = format!("{cause}; {}: {e}", secret::url(endpoint)),
+            Err(_) => cause = format!("{cause}; {}: no TCP connection within 500 ms", secret::url(endpoint)),
         }
     }
     let remedy = match (open, cause.contains("certificate")) {
@@ -299,7 +315,7 @@ async fn unreachable(endpoints: &[String], cause: String) -> StoreError {
         (true, _) => "its port is open: check http against https, the certificates, and whether it has a leader",
         (false, _) => "check that etcd runs there, etcd.endpoints and the network",
     };
-    StoreError::Unreachable { endpoints: endpoints.join(", "), cause, remedy: remedy.to_owned() }
+    StoreError::Unreachable { endpoints: named(endpoints), cause, remedy: remedy.to_owned() }
 }
 
 #[cfg(test)]

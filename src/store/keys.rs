@@ -207,6 +207,16 @@ impl Keys {
         self.audit("")
     }
 
+    /// `cketerm/notices/<receiver>`.
+    pub fn notices(&self, receiver: &str) -> String {
+        self.at(&format!("cketerm/notices/{receiver}"))
+    }
+
+    /// `cketerm/notices/`.
+    pub fn notices_prefix(&self) -> String {
+        self.notices("")
+    }
+
     /// `cketerm/history/<queue>-<%016x>`: where the story of an entry goes that ends. Indexes are never reused.
     pub fn history_of(&self, id: EntryId) -> String {
         self.history(&format!("{}-{:016x}", id.queue.folder(), id.index))

@@ -12,6 +12,7 @@ pub mod folders;
 pub mod keys;
 pub mod kind;
 pub mod live;
+pub mod notices;
 pub mod operator;
 pub mod orders;
 pub mod pages;

@@ -11,5 +11,6 @@ mod registry;
 mod repairs;
 pub mod rig;
 mod rolls;
+mod secrets;
 mod state;
 mod words;

@@ -4,8 +4,10 @@
 mod beside;
 mod blocked;
 mod commands;
+mod events;
 mod failover;
 mod repairs;
 mod round;
 mod standing_back;
 mod ways_out;
+mod windows;

@@ -13,6 +13,7 @@ mod engine;
 mod generated;
 mod guide;
 mod kubernetes;
+mod notices;
 #[path = "../observers/mod.rs"]
 mod observers;
 mod power;

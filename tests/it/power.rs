@@ -6,6 +6,7 @@ mod fencing;
 mod hosts;
 mod sandbox;
 mod served;
+mod winding;
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 

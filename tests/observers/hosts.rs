@@ -14,6 +14,8 @@ use super::{
 const REBOOT: &str = "reboot.metal3.io";
 const HOLD: &str = "reboot.metal3.io/";
 
+/// Seconds after which every engine has seen that the policy is switched off: longer than any watch is stale.
+const SEEN_WITHIN: f64 = 120.0;
 /// Seconds within which a BMC that was told to turn a machine off does so.
 const OBEYS_WITHIN: f64 = 120.0;
 
@@ -89,7 +91,8 @@ fn hosts<'v>(view: &View<'v>) -> Vec<Host<'v>> {
 /// - `poweredOn` becomes false only of a machine that is down;
 /// - a machine goes down through its BMC only if, since it last came up, an annotation was there or a reboot was pending:
 ///   one that was asked for is carried out, whenever the BMC can be reached again. A BMC that obeys late obeys what it was
-///   told before the machine came up.
+///   told before the machine came up;
+/// - while the policy `metal3_controller` is switched off no request is taken up.
 pub fn i44(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let hosts = hosts(view);
@@ -97,6 +100,7 @@ pub fn i44(view: &View<'_>) -> Vec<Breach> {
         return found;
     }
     patches(view, &hosts, &mut found);
+    taken_up(view, &mut found);
     let on = told(view, "host on");
     let off = [told(view, "host off (soft)"), told(view, "host off (hard)")].concat();
     for host in &hosts {
@@ -148,6 +152,20 @@ fn told(view: &View<'_>, what: &str) -> Vec<(Timestamp, String)> {
     begun.map(|(at, audit)| (at, audit["on"].as_str().unwrap_or_default().to_owned())).collect()
 }
 
+/// Requests that were taken up long after the policy was switched off.
+fn taken_up(view: &View<'_>, found: &mut Vec<Breach>) {
+    let steps = view.policies.steps();
+    for (at, host) in told(view, "host reboot asked") {
+        let long = shift(at, -SEEN_WITHIN);
+        let step = steps.iter().take_while(|step| step.at <= at).last();
+        let off = step.filter(|step| step.value.as_ref().is_some_and(|policy| !policy.metal3_controller));
+        if let Some(step) = off.filter(|step| step.at < long) {
+            let what = format!("{host}: a request is taken up, and the policy is switched off since {}", step.at);
+            found.push(Breach { code: "I44", at, what });
+        }
+    }
+}
+
 fn patches(view: &View<'_>, hosts: &[Host<'_>], found: &mut Vec<Breach>) {
     let writes = view.record.asked.iter().filter(|a| a.method != "GET" && is_engine(&a.by));
     for write in writes.filter(|a| a.path.contains("/baremetalhosts/") && !a.query.contains("dryRun")) {
@@ -194,13 +212,14 @@ fn written(change: &ObjectChange, say: &mut impl FnMut(Timestamp, String)) {
     }
 }
 
-/// I44, after faults have ended and all clients have released their hosts: every request was carried out, and every
-/// host runs.
+/// I44, after faults have ended and all clients have released their hosts: every request was carried out, where the policy
+/// asks for it, and every host runs, whatever the policy is: a machine between off and on does not stay off.
 pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
     let Some(calm) = view.record.calm_since.filter(|calm| shift(*calm, 900.0) <= view.record.end) else {
         return Vec::new();
     };
     let mut found = Vec::new();
+    let switched_off = view.policies.last().is_some_and(|policy| !policy.metal3_controller);
     for host in hosts(view) {
         let Some(last) = host.at(view.record.end) else { continue };
         let mut say = |what: &str| {
@@ -210,7 +229,8 @@ pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
         if !free || !provisioned(last) {
             continue;
         }
-        if asked(last).next().is_some() || time(last, "pendingRebootSince") > time(last, "lastPoweredOn") {
+        let unfinished = asked(last).next().is_some() || time(last, "pendingRebootSince") > time(last, "lastPoweredOn");
+        if unfinished && !switched_off {
             say("a request was never carried out to its end");
         }
         if host.power(view).last().is_some_and(|p| p.what == What::Down) {

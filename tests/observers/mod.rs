@@ -20,12 +20,14 @@ mod cordon;
 mod drain;
 mod hosts;
 mod leadership;
+mod notices;
 mod physical;
 mod queue;
 mod repair;
 mod told;
 mod view;
 mod visibility;
+mod windows;
 mod words;
 
 #[cfg(test)]
@@ -34,6 +36,8 @@ mod tests;
 
 pub use record::Record;
 pub use view::View;
+#[allow(unused_imports)] // for the simulation
+pub use view::status as status_of;
 
 use record::Breach;
 
@@ -51,6 +55,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I5", queue::i5),
     ("I6", queue::i6),
     ("I7", queue::i7),
+    ("I8", windows::i8),
     ("I9", cordon::i9),
     ("I10", cordon::i10),
     ("I11", cordon::i11),
@@ -93,6 +98,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I44", hosts::i44),
     ("I44", hosts::i44_rest),
     ("I45", drain::i45),
+    ("told", notices::told),
 ];
 
 /// Every breach of every invariant, in the order of time.

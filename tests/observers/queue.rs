@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cketerm::model::{
     cluster::{Cluster, Node as Member},
+    entry::QueueKind,
     ours::Verb,
     policy::{ApiServerOrder, UnreachableRule},
     reboot::{RebootEntry, RebootStatus},
@@ -159,7 +160,21 @@ fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> boo
             })
         })
     });
-    !ordered && first && !left && member_all_along && node_there
+    // an engine's clock may be wrong by as much
+    let (early, late) = (shift(from, -CLOCKS), shift(to, CLOCKS));
+    let policies = view.policies.steps().iter().filter(|s| s.at <= late).filter_map(|s| s.value.as_ref());
+    let bound = policies.clone().any(|p| p.freeze.is_some() || p.windows.is_some() || p.groups.is_some());
+    let free = !bound
+        || view.policies.throughout(early, late, |p| {
+            let cluster = view.clusters.at(to);
+            p.zip(cluster).is_none_or(|(p, c)| {
+                let ends = [early, from, to, late];
+                let shut = |at| super::windows::shut(p, c, (QueueKind::Reboot, &entry.node), at, true).is_some();
+                // groups are judged by what is said alone
+                p.groups.is_none() && !ends.into_iter().any(shut)
+            })
+        });
+    !ordered && first && !left && member_all_along && node_there && free
 }
 
 /// I3, at each start of a worker by an engine, in that very revision (the limit is compared in the transaction): the
@@ -298,7 +313,8 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
     for said in view.leading() {
         for (&index, reason) in &said.reasons {
             let name = reason["reason"].as_str().unwrap_or_default();
-            let gate = matches!(name, "UnreachableGate" | "OutsideWindow" | "Frozen");
+            // windows and freezes hold further tries of a command back, too: see I8
+            let gate = name == "UnreachableGate";
             let older = view.policies.sometime(shift(said.at, -5.0), said.at, |p| {
                 p.is_some_and(|p| p.unreachable_rule == UnreachableRule::Older)
             });

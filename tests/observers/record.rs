@@ -33,8 +33,23 @@ pub struct Record {
     /// Which process stood still (SIGSTOP, a suspended host), from when to when: what it sends afterwards was decided
     /// before, and what is said of it meanwhile is old.
     pub frozen: Vec<(String, Timestamp, Timestamp)>,
+    /// What a receiver of notices was brought; empty where there is none.
+    pub received: Vec<Received>,
     /// The end of the run.
     pub end: Timestamp,
+}
+
+/// A notice that came to a receiver.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// When.
+    pub at: Timestamp,
+    /// Which engine brought it.
+    pub by: String,
+    /// What it brought.
+    pub notice: Value,
+    /// It was taken, whatever its sender learned of that.
+    pub taken: bool,
 }
 
 /// One change of one key.

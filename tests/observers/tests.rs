@@ -3,11 +3,13 @@
 mod cordons;
 mod drains;
 mod hosts;
+mod notices;
 mod powers;
 mod queue;
 mod repairs;
 mod scene;
 mod shown;
+mod windows;
 
 use scene::Scene;
 

@@ -116,7 +116,8 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I34, at each change that an engine makes to an entry: from `draining` to `queued` the count goes up by one, and the
+/// I34, at each change that an engine makes to an entry: from `draining` to `queued` the count goes up by one (a drain
+/// that is unwound because its window ended or a freeze began keeps its backoff as it was), and the
 /// backoff ends min(300·2^(count−1), 1200) to 299 s more after the transition that is written with it; in any other
 /// change count and end stay. And no entry starts before its backoff has ended (clocks may differ by 15 s), unless a
 /// person's `force` was there.
@@ -130,10 +131,14 @@ pub fn i34(view: &View<'_>) -> Vec<Breach> {
             found.push(Breach { code: "I34", at: step.at, what: format!("reboots/{}: {what}", step.index) });
         };
         let back = before.status == RebootStatus::Draining && after.status == RebootStatus::Queued;
+        let kept = before.drain_backoff_count == after.drain_backoff_count
+            && before.drain_backoff_expire == after.drain_backoff_expire;
+        // unwound: its window ended, or a freeze began
+        if back && kept && super::windows::may_unwind(view, step.revision, &after.node, step.at) {
+            continue;
+        }
         if !back {
-            let same = before.drain_backoff_count == after.drain_backoff_count
-                && before.drain_backoff_expire == after.drain_backoff_expire;
-            if !same {
+            if !kept {
                 say(format!("{} → {} changes its backoff", before.status, after.status));
             }
         } else if before.drain_backoff_count >= 0 && before.drain_backoff_count < i64::MAX {
@@ -285,6 +290,9 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
                 "OnHold" => view.orders.get(&index).is_none_or(|o| {
                     o.throughout(from, to, |o| o.is_none_or(|o| o.verb != Verb::Hold))
                 }),
+                "Frozen" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.freeze.is_none())),
+                "OutsideWindow" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.windows.is_none())),
+                "WaitingForGroup" => view.policies.throughout(from, to, |p| p.is_none_or(|p| p.groups.is_none())),
                 "Backoff" => line.throughout(from, to, |l| {
                     matches!(l, Some(Ok(e)) if e.status != RebootStatus::Queued || e.drain_backoff_expire.is_none())
                 }),

@@ -12,6 +12,8 @@ use cketerm::{
 use fastrand::Rng;
 use jiff::SignedDuration;
 
+use crate::hook::Hook;
+
 /// One process at a time, again and again.
 pub struct Slot {
     pub name: String,
@@ -24,6 +26,7 @@ pub struct Slot {
     rng: Rng,
     ttl: u64,
     hits: Hits,
+    hook: Option<Hook>,
 }
 
 /// All of them, shared with whoever disturbs them.
@@ -36,7 +39,23 @@ impl Slot {
         let clock = true_time.off_by(SignedDuration::from_millis(rng.i64(-1500..1500)));
         let gate = Gate::default();
         let lines = Lines::new(name, &gate, rng.u64(..));
-        Self { name: name.to_owned(), gate, lines, clock, handle: None, lives: 0, rng, ttl, hits: Hits::new() }
+        Self {
+            name: name.to_owned(),
+            gate,
+            lines,
+            clock,
+            handle: None,
+            lives: 0,
+            rng,
+            ttl,
+            hits: Hits::new(),
+            hook: None,
+        }
+    }
+
+    /// Its engines tell a webhook what happens.
+    pub fn with_hook(self, hook: &Hook) -> Self {
+        Self { hook: Some(hook.clone()), ..self }
     }
 
     /// Starts a process, after the one before has died.
@@ -49,6 +68,9 @@ impl Slot {
             slot.gate = Gate::default();
             slot.lines = Lines::new(&slot.name, &slot.gate, slot.rng.u64(..));
             let mut ground = ground(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.lines);
+            if let Some(hook) = &slot.hook {
+                (ground.notices, ground.webhooks) = (Hook::receivers(), hook.http(&slot.name));
+            }
             ground.ttl = std::time::Duration::from_secs(slot.ttl);
             ground.pid = u32::try_from(at).unwrap() * 100 + slot.lives;
             (slot.gate.clone(), ground)

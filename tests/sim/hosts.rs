@@ -1,16 +1,20 @@
 //! Two machines beside the cluster that Metal3's controller role looks after: clients who hold them off and ask for
-//! reboots as `kubectl annotate` does, and BMCs with bad habits.
+//! reboots as `kubectl annotate` does, BMCs with bad habits, and an administrator who switches the controller off and on.
 
 use std::time::Duration;
 
-use cketerm::sandbox::{
-    Sandbox, bmc,
-    kubernetes::resource::BARE_METAL_HOSTS,
-    machines::{Behaviour, Machine, OnBmc, State},
-    metal3::NAMESPACE,
+use cketerm::{
+    actions::Operator,
+    sandbox::{
+        Sandbox, bmc,
+        kubernetes::resource::BARE_METAL_HOSTS,
+        machines::{Behaviour, Machine, OnBmc, State},
+        metal3::NAMESPACE,
+    },
 };
 use fastrand::Rng;
-use serde_json::{Value, json};
+use jiff::Timestamp;
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::plan::TROUBLE;
@@ -88,6 +92,38 @@ pub async fn trouble(sandbox: &Sandbox, mut rng: Rng, began: Instant) {
     }
 }
 
+/// The administrator switches the controller off and on again, at the worst moments: when a request has just been taken
+/// up. In the end it is off for good, or on, as `last` says.
+pub async fn administrator(sandbox: &Sandbox, operator: &Operator, mut rng: Rng, began: Instant, last: bool) {
+    let switch = async |on: bool| {
+        while operator.set_policy("metal3_controller", &on.to_string(), None).await.is_err() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    while began.elapsed() < TROUBLE {
+        sleep(Duration::from_millis(rng.u64(10_000..180_000))).await;
+        while began.elapsed() < TROUBLE && !HOSTS.iter().any(|(name, _)| pending(sandbox, name)) {
+            sleep(Duration::from_millis(500)).await;
+        }
+        sleep(Duration::from_millis(rng.u64(0..15_000))).await;
+        switch(false).await;
+        if last || began.elapsed() < TROUBLE {
+            sleep(Duration::from_millis(rng.u64(500..120_000))).await;
+            switch(true).await;
+        }
+    }
+    switch(last).await;
+}
+
+fn pending(sandbox: &Sandbox, name: &str) -> bool {
+    let Some(host) = sandbox.objects.get(&BARE_METAL_HOSTS, NAMESPACE, name) else { return false };
+    let time = |field: &str| {
+        let text: Option<Timestamp> = host["status"]["provisioning"][field].as_str().and_then(|t| t.parse().ok());
+        text
+    };
+    time("pendingRebootSince") > time("lastPoweredOn")
+}
+
 /// All is well with them from here on.
 pub fn heal(sandbox: &Sandbox) {
     for (_, address) in HOSTS {
@@ -95,17 +131,15 @@ pub fn heal(sandbox: &Sandbox) {
     }
 }
 
-/// Waits until nothing is asked of any of them and all run.
-pub async fn settle(sandbox: &Sandbox) {
+/// Waits until nothing is asked of any of them and all run; where nobody carries requests out any more, until all run.
+pub async fn settle(sandbox: &Sandbox, carried_out: bool) {
     let well = |(name, address): (&str, &str)| {
         let Some(host) = sandbox.objects.get(&BARE_METAL_HOSTS, NAMESPACE, name) else { return false };
         let asked = host["metadata"]["annotations"].as_object();
         let asked = asked.is_some_and(|all| all.keys().any(|key| key.starts_with(REBOOT)));
-        let times = |field: &str| -> Value { host["status"]["provisioning"][field].clone() };
-        let time = |field: &str| times(field).as_str().and_then(|t| t.parse::<jiff::Timestamp>().ok());
-        let pending = time("pendingRebootSince") > time("lastPoweredOn");
+        let waits = carried_out && (asked || pending(sandbox, name));
         let on = host["status"]["poweredOn"] == true;
-        !asked && !pending && on && sandbox.machines.look(address).is_some_and(|m| m.state == State::Up)
+        !waits && on && sandbox.machines.look(address).is_some_and(|m| m.state == State::Up)
     };
     while !HOSTS.into_iter().all(well) {
         sleep(Duration::from_secs(5)).await;

@@ -28,6 +28,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::BackoffOverflow => &["I34"],
         Mutation::UncordonOnDisable => &["I13"],
         Mutation::SlotEaten => &["I5"],
+        Mutation::HalfForgotten => &["I44"],
     }
 }
 

@@ -25,11 +25,14 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::{
     disturb::disturb,
     engines::{Engines, Slot},
-    gather, hosts,
+    gather,
+    hook::Hook,
+    hosts,
     observers::{
         self,
         record::{Breach, Said},
     },
+    office,
     people::{self, Person},
     plan::{Fault, Plan, TROUBLE},
     settle::settle,
@@ -74,6 +77,7 @@ pace: {boot: {seconds: 15, jitter: 30}, command: {seconds: 1, jitter: 3}, check:
   pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 0.5, jitter: 8}, lag: 0.1, budget_lag: 0.3}
 reboot: {eviction_timeout_seconds: 60, command_timeout_seconds: 15, command_interval: 3, evict_retries: 1, evict_interval: 3}
 policy: {stuck_seconds: 300, metal3_controller: true}
+racks: 2
 outside: 1
 repair:
   max_concurrent_repairs: 2
@@ -139,9 +143,11 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     let stage = Arc::new(Box::pin(stage(&plan, seed, clock.clone())).await);
     let store = stage.operator("watcher").store;
 
+    // dice of its own: the rest of a seed's story stays what it is
+    let hook = Hook::new(Rng::with_seed(seed ^ 0x686f_6f6b), clock.clone());
     let engines: Engines = Arc::default();
     for i in 0..plan.engines {
-        let slot = Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng);
+        let slot = Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng).with_hook(&hook);
         engines.lock().unwrap().push(slot);
         Slot::start(&engines, i, &stage).await;
     }
@@ -194,9 +200,24 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         let (stage, rng) = (Arc::clone(&stage), dice.fork());
         crowd.push(tokio::spawn(async move { hosts::client(&stage.sandbox, key, rng, began).await }));
     }
+    // half of the seeds have an office
+    let office = dice.bool().then(|| stage.operator("office"));
+    if let Some(operator) = office.clone() {
+        let rng = dice.fork();
+        crowd.push(tokio::spawn(Box::pin(office::work(operator, rng, began))));
+    }
     {
         let (stage, rng) = (Arc::clone(&stage), dice.fork());
         crowd.push(tokio::spawn(async move { hosts::trouble(&stage.sandbox, rng, began).await }));
+    }
+    // one day in two ends with nobody to carry requests out
+    let carried_out = dice.bool();
+    {
+        let (stage, rng) = (Arc::clone(&stage), dice.fork());
+        let operator = stage.operator("administrator");
+        crowd.push(tokio::spawn(async move {
+            hosts::administrator(&stage.sandbox, &operator, rng, began, carried_out).await;
+        }));
     }
     for (at, fault) in &plan.faults {
         sleep_until(began + *at).await;
@@ -224,6 +245,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         stage.sandbox.machines.behave(address, Behaviour::default());
     }
     hosts::heal(&stage.sandbox);
+    hook.heal();
     say("people go home".to_owned());
     let last = Person {
         name: "person-last".to_owned(),
@@ -234,8 +256,11 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         clock: clock.clone(),
     };
     last.tidy(&store).await;
+    if let Some(operator) = &office {
+        office::go_home(operator).await;
+    }
     let calm = clock.wall();
-    let all = async { tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox)) };
+    let all = async { tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox, carried_out)) };
     let empty = tokio::time::timeout(REST, all).await.is_ok();
     // what is left to be cleaned up after the last entry: cordons, progress
     sleep(Duration::from_mins(2)).await;
@@ -246,6 +271,7 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     let mut record = gather::record(&stage.sandbox);
     record.acknowledged = std::mem::take(&mut *told.lock().unwrap());
     record.said = std::mem::take(&mut *said.lock().unwrap());
+    record.received = hook.received();
     record.calm_since = Some(calm);
     let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     record.frozen = plan
@@ -311,7 +337,7 @@ async fn revive(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace,
 }
 
 /// Notes once a second what each engine says.
-async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
+pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
     loop {
         sleep(Duration::from_secs(1)).await;
         for slot in engines.lock().unwrap().iter() {

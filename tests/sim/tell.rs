@@ -35,6 +35,9 @@ pub fn dump(record: &Record) -> String {
         };
         lines.push((o.at, format!("node {} {} -> {}", o.name, spec(&o.before), spec(&o.after))));
     }
+    for r in &record.received {
+        lines.push((r.at, format!("notice {} {} {} taken {}", r.by, r.notice["id"], r.notice["title"], r.taken)));
+    }
     for w in &record.acknowledged {
         lines.push((w.at, format!("told {} {:?}", w.by, w.word)));
     }

@@ -95,7 +95,7 @@ impl Text<'_> {
     fn story(&mut self, story: &Arc<Story>) {
         self.heading("Timeline".to_owned());
         if let Some(why) = &story.gap {
-            self.field("", &format!("the audit of that time was not read: {why}"), self.app.looks.theme.trouble);
+            self.field("", why, self.app.looks.theme.trouble);
         }
         let mut before: Option<Timestamp> = None;
         for moment in &story.moments {

@@ -13,6 +13,7 @@ use crate::{
         entry::{EntryId, Stored},
         ours::Verb,
         repair::{RepairEntry, RepairStatus, StepStatus},
+        secret,
     },
 };
 
@@ -61,7 +62,9 @@ impl Text<'_> {
             }
         }
         self.order_given(id);
-        match choices(entry, facts::order(&seen, id)).as_slice() {
+        let mut can = choices(entry, facts::order(&seen, id));
+        can.retain(|deed| *deed != RETRY || facts::running(&seen, id).is_none());
+        match can.as_slice() {
             [] => self.plain("you can", "wait: the leader removes it"),
             can => self.you_can(can),
         }
@@ -138,7 +141,7 @@ impl Text<'_> {
         if let Some(argv) = operation.success_command.as_ref().filter(|argv| !argv.is_empty()) {
             let ran = store.attempts_of(id).filter_map(Stored::get).rfind(|a| a.success);
             let came = ran.and_then(|a| a.outcome.as_ref()).map(|o| format!(" [{}]", o.end)).unwrap_or_default();
-            self.lines.push(Line::from(brief::safe(&format!("  once healthy: {}{came}", argv.join(" ")))));
+            self.lines.push(Line::from(brief::safe(&format!("  once healthy: {}{came}", secret::argv(argv)))));
         }
     }
 }

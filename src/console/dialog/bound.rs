@@ -21,6 +21,8 @@ pub enum Bound {
     Switch(SwitchName, Option<i64>),
     /// The constraints, and those of ours beside them, at their `ModRevision`s.
     Constraints(i64, i64),
+    /// The policy at its `ModRevision`.
+    Policy(i64),
     /// The change that waits at the gate.
     Digest(String),
     /// A host, and what was shown of it.
@@ -58,6 +60,11 @@ impl Bound {
                 .then(|| format!("somebody turned the switch of {} meanwhile: nothing was done", name.title())),
             Self::Constraints(theirs, ours) => (registry::constraint_revisions(seen) != (*theirs, *ours))
                 .then(|| "somebody set a constraint meanwhile: nothing was done, look again".to_owned()),
+            Self::Policy(revision) => {
+                let found = seen.snapshot.store.policy.as_ref().map_or(0, |stored| stored.mod_revision);
+                (found != *revision)
+                    .then(|| "somebody set the policy meanwhile: nothing was done, look again".to_owned())
+            }
             Self::Host(id, shown) => {
                 let found = facts::host(seen, id).map(|h| host::shown(h));
                 (found.as_ref() != Some(shown))

@@ -100,7 +100,7 @@ fn lines(app: &App, found: &Found, hold: bool) -> Vec<String> {
     }
     lines.push(if hold {
         let key = app.key("unhold");
-        format!("it does not start before it is let go ({key}); a drain that goes on is not stopped")
+        format!("it does not start before it is let go ({key}); one that drains goes back into the queue")
     } else {
         "the next pass may start it".to_owned()
     });

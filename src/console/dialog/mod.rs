@@ -12,6 +12,7 @@ pub mod backoff;
 mod bound;
 pub mod cancel;
 pub mod draw;
+pub mod freeze;
 pub mod hold;
 pub mod host;
 pub mod order;
@@ -117,10 +118,12 @@ pub struct Dialog {
     pub plan: Option<Plan>,
     /// Why it can no longer be confirmed.
     pub expired: Option<String>,
+    /// It has its first focus.
+    begun: bool,
 }
 
 impl Dialog {
-    /// A dialog; [`Self::begin`] gives it its focus.
+    /// A dialog; [`Self::begin`], which `update` calls, gives it its focus.
     pub fn new(title: impl Into<String>, verb: &'static str, deed: Deed) -> Self {
         Self {
             title: title.into(),
@@ -140,6 +143,7 @@ impl Dialog {
             stops: None,
             plan: None,
             expired: None,
+            begun: false,
         }
     }
 
@@ -150,9 +154,9 @@ impl Dialog {
         dialog
     }
 
-    /// Puts the focus where something is to be chosen or typed first.
+    /// Puts the focus where something is to be chosen or typed first; once.
     pub fn begin(&mut self) {
-        if self.expired.is_none() {
+        if !std::mem::replace(&mut self.begun, true) && self.expired.is_none() {
             self.focus = match &self.pick {
                 Some(pick) if pick.machine_type().is_none() => Focus::Type,
                 Some(pick) if pick.chosen().is_none() => Focus::Operation,
@@ -165,6 +169,7 @@ impl Dialog {
 
     /// Puts a reason in that was typed before the dialog was there.
     pub fn because(&mut self, reason: String) {
+        self.begin();
         if self.why == Why::Never || self.expired.is_some() {
             return;
         }

@@ -8,7 +8,7 @@ use crate::{
         app::{App, Target},
         brief,
         event::Action,
-        facts,
+        facts, when,
     },
     model::{
         entry::{EntryId, QueueKind},
@@ -92,6 +92,10 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         state(app, *id, verb).ok_or_else(|| format!("{id} cannot be read: mend or delete its key with etcdctl"))?;
     if let Some(wanted) = wanted {
         return Err(format!("{verb} is for an entry that is {wanted}; {id} is {now}"));
+    }
+    if let Some(running) = facts::running(&app.seen, *id).filter(|_| verb == Verb::Retry) {
+        let (since, host) = (when::age(running.start, app.now.wall), brief::safe(&running.host));
+        return Err(format!("the command of {id} runs on {host} since {since}: wait for its end, or cancel the entry"));
     }
     let (what, unchecked) = consequences(verb, id.queue);
     let name = facts::machine(&app.seen, *id).unwrap_or_default();

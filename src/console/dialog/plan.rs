@@ -1,10 +1,11 @@
 //! The preview of a bulk action: waves and pace at once, pods and blockers as soon as Kubernetes has answered.
 
+use super::{Deed, Dialog};
 use crate::{
-    actions::plan::{Drains, Wave, waves},
+    actions::{line::line, plan::Drains},
     console::{
         app::App,
-        event::count,
+        event::{Action, count},
         pace::{fewest, pace},
         when,
     },
@@ -89,23 +90,49 @@ fn lines(drains: &Drains) -> Vec<String> {
     lines
 }
 
+/// What is known without asking, anew: how long similar entries took is read while the dialog stands.
+pub fn refresh(app: &App, dialog: &mut Dialog) {
+    let known = match &dialog.deed {
+        Deed::Act(Action::AddReboots { addresses, .. }) => reboots(app, addresses),
+        Deed::Act(Action::AddRepairs { addresses, .. }) => repairs(app, addresses.len()),
+        _ => return,
+    };
+    if let Some(plan) = &mut dialog.plan {
+        plan.known = known;
+    }
+}
+
+/// How so many repairs would go.
+pub fn repairs(app: &App, n: usize) -> Vec<String> {
+    let slots = app.seen.snapshot.store.definition().map(|d| d.cluster.repair.concurrency());
+    let mut lines: Vec<String> = how_long(app, QueueKind::Repair, slots, n).into_iter().collect();
+    lines.push("what steps that drain would meet:".to_owned());
+    lines
+}
+
+/// How long so many take by themselves, by those that ended lately.
+fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, n: usize) -> Option<String> {
+    let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
+    let pace = pace(ended, queue, fewest(slots), app.now.wall)?;
+    let through = when::span(pace.through(n));
+    Some(format!("about {through} for them alone: {} each by the last {}", when::span(pace.each), pace.of))
+}
+
 /// How reboots of these addresses would go: waves, and how long at the pace of those that ended lately.
 pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
-    let store = &app.seen.snapshot.store;
-    let Some(definition) = store.definition() else { return Vec::new() };
-    let api_first = store.policy().api_server_order == ApiServerOrder::First;
-    let asked: Wave = addresses.iter().map(|a| (a.clone(), None)).collect();
-    let all = waves(asked, &definition.cluster, &definition.members, api_first);
+    let snap = &app.seen.snapshot;
+    let Some(definition) = snap.store.definition() else { return Vec::new() };
     let slots = definition.cluster.reboot.concurrency();
     let mut lines = Vec::new();
-    if all.len() > 1 {
-        let order = if api_first { "API servers first" } else { "API servers last" };
-        lines.push(format!("{} of at most {slots} at once, {order} and alone", count(all.len(), "wave")));
+    let line = (!snap.kube.nodes.is_empty())
+        .then(|| line(&snap.store, &snap.kube, addresses, app.now))
+        .flatten()
+        .unwrap_or_default();
+    if line.waves() > 1 {
+        let first = snap.store.policy().api_server_order == ApiServerOrder::First;
+        let order = if first { "API servers first" } else { "API servers last" };
+        lines.push(format!("{} of at most {slots} at once, {order} and alone", count(line.waves(), "wave")));
     }
-    let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
-    if let Some(pace) = pace(ended, QueueKind::Reboot, fewest(Some(slots)), app.now.wall) {
-        let through = when::span(pace.through(addresses.len()));
-        lines.push(format!("about {through} for them alone: {} each by the last {}", when::span(pace.each), pace.of));
-    }
+    lines.extend(how_long(app, QueueKind::Reboot, Some(slots), addresses.len()));
     lines
 }

@@ -71,7 +71,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let action = Action::AddRepairs { addresses, machine_type: String::new(), operation: String::new(), reason: None };
     let mut dialog = Dialog::new(title, "Queue", Deed::Act(action));
     dialog.lines = lines;
-    dialog.plan = Some(Plan::new(QueueKind::Repair, drained, vec!["what steps that drain would meet:".to_owned()]));
+    dialog.plan = Some(Plan::new(QueueKind::Repair, drained, super::plan::repairs(app, n)));
     dialog.bound = bound;
     dialog.expect = (n >= LARGE || api > 0).then(|| format!("{} {n}", app.cluster_word()));
     dialog.pick = Some(pick);

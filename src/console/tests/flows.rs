@@ -338,3 +338,35 @@ fn whoever_types_a_reason_without_asking_for_the_field_loses_no_letter() {
     let reason = Some("disk 2 is gone, yes".to_owned());
     assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![EntryId::reboot(3)], reason })]);
 }
+
+/// The word refuses it then, and so does the dialog.
+#[test]
+fn a_retry_is_not_offered_while_the_command_runs() {
+    let mut world = World::usual();
+    let mut attempt = world.store.attempts.values().next().unwrap().get().unwrap().clone();
+    attempt.outcome = None;
+    world.store.attempts.insert((EntryId::reboot(4), 1), super::world::stored("a", 43, attempt));
+    let mut app = world.console(80, 24);
+    press(&mut app, "j enter");
+    assert!(!screen::text(&app).contains("A again (retry)"), "{}", screen::text(&app));
+    press(&mut app, "A");
+    assert!(
+        app.dialog.is_none() && message(&app).contains("the command of reboots/4 runs on admin1"),
+        "{}",
+        message(&app)
+    );
+    world.store.candidates.clear();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j A");
+    assert!(app.dialog.is_some(), "who began it is gone: {}", message(&app));
+}
+
+#[test]
+fn an_order_that_waits_for_the_node_says_so_in_its_row() {
+    let mut world = World::usual();
+    let last = "done by order, but the Node is not Ready".to_owned();
+    let why = Reason::WaitingForBoot { since: super::world::wall(), last, stuck: false };
+    world.reasons.insert(EntryId::reboot(4), why);
+    let app = world.console(200, 50);
+    assert!(screen::text(&app).contains("done by order, but the Node is not Ready"), "{}", screen::text(&app));
+}

@@ -10,4 +10,5 @@ mod registry;
 mod repairs;
 mod screens;
 mod typing;
+mod windows;
 mod world;

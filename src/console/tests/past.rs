@@ -7,8 +7,9 @@ use insta::assert_snapshot;
 use super::world::{BOOT, World, at, press, stored, wall};
 use crate::{
     console::{
-        app::{App, Looks, View},
+        app::{App, Looks, Target, View},
         event::{Effect, Event},
+        overview::Spot,
         past::{Answer, Ended, Question, Story},
         screen,
         update::update,
@@ -233,4 +234,132 @@ fn older_ones_are_read_as_the_cursor_comes_near_and_a_failure_says_why() {
     update(&mut app, Event::Seen(World::usual().seen()));
     update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Err("no answer from etcd".into())))));
     assert!(screen::text(&app).contains("no answer from etcd"));
+}
+
+/// A filter that few rows pass keeps the cursor near the end: the folder is not read to its end for that.
+#[test]
+fn a_filter_with_few_hits_reads_some_pages_a_key_and_none_back_to_back() {
+    let mut app = World::usual().console_in(View::Audit, 80, 24);
+    let mut left = 900;
+    let mut values = |n: i64| {
+        let all = (0..n).map(|i| {
+            let at = left - i;
+            stored(&format!("/cke/cketerm/audit/{at:09}"), at, audit("alice", "reboot add", "10.0.1.1", 1))
+        });
+        let values: Vec<_> = all.collect();
+        left -= n;
+        Page { revision: 900, more: true, values }
+    };
+    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(values(50))))));
+    let (mut boot, mut pages) = (BOOT, 0);
+    let mut asked = press(&mut app, "/ \"bob\" enter");
+    for _ in 0..40 {
+        let before = asked.iter().find_map(|e| match e {
+            Effect::Ask(Question::Page(Folder::Audit, part @ Part::Before(_))) => Some(*part),
+            _ => None,
+        });
+        if let Some(part) = before {
+            pages += 1;
+            let again = update(&mut app, Event::Told(Box::new(Answer::Audit(part, Ok(values(10))))));
+            assert_eq!(again, [], "not back to back");
+        }
+        boot += 1.0;
+        asked = update(&mut app, Event::Tick(at(boot)));
+    }
+    // one was asked for while the filter was being typed, and the last key pays for five
+    assert_eq!(pages, 6, "and no more before somebody presses a key");
+    assert_eq!(press(&mut app, "j").len(), 1);
+}
+
+/// A console that stays open for weeks holds no more than one that was opened now.
+#[test]
+fn what_nobody_looks_at_of_the_past_is_let_go() {
+    let mut app = World::usual().console_in(View::Overview, 80, 24);
+    let mut revision = 1000;
+    let mut page = |n: i64| {
+        let values = (0..n).map(|i| {
+            let at = revision + n - i;
+            stored(&format!("/cke/cketerm/audit/{at:09}"), at, audit("alice", "reboot add", "10.0.1.1", 1))
+        });
+        let page = Page { revision: revision + n, more: false, values: values.collect() };
+        revision += n;
+        page
+    };
+    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(page(200))))));
+    for i in 0..40 {
+        let part = Part::After(1200 + 200 * i);
+        update(&mut app, Event::Told(Box::new(Answer::Audit(part, Ok(page(200))))));
+    }
+    assert_eq!(app.past.audit.rows.len(), 1000, "of 8,200");
+    assert!(app.past.audit.more, "and older ones can be read again");
+    let newest = app.past.audit.rows.keys().next().unwrap().key.clone();
+    assert_eq!(newest, "/cke/cketerm/audit/000009200");
+    press(&mut app, "8 G");
+    let asked = update(&mut app, Event::Tick(at(BOOT + 5.0)));
+    let oldest = app.past.audit.rows.keys().next_back().unwrap().revision.0;
+    let wanted = Effect::Ask(Question::Page(Folder::Audit, Part::Before(oldest)));
+    assert!(asked.contains(&wanted) || app.past.paid < 5, "{asked:?}");
+}
+
+/// issue 9: "Logs (the engine's own, filtered by entry)".
+#[test]
+fn an_audit_record_leads_to_what_it_is_about_and_to_its_log_lines() {
+    let mut app = World::usual().console_in(View::Audit, 80, 24);
+    let records = vec![
+        audit("alice", "reboot cancel", "reboots/3", 10),
+        audit("alice", "reboot cancel-all", "reboots 5-7", 20),
+        audit("alice", "node cordon", "node worker-4", 30),
+        audit("bob", "disable", "repair queue", 40),
+        audit("bob", "reboot add", "10.0.0.18 10.0.0.11", 50),
+        audit("alice", "reboot cancel", "reboots/2", 60),
+    ];
+    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(page(records, false))))));
+    update(&mut app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(history())))));
+    for (row, leads, filter) in [
+        (0, Some(Target::Entry(EntryId::reboot(3))), "entry=reboots/3 or text:worker-1"),
+        (1, Some(Target::Entry(EntryId::reboot(5))), "entry=reboots/5 or text:worker-3"),
+        (2, Some(Target::Node("worker-4".into())), "worker-4"),
+        (3, None, ""),
+        (4, Some(Target::Node("worker-5".into())), "worker-5"),
+    ] {
+        press(&mut app, &format!("8 g {} enter", "j ".repeat(row)));
+        let footer = screen::text(&app).lines().last().unwrap_or_default().to_owned();
+        assert_eq!(footer.contains("o go to it"), leads.is_some(), "{row}: {footer}");
+        assert_eq!(footer.contains("l its logs"), leads.is_some(), "{row}: {footer}");
+        if leads.is_none() {
+            continue;
+        }
+        press(&mut app, "o");
+        assert_eq!(app.target(), leads, "{row}");
+        press(&mut app, "esc");
+        assert_eq!(app.view, View::Audit, "Esc leads back");
+        press(&mut app, "l");
+        assert_eq!((app.view, app.log.filter.as_str()), (View::Logs, filter), "{row}");
+    }
+    press(&mut app, "8 G o");
+    assert!(matches!(app.target(), Some(Target::Past(Folder::History, _))), "{:?}", app.target());
+    assert!(screen::text(&app).contains("reboots/2"), "it ended: {}", screen::text(&app));
+}
+
+#[test]
+fn n_in_the_overview_goes_to_what_is_stuck() {
+    let mut app = World::usual().console_in(View::Overview, 80, 24);
+    told(&mut app);
+    press(&mut app, "n");
+    assert!(matches!(app.spots.cursor, Some(Spot::Stuck(..))), "{:?}", app.spots.cursor);
+    let first = app.spots.cursor.clone();
+    press(&mut app, "n");
+    assert!(matches!(app.spots.cursor, Some(Spot::Stuck(..))) && app.spots.cursor != first);
+}
+
+/// issue 9: "plan preview before every bulk action"; console.md: "how long similar entries took".
+#[test]
+fn a_preview_reads_how_long_similar_entries_took_whatever_view_was_open_before() {
+    let mut app = World::usual().console_in(View::Nodes, 80, 24);
+    let asked = press(&mut app, "* R");
+    assert!(asked.contains(&Effect::Ask(Question::Page(Folder::History, Part::Newest))), "{asked:?}");
+    assert!(!screen::text(&app).contains("each by the last"));
+    let ended = (0..20).map(|i| Ended::from(&ending(i, "booted", 60 * i64::try_from(i).unwrap()))).collect();
+    update(&mut app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(page(ended, false))))));
+    assert!(screen::text(&app).contains("each by the last"), "{}", screen::text(&app));
 }

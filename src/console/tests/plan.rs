@@ -34,12 +34,12 @@ fn met() -> Drains {
 fn queueing_reboots_shows_waves_at_once_and_pods_and_blockers_when_kubernetes_has_answered() {
     let mut app = World::usual().console(80, 24);
     let asked = press(&mut app, "2 * R");
-    let [Effect::Ask(Question::Plan(number, QueueKind::Reboot, nodes))] = asked.as_slice() else {
+    let [Effect::Ask(Question::Plan(number, QueueKind::Reboot, nodes)), _] = asked.as_slice() else {
         panic!("{asked:?}");
     };
     assert_eq!(nodes.len(), 8);
     let text = screen::text(&app);
-    assert!(text.contains("8 waves of at most 1 at once, API servers last and alone"), "{text}");
+    assert!(text.contains("3 waves of at most 1 at once, API servers last and alone"), "{text}");
     assert!(text.contains("pods on 8 nodes: asking Kubernetes ..."), "{text}");
     assert_eq!(press(&mut app, "tab"), vec![], "it is asked once");
     let other = Answer::Plan(number + 1, Err("another dialog's".into()));

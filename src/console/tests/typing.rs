@@ -9,12 +9,15 @@ use super::world::{World, at, press, wall};
 use crate::{
     console::{
         app::{App, View},
-        event::{Effect, Event},
+        event::{Action, Effect, Event},
         past::{Answer, Question},
         screen,
         update::update,
     },
-    model::{entry::EntryId, time::after},
+    model::{
+        entry::{EntryId, QueueKind},
+        time::after,
+    },
     telemetry::LogLine,
 };
 
@@ -33,11 +36,11 @@ fn a_filter_that_cannot_be_understood_says_why_in_place_and_the_last_good_one_st
     assert_eq!(indexes(&app), [5, 7]);
     press(&mut app, "\" /(\"");
     assert_eq!(indexes(&app), [5, 7], "what was understood last holds");
-    assert!(hint_line(&app).contains("the closing / is missing"), "{}", hint_line(&app));
+    assert!(screen::text(&app).contains("the closing / is missing"), "{}", hint_line(&app));
     press(&mut app, "enter");
     assert!(app.typing.is_some(), "it is mended or dropped");
     press(&mut app, "\"/\"");
-    assert!(hint_line(&app).contains("unclosed group"), "{}", hint_line(&app));
+    assert!(screen::text(&app).contains("unclosed group"), "{}", hint_line(&app));
     press(&mut app, "esc");
     assert_eq!((app.reboots.filter.as_str(), indexes(&app).len()), ("", 6));
 }
@@ -79,7 +82,7 @@ fn rows_are_sorted_by_a_column_and_the_cursor_stays_on_its_row() {
 fn the_command_line_runs_the_key_tables_commands_and_says_in_place_what_is_wrong() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"nods\" enter");
-    assert!(hint_line(&app).contains("did you mean nodes?"), "{}", hint_line(&app));
+    assert!(screen::text(&app).contains("did you mean nodes?"), "{}", hint_line(&app));
     press(&mut app, "esc");
     assert!(app.line.is_none());
     press(&mut app, ": \"view nodes\" enter");
@@ -87,7 +90,7 @@ fn the_command_line_runs_the_key_tables_commands_and_says_in_place_what_is_wrong
     press(&mut app, ": \"goto 10.0.0.15\" enter");
     assert_eq!((app.nodes.cursor.as_deref(), app.pane.is_some()), (Some("worker-2"), true));
     press(&mut app, "esc : \"goto reboots/99\" enter");
-    assert!(hint_line(&app).contains("there is no reboots/99"), "{}", hint_line(&app));
+    assert!(screen::text(&app).contains("there is no reboots/99"), "{}", hint_line(&app));
     press(&mut app, "esc : \"goto reboots/5\" enter");
     assert_eq!((app.view, app.reboots.cursor), (View::Reboots, Some(EntryId::reboot(5))));
     assert_snapshot!("command_line_80x24", {
@@ -124,12 +127,12 @@ fn a_verb_with_rows_marks_them_and_asks_as_its_key_does() {
     press(&mut app, "esc : \"hold 5 7\" enter");
     assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Hold 2 entries")), "{:?}", app.message);
     press(&mut app, "esc : \"cancel 99\" enter");
-    assert!(hint_line(&app).contains("there is no reboots/99"));
+    assert!(screen::text(&app).contains("there is no reboots/99"));
     press(&mut app, "esc : \"reboot worker-3 10.0.0.17\" enter");
     let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
     assert_eq!(marked, ["worker-3", "worker-4"]);
     press(&mut app, "esc esc : \"reboot rack=9\" enter");
-    assert!(hint_line(&app).contains("no row of Nodes passes"), "{}", hint_line(&app));
+    assert!(screen::text(&app).contains("no row of Nodes passes"), "{}", hint_line(&app));
 }
 
 #[test]
@@ -215,4 +218,82 @@ fn the_hints_of_every_view_end_with_the_help_at_80_columns() {
     assert!(first(View::Hosts).contains("W power") && first(View::Hosts).contains("I fence"));
     assert!(first(View::Machines).contains("Y approve") && first(View::Machines).contains("S constraint"));
     assert!(first(View::Reboots).contains("H hold") && first(View::Hosts).contains("L release"));
+}
+
+/// A list of columns is longer than what is left of a line.
+#[test]
+fn an_error_of_a_filter_is_read_in_full_at_80_columns() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "/ \"height=3\"");
+    let text = screen::text(&app);
+    assert!(text.contains("there is no column height: index node address role rack"), "{text}");
+    assert!(text.contains("by why\n"), "the last column too: {text}");
+    press(&mut app, "esc / \"nick:x\"");
+    assert!(screen::text(&app).contains("(as text: \"nick:x\")"), "{}", screen::text(&app));
+}
+
+#[test]
+fn a_reason_after_two_dashes_stands_in_the_dialog_and_y_does_it() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, ": \"reboot worker-3 -- kernel 6.12\" enter");
+    let effects = press(&mut app, "y");
+    let addresses = vec!["10.0.0.16".to_owned()];
+    let reason = Some("kernel 6.12".to_owned());
+    assert_eq!(effects, [Effect::Act(Action::AddReboots { addresses, reason })]);
+    let effects = press(&mut app, "1 : \"switch -- new rack\" enter y");
+    let reason = Some("new rack".to_owned());
+    assert_eq!(effects, [Effect::Act(Action::Switch { queue: QueueKind::Reboot, enabled: false, reason })]);
+}
+
+/// A word that means nothing is never a filter that other rows pass.
+#[test]
+fn a_name_that_is_not_there_and_a_lonely_comma_mark_nothing_and_open_nothing() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 j space 1");
+    for (line, said) in [
+        ("reboot ,", "names nothing"),
+        ("cancel ,", "names nothing"),
+        ("reboot worker", "worker is no node"),
+        ("reboot worker-9", "worker-9 is no node"),
+        ("cancel worker-5", "worker-5 has no entry"),
+        ("reboot rack=7", "no row of Nodes passes"),
+    ] {
+        press(&mut app, &format!(": \"{line}\" enter"));
+        assert!(app.dialog.is_none(), "{line}");
+        assert!(screen::text(&app).contains(said), "{line}: {}", screen::text(&app));
+        let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
+        assert_eq!((marked, app.reboots.marks.len()), (vec!["cp-2"], 0), "{line}");
+        press(&mut app, "esc");
+    }
+    press(&mut app, ": \"cancel worker-1\" enter");
+    assert_eq!(app.reboots.chosen(), [EntryId::reboot(3)]);
+    assert!(screen::text(&app).contains("Cancel 1 entry"), "{}", screen::text(&app));
+}
+
+/// console.md: "`--read-only`, and a timed `:write` from a read-only start".
+#[test]
+fn a_read_only_console_writes_for_a_while_when_somebody_says_so() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, ": \"write 15m\" enter");
+    assert!(screen::text(&app).contains("was not started with --read-only"), "{}", screen::text(&app));
+    press(&mut app, "esc");
+    app.looks.read_only = true;
+    for wrong in ["soon", "15", "9h", "0m"] {
+        press(&mut app, &format!(": \"write {wrong}\" enter"));
+        assert!(app.line.is_some() && app.read_only(), "{wrong}");
+        press(&mut app, "esc");
+    }
+    press(&mut app, ": \"write 15m\" enter");
+    let text = screen::text(&app);
+    assert!(text.contains("WRITES until 10:15:00Z") && text.contains("changes are allowed until 10:15:00Z"), "{text}");
+    assert_eq!(press(&mut app, "E enter y").len(), 1);
+    press(&mut app, "E");
+    update(&mut app, Event::Tick(at(super::world::BOOT + 900.0)));
+    assert_eq!(press(&mut app, "enter y"), [], "the time is over");
+    let said: Vec<&str> = app.messages.iter().map(|(_, m)| m.text.as_str()).collect();
+    assert!(said.iter().any(|m| m.contains("changes are allowed until")), "{said:?}");
+    assert!(said.iter().any(|m| m.contains("read-only again")), "{said:?}");
+    assert!(screen::text(&app).contains("  read-only"), "{}", screen::text(&app));
+    press(&mut app, ": \"write 1h\" enter : \"write off\" enter");
+    assert!(app.read_only());
 }

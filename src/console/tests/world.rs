@@ -258,6 +258,7 @@ impl World {
             orphans: Arc::new(self.orphans.clone()),
             applying: Arc::default(),
             auto_repair: Arc::default(),
+            notices: Arc::default(),
         })
     }
 

@@ -7,13 +7,18 @@ use crate::{
     console::{
         app::{App, Target, View},
         columns::{self, Of},
+        dialog,
         event::{Effect, count},
         facts,
-        filter::Filter,
+        filter::{Filter, duration},
         keys::Command,
         line::{self, CommandLine, Said},
+        when,
     },
-    model::entry::{EntryId, QueueKind},
+    model::{
+        entry::{EntryId, QueueKind},
+        time::after,
+    },
 };
 
 use super::look;
@@ -78,9 +83,11 @@ fn complete(app: &App, line: &mut CommandLine, forward: bool) {
 fn run(app: &mut App, text: &str) -> Result<Vec<Effect>, String> {
     match line::read(text)? {
         Said::Press(command) => Ok(super::carry_out(app, command)),
-        Said::OnRows(command, rows) => {
-            choose(app, command, &rows)?;
-            Ok(super::carry_out(app, command))
+        Said::Verb(command, rows, reason) => {
+            if let Some(rows) = rows {
+                choose(app, command, &rows)?;
+            }
+            Ok(super::verbs::begin(app, command, reason))
         }
         Said::Word(name, argument) => word(app, name, &argument),
     }
@@ -91,9 +98,18 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
         ("q", _) => return Ok(super::carry_out(app, Command::Quit)),
         ("view", name) => look::show(app, name.parse::<View>()?),
         ("goto", to) => look::visit(app, find(app, to)?),
+        ("freeze", argument) => {
+            let opened = dialog::freeze::freeze(app, argument);
+            return super::verbs::open(app, opened);
+        }
+        ("unfreeze", _) => {
+            let opened = dialog::freeze::unfreeze(app);
+            return super::verbs::open(app, opened);
+        }
+        ("write", how) => write(app, how)?,
         ("unmark", _) => app.list_mut().unmark(),
         ("mark", "") => app.list_mut().mark(),
-        ("mark", filter) => mark(app, filter)?,
+        ("mark", filter) => drop(mark(app, filter, true)?),
         ("filter", "") => return Ok(super::carry_out(app, Command::Filter)),
         ("filter", filter) => {
             Filter::parse(filter, columns::of(app))?;
@@ -134,15 +150,19 @@ fn find(app: &App, text: &str) -> Result<Target, String> {
     Err(format!("{text:?} is no node, no address of one, and no entry such as reboots/3"))
 }
 
-/// Marks the rows of the open view that pass, in place of those that were marked.
-fn mark(app: &mut App, filter: &str) -> Result<(), String> {
+/// Marks the rows of the open view that pass, in place of those that were marked; where none does, those stay unless
+/// `none` may be the answer. Returns how many pass.
+fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
     let columns = columns::of(app);
     let good = Filter::parse(filter, columns)?;
     macro_rules! marked {
         ($list:ident) => {{
             let hits: Vec<_> = app.$list.rows.iter().filter(|id| good.passes(&Of(app, *id))).cloned().collect();
-            app.$list.marks = hits.into_iter().collect();
-            app.$list.marks.len()
+            let n = hits.len();
+            if none || n > 0 {
+                app.$list.marks = hits.into_iter().collect();
+            }
+            n
         }};
     }
     let n = match app.view {
@@ -159,7 +179,7 @@ fn mark(app: &mut App, filter: &str) -> Result<(), String> {
         View::Logs => marked!(log),
     };
     app.say(format!("{} marked", count(n, "row")));
-    Ok(())
+    Ok(n)
 }
 
 /// Goes to the view that a verb is about, and marks there what its argument names.
@@ -182,36 +202,81 @@ fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
     found
 }
 
+/// Marks what an argument names. A word alone is a name, an address or an index: one that means nothing is an error, not a
+/// filter that other rows happen to pass.
 fn chosen(app: &mut App, view: View, rows: &str) -> Result<(), String> {
     let words: Vec<&str> = rows.split([' ', ',']).filter(|w| !w.is_empty()).collect();
-    if view == View::Nodes {
-        let named: Vec<Option<String>> = words.iter().map(|word| named(app, word)).collect();
-        if named.iter().all(Option::is_some) {
-            app.nodes.marks = named.into_iter().flatten().collect();
-            return Ok(());
+    if words.is_empty() {
+        return Err(format!("{rows:?} names nothing: give names, indexes or a filter"));
+    }
+    let bare =
+        |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c)) && !word.starts_with('/');
+    let joins = |word: &&str| ["or", "and"].contains(word);
+    // an address may have colons, and so has a filter of a column
+    let filter = |word: &&str| (!bare(word) && word.parse::<std::net::IpAddr>().is_err()) || joins(word);
+    if words.iter().any(filter) {
+        if mark(app, rows, false)? == 0 {
+            return Err(format!("no row of {} passes {rows:?}", view.title()));
         }
-    } else if words.iter().all(|w| w.parse::<u64>().is_ok()) {
-        let queue = if view == View::Repairs { QueueKind::Repair } else { QueueKind::Reboot };
-        let ids = words.iter().filter_map(|w| w.parse().ok()).map(|index| EntryId { queue, index });
-        let ids: Vec<EntryId> = ids.collect();
-        if let Some(gone) = ids.iter().find(|id| facts::lies(&app.seen, **id).is_none()) {
-            return Err(format!("there is no {gone}"));
-        }
-        let list = if view == View::Repairs { &mut app.repairs } else { &mut app.reboots };
-        list.marks = ids.into_iter().collect();
         return Ok(());
     }
-    mark(app, rows)?;
-    if app.list().marked() == 0 {
-        return Err(format!("no row of {} passes {rows:?}", view.title()));
+    if view == View::Nodes {
+        let named: Result<Vec<String>, String> = words.iter().map(|word| named(app, word)).collect();
+        app.nodes.marks = named?.into_iter().collect();
+        return Ok(());
     }
+    let mut ids = Vec::new();
+    for word in &words {
+        ids.extend(entries(app, view, word)?);
+    }
+    let list = if view == View::Repairs { &mut app.repairs } else { &mut app.reboots };
+    list.marks = ids.into_iter().collect();
     Ok(())
 }
 
-/// A node by its name or address.
-fn named(app: &App, word: &str) -> Option<String> {
-    match find(app, word) {
-        Ok(Target::Node(name)) => Some(name),
-        _ => None,
+/// The entries of the view's queue that a word means: by index, by id, or by node.
+fn entries(app: &App, view: View, word: &str) -> Result<Vec<EntryId>, String> {
+    let queue = if view == View::Repairs { QueueKind::Repair } else { QueueKind::Reboot };
+    let id = word.parse::<u64>().map(|index| EntryId { queue, index }).ok().or_else(|| word.parse().ok());
+    if let Some(id) = id.filter(|id| id.queue == queue) {
+        let there = facts::lies(&app.seen, id).is_some();
+        return if there { Ok(vec![id]) } else { Err(format!("there is no {id}")) };
     }
+    let node = named(app, word)?;
+    let found: Vec<EntryId> = app.facts.entries_of(&node).filter(|id| id.queue == queue).collect();
+    if found.is_empty() { Err(format!("{node} has no entry in the {queue} queue")) } else { Ok(found) }
+}
+
+/// A node by its name or address.
+fn named(app: &App, word: &str) -> Result<String, String> {
+    match find(app, word) {
+        Ok(Target::Node(name)) => Ok(name),
+        _ => Err(format!("{word} is no node: give names or addresses, or a filter such as node:{word}")),
+    }
+}
+
+/// Longest time for which changes are allowed at once.
+const LONGEST: f64 = 8.0 * 3600.0;
+
+/// Allows changes for a while in a console that was started read-only, or ends that.
+fn write(app: &mut App, how: &str) -> Result<(), String> {
+    if !app.looks.read_only {
+        return Err("this console may write: it was not started with --read-only".to_owned());
+    }
+    if how == "off" {
+        app.writes_until = None;
+        app.say("read-only again");
+        return Ok(());
+    }
+    let seconds = duration(how).filter(|s| *s > 0.0 && how.ends_with(char::is_alphabetic));
+    let seconds = seconds.ok_or_else(|| format!("{how:?} is no time: write it as 90s, 15m, 2h"))?;
+    if seconds > LONGEST {
+        return Err("8h at most: a console that writes all day is started without --read-only".to_owned());
+    }
+    let length = std::time::Duration::from_secs_f64(seconds);
+    let end = after(app.now.wall, length.as_secs().cast_signed());
+    app.writes_until = Some((app.now.boot + length, end));
+    let end = when::moment(end, app.now.wall);
+    app.say(format!("changes are allowed until {end}; `:write off` ends it before"));
+    Ok(())
 }

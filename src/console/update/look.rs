@@ -37,7 +37,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::History => show(app, View::History),
         Command::Audit => show(app, View::Audit),
         Command::Logs => show(app, View::Logs),
-        Command::LogsOf => logs_of(app),
+        Command::LogsOf => super::jump::logs_of(app),
         Command::Sort => sort(app),
         Command::Reverse => {
             if let Some((column, largest_first)) = app.list().sort() {
@@ -63,7 +63,7 @@ pub(super) fn go(app: &mut App, command: Command) {
             app.pane = None;
             super::seen::rows(app);
         }
-        Command::Jump => jump(app),
+        Command::Jump => super::jump::jump(app),
         Command::Trouble => trouble(app),
         _ => {}
     }
@@ -143,32 +143,6 @@ pub(super) fn sorted(app: &mut App, by: Option<(&'static str, bool)>) {
     super::seen::rows(app);
 }
 
-/// The log lines of an entry, or of a node.
-fn logs_of(app: &mut App) {
-    let name = |id| facts::machine(&app.seen, id);
-    let filter = match app.target() {
-        Some(Target::Entry(id)) => match name(id) {
-            Some(node) => format!("entry={id} or text:{node}"),
-            None => format!("entry={id}"),
-        },
-        Some(Target::Past(Folder::History, id)) => match app.past.history.get(&id) {
-            Some(e) => format!("entry={}", e.entry),
-            None => return,
-        },
-        Some(Target::Node(name)) => name,
-        Some(Target::Machine(address)) => app.seen.snapshot.machine(&address),
-        Some(Target::Host((_, host))) => host,
-        Some(Target::Past(..) | Target::Fold(_) | Target::Line(_)) | None => {
-            app.refuse(app.nothing_chosen("entry or node"));
-            return;
-        }
-    };
-    let from = app.view;
-    enter(app, View::Logs);
-    app.before.push(from);
-    super::typing::set_filter(app, &filter);
-}
-
 /// Goes to an object in its view, its pane open; Esc leads back here.
 pub(super) fn visit(app: &mut App, of: Target) {
     let (view, found) = match &of {
@@ -243,47 +217,6 @@ fn back(app: &mut App) {
     }
 }
 
-/// From an entry to its node, from a node to its entry – its reboot first, from there over the node to its repair; an
-/// open pane stays open on the other object.
-fn jump(app: &mut App) {
-    let piece = app.pane.is_some();
-    let to = match app.target() {
-        Some(Target::Entry(id)) => {
-            let machine = facts::machine(&app.seen, id);
-            machine.filter(|name| app.nodes.go_to(name)).map(|name| (View::Nodes, Target::Node(name)))
-        }
-        Some(Target::Node(name)) => {
-            let reboot = app.facts.reboot_of(&name).filter(|id| app.reboots.go_to(id)).map(|id| (View::Reboots, id));
-            let found = reboot.or_else(|| {
-                let repair = app.facts.repair_of(&name).filter(|id| app.repairs.go_to(id));
-                repair.map(|id| (View::Repairs, id))
-            });
-            found.map(|(view, id)| (view, Target::Entry(id)))
-        }
-        Some(Target::Machine(address)) => {
-            let name = app.seen.snapshot.machine(&address);
-            app.nodes.go_to(&name).then_some((View::Nodes, Target::Node(name)))
-        }
-        Some(Target::Host(id)) => {
-            let name = facts::host_node(&app.seen, &id).map(|node| node.name.clone());
-            name.filter(|name| app.nodes.go_to(name)).map(|name| (View::Nodes, Target::Node(name)))
-        }
-        Some(Target::Past(Folder::History, id)) => {
-            let address = app.past.history.get(&id).map(|e| e.address.clone());
-            let name = address.map(|address| app.seen.snapshot.machine(&address));
-            name.filter(|name| app.nodes.go_to(name)).map(|name| (View::Nodes, Target::Node(name)))
-        }
-        Some(Target::Past(..) | Target::Fold(_) | Target::Line(_)) | None => None,
-    };
-    match to {
-        Some((view, of)) => {
-            app.view = view;
-            app.pane = piece.then_some(Pane { of, scroll: 0 });
-        }
-        None => app.refuse("there is nothing to go to: it has no counterpart, or a filter hides it (Esc)"),
-    }
-}
-
 /// The next row that needs a person, round the end.
 fn trouble(app: &mut App) {
     let entry = |id: &EntryId| facts::in_trouble(&app.seen, *id);
@@ -297,7 +230,14 @@ fn trouble(app: &mut App) {
             };
             next(&app.machines.rows, app.machines.place, changes).map(|place| app.machines.select(place))
         }
-        View::Diff | View::Overview => None,
+        View::Overview => {
+            let stuck = |spot: &Spot| matches!(spot, Spot::Stuck(..) | Spot::Gate);
+            next(&app.spots.rows, app.spots.place, stuck).map(|place| {
+                app.spots.moved = true;
+                app.spots.select(place);
+            })
+        }
+        View::Diff => None,
         View::Logs => {
             let bad = |id: &LineId| app.logs.get(id).is_some_and(|line| line.level <= tracing::Level::WARN);
             next(&app.log.rows, app.log.place, bad).map(|place| app.log.select(place))

@@ -1,6 +1,7 @@
 //! `update`: the only place where the console's state changes.
 
 mod dialog;
+mod jump;
 mod line;
 mod look;
 mod past;
@@ -10,6 +11,8 @@ mod verbs;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 use ratatui::layout::Size;
+
+pub use jump::{counterpart, log_filter};
 
 use super::{
     app::App,
@@ -21,7 +24,10 @@ use super::{
 pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
     let mut effects = match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
-        Event::Key(key) => press(app, key),
+        Event::Key(key) => {
+            app.past.paid = super::past::PAGES_A_KEY;
+            press(app, key)
+        }
         Event::Paste(text) => {
             typing::paste(app, &text);
             Vec::new()
@@ -37,6 +43,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         Event::Tick(now) => {
             app.now = now;
             app.expire_message();
+            app.expire_writing();
             Vec::new()
         }
         Event::Done(result) => {
@@ -52,6 +59,9 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             Vec::new()
         }
     };
+    if let Some(dialog) = &mut app.dialog {
+        dialog.begin();
+    }
     look::reveal(app);
     effects.extend(past::questions(app));
     effects
@@ -113,10 +123,7 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Suspend => return vec![Effect::Suspend],
         Command::Repaint => return vec![Effect::Repaint],
         Command::Quit => match super::dialog::quit::open(app) {
-            Some(mut question) => {
-                question.begin();
-                app.dialog = Some(question);
-            }
+            Some(question) => app.dialog = Some(question),
             None => return vec![Effect::Quit],
         },
         Command::Cancel
@@ -138,7 +145,7 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         | Command::Keep
         | Command::Release
         | Command::HostPower
-        | Command::Fence => return verbs::begin(app, command),
+        | Command::Fence => return verbs::begin(app, command, None),
         other => look::go(app, other),
     }
     Vec::new()

@@ -5,15 +5,36 @@ use crate::{
         app::{App, Pane, Target, View},
         event::Effect,
         overview,
-        past::{Answer, Question},
+        past::{Answer, PAGE, Question},
         views,
     },
-    store::keys::Folder,
+    store::{keys::Folder, pages::Part},
 };
 
 /// Deeds of people that the Overview looks for, and records that it looks through at most.
 const DEEDS: usize = 12;
 const LOOKED: usize = 1000;
+
+/// Values that are kept of a folder, and how many beyond the one under the cursor.
+const KEPT: usize = LOOKED;
+const BEYOND: usize = 2 * PAGE as usize;
+/// The same while a filter or an order makes any of them wanted: more than a folder holds.
+const ALL: usize = 12_000;
+
+/// Lets go of what nobody looks at: a console that is left open keeps no more of the past than one that was opened now.
+fn trim(app: &mut App) {
+    macro_rules! trim {
+        ($read:expr, $list:expr) => {{
+            let (read, list) = (&mut $read, &$list);
+            let arranged = !list.filter.is_empty() || list.sort.is_some();
+            let looked = list.cursor.as_ref().map_or(0, |id| read.rows.range(..=id).count());
+            read.keep(if arranged { ALL } else { KEPT.max(looked + BEYOND) });
+        }};
+    }
+    trim!(app.past.history, app.history);
+    trim!(app.past.audit, app.audit);
+    trim!(app.past.records, app.records);
+}
 
 /// Takes an answer in.
 pub(super) fn take_in(app: &mut App, answer: Answer) {
@@ -31,6 +52,11 @@ pub(super) fn take_in(app: &mut App, answer: Answer) {
         return;
     }
     app.past.take(answer, app.now.boot);
+    trim(app);
+    if let Some(mut dialog) = app.dialog.take() {
+        crate::console::dialog::plan::refresh(app, &mut dialog);
+        app.dialog = Some(dialog);
+    }
     match app.view {
         View::Overview => sums(app),
         View::History | View::Audit => super::seen::rows(app),
@@ -64,6 +90,8 @@ pub(super) fn questions(app: &mut App) -> Vec<Effect> {
     let mut asked: Vec<Question> = Vec::new();
     // a screen ahead of the cursor
     let near_end = |place: usize, rows: usize| place + 2 * views::table_height(app) >= rows;
+    // a filter that little passes would read a whole folder: each key that is pressed pays for some pages
+    let paid = app.past.paid > 0;
     match app.view {
         View::Overview => {
             asked.extend(app.past.history.wants(Folder::History, &store, false, boot));
@@ -71,15 +99,17 @@ pub(super) fn questions(app: &mut App) -> Vec<Effect> {
             asked.extend(app.past.audit.wants(Folder::Audit, &store, older, boot));
         }
         View::History if app.of_cke => {
-            let older = near_end(app.records.place, app.records.rows.len());
+            let older =
+                paid && near_end(app.records.place, app.records.rows.len()) && app.past.records.rows.len() < ALL;
             asked.extend(app.past.records.wants(Folder::Records, &store, older, boot));
         }
         View::History => {
-            let older = near_end(app.history.place, app.history.rows.len());
+            let older =
+                paid && near_end(app.history.place, app.history.rows.len()) && app.past.history.rows.len() < ALL;
             asked.extend(app.past.history.wants(Folder::History, &store, older, boot));
         }
         View::Audit => {
-            let older = near_end(app.audit.place, app.audit.rows.len());
+            let older = paid && near_end(app.audit.place, app.audit.rows.len()) && app.past.audit.rows.len() < ALL;
             asked.extend(app.past.audit.wants(Folder::Audit, &store, older, boot));
         }
         View::Logs => asked.extend(app.logs.wants(boot).map(Question::Logs)),
@@ -92,12 +122,19 @@ pub(super) fn questions(app: &mut App) -> Vec<Effect> {
         plan.asked = true;
         asked.push(Question::Plan(plan.number, plan.queue, plan.nodes.clone()));
     }
+    if app.dialog.as_ref().is_some_and(|d| d.plan.is_some()) && !app.past.history.begun {
+        // how long similar entries took
+        asked.extend(app.past.history.wants(Folder::History, &store, false, boot));
+    }
     if let Some(Pane { of: Target::Past(Folder::History, id), .. }) = &app.pane {
         let told = app.past.ending.as_ref().is_some_and(|(key, _)| *key == id.key);
         if !told && app.past.asked.as_ref() != Some(&id.key) {
             app.past.asked = Some(id.key.clone());
             asked.push(Question::Ending(id.key.clone()));
         }
+    }
+    if asked.iter().any(|q| matches!(q, Question::Page(_, Part::Before(_)))) {
+        app.past.paid = app.past.paid.saturating_sub(1);
     }
     asked.into_iter().map(Effect::Ask).collect()
 }

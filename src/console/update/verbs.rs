@@ -13,7 +13,9 @@ use crate::{
 };
 
 /// A verb's key was pressed.
-pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
+///
+/// What was typed after `--` on the command line is the reason of the dialog.
+pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> Vec<Effect> {
     if let Some(why) = refusal(app) {
         app.refuse(why);
         return Vec::new();
@@ -63,6 +65,9 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
                     .notes
                     .push(format!("! {hidden} of the marked ones are not shown: the filter {filter:?} hides them"));
             }
+            if let Some(reason) = reason {
+                opened.because(reason);
+            }
             show(app, opened);
         }
         Err(why) if gone(app) => show(app, Dialog::gone("Nothing was asked", why)),
@@ -71,8 +76,16 @@ pub(super) fn begin(app: &mut App, command: Command) -> Vec<Effect> {
     Vec::new()
 }
 
-fn show(app: &mut App, mut dialog: Dialog) {
-    dialog.begin();
+/// Opens the dialog of a word that changes the cluster; an error leaves the command line open.
+pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<Effect>, String> {
+    if let Some(why) = refusal(app) {
+        return Err(why);
+    }
+    show(app, opened?);
+    Ok(Vec::new())
+}
+
+fn show(app: &mut App, dialog: Dialog) {
     app.help = None;
     app.message = None;
     app.dialog = Some(dialog);
@@ -95,7 +108,11 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         app.refuse(why);
         return Vec::new();
     }
-    if !matches!(action, Action::KeepCordoned { .. } | Action::Switch { .. }) {
+    let of_rows = !matches!(
+        action,
+        Action::KeepCordoned { .. } | Action::Switch { .. } | Action::Freeze { .. } | Action::Unfreeze { .. }
+    );
+    if of_rows {
         app.list_mut().unmark();
     }
     app.begin(&action);
@@ -104,8 +121,8 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
 
 /// Why nothing can be written now.
 fn refusal(app: &App) -> Option<String> {
-    if app.looks.read_only {
-        return Some("read-only: this console was started without actions; start it without --read-only".to_owned());
+    if app.read_only() {
+        return Some("read-only: this console was started so; `:write 15m` allows changes for that long".to_owned());
     }
     if !app.seen.snapshot.store.synced {
         return Some("not connected to etcd yet: nothing can be written".to_owned());

@@ -11,7 +11,7 @@ use crate::console::{
     app::{App, Sheet},
     brief,
     keys::{Context, TABLE},
-    line::WORDS,
+    line::{self, WORDS},
     table::{put, wrap},
     when,
 };
@@ -70,6 +70,18 @@ fn keys(app: &App) -> Vec<Line<'static>> {
         for help in wrap(help.trim(), usize::from(app.size.width).saturating_sub(20)) {
             let label = std::mem::replace(&mut label, " ".repeat(18));
             lines.push(Line::from(vec![Span::styled(label, theme.key), Span::raw(help)]));
+        }
+    }
+    let reason = format!("[{} REASON]", line::REASON);
+    let on_rows = format!("[ROWS] {reason}  {}", line::ON_ROWS.join(", "));
+    let others = line::verb_forms().filter(|(form, _)| !form.contains("ROWS"));
+    let others = others.filter_map(|(form, _)| form.split(' ').next().map(str::to_owned)).collect::<Vec<_>>();
+    let others = format!("{reason}  {}", others.join(", "));
+    for (label, text) in [("  :VERB", on_rows.as_str()), ("  :VERB", &others), ("", line::ROWS)] {
+        let mut label = format!("{label:<18}");
+        for text in wrap(text, usize::from(app.size.width).saturating_sub(20)) {
+            let label = std::mem::replace(&mut label, " ".repeat(18));
+            lines.push(Line::from(vec![Span::styled(label, theme.key), Span::raw(text)]));
         }
     }
     lines

@@ -10,7 +10,7 @@ use ratatui::{
 use crate::{
     console::{
         app::App,
-        brief,
+        brief, calendar,
         facts::{self, Counts, Leader},
         overview::{Spot, Stuck, Work, standing_by},
         when,
@@ -146,11 +146,14 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         QueueKind::Repair => (&store.repairs.switch, &app.facts.repairs, &app.summary.repairs, "watching"),
     };
     let idle = work.used + work.left + work.stuck == 0;
+    let shut = calendar::stands(app, &store.policy(), queue).is_some_and(|stands| !stands.open);
     let (state, style) = match facts::leader(&app.seen) {
         _ if idle && switch.enabled() => ("nothing to do", theme.muted),
         _ if !switch.enabled() && work.used > 0 => ("DISABLED, ends what runs", theme.danger),
         _ if !switch.enabled() => ("DISABLED", theme.danger),
         Leader::Nobody => ("NOT moving, nobody leads", theme.danger),
+        _ if work.used == 0 && work.left > 0 && calendar::freeze(app).is_some() => ("FROZEN", theme.danger),
+        _ if work.used == 0 && work.left > 0 && shut => ("waits for the window", theme.trouble),
         _ if work.used > 0 && work.left == 0 => ("STUCK", theme.trouble),
         _ if work.used > 0 => ("moving", theme.good),
         _ if work.left == 0 => ("STUCK", theme.trouble),
@@ -303,16 +306,19 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
         });
         add(match &app.seen.auto_repair.off {
             _ if !store.auto_repair.enabled() => text("automatic repair DISABLED", theme.trouble),
-            Some(_) => text("automatic repair off", theme.muted),
+            // switched on: what keeps it from adding is not its switch
+            Some(why) => text(format!("automatic repair waits: {}", brief::safe(why)), theme.muted),
             None => Span::raw("automatic repair on"),
         });
     }
     let engine = serde_json::to_value(policy.engine).ok().and_then(|v| v.as_str().map(str::to_owned));
     add(Span::raw(format!("engine: {}", engine.unwrap_or_default())));
-    for (set, what) in [(policy.freeze.is_some(), "FREEZE"), (policy.windows.is_some(), "windows")] {
-        if set {
-            add(text(format!("policy: {what}"), theme.trouble));
-        }
+    // the freeze itself stands in the banner of every view
+    if let Some((told, open)) = calendar::window(app, QueueKind::Reboot) {
+        add(text(told, if open { Style::new() } else { theme.trouble }));
+    }
+    if let Some(groups) = &policy.groups {
+        add(Span::raw(brief::safe(&format!("{} {} at a time", groups.limit.max(1), groups.by))));
     }
     if policy.metal3_controller {
         add(Span::raw("metal3 controller"));

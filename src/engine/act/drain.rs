@@ -11,7 +11,7 @@ use crate::{
         decide::{Guard, held_reason},
         snapshot::{Came, secs},
     },
-    kubernetes::{Release, WriteError},
+    kubernetes::{NodeEvent, Release, WriteError},
     model::{
         drain::{Answer, Verdict},
         entry::EntryId,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A pod and the budgets that select it.
-pub(in crate::engine) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+pub(crate) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 impl Actor {
     /// Cordons, or re-stamps: one patch, conditioned on resourceVersion (I9).
@@ -62,6 +62,8 @@ impl Actor {
         if came == Came::Done && uncordon {
             let address = node.addresses.first().unwrap_or(&node.name);
             self.record("reboot-uncordon", address, "", self.steady.now().wall);
+            let after = settle.map(|entry| format!(" after {entry}")).unwrap_or_default();
+            self.herald.say(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
         }
         match (settle, &came) {
             (Some(entry), Came::Done) => self.settle(self.steady.now().boot, entry).await,
@@ -211,7 +213,7 @@ impl Actor {
 }
 
 /// What the answers to a preview's dry runs come to.
-pub(in crate::engine) fn previewed(pods: &[Budgeted], answers: &BTreeMap<String, Answer>) -> Came {
+pub(crate) fn previewed(pods: &[Budgeted], answers: &BTreeMap<String, Answer>) -> Came {
     for (pod, _) in pods {
         match answers.get(&pod.uid).map(|a| &a.verdict) {
             // Patience is asked for: a wait, not a refusal. The preview is made again.

@@ -19,11 +19,13 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use self::drain::previewed;
 use self::power::Target;
 pub(super) use self::told::Told;
 use super::{
     command::Spawner,
     decide::{Effect, Guard, Planned},
+    herald::Herald,
     registry::Registry,
     snapshot::Came,
 };
@@ -61,6 +63,8 @@ pub(super) struct Actor {
     pub ending: Arc<AtomicBool>,
     /// Records of CKE's kind are written one at a time.
     pub recording: Arc<tokio::sync::Mutex<()>>,
+    /// Says on Nodes what is done to them.
+    pub herald: Herald,
     /// How many audit records this leadership has written.
     pub told: Arc<AtomicU64>,
 }

@@ -17,7 +17,7 @@ use crate::{
         drain::Verdict,
         entry::{EntryId, QueueKind, Stored},
         kube::{NodeRow, PodRow},
-        ours::Order,
+        ours::{Order, Verb},
     },
     mutation::{Mutation, on},
     store::commit::{Change, CommitError, Put},
@@ -45,6 +45,15 @@ fn word(attempt: &Attempt) -> &'static str {
         QueueKind::Reboot => "power",
         QueueKind::Repair if attempt.success => "success command",
         QueueKind::Repair => "repair command",
+    }
+}
+
+/// The Kubernetes Event that says that it starts: its reason, and what is at work.
+fn event(attempt: &Attempt) -> (&'static str, &'static str) {
+    match attempt.entry.queue {
+        QueueKind::Reboot => ("RebootOrdered", "Reboot"),
+        QueueKind::Repair if attempt.success => ("RepairSuccessCommand", "Repair"),
+        QueueKind::Repair => ("RepairStep", "Repair"),
     }
 }
 
@@ -77,21 +86,36 @@ impl Actor {
             puts: vec![Put::json(keys.entry(id), &next), Put::json(attempt_key, &attempt)],
             deletes: Vec::new(),
         };
+        self.not_held(id, force, &mut change)?;
         let forced = force.and_then(Stored::get);
         if let (Some(stored), Some(order)) = (force, forced) {
             change.compares.push((stored.key.clone(), stored.mod_revision));
             change.deletes.push(stored.key.clone());
             let why = order.reason.clone().unwrap_or_default();
             let reason = format!("pods and volumes skipped by order of {}: {why}", order.who);
-            change.puts.push(self.audit(word(&attempt), &id.to_string(), Some(reason), &attempt.argv.join(" ")));
+            change.puts.push(self.audit(word(&attempt), &id.to_string(), Some(reason), &attempt.command()));
         } else {
-            change.puts.push(self.audit(word(&attempt), &id.to_string(), None, &attempt.argv.join(" ")));
+            change.puts.push(self.audit(word(&attempt), &id.to_string(), None, &attempt.command()));
         }
         // Within TTL/12 of the decision: what was asked above may have taken long.
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
         self.delete_on_delete(&pods, on_delete).await;
         self.run_recorded(guard, (id, revision), attempt, revision).await
+    }
+
+    /// A hold that comes in between is honoured: the transaction compares the order that lies there, or that none does.
+    fn not_held(&self, id: EntryId, force: Option<&Stored<Order>>, change: &mut Change) -> Result<(), Stop> {
+        let view = self.live.borrow();
+        let order = view.orders.get(&id);
+        if order.and_then(Stored::get).is_some_and(|o| o.verb == Verb::Hold) {
+            return Err(Stop(Came::Stale));
+        }
+        if force.is_none() {
+            let revision = order.map_or(0, |stored| stored.mod_revision);
+            change.compares.push((self.store.keys().order(id), revision));
+        }
+        Ok(())
     }
 
     /// One more command for an entry that is rebooting or watching already, or a success command; the node is asked once
@@ -130,12 +154,7 @@ impl Actor {
             change.deletes.push(stored.key.clone());
             change.puts.push(Put::json(keys.entry(id), &target.entry.since(now.wall)));
         }
-        change.puts.push(self.audit(
-            word(&attempt),
-            &id.to_string(),
-            attempt.ordered_by.clone(),
-            &attempt.argv.join(" "),
-        ));
+        change.puts.push(self.audit(word(&attempt), &id.to_string(), attempt.ordered_by.clone(), &attempt.command()));
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
         let entry_revision = match guard.entry {
@@ -234,7 +253,10 @@ impl Actor {
         // the entry's own revision is that of the attempt's transaction by now
         let allowed = Guard { start: guard.start, until: guard.until, ..Guard::default() };
         let ended = if as_it_was && self.permit(&allowed, self.steady.now().boot).is_ok() {
-            tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.argv.join(" "), "command starts");
+            tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.command(), "command starts");
+            let (reason, action) = event(&attempt);
+            let note = format!("{id}: {} runs, attempt {}", attempt.what(), attempt.number);
+            self.say_on(&attempt.address, (reason, action), false, note);
             let mut argv = attempt.argv.clone();
             if on(Mutation::SharedArguments)
                 && let (Ok(shared), Some(last)) = (SHARED.lock(), argv.last_mut())
@@ -248,6 +270,7 @@ impl Actor {
                 start_before: Some(before),
                 entry: attempt.entry.to_string(),
                 attempt: attempt.id.clone(),
+                input: None,
             };
             self.spawner.run(&line).await
         } else {
@@ -257,6 +280,11 @@ impl Actor {
         };
         let outcome = outcome(self.steady.now().wall, ended);
         tracing::info!(entry = %id, attempt = attempt.id, end = %outcome.end, "command ended");
+        if outcome.end.failed() {
+            let said = outcome.stderr.trim_end().lines().last().map(|l| format!(": {l}")).unwrap_or_default();
+            let note = format!("{id}: {}, attempt {}: {}{said}", attempt.what(), attempt.number, outcome.end);
+            self.say_on(&attempt.address, ("CommandFailed", event(&attempt).1), true, note);
+        }
         let error = if outcome.end == Ended::Exit(0) { String::new() } else { outcome.end.to_string() };
         let operation = if id.queue == QueueKind::Reboot { "reboot-reboot" } else { "repair-execute" };
         // A success command is part of `repair-finish`.
@@ -305,6 +333,7 @@ impl Actor {
             start_before: None,
             entry: entry.map_or_else(String::new, |e| e.to_string()),
             attempt: String::new(),
+            input: None,
         };
         Ok(Came::Check(check_answer(self.spawner.run(&line).await)))
     }

@@ -48,6 +48,8 @@ impl Actor {
         }
         self.commit(&permit, change).await?;
         tracing::info!(entry = %id, node = entry.address(), "drain starts");
+        let note = format!("the drain for {id} starts{}", self.asked_by(id));
+        self.say_on(entry.address(), ("DrainStarted", "Drain"), false, note);
         self.record(
             operation(id, "reboot-drain-start", "repair-drain-start"),
             entry.address(),
@@ -81,6 +83,8 @@ impl Actor {
         };
         self.commit(&permit, change).await?;
         tracing::warn!(entry = %id, node = entry.address(), cause = %cause, count, wait, "drain backed off");
+        let note = format!("the drain for {id} was given up and is tried again later: {cause}");
+        self.say_on(entry.address(), ("DrainBackedOff", "Drain"), true, note);
         self.record(
             operation(id, "reboot-drain-timeout", "repair-drain-timeout"),
             entry.address(),
@@ -169,6 +173,10 @@ impl Actor {
         }
         self.commit(&permit, Change { compares, puts, deletes }).await?;
         tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ends");
+        if ended.is_none() {
+            let action = operation(id, "Reboot", "Repair");
+            self.say_on(&ending.address, (end.event(), action), false, format!("{id} ended: {}", ending.outcome));
+        }
         let reboot = if matches!(end, End::Cancelled) { "reboot-cancel" } else { "reboot-dequeue" };
         self.record(operation(id, reboot, "repair-dequeue"), &ending.address, "", ending.at);
         Ok(Came::Done)

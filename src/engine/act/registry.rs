@@ -108,7 +108,9 @@ impl Actor {
         // the index first: whatever is added after this makes the transaction fail
         let index = self.store.raw(&index_key).await.map_err(failed)?.map_or(0, |raw| raw.mod_revision);
         let view = self.store.read_view().await.map_err(failed)?;
-        let Ok(plan) = plan_of(&view, &good, &kept_by_hosts(&self.kube_live.borrow())) else { return Ok(Came::Stale) };
+        let kube = self.kube_live.borrow();
+        let kept = kept_by_hosts(&kube, self.steady.now().boot.as_secs_f64());
+        let Ok(plan) = kept.and_then(|kept| plan_of(&view, &good, kept, &kube)) else { return Ok(Came::Stale) };
         let entries: Vec<_> = plan.entries.into_iter().take(REPAIRS_AT_ONCE).collect();
         let Some(last) = entries.last().filter(|_| view.auto_repair.enabled()) else { return Ok(Came::Stale) };
         let now = self.steady.now().wall;

@@ -63,6 +63,8 @@ impl Actor {
         change.deletes = vec![keys.order(id), keys.progress(id)];
         self.commit(&permit, change).await?;
         tracing::info!(entry = %id, address = entry.address, outcome = ending.outcome, "repair ends");
+        let (what, failed) = ((end.event(), "Repair"), status == RepairStatus::Failed);
+        self.say_on(&entry.address, what, failed, format!("{id} ended: {}", ending.outcome));
         let error = if status == RepairStatus::Failed { ending.outcome.as_str() } else { "" };
         self.record("repair-finish", &entry.address, error, now);
         Ok(Came::Done)

@@ -243,11 +243,17 @@ impl<'a> Pass<'a> {
         self.snap.store.orders.get(&case.id)
     }
 
+    /// A person keeps it from starting.
+    pub(super) fn on_hold(&self, case: Case<'_>) -> Option<Reason> {
+        let hold = self.order(case.id, 0, Verb::Hold)?;
+        Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() })
+    }
+
     /// Why an entry that waits is not looked at now, for its own sake alone: held, disabled, without a command, backing
     /// off, or just failed.
     pub(super) fn waits_by_itself(&mut self, case: Case<'a>) -> Option<Reason> {
-        if let Some(hold) = self.order(case.id, 0, Verb::Hold) {
-            return Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() });
+        if let Some(held) = self.on_hold(case) {
+            return Some(held);
         }
         if !self.switch(case.queue()).enabled() {
             return Some(Reason::QueueDisabled);

@@ -42,6 +42,10 @@ impl<'a> Pass<'a> {
         if !self.switch(case.queue()).enabled() {
             return self.back_off(case, Reason::QueueDisabled);
         }
+        // On hold: a machine that must not start now goes back before its command, and its cordon goes with it (Rule 6).
+        if let Some(held) = self.on_hold(case) {
+            return self.unwind(case, held);
+        }
         if let Some(reason @ Reason::NoCommand { .. }) = self.no_command(case) {
             return self.back_off(case, reason);
         }

@@ -123,6 +123,19 @@ pub enum End {
 }
 
 impl End {
+    /// The reason of the Kubernetes Event that says so.
+    pub fn event(&self) -> &'static str {
+        match self {
+            Self::Cancelled => "Cancelled",
+            Self::NotMember => "Dequeued",
+            Self::Booted | Self::Replaced => "Rebooted",
+            Self::DoneBy(_) => "MarkedDone",
+            Self::Deleted => "RepairDeleted",
+            Self::Healthy => "RepairSucceeded",
+            Self::Failed(_) => "RepairFailed",
+        }
+    }
+
     /// The outcome as history has it.
     pub fn outcome(&self) -> String {
         match self {

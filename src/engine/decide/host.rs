@@ -12,11 +12,11 @@ use crate::model::{
 impl<'a> Pass<'a> {
     /// The reason of an entry whose command was sent: its host's, where that is what it waits for. One that is stuck
     /// stays stuck, with the host's trouble beside (I35).
-    pub(super) fn by_its_host(&mut self, case: Case<'a>, reason: Reason) -> Reason {
-        if !matches!(reason, Reason::CommandRunning { .. } | Reason::WaitingForBoot { .. }) {
+    pub(super) fn by_its_host(&self, case: Case<'a>, reason: Reason) -> Reason {
+        use Reason::{CommandRunning, WaitingForBoot, WaitingForHealth};
+        if !matches!(reason, CommandRunning { .. } | WaitingForBoot { .. } | WaitingForHealth { .. }) {
             return reason;
         }
-        self.out.watch_hosts = true;
         let Some(why) = self.host_of(case).and_then(|host| trouble(host)) else { return reason };
         let beside = |last: String| if last.is_empty() { why.to_string() } else { format!("{last}; {why}") };
         match reason {

@@ -80,8 +80,6 @@ pub struct Decision {
     pub orphans: BTreeMap<String, Reason>,
     /// Nodes whose pods are to be watched.
     pub watch_pods: BTreeSet<String>,
-    /// A machine was told to boot: what its BareMetalHost says is wanted.
-    pub watch_hosts: bool,
     /// An API server is in work or next: probe often.
     pub probe_often: bool,
     /// CKE's word for `status`.

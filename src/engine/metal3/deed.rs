@@ -26,7 +26,8 @@ impl Hand {
         let fresh = self.shared.actor.kube.host(&host.namespace, &host.name).await;
         let fresh = fresh.map_err(|e| Trouble::Failed(e.to_string()))?.ok_or(Trouble::Stale)?;
         let boot = self.shared.actor.steady.now().boot;
-        if fresh.uid != host.uid || self.decide(&fresh, power) != *step {
+        let same = fresh.uid == host.uid && fresh.pending_reboot_since == host.pending_reboot_since;
+        if !same || self.decide(&fresh, power) != *step {
             return Err(Trouble::Stale);
         }
         let (Some((_, found)), Some(system)) = (&self.bmc, &self.system) else { return Err(Trouble::Stale) };
@@ -34,7 +35,21 @@ impl Hand {
             Some(mode) => format!("host off ({mode})"),
             None => "host on".to_owned(),
         };
-        let (_permit, told) = self.tell(host, &what, &by(&fresh), boot).await?;
+        // Before the permit, so that an engine that ends sees this one or this one sees that; and until it is over.
+        let turns_off = mode.is_some() && host.pending();
+        if turns_off {
+            self.shared.note_half(host, true);
+        }
+        let told = match self.tell(host, &what, &by(&fresh), boot).await {
+            Ok((_permit, told)) => told,
+            Err(trouble) => {
+                self.note(host);
+                return Err(trouble);
+            }
+        };
+        if turns_off {
+            self.told = host.pending_reboot_since;
+        }
         self.show(host, what.clone(), None);
         let answer = match mode {
             Some(mode) => found.bmc.ask_off(system, mode).await,

@@ -2,13 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{HostSeen, Shared, deed::by};
+use super::{HostSeen, Shared, deed::by, winding::stands};
 use crate::{
     engine::{act::Stop, snapshot::Came},
     model::host::{HostRow, Times},
+    mutation::{self, Mutation},
     power::{
         Found,
         controller::{Limits, Sent, Step, Why, decide},
@@ -46,6 +48,12 @@ pub(super) struct Hand {
     /// What it said last: a change counts when it is said twice.
     last: Option<Power>,
     pub(super) asked: Asked,
+    /// The request, by its time, for which this hand told the machine to go off. It stays until that is over: the host that
+    /// is seen may be an old one.
+    pub(super) told: Option<Timestamp>,
+    /// The request that was there when it was taken up, and when that was in boot time: an engine before us may have told
+    /// the machine to go off.
+    found: (Option<Timestamp>, Duration),
     failures: u32,
 }
 
@@ -74,17 +82,21 @@ impl From<BmcError> for Trouble {
 
 impl Hand {
     pub(super) fn new(shared: Arc<Shared>, row: watch::Receiver<Arc<HostRow>>) -> Self {
-        Self { shared, row, bmc: None, system: None, last: None, asked: Asked::default(), failures: 0 }
+        let pending = Some(row.borrow()).filter(|host| host.pending()).and_then(|host| host.pending_reboot_since);
+        let found = (pending, shared.actor.steady.now().boot);
+        let asked = Asked::default();
+        Self { shared, row, bmc: None, system: None, last: None, asked, told: None, found, failures: 0 }
     }
 
-    /// Until the task is aborted or the host is gone.
+    /// Until the task is aborted, the host is gone, or nothing is begun any more and this was not.
     pub(super) async fn run(mut self) {
         let mut wound = self.shared.wound.subscribe();
         loop {
             let host = Arc::clone(&self.row.borrow_and_update());
             wound.mark_unchanged();
-            self.shared.note_half(&host, self.begun(&host));
-            if self.shared.winds_down() && !self.begun(&host) {
+            let ends = self.note(&host) && !mutation::on(Mutation::HalfForgotten);
+            if !ends && self.shared.winds_down() {
+                self.shared.note_waiting(&host);
                 return;
             }
             let rest = match self.turn(&host).await {
@@ -104,10 +116,32 @@ impl Hand {
         }
     }
 
-    /// A power cycle of it is under way: it was told to go off, or is off and not on again yet.
+    /// A power cycle of it is under way: it was told to go off, or is off and not on again yet, by the host's word or the
+    /// BMC's.
     pub(super) fn begun(&self, host: &HostRow) -> bool {
-        let told = self.asked.soft.is_some() || self.asked.hard.is_some();
-        host.pending() && (told || host.powered_on == Some(false))
+        let told = self.told.is_some() && self.told == host.pending_reboot_since;
+        let off = host.powered_on == Some(false) || self.last == Some(Power::Off);
+        host.pending() && stands(host) && (told || off)
+    }
+
+    /// It is on, with a request that was there when we came: it may go off still, as long as an off takes.
+    fn may_be_begun(&self, host: &HostRow) -> bool {
+        let (pending, taken) = self.found;
+        let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
+        let fresh = now.saturating_sub(taken) < limits.soft.saturating_add(limits.hard);
+        fresh && pending.is_some() && pending == host.pending_reboot_since && host.pending() && stands(host)
+    }
+
+    /// Notes how far it is; whether there is something to end.
+    pub(super) fn note(&self, host: &HostRow) -> bool {
+        let ends = self.begun(host) || self.may_be_begun(host);
+        self.shared.note_half(host, ends);
+        ends
+    }
+
+    /// An effect may follow.
+    fn may(&self, host: &HostRow) -> bool {
+        self.begun(host) || !self.shared.winds_down()
     }
 
     /// One look and at most one effect; how long to rest then, unless the host changes.
@@ -118,6 +152,9 @@ impl Hand {
         if step == Step::Wait(Why::NoWord) {
             power = self.look(host).await?;
             step = self.decide(host, &power);
+        }
+        if !matches!(step, Step::Wait(_)) && !self.may(host) {
+            return Ok(self.poll());
         }
         let boot = self.shared.actor.steady.now().boot;
         match &step {
@@ -178,7 +215,7 @@ impl Hand {
     /// Shows why nothing is done, and says how long to rest.
     async fn wait(&mut self, host: &HostRow, why: &Why) -> Result<Duration, Trouble> {
         self.show(host, why.to_string(), None);
-        if host.error_type == POWER_ERROR && self.last.is_some() && *why != Why::NoWord {
+        if host.error_type == POWER_ERROR && self.last.is_some() && *why != Why::NoWord && self.may(host) {
             let status = json!({"errorType": null, "errorMessage": "", "operationalStatus": "OK"});
             let boot = self.shared.actor.steady.now().boot;
             self.write(host, "host error over", "the BMC answers again", &status, boot).await?;

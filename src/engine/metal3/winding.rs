@@ -1,14 +1,24 @@
 //! The end of the controller role: nothing is begun any more, and what was begun is finished, because a machine between
-//! off and on must not stay off (spec/safety.md, Losing the lock, or a graceful end).
+//! off and on must not stay off (spec/safety.md, Losing the lock, or a graceful end). The same for whoever finds a cycle
+//! that an engine before it has left.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
+use tokio::time::{Instant, timeout, timeout_at};
+
 use super::{Controller, Shared};
-use crate::model::host::HostRow;
+use crate::{
+    model::host::{Hindrance, HostRow},
+    mutation::{self, Mutation},
+    power::controller::MANAGER,
+};
+
+/// How long an end waits at most until the hosts have been looked through for cycles that nobody has taken up.
+const SURVEY: Duration = Duration::from_secs(5);
 
 /// The hosts whose power cycle is under way, by namespace and name.
 pub(in crate::engine) type Halves = BTreeMap<(String, String), Half>;
@@ -16,69 +26,123 @@ pub(in crate::engine) type Halves = BTreeMap<(String, String), Half>;
 /// How far one of them is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Half {
-    /// It was told to go off, or is to be turned on.
+    /// It was told to go off, is about to be, or is to be turned on.
     Moving,
-    /// It stays off until its clients release it: nobody can finish that for them.
-    Held(Vec<String>),
+    /// It stays off for now, whoever wants to finish it: why.
+    Stays(String),
+}
+
+/// The resource shows a cycle that is not over, and nobody but us has ever written its power. That is all that a dead
+/// engine leaves behind.
+pub(super) fn unfinished(host: &HostRow) -> bool {
+    let ours = host.power_writers.iter().all(|(manager, _)| manager == MANAGER);
+    let known = ours && host.pending() && host.powered_on.is_some() && stands(host);
+    known && !mutation::on(Mutation::HalfForgotten)
+}
+
+/// It is there and has its image: a machine that is wiped or given away belongs to somebody else's work.
+pub(super) fn stands(host: &HostRow) -> bool {
+    host.provisioned() && !host.deleting
+}
+
+impl Half {
+    /// How far a host is whose cycle is under way; none = it is where it belongs.
+    fn of(host: &HostRow) -> Option<Self> {
+        let off = host.powered_on == Some(false);
+        if off && !host.online {
+            return None;
+        }
+        Some(match host.hindrance() {
+            Some(why @ (Hindrance::Paused | Hindrance::Detached | Hindrance::PowerOffDisabled)) => {
+                Self::Stays(why.to_string())
+            }
+            _ if off && !host.asked.keys.is_empty() => {
+                let keys: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
+                let keys = keys.join(", ");
+                Self::Stays(format!(
+                    "it is held off by {keys}, and no engine is left to turn it on when they release it"
+                ))
+            }
+            _ => Self::Moving,
+        })
+    }
 }
 
 impl Shared {
-    /// Nothing is begun any more: the policy asks for it no longer, or this engine ends.
+    /// The policy asks for it no longer, or this engine ends or resigns.
+    pub(super) fn ends(&self) -> bool {
+        let ends = self.actor.ending.load(Ordering::SeqCst) || self.retires.load(Ordering::SeqCst);
+        ends || !self.actor.live.borrow().policy().metal3_controller
+    }
+
+    /// Nothing is begun any more: it ends, or another controller is there or may be. Asked right before every effect, after
+    /// [`Self::note_half`]: whoever has wound this down and then finds no host noted knows that none is told to go off.
     pub(super) fn winds_down(&self) -> bool {
-        let actor = &self.actor;
-        let ends = *self.wound.borrow() || actor.ending.load(Ordering::SeqCst);
-        ends || !actor.live.borrow().policy().metal3_controller
+        self.barred.load(Ordering::SeqCst) || self.ends()
     }
 
     /// Wakes all hands when that has changed; the answer is whether it is so.
     pub(super) fn wind(&self) -> bool {
-        let policy = self.actor.live.borrow().policy().metal3_controller;
-        let ends = !policy || self.actor.ending.load(Ordering::SeqCst);
-        self.wound.send_if_modified(|wound| std::mem::replace(wound, ends) != ends);
-        ends
+        let winds = self.winds_down();
+        self.wound.send_if_modified(|wound| std::mem::replace(wound, winds) != winds);
+        winds
     }
 
-    /// Notes how far this host is; `begun` = its cycle is under way.
+    /// Notes how far this host is; `begun` = its cycle is under way, or is about to be.
     pub(super) fn note_half(&self, host: &HostRow, begun: bool) {
         let place = (host.namespace.clone(), host.name.clone());
-        // One that is to be off is where it belongs.
-        let stays = host.powered_on == Some(false) && !host.online;
-        let half = (begun && !stays).then(|| {
-            let held = host.powered_on == Some(false) && !host.asked.keys.is_empty();
-            if held { Half::Held(host.asked.keys.keys().cloned().collect()) } else { Half::Moving }
-        });
+        let half = if begun { Half::of(host) } else { None };
         self.halves.send_if_modified(|halves| match half {
             Some(half) => halves.insert(place, half.clone()).as_ref() != Some(&half),
             None => halves.remove(&place).is_some(),
         });
     }
+
+    /// A hand has seen that the machine was never told to go off for the request that is there.
+    pub(super) fn note_waiting(&self, host: &HostRow) {
+        if let Some(since) = host.pending_reboot_since.filter(|_| host.pending()) {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.insert((host.namespace.clone(), host.name.clone()), since);
+        }
+    }
+
+    pub(super) fn never_began(&self, host: &HostRow) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (host.namespace.clone(), host.name.clone());
+        waiting.get(&place).is_some_and(|since| Some(*since) == host.pending_reboot_since)
+    }
+
+    fn moves(&self) -> bool {
+        self.halves.borrow().values().any(|half| *half == Half::Moving)
+    }
 }
 
 impl Controller {
-    /// Cycles are under way that can be finished.
-    pub(in crate::engine) fn moves(&self) -> bool {
-        self.shared.halves.borrow().values().any(|half| *half == Half::Moving)
+    /// Whether this engine is about to resign: begins nothing more then. The answer is whether cycles are under way that can
+    /// be finished first.
+    pub(in crate::engine) fn retire(&self, retires: bool) -> bool {
+        self.shared.retires.store(retires, Ordering::SeqCst);
+        self.shared.wind() && (self.shared.moves() || !*self.shared.surveyed.borrow())
     }
 
     /// Begins nothing more, and waits so long at most until what was begun is finished. What is left is told: in the log,
     /// and in the audit of the host.
     pub(in crate::engine) async fn finish(&self, long: Duration) {
         let shared = &self.shared;
+        let until = Instant::now() + long;
         shared.wind();
+        let _ = timeout(SURVEY, shared.surveyed.subscribe().wait_for(|surveyed| *surveyed)).await;
         let mut halves = shared.halves.subscribe();
         let none_moves = halves.wait_for(|halves| !halves.values().any(|half| *half == Half::Moving));
-        let _ = tokio::time::timeout(long, none_moves).await;
+        let _ = timeout_at(until, none_moves).await;
         let left = shared.halves.borrow().clone();
         for ((namespace, name), half) in left {
             let host = format!("{namespace}/{name}");
             let why = match half {
-                Half::Held(keys) => format!(
-                    "it is held off by {}, and no engine is left to turn it on when they release it",
-                    keys.join(", ")
-                ),
+                Half::Stays(why) => why,
                 Half::Moving => "its power cycle is not over, and no engine is left to turn it on".to_owned(),
             };
-            tracing::error!(host, why, "HOST STAYS OFF until an engine with the policy metal3_controller leads");
+            tracing::error!(host, why, "HOST STAYS OFF until an engine leads again");
             let decided = shared.actor.steady.now().boot;
             let Ok(permit) = shared.actor.permit_to_finish(decided) else { continue };
             let actor = Arc::clone(&shared.actor);

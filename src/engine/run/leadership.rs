@@ -9,8 +9,10 @@ use crate::{
     clock::Steady,
     engine::{
         act::Actor,
+        herald::Herald,
         lead::{LeadEvent, LeadOrder, Standing},
         metal3::Controller,
+        notices::{Criers, Desk, Postman},
         preflight,
         snapshot::{Leading, secs},
     },
@@ -130,7 +132,8 @@ impl Loop {
         let entries = store.reboots.entries.values().filter_map(Stored::get);
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
         // A machine between off and on must not stay off.
-        let cycles = self.leader.as_ref().is_some_and(|leader| leader.metal3.moves());
+        let retires = self.snap.engine.resigning.is_some();
+        let cycles = self.leader.as_ref().is_some_and(|leader| leader.metal3.retire(retires));
         let in_work = cycles
             || entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
             || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());
@@ -187,7 +190,9 @@ impl Loop {
             acknowledged: secs(fence.life().acknowledged()),
         });
         self.clear();
+        let host = self.options.host.clone();
         let actor = Actor {
+            herald: Herald::start(kube.clone(), fence.clone(), self.steady.clone(), host),
             store: self.store.clone(),
             live: Arc::clone(&self.live),
             kube,
@@ -206,7 +211,15 @@ impl Loop {
         let records = Arc::clone(&actor);
         crate::tasks::spawn(async move { records.cancel_running_records().await });
         let metal3 = Controller::start(Arc::clone(&actor), self.options.bmcs.clone(), Arc::clone(&self.metal3));
-        self.leader = Some(Leader { actor, fence, metal3 });
+        let desk = Desk {
+            actor: Arc::clone(&actor),
+            seen: self.tell.subscribe(),
+            postman: Postman { http: self.options.webhooks.clone(), spawner: self.options.spawner.clone() },
+            board: Arc::clone(&self.told),
+            tally: Arc::clone(&self.tally),
+        };
+        let criers = Criers::start(&desk, &self.options.notices);
+        self.leader = Some(Leader { actor, fence, metal3, _criers: criers });
         tracing::info!(lease = format!("{lease:x}"), "leads");
     }
 
@@ -216,6 +229,7 @@ impl Loop {
             tracing::warn!(why, "leads no longer");
         }
         self.metal3.send_replace(Arc::default());
+        self.told.send_replace(Arc::default());
         self.snap.engine.leading = None;
         self.snap.engine.lease = 0;
         self.snap.engine.resigning = None;

@@ -11,6 +11,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
+pub use self::upkeep::LONGEST_END;
 use super::{
     act::Actor,
     command::Spawner,
@@ -18,6 +19,7 @@ use super::{
     lead::{LeadEvent, LeadOrder, Standing},
     memory,
     metal3::{Board, Controller, Metal3},
+    notices::{self, Criers},
     preflight,
     probe::{Prober, Targets, url},
     publish,
@@ -31,6 +33,7 @@ use crate::{
     kubernetes::{Kube, Live as KubeLive},
     model::{entry::EntryId, kube::KubeView, ours::EngineRegistration},
     net::Http,
+    notices::Receiver,
     power::Reach,
     store::{Store, live::Live},
     tasks::held,
@@ -64,6 +67,10 @@ pub struct Options {
     pub registry: Http,
     /// Speaks to the BMCs of BareMetalHosts.
     pub bmcs: Reach,
+    /// Who is told what happens.
+    pub notices: Arc<Vec<Receiver>>,
+    /// Reaches those of them that are webhooks.
+    pub webhooks: Http,
 }
 
 /// A running engine.
@@ -85,7 +92,8 @@ impl Handle {
         Arc::clone(&self.tally)
     }
 
-    /// Ends gracefully: nothing new starts, commands get 10 s, what ended is recorded, the lease is revoked.
+    /// Ends gracefully, within [`LONGEST_END`]: nothing new starts, commands get 10 s, where no other engine is there hosts
+    /// between off and on a minute, what ended is recorded, the lease is revoked.
     pub async fn stop(mut self) {
         drop(self.stop.take());
         let _ = (&mut self.task).await;
@@ -122,6 +130,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         keeper,
         metal3: Arc::new(metal3),
         metal3_seen,
+        told: Arc::default(),
         steady,
         snap: Snapshot { engine, ..Snapshot::default() },
         standing: None,
@@ -149,6 +158,7 @@ struct Leader {
     actor: Arc<Actor>,
     fence: Fence,
     metal3: Controller,
+    _criers: Criers,
 }
 
 struct Loop {
@@ -161,6 +171,8 @@ struct Loop {
     keeper: Keeper,
     metal3: Board,
     metal3_seen: watch::Receiver<Arc<Metal3>>,
+    /// What is known of the receivers of notices.
+    told: notices::Board,
     steady: Steady,
     snap: Snapshot,
     standing: Option<Standing>,
@@ -284,8 +296,9 @@ impl Loop {
         if let Some((_, live)) = &self.kube {
             live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
             live.watch_endpoints(leads);
-            let wanted = decision.watch_hosts || self.snap.store.policy().metal3_controller;
-            live.watch_hosts(leads && wanted || self.options.mode == "console");
+            // Whatever the policies are: a cycle that is under way, a machine that is held off and one that does not boot
+            // are known by their hosts alone.
+            live.watch_hosts(leads || self.options.mode == "console");
         }
         let policy = self.snap.store.policy();
         let campaigns = self.options.campaign && preflight::may_campaign(&self.snap.store).is_ok();
@@ -316,6 +329,7 @@ impl Loop {
             orphans: Arc::new(decision.orphans),
             applying: Arc::new(decision.registry),
             auto_repair: Arc::new(decision.auto_repair),
+            notices: Arc::clone(&self.told.borrow()),
         }));
     }
 

@@ -1,11 +1,16 @@
 //! What the loop does beside its passes: old records go, progress is told, and in the end it leaves in good order.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::Loop;
+use super::{Loop, TICK};
 use crate::{
     clock::Now,
-    engine::{decide::Decision, lead::LeadOrder, publish, snapshot::secs},
+    engine::{
+        decide::Decision,
+        lead::LeadOrder,
+        publish,
+        snapshot::{Seen, secs},
+    },
     model::time::after,
     store::commit::Change,
 };
@@ -21,6 +26,11 @@ const PUBLISH: f64 = 0.5;
 const FAREWELL: Duration = Duration::from_secs(10);
 /// How long one without a successor waits for hosts between off and on.
 const HALVES: Duration = Duration::from_mins(1);
+/// How long one waits for etcd to take the lease back.
+const REVOKE: Duration = Duration::from_secs(3);
+/// How long a graceful end takes at most. Whoever waits for one waits longer: the unit file's `TimeoutStopSec`, and a console
+/// that is to be stopped.
+pub const LONGEST_END: Duration = Duration::from_secs(FAREWELL.as_secs() + HALVES.as_secs() + REVOKE.as_secs());
 
 impl Loop {
     /// Old history and audit records go; attempts never do (I38).
@@ -84,19 +94,35 @@ impl Loop {
                         Some(done) => self.came(done),
                         None => break,
                     },
+                    () = tokio::time::sleep(TICK) => self.tell_the_end(),
                 }
             }
-            // With another engine behind us the next leader finishes them, as after a crash.
+            // With another engine behind us the next leader finishes them, as after a crash, whatever the policy says.
             let lease = self.snap.engine.lease;
             let alone = !self.live.borrow().engines.keys().any(|other| *other != lease);
-            if let Some(leader) = self.leader.as_ref().filter(|_| alone) {
-                leader.metal3.finish(HALVES).await;
+            if let Some(leader) = self.leader.take().filter(|_| alone) {
+                let finished = leader.metal3.finish(HALVES);
+                tokio::pin!(finished);
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = &mut finished => break,
+                        () = tokio::time::sleep(TICK) => self.tell_the_end(),
+                    }
+                }
             }
         }
         if let Some(mut standing) = self.standing.take() {
             standing.ask(LeadOrder::Resign);
             let ended = async { while standing.events.recv().await.is_some() {} };
-            let _ = tokio::time::timeout(Duration::from_secs(3), ended).await;
+            let _ = tokio::time::timeout(REVOKE, ended).await;
         }
+    }
+
+    /// What is seen while nothing is decided any more: whoever asks whether this engine lives learns that it does.
+    fn tell_the_end(&mut self) {
+        let now = self.look();
+        let snapshot = self.snap.clone();
+        self.tell.send_modify(|seen| *seen = Arc::new(Seen { snapshot, now, ..Seen::clone(seen) }));
     }
 }

@@ -1,6 +1,7 @@
 //! Which operation of the `repair` section an entry names (seed `cke-repair.md`, Repair procedures).
 
 use super::{Operation, Procedure, Repair, Step};
+use crate::model::secret;
 
 impl Repair {
     /// The operations for a machine type: those of the first procedure that names it, as CKE looks them up; none
@@ -60,7 +61,7 @@ pub fn steps_in_words(steps: &[Step], address: &str) -> Vec<String> {
         if step.need_drain.unwrap_or(false) {
             words.push("drain".to_owned());
         }
-        let argv = step.repair_command.as_deref().unwrap_or_default().join(" ");
+        let argv = secret::argv(step.repair_command.as_deref().unwrap_or_default());
         words.push(if argv.is_empty() { "no command".to_owned() } else { format!("{argv} {address}") });
         match step.watch_seconds.unwrap_or(0) {
             0 => words.push("one look at its health".to_owned()),

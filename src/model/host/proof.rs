@@ -32,8 +32,8 @@ pub enum Seen {
 /// came may still be under way, so it has to be off for as long as such a one could take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// Since when it says off without a break, by a clock that only goes on.
-    since: Option<Duration>,
+    /// Since when it says off without a break, and when it said so last, by a clock that only goes on.
+    off: Option<(Duration, Duration)>,
     answers: u32,
 }
 
@@ -44,13 +44,14 @@ impl Stretch {
             *self = Self::default();
             return;
         }
-        self.since.get_or_insert(now);
+        let (since, _) = self.off.unwrap_or((now, now));
+        self.off = Some((since, now));
         self.answers = self.answers.saturating_add(1);
     }
 
-    /// It said off, often enough and for `long`, until `now`.
-    pub fn proves(&self, long: Duration, now: Duration) -> bool {
-        self.answers >= ANSWERS && self.since.is_some_and(|since| now.saturating_sub(since) >= long)
+    /// It said off, often enough and for `long` from its first such word to its last: the silence after that says nothing.
+    pub fn proves(&self, long: Duration) -> bool {
+        self.answers >= ANSWERS && self.off.is_some_and(|(since, last)| last.saturating_sub(since) >= long)
     }
 }
 
@@ -125,15 +126,17 @@ mod tests {
         for second in [100, 110, 150, 159] {
             stretch.hear(true, at(second));
         }
-        assert!(!stretch.proves(long, at(159)));
-        assert!(stretch.proves(long, at(160)));
+        // however long it is silent from here on
+        assert!(!stretch.proves(long), "59 s");
+        stretch.hear(true, at(160));
+        assert!(stretch.proves(long));
         // `On` was under way: it came on for a moment, or did not answer.
         stretch.hear(false, at(170));
         for second in [171, 240, 241] {
             stretch.hear(true, at(second));
         }
-        assert!(!stretch.proves(long, at(241)), "three answers are too few");
+        assert!(!stretch.proves(long), "three answers are too few");
         stretch.hear(true, at(242));
-        assert!(stretch.proves(long, at(242)));
+        assert!(stretch.proves(long));
     }
 }

@@ -144,7 +144,8 @@ impl Windows {
         &self.written.time_zone
     }
 
-    /// A moment as a clock in their zone shows it: `22:00`, `Mon 22:00` on another day of this week, else with the date.
+    /// A moment as a clock in their zone shows it: `22:00 JST`, `Mon 22:00 JST` on another day of this week, else with
+    /// the date.
     pub fn clock(&self, at: Timestamp, now: Timestamp) -> String {
         self.all.first().map_or_else(|| at.to_string(), |window| clock(&window.zone, at, now))
     }

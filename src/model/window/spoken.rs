@@ -2,14 +2,15 @@
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
-/// A moment as a clock in this zone shows it: `22:00`, `Mon 22:00` on another day of the next six, else with the date.
+/// A moment as a clock in this zone shows it: `22:00 JST`, `Mon 22:00 JST` on another day of the next six, else with
+/// the date.
 pub fn clock(zone: &TimeZone, at: Timestamp, now: Timestamp) -> String {
     let (at, now) = (at.to_zoned(zone.clone()), now.to_zoned(zone.clone()));
     let days = at.date().since(now.date()).map_or(i32::MAX, |span| span.get_days());
     let form = match days {
-        0 => "%H:%M",
-        1..=6 => "%a %H:%M",
-        _ => "%Y-%m-%d %H:%M",
+        0 => "%H:%M %Z",
+        1..=6 => "%a %H:%M %Z",
+        _ => "%Y-%m-%d %H:%M %Z",
     };
     at.strftime(form).to_string()
 }
@@ -32,11 +33,11 @@ mod tests {
         let zone = super::super::zone("Asia/Tokyo").unwrap();
         let now = "2026-08-01T12:00:00Z".parse().unwrap();
         for (at, said) in [
-            ("2026-08-01T13:00:00Z", "22:00"),
-            ("2026-08-01T15:00:00Z", "Sun 00:00"),
-            ("2026-08-07T13:00:00Z", "Fri 22:00"),
-            ("2026-08-08T13:00:00Z", "2026-08-08 22:00"),
-            ("2026-07-31T13:00:00Z", "2026-07-31 22:00"),
+            ("2026-08-01T13:00:00Z", "22:00 JST"),
+            ("2026-08-01T15:00:00Z", "Sun 00:00 JST"),
+            ("2026-08-07T13:00:00Z", "Fri 22:00 JST"),
+            ("2026-08-08T13:00:00Z", "2026-08-08 22:00 JST"),
+            ("2026-07-31T13:00:00Z", "2026-07-31 22:00 JST"),
         ] {
             assert_eq!(clock(&zone, at.parse().unwrap(), now), said, "{at}");
         }

@@ -18,7 +18,7 @@ async fn an_unknown_address_bars_all_of_the_list() {
     rig.define();
     let before = rig.keys().await;
     let ran = rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.99 worker13");
-    said(&ran, 1, &["10.0.0.99", "worker13 (a name; its address is 10.0.0.13)", "no entry was written", "cluster get"]);
+    said(&ran, 1, &["10.0.0.99", "worker13 (a name; its address is 10.0.0.13)", "nothing was written", "cluster get"]);
     assert_eq!(rig.keys().await, before);
 }
 

@@ -45,6 +45,7 @@ fn the_scenarios_are_listed_with_a_sentence_each() {
             "interference",
             "repairs",
             "dead-api-server",
+            "windows",
             "large",
             "registry",
             "hosts"

@@ -110,7 +110,7 @@ async fn an_operator_with_kubernetes_notes_the_node_and_starts_nothing_in_anothe
     operator.cancel_reboot(0, None, None).await.unwrap();
     assert_eq!(operator.cancel_all_reboots(None).await.unwrap(), [1]);
 
-    operator.keep_cordoned("worker13", true).await.unwrap();
+    operator.keep_cordoned("worker13", true, None).await.unwrap();
     let node = world.ok("GET", "/api/v1/nodes/worker13", None);
     assert!(node["metadata"]["annotations"].get("cketerm.io/keep-cordoned").is_some(), "{node}");
     let all = etcd_client::GetOptions::new().with_prefix();

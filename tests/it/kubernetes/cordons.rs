@@ -1,10 +1,12 @@
 //! Cordons with their record, conditioned on the Node as it was, and the API server's endpoints.
 
 use cketerm::{
+    fence::Person,
     kubernetes::{Release, WriteError},
     model::{
         entry::EntryId,
         kube::{EndpointsRow, NodeRow, Owner},
+        ours::Who,
     },
 };
 use serde_json::json;
@@ -74,15 +76,15 @@ async fn i12_a_cordon_that_an_administrator_keeps_is_kept() {
         let name = api.node("10.1.0.3").await;
         let before = kube.node(&name).await.unwrap().unwrap();
         let ours = kube.stamp(&permit(), &before, &owner(&before), true, true).await.unwrap();
-        kube.annotate_keep_cordoned(&name, true).await.unwrap();
+        kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &name, true).await.unwrap();
         let stale = kube.release(&permit(), &ours, Release { uncordon: true, drop_keep: false }).await;
         assert_eq!(stale, Err(WriteError::Conflict), "decided before the administrator's word");
         let kept = kube.node(&name).await.unwrap().unwrap();
         assert!(kept.keep_cordoned);
         let after = kube.release(&permit(), &kept, Release { uncordon: false, drop_keep: true }).await.unwrap();
         assert!(after.unschedulable && !after.keep_cordoned && !after.cke_mark && after.owner.is_none());
-        kube.annotate_keep_cordoned(&name, true).await.unwrap();
-        kube.annotate_keep_cordoned(&name, false).await.unwrap();
+        kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &name, true).await.unwrap();
+        kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &name, false).await.unwrap();
         assert!(!kube.node(&name).await.unwrap().unwrap().keep_cordoned);
     }
 }
@@ -93,7 +95,10 @@ async fn a_node_that_is_gone_and_an_unreadable_record_are_said_so() {
         let (api, kube) = (server.api().await, server.kube().await);
         let ghost = NodeRow { name: fresh("ghost"), resource_version: "1".into(), ..NodeRow::default() };
         assert_eq!(kube.stamp(&permit(), &ghost, &owner(&ghost), true, true).await, Err(WriteError::NotFound));
-        assert_eq!(kube.annotate_keep_cordoned(&ghost.name, true).await, Err(WriteError::NotFound));
+        assert_eq!(
+            kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &ghost.name, true).await,
+            Err(WriteError::NotFound)
+        );
         assert_eq!(kube.node(&ghost.name).await, Ok(None));
         let name = api.node("10.1.0.4").await;
         let broken = json!({"metadata": {"annotations": {"cketerm.io/owner": "not JSON"}}});

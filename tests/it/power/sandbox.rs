@@ -7,40 +7,44 @@ use cketerm::{
     actions::{HostDeed, Operator},
     clock::Clock,
     engine::{run::Handle, snapshot::Seen},
-    model::{
-        entry::Stored,
-        host::{HostRow, Mode},
-        ours::Audit,
-    },
+    model::host::{HostRow, Mode},
     sandbox::{
         kubernetes::resource::{BARE_METAL_HOSTS, NODES},
         machines::{Behaviour, OnBmc, State, What},
         metal3::NAMESPACE,
     },
-    scenario::{Options, Scenario, Stage},
+    scenario::{Lines, Options, Scenario, Stage, ground},
+    tasks::Gate,
 };
 use serde_json::{Value, json};
 
 pub struct Place {
     pub stage: Stage,
-    engine: Handle,
-    operator: Operator,
+    pub engine: Handle,
+    pub operator: Operator,
+    /// The engine's lines to the servers.
+    pub lines: Lines,
 }
 
 impl Place {
     /// Three API servers, four workers, and their hosts in the hands of `operator`; `policy` says whether cketerm's
-    /// controller is wanted.
+    /// controller is wanted. The engine is a console's, which looks at hosts whether it leads or not.
     pub async fn new(operator: &str, policy: bool) -> Self {
+        Self::of("console", operator, policy).await
+    }
+
+    /// The same with an engine of this mode.
+    pub async fn of(mode: &'static str, operator: &str, policy: bool) -> Self {
         let text = format!(
             "name: test\nabout: A test.\npopulation: {{nodes: 7, pods_per_node: 0, workloads: [], metal3: {{operator: \
              {operator}}}}}\npolicy: {{metal3_controller: {policy}}}\n"
         );
         let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
-        let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
-        // a console's engine looks at hosts whoever carries their requests out
-        let engine = stage.ground("engine-host").start("console", true, None);
+        let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock.clone()).await.unwrap();
+        let lines = Lines::new("engine-host", &Gate::default(), 1);
+        let engine = ground(&stage.sandbox, "engine-host", clock, &lines).start(mode, true, None);
         let operator = stage.operator("ann");
-        Self { stage, engine, operator }
+        Self { stage, engine, operator, lines }
     }
 
     /// Waits until it is so; the clock is paused, so that this takes no time.
@@ -113,7 +117,7 @@ pub fn row<'a>(seen: &'a Seen, name: &str) -> &'a HostRow {
 }
 
 /// It was asked, and the cycle is over.
-fn cycled(seen: &Seen, name: &str) -> bool {
+pub fn cycled(seen: &Seen, name: &str) -> bool {
     let host = row(seen, name);
     let asked = host.pending_reboot_since.is_some() && !host.pending();
     asked && host.asked.is_empty() && host.powered_on == Some(true)
@@ -223,78 +227,4 @@ async fn i44_an_old_operator_that_clears_our_key_early_gives_no_proof_and_the_no
     assert!(held.is_ok());
     let other = place.operator.host(&name, "another", HostDeed::Hold(Mode::Soft), None).await.unwrap_err();
     assert!(other.text.contains("another host by now"), "{}", other.text);
-}
-
-/// A place where `w1` is asked for a cycle and its machine takes a while to go off.
-async fn going_off() -> Place {
-    let place = Place::new("none", true).await;
-    place.until("hosts are on", |s| s.snapshot.kube.hosts.len() == 7 && row(s, "w1").powered_on == Some(true)).await;
-    place.behave("w1", Behaviour { bmc_seconds: 20.0, ..Behaviour::default() });
-    place.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
-    // it was asked to go off by then, and is on still
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(place.state("w1"), State::Up);
-    place
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cycle_that_was_begun_is_finished_when_the_policy_is_switched_off_and_no_other_begins() {
-    let place = going_off().await;
-    place.operator.set_policy("metal3_controller", "false", None).await.unwrap();
-    place.annotate("w2", "reboot.metal3.io", r#"{"mode":"hard"}"#);
-    place.until("the cycle is over", |s| cycled(s, "w1")).await;
-    tokio::time::sleep(Duration::from_mins(10)).await;
-    assert_eq!(place.went("w1"), ["Down by ForceOff", "Up by On"]);
-    assert!(place.went("w2").is_empty(), "{:?}", place.went("w2"));
-    assert!(place.engine.seen().borrow().snapshot.metal3.hosts.is_empty(), "it minds none any more");
-    place.operator.set_policy("metal3_controller", "true", None).await.unwrap();
-    place.until("the other begins", |s| cycled(s, "w2")).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_graceful_end_without_a_successor_leaves_no_machine_between_off_and_on() {
-    let place = going_off().await;
-    place.annotate("w2", "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
-    place.until("w2 is held", |s| row(s, "w2").powered_on == Some(false)).await;
-    let Place { stage, engine, operator } = place;
-    engine.stop().await;
-    let at = |name: &str| {
-        let address = stage.sandbox.machines.address_of(name).unwrap();
-        stage.sandbox.machines.look(&address).unwrap().state
-    };
-    assert_ne!(at("w1"), State::Off, "a machine between off and on must not stay off");
-    assert_eq!(at("w2"), State::Off, "I44: a key remains");
-    let store = &operator.store;
-    let audit = store.newest::<Audit>(&store.keys().audit_prefix(), 200).await.unwrap();
-    let left = audit.iter().filter_map(Stored::get).filter(|r| r.what == "host left off").collect::<Vec<_>>();
-    assert_eq!(left.len(), 1, "it is said loudly: {audit:?}");
-    assert!(left[0].on == "host metal3/w2" && left[0].reason.as_ref().unwrap().contains("held off by x"), "{left:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn i44_a_leader_that_dies_at_any_moment_is_followed_by_one_that_ends_the_cycle() {
-    // from the request to the end of the cycle, every half second
-    for step in 0..24 {
-        let place = Place::new("none", true).await;
-        place.until("w1 is on", |s| s.snapshot.kube.hosts.len() == 7 && row(s, "w1").powered_on == Some(true)).await;
-        let standby = place.stage.ground("standby-host").start("console", true, None);
-        place.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
-        place.annotate("w2", "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
-        tokio::time::sleep(Duration::from_millis(500 * step)).await;
-        // not resigned: its tasks are dropped where they stand, and its lease runs out
-        drop(place.engine);
-        let mut seen = standby.seen();
-        let ends = seen.wait_for(|s| s.snapshot.kube.hosts.len() == 7 && cycled(s, "w1"));
-        let ended = tokio::time::timeout(Duration::from_mins(20), ends).await.is_ok_and(|ended| ended.is_ok());
-        assert!(ended, "after {step} half seconds: {:?}", standby.seen().borrow().snapshot.metal3);
-        tokio::time::sleep(Duration::from_mins(10)).await;
-        let went = |name: &str| {
-            let machines = &place.stage.sandbox.machines;
-            let address = machines.address_of(name).unwrap();
-            let log = machines.power_log().into_iter().filter(|p| p.address == address);
-            log.map(|p| p.what).collect::<Vec<_>>()
-        };
-        assert_eq!(went("w1"), [What::Down, What::Up], "after {step} half seconds");
-        assert_eq!(went("w2"), [What::Down], "after {step} half seconds: a key remains");
-    }
 }

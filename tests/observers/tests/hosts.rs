@@ -102,6 +102,28 @@ fn i44_a_whole_cycle_breaks_nothing_and_one_that_is_never_finished_does() {
 }
 
 #[test]
+fn i44_with_the_policy_off_a_cycle_that_was_begun_is_finished_and_none_is_begun() {
+    let mut site = Site::new();
+    site.off("reboot.metal3.io");
+    site.s.write("console", &[("cketerm/policy", json!({"metal3_controller": false}))], &[]);
+    site.patch(json!({"reboot.metal3.io": null}));
+    site.release("reboot.metal3.io");
+    site.s.pass(1.0);
+    let mut left = Site { s: site.s.clone(), host: site.host.clone() };
+    left.s.record.calm_since = Some(left.s.now);
+    left.s.pass(1000.0);
+    sees(&left.s, &["I44"]);
+    site.on();
+    // one that is asked for from now on waits
+    site.annotate("reboot.metal3.io");
+    site.s.record.calm_since = Some(site.s.now);
+    site.s.pass(1000.0);
+    sees(&site.s, &[]);
+    site.s.tells("engine-0", "host reboot asked", "host m/h", "asked by reboot.metal3.io");
+    sees(&site.s, &["I44"]);
+}
+
+#[test]
 fn i44_a_host_that_is_held_is_not_turned_on() {
     let mut site = Site::new();
     site.off("reboot.metal3.io/a");

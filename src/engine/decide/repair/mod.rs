@@ -61,7 +61,10 @@ impl<'a> Pass<'a> {
             checks.extend(self.health_check_due(case));
             let reason = self.repair_end(case).or_else(|| self.step_on(case));
             match reason {
-                Some(reason) => self.reason(id, reason),
+                Some(reason) => {
+                    let reason = self.by_its_host(case, reason);
+                    self.reason(id, reason);
+                }
                 None => waiting.push(case),
             }
         }

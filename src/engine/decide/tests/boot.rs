@@ -274,7 +274,6 @@ fn a_host_that_is_held_off_or_has_a_power_error_is_why_its_machine_does_not_boot
         let keys = [("a".to_owned(), String::new()), ("cketerm-fence".to_owned(), String::new())].into();
         HostRow { asked: Asked { base: None, keys }, ..host() }
     };
-    assert!(waits().decide().watch_hosts && !Scene::new(2).queued(&[(0, 11)]).decide().watch_hosts);
     assert!(matches!(with(waits(), host()).reason(0), Reason::WaitingForBoot { .. }), "nothing is wrong with it");
     let keys = Reason::HeldByOtherKey { keys: vec!["a".to_owned(), "cketerm-fence".to_owned()] };
     assert_eq!(with(waits(), held()).reason(0), keys);

@@ -6,7 +6,7 @@ use crate::{
     model::{
         cluster::Reboot,
         drain::Verdict,
-        entry::QueueKind,
+        entry::{EntryId, QueueKind},
         kube::NamespaceRow,
         ours::Verb,
         policy::UnreachableRule,
@@ -356,4 +356,34 @@ fn i34_the_backoff_is_never_below_the_base_nor_above_the_cap_and_the_jitter() {
         assert_eq!(backoff_seconds(QueueKind::Reboot, count, 299), base + 299);
         assert_eq!(backoff_seconds(QueueKind::Reboot, count, 300), base, "the jitter is below 300");
     }
+}
+
+/// "keep one entry from starting" (spec/cli.md): one that drains goes back before its command runs, and says so.
+#[test]
+fn i10_a_hold_on_a_draining_entry_takes_it_back_and_its_cordon_goes() {
+    let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {});
+    assert_ne!(scene.does(0), Some("unwinding"));
+    let held = scene.order(0, Verb::Hold, 10);
+    let Some(Effect::Unwind { cause: Reason::OnHold { .. }, .. }) = held.effect(0) else {
+        panic!("{:?}", held.effect(0))
+    };
+    let empty = Scene::new(1).draining(0, 11, 1);
+    assert_eq!(empty.does(0), Some("rebooting"));
+    assert_eq!(empty.order(0, Verb::Hold, 10).does(0), Some("unwinding"));
+    let back = Scene::new(1).queued(&[(0, 11)]).cordoned(11, 0).order(0, Verb::Hold, 10);
+    assert!(back.decide().effects.iter().any(|p| matches!(p.effect, Effect::Release { uncordon: true, .. })));
+}
+
+/// Operator's review 9: while a preview is refused, nothing was asked to go, and nothing "leaves".
+#[test]
+fn i15_before_the_preview_is_through_no_pod_is_said_to_be_leaving() {
+    let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).pod(11, "free", |_| {}).budget("web", "web");
+    let blocked = |scene: &Scene| {
+        let named = crate::engine::publish::blockers(&scene.snapshot(), EntryId::reboot(0), "10.0.0.11");
+        named.into_iter().map(|b| (b.pod, b.why == PodHold::Leaving)).collect::<Vec<_>>()
+    };
+    let refused = scene.answered(0, "web", refused_by_budget()).work(0, |w| w.drain.previewed = false);
+    assert_eq!(blocked(&refused), [("shop/web".to_owned(), false)]);
+    let evicting = refused.work(0, |w| w.drain.previewed = true);
+    assert_eq!(blocked(&evicting), [("shop/web".to_owned(), false), ("shop/free".to_owned(), true)]);
 }

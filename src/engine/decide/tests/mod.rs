@@ -12,4 +12,5 @@ mod repair_line;
 mod repair_scene;
 mod repair_steps;
 mod scene;
+mod weeks;
 mod windows;

@@ -397,9 +397,40 @@ fn i44_a_host_that_is_held_off_or_being_rebooted_explains_its_machine() {
     rebooting.pending_reboot_since = Some("2026-01-01T00:00:00Z".parse().unwrap());
     put(rebooting);
     put(crate::model::host::HostRow { online: false, ..host("dddd") });
-    let kept = super::super::kept_by_hosts(&kube);
+    let source = crate::model::kube::SourceState { synced: true, heard: BOOT, error: None };
+    kube.sources.insert(crate::model::kube::HOSTS_SOURCE.to_owned(), source);
+    let kept = super::super::kept_by_hosts(&kube, BOOT).unwrap();
     assert_eq!(kept.keys().collect::<Vec<_>>(), ["10.7.7.2", "10.7.7.3", "10.7.7.4"]);
     assert!(kept["10.7.7.2"].contains("metal3/bb is held off by fencer"), "{kept:?}");
+}
+
+#[test]
+fn i44_nothing_is_added_while_nobody_can_say_who_is_held_off() {
+    use crate::model::kube::{HOSTS_SOURCE, KubeView, SourceState};
+    let snap = with_broken(3, &[(12, "UNREACHABLE")], 0);
+    let with = |source: Option<SourceState>| {
+        let mut kube = KubeView::clone(&snap.kube);
+        match source {
+            Some(source) => kube.sources.insert(HOSTS_SOURCE.to_owned(), source),
+            None => kube.sources.remove(HOSTS_SOURCE),
+        };
+        let decision = decide(&Snapshot { kube: Arc::new(kube), ..snap.clone() });
+        let adds = |p: &super::super::Planned| matches!(p.effect, Effect::Registry(Registering::AddRepairs));
+        (decision.effects.iter().any(adds), decision.auto_repair.off.unwrap_or_default())
+    };
+    let source =
+        |synced, heard, error: Option<&str>| Some(SourceState { synced, heard, error: error.map(str::to_owned) });
+    for (source, said) in [
+        (None, "not read yet"),
+        (source(false, 0.0, None), "not read yet"),
+        (source(false, 0.0, Some("does not answer")), "does not answer"),
+        (source(true, BOOT - 11.0, None), "last heard 11 s ago"),
+    ] {
+        let (adds, off) = with(source);
+        assert!(!adds && off.starts_with("waits for BareMetalHosts") && off.contains(said), "{said}: {off}");
+    }
+    assert!(with(source(true, BOOT - 9.0, None)).0, "a young copy");
+    assert!(with(source(true, BOOT, Some("it has no BareMetalHosts"))).0, "a definite no is an answer");
 }
 
 #[test]
@@ -438,4 +469,31 @@ fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_
     assert_eq!(begins(scene(), &[]), Applying::Settled);
     let less = scene().with(|s| s.constraints.minimum_workers = Some(19));
     says(&begins(less, &[(12, "UNHEALTHY")]), "a plan from what has just changed");
+}
+
+/// Boot check true, Node Ready, entry gone; sabakan has not looked since.
+#[test]
+fn i42_a_machine_that_has_just_come_back_is_left_alone_until_sabakan_has_had_time_to_look() {
+    let adds = |seconds: i64, ready: bool| {
+        let mut snap = with_broken(9, &[(13, "UNREACHABLE")], 0);
+        let mut scene = scene().node(13, |n| n.ready = ready);
+        scene.constraints.maximum_repair_queue_entries = 9;
+        scene.constraints.wait_seconds_to_repair_rebooting = seconds;
+        let fresh = scene.snapshot();
+        (snap.store, snap.kube) = (fresh.store, fresh.kube);
+        decide(&snap).auto_repair.plan
+    };
+    // it has been so for 9,999.5 s by sabakan's word
+    assert_eq!(adds(9999, true).entries.len(), 1);
+    let young = adds(10_000, true);
+    assert!(young.entries.is_empty() && young.skipped[0].why.contains("its Node is Ready"), "{young:?}");
+    assert_eq!(adds(10_000, false).entries.len(), 1, "Kubernetes does not hear from it either");
+    let mut snap = with_broken(9, &[(13, "UNREACHABLE")], 0);
+    let mut cordoned = scene().cordoned(13, 4).node(13, |n| n.ready = false);
+    cordoned.constraints.maximum_repair_queue_entries = 9;
+    cordoned.constraints.wait_seconds_to_repair_rebooting = 10_000;
+    let fresh = cordoned.snapshot();
+    (snap.store, snap.kube) = (fresh.store, fresh.kube);
+    let plan = decide(&snap).auto_repair.plan;
+    assert!(plan.entries.is_empty() && plan.skipped[0].why.contains("not back yet"), "{plan:?}");
 }

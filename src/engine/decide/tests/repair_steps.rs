@@ -148,6 +148,29 @@ fn i41_not_healthy_within_watch_seconds_the_next_steps_first_action_in_the_same_
 }
 
 #[test]
+fn a_repair_whose_host_is_held_off_or_has_a_power_error_says_so_while_it_is_watched() {
+    use crate::model::host::{Asked, HostRow};
+    let host = HostRow {
+        name: "10.0.0.11".to_owned(),
+        online: true,
+        provisioning: "provisioned".to_owned(),
+        ..HostRow::default()
+    };
+    let watched = |host: &HostRow| {
+        let scene = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 30, ok()).with(|s| {
+            s.kube.hosts.insert((String::new(), host.name.clone()), std::sync::Arc::new(host.clone()));
+        });
+        scene.repair_reason(0)
+    };
+    assert!(matches!(watched(&host), Reason::WaitingForHealth { .. }), "nothing is wrong with it");
+    let keys = [("fencer".to_owned(), String::new())].into();
+    let held = HostRow { asked: Asked { base: None, keys }, ..host.clone() };
+    assert_eq!(watched(&held), Reason::HeldByOtherKey { keys: vec!["fencer".to_owned()] });
+    let broken = HostRow { error_type: "power management error".to_owned(), error: "no answer".to_owned(), ..host };
+    assert_eq!(watched(&broken), Reason::PowerError { text: "no answer".to_owned() });
+}
+
+#[test]
 fn the_watch_begins_when_the_command_has_ended() {
     let scene = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 50, ok()).change_repair(0, |e| {
         e.last_transition_time = Some(after(now(), -500));

@@ -57,7 +57,7 @@ impl Scene {
         cluster.reboot.reboot_command = Some(vec!["reboot".to_owned()]);
         cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
-        for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
+        for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints", "baremetalhosts"] {
             kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, error: None });
         }
         let mut snap = Snapshot {

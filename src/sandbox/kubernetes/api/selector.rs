@@ -68,7 +68,14 @@ impl Requirement {
 
 impl Field {
     fn holds(&self, object: &Value) -> bool {
-        let found = self.path.split('.').try_fold(object, |at, step| at.get(step));
+        let at = |path: &str| path.split('.').try_fold(object, |at, step| at.get(step));
+        // an event is kept in the words of the group in which it came
+        let other = || match self.path.split_once('.')? {
+            ("involvedObject", rest) => at(&format!("regarding.{rest}")),
+            ("regarding", rest) => at(&format!("involvedObject.{rest}")),
+            _ => None,
+        };
+        let found = at(&self.path).or_else(other);
         let equal = match found {
             Some(Value::String(text)) => *text == self.value,
             Some(Value::Bool(flag)) => flag.to_string() == self.value,

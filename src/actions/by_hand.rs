@@ -10,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    act::drain::previewed,
-    decide::{Effect, decide},
-    memory, publish,
-    snapshot::{Came, Engine, Leading, Snapshot, Work, secs},
-};
 use crate::{
     clock::{Now, Steady},
+    engine::{
+        decide::{Effect, decide},
+        memory, previewed, publish,
+        snapshot::{Came, Engine, Leading, Snapshot, Work, secs},
+    },
+    fence::Person,
     kubernetes::{Kube, Live as KubeLive},
     model::{
         cluster::{Cluster, Members, Node},
@@ -28,7 +28,10 @@ use crate::{
         reason::{Blocker, Reason},
         reboot::{RebootEntry, RebootStatus},
     },
-    store::view::{Definition, StoreView},
+    store::{
+        live::Live,
+        view::{Definition, StoreView},
+    },
 };
 
 /// The entry that the rules are shown. It lies nowhere.
@@ -64,30 +67,48 @@ pub enum Stopped {
     Gone,
 }
 
+/// What a drain by hand stands on.
+pub(super) struct Grounds<'a> {
+    /// Kubernetes, and its live copy.
+    pub kube: &'a Kube,
+    /// Its live copy.
+    pub live: &'a KubeLive,
+    /// etcd's: nothing is done before it is whole, nor while it is older than 10 s, for an entry may have begun.
+    pub entries: &'a Live,
+    /// The definition, for the rules of its drains.
+    pub definition: Option<&'a Cluster>,
+    /// Whose rights.
+    pub person: Person,
+}
+
 /// Drains a node that is cordoned. `claimed` says whether an entry works on it now; `tell` is told of every change.
-pub async fn drain(
-    kube: &Kube,
-    live: &KubeLive,
-    definition: Option<&Cluster>,
+pub(super) async fn drain(
+    on: &Grounds<'_>,
     node: &NodeRow,
-    claimed: impl Fn() -> Option<String>,
+    claimed: impl Fn(&StoreView) -> Option<String>,
     mut tell: impl FnMut(&Progress),
 ) -> Result<Progress, Stopped> {
+    let (kube, live) = (on.kube, on.live);
     live.watch_pods(BTreeSet::from([node.name.clone()]));
     let steady = Steady::new(kube.clock());
     let mut changed = live.subscribe();
-    let mut scene = Scene::new(definition, node, steady.now());
+    let mut scene = Scene::new(on.definition, node, steady.now());
     let mut last = Progress::default();
     loop {
-        if let Some(entry) = claimed() {
+        let etcd = on.entries.borrow();
+        if let Some(entry) = claimed(&etcd) {
             return Err(Stopped::Claimed(entry));
         }
         let now = steady.now();
-        scene.look(&live.borrow(), now)?;
+        scene.look(&live.borrow(), &etcd, now)?;
         let decision = decide(&scene.snap, now);
         let progress = scene.progress(decision.reasons.get(&ENTRY));
+        // before the first look at the pods there is nothing to tell
+        let looked = scene.snap.kube.synced() && scene.snap.kube.pods.get(&node.name).is_some_and(|p| p.synced);
         if progress != last {
-            tell(&progress);
+            if looked || progress.reason.as_ref().is_some_and(|r| etcd.synced && matches!(r, Reason::Stale { .. })) {
+                tell(&progress);
+            }
             last = progress;
         }
         let planned = decision.effects.into_iter().find(|p| p.entry == Some(ENTRY));
@@ -99,10 +120,10 @@ pub async fn drain(
                 }
                 Effect::Stamp { .. } => return Err(Stopped::Uncordoned),
                 Effect::Preview { known: Some(reason), .. } => Came::Previewed(Some(reason.clone())),
-                Effect::Preview { pods, .. } => previewed(pods, &ask(kube, pods, true, now).await),
+                Effect::Preview { pods, .. } => previewed(pods, &ask(on, pods, true, now).await),
                 Effect::Evict { evict, delete, .. } => {
                     let (mut answers, deleted) =
-                        futures::join!(ask(kube, evict, false, now), delete_all(kube, delete, now));
+                        futures::join!(ask(on, evict, false, now), delete_all(on, delete, now));
                     answers.extend(deleted);
                     Came::Answers(answers)
                 }
@@ -124,18 +145,19 @@ pub async fn drain(
 type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 /// All at once; each answer with the budgets as they were when it was asked.
-async fn ask(kube: &Kube, pods: &[Budgeted], dry_run: bool, now: Now) -> BTreeMap<String, Answer> {
+async fn ask(on: &Grounds<'_>, pods: &[Budgeted], dry_run: bool, now: Now) -> BTreeMap<String, Answer> {
     let each = pods.iter().map(|(pod, budgets)| async move {
         let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
-        let verdict = kube.evict_by_hand(pod, &named, dry_run).await;
+        let verdict = on.kube.evict_by_hand(&on.person, pod, &named, dry_run).await;
         (pod.uid.clone(), answer(verdict, budgets, now))
     });
     futures::future::join_all(each).await.into_iter().collect()
 }
 
-async fn delete_all(kube: &Kube, pods: &[Arc<PodRow>], now: Now) -> Vec<(String, Answer)> {
-    let each =
-        pods.iter().map(|pod| async move { (pod.uid.clone(), answer(kube.delete_pod_by_hand(pod).await, &[], now)) });
+async fn delete_all(on: &Grounds<'_>, pods: &[Arc<PodRow>], now: Now) -> Vec<(String, Answer)> {
+    let each = pods.iter().map(|pod| async move {
+        (pod.uid.clone(), answer(on.kube.delete_pod_by_hand(&on.person, pod).await, &[], now))
+    });
     futures::future::join_all(each).await
 }
 
@@ -165,7 +187,7 @@ impl Scene {
         let entry = RebootEntry::queued(ENTRY.index, &address);
         let entry = RebootEntry { last_transition_time: Some(now.wall), status: RebootStatus::Draining, ..entry };
         let policy = Policy { control_plane_probe: "node".to_owned(), ..Policy::default() };
-        let mut store = StoreView { synced: true, revision: 1, ..StoreView::default() };
+        let mut store = StoreView { revision: 1, heard: secs(now.boot), ..StoreView::default() };
         store.cluster = Some(stored(Definition { cluster, members }));
         store.policy = Some(stored(policy));
         store.reboots.entries.insert(ENTRY.index, stored(entry));
@@ -178,7 +200,7 @@ impl Scene {
     }
 
     /// Takes Kubernetes as it is now: the node carries the entry's record, as one that an engine cordoned would.
-    fn look(&mut self, kube: &Arc<KubeView>, now: Now) -> Result<(), Stopped> {
+    fn look(&mut self, kube: &Arc<KubeView>, etcd: &StoreView, now: Now) -> Result<(), Stopped> {
         let mut view = KubeView::clone(kube);
         if view.synced() {
             let mut row = match view.nodes.get(&self.node.name) {
@@ -198,8 +220,12 @@ impl Scene {
             view.put_node(row);
         }
         self.snap.kube = Arc::new(view);
-        // etcd is not asked for anything here
-        Arc::make_mut(&mut self.snap.store).heard = secs(now.boot);
+        // an entry may have begun on it since etcd was last heard: the rules do nothing from such a copy
+        let store = Arc::make_mut(&mut self.snap.store);
+        (store.synced, store.error) = (etcd.synced, etcd.error.clone());
+        if etcd.synced {
+            store.heard = etcd.heard;
+        }
         if let Some(leading) = &mut self.snap.engine.leading {
             leading.acknowledged = secs(now.boot);
         }
@@ -216,4 +242,56 @@ impl Scene {
 
 fn stored<T>(value: T) -> Stored<T> {
     Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::model::kube::{Controller, NodePods, SourceState};
+
+    fn cluster() -> (NodeRow, Arc<KubeView>) {
+        let node = NodeRow {
+            name: "w1".to_owned(),
+            uid: "uid".to_owned(),
+            addresses: vec!["10.0.0.11".to_owned()],
+            ready: true,
+            unschedulable: true,
+            ..NodeRow::default()
+        };
+        let mut kube = KubeView { rights_known: true, ..KubeView::default() };
+        for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
+            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, error: None });
+        }
+        kube.put_node(node.clone());
+        let controller = Controller { kind: "ReplicaSet".to_owned(), name: "o".to_owned(), uid: "u".to_owned() };
+        let pod = PodRow {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            uid: "web".to_owned(),
+            phase: "Running".to_owned(),
+            controller: Some(controller),
+            ..PodRow::default()
+        };
+        let pods = NodePods { synced: true, pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect() };
+        kube.pods.insert(node.name.clone(), pods);
+        (node, Arc::new(kube))
+    }
+
+    /// Engineer's review 14: with etcd away it went on evicting after an entry had begun on that node.
+    #[test]
+    fn i20_a_drain_by_hand_does_nothing_before_etcd_was_read_nor_while_it_is_silent() {
+        let (node, kube) = cluster();
+        let now = Now { boot: Duration::from_secs(1000), wall: Timestamp::UNIX_EPOCH };
+        let does = |synced: bool, heard: f64| {
+            let etcd = StoreView { heard, synced, ..StoreView::default() };
+            let mut scene = Scene::new(None, &node, now);
+            scene.look(&kube, &etcd, now).unwrap();
+            decide(&scene.snap, now).effects.into_iter().map(|p| p.effect.word()).collect::<Vec<_>>()
+        };
+        assert_eq!(does(true, 999.0), ["evicting"]);
+        assert!(does(false, 0.0).is_empty(), "not read yet");
+        assert!(does(true, 985.0).is_empty(), "silent for 15 s");
+    }
 }

@@ -1,0 +1,174 @@
+//! `notices`: the receivers of this host's configuration, what they still have to be told, and a try (docs/notices.md).
+
+#![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
+
+use std::collections::BTreeMap;
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use super::{Context, args::Output, output::columns};
+use crate::{
+    actions::ActionError,
+    clock::Clock,
+    engine::{
+        command::Spawner,
+        notices::{Delivery, Postman},
+    },
+    ground::{WEBHOOK, host_name},
+    model::{
+        entry::Stored,
+        notice::{Kind, Notice, Told},
+        text::nearest,
+        time::whole_seconds,
+    },
+    net::Http,
+    notices::{Receiver, sample},
+};
+
+/// The words.
+#[derive(Debug, Subcommand)]
+pub enum NoticesWord {
+    /// List the receivers: what each is told, what it still has to be told, and what keeps it from that
+    List,
+    /// Send a sample from this host, now, and print what was answered; nothing is written anywhere
+    Test {
+        /// Names of receivers
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        names: Vec<String>,
+        /// All of them
+        #[arg(long)]
+        all: bool,
+        /// A sample of this kind, instead of the plain test
+        #[arg(long, value_name = "KIND")]
+        kind: Option<String>,
+    },
+}
+
+/// Runs one of them.
+pub async fn run(word: NoticesWord, context: &Context) -> Result<(), ActionError> {
+    match word {
+        NoticesWord::List => list(context).await,
+        NoticesWord::Test { names, all, kind } => {
+            let receivers = chosen(&context.settings.notices, &names, all)?;
+            test(&receivers, kind.as_deref(), context).await
+        }
+    }
+}
+
+/// A row of the list.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    way: Option<String>,
+    kinds: Vec<Kind>,
+    pending: u64,
+    delivered: Option<jiff::Timestamp>,
+    down_since: Option<jiff::Timestamp>,
+    why: Option<String>,
+}
+
+fn row(name: &str, here: Option<&Receiver>, told: Option<&Stored<Told>>) -> Row {
+    let record = told.and_then(Stored::get);
+    let broken = told.and_then(|t| t.value.as_ref().err().cloned());
+    let trouble = record.and_then(|t| t.trouble.as_ref());
+    Row {
+        name: name.to_owned(),
+        way: here.map(|r| r.way.to_string()),
+        kinds: here.map(|r| r.kinds.iter().copied().collect()).unwrap_or_default(),
+        pending: record.map_or(0, |t| t.pending.iter().map(|p| p.notice.count).sum()),
+        delivered: record.and_then(|t| t.delivered),
+        down_since: trouble.map(|t| t.since),
+        why: trouble.map(|t| t.why.clone()).or(broken),
+    }
+}
+
+async fn list(context: &Context) -> Result<(), ActionError> {
+    let told = context.store().await?.all_told().await?;
+    let here: BTreeMap<&str, &Receiver> = context.settings.notices.iter().map(|r| (r.name.as_str(), r)).collect();
+    let mut rows: Vec<Row> =
+        context.settings.notices.iter().map(|r| row(&r.name, Some(r), told.get(&r.name))).collect();
+    let elsewhere = told.iter().filter(|(name, _)| !here.contains_key(name.as_str()));
+    rows.extend(elsewhere.map(|(name, record)| row(name, None, Some(record))));
+    if context.output(Output::Table) != Output::Table {
+        return context.out.value(&rows, context.output(Output::Table));
+    }
+    let time = |at: Option<jiff::Timestamp>| at.map(|t| whole_seconds(t).to_string());
+    let cells = rows.iter().map(|r| {
+        let kinds = r.kinds.iter().map(|k| k.word()).collect::<Vec<_>>().join(",");
+        let all = r.kinds.len() == Kind::CHOICE.len();
+        let state = match (&r.why, time(r.down_since)) {
+            (Some(why), Some(since)) => format!("down since {since}: {why}"),
+            (Some(why), None) => why.clone(),
+            (None, _) => "good".to_owned(),
+        };
+        vec![
+            r.name.clone(),
+            r.way.clone().unwrap_or_else(|| "not in this host's configuration".to_owned()),
+            if all { "all".to_owned() } else { kinds },
+            r.pending.to_string(),
+            time(r.delivered).unwrap_or_else(|| "never".to_owned()),
+            state,
+        ]
+    });
+    context.out.text(&columns(&["Name", "Way", "Kinds", "Pending", "Last", "State"], &cells.collect::<Vec<_>>()))
+}
+
+fn chosen(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receiver>, ActionError> {
+    if all.is_empty() {
+        return Err(ActionError::failed("no receiver is configured: `notices:` in the configuration, docs/notices.md"));
+    }
+    if every {
+        return Ok(all.to_vec());
+    }
+    let one = |name: &String| {
+        let meant = || nearest(name, all.iter().map(|r| r.name.as_str())).map(|n| format!("; did you mean {n}?"));
+        let unknown = || ActionError::misused(format!("no receiver {name:?}{}", meant().unwrap_or_default()));
+        all.iter().find(|r| r.name == *name).cloned().ok_or_else(unknown)
+    };
+    names.iter().map(one).collect()
+}
+
+async fn test(receivers: &[Receiver], kind: Option<&str>, context: &Context) -> Result<(), ActionError> {
+    let notice = trial(kind)?;
+    let http = Http::for_webhooks(WEBHOOK).map_err(|e| ActionError::failed(e.to_string()))?;
+    let settings = &context.settings;
+    let config = settings.files.last().map(|p| p.display().to_string());
+    let spawner = Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env);
+    let postman = Postman { http, spawner };
+    let mut failed = 0;
+    for receiver in receivers {
+        let line = match postman.deliver(receiver, &notice).await {
+            Delivery::Taken(answer) if answer.is_empty() => "received".to_owned(),
+            Delivery::Taken(answer) => format!("received: {answer}"),
+            Delivery::Unwanted(why) | Delivery::Failed { why, .. } => {
+                failed += 1;
+                format!("NOT received: {why}")
+            }
+        };
+        context.out.line(&format!("{}: {line}", receiver.name))?;
+    }
+    match failed {
+        0 => Ok(()),
+        n => Err(ActionError::failed(format!("{n} of {} did not receive it", receivers.len()))),
+    }
+}
+
+/// What is sent: a sample that says so.
+fn trial(kind: Option<&str>) -> Result<Notice, ActionError> {
+    let kind = match kind {
+        None => Kind::Test,
+        Some(word) => Kind::ALL.into_iter().find(|k| k.word() == word).ok_or_else(|| {
+            let all = Kind::ALL.map(Kind::word).join(", ");
+            ActionError::misused(format!("--kind {word}: give one of {all}"))
+        })?,
+    };
+    let mut notice = sample(kind);
+    let now = Clock::Host.wall();
+    if kind != Kind::Test {
+        notice.title = format!("TEST: {}", notice.title);
+    }
+    (notice.id, notice.at) = (format!("test-{}", now.as_millisecond()), whole_seconds(now));
+    (notice.leader, notice.cluster, notice.cluster_uid) = (host_name(), None, None);
+    Ok(notice)
+}

@@ -1,0 +1,155 @@
+//! `notices:` of our form: a list of receivers (docs/notices.md).
+
+use std::path::Path;
+
+use super::{
+    ConfigError,
+    form::{Section, beside, duration},
+};
+use crate::{
+    model::{notice::Kind, text::nearest},
+    notices::{Hidden, Limits, Origin, Receiver, Template, Way},
+};
+
+/// The longest time that one delivery may take.
+const LONGEST: std::time::Duration = std::time::Duration::from_mins(1);
+/// More than that in a minute is no notice any more.
+const MOST: u64 = 600;
+
+/// The receivers of a file; they replace those of an earlier one.
+pub(super) fn take(sections: Vec<Section>, path: &Path) -> Result<Vec<Receiver>, ConfigError> {
+    let mut receivers: Vec<Receiver> = Vec::with_capacity(sections.len());
+    for mut section in sections {
+        let receiver = one(&mut section, path)?;
+        if receivers.iter().any(|other| other.name == receiver.name) {
+            return Err(section.wrong("name", &format!("there are two receivers {:?}", receiver.name)));
+        }
+        section.finish()?;
+        receivers.push(receiver);
+    }
+    Ok(receivers)
+}
+
+fn one(section: &mut Section, path: &Path) -> Result<Receiver, ConfigError> {
+    let Some(name) = section.text("name")? else {
+        return Err(section.wrong("name", "is missing; each receiver has a name of its own"));
+    };
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || name.len() > 40 || !name.chars().all(plain) {
+        return Err(section.wrong("name", &format!("{name:?}: give up to 40 small letters, digits or -")));
+    }
+    section.call(&name);
+    let kinds = match section.list("kinds")? {
+        None => Kind::CHOICE.into(),
+        Some(words) => words.iter().map(|word| kind(section, word)).collect::<Result<_, _>>()?,
+    };
+    let way = way(section, path)?;
+    let source = section.text("template")?;
+    let file = section.text("template_file")?.map(|f| beside(path, &f));
+    let template = match (source, file) {
+        (Some(_), Some(_)) => return Err(section.wrong("template", "given here and as a file; give one of them")),
+        (Some(source), None) => Template::new(&source).map_err(|why| section.wrong("template", &why))?,
+        (None, Some(file)) => {
+            let shown = file.display();
+            let unreadable = |e| section.wrong("template_file", &format!("{shown} cannot be read: {e}"));
+            let source = std::fs::read_to_string(&file).map_err(unreadable)?;
+            Template::new(&source).map_err(|why| section.wrong("template_file", &format!("{shown}, {why}")))?
+        }
+        (None, None) => Template::default(),
+    };
+    let mut limits = Limits::default();
+    if let Some(text) = section.text("timeout")? {
+        let good = duration(&text).filter(|t| !t.is_zero() && *t <= LONGEST);
+        let wrong = || section.wrong("timeout", &format!("{text:?} is no time like 10s, of a minute at most"));
+        limits.timeout = good.ok_or_else(wrong)?;
+    }
+    if let Some(number) = section.number("per_minute")? {
+        let wrong = || section.wrong("per_minute", &format!("{number}: give 1 to {MOST}"));
+        limits.per_minute = u32::try_from(number).ok().filter(|_| (1..=MOST).contains(&number)).ok_or_else(wrong)?;
+    }
+    Ok(Receiver { name, kinds, way, template, limits })
+}
+
+fn kind(section: &Section, word: &str) -> Result<Kind, ConfigError> {
+    let known = || Kind::CHOICE.iter().map(|k| k.word());
+    let wrong = || {
+        let meant = nearest(word, known()).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
+        let all = known().collect::<Vec<_>>().join(", ");
+        section.wrong("kinds", &format!("{word:?} is none of {all}{meant}"))
+    };
+    Kind::CHOICE.into_iter().find(|k| k.word() == word).ok_or_else(wrong)
+}
+
+fn way(section: &mut Section, path: &Path) -> Result<Way, ConfigError> {
+    let program = section.list("program")?;
+    let url = section.text("url")?;
+    let file = section.text("url_file")?.map(|f| beside(path, &f));
+    let headers = section.text("header_file")?.map(|f| beside(path, &f));
+    match (program, url, file) {
+        (Some(argv), None, None) if headers.is_none() => {
+            if argv.first().is_none_or(String::is_empty) {
+                return Err(section.wrong("program", "is empty; give the program and its arguments"));
+            }
+            Ok(Way::Program(argv))
+        }
+        (Some(_), None, None) => Err(section.wrong("header_file", "is for webhooks; a program has no headers")),
+        (None, Some(url), None) => {
+            // the URL itself may be a secret: it is not repeated
+            let url = Hidden::parse(&url).map_err(|why| section.wrong("url", &why))?;
+            Ok(Way::Webhook { url: Origin::Here(url), headers })
+        }
+        (None, None, Some(file)) => Ok(Way::Webhook { url: Origin::File(file), headers }),
+        _ => Err(section.wrong("url", "give one of url, url_file and program")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+
+    fn load(notices: &str) -> Result<Settings, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yaml");
+        std::fs::write(&path, format!("etcd: {{endpoints: [\"http://e:2379\"]}}\nnotices:\n{notices}")).unwrap();
+        Settings::load_file(&path).map_err(|e| e.to_string().replace(&dir.path().display().to_string(), "DIR"))
+    }
+
+    #[test]
+    fn receivers_are_read_with_their_defaults() {
+        let text = "- {name: chat, url: \"https://hooks.example.com/x\", kinds: [stuck, failed], timeout: 3s}\n\
+                    - {name: mail, program: [/usr/local/bin/mail-notice, ops], per_minute: 1}\n";
+        let all = load(text).unwrap().notices;
+        assert_eq!((all.len(), all[0].kinds.len(), all[1].kinds.len()), (2, 2, 8));
+        assert_eq!((all[0].limits.timeout.as_secs(), all[0].limits.per_minute, all[1].limits.per_minute), (3, 6, 1));
+        assert_eq!(all[1].way.to_string(), "program /usr/local/bin/mail-notice");
+    }
+
+    #[test]
+    fn slips_are_named_with_receiver_key_and_line() {
+        let cases = [
+            ("- {url: \"http://x/\"}", "DIR/config.yaml: notices[0].name: is missing"),
+            ("- {name: a, url: \"http://x/\", kinds: [stuk]}", "notices[0] (a).kinds: \"stuk\" is none of"),
+            ("- {name: a, url: \"http://x/\", kinds: [stuk]}", "did you mean stuck?"),
+            ("- {name: a}", "notices[0] (a).url: give one of url, url_file and program"),
+            ("- {name: a, url: \"http://x/\", ulr: b}", "unknown key notices[0] (a).ulr"),
+            ("- {name: a, url: \"http://anna:secret@x/\"}", "holds a user or password"),
+            ("- {name: a, program: [\"\"]}", "notices[0] (a).program: is empty"),
+            ("- {name: a, url: \"http://x/\", timeout: 2m}", "of a minute at most"),
+            ("- {name: a, url: \"http://x/\", per_minute: 0}", "give 1 to 600"),
+            ("- {name: A, url: \"http://x/\"}", "small letters, digits or -"),
+            ("- {name: a, program: [x]}\n- {name: a, program: [y]}", "there are two receivers \"a\""),
+            ("- {name: a, program: [x], header_file: h}", "a program has no headers"),
+            (
+                "- name: a\n  program: [x]\n  template: |\n    {\n      \"text\": {{ txet }}\n    }\n",
+                "notices[0] (a).template: line 2: ",
+            ),
+            ("- chat", "notices[0]: expected keys and values"),
+            ("  name: chat", "notices: expected a list"),
+        ];
+        for (text, wanted) in cases {
+            let why = load(text).unwrap_err();
+            assert!(why.contains(wanted), "{text}\n{why}\n{wanted}");
+            assert!(!why.contains("secret"), "{why}");
+        }
+    }
+}

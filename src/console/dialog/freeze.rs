@@ -1,0 +1,44 @@
+//! `:freeze`, `:unfreeze`.
+
+use super::{Bound, Deed, Dialog, Why};
+use crate::{
+    console::{app::App, calendar, event::Action, facts::Counts, when},
+    model::time::ahead,
+};
+
+/// Opens the one that freezes: how long or until when, and why.
+pub fn freeze(app: &App, argument: &str) -> Result<Dialog, String> {
+    let now = app.now.wall;
+    let (until, reason) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+    let reason = reason.trim().to_owned();
+    if reason.is_empty() {
+        return Err("freeze TIME REASON: the reason is missing, every header shows it".to_owned());
+    }
+    let until = ahead(until, now)?;
+    let title = format!("Freeze both queues of {} until {}?", app.cluster_word(), calendar::moment(app, until));
+    let deed = Deed::Act(Action::Freeze { until, reason: reason.clone() });
+    let mut dialog = Dialog::new(title, "Freeze", deed);
+    let (reboots, repairs) = (&app.facts.reboots, &app.facts.repairs);
+    let sum = |of: fn(&Counts) -> usize| of(reboots) + of(repairs);
+    dialog.lines = vec![
+        format!("{}: {reason}", when::until(until, now)),
+        "no drain and no power command starts".to_owned(),
+        format!("{} draining: unwound and uncordoned, their counts kept", sum(|c| c.draining)),
+        format!("{} rebooting or watching: go on to their checks", sum(|c| c.after)),
+    ];
+    dialog.lines.extend(calendar::frozen(app).map(|before| format!("! in place of: {before}")));
+    dialog.why = Why::Never;
+    // bound to nothing: whoever stops something wants it stopped whatever was written meanwhile
+    Ok(dialog)
+}
+
+/// Opens the one that ends a freeze.
+pub fn unfreeze(app: &App) -> Result<Dialog, String> {
+    let frozen = calendar::frozen(app).ok_or("no freeze is on")?;
+    let deed = Deed::Act(Action::Unfreeze { reason: None });
+    let mut dialog = Dialog::new(format!("End the freeze of {}?", app.cluster_word()), "Unfreeze", deed);
+    let waiting = app.facts.reboots.queued + app.facts.repairs.queued;
+    dialog.lines = vec![frozen, format!("{waiting} queued: the next pass may start some")];
+    dialog.bound = vec![Bound::Policy(app.seen.snapshot.store.policy.as_ref().map_or(0, |stored| stored.mod_revision))];
+    Ok(dialog)
+}

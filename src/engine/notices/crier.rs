@@ -1,0 +1,278 @@
+//! The task of one receiver: what is new is written down, delivered, and taken off the list; in this order, whatever happens
+//! in between (I24, I38: each write is fenced, each delivery asks for leave right before it).
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{
+    Delivery, Desk, ReceiverSeen,
+    due::{Endings, Memory, due, stranger},
+    fold::{Bucket, begin, done, fold},
+    scene::{Scene, ended},
+};
+use crate::{
+    engine::{
+        decide::Guard,
+        snapshot::{Seen, secs},
+    },
+    model::{
+        entry::Stored,
+        notice::{Kind, Told, Trouble},
+    },
+    notices::Receiver,
+    store::{
+        commit::{Change, CommitError, Put},
+        keys::Folder,
+    },
+};
+
+/// Between two looks: what happens within it is told together.
+const GATHER: Duration = Duration::from_secs(1);
+/// After etcd did not do what it was asked.
+const AGAIN: Duration = Duration::from_secs(2);
+/// Endings of one read.
+const PAGE: u32 = 200;
+/// History is looked at so often even if nothing seems to have come.
+const LOOK: f64 = 60.0;
+/// The longest pause between two tries.
+const LONGEST: f64 = 300.0;
+/// A notice that the receiver does not want is given up after so many tries.
+const UNWANTED: u32 = 5;
+
+pub(super) struct Crier {
+    desk: Desk,
+    receiver: Receiver,
+    /// As it lies in etcd, with its ModRevision; none before it was read.
+    stored: Option<(Told, i64)>,
+    memory: Memory,
+    bucket: Bucket,
+    /// History was read up to this revision, and when (boot-time seconds); nothing was left behind.
+    read: (i64, f64, bool),
+    /// Tries of the first notice, and when the next may be made.
+    tries: u32,
+    next_try: f64,
+    /// Received, and not known to be written down.
+    received: Option<String>,
+}
+
+/// The lease has run out, or is said to have. It may be known to live a moment later: who ends this task is the engine.
+struct Over;
+
+impl Crier {
+    pub fn new(desk: Desk, receiver: Receiver) -> Self {
+        let bucket = Bucket::new(receiver.limits.per_minute, secs(desk.actor.steady.now().boot));
+        Self {
+            desk,
+            receiver,
+            stored: None,
+            memory: Memory::default(),
+            bucket,
+            read: (0, f64::MIN, false),
+            tries: 0,
+            next_try: 0.0,
+            received: None,
+        }
+    }
+
+    /// Until it is aborted: with the leadership.
+    pub async fn run(mut self) {
+        loop {
+            let wait = self.round().await.unwrap_or(AGAIN);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// One look, and one delivery if there is something to deliver; returns how long to sleep.
+    async fn round(&mut self) -> Result<Duration, Over> {
+        let Some((stored, revision)) = self.stored.take() else {
+            return Ok(if self.load().await { Duration::ZERO } else { AGAIN });
+        };
+        let mut told = stored.clone();
+        let seen = self.desk.seen.borrow_and_update().clone();
+        let now = secs(self.desk.actor.steady.now().boot);
+        let ours = self.desk.actor.fence.create_revision();
+        let Some(scene) = Scene::of(&seen).filter(|scene| scene.leader.create_revision == ours) else {
+            self.stored = Some((stored, revision));
+            return Ok(GATHER);
+        };
+        let endings = self.endings(&seen, told.cursor).await;
+        told = due(&told, &scene, &endings, &self.receiver.kinds, &mut self.memory);
+        let may = if now >= self.next_try { self.bucket.may(now) } else { 0 };
+        fold(&mut told, &scene, may);
+        let retries = told.pending.first().is_some_and(|p| p.begun);
+        let goes = now >= self.next_try && !told.pending.is_empty() && (retries || may > 0);
+        let notice = if goes { begin(&mut told) } else { None };
+        if goes && !retries {
+            self.bucket.take();
+        }
+        let known = told.clone();
+        let Some(revision) = self.write(&stored, known, revision).await? else { return Ok(AGAIN) };
+        let Some(notice) = notice else {
+            self.show(&told);
+            self.stored = Some((told, revision));
+            return Ok(if self.read.2 { GATHER } else { Duration::ZERO });
+        };
+        let actor = Arc::clone(&self.desk.actor);
+        if actor.permit(&Guard::default(), actor.steady.now().boot).is_err() {
+            self.stored = Some((told, revision));
+            return Ok(GATHER);
+        }
+        let delivery = self.desk.postman.deliver(&self.receiver, &notice).await;
+        let before = told.clone();
+        self.came(&mut told, &notice.id, &notice.title, delivery);
+        self.show(&told);
+        // what was received is taken off at once: every moment in between is a chance to tell it twice
+        if let Some(revision) = self.write(&before, told.clone(), revision).await? {
+            self.received = None;
+            self.stored = Some((told, revision));
+        }
+        Ok(GATHER)
+    }
+
+    /// What became of a delivery.
+    fn came(&mut self, told: &mut Told, id: &str, title: &str, delivery: Delivery) {
+        let (now, name) = (self.desk.actor.steady.now(), &self.receiver.name);
+        let outcome = match &delivery {
+            Delivery::Taken(_) => "delivered",
+            Delivery::Unwanted(_) | Delivery::Failed { .. } => "failed",
+        };
+        self.desk.tally.notice(name, outcome);
+        let (why, wait) = match delivery {
+            Delivery::Taken(answer) => {
+                tracing::debug!(receiver = name, id, answer, "told");
+                if told.trouble.take().is_some() {
+                    tracing::info!(receiver = name, "the receiver of notices is back");
+                }
+                (self.tries, self.next_try) = (0, 0.0);
+                told.delivered = Some(now.wall);
+                self.received = Some(id.to_owned());
+                done(told, id);
+                return;
+            }
+            Delivery::Unwanted(why) if self.tries + 1 >= UNWANTED => {
+                tracing::error!(
+                    receiver = name,
+                    id,
+                    title,
+                    why,
+                    "a notice that the receiver does not want is given up"
+                );
+                self.desk.tally.notice(name, "given up");
+                (self.tries, self.next_try) = (0, 0.0);
+                self.received = Some(id.to_owned());
+                done(told, id);
+                return;
+            }
+            Delivery::Unwanted(why) => (why, None),
+            Delivery::Failed { why, wait } => (why, wait),
+        };
+        self.tries = self.tries.saturating_add(1);
+        let pause = f64::from(1_u32 << (self.tries - 1).min(9)).min(LONGEST);
+        self.next_try = secs(now.boot) + pause.max(wait.map_or(0.0, |w| w.as_secs_f64()));
+        if told.trouble.is_none() {
+            tracing::warn!(receiver = name, id, why, "the receiver of notices takes nothing; it is tried again");
+            told.trouble = Some(Trouble { since: now.wall, why });
+        }
+    }
+
+    /// Reads the record; what was received according to our memory is off it.
+    async fn load(&mut self) -> bool {
+        let (store, name) = (&self.desk.actor.store, &self.receiver.name);
+        let wants = self.wants_endings();
+        let read = async {
+            let (revision, told) = store.told(name).await?;
+            // after a read of the record: no ending between the two is left out
+            let head = store.endings_after(i64::MAX - 1, 1).await?.revision;
+            Ok::<_, crate::store::StoreError>((revision, told, head))
+        };
+        let (revision, told, head) = match read.await {
+            Ok(read) => read,
+            Err(e) => {
+                tracing::debug!(receiver = name, error = %e, "what it was told cannot be read");
+                return false;
+            }
+        };
+        let at = self.desk.actor.steady.now().wall;
+        let mut told = match told {
+            Some(Ok(told)) => told,
+            None => stranger(at, head),
+            Some(Err(why)) => {
+                tracing::error!(receiver = name, why, "begins anew with this receiver of notices");
+                stranger(at, head)
+            }
+        };
+        told.cursor = match (wants, told.cursor) {
+            (false, _) => 0,
+            (true, 0) => head,
+            (true, cursor) => cursor,
+        };
+        if let Some(id) = &self.received {
+            done(&mut told, id);
+        }
+        self.read.2 = false;
+        self.stored = Some((told, revision));
+        true
+    }
+
+    fn wants_endings(&self) -> bool {
+        [Kind::Finished, Kind::Failed].iter().any(|kind| self.receiver.kinds.contains(kind))
+    }
+
+    /// The endings after the cursor, where there can be any.
+    async fn endings(&mut self, seen: &Seen, cursor: i64) -> Endings {
+        let now = secs(self.desk.actor.steady.now().boot);
+        let grown = seen.snapshot.store.grown.get(&Folder::History).copied().unwrap_or(0);
+        let (revision, at, complete) = self.read;
+        if !self.wants_endings() || (complete && grown <= revision && now - at < LOOK) {
+            return Endings { list: Vec::new(), complete: true };
+        }
+        match self.desk.actor.store.endings_after(cursor, PAGE).await {
+            Ok(read) => {
+                self.read = (read.revision, now, !read.more);
+                let wall = self.desk.actor.steady.now().wall;
+                let said = |ending: &Stored<_>| ending.get().map_or_else(Vec::new, |e| ended(&seen.snapshot, e, wall));
+                let list = read.list.iter().map(|(revision, ending)| (*revision, said(ending))).collect();
+                Endings { list, complete: !read.more && read.revision >= grown }
+            }
+            Err(e) => {
+                tracing::debug!(receiver = self.receiver.name, error = %e, "history cannot be read");
+                // not in a hurry
+                self.read = (revision, now, true);
+                Endings::default()
+            }
+        }
+    }
+
+    /// Writes the record if it has changed; none where it has to be read again.
+    async fn write(&self, stored: &Told, told: Told, revision: i64) -> Result<Option<i64>, Over> {
+        if *stored == told {
+            return Ok(Some(revision));
+        }
+        let actor = &self.desk.actor;
+        let Ok(permit) = actor.fence.permit_record() else { return Err(Over) };
+        let key = actor.store.keys().notices(&self.receiver.name);
+        let change =
+            Change { compares: vec![(key.clone(), revision)], puts: vec![Put::json(key, &told)], deletes: Vec::new() };
+        match actor.store.commit(&permit, change).await {
+            Ok(revision) => Ok(Some(revision)),
+            Err(CommitError::LostLeadership) => Err(Over),
+            Err(e) => {
+                tracing::warn!(receiver = self.receiver.name, error = %e, "what it was told is not written down");
+                Ok(None)
+            }
+        }
+    }
+
+    fn show(&self, told: &Told) {
+        let pending = told.pending.iter().map(|p| p.notice.count).sum();
+        let seen = ReceiverSeen { pending, trouble: told.trouble.clone() };
+        self.desk.board.send_if_modified(|board| {
+            let differs = board.get(&self.receiver.name) != Some(&seen);
+            if differs {
+                let mut new = BTreeMap::clone(board);
+                new.insert(self.receiver.name.clone(), seen);
+                *board = Arc::new(new);
+            }
+            differs
+        });
+    }
+}

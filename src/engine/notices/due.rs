@@ -1,0 +1,227 @@
+//! What has to be told to one receiver: pure, from what there is to tell about and what was noticed before.
+//!
+//! What is new goes into `pending` in the same write that marks it as noticed; it leaves `pending` when it was received.
+//! So whatever happens in between, each notice is delivered at least once, and each time with the same id.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::scene::{Level, Scene, group_key};
+use crate::model::{
+    entry::EntryId,
+    notice::{Kind, Leadership, Mark, Notice, Pending, Told},
+    ours::Who,
+};
+
+/// More conditions of one word than that are told of together.
+const TOGETHER: usize = 20;
+/// Seconds without a condition before it counts as over.
+const OVER: f64 = 60.0;
+
+/// When this leader saw conditions first, and missed them first: a cache of observations.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    came: BTreeMap<String, (f64, Timestamp)>,
+    missed: BTreeMap<String, f64>,
+}
+
+/// Endings that came after the cursor, with what is said of them: create revision and notices, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Endings {
+    /// Each with its create revision.
+    pub list: Vec<(i64, Vec<Notice>)>,
+    /// There are no more of them.
+    pub complete: bool,
+}
+
+/// A receiver of which nothing is known yet: it is told what lasts, and of endings from this revision on.
+pub fn stranger(at: Timestamp, revision: i64) -> Told {
+    // ids begin where no earlier record of this name can have used them
+    let next = u64::try_from(at.as_second()).unwrap_or(0);
+    Told { next, cursor: revision, ..Told::default() }
+}
+
+/// What was noticed, after this moment.
+pub fn due(told: &Told, scene: &Scene, endings: &Endings, kinds: &BTreeSet<Kind>, memory: &mut Memory) -> Told {
+    let mut out = Taking { told: told.clone(), scene, kinds };
+    out.leader();
+    out.freeze();
+    for (revision, notices) in &endings.list {
+        for notice in notices {
+            // a failed command may have been told of while its entry was there
+            if !out.told.marks.contains_key(&notice.key) {
+                out.push(notice.clone());
+            }
+        }
+        out.told.cursor = out.told.cursor.max(*revision);
+    }
+    for (key, notice) in &scene.commands {
+        if kinds.contains(&Kind::Failed) && !out.told.marks.contains_key(key) {
+            out.mark(notice);
+            out.push(notice.clone());
+        }
+    }
+    let levels = out.together();
+    out.came(&levels, memory);
+    out.gone(&levels, endings.complete, memory);
+    out.told
+}
+
+struct Taking<'a> {
+    told: Told,
+    scene: &'a Scene,
+    kinds: &'a BTreeSet<Kind>,
+}
+
+impl Taking<'_> {
+    /// One more to tell, if this receiver asks for its kind.
+    fn push(&mut self, notice: Notice) {
+        if self.kinds.contains(&notice.kind) {
+            push(&mut self.told, self.scene, notice);
+        }
+    }
+
+    fn mark(&mut self, notice: &Notice) {
+        self.told.marks.insert(notice.key.clone(), Mark { at: self.scene.at, title: notice.title.clone() });
+    }
+
+    fn leader(&mut self) {
+        let now = &self.scene.leader;
+        if self.told.leader.as_ref().is_some_and(|l| l.create_revision == now.create_revision) {
+            return;
+        }
+        let before = self.told.leader.replace(now.clone());
+        let before = before.map(|Leadership { host, .. }| format!(", before: {host}")).unwrap_or_default();
+        let title = format!("{} leads{before}", now.host);
+        self.push(Notice::new(Kind::Leader, "leader".to_owned(), title, self.scene.at));
+    }
+
+    fn freeze(&mut self) {
+        let now = self.scene.freeze.clone();
+        if self.told.freeze == now {
+            return;
+        }
+        self.told.freeze.clone_from(&now);
+        let text = |name: &str| now.as_ref().and_then(|f| f.get(name)?.as_str());
+        let title = match (&now, text("until"), text("reason")) {
+            (None, ..) => "the freeze is over".to_owned(),
+            (Some(_), Some(until), Some(reason)) => format!("frozen until {until}: {reason}"),
+            (Some(_), Some(until), None) => format!("frozen until {until}"),
+            (Some(_), None, Some(reason)) => format!("frozen: {reason}"),
+            (Some(freeze), None, None) => format!("frozen: {freeze}"),
+        };
+        let reason = text("reason").map(str::to_owned);
+        let who = now.as_ref().and_then(|f| serde_json::from_value::<Who>(f.get("who")?.clone()).ok());
+        let mut notice = Notice::new(Kind::Freeze, "freeze".to_owned(), title, self.scene.at);
+        notice.request_reason = reason;
+        notice.requested_by = who.filter(|w| !w.user.is_empty()).map(|w| w.to_string());
+        notice.reason = now.is_some().then(|| "Frozen".to_owned());
+        notice.runbook = now.is_some().then(|| "docs/runbook.md#frozen".to_owned());
+        self.push(notice);
+    }
+
+    /// The conditions, those of one word as one where there are too many of them; and as one they stay until the last is
+    /// over.
+    fn together(&self) -> BTreeMap<String, Level> {
+        let mut words: BTreeMap<(Kind, &str), Vec<&Level>> = BTreeMap::new();
+        for level in self.scene.levels.values().filter(|l| self.kinds.contains(&l.notice.kind)) {
+            words.entry((level.notice.kind, &level.word)).or_default().push(level);
+        }
+        let mut levels = BTreeMap::new();
+        for ((kind, word), all) in words {
+            let key = group_key(kind, word);
+            let single = |l: &&Level| (l.notice.key.clone(), Level::clone(l));
+            if all.len() <= TOGETHER && !self.told.marks.contains_key(&key) {
+                levels.extend(all.iter().map(single));
+                continue;
+            }
+            // what was told of alone is over alone
+            levels.extend(all.iter().filter(|l| self.told.marks.contains_key(&l.notice.key)).map(single));
+            let first = all[0];
+            let mut notice = first.notice.clone();
+            notice.key.clone_from(&key);
+            if first.notice.key != key {
+                notice.title = format!("{} at once: {word}", all.len());
+                let titles: Vec<&str> = all.iter().take(5).map(|l| l.notice.title.as_str()).collect();
+                notice.text = format!("{}\nand {} more", titles.join("\n"), all.len().saturating_sub(titles.len()));
+                (notice.entry, notice.queue, notice.index) = (None, None, None);
+                (notice.address, notice.node, notice.role, notice.rack) = (None, None, None, None);
+                (notice.requested_by, notice.request_reason) = (None, None);
+            }
+            levels.insert(key, Level { notice, word: word.to_owned(), settle: first.settle });
+        }
+        levels
+    }
+
+    fn came(&mut self, levels: &BTreeMap<String, Level>, memory: &mut Memory) {
+        memory.came.retain(|key, _| levels.contains_key(key));
+        for (key, level) in levels {
+            let (since, at) = *memory.came.entry(key.clone()).or_insert((self.scene.boot, self.scene.at));
+            memory.missed.remove(key);
+            if self.told.marks.contains_key(key) || self.scene.boot - since < level.settle {
+                continue;
+            }
+            let mut notice = level.notice.clone();
+            notice.since = notice.since.or(Some(at));
+            self.mark(&notice);
+            self.push(notice);
+        }
+    }
+
+    /// Marks of what is over are removed, and whoever was told is told so.
+    fn gone(&mut self, levels: &BTreeMap<String, Level>, settled: bool, memory: &mut Memory) {
+        let keys: Vec<String> = self.told.marks.keys().filter(|k| !levels.contains_key(*k)).cloned().collect();
+        memory.missed.retain(|key, _| self.told.marks.contains_key(key));
+        for key in keys {
+            let kind = Kind::CHOICE.into_iter().find(|k| key.split('/').next() == Some(k.word()));
+            if kind == Some(Kind::Failed) {
+                // a failed command is never over; it goes with its entry's end, which was told
+                if settled && !self.scene.commands.contains_key(&key) {
+                    self.told.marks.remove(&key);
+                }
+                continue;
+            }
+            let entry = entry_of(&key);
+            let ended = entry.is_some_and(|id| !self.scene.has(id));
+            if !ended && self.scene.unsure.iter().any(|begins| key.starts_with(begins.as_str())) {
+                memory.missed.remove(&key);
+                continue;
+            }
+            let since = *memory.missed.entry(key.clone()).or_insert(self.scene.boot);
+            if !ended && kind != Some(Kind::Approval) && self.scene.boot - since < OVER {
+                continue;
+            }
+            memory.missed.remove(&key);
+            let Some(mark) = self.told.marks.remove(&key) else { continue };
+            if kind.is_some_and(|kind| self.kinds.contains(&kind)) {
+                let mut notice = Notice::new(Kind::Cleared, key, format!("over: {}", mark.title), self.scene.at);
+                notice.since = Some(mark.at);
+                if let Some(id) = entry {
+                    notice.entry = Some(id.to_string());
+                    notice.queue = Some(id.queue.to_string());
+                    notice.index = Some(id.index);
+                }
+                self.push(notice);
+            }
+        }
+    }
+}
+
+/// Puts one behind the others, with its id and what every notice has.
+pub(super) fn push(told: &mut Told, scene: &Scene, mut notice: Notice) {
+    let cluster = scene.cluster_uid.as_deref().unwrap_or("cluster");
+    notice.id = format!("{}-{}", cluster.split('-').next().unwrap_or(cluster), told.next);
+    told.next += 1;
+    notice.cluster.clone_from(&scene.cluster);
+    notice.cluster_uid.clone_from(&scene.cluster_uid);
+    notice.leader.clone_from(&scene.leader.host);
+    told.pending.push(Pending { notice, begun: false });
+}
+
+/// The entry in `stuck/reboots/12/BlockedByPDB`.
+fn entry_of(key: &str) -> Option<EntryId> {
+    let mut parts = key.split('/').skip(1);
+    let (queue, index) = (parts.next()?, parts.next()?);
+    format!("{queue}/{index}").parse().ok()
+}

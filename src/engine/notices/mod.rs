@@ -1,0 +1,70 @@
+//! What happens is told to receivers: a program or a webhook (docs/notices.md). Whoever leads tells, a task for each receiver,
+//! so that none is in the way of another or of the engine.
+//!
+//! | file | |
+//! | --- | --- |
+//! | `scene` | what there is to tell about, made from what a pass saw |
+//! | `due` | what is new in that for one receiver |
+//! | `fold` | too much becomes one; how often one is told |
+//! | `crier` | the task: notice, write down, deliver, write down again |
+//! | `postman` | one delivery |
+
+mod crier;
+mod due;
+mod fold;
+mod postman;
+mod scene;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::{sync::watch, task::JoinHandle};
+
+use self::crier::Crier;
+pub use self::postman::{Delivery, Postman};
+use super::{act::Actor, snapshot::Seen, tally::Tally};
+use crate::{model::notice::Trouble, notices::Receiver};
+
+/// What the leader knows of its receivers, by name; empty where it does not lead.
+pub type Receivers = BTreeMap<String, ReceiverSeen>;
+
+/// What the leader knows of one receiver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverSeen {
+    /// Notices that are not known to be received.
+    pub pending: u64,
+    /// Why it takes nothing.
+    pub trouble: Option<Trouble>,
+}
+
+/// Where all see what is known of the receivers.
+pub(super) type Board = Arc<watch::Sender<Arc<Receivers>>>;
+
+/// What the criers of one leadership share.
+#[derive(Clone)]
+pub(super) struct Desk {
+    pub actor: Arc<Actor>,
+    pub seen: watch::Receiver<Arc<Seen>>,
+    pub postman: Postman,
+    pub board: Board,
+    pub tally: Arc<Tally>,
+}
+
+/// The criers of one leadership. They end when this is dropped; what they have not told, the next leader tells.
+pub(super) struct Criers(Vec<JoinHandle<()>>);
+
+impl Criers {
+    /// One for each receiver.
+    pub fn start(desk: &Desk, receivers: &[Receiver]) -> Self {
+        desk.board.send_replace(Arc::default());
+        let each = receivers.iter().map(|r| crate::tasks::spawn(Crier::new(desk.clone(), r.clone()).run()));
+        Self(each.collect())
+    }
+}
+
+impl Drop for Criers {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}

@@ -1,0 +1,195 @@
+//! Word by word through a command line or a text: which word is a secret is said by those before it.
+
+use super::{MASKED, masked, names_a_secret, user_part};
+
+/// Programs whose `-p` is a password, where that of others is a port.
+const SMALL_P: [&str; 5] = ["sshpass", "racadm", "redfishtool", "ipmipower", "mysql"];
+
+/// A text, masked; white space stays as it is.
+pub(super) fn of_text(text: &str) -> String {
+    let (mut walk, mut out, mut rest) = (Walk::default(), String::with_capacity(text.len()), text);
+    while !rest.is_empty() {
+        let (space, word, left) = next_word(rest);
+        out.push_str(space);
+        if !word.is_empty() {
+            out.push_str(&walk.word(word));
+        }
+        rest = left;
+    }
+    out
+}
+
+/// The words of a command line, masked; a word with white space may be a command line itself.
+pub(super) fn of_argv<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut walk = Walk::default();
+    words.map(|word| walk.whole(word)).collect()
+}
+
+/// White space, the word behind it, and the rest. A quote at a word's beginning, or behind a name's `=` or `:`, keeps
+/// what it encloses in the word.
+fn next_word(text: &str) -> (&str, &str, &str) {
+    let from = text.len() - text.trim_start().len();
+    let (space, rest) = text.split_at(from);
+    let (mut to, mut before) = (0, ' ');
+    while let Some(c) = rest[to..].chars().next().filter(|c| !c.is_whitespace()) {
+        to += c.len_utf8();
+        if matches!(c, '"' | '\'') && matches!(before, ' ' | '=' | ':') {
+            to += closing(&rest[to..], c).map_or(0, |inside| inside + 1);
+        }
+        before = c;
+    }
+    (space, &rest[..to], &rest[to..])
+}
+
+/// Where this line's next such quote is that no backslash stands before.
+fn closing(text: &str, quote: char) -> Option<usize> {
+    let line = text.split('\n').next().unwrap_or_default();
+    let mut quotes = line.match_indices(quote).map(|(at, _)| at);
+    quotes.find(|at| !line[..*at].ends_with('\\'))
+}
+
+/// What the words before say of the next one.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Next {
+    #[default]
+    Plain,
+    Secret,
+    /// Behind `Authorization:`: a secret, or its kind and then a secret.
+    Scheme,
+    /// A user's name, and perhaps a password behind a colon.
+    User,
+}
+
+#[derive(Default)]
+struct Walk {
+    next: Next,
+    /// Its `-p`, or `-P`, is a password.
+    small_p: bool,
+    ipmitool: bool,
+}
+
+impl Walk {
+    /// A word of a text, in its quotes if it has some.
+    fn word(&mut self, word: &str) -> String {
+        let quote = ['"', '\''].into_iter().find(|q| word.starts_with(*q));
+        let ends = quote.and_then(|q| closing(&word[1..], q).map(|inside| (q, inside + 1)));
+        // `"name": …` is a name
+        match ends.filter(|(_, to)| !word[to + 1..].starts_with([':', '='])) {
+            Some((quote, to)) => format!("{quote}{}{}", self.whole(&word[1..to]), &word[to..]),
+            None => self.one(word),
+        }
+    }
+
+    /// A word of a command line, or what stood in quotes: it may be a text itself.
+    fn whole(&mut self, word: &str) -> String {
+        if self.next == Next::Plain && word.contains(char::is_whitespace) { masked(word) } else { self.one(word) }
+    }
+
+    fn one(&mut self, word: &str) -> String {
+        match std::mem::take(&mut self.next) {
+            Next::Secret | Next::Scheme if word.is_empty() => String::new(),
+            // an option without its value
+            Next::Secret if word.starts_with("--") => self.plain(word),
+            Next::Scheme if ["basic", "bearer", "token", "digest"].contains(&word.to_ascii_lowercase().as_str()) => {
+                self.next = Next::Secret;
+                word.to_owned()
+            }
+            Next::Secret | Next::Scheme => MASKED.to_owned(),
+            Next::User => user(word),
+            Next::Plain => self.plain(word),
+        }
+    }
+
+    fn plain(&mut self, word: &str) -> String {
+        let program = word.rsplit('/').next().unwrap_or(word);
+        if SMALL_P.contains(&program) || program.starts_with("fence_") {
+            self.small_p = true;
+        } else if program == "ipmitool" {
+            self.ipmitool = true;
+        }
+        match word {
+            "-P" | "Bearer" => self.next = Next::Secret,
+            "-p" if self.small_p => (self.next, self.small_p) = (Next::Secret, false),
+            "-k" | "-y" if self.ipmitool => self.next = Next::Secret,
+            "-u" | "-U" | "--user" | "--proxy-user" => self.next = Next::User,
+            _ => return self.attached(word),
+        }
+        word.to_owned()
+    }
+
+    /// Names and values in one word: `-Psecret`, `NAME=secret`, `--token=secret`, `"password":"secret"`, a URL.
+    fn attached(&mut self, word: &str) -> String {
+        let short = word.len() > 2 && word.starts_with('-') && !word.starts_with("--");
+        if short && ((self.ipmitool && word.starts_with("-P")) || (self.small_p && word.starts_with("-p"))) {
+            self.small_p = false;
+            return format!("{}{MASKED}", &word[..2]);
+        }
+        if short && (word.starts_with("-u") || word.starts_with("-U")) && word.contains(':') {
+            return user(word);
+        }
+        if word.starts_with('-') && !word.contains(['=', ':']) {
+            if names_a_secret(word) {
+                self.next = Next::Secret;
+            }
+            return word.to_owned();
+        }
+        let word = match user_part(word) {
+            Some((from, to)) => format!("{}{MASKED}@{}", &word[..from], &word[to..]),
+            None => word.to_owned(),
+        };
+        self.assigned(&word)
+    }
+
+    fn assigned(&mut self, word: &str) -> String {
+        let (mut out, mut rest) = (String::with_capacity(word.len()), word);
+        while let Some(at) = rest.find(['=', ':']) {
+            let (before, after) = rest.split_at(at + 1);
+            out.push_str(before);
+            rest = after;
+            let name = before[..at].trim_end_matches(['"', '\'', '\\']);
+            let quoted = name.len() < at;
+            let begins = name.rfind(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c))).map_or(0, |i| i + 1);
+            let name = name.get(begins..).unwrap_or_default();
+            let scheme = name.eq_ignore_ascii_case("authorization");
+            if matches!(name, "--user" | "--proxy-user") {
+                out.push_str(&user(rest));
+                return out;
+            }
+            let quote = ["\\\"", "\"", "'"].into_iter().find(|q| rest.starts_with(q));
+            let inside = quote.and_then(|q| rest[q.len()..].find(q).map(|to| (q, q.len() + to)));
+            if !scheme && !names_a_secret(name) {
+                if let Some((quote, to)) = inside {
+                    out.push_str(quote);
+                    out.push_str(&masked(&rest[quote.len()..to]));
+                    rest = &rest[to..];
+                }
+                continue;
+            }
+            if rest.is_empty() {
+                self.next = if scheme { Next::Scheme } else { Next::Secret };
+                break;
+            }
+            let to = match inside {
+                Some((quote, to)) => {
+                    out.push_str(quote);
+                    to
+                }
+                None if quoted => rest.find([',', '}', ']']).unwrap_or(rest.len()),
+                None if word.contains("://") => rest.find(['&', '#']).unwrap_or(rest.len()),
+                None => rest.len(),
+            };
+            out.push_str(MASKED);
+            rest = &rest[to..];
+        }
+        out.push_str(rest);
+        out
+    }
+}
+
+/// `name:password` without the password.
+fn user(word: &str) -> String {
+    match word.split_once(':').filter(|(_, password)| !password.is_empty()) {
+        Some((name, _)) => format!("{name}:{MASKED}"),
+        None => word.to_owned(),
+    }
+}

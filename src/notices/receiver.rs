@@ -1,0 +1,246 @@
+//! One receiver: a program of this host or a webhook, and what it is told.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::template::Template;
+use crate::model::notice::Kind;
+
+/// A receiver, as the configuration has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    /// Its name: small letters, digits, `-`; part of a key in etcd.
+    pub name: String,
+    /// What it is told of.
+    pub kinds: BTreeSet<Kind>,
+    /// How it is told.
+    pub way: Way,
+    /// In which words.
+    pub template: Template,
+    /// How patiently, and how often.
+    pub limits: Limits,
+}
+
+/// How patiently a receiver is told, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For one delivery.
+    pub timeout: Duration,
+    /// Deliveries in a minute; what is more is folded into one.
+    pub per_minute: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(10), per_minute: 6 }
+    }
+}
+
+/// How a receiver is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A program and its arguments; the notice on its standard input.
+    Program(Vec<String>),
+    /// A POST.
+    Webhook {
+        /// Where.
+        url: Origin,
+        /// A file with headers, a line each.
+        headers: Option<PathBuf>,
+    },
+}
+
+/// Where a URL is taken from: often it is a secret itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The configuration.
+    Here(Hidden),
+    /// A file that holds it, read at every delivery.
+    File(PathBuf),
+}
+
+/// A URL of which only scheme and host are ever shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(String);
+
+impl Hidden {
+    /// An `http` or `https` URL without a password in it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let uri: http::Uri = text.trim().parse().map_err(|_| "is no URL such as https://host/path".to_owned())?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
+            return Err("is no URL such as https://host/path".to_owned());
+        }
+        if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
+            return Err("holds a user or password; give an Authorization line in header_file".to_owned());
+        }
+        Ok(Self(text.trim().to_owned()))
+    }
+
+    /// The whole of it: for requests alone.
+    pub fn whole(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let uri: http::Uri = self.0.parse().unwrap_or_default();
+        write!(f, "{}://{}", uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |a| a.as_str()))?;
+        if uri.path_and_query().is_none_or(|p| p.as_str() == "/") { Ok(()) } else { f.write_str("/…") }
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(argv) => write!(f, "program {}", argv.first().map_or("", String::as_str)),
+            Self::Webhook { url: Origin::Here(url), .. } => write!(f, "webhook {url}"),
+            Self::Webhook { url: Origin::File(file), .. } => write!(f, "webhook of {}", file.display()),
+        }
+    }
+}
+
+impl Receiver {
+    /// The files that hold its secrets.
+    fn secrets(&self) -> Vec<(&'static str, &Path)> {
+        let Way::Webhook { url, headers } = &self.way else { return Vec::new() };
+        let url = match url {
+            Origin::File(file) => Some(("url_file", file.as_path())),
+            Origin::Here(_) => None,
+        };
+        url.into_iter().chain(headers.as_deref().map(|h| ("header_file", h))).collect()
+    }
+
+    /// What would keep it from being told from this host, each a sentence; nobody is asked.
+    pub fn faults(&self, has_program: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut faults: Vec<String> = self
+            .secrets()
+            .into_iter()
+            .filter_map(|(name, file)| Some(format!("{name}: {}", secret(file).err()?)))
+            .collect();
+        match &self.way {
+            Way::Program(argv) => {
+                let program = argv.first().map_or("", String::as_str);
+                if !has_program(program) {
+                    faults.push(format!("program {program} is not on this host, or not executable"));
+                }
+            }
+            Way::Webhook { .. } if faults.is_empty() => faults.extend(self.request("").err()),
+            Way::Webhook { .. } => {}
+        }
+        faults
+    }
+
+    /// The POST that tells it; none for a program. Secrets are read anew, so that they can be changed under a running
+    /// engine. The error is without them.
+    pub fn request(&self, body: &str) -> Result<Option<http::Request<bytes::Bytes>>, String> {
+        let Way::Webhook { url, headers } = &self.way else { return Ok(None) };
+        let url = match url {
+            Origin::Here(url) => url.clone(),
+            Origin::File(file) => {
+                let text = secret(file).map_err(|why| format!("url_file: {why}"))?;
+                Hidden::parse(&text).map_err(|why| format!("url_file: what {} holds {why}", file.display()))?
+            }
+        };
+        let mut request = http::Request::post(url.whole())
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .header(http::header::USER_AGENT, concat!("cketerm/", env!("CARGO_PKG_VERSION")));
+        if let Some(file) = headers {
+            let text = secret(file).map_err(|why| format!("header_file: {why}"))?;
+            for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+                let wrong =
+                    || format!("header_file: {}, line {}: no header like NAME: VALUE", file.display(), number + 1);
+                let (name, value) = line.split_once(':').ok_or_else(wrong)?;
+                let name: http::HeaderName = name.trim().parse().map_err(|_| wrong())?;
+                let mut value: http::HeaderValue = value.trim().parse().map_err(|_| wrong())?;
+                value.set_sensitive(true);
+                request = request.header(name, value);
+            }
+        }
+        let body = bytes::Bytes::copy_from_slice(body.as_bytes());
+        request.body(body).map(Some).map_err(|_| "the request cannot be made".to_owned())
+    }
+}
+
+/// A secret from its file, which must not be readable by everyone.
+pub fn secret(file: &Path) -> Result<String, String> {
+    use std::os::unix::fs::PermissionsExt;
+    let shown = file.display();
+    if std::fs::metadata(file).is_ok_and(|m| m.permissions().mode() & 0o004 != 0) {
+        return Err(format!("{shown} can be read by everyone; chmod o-r {shown}"));
+    }
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{shown} cannot be read: {e}"))?;
+    if text.trim().is_empty() { Err(format!("{shown} is empty")) } else { Ok(text.trim().to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn file(dir: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    fn webhook(url: Origin, headers: Option<PathBuf>) -> Receiver {
+        Receiver {
+            name: "chat".to_owned(),
+            kinds: Kind::CHOICE.into(),
+            way: Way::Webhook { url, headers },
+            template: Template::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    #[test]
+    fn what_a_url_hides_is_never_shown() {
+        let url = Hidden::parse("https://hooks.example.com/services/T0/SECRET?key=SECRET").unwrap();
+        let receiver = webhook(Origin::Here(url), None);
+        assert!(!format!("{receiver:?} {}", receiver.way).contains("SECRET"));
+        assert_eq!(receiver.way.to_string(), "webhook https://hooks.example.com/…");
+        for wrong in ["hooks.example.com", "ftp://x/", "https://anna:pw@x/", "", "https://"] {
+            assert!(Hidden::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn secrets_come_from_files_that_are_not_for_everyone() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = file(dir.path(), "url", "https://hooks.example.com/T0\n", 0o600);
+        let headers = file(dir.path(), "headers", "Authorization: Bearer abc\nX-Site: one\n", 0o640);
+        let request = webhook(Origin::File(url.clone()), Some(headers)).request("{}").unwrap().unwrap();
+        assert_eq!(request.uri(), "https://hooks.example.com/T0");
+        assert_eq!(request.headers()["authorization"], "Bearer abc");
+        assert!(request.headers()["authorization"].is_sensitive());
+        assert_eq!(request.headers()["content-type"], "application/json");
+        let open = file(dir.path(), "open", "Authorization: Bearer abc", 0o644);
+        let why = webhook(Origin::File(url.clone()), Some(open)).request("{}").unwrap_err();
+        assert!(why.starts_with("header_file: ") && why.contains("chmod o-r") && !why.contains("abc"), "{why}");
+        let odd = file(dir.path(), "odd", "\nBearer abc", 0o600);
+        let why = webhook(Origin::File(url), Some(odd)).request("{}").unwrap_err();
+        assert!(why.contains("no header like NAME: VALUE") && !why.contains("abc"), "{why}");
+    }
+
+    #[test]
+    fn faults_are_named_before_anybody_is_told() {
+        let missing = webhook(Origin::File("/no/such/file".into()), None);
+        assert!(missing.faults(|_| true)[0].starts_with("url_file: /no/such/file cannot be read"));
+        let program = Receiver { way: Way::Program(vec!["/no/such".to_owned()]), ..missing };
+        assert_eq!(program.faults(|_| false), ["program /no/such is not on this host, or not executable"]);
+        assert!(program.faults(|_| true).is_empty());
+    }
+}

@@ -1,0 +1,94 @@
+//! A receiver's own words: a Jinja template that renders a notice as JSON. What stands in `{{ … }}` becomes a JSON value by
+//! itself, quotes included, so that no text of a pod or a person can break out of it.
+
+use minijinja::{Environment, UndefinedBehavior, value::Serde};
+
+use super::samples::sample;
+use crate::model::notice::{Kind, Notice};
+
+/// The name decides how values are written: as JSON.
+const NAME: &str = "notice.json";
+
+/// How a notice is written for one receiver; without a source it is the notice's own fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template(Option<String>);
+
+impl Template {
+    /// A template that renders JSON for a sample of every kind. The error names the line, the kind and what is wrong.
+    pub fn new(source: &str) -> Result<Self, String> {
+        let template = Self(Some(source.to_owned()));
+        for kind in Kind::ALL {
+            template.render(&sample(kind))?;
+        }
+        Ok(template)
+    }
+
+    /// The notice in this receiver's words. Fails where the template does, or where it renders no JSON.
+    pub fn render(&self, notice: &Notice) -> Result<String, String> {
+        let Some(source) = &self.0 else { return serde_json::to_string(notice).map_err(|e| e.to_string()) };
+        let mut jinja = Environment::new();
+        jinja.set_undefined_behavior(UndefinedBehavior::Strict);
+        jinja.set_debug(true);
+        let kind = notice.kind;
+        let text = jinja.render_named_str(NAME, source, Serde(notice)).map_err(|e| said(&e, kind))?;
+        match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+            Ok(_) => Ok(text),
+            Err(e) => {
+                let line = text.lines().nth(e.line().saturating_sub(1)).unwrap_or_default().trim();
+                Err(format!("a notice of kind `{kind}` becomes no JSON: {e}, in {line:?}"))
+            }
+        }
+    }
+}
+
+fn said(error: &minijinja::Error, kind: Kind) -> String {
+    let line = error.line().map(|l| format!("line {l}: ")).unwrap_or_default();
+    let detail = error.detail().map(|d| format!(": {d}")).unwrap_or_default();
+    format!("{line}{}{detail} (for a notice of kind `{kind}`)", error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn values_become_json_whatever_stands_in_them() {
+        let template =
+            Template::new(r#"{"text": {{ kind ~ ": " ~ text }}, "n": {{ index }}, "who": {{ requested_by }}}"#)
+                .unwrap();
+        let mut notice = sample(Kind::Stuck);
+        notice.text = "pod \"a\"\n}, {\"evil\": 1".to_owned();
+        notice.index = None;
+        let value: Value = serde_json::from_str(&template.render(&notice).unwrap()).unwrap();
+        assert_eq!(value["text"], "stuck: pod \"a\"\n}, {\"evil\": 1");
+        assert_eq!(value["n"], Value::Null);
+    }
+
+    #[test]
+    fn conditions_choose_words_and_every_kind_is_tried() {
+        let template = Template::new(
+            "{% if kind == 'cleared' %}{\"event\": \"resolve\"}{% else %}{\"event\": \"trigger\", \"key\": {{ key }}}{% endif %}",
+        )
+        .unwrap();
+        assert!(template.render(&sample(Kind::Cleared)).unwrap().contains("resolve"));
+        let only_some = Template::new("{% if kind == 'many' %}{oops}{% else %}{}{% endif %}").unwrap_err();
+        assert!(only_some.contains("kind `many` becomes no JSON") && only_some.contains("{oops}"), "{only_some}");
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let slip = Template::new("{\n  \"text\": {{ txet }}\n}").unwrap_err();
+        assert!(slip.starts_with("line 2: ") && slip.contains("txet"), "{slip}");
+        let open = Template::new("{\n{{ text }\n").unwrap_err();
+        assert!(open.starts_with("line 2: ") || open.starts_with("line 3: "), "{open}");
+    }
+
+    #[test]
+    fn without_a_template_it_is_the_notice() {
+        let value: Value = serde_json::from_str(&Template::default().render(&sample(Kind::Many)).unwrap()).unwrap();
+        assert_eq!((&value["kind"], &value["severity"]), (&"many".into(), &"error".into()));
+        assert_eq!(value["requested_by"], Value::Null, "every field is there");
+    }
+}

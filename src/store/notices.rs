@@ -1,0 +1,64 @@
+//! What notices need of etcd: the records of receivers, and the endings that came after a revision (docs/notices.md).
+
+use std::collections::BTreeMap;
+
+use etcd_client::{GetOptions, SortOrder, SortTarget};
+
+use super::{connect::Store, error::StoreError, keys::end_of, tail::stored};
+use crate::model::{entry::Stored, notice::Told, ours::Ending};
+
+/// Endings after a revision, and up to which revision there are no others.
+#[derive(Clone, Debug, Default)]
+pub struct EndingsAfter {
+    /// Each with its create revision, oldest first; one that cannot be read is among them.
+    pub list: Vec<(i64, Stored<Ending>)>,
+    /// There are more.
+    pub more: bool,
+    /// The revision that was read at.
+    pub revision: i64,
+}
+
+impl Store {
+    /// A receiver's record; a ModRevision of 0 and none where there is no record. One that cannot be read is an error
+    /// inside.
+    pub async fn told(&self, receiver: &str) -> Result<(i64, Option<Result<Told, String>>), StoreError> {
+        let key = self.keys().notices(receiver);
+        let raw = self.raw(&key).await?;
+        let read = |text: &str| serde_json::from_str(text).map_err(|e| format!("{key}: not as it should be: {e}"));
+        Ok(raw.map_or((0, None), |raw| (raw.mod_revision, Some(read(&raw.text)))))
+    }
+
+    /// The records of all receivers, by name.
+    pub async fn all_told(&self) -> Result<BTreeMap<String, Stored<Told>>, StoreError> {
+        let prefix = self.keys().notices_prefix();
+        match self.pages(prefix.as_bytes(), &end_of(prefix.as_bytes()), 0).await {
+            Ok((_, kvs)) => {
+                let each = kvs.iter().map(|kv| {
+                    let stored: Stored<Told> = stored(kv);
+                    (stored.key.trim_start_matches(&prefix).to_owned(), stored)
+                });
+                Ok(each.collect())
+            }
+            Err(failure) => Err(self.sentence(&format!("read {prefix}"), failure).await),
+        }
+    }
+
+    /// The first `n` entries that ended after this revision, in the order in which they ended. An ending that is written
+    /// again (its attempts were settled) does not count again.
+    pub async fn endings_after(&self, revision: i64, n: u32) -> Result<EndingsAfter, StoreError> {
+        let prefix = self.keys().history_prefix();
+        let options = GetOptions::new()
+            .with_prefix()
+            .with_limit(i64::from(n))
+            .with_sort(SortTarget::Create, SortOrder::Ascend)
+            .with_min_create_revision(revision + 1);
+        match self.get(prefix.as_str(), options).await {
+            Ok(got) => Ok(EndingsAfter {
+                list: got.kvs().iter().map(|kv| (kv.create_revision(), stored(kv))).collect(),
+                more: got.kvs().len() >= usize::try_from(n).unwrap_or(usize::MAX),
+                revision: got.header().map_or(0, etcd_client::ResponseHeader::revision),
+            }),
+            Err(failure) => Err(self.sentence(&format!("read {prefix}"), failure).await),
+        }
+    }
+}

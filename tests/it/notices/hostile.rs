@@ -1,0 +1,161 @@
+//! Receivers that are slow, down, answer 500 or close the connection, and leaders that die between a delivery and its
+//! record: each notice is delivered at least once, each time with the same id, and nobody waits for anybody else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::TcpListener,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::post::{Habit, Post};
+use crate::world::{
+    Options, World,
+    cluster::{Machine, machines},
+    free_port,
+    history::value,
+    in_both_worlds,
+    program::{Daemon, cketerm},
+    wait_for,
+};
+
+in_both_worlds! {
+    Options { kwok: true, ..Options::default() };
+    each_receiver_is_told_at_least_once_whatever_its_habits_are,
+    a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_again_with_the_same_id,
+}
+
+/// A configuration of this world with these receivers.
+fn config(world: &World, receivers: &Value) -> PathBuf {
+    let text = std::fs::read_to_string(world.config()).expect("the world's");
+    let path = world.dir().join("notices.yaml");
+    std::fs::write(&path, format!("{text}notices: {receivers}\n")).expect("it is written");
+    path
+}
+
+/// One API server and workers; entries end by being cancelled, because the queue is disabled.
+fn workers(world: &World, workers: usize) -> Vec<Machine> {
+    let machines = machines(1, workers);
+    world.add_nodes(&machines);
+    world.set_up(&machines, &json!({}));
+    world.word(&["rq", "disable"]);
+    machines.into_iter().filter(|m| !m.control_plane).collect()
+}
+
+/// Queues and cancels one, which then ends.
+fn end_one(world: &World, machine: &Machine, index: usize) {
+    world.queue(&[machine]);
+    world.word(&["rq", "cancel", &index.to_string()]);
+}
+
+fn titles(post: &Post, kind: &str) -> Vec<String> {
+    post.of(kind).iter().map(|n| n["title"].as_str().expect("a title").to_owned()).collect()
+}
+
+fn each_receiver_is_told_at_least_once_whatever_its_habits_are(world: &World) {
+    let machines = workers(world, 1);
+    let port = free_port();
+    let good = Post::start(|_, _| Habit::Status(200));
+    let angry = Post::start(|n, _| Habit::Status(if n < 2 { 500 } else { 200 }));
+    let rude = Post::start(|n, _| if n < 2 { Habit::Close } else { Habit::Status(200) });
+    let slow = Post::start(|n, _| if n < 2 { Habit::Slow(Duration::from_secs(4)) } else { Habit::Status(204) });
+    let receivers = json!([
+        {"name": "good", "url": good.url},
+        {"name": "angry", "url": angry.url, "kinds": ["finished"]},
+        {"name": "rude", "url": rude.url, "kinds": ["finished"]},
+        {"name": "slow", "url": slow.url, "kinds": ["finished"], "timeout": "1s"},
+        {"name": "down", "url": format!("http://127.0.0.1:{port}/hook"), "kinds": ["finished"]},
+        {"name": "program", "program": ["sh", "-c", "cat >> \"$0\"; echo >> \"$0\"; yes | head -c 1000000", world.dir().join("program")],
+            "kinds": ["finished"], "template": "{\"title\": {{ title }}}"},
+    ]);
+    let config = config(world, &receivers);
+    let daemon = Daemon::start(world.dir(), &config, "engine");
+    wait_for("a leader is told of", 30, || (!good.of("leader").is_empty()).then_some(()));
+    end_one(world, &machines[0], 0);
+    let title = format!("reboots/0 on {} ended: cancelled", machines[0].name);
+    wait_for("the good one is told", 20, || (titles(&good, "finished") == [title.clone()]).then_some(()));
+    // nobody listens there yet
+    wait_for("it is said that one is down", 20, || daemon.logged().contains("takes nothing").then_some(()));
+    let list = || -> Vec<Value> {
+        serde_json::from_str(&cketerm(&config, &["notices", "list", "-o", "json"]).stdout).expect("a list")
+    };
+    let of = |name: &str| list().into_iter().find(|r| r["name"] == name).unwrap_or_default();
+    wait_for("the list says so too", 20, || {
+        (of("down")["pending"] == 1 && of("down")["why"].is_string()).then_some(())
+    });
+    let page = daemon.page("/metrics").1;
+    assert!(page.contains("cketerm_notices_receiver_down{receiver=\"down\"} 1"), "{page}");
+    assert!(page.contains("cketerm_notices_total{receiver=\"good\",outcome=\"delivered\"}"), "{page}");
+    let down = Post::on(&TcpListener::bind(("127.0.0.1", port)).expect("the port"), |_, _| Habit::Status(200));
+    for (name, post, tries) in [("angry", &angry, 3), ("rude", &rude, 3), ("slow", &slow, 3), ("down", &down, 1)] {
+        wait_for(&format!("{name} has it"), 40, || {
+            (of(name)["pending"] == 0 && post.got().len() >= tries).then_some(())
+        });
+        let ids: BTreeSet<String> = post.got().iter().map(|n| n["id"].to_string()).collect();
+        assert_eq!((ids.len(), titles(post, "finished").len() >= tries), (1, true), "{name}: {ids:?}");
+    }
+    let program = std::fs::read_to_string(world.dir().join("program")).expect("it ran");
+    assert_eq!(program.trim(), format!("{{\"title\": \"{title}\"}}"));
+    wait_for("it is said that they are back", 10, || daemon.logged().contains("is back").then_some(()));
+    // everybody was told, and nobody is told again
+    assert_eq!(good.of("finished").len(), 1);
+}
+
+fn a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_again_with_the_same_id(world: &World) {
+    const ENTRIES: usize = 12;
+    let machines = workers(world, 1);
+    let (leader, killed) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (pid, count) = (Arc::clone(&leader), Arc::clone(&killed));
+    // every third delivery is received, and the one who brought it dies before it can write that down
+    let post = Post::start(move |n, _| {
+        let pid = pid.load(SeqCst);
+        if n % 3 == 2 && pid != 0 && count.load(SeqCst) < 4 {
+            count.fetch_add(1, SeqCst);
+            let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+        }
+        Habit::Status(200)
+    });
+    let receivers = json!([{"name": "hook", "url": post.url, "per_minute": 600}]);
+    let config = config(world, &receivers);
+    let (mut daemon, mut started) = (Daemon::start(world.dir(), &config, "engine-0"), 0);
+    leader.store(daemon.pid(), SeqCst);
+    // a new receiver is told of ends from then on
+    wait_for("the receiver is known", 60, || (!post.of("leader").is_empty()).then_some(()));
+    let mut ended = 0;
+    let told = |post: &Post| -> BTreeSet<String> {
+        titles(post, "finished").into_iter().filter_map(|t| Some(t.split_whitespace().next()?.to_owned())).collect()
+    };
+    wait_for("every entry that ended is told of", 180, || {
+        if !daemon.alive() {
+            started += 1;
+            daemon = Daemon::start(world.dir(), &config, &format!("engine-{started}"));
+            leader.store(daemon.pid(), SeqCst);
+        }
+        if ended < ENTRIES {
+            end_one(world, &machines[0], ended);
+            ended += 1;
+        }
+        (ended == ENTRIES && told(&post).len() == ENTRIES).then_some(())
+    });
+    assert!(killed.load(SeqCst) >= 2, "leaders were killed in between");
+    let mut by_id: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for notice in post.got() {
+        by_id.entry(notice["id"].to_string()).or_default().push(notice);
+    }
+    assert!(by_id.values().any(|all| all.len() > 1), "what was received by a dead leader's hand came again");
+    for (id, all) in &by_id {
+        assert!(all.iter().all(|n| n == &all[0]), "{id} is the same notice each time: {all:#?}");
+    }
+    // one id for each end: nothing was told under two
+    let ends: Vec<&Value> = by_id.values().map(|all| &all[0]).filter(|n| n["kind"] == "finished").collect();
+    assert_eq!(ends.len(), ENTRIES, "{ends:#?}");
+    let record: Value =
+        serde_json::from_str(&value(&world.etcd, "/cke/cketerm/notices/hook").expect("a record")).expect("JSON");
+    assert!(record["next"].as_u64().expect("a number") > 0);
+}

@@ -1,0 +1,104 @@
+//! A webhook of the test's own, with whatever habits it is given.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// What it does with one request.
+#[derive(Clone, Copy, Debug)]
+pub enum Habit {
+    /// Answers with this status.
+    Status(u16),
+    /// Closes the connection after it has read everything.
+    Close,
+    /// Answers with 200 after that time.
+    Slow(Duration),
+}
+
+/// A webhook that keeps what it was told.
+#[derive(Clone)]
+pub struct Post {
+    /// Where it listens.
+    pub url: String,
+    got: Arc<Mutex<Vec<Value>>>,
+}
+
+type Behave = dyn Fn(usize, &Value) -> Habit + Send + Sync;
+
+impl Post {
+    /// A webhook; `behave` is asked with the number of the request, counted from 0, and what it brought.
+    pub fn start(behave: impl Fn(usize, &Value) -> Habit + Send + Sync + 'static) -> Self {
+        Self::on(&TcpListener::bind("127.0.0.1:0").expect("loopback"), behave)
+    }
+
+    /// The same on a port that was known before.
+    pub fn on(listener: &TcpListener, behave: impl Fn(usize, &Value) -> Habit + Send + Sync + 'static) -> Self {
+        let address = listener.local_addr().expect("an address");
+        let post = Self { url: format!("http://{address}/hook"), got: Arc::default() };
+        let (listener, behave, kept) = (listener.try_clone().expect("a socket"), Arc::new(behave), post.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (post, behave) = (kept.clone(), Arc::clone(&behave));
+                std::thread::spawn(move || post.serve(&stream, &*behave));
+            }
+        });
+        post
+    }
+
+    /// What it was brought so far, whatever it answered.
+    pub fn got(&self) -> Vec<Value> {
+        self.got.lock().expect("no poison").clone()
+    }
+
+    /// Those of one kind.
+    pub fn of(&self, kind: &str) -> Vec<Value> {
+        self.got().into_iter().filter(|n| n["kind"] == kind).collect()
+    }
+
+    fn serve(&self, stream: &TcpStream, behave: &Behave) {
+        let mut reader = BufReader::new(stream);
+        loop {
+            let mut length = 0;
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            assert!(line.starts_with("POST /hook "), "{line}");
+            loop {
+                line.clear();
+                reader.read_line(&mut line).expect("a header");
+                if let Some(n) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = n.trim().parse().expect("a number");
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).expect("the body");
+            let notice: Value = serde_json::from_slice(&body).expect("JSON");
+            let number = {
+                let mut got = self.got.lock().expect("no poison");
+                got.push(notice.clone());
+                got.len() - 1
+            };
+            let status = match behave(number, &notice) {
+                Habit::Status(status) => status,
+                Habit::Close => return,
+                Habit::Slow(time) => {
+                    std::thread::sleep(time);
+                    200
+                }
+            };
+            let answer = format!("HTTP/1.1 {status} Said\r\ncontent-length: 2\r\n\r\nok");
+            if (&*stream).write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Notices are delivered at least once (issue "Day two": "at least once, rate-limited").
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    record::{Breach, Received},
+    view::View,
+};
+
+/// Where what the receiver was told of lies.
+const RECORDS: &str = "cketerm/notices/";
+
+/// Once the receiver is known, each entry that ends is told of, in a notice of its own or among several; and what comes
+/// again under an id is the same notice.
+pub fn told(view: &View<'_>) -> Vec<Breach> {
+    let received = &view.record.received;
+    let mut found = changed(received);
+    let Some(known) = view.record.keys.iter().find(|c| c.key.starts_with(RECORDS)).map(|c| c.revision) else {
+        return found;
+    };
+    if view.record.calm_since.is_none() {
+        return found;
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for change in view.record.keys.iter().filter(|c| c.key.starts_with("cketerm/history/") && c.value.is_some()) {
+        let again = seen.contains(&change.key.as_str());
+        seen.push(&change.key);
+        if again || change.revision <= known {
+            continue;
+        }
+        let ending: Value = change.value.as_deref().and_then(|v| serde_json::from_slice(v).ok()).unwrap_or_default();
+        let entry = ending["entry"].as_str().unwrap_or_default();
+        if !received.iter().any(|r| r.taken && tells_end(&r.notice, entry)) {
+            let what = format!("{entry} ended ({}) and no receiver was told", ending["outcome"]);
+            found.push(Breach { code: "told", at: change.at, what });
+        }
+    }
+    found
+}
+
+/// One of several is known by its title; a cut list has the benefit of the doubt.
+fn tells_end(notice: &Value, entry: &str) -> bool {
+    if notice["kind"] == "many" {
+        let text = notice["text"].as_str().unwrap_or_default();
+        let one = |line: &str| line.starts_with(&format!("{entry} ")) && line.contains(" ended: ");
+        return text.lines().any(|l| one(l) || l.starts_with("and "));
+    }
+    notice["key"].as_str() == Some(&format!("ended/{entry}"))
+}
+
+fn changed(received: &[Received]) -> Vec<Breach> {
+    let mut first: BTreeMap<&str, &Value> = BTreeMap::new();
+    let mut found = Vec::new();
+    for one in received {
+        let id = one.notice["id"].as_str().unwrap_or_default();
+        if *first.entry(id).or_insert(&one.notice) != &one.notice {
+            let what = format!("{} delivers another notice under the id {id}", one.by);
+            found.push(Breach { code: "told", at: one.at, what });
+        }
+    }
+    found
+}

@@ -1,0 +1,167 @@
+//! Windows and freezes (I8), and when a drain may be put back without a count.
+
+use cketerm::model::{
+    cluster::Cluster,
+    entry::{EntryId, QueueKind},
+    labels::Labels,
+    policy::Policy,
+    reboot::RebootStatus,
+    repair::StepStatus,
+};
+use jiff::Timestamp;
+
+use super::{
+    record::{Breach, What},
+    repair,
+    view::{View, in_work, member, shift, status},
+};
+
+/// Times of transitions are written without their fractions.
+const CUT: f64 = 1.0;
+/// A clock that is wrong by more is no clock to judge by, in seconds.
+const WRONG: f64 = 15.0;
+
+/// Why no power command may be ordered for this machine at this moment, under this policy; `margin`: why no drain may
+/// start. None also where its window depends on labels that only its Node has.
+pub fn shut(policy: &Policy, cluster: &Cluster, of: (QueueKind, &str), at: Timestamp, margin: bool) -> Option<String> {
+    if let Some(freeze) = policy.freeze.as_ref().filter(|f| f.holds(at)) {
+        return Some(format!("frozen until {}", freeze.until));
+    }
+    let windows = policy.windows.as_ref().filter(|w| w.bind(of.0))?;
+    let labels: Option<&Labels> = member(cluster, of.1).and_then(|m| m.labels.as_ref()).filter(|l| !l.is_empty());
+    if windows.by_machine() && labels.is_none() {
+        return None;
+    }
+    let place = labels.map_or(0, |labels| windows.place_for(labels));
+    let stands = windows.all().nth(place)?.1.stands(at);
+    let late = stands.closes.is_some_and(|closes| margin && shift(at, f64::from(windows.margin_seconds())) > closes);
+    match (stands.open, late) {
+        (false, _) => Some(format!("outside the window, which opens {:?}", stands.opens)),
+        (true, true) => Some(format!("{:?}, when the window closes, is too near", stands.closes)),
+        (true, false) => None,
+    }
+}
+
+/// Shut at this moment, whose fraction may have been cut off.
+fn shut_at(view: &View<'_>, revision: i64, of: (QueueKind, &str), written: Timestamp, margin: bool) -> Option<String> {
+    let (policy, cluster) = (view.policy(revision), view.clusters.get(revision)?);
+    let why = shut(policy, cluster, of, written, margin)?;
+    shut(policy, cluster, of, shift(written, CUT), margin).map(|_| why)
+}
+
+/// Shut all along this time, by the policies and definitions of the time.
+pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, to: Timestamp) -> bool {
+    let Some(cluster) = view.clusters.at(from) else { return false };
+    let same = view.clusters.throughout(from, to, |c| c == Some(cluster));
+    let shut = |p: Option<&Policy>| {
+        p.is_some_and(|p| {
+            let mut at = from;
+            while at < to {
+                if shut(p, cluster, of, at, false).is_none() {
+                    return false;
+                }
+                at = shift(at, 1.0);
+            }
+            shut(p, cluster, of, to, false).is_some()
+        })
+    };
+    same && view.policies.throughout(from, to, shut)
+}
+
+/// I8, by the policy of the very revision (it is compared in the transaction) and the clock of the engine that wrote:
+/// no drain starts outside the machine's window, in a freeze, or within the margin before the window's end; no attempt is
+/// made outside, of either queue, success commands apart. By the true clock: no power command begins while it has been shut for
+/// longer than a command may be late, unless the engine's clock was wrong. Nothing that is `rebooting` or `watching` is put
+/// back into the queue by an engine. And, where nothing goes wrong, a drain that is still there 30 s after it was shut.
+///
+/// Not seen: machines whose window depends on labels that only their Nodes have.
+pub fn i8(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut say = |at: Timestamp, what: String| found.push(Breach { code: "I8", at, what });
+    for step in view.moves().iter().filter(|m| m.engine) {
+        let Some(Ok(after)) = step.after else { continue };
+        let of = (QueueKind::Reboot, after.node.as_str());
+        let written = after.last_transition_time.unwrap_or(step.at);
+        if step.starts()
+            && let Some(why) = shut_at(view, step.revision, of, written, true)
+        {
+            say(step.at, format!("reboots/{} starts: {why}", step.index));
+        }
+        if status(step.before) == Some(RebootStatus::Rebooting) && after.status != RebootStatus::Rebooting {
+            say(step.at, format!("reboots/{} was rebooting and is {}", step.index, after.status));
+        }
+    }
+    for step in repair::moves(view).iter().filter(|m| m.engine) {
+        let (before, Some(after)) = (step.before, step.after) else { continue };
+        let drains =
+            |e: &cketerm::model::repair::RepairEntry| e.claims_machine() && e.step_status == StepStatus::Draining;
+        let begins = drains(after) && !before.is_some_and(drains);
+        let written = after.last_transition_time.unwrap_or(step.at);
+        if begins && let Some(why) = shut_at(view, step.revision, (QueueKind::Repair, &after.address), written, true) {
+            say(step.at, format!("repairs/{} starts to drain: {why}", step.index));
+        }
+        let watched = before.is_some_and(|b| b.claims_machine() && b.step_status == StepStatus::Watching);
+        if watched && after.unfinished() && !after.claims_machine() {
+            say(step.at, format!("repairs/{} was watching and waits again", step.index));
+        }
+    }
+    for (id, line) in attempts(view) {
+        let Some(first) = line.steps().first() else { continue };
+        let Some(attempt) = first.value.as_ref().filter(|a| !a.success && view.engine_wrote(first.revision)) else {
+            continue;
+        };
+        let of = (id.queue, attempt.address.as_str());
+        if let Some(why) = shut_at(view, first.revision, of, attempt.start, false) {
+            say(first.at, format!("attempt {} is made: {why}", attempt.id));
+        }
+    }
+    for power in view.record.power.iter().filter(|p| p.what == What::Begin) {
+        let Ok(id) = power.entry.parse::<EntryId>() else { continue };
+        let made = attempts(view).find_map(|(of, line)| {
+            let first = line.steps().first().filter(|_| of == id)?;
+            first.value.as_ref().filter(|a| a.id == power.attempt).map(|a| (a.success, a.start, first.at))
+        });
+        let Some((false, start, written)) = made else { continue };
+        let wrong = start.duration_since(written).as_secs_f64().abs() > WRONG;
+        let from = shift(power.at, -(view.lag() + WRONG));
+        if !wrong && shut_throughout(view, (id.queue, &power.address), from, power.at) {
+            say(power.at, format!("a power command of {} begins, shut since {from}", power.entry));
+        }
+    }
+    let Some(calm) = view.record.calm_since else { return found };
+    let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
+    for (index, line) in &view.entries {
+        for (i, step) in line.steps().iter().enumerate() {
+            let Some(Ok(entry)) = step.value.as_ref().filter(|l| in_work(Some(l))) else { continue };
+            let end = line.steps().get(i + 1).map_or(view.record.end, |next| next.at);
+            let from = shift(end, -30.0);
+            let drains = entry.status == RebootStatus::Draining && from >= quiet.max(step.at);
+            if drains && shut_throughout(view, (QueueKind::Reboot, &entry.node), from, end) {
+                say(end, format!("reboots/{index} drains, and it has been shut since {from}"));
+            }
+        }
+    }
+    found
+}
+
+/// The attempts of both queues.
+fn attempts<'v>(
+    view: &'v View<'_>,
+) -> impl Iterator<Item = (EntryId, &'v super::view::Timeline<cketerm::model::attempt::Attempt>)> {
+    let reboots = view.attempts.iter().map(|(&(index, _), line)| (EntryId::reboot(index), line));
+    reboots.chain(view.repair_attempts.iter().map(|(&(index, _), line)| (EntryId::repair(index), line)))
+}
+
+/// A drain of the reboot queue may be put back without a count in this revision: it is shut, or was a moment ago.
+pub fn may_unwind(view: &View<'_>, revision: i64, address: &str, at: Timestamp) -> bool {
+    let of = (QueueKind::Reboot, address);
+    let Some(cluster) = view.clusters.get(revision) else { return true };
+    // the policy that it was decided from may have been replaced since
+    let from = shift(at, -(view.late() + WRONG));
+    let seen = view.policies.steps().iter().filter(|s| s.at >= from && s.revision <= revision);
+    let all = seen.filter_map(|s| s.value.as_ref()).chain([view.policy(revision)]);
+    let before = view.policies.step(revision).map_or(revision, |s| s.revision);
+    let mut all = all.chain([view.policy(before - 1)]);
+    let mut moments = (0..=20).map(|i| shift(at, -f64::from(i)));
+    all.any(|policy| moments.any(|moment| shut(policy, cluster, of, moment, false).is_some()))
+}

@@ -1,0 +1,92 @@
+//! A webhook with bad habits: it is slow, answers 500, takes what it is told without saying so, and is down at times; from
+//! the moment at which all is well it is good.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use cketerm::{
+    clock::Clock,
+    model::notice::Kind,
+    net::{Http, NoAnswer},
+    notices::{Hidden, Limits, Origin, Receiver, Template, Way},
+};
+use fastrand::Rng;
+use futures::FutureExt;
+use http::{Request, Response};
+
+use crate::observers::record::Received;
+
+/// Shared by all engines of a story.
+#[derive(Clone)]
+pub struct Hook {
+    got: Arc<Mutex<Vec<Received>>>,
+    dice: Arc<Mutex<Rng>>,
+    well: Arc<AtomicBool>,
+    clock: Clock,
+}
+
+impl Hook {
+    pub fn new(rng: Rng, clock: Clock) -> Self {
+        Self { got: Arc::default(), dice: Arc::new(Mutex::new(rng)), well: Arc::default(), clock }
+    }
+
+    /// As the configuration of every engine has it.
+    pub fn receivers() -> Arc<Vec<Receiver>> {
+        let url = Origin::Here(Hidden::parse("http://hook.sandbox/").unwrap());
+        let limits = Limits { timeout: Duration::from_secs(5), per_minute: 60 };
+        let way = Way::Webhook { url, headers: None };
+        let name = "hook".to_owned();
+        Arc::new(vec![Receiver { name, kinds: Kind::CHOICE.into(), way, template: Template::default(), limits }])
+    }
+
+    /// What the engine `by` reaches it through.
+    pub fn http(&self, by: &str) -> Http {
+        let (hook, by) = (self.clone(), by.to_owned());
+        Http::by(move |request: Request<Bytes>| {
+            let (hook, by) = (hook.clone(), by.clone());
+            async move { hook.take(&by, &request).await }.boxed()
+        })
+    }
+
+    /// From now on it is good.
+    pub fn heal(&self) {
+        self.well.store(true, SeqCst);
+    }
+
+    pub fn received(&self) -> Vec<Received> {
+        self.got.lock().unwrap().clone()
+    }
+
+    async fn take(&self, by: &str, request: &Request<Bytes>) -> cketerm::net::Answer {
+        let habit = if self.well.load(SeqCst) { 100 } else { self.dice.lock().unwrap().u32(..100) };
+        match habit {
+            // it never comes
+            0..15 => return Err(NoAnswer("connection refused or unreachable".to_owned())),
+            // its sender gives up before it is answered
+            15..20 => tokio::time::sleep(Duration::from_secs(20)).await,
+            20..40 => tokio::time::sleep(Duration::from_millis(u64::from(habit) * 50)).await,
+            _ => {}
+        }
+        let status = if (40..50).contains(&habit) { 500 } else { 200 };
+        let notice = serde_json::from_slice(request.body()).unwrap_or_default();
+        self.got.lock().unwrap().push(Received {
+            at: self.clock.wall(),
+            by: by.to_owned(),
+            notice,
+            taken: status == 200,
+        });
+        // taken, and the one who told it never learns that
+        if (50..60).contains(&habit) {
+            return Err(NoAnswer("the connection was closed".to_owned()));
+        }
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
+        Ok(response)
+    }
+}

@@ -1,0 +1,73 @@
+//! The office: who sets windows, groups and freezes, at the worst moments.
+
+use std::time::Duration;
+
+use cketerm::actions::Operator;
+use fastrand::Rng;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::plan::TROUBLE;
+
+/// Windows of some minutes in an hour, now and then with others for a rack.
+fn windows(rng: &mut Rng) -> Value {
+    let minutes = |rng: &mut Rng| {
+        let (length, phase) = (rng.usize(1..5), rng.usize(0..5));
+        let of: Vec<String> = (0..60).filter(|m| (m + phase) / length % 2 == 0).map(|m| m.to_string()).collect();
+        vec![format!("{} * * * *", of.join(","))]
+    };
+    let zone = ["UTC", "Asia/Kolkata", "Europe/Berlin"][rng.usize(..3)];
+    let margin = [0, 5, 30, 50][rng.usize(..4)];
+    let mut windows = json!({"time_zone": zone, "margin_seconds": margin});
+    if rng.u32(0..4) != 0 {
+        windows["allow"] = json!(minutes(rng));
+    }
+    if rng.u32(0..3) == 0 {
+        windows["deny"] = json!(minutes(rng));
+    }
+    if rng.u32(0..3) == 0 {
+        windows["machines"] = json!([{"name": "own", "rack": rng.u32(0..2), "allow": minutes(rng)}]);
+    }
+    if rng.u32(0..3) == 0 {
+        let queue = ["reboot", "repair"][rng.usize(..2)];
+        windows["queues"] = json!([queue]);
+    }
+    windows
+}
+
+/// Acts until everybody goes home. What is refused (windows in which nothing could start) is part of the story.
+pub async fn work(operator: Operator, mut rng: Rng, began: Instant) {
+    while began.elapsed() < TROUBLE {
+        sleep(Duration::from_millis(rng.u64(5_000..150_000))).await;
+        match rng.u32(0..10) {
+            0..3 => {
+                let _ = operator.set_policy("windows", &windows(&mut rng).to_string(), None).await;
+            }
+            3..5 => {
+                let _ = operator.set_policy("windows", "none", None).await;
+            }
+            5..7 => {
+                let seconds = rng.i64(5..120);
+                let now = operator.store.clock().wall();
+                let until = now + jiff::SignedDuration::from_secs(seconds);
+                let _ = operator.freeze(until, "simulated").await;
+            }
+            7 => {
+                let _ = operator.unfreeze(Some("simulated")).await;
+            }
+            _ => {
+                let groups = [r#"{"by": "rack"}"#, r#"{"by": "rack", "limit": 2}"#, "none"][rng.usize(..3)];
+                let _ = operator.set_policy("groups", groups, None).await;
+            }
+        }
+    }
+}
+
+/// Leaves nothing behind that would hold the queues back.
+pub async fn go_home(operator: &Operator) {
+    for name in ["windows", "freeze", "groups"] {
+        while operator.set_policy(name, "none", None).await.is_err() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
