@@ -117,7 +117,7 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// I34, at each change that an engine makes to an entry: from `draining` to `queued` the count goes up by one (a drain
-/// that is unwound because its window ended or a freeze began keeps its backoff as it was), and the
+/// that is unwound because its window ended, a freeze began or a person holds it keeps its backoff as it was), and the
 /// backoff ends min(300·2^(count−1), 1200) to 299 s more after the transition that is written with it; in any other
 /// change count and end stay. And no entry starts before its backoff has ended (clocks may differ by 15 s), unless a
 /// person's `force` was there.
@@ -133,8 +133,16 @@ pub fn i34(view: &View<'_>) -> Vec<Breach> {
         let back = before.status == RebootStatus::Draining && after.status == RebootStatus::Queued;
         let kept = before.drain_backoff_count == after.drain_backoff_count
             && before.drain_backoff_expire == after.drain_backoff_expire;
-        // unwound: its window ended, or a freeze began
-        if back && kept && super::windows::may_unwind(view, step.revision, &after.node, step.at) {
+        // unwound: its window ended, a freeze began, or a person holds it
+        let orders = |verb: Verb| {
+            let from = view.seen_since(step.revision, step.at);
+            let line = view.orders.get(&step.index);
+            line.is_some_and(|l| l.sometime(from, step.at, |o| o.is_some_and(|o| o.verb == verb)))
+        };
+        if back
+            && kept
+            && (orders(Verb::Hold) || super::windows::may_unwind(view, step.revision, &after.node, step.at))
+        {
             continue;
         }
         if !back {
@@ -151,12 +159,7 @@ pub fn i34(view: &View<'_>) -> Vec<Breach> {
         }
         let early = before.drain_backoff_expire.filter(|until| step.starts() && *until > shift(step.at, CLOCKS));
         if let Some(until) = early {
-            let from = view.seen_since(step.revision, step.at);
-            let forced = view
-                .orders
-                .get(&step.index)
-                .is_some_and(|o| o.sometime(from, step.at, |o| o.is_some_and(|o| o.verb == Verb::Force)));
-            if !forced {
+            if !orders(Verb::Force) {
                 say(format!("starts while it is backed off until {until}"));
             }
         }

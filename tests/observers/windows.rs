@@ -49,20 +49,21 @@ fn shut_at(view: &View<'_>, revision: i64, of: (QueueKind, &str), written: Times
     shut(policy, cluster, of, shift(written, CUT), margin).map(|_| why)
 }
 
-/// Shut all along this time, by the policies and definitions of the time.
+/// Shut all along this time, by the policies and definitions of the time, also for a clock that is ahead.
 pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, to: Timestamp) -> bool {
     let Some(cluster) = view.clusters.at(from) else { return false };
+    let until = shift(to, WRONG);
     let same = view.clusters.throughout(from, to, |c| c == Some(cluster));
     let shut = |p: Option<&Policy>| {
         p.is_some_and(|p| {
             let mut at = from;
-            while at < to {
+            while at < until {
                 if shut(p, cluster, of, at, false).is_none() {
                     return false;
                 }
                 at = shift(at, 1.0);
             }
-            shut(p, cluster, of, to, false).is_some()
+            shut(p, cluster, of, until, false).is_some()
         })
     };
     same && view.policies.throughout(from, to, shut)
@@ -71,8 +72,9 @@ pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, 
 /// I8, by the policy of the very revision (it is compared in the transaction) and the clock of the engine that wrote:
 /// no drain starts outside the machine's window, in a freeze, or within the margin before the window's end; no attempt is
 /// made outside, of either queue, success commands apart. By the true clock: no power command begins while it has been shut for
-/// longer than a command may be late, unless the engine's clock was wrong. Nothing that is `rebooting` or `watching` is put
-/// back into the queue by an engine. And, where nothing goes wrong, a drain that is still there 30 s after it was shut.
+/// longer than a command may be late and stays so for as long as the engine's clock may be ahead, unless that was wrong.
+/// Nothing that is `rebooting` or `watching` is put back into the queue by an engine. And, where nothing goes wrong, a drain
+/// that is still there 30 s after it was shut.
 ///
 /// Not seen: machines whose window depends on labels that only their Nodes have.
 pub fn i8(view: &View<'_>) -> Vec<Breach> {
@@ -162,6 +164,7 @@ pub fn may_unwind(view: &View<'_>, revision: i64, address: &str, at: Timestamp) 
     let all = seen.filter_map(|s| s.value.as_ref()).chain([view.policy(revision)]);
     let before = view.policies.step(revision).map_or(revision, |s| s.revision);
     let mut all = all.chain([view.policy(before - 1)]);
-    let mut moments = (0..=20).map(|i| shift(at, -f64::from(i)));
-    all.any(|policy| moments.any(|moment| shut(policy, cluster, of, moment, false).is_some()))
+    // a clock may be wrong in either direction
+    let moments = || (-15..=20).map(|i| shift(at, -f64::from(i)));
+    all.any(|policy| moments().any(|moment| shut(policy, cluster, of, moment, false).is_some()))
 }

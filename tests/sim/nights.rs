@@ -44,8 +44,9 @@ policy:
     margin_seconds: 0
 "#;
 
-/// The two changes of 2026, from an hour before on, and how many hours until the window's last one has ended.
-pub const CHANGES: [(&str, u64); 2] = [("2026-03-29T00:00:00Z", 4), ("2026-10-24T23:00:00Z", 6)];
+/// The two changes of 2026, from an hour before on, and within how many hours all must be through: the night in spring is an
+/// hour shorter, and what the stuck rack held back has its turn in the night after it.
+pub const CHANGES: [(&str, u64); 2] = [("2026-03-29T00:00:00Z", 26), ("2026-10-24T23:00:00Z", 6)];
 
 /// What a night came to.
 pub struct Night {

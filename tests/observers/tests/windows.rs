@@ -23,6 +23,11 @@ fn frozen(s: &mut Scene) {
     policy(s, json!({"freeze": {"until": "2026-01-01T01:00:00Z", "reason": "r"}}));
 }
 
+fn held(s: &mut Scene) {
+    let order = json!({"verb": "hold", "who": {"user": "u", "host": "h"}, "at": s.whole(), "reason": "r", "entry_revision": 1});
+    s.write("console", &[("cketerm/orders/reboots/0", order)], &[]);
+}
+
 #[test]
 fn i8_a_drain_that_starts_outside_the_window_or_in_a_freeze_is_seen() {
     for (how, codes) in [(open as fn(&mut Scene), &[][..]), (shut, &["I8"]), (frozen, &["I8"])] {
@@ -97,8 +102,8 @@ fn i8_rebooting_that_is_put_back_is_seen() {
 }
 
 #[test]
-fn i34_a_drain_is_put_back_without_a_count_where_it_is_shut_and_nowhere_else() {
-    for (how, codes) in [(open as fn(&mut Scene), &["I34"][..]), (shut, &[]), (frozen, &[])] {
+fn i34_a_drain_is_put_back_without_a_count_where_it_is_shut_or_held_and_nowhere_else() {
+    for (how, codes) in [(open as fn(&mut Scene), &["I34"][..]), (shut, &[]), (frozen, &[]), (held, &[])] {
         let mut s = Scene::new();
         s.add(0, "w1");
         s.moves(0, "draining");
