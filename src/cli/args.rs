@@ -114,9 +114,9 @@ pub struct RunOptions {
     /// The engine alone, without a console
     #[arg(long, conflicts_with_all = ["observe", "read_only", "view", "sandbox"])]
     pub daemon: bool,
-    /// Where the daemon's /healthz, /readyz, /metrics and, on a loopback address, /state listen
-    #[arg(long, value_name = "ADDRESS", requires = "daemon")]
-    pub http: Option<SocketAddr>,
+    /// Where the daemon's /healthz, /readyz, /metrics and, on a loopback address, /state listen; off = nowhere
+    #[arg(long, value_name = "ADDRESS", requires = "daemon", value_parser = http)]
+    pub http: Option<String>,
     /// The console without an engine
     #[arg(long)]
     pub observe: bool,
@@ -132,6 +132,12 @@ pub struct RunOptions {
     /// What the sandbox is like.
     #[command(flatten)]
     pub choice: Choice,
+}
+
+/// An address, or `off`.
+fn http(text: &str) -> Result<String, String> {
+    let good = text == "off" || text.parse::<SocketAddr>().is_ok();
+    good.then(|| text.to_owned()).ok_or_else(|| "expected an address such as 127.0.0.1:10181, or off".to_owned())
 }
 
 impl RunOptions {
@@ -317,7 +323,7 @@ impl Cli {
             etcd_prefix: g.etcd_prefix,
             kubeconfig: g.kubeconfig,
             context: g.context,
-            http: self.run.http.map(|a| a.to_string()),
+            http: self.run.http.clone(),
             sandbox: self.run.sandbox || self.needs_no_settings(),
         }
     }

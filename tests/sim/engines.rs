@@ -39,7 +39,18 @@ impl Slot {
         let clock = true_time.off_by(SignedDuration::from_millis(rng.i64(-1500..1500)));
         let gate = Gate::default();
         let lines = Lines::new(name, &gate, rng.u64(..));
-        Self { name: name.to_owned(), gate, lines, clock, handle: None, lives: 0, rng, ttl, hits: Hits::new(), hook: hook.clone() }
+        Self {
+            name: name.to_owned(),
+            gate,
+            lines,
+            clock,
+            handle: None,
+            lives: 0,
+            rng,
+            ttl,
+            hits: Hits::new(),
+            hook: hook.clone(),
+        }
     }
 
     /// Starts a process, after the one before has died.

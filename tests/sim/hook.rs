@@ -75,7 +75,12 @@ impl Hook {
         }
         let status = if (40..50).contains(&habit) { 500 } else { 200 };
         let notice = serde_json::from_slice(request.body()).unwrap_or_default();
-        self.got.lock().unwrap().push(Received { at: self.clock.wall(), by: by.to_owned(), notice, taken: status == 200 });
+        self.got.lock().unwrap().push(Received {
+            at: self.clock.wall(),
+            by: by.to_owned(),
+            notice,
+            taken: status == 200,
+        });
         // taken, and the one who told it never learns that
         if (50..60).contains(&habit) {
             return Err(NoAnswer("the connection was closed".to_owned()));

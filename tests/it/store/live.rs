@@ -26,7 +26,13 @@ async fn agrees(live: &Live, store: &Store) {
     until(live, "the copy catches up", |v| v.revision >= fresh.revision).await;
     let copy = StoreView::clone(&live.borrow());
     // what only a watch can tell is left out
-    let copy = StoreView { heard: fresh.heard, revision: fresh.revision, grown: fresh.grown.clone(), ..copy };
+    let copy = StoreView {
+        heard: fresh.heard,
+        revision: fresh.revision,
+        grown: fresh.grown.clone(),
+        fresh: fresh.fresh.clone(),
+        ..copy
+    };
     assert_eq!(copy, fresh);
 }
 

@@ -2,11 +2,7 @@
 
 use serde_json::json;
 
-use super::{
-    super::record::Received,
-    scene::Scene,
-    sees,
-};
+use super::{super::record::Received, scene::Scene, sees};
 
 fn scene() -> Scene {
     let mut s = Scene::new();
@@ -30,7 +26,8 @@ fn brings(s: &mut Scene, notice: serde_json::Value, taken: bool) {
 #[test]
 fn an_end_that_was_told_to_nobody_is_seen() {
     let mut s = scene();
-    let one = json!({"id": "c-1", "kind": "finished", "key": "ended/reboots/0", "title": "reboots/0 on w1 ended: booted"});
+    let one =
+        json!({"id": "c-1", "kind": "finished", "key": "ended/reboots/0", "title": "reboots/0 on w1 ended: booted"});
     brings(&mut s, one.clone(), false);
     sees(&s, &["told"]);
     brings(&mut s, one, true);
