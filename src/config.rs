@@ -69,6 +69,9 @@ pub struct Settings {
     pub looked_for: Vec<PathBuf>,
     /// Where each section's values came from last: `etcd` → `/etc/cke/config.yml`, `environment`, `options`.
     pub sources: BTreeMap<String, String>,
+    /// Where each setting's value came from, by its name (`engine.http`): a file, a variable, an option; the others are
+    /// built-in.
+    pub from: BTreeMap<String, String>,
     /// What a person should know: CKE's file with a secret that everyone can read.
     pub warnings: Vec<String>,
 }
@@ -111,6 +114,7 @@ impl Default for Settings {
             files: Vec::new(),
             looked_for: Vec::new(),
             sources: BTreeMap::new(),
+            from: BTreeMap::new(),
             warnings: Vec::new(),
         }
     }
@@ -185,6 +189,12 @@ impl Settings {
         }
         settings.take_environment(&environment)?;
         settings.take_options(overrides);
+        if !settings.etcd.prefix.starts_with('/') {
+            settings.warnings.push(format!(
+                "etcd.prefix is {:?}, without a / at its beginning: CKE's keys lie below /cke/ by default",
+                settings.etcd.prefix
+            ));
+        }
         if settings.lease_ttl_seconds < 2 {
             let ttl = settings.lease_ttl_seconds;
             return Err(ConfigError(format!("engine.lease_ttl_seconds: {ttl} is too short; give 2 or more")));
@@ -210,6 +220,21 @@ impl Settings {
     }
 
     fn take_environment(&mut self, environment: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
+        let named = [
+            ("etcd.endpoints", "CKETERM_ETCD_ENDPOINTS"),
+            ("etcd.prefix", "CKETERM_ETCD_PREFIX"),
+            ("etcd.username", "CKETERM_ETCD_USERNAME"),
+            ("etcd.password", "CKETERM_ETCD_PASSWORD"),
+            ("kubernetes.kubeconfig", "CKETERM_KUBECONFIG"),
+            ("kubernetes.context", "CKETERM_CONTEXT"),
+            ("engine.http", "CKETERM_HTTP"),
+            ("engine.lease_ttl_seconds", "CKETERM_LEASE_TTL"),
+        ];
+        for (setting, variable) in named {
+            if environment(variable).is_some() {
+                self.from.insert(setting.to_owned(), variable.to_owned());
+            }
+        }
         if let Some(urls) = environment("CKETERM_ETCD_ENDPOINTS") {
             self.name_endpoints(&urls);
         }
@@ -233,6 +258,16 @@ impl Settings {
     }
 
     fn take_options(&mut self, options: &Overrides) {
+        let given = [
+            ("etcd.endpoints", "--etcd-endpoints", options.etcd_endpoints.is_some()),
+            ("etcd.prefix", "--etcd-prefix", options.etcd_prefix.is_some()),
+            ("kubernetes.kubeconfig", "--kubeconfig", options.kubeconfig.is_some()),
+            ("kubernetes.context", "--context", options.context.is_some()),
+            ("engine.http", "--http", options.http.is_some()),
+        ];
+        for (setting, option, _) in given.into_iter().filter(|(_, _, given)| *given) {
+            self.from.insert(setting.to_owned(), option.to_owned());
+        }
         if let Some(urls) = &options.etcd_endpoints {
             self.name_endpoints(urls);
         }

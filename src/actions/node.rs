@@ -32,6 +32,9 @@ impl Operator {
     /// The Node with this name, or with this address.
     pub async fn node_named(&self, name: &str) -> Result<NodeRow, ActionError> {
         let kube = self.kube("this word")?;
+        if name.trim().is_empty() {
+            return Err(ActionError::misused("an empty name: give a Node's name or its address"));
+        }
         let failed = |e| ActionError::failed(format!("node {name}: {e}"));
         if let Some(row) = kube.node(name).await.map_err(failed)? {
             return Ok(row);

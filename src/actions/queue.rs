@@ -56,7 +56,14 @@ impl Operator {
             return Err(ActionError::failed(not_members(&cluster, &members, &unknown)));
         }
         self.refuse_mismatch().await?;
-        Ok((cluster, self.notes_on(addresses).await?))
+        let mut notes = self.notes_on(addresses).await?;
+        let planes = addresses.iter().filter_map(|a| members.by_address(&cluster, a)).filter(|m| m.control_plane);
+        let planes: BTreeSet<&str> = planes.map(Node::node_name).collect();
+        if !planes.is_empty() && addresses.len() > planes.len() {
+            let named = planes.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+            notes.push(format!("{} API server(s) among them, one at a time and alone: {named}", planes.len()));
+        }
+        Ok((cluster, notes))
     }
 
     /// Cancels one entry; `seen` is the `ModRevision` that the person saw, where there was a screen.
@@ -114,6 +121,22 @@ impl Operator {
             seen = seen.or(Some(revision));
         }
         Ok(self.store.give_order(entry, verb, seen, &self.who, reason).await?)
+    }
+
+    /// What a person who says `done` should know: the Node of the entry's machine is not Ready, and without that nothing is
+    /// uncordoned. None where it is, or where Kubernetes does not say so in time.
+    pub async fn not_ready(&self, entry: EntryId) -> Option<String> {
+        let kube = self.kube.as_ref()?;
+        let view = self.store.read_view().await.ok()?;
+        let address = match entry.queue {
+            QueueKind::Reboot => view.reboots.entries.get(&entry.index)?.get()?.node.clone(),
+            QueueKind::Repair => view.repairs.entries.get(&entry.index)?.get()?.address.clone(),
+        };
+        let definition = view.definition()?;
+        let member = definition.members.by_address(&definition.cluster, &address)?;
+        let row = tokio::time::timeout(PATIENCE, kube.node(member.node_name())).await.ok()?.ok()??;
+        (!row.ready)
+            .then(|| format!("note: Node {} is not Ready: {entry} ends, and is uncordoned, once it is", row.name))
     }
 
     /// The stored definition, or what to do without one.

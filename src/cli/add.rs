@@ -52,7 +52,9 @@ pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     for note in &added.notes {
         context.say(note);
     }
-    context.say(&format!("added: {}", join(&added.indexes)));
+    let which =
+        if added.indexes.is_empty() { "nothing: no address was given".to_owned() } else { join(&added.indexes) };
+    context.say(&format!("added: {which}"));
     Ok(())
 }
 

@@ -67,7 +67,7 @@ pub struct Globals {
     pub context: Option<String>,
     /// Form of the output; each word has a default of its own
     #[arg(short, long, global = true, env = "CKETERM_OUTPUT", hide_env_values = true, help_heading = "Global options")]
-    pub output: Option<Output>,
+    pub output: Option<AskedOutput>,
     /// Colours
     #[arg(
         long,
@@ -84,11 +84,23 @@ pub struct Globals {
     pub verbose: u8,
 }
 
-/// Forms of output.
+/// What may be asked for with `-o`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum AskedOutput {
     /// Columns, for people.
-    #[value(alias = "simple")]
+    Table,
+    /// The columns of `ckecli` where it has some, for its scripts; else those for people.
+    Simple,
+    /// JSON, indented by four.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// Forms of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Columns.
     Table,
     /// JSON, indented by four.
     Json,
@@ -114,9 +126,9 @@ pub struct RunOptions {
     /// The engine alone, without a console
     #[arg(long, conflicts_with_all = ["observe", "read_only", "view", "sandbox"])]
     pub daemon: bool,
-    /// Where the daemon's /healthz, /readyz, /metrics and, on a loopback address, /state listen
-    #[arg(long, value_name = "ADDRESS", requires = "daemon")]
-    pub http: Option<SocketAddr>,
+    /// Where the daemon's /healthz, /readyz, /metrics and, on a loopback address, /state listen; off = nowhere
+    #[arg(long, value_name = "ADDRESS", requires = "daemon", value_parser = http)]
+    pub http: Option<String>,
     /// The console without an engine
     #[arg(long)]
     pub observe: bool,
@@ -132,6 +144,12 @@ pub struct RunOptions {
     /// What the sandbox is like.
     #[command(flatten)]
     pub choice: Choice,
+}
+
+/// An address, or `off`.
+fn http(text: &str) -> Result<String, String> {
+    let good = text == "off" || text.parse::<SocketAddr>().is_ok();
+    good.then(|| text.to_owned()).ok_or_else(|| "expected an address such as 127.0.0.1:10181, or off".to_owned())
 }
 
 impl RunOptions {
@@ -317,7 +335,7 @@ impl Cli {
             etcd_prefix: g.etcd_prefix,
             kubeconfig: g.kubeconfig,
             context: g.context,
-            http: self.run.http.map(|a| a.to_string()),
+            http: self.run.http.clone(),
             sandbox: self.run.sandbox || self.needs_no_settings(),
         }
     }
@@ -350,9 +368,9 @@ mod tests {
     }
 
     #[test]
-    fn simple_is_an_alias_of_table_and_rq_of_reboot_queue() {
+    fn simple_is_a_form_of_output_and_rq_an_alias_of_reboot_queue() {
         let cli = Cli::try_parse_from(["cketerm", "rq", "list", "-o", "simple"]).unwrap();
-        assert_eq!(cli.globals.output, Some(Output::Table));
+        assert_eq!(cli.globals.output, Some(AskedOutput::Simple));
         assert!(matches!(cli.command, Some(Command::RebootQueue { word: RebootWord::List })));
     }
 

@@ -128,7 +128,9 @@ async fn check(file: &Path, context: &Context) -> Result<(), ActionError> {
     if found.faults.is_empty() {
         return Ok(());
     }
-    Err(ActionError::failed(format!("{name}: {} errors: `cluster set` would refuse it", found.faults.len())))
+    let errors =
+        if found.faults.len() == 1 { "one error".to_owned() } else { format!("{} errors", found.faults.len()) };
+    Err(ActionError::failed(format!("{name}: {errors}: `cluster set` would refuse it")))
 }
 
 async fn identify(confirm: bool, replace: Option<&str>, context: &Context) -> Result<(), ActionError> {

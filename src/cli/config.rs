@@ -51,44 +51,44 @@ pub async fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError
 }
 
 fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
-    let source = |section: &str| s.sources.get(section).cloned().unwrap_or_else(|| "built-in".to_owned());
     let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
     let set = |there: bool| if there { "(set)" } else { "" }.to_owned();
     let e = &s.etcd;
     let receivers: Vec<String> = s.notices.iter().map(|r| format!("{} ({})", r.name, r.way)).collect();
     let rows = [
-        ("etcd.endpoints", e.endpoints_shown().join(","), source("etcd")),
-        ("etcd.prefix", e.prefix.clone(), source("etcd")),
-        ("etcd.timeout", format!("{:?}", e.timeout), source("etcd")),
-        ("etcd.username", e.username.clone().unwrap_or_default(), source("etcd")),
-        ("etcd.password", set(e.password.is_some()), source("etcd")),
-        ("etcd.tls-ca", set(e.tls_ca.is_some()), source("etcd")),
-        ("etcd.tls-cert", set(e.tls_cert.is_some()), source("etcd")),
-        ("etcd.tls-key", set(e.tls_key.is_some()), source("etcd")),
-        ("kubernetes.kubeconfig", path(&s.kube.kubeconfig), source("kubernetes")),
-        ("kubernetes.context", s.kube.context.clone().unwrap_or_default(), source("kubernetes")),
-        ("kubernetes.in_cluster", s.kube.in_cluster.to_string(), source("kubernetes")),
-        ("engine.lease_ttl_seconds", s.lease_ttl_seconds.to_string(), source("engine")),
-        ("engine.http", s.http.clone().unwrap_or_else(|| "off".to_owned()), source("engine")),
-        ("engine.command_env", s.command_env.join(","), source("engine")),
-        ("console.theme", s.console.theme.clone(), source("console")),
-        ("console.view", s.console.view.clone(), source("console")),
-        ("console.mouse", s.console.mouse.to_string(), source("console")),
-        ("power.bmcs", path(&s.bmcs), source("power")),
-        ("log.level", s.log.level.clone(), source("log")),
-        ("log.directory", path(&s.log.directory), source("log")),
-        ("log.json", s.log.json.to_string(), source("log")),
-        ("notices", receivers.join(", "), source("notices")),
+        ("etcd.endpoints", e.endpoints_shown().join(",")),
+        ("etcd.prefix", e.prefix.clone()),
+        ("etcd.timeout", format!("{:?}", e.timeout)),
+        ("etcd.username", e.username.clone().unwrap_or_default()),
+        ("etcd.password", set(e.password.is_some())),
+        ("etcd.tls-ca", set(e.tls_ca.is_some())),
+        ("etcd.tls-cert", set(e.tls_cert.is_some())),
+        ("etcd.tls-key", set(e.tls_key.is_some())),
+        ("kubernetes.kubeconfig", path(&s.kube.kubeconfig)),
+        ("kubernetes.context", s.kube.context.clone().unwrap_or_default()),
+        ("kubernetes.in_cluster", s.kube.in_cluster.to_string()),
+        ("engine.lease_ttl_seconds", s.lease_ttl_seconds.to_string()),
+        ("engine.http", s.http.clone().unwrap_or_else(|| "off".to_owned())),
+        ("engine.command_env", s.command_env.join(",")),
+        ("console.theme", s.console.theme.clone()),
+        ("console.view", s.console.view.clone()),
+        ("console.mouse", s.console.mouse.to_string()),
+        ("power.bmcs", path(&s.bmcs)),
+        ("log.level", s.log.level.clone()),
+        ("log.directory", path(&s.log.directory)),
+        ("log.json", s.log.json.to_string()),
+        ("notices", receivers.join(", ")),
     ];
+    let source = |name: &str| s.from.get(name).cloned().unwrap_or_else(|| "built-in".to_owned());
     match context.output(Output::Table) {
         Output::Table => {
             let rows: Vec<Vec<String>> =
-                rows.into_iter().map(|(name, value, from)| vec![name.to_owned(), value, from]).collect();
+                rows.into_iter().map(|(name, value)| vec![name.to_owned(), value, source(name)]).collect();
             context.out.text(&columns(&["Setting", "Value", "From"], &rows))
         }
         form => {
             let all: serde_json::Map<_, _> =
-                rows.into_iter().map(|(n, v, f)| (n.to_owned(), json!({"value": v, "from": f}))).collect();
+                rows.into_iter().map(|(n, v)| (n.to_owned(), json!({"value": v, "from": source(n)}))).collect();
             context.out.value(&all, form)
         }
     }

@@ -1,7 +1,7 @@
 //! What every word has at hand: settings, the connection when it needs one, and the way to print.
 
 use super::{
-    args::{Globals, Output},
+    args::{AskedOutput, Globals, Output},
     output::Out,
 };
 use crate::{
@@ -19,7 +19,7 @@ pub struct Context {
     pub settings: Settings,
     /// Where data goes.
     pub out: Out,
-    output: Option<Output>,
+    output: Option<AskedOutput>,
     verbose: bool,
 }
 
@@ -31,7 +31,17 @@ impl Context {
 
     /// The form of output asked for, or the word's own.
     pub fn output(&self, default: Output) -> Output {
-        self.output.unwrap_or(default)
+        match self.output {
+            Some(AskedOutput::Table | AskedOutput::Simple) => Output::Table,
+            Some(AskedOutput::Json) => Output::Json,
+            Some(AskedOutput::Yaml) => Output::Yaml,
+            None => default,
+        }
+    }
+
+    /// Whether the columns of `ckecli` were asked for, and no others.
+    pub fn simple(&self) -> bool {
+        self.output == Some(AskedOutput::Simple)
     }
 
     /// etcd.

@@ -110,6 +110,15 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
         None => None,
     };
     let (_, all) = store.newest_at::<Ending>(&store.keys().history_prefix(), usize::MAX).await?;
+    if let (Some(name), Some(None)) = (&args.node, &address) {
+        let known = |e: &Ending| e.address == *name || e.attempts.iter().any(|a| a.node.as_ref() == Some(name));
+        if !all.iter().filter_map(Stored::get).any(known) {
+            return Err(ActionError::failed(format!(
+                "--node {name}: no machine of the definition has this name or address, and no entry that ended names it"
+            )));
+        }
+    }
+    let address = address.flatten();
     let wanted = |e: &&Ending| {
         let of_node = |name: &String| {
             let named = e.attempts.iter().any(|a| a.node.as_ref() == Some(name));
@@ -149,14 +158,16 @@ async fn audit_of(store: &Store, endings: &[&Ending]) -> Result<Vec<Stored<Audit
     // one that nobody of ours asked for may be as old as it likes
     let begin = endings.iter().map(|e| e.begins().unwrap_or_default()).min().unwrap_or_default();
     let from = format!("{folder}{:020}", begin.as_nanosecond().max(0));
-    Ok(store.downwards(&folder, &from, usize::MAX).await?.1)
+    Ok(store.downwards(&folder, &from).await?.1)
 }
 
-/// The address of a machine that the definition names so; else the text itself.
-async fn address_of(store: &Store, name: &str) -> Result<String, ActionError> {
+/// The address of a machine that the definition names so, or that has this address.
+async fn address_of(store: &Store, name: &str) -> Result<Option<String>, ActionError> {
     let view = store.read_view().await?;
-    let found = view.definition().and_then(|d| d.members.by_name(&d.cluster, name));
-    Ok(found.map_or_else(|| name.to_owned(), |node| node.address.clone()))
+    let found = view
+        .definition()
+        .and_then(|d| d.members.by_name(&d.cluster, name).or_else(|| d.members.by_address(&d.cluster, name)));
+    Ok(found.map(|node| node.address.clone()))
 }
 
 /// As a document: what looks like a secret in a command line or an output is left out.

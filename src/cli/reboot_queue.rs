@@ -21,7 +21,7 @@ use crate::{
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,
     },
-    store::keys::SwitchName,
+    store::{keys::SwitchName, view::StoreView},
 };
 
 /// The words.
@@ -102,7 +102,8 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
         RebootWord::Cancel { index, reason } => Box::pin(cancel(index, &reason, context)).await,
         RebootWord::CancelAll(reason) => {
             let cancelled = context.operator().await?.cancel_all_reboots(reason.get()).await?;
-            context.say(&format!("cancelled: {}", join(&cancelled)));
+            let which = if cancelled.is_empty() { "nothing: the queue is empty".to_owned() } else { join(&cancelled) };
+            context.say(&format!("cancelled: {which}"));
             Ok(())
         }
         RebootWord::ResetBackoff { index, reason } => {
@@ -142,7 +143,13 @@ pub(super) async fn order(entry: EntryId, verb: Verb, reason: &Reason, context: 
         Verb::Retry | Verb::Done | Verb::Force => context.starting_operator().await?,
         Verb::Hold | Verb::Unhold | Verb::Uncordon => context.operator().await?,
     };
-    Box::pin(operator.order(entry, verb, None, reason.get())).await
+    Box::pin(operator.order(entry, verb, None, reason.get())).await?;
+    if verb == Verb::Done
+        && let Some(note) = operator.not_ready(entry).await
+    {
+        context.say(&note);
+    }
+    Ok(())
 }
 
 /// A file, or standard input for `-`.
@@ -166,6 +173,27 @@ const COLUMNS: [(&str, &str); 6] = [
     ("DrainBackOffExpire", "drain_backoff_expire"),
 ];
 
+/// Columns behind those of `ckecli`, which are all that `-o simple` has.
+const FOR_PEOPLE: [&str; 3] = ["Name", "Who", "Reason"];
+
+/// The Node's name, who asked for it and why, and whether it is held.
+fn for_people(entry: &Value, view: &StoreView) -> [String; 3] {
+    let index = entry.get("index").and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or_default();
+    let id = EntryId::reboot(index);
+    let address = entry.get("node").and_then(Value::as_str).unwrap_or_default();
+    let member = view.definition().and_then(|d| d.members.by_address(&d.cluster, address));
+    let request = view.requests.get(&id).and_then(Stored::get);
+    let held = view.orders.get(&id).and_then(Stored::get).filter(|o| o.verb == Verb::Hold);
+    let held =
+        held.map(|o| format!("held by {}{}", o.who, o.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()));
+    let reason = [held, request.and_then(|r| r.reason.clone())].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    [
+        member.map(|m| m.node_name().to_owned()).unwrap_or_default(),
+        request.map(|r| r.who.to_string()).unwrap_or_default(),
+        reason,
+    ]
+}
+
 async fn list(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
@@ -177,13 +205,18 @@ async fn list(context: &Context) -> Result<(), ActionError> {
                 if cells[4].is_empty() {
                     cells[4].push('0'); // CKE leaves a count of 0 out of the JSON
                 }
+                if !context.simple() {
+                    cells.extend(for_people(e, &view));
+                }
                 cells
             };
             let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            let more = if context.simple() { &[][..] } else { &FOR_PEOPLE };
+            let titles: Vec<&str> = COLUMNS.iter().map(|(title, _)| title).chain(more).copied().collect();
             if let Some(notice) = windows::notice(&view.policy(), QueueKind::Reboot, store.clock().wall()) {
                 context.say(&notice);
             }
-            context.out.text(&columns(&COLUMNS.map(|(title, _)| title), &rows))?;
+            context.out.text(&columns(&titles, &rows))?;
         }
         form => context.out.value(&entries, form)?,
     }

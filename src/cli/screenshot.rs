@@ -16,6 +16,7 @@ use crate::{
     engine::snapshot::Seen,
     ground::{Ground, host_name},
     scenario::Stage,
+    telemetry::{self, Ring, Target},
 };
 
 /// The frame.
@@ -80,6 +81,9 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
     if args.choice.any() && !args.sandbox {
         return Err(ActionError::misused("--nodes, --scenario, --seed and --speed are for --sandbox"));
     }
+    let ring = Ring::default();
+    // the engine of the sandbox is in this process: what it logs is what the view shows
+    let _logs = args.sandbox.then(|| telemetry::start_with(Target::Nowhere, "info", false, Some(ring.clone())));
     let (ground, seen, _stage) = if args.sandbox { Box::pin(simulated(args)).await? } else { real(context).await? };
     let settings = &context.settings;
     let options = ConsoleOptions {
@@ -88,6 +92,7 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
         theme: settings.console.theme.clone(),
         sandbox: args.sandbox,
         endpoints: if args.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
+        logs: Some(ring),
         ..ConsoleOptions::default()
     };
     let now = seen.now;

@@ -16,6 +16,9 @@ use crate::{
     },
     ground::Ground,
     model::{
+        entry::Stored,
+        reboot::RebootStatus,
+        repair::StepStatus,
         secret::{self, mask},
         text::visible,
     },
@@ -45,6 +48,9 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
     context.store().await?.leader().await?;
     let ground = Ground::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
     let last = whole(&ground, context).await;
+    if let Some(note) = only_leaders_read(&last) {
+        context.say(&note);
+    }
     let document = State::of(&last).document().map_err(|e| ActionError::failed(e.to_string()))?;
     context.out.value(&document, form)
 }
@@ -78,11 +84,31 @@ fn missing(seen: &Seen, with_kubernetes: bool) -> Vec<String> {
         let errors = snap.kube.sources.values().filter_map(|s| s.error.clone());
         out.push(errors.fold("Kubernetes".to_owned(), |text, error| format!("{text}; {error}")));
     }
-    let asks = snap.store.registry.url.is_some() && snap.store.sabakan.enabled();
-    if asks && snap.registry.members.at.is_none() {
-        out.push("sabakan's machines".to_owned());
+    if with_kubernetes && snap.kube.sources.get("baremetalhosts").is_none_or(|s| !s.synced && s.error.is_none()) {
+        out.push("the BareMetalHosts".to_owned());
+    }
+    if snap.store.synced && snap.store.registry.url.is_some() {
+        let (registry, settings) = (&snap.registry, &snap.store.registry);
+        if registry.members.at.is_none() {
+            out.push("sabakan's machines".to_owned());
+        } else if registry.members.good.is_some() && settings.template.is_some() && registry.proposal.is_none() {
+            out.push("the plan of a definition".to_owned());
+        }
     }
     out
+}
+
+/// What only a leader reads, where a decision on this state would ask for it.
+fn only_leaders_read(seen: &Seen) -> Option<String> {
+    let store = &seen.snapshot.store;
+    let drains = store.reboots.entries.values().filter_map(Stored::get).any(|e| e.status == RebootStatus::Draining)
+        || store.repairs.entries.values().filter_map(Stored::get).any(|e| e.step_status == StepStatus::Draining);
+    let led = seen.snapshot.engine.leading.is_some();
+    (drains && !led && seen.snapshot.kube.synced()).then(|| {
+        "note: who only looks on reads neither the pods of the nodes that drain nor the endpoints: for those, ask the leader's \
+         /state"
+            .to_owned()
+    })
 }
 
 /// Makes the decision of a written state again.

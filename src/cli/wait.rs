@@ -98,7 +98,8 @@ fn tell(view: &StoreView, index: u64, seen: &mut Seen, store: &Store, context: &
             let pods = progress
                 .filter(|p| p.pods_at_start > 0)
                 .map(|p| format!(", {}/{} pods gone", p.pods_gone, p.pods_at_start));
-            let phase = progress.map(|p| format!(" ({})", p.phase));
+            let said = entry.status.to_string();
+            let phase = progress.filter(|p| p.phase != said).map(|p| format!(" ({})", p.phase));
             let reason = why::reason(view, EntryId::reboot(index), store.clock());
             format!("{}{}{}: {reason}", entry.status, phase.unwrap_or_default(), pods.unwrap_or_default())
         }

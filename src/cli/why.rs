@@ -44,7 +44,7 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
         let outcome = format!("{status}; no record says why: another program ended it");
         return match context.output(Output::Table) {
             Output::Table => {
-                let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+                let at = at.map(|at| format!(" at {}", seconds(at))).unwrap_or_default();
                 context.out.line(&format!("{what} ended{at}: {outcome}"))
             }
             form => {
@@ -77,6 +77,11 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     }
 }
 
+/// A moment for people.
+fn seconds(at: jiff::Timestamp) -> impl std::fmt::Display {
+    at.strftime("%FT%TZ")
+}
+
 /// A repair that has succeeded or failed and lies there still.
 fn finished(view: &StoreView, id: EntryId) -> Option<&RepairEntry> {
     let stored = view.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair)?;
@@ -87,7 +92,7 @@ fn finished(view: &StoreView, id: EntryId) -> Option<&RepairEntry> {
 fn tell_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => {
-            context.out.line(&visible(&format!("{what} ended at {}: {}", ending.at, ending.outcome), false))
+            context.out.line(&visible(&format!("{what} ended at {}: {}", seconds(ending.at), ending.outcome), false))
         }
         form => {
             let shown = history::shown(ending);

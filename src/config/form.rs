@@ -67,6 +67,7 @@ pub(super) fn take(
         SECTIONS.to_vec()
     };
     let mut root = Section::new(&file, "", map);
+    note(settings, "etcd", cke.then_some(&root), &file);
     if cke {
         let secret = etcd(settings, &mut root, path)?;
         root.finish_with(&valid)?;
@@ -76,6 +77,7 @@ pub(super) fn take(
     }
     let mut secret = false;
     if let Some(mut section) = root.section("etcd")? {
+        note(settings, "etcd", Some(&section), &file);
         let named = section.left.keys().any(|k| k.as_str().is_some_and(|k| same(k, "endpoints")));
         secret = etcd(settings, &mut section, path)?;
         settings.etcd.prefix = super::with_slash(&settings.etcd.prefix);
@@ -87,10 +89,12 @@ pub(super) fn take(
         }
     }
     if let Some(mut section) = root.section("kubernetes")? {
+        note(settings, "kubernetes", Some(&section), &file);
         kubernetes(settings, &mut section, path)?;
         section.finish()?;
     }
     if let Some(mut section) = root.section("engine")? {
+        note(settings, "engine", Some(&section), &file);
         if let Some(ttl) = section.number("lease_ttl_seconds")? {
             settings.lease_ttl_seconds = ttl;
         }
@@ -103,6 +107,7 @@ pub(super) fn take(
         section.finish()?;
     }
     if let Some(mut section) = root.section("console")? {
+        note(settings, "console", Some(&section), &file);
         let console = &mut settings.console;
         console.theme = section.text("theme")?.unwrap_or(console.theme.clone());
         console.view = section.text("view")?.unwrap_or(console.view.clone());
@@ -110,11 +115,13 @@ pub(super) fn take(
         section.finish()?;
     }
     if let Some(mut section) = root.section("power")? {
+        note(settings, "power", Some(&section), &file);
         let bmcs = section.text("bmcs")?.filter(|f| !f.is_empty());
         settings.bmcs = bmcs.map(|f| beside(path, &f)).or(settings.bmcs.take());
         section.finish()?;
     }
     if let Some(mut section) = root.section("log")? {
+        note(settings, "log", Some(&section), &file);
         let log = &mut settings.log;
         log.level = section.text("level")?.unwrap_or(log.level.clone());
         log.directory = section.text("directory")?.map(|d| beside(path, &d)).or(log.directory.take());
@@ -128,6 +135,27 @@ pub(super) fn take(
     root.finish_with(&valid)?;
 
     Ok((false, secret))
+}
+
+/// Notes where a section's settings come from. What replaces a whole section – servers that are named anew – takes what
+/// earlier places said of it away.
+fn note(settings: &mut Settings, name: &str, section: Option<&Section>, file: &str) {
+    let Some(section) = section else { return };
+    let keys: Vec<String> =
+        section.left.iter().filter(|(_, v)| !v.is_null()).filter_map(|(k, _)| k.as_str().map(str::to_owned)).collect();
+    let anew: &[&str] = match name {
+        "etcd" => &["endpoints"],
+        "kubernetes" => &["kubeconfig", "in_cluster"],
+        _ => &[],
+    };
+    if keys.iter().any(|key| anew.iter().any(|known| same(key, known))) {
+        settings.from.retain(|setting, _| !setting.starts_with(&format!("{name}.")));
+    }
+    for key in keys {
+        let known = ETCD_KEYS.iter().find(|known| name == "etcd" && same(&key, known));
+        let key = known.map_or(key, |known| (*known).to_owned());
+        settings.from.insert(format!("{name}.{}", key.trim_end_matches("-file")), file.to_owned());
+    }
 }
 
 /// The etcd keys of either form; returns whether there was a secret among them. A file that names endpoints replaces

@@ -215,3 +215,37 @@ fn the_document_of_the_policy_names_every_field_with_its_default() {
         fields.iter().map(|(n, v)| (n.clone(), plain(v))).collect();
     assert_eq!(rows, wanted);
 }
+
+/// Operator's review 10: "From" was kept for each section, and said of most that they are built-in.
+#[test]
+fn where_each_setting_came_from_is_told_by_its_own_name() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let file = dir.path().join("c.yaml");
+    std::fs::write(&file, "etcd:\n  endpoints: [http://a:1]\nengine:\n  http: off\nlog:\n  level: debug\n").unwrap();
+    let environment = |name: &str| match name {
+        "CKETERM_LEASE_TTL" => Some("9".to_owned()),
+        "CKETERM_ETCD_PREFIX" => Some("/x/".to_owned()),
+        _ => None,
+    };
+    let overrides = Overrides { config: Some(file.clone()), context: Some("c".to_owned()), ..Overrides::default() };
+    let settings = Settings::load_from(&overrides, environment, &[]).unwrap();
+    let from = |name: &str| settings.from.get(name).map(String::as_str);
+    let named = file.to_str();
+    for (name, source) in [
+        ("etcd.endpoints", named),
+        ("etcd.prefix", Some("CKETERM_ETCD_PREFIX")),
+        ("etcd.username", None),
+        ("etcd.tls-ca", None),
+        ("engine.http", named),
+        ("engine.lease_ttl_seconds", Some("CKETERM_LEASE_TTL")),
+        ("kubernetes.context", Some("--context")),
+        ("log.level", named),
+        ("log.json", None),
+        ("console.theme", None),
+    ] {
+        assert_eq!(from(name), source, "{name}");
+    }
+    assert!(settings.warnings.is_empty());
+    let odd = Overrides { etcd_prefix: Some("cke".to_owned()), ..overrides };
+    assert!(Settings::load_from(&odd, environment, &[]).unwrap().warnings[0].contains("\"cke/\""));
+}

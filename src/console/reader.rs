@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 
 use super::past::{self, Answer, Ended, PAGE, Question, Story};
 use crate::{
@@ -14,7 +15,11 @@ use crate::{
         ours::{Audit, Ending},
         time::after,
     },
-    store::{Store, keys::Folder},
+    store::{
+        Store, StoreError,
+        keys::Folder,
+        pages::{Page, Part},
+    },
 };
 
 /// Audit records that are read for a story at once, and how often.
@@ -26,15 +31,15 @@ pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Que
     match question {
         Question::Plan(number, queue, nodes) => Answer::Plan(number, plan(kube, seen, queue, &nodes).await),
         Question::Page(Folder::History, part) => {
-            let page = store.page::<Ending>(Folder::History, part, PAGE).await;
+            let page = page::<Ending>(store, seen, Folder::History, part).await;
             Answer::History(part, page.map(|page| past::small(page, |e| Ended::from(e))).map_err(|e| e.to_string()))
         }
         Question::Page(Folder::Audit, part) => {
-            let page = store.page(Folder::Audit, part, PAGE).await;
+            let page = page(store, seen, Folder::Audit, part).await;
             Answer::Audit(part, page.map(|page| past::small(page, Audit::shown)).map_err(|e| e.to_string()))
         }
         Question::Page(Folder::Records, part) => {
-            Answer::Records(part, store.page(Folder::Records, part, PAGE).await.map_err(|e| e.to_string()))
+            Answer::Records(part, page(store, seen, Folder::Records, part).await.map_err(|e| e.to_string()))
         }
         // the ring is read by whoever has it
         Question::Logs(_) => Answer::Logs(Vec::new()),
@@ -42,6 +47,23 @@ pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Que
             let told = story(store, &key).await.map(Arc::new);
             Answer::Ending(key, told)
         }
+    }
+}
+
+/// One page of a folder; of what was written lately only the keys that the watch has named, where it has named them all.
+async fn page<T: DeserializeOwned>(
+    store: &Store,
+    seen: &Seen,
+    folder: Folder,
+    part: Part,
+) -> Result<Page<T>, StoreError> {
+    let named = match part {
+        Part::After(revision) => seen.snapshot.store.fresh.after(folder, revision).map(|keys| (revision, keys)),
+        Part::Newest | Part::Before(_) => None,
+    };
+    match named {
+        Some((revision, keys)) => store.written(folder, revision, &keys, PAGE).await,
+        None => store.page(folder, part, PAGE).await,
     }
 }
 

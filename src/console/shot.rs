@@ -13,7 +13,9 @@ use ratatui::{
 use super::{
     app::App,
     event::{Effect, Event},
-    keys, reader,
+    keys,
+    past::{Answer, Question},
+    reader,
     run::ConsoleOptions,
     screen,
     update::update,
@@ -33,6 +35,9 @@ pub fn presses(text: &str) -> Result<Vec<KeyEvent>, String> {
         presses.push(KeyEvent::new(code, modifiers));
         Ok::<(), String>(())
     };
+    if text.matches('"').count() % 2 == 1 {
+        return Err(format!("{text:?}: a closing double quote is missing"));
+    }
     for (i, part) in text.split('"').enumerate() {
         if i % 2 == 0 {
             part.split_whitespace().try_for_each(&mut press)?;
@@ -62,6 +67,13 @@ pub async fn after(
             for event in events {
                 for effect in update(&mut app, event) {
                     match effect {
+                        Effect::Ask(Question::Logs(after)) => {
+                            let lines = options.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
+                            // asked again at once for what is new: there is nothing
+                            if !lines.is_empty() {
+                                answers.push(Event::Told(Box::new(Answer::Logs(lines))));
+                            }
+                        }
                         Effect::Ask(question) => {
                             let seen = Arc::clone(&app.seen);
                             let answer = reader::read(store, kube, &seen, question).await;
@@ -253,6 +265,7 @@ mod tests {
         assert_eq!(codes, [chars("jXfa b"), vec![KeyCode::Enter]].concat());
         assert_eq!(keys[2].modifiers, KeyModifiers::CONTROL);
         assert!(presses("j nope").unwrap_err().contains("\"nope\" is no key"));
+        assert!(presses("/ \"rack").unwrap_err().contains("closing double quote"));
         assert_eq!(presses("").unwrap(), []);
     }
 

@@ -182,7 +182,7 @@ pub enum Hindrance {
     #[error("the host is detached: the request would be acted on when it is attached; remove {DETACHED_ANNOTATION}")]
     Detached,
     /// The interface is for provisioned and externally provisioned hosts.
-    #[error("the host is {0:?}, and only provisioned and externally provisioned hosts are rebooted")]
+    #[error("the host is {0}, and only provisioned and externally provisioned hosts are rebooted")]
     NotProvisioned(String),
     /// It is to be off: it stays off whatever is asked.
     #[error("the host is to be off (spec.online is false)")]

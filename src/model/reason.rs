@@ -352,6 +352,7 @@ impl fmt::Display for Reason {
                 write!(f, "pod {pod} has several pdbs, so nothing can evict it: {}", pdbs.join(", "))
             }
             Self::BlockedByJob { pod, job } => write!(f, "pod {pod} belongs to the protected running job {job}"),
+            Self::PodsLeaving { left: 1, first } => write!(f, "one pod is leaving: {first}"),
             Self::PodsLeaving { left, first } => write!(f, "{left} pods are leaving, {first} among them"),
             Self::EvictionRefused { pod, answer } => write!(f, "eviction of {pod} was refused: {answer}"),
             Self::TerminatingStuck { pod, since, node_ready } => write!(

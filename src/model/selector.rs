@@ -86,7 +86,11 @@ impl FromStr for Selector {
 
     /// `kubectl`'s way to write it: `a=1,b!=2,c in (x,y),d notin (z),e,!f`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = split(text).into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty());
+        let parts: Vec<String> = split(text).into_iter().map(|part| part.trim().to_owned()).collect();
+        if parts.len() > 1 && parts.iter().any(String::is_empty) {
+            return Err(format!("{text:?}: there is nothing between two commas"));
+        }
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
         let requirements: Vec<Requirement> = parts.map(|part| requirement(&part)).collect::<Result<_, _>>()?;
         if requirements.is_empty() {
             return Err("a selector names at least one label: a=1,b!=2,c in (x,y),d,!e".to_owned());
@@ -193,7 +197,8 @@ mod tests {
         }
         for (bad, said) in [
             ("", "at least one label"),
-            (",", "at least one label"),
+            (",", "nothing between two commas"),
+            ("a=1,,b=2", "nothing between two commas"),
             ("=3", "is no label's key"),
             ("rack in (1", "a ) is missing"),
             ("rack of (1)", "key in (a,b)"),

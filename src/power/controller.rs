@@ -119,9 +119,9 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
         }
         // First what was never written down.
         Power::On if host.powered_on.is_none() => Step::SeenOn(None),
-        // Back on though somebody's key is there or it is to be off: a button, or a BMC that lied. Off again.
-        Power::On if !host.asked.keys.is_empty() || !host.online => off(host, sent, limits, now),
-        // Seen off before, now on: the cycle is complete. A basic annotation that came while it booted asks for another.
+        // Seen off before, now on: the cycle is complete, also where a button or a BMC that lied did it while somebody's key is
+        // there. What is asked for, or came while it booted, begins another, which the resource shows before it is told to
+        // go off: whoever comes after us finishes it.
         Power::On => Step::SeenOn(Some(after(now, host.pending_reboot_since))),
         Power::Off if host.powered_on != Some(false) => Step::SeenOff,
         Power::Off if !host.online => Step::Wait(Why::StaysOff),

@@ -1,14 +1,14 @@
 //! The folders that only grow and are read on demand: history, audit, records (spec/etcd.md, Our own keys).
 
-use etcd_client::{GetOptions, SortOrder, SortTarget};
+use etcd_client::{GetOptions, KeyValue};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::{connect::Store, error::StoreError, keys::end_of, tail::stored};
-use crate::model::entry::Stored;
+use super::{answer::Failure, connect::Store, error::StoreError, keys::end_of, tail::stored};
+use crate::model::entry::{QueueKind, Stored};
 
-/// Values of one page.
-const PAGE: i64 = 500;
+/// Pages that one look for old records takes.
+const LOOKS: usize = 4;
 /// Old records looked at together: the history's hold the ends of outputs, some 10 KiB each.
 const AT_ONCE: i64 = 64;
 
@@ -24,57 +24,147 @@ impl Store {
         folder: &str,
         n: usize,
     ) -> Result<(i64, Vec<Stored<T>>), StoreError> {
-        self.downwards(folder, folder, n).await
+        let read = async {
+            let (at, mut values) = self.last_of(folder, n).await?;
+            values.truncate(n);
+            Ok((at, values))
+        };
+        match read.await {
+            Ok(read) => Ok(read),
+            Err(failure) => Err(self.sentence(&format!("read {folder}"), failure).await),
+        }
     }
 
-    /// The newest `n` values of `folder` whose keys are not before `from`, in pages at one revision.
+    /// All values of `folder` whose keys are not before `from`, newest first, in pages at one revision.
     pub async fn downwards<T: DeserializeOwned>(
         &self,
         folder: &str,
         from: &str,
-        n: usize,
     ) -> Result<(i64, Vec<Stored<T>>), StoreError> {
-        let (mut at, mut values): (i64, Vec<Stored<T>>) = (0, Vec::new());
-        let mut to = end_of(folder.as_bytes());
-        loop {
-            let left = i64::try_from(n - values.len()).unwrap_or(i64::MAX);
-            let options = GetOptions::new()
-                .with_range(to.clone())
-                .with_sort(SortTarget::Key, SortOrder::Descend)
-                .with_limit(left.min(PAGE))
-                .with_revision(at);
-            let page = match self.get(from, options).await {
-                Ok(page) => page,
-                Err(failure) => return Err(self.sentence(&format!("read {folder}"), failure).await),
-            };
-            if at == 0 {
-                at = page.header().map_or(0, etcd_client::ResponseHeader::revision);
-            }
-            values.extend(page.kvs().iter().map(stored));
-            match page.kvs().last() {
-                Some(oldest) if page.more() && values.len() < n => to = oldest.key().to_vec(),
-                _ => return Ok((at, values)),
-            }
+        match self.backwards(folder, from).await {
+            Ok(read) => Ok(read),
+            Err(failure) => Err(self.sentence(&format!("read {folder}"), failure).await),
         }
     }
 
-    /// Keys below `cketerm/audit/` or `cketerm/history/` that may go: the oldest beyond `keep`, and those before
-    /// `before`; never more than one transaction of the leader can delete. Ask again until it is empty.
-    ///
-    /// The oldest is what was written first: the keys of the history are those of the entries, and tell no time.
-    pub async fn outdated(&self, folder: &str, keep: u64, before: Timestamp) -> Result<Vec<String>, StoreError> {
-        let options =
-            GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(AT_ONCE);
-        let got = match self.get(folder, options).await {
-            Ok(got) => got,
-            Err(failure) => return Err(self.sentence(&format!("read {folder}"), failure).await),
-        };
-        let beyond = u64::try_from(got.count()).unwrap_or(0).saturating_sub(keep);
-        // what cannot be read goes only with the number
-        let past = |value: &[u8]| serde_json::from_slice::<Dated>(value).is_ok_and(|dated| dated.at < before);
-        let old = got.kvs().iter().zip(0..).take_while(|(kv, place)| *place < beyond || past(kv.value()));
-        Ok(old.map(|(kv, _)| String::from_utf8_lossy(kv.key()).into_owned()).collect())
+    /// The last `n` values of a folder and perhaps some more, the last key first.
+    pub(super) async fn last_of<T: DeserializeOwned>(
+        &self,
+        folder: &str,
+        n: usize,
+    ) -> Result<(i64, Vec<Stored<T>>), Failure> {
+        let from = if n == usize::MAX { folder.to_owned() } else { self.last_from(folder, n).await? };
+        self.backwards(folder, &from).await
     }
+
+    /// Upwards, as etcd reads without sorting: any order but that, and etcd fetches the whole range for each page.
+    async fn backwards<T: DeserializeOwned>(&self, folder: &str, from: &str) -> Result<(i64, Vec<Stored<T>>), Failure> {
+        let (at, kvs) = self.pages(from.as_bytes(), &end_of(folder.as_bytes()), 0).await?;
+        Ok((at, kvs.iter().rev().map(stored).collect()))
+    }
+
+    /// Whether the keys of a folder tell the order in which they were written: its numbers or times.
+    pub(super) fn in_order(&self, folder: &str) -> bool {
+        folder == self.keys().audit_prefix() || folder == self.keys().records_prefix()
+    }
+
+    /// A key from which on a folder holds `n` values, and not many more: looked for by counts, which cost etcd no reading of
+    /// values. The folder itself where its keys tell no order.
+    async fn last_from(&self, folder: &str, n: usize) -> Result<String, Failure> {
+        let decimal = folder == self.keys().audit_prefix();
+        let place = |at: u64| if decimal { format!("{folder}{at:020}") } else { format!("{folder}{at:016x}") };
+        if !self.in_order(folder) || self.count(folder, folder).await? <= n {
+            return Ok(folder.to_owned());
+        }
+        let (mut low, mut high) = (0_u64, u64::MAX);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let count = self.count(folder, &place(middle)).await?;
+            if count < n {
+                high = middle;
+                continue;
+            }
+            low = middle;
+            if count <= n.saturating_mul(2) {
+                break;
+            }
+        }
+        Ok(place(low))
+    }
+
+    async fn count(&self, folder: &str, from: &str) -> Result<usize, Failure> {
+        let options = GetOptions::new().with_range(end_of(folder.as_bytes())).with_count_only();
+        let got = self.get(from, options).await?;
+        Ok(usize::try_from(got.count()).unwrap_or(0))
+    }
+
+    /// Keys below `cketerm/audit/` or `cketerm/history/` that may go: the oldest beyond `keep`, then those before
+    /// `before`; never more than one transaction of the leader can delete. Ask again until it is empty. For the age some
+    /// pages are looked at from where the walk stands, never the whole folder; the next call goes on there.
+    pub async fn outdated(
+        &self,
+        folder: &str,
+        keep: u64,
+        before: Timestamp,
+        walk: &mut Walk,
+    ) -> Result<Vec<String>, StoreError> {
+        match self.outdated_of(folder, keep, before, walk).await {
+            Ok(keys) => Ok(keys),
+            Err(failure) => Err(self.sentence(&format!("read {folder}"), failure).await),
+        }
+    }
+
+    async fn outdated_of(
+        &self,
+        folder: &str,
+        keep: u64,
+        before: Timestamp,
+        walk: &mut Walk,
+    ) -> Result<Vec<String>, Failure> {
+        let name = |kv: &KeyValue| String::from_utf8_lossy(kv.key()).into_owned();
+        let count = self.count(folder, folder).await?;
+        let beyond = count.saturating_sub(usize::try_from(keep).unwrap_or(usize::MAX));
+        if beyond > 0 {
+            let mut oldest = self.first_of_each(folder).await?;
+            oldest.sort_by_key(KeyValue::create_revision);
+            return Ok(oldest.iter().take(beyond.min(64)).map(name).collect());
+        }
+        let end = end_of(folder.as_bytes());
+        for _ in 0..LOOKS {
+            let from = walk.next.take().unwrap_or_else(|| folder.as_bytes().to_vec());
+            let options = GetOptions::new().with_range(end.clone()).with_limit(AT_ONCE);
+            let got = self.get(from, options).await?;
+            // what cannot be read goes only with the number
+            let past =
+                |kv: &&KeyValue| serde_json::from_slice::<Dated>(kv.value()).is_ok_and(|dated| dated.at < before);
+            let found: Vec<String> = got.kvs().iter().filter(past).map(name).collect();
+            if let Some(last) = got.kvs().last().filter(|_| got.more()) {
+                walk.next = Some([last.key(), &[0]].concat());
+            }
+            if !found.is_empty() || walk.next.is_none() {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The first keys of a folder; of the history those of both queues, whose numbers say nothing about each other.
+    async fn first_of_each(&self, folder: &str) -> Result<Vec<KeyValue>, Failure> {
+        let queues = [QueueKind::Reboot, QueueKind::Repair].map(|queue| format!("{folder}{}-", queue.folder()));
+        let parts = if folder == self.keys().history_prefix() { queues.to_vec() } else { vec![folder.to_owned()] };
+        let mut first = Vec::new();
+        for part in parts {
+            let options = GetOptions::new().with_prefix().with_limit(AT_ONCE);
+            first.extend(self.get(part, options).await?.take_kvs());
+        }
+        Ok(first)
+    }
+}
+
+/// How far a walk through a folder for what is too old has come.
+#[derive(Clone, Debug, Default)]
+pub struct Walk {
+    next: Option<Vec<u8>>,
 }
 
 /// What records of both folders have.

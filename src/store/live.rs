@@ -11,7 +11,15 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
 };
 
-use super::{answer::Failure, apply::Row, connect::Store, keys::KeyKind, read::Reading, view::StoreView};
+use super::{
+    answer::Failure,
+    apply::Row,
+    connect::Store,
+    fresh::Fresh,
+    keys::{Folder, KeyKind},
+    read::Reading,
+    view::StoreView,
+};
 
 /// Between two requests for progress: the copy is never thought older than this while etcd answers.
 const PROGRESS: Duration = Duration::from_secs(3);
@@ -140,6 +148,11 @@ impl Follower {
             self.view.delete(self.store.keys(), key);
         }
         self.known = seen;
+        // what was written meanwhile below the folders that are read on demand, nobody knows: they are looked at again
+        self.view.fresh = Fresh::after_revision(reading.revision);
+        for folder in Folder::ALL {
+            self.view.grown.insert(folder, reading.revision);
+        }
         self.view.revision = reading.revision;
         self.next = reading.revision + 1;
         self.cluster = reading.cluster;
@@ -229,6 +242,8 @@ impl Follower {
                 // not read here: who shows the folder is told that it has grown
                 Some(KeyKind::OnDemand(folder)) if event.event_type() == EventType::Put => {
                     self.view.grown.insert(folder, kv.mod_revision());
+                    let key = String::from_utf8_lossy(kv.key()).into_owned();
+                    self.view.fresh.wrote(folder, kv.mod_revision(), key);
                 }
                 None | Some(KeyKind::OnDemand(_)) => {}
                 Some(_) if event.event_type() == EventType::Put => {

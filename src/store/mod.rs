@@ -9,6 +9,7 @@ pub mod connect;
 pub mod election;
 pub mod error;
 pub mod folders;
+pub mod fresh;
 pub mod keys;
 pub mod kind;
 pub mod live;

@@ -1,12 +1,19 @@
 //! Pages of the folders that only grow, newest first, for whoever scrolls through them: by `ModRevision`, which is the
 //! order in which etcd took the values whatever the clocks of their writers said, and however they are named.
 
-use etcd_client::{GetOptions, SortOrder, SortTarget};
+use std::collections::BTreeMap;
+
+use etcd_client::{GetOptions, SortOrder, SortTarget, TxnOp, TxnOpResponse};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
 use super::{answer::Failure, connect::Store, error::StoreError, keys::Folder, tail::stored};
 use crate::model::entry::Stored;
+
+/// Values read in one transaction; etcd takes 128 operations.
+const IN_ONE: usize = 100;
+/// Clocks differ: so many more are read by key before they are put in the order of revisions.
+const SLACK: usize = 64;
 
 /// Which values of a folder are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +64,53 @@ impl Store {
         }
     }
 
+    /// What was written to a folder after a revision, where the live copy knows which keys that were ([`super::view::StoreView::fresh`]):
+    /// these are read, `n` of them at most, and the folder is not looked through.
+    pub async fn written<T: DeserializeOwned>(
+        &self,
+        folder: Folder,
+        revision: i64,
+        keys: &[(i64, String)],
+        n: u32,
+    ) -> Result<Page<T>, StoreError> {
+        let most = usize::try_from(n).unwrap_or(usize::MAX);
+        let (now, more) = (&keys[..keys.len().min(most)], keys.len() > most);
+        let mut values: BTreeMap<String, Stored<T>> = BTreeMap::new();
+        for some in now.chunks(IN_ONE) {
+            let gets = some.iter().map(|(_, key)| TxnOp::get(key.as_str(), None)).collect();
+            let answer = match self.transact(Vec::new(), gets, Vec::new()).await {
+                Ok(answer) => answer,
+                Err(failure) => {
+                    return Err(self.sentence(&format!("read {}", self.keys().folder(folder)), failure).await);
+                }
+            };
+            for answer in answer.op_responses() {
+                if let TxnOpResponse::Get(got) = answer {
+                    values.extend(got.kvs().iter().map(|kv| stored(kv)).map(|one| (one.key.clone(), one)));
+                }
+            }
+        }
+        let mut values: Vec<Stored<T>> = values.into_values().collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
+        // as far as these keys go; a value that was written again since is among the next ones too
+        let revision = now.last().map_or(revision, |(at, _)| *at);
+        if more {
+            for value in &mut values {
+                value.mod_revision = value.mod_revision.min(revision);
+            }
+        }
+        Ok(Page { revision, values, more })
+    }
+
     async fn page_of<T: DeserializeOwned>(&self, prefix: &str, part: Part, n: u32) -> Result<Page<T>, Failure> {
+        // where the keys tell the order, the newest lie at the end
+        if part == Part::Newest && self.in_order(prefix) {
+            let (revision, mut values) = self.last_of(prefix, usize::try_from(n).unwrap_or(usize::MAX) + SLACK).await?;
+            values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
+            values.truncate(usize::try_from(n).unwrap_or(usize::MAX));
+            let more = values.len() >= usize::try_from(n).unwrap_or(usize::MAX);
+            return Ok(Page { revision, values, more });
+        }
         let options = GetOptions::new().with_prefix().with_limit(i64::from(n));
         let options = match part {
             Part::Newest => options.with_sort(SortTarget::Mod, SortOrder::Descend),

@@ -43,7 +43,7 @@ impl Store {
     ) -> Result<(), E> {
         let (mut next, mut told) = (revision + 1, false);
         loop {
-            let failure = match self.tail_once(folder, &mut next, &mut take).await {
+            let failure = match self.tail_once(folder, &mut next, &mut told, &mut take).await {
                 Ok(failure) => failure,
                 Err(e) => return Err(e),
             };
@@ -65,6 +65,7 @@ impl Store {
         &self,
         folder: &str,
         next: &mut i64,
+        told: &mut bool,
         take: &mut impl FnMut(Tailed<T>) -> Result<(), E>,
     ) -> Result<Failure, E> {
         let options = WatchOptions::new().with_prefix().with_start_revision(*next);
@@ -96,6 +97,8 @@ impl Store {
                 None => return Ok(silent("etcd ended the watch")),
             };
             last = Instant::now();
+            // the next trouble is another one
+            *told &= answer.canceled();
             if answer.canceled() {
                 if answer.compact_revision() > 0 {
                     let gap = format!("etcd was compacted: what was written below {folder} meanwhile is not shown");

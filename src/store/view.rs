@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::{keys::Folder, registry::RegistrySettings};
+use super::{fresh::Fresh, keys::Folder, registry::RegistrySettings};
 use crate::model::{
     attempt::Attempt,
     cluster::{Cluster, Members},
@@ -145,6 +145,9 @@ pub struct StoreView {
     pub status: Option<Stored<Status>>,
     /// Revision at which something was written last into each folder that is read on demand, as far as it was watched.
     pub grown: OrdMap<Folder, i64>,
+    /// Which of their values were written lately, as far as the watch told.
+    #[serde(skip)]
+    pub fresh: Fresh,
     /// Keys of ours or CKE's that cannot be read, and why.
     pub broken: OrdMap<String, String>,
 }

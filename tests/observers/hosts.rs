@@ -214,6 +214,8 @@ fn written(change: &ObjectChange, say: &mut impl FnMut(Timestamp, String)) {
 
 /// I44, after faults have ended and all clients have released their hosts: every request was carried out, where the policy
 /// asks for it, and every host runs, whatever the policy is: a machine between off and on does not stay off.
+///
+/// Not seen: a BMC that obeys when the cycle is over and the controller is switched off.
 pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
     let Some(calm) = view.record.calm_since.filter(|calm| shift(*calm, 900.0) <= view.record.end) else {
         return Vec::new();
@@ -233,7 +235,12 @@ pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
         if unfinished && !switched_off {
             say("a request was never carried out to its end");
         }
-        if host.power(view).last().is_some_and(|p| p.what == What::Down) {
+        // a BMC that obeys when the cycle is long over, of a controller that is switched off: nobody looks any more
+        let after_all = |at: Timestamp| {
+            let off = view.policies.at(at).is_some_and(|policy| !policy.metal3_controller);
+            switched_off && off && host.at(at).is_some_and(|o| !pending(o))
+        };
+        if host.power(view).last().is_some_and(|p| p.what == What::Down && !after_all(p.at)) {
             say("its machine stays off, and nobody wants that");
         }
     }

@@ -139,9 +139,7 @@ pub fn i34(view: &View<'_>) -> Vec<Breach> {
             let line = view.orders.get(&step.index);
             line.is_some_and(|l| l.sometime(from, step.at, |o| o.is_some_and(|o| o.verb == verb)))
         };
-        if back
-            && kept
-            && (orders(Verb::Hold) || super::windows::may_unwind(view, step.revision, &after.node, step.at))
+        if back && kept && (orders(Verb::Hold) || super::windows::may_unwind(view, step.revision, &after.node, step.at))
         {
             continue;
         }
@@ -158,10 +156,8 @@ pub fn i34(view: &View<'_>) -> Vec<Breach> {
             }
         }
         let early = before.drain_backoff_expire.filter(|until| step.starts() && *until > shift(step.at, CLOCKS));
-        if let Some(until) = early {
-            if !orders(Verb::Force) {
-                say(format!("starts while it is backed off until {until}"));
-            }
+        if let Some(until) = early.filter(|_| !orders(Verb::Force)) {
+            say(format!("starts while it is backed off until {until}"));
         }
     }
     found

@@ -15,6 +15,7 @@ use cketerm::{
     model::notice::Kind,
     net::{Http, NoAnswer},
     notices::{Hidden, Limits, Origin, Receiver, Template, Way},
+    store::Store,
 };
 use fastrand::Rng;
 use futures::FutureExt;
@@ -88,5 +89,18 @@ impl Hook {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
         Ok(response)
+    }
+}
+
+/// Waits until nothing is left to be told.
+pub async fn delivered(store: &Store) {
+    let key = store.keys().notices("hook");
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let Ok(Some(raw)) = store.raw(&key).await else { continue };
+        let told: serde_json::Value = serde_json::from_str(&raw.text).unwrap_or_default();
+        if told["pending"].as_array().is_some_and(Vec::is_empty) {
+            return;
+        }
     }
 }

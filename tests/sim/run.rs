@@ -264,6 +264,8 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     let empty = tokio::time::timeout(REST, all).await.is_ok();
     // what is left to be cleaned up after the last entry: cordons, progress
     sleep(Duration::from_mins(2)).await;
+    // a sender whose tries all failed makes the next one five minutes later
+    let _ = tokio::time::timeout(Duration::from_mins(10), crate::hook::delivered(&store)).await;
     say(format!("ends, {}", if empty { "the queue empty" } else { "the queue not empty" }));
 
     sampler.abort();

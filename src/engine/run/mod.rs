@@ -35,7 +35,7 @@ use crate::{
     net::Http,
     notices::Receiver,
     power::Reach,
-    store::{Store, live::Live},
+    store::{Store, folders::Walk, live::Live},
     tasks::held,
 };
 
@@ -143,6 +143,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         next_try: 0.0,
         next_publish: 0.0,
         next_prune: 0.0,
+        walks: Arc::default(),
         incomplete_since: None,
         registered: None,
         programs_of: None,
@@ -188,6 +189,8 @@ struct Loop {
     next_try: f64,
     next_publish: f64,
     next_prune: f64,
+    /// How far the looks for old records have come, by folder.
+    walks: Arc<tokio::sync::Mutex<BTreeMap<String, Walk>>>,
     incomplete_since: Option<f64>,
     registered: Option<EngineRegistration>,
     programs_of: Option<i64>,

@@ -43,9 +43,12 @@ impl Loop {
         self.next_prune = at + PRUNE;
         let (store, fence) = (self.store.clone(), leader.fence.clone());
         let before = after(now.wall, -KEPT_DAYS * 86_400);
+        let walks = std::sync::Arc::clone(&self.walks);
         crate::tasks::spawn(async move {
+            let mut walks = walks.lock().await;
             for folder in [store.keys().audit_prefix(), store.keys().history_prefix()] {
-                while let Ok(deletes) = store.outdated(&folder, KEPT, before).await
+                let walk = walks.entry(folder.clone()).or_default();
+                while let Ok(deletes) = store.outdated(&folder, KEPT, before, walk).await
                     && !deletes.is_empty()
                     && let Ok(permit) = fence.permit_record()
                 {

@@ -114,7 +114,12 @@ fn each_sentence_of_the_proposal() {
         ("… and on again", HostRow { powered_on: Some(false), ..host(&[]) }, &off, Step::On),
         ("no word of the BMC", pending(&[("", HARD)]), &Power::Unknown, Step::Wait(Why::NoWord)),
         ("the request is noted all the same", host(&[("", "")]), &Power::Unknown, Step::Pending(at(5))),
-        ("i44: a button pressed while somebody's key remains", seen_off(&[("k", HARD)]), &on, Step::Off(Mode::Hard)),
+        (
+            "a button pressed while somebody's key remains: first the fact",
+            seen_off(&[("k", HARD)]),
+            &on,
+            Step::SeenOn(Some(at(5))),
+        ),
         ("never written", HostRow { powered_on: None, ..host(&[]) }, &on, Step::SeenOn(None)),
     ] {
         assert_eq!(step(&host, power), expected, "{sentence}");

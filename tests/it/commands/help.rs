@@ -61,7 +61,7 @@ fn misuse_is_told_with_exit_status_2_before_any_server_is_asked() {
         (&["rq", "enable", "x"], "unexpected argument 'x'"),
         (&["rq", "cancel", "x"], "invalid value 'x' for '<INDEX>'"),
         (&["rq", "retry"], "<INDEX>"),
-        (&["rq", "list", "-o", "xml"], "[possible values: table, json, yaml]"),
+        (&["rq", "list", "-o", "xml"], "[possible values: table, simple, json, yaml]"),
         (&["cluster", "init"], "--from-kubernetes"),
         (&["cluster", "identify", "--replace", "x"], "--confirm"),
         (&["--sandbox"], "needs a terminal"),

@@ -135,7 +135,9 @@ async fn entries_that_ended_are_told_with_their_timelines() {
     assert_eq!(entries(&["--since", "2026-06-02"]), ["reboots/2", "reboots/9"]);
     assert_eq!(entries(&["--node", "10.0.0.12"]), ["reboots/9", "reboots/1"]);
     assert_eq!(entries(&["--node", "worker13"]), ["reboots/2"], "by the name in the definition");
-    assert_eq!(entries(&["--node", "10.0.0.99"]), [""; 0]);
+    let nobody = rig.run(&["history", "--node", "10.0.0.99"]);
+    assert_eq!((nobody.status, nobody.stdout.as_str()), (1, ""));
+    assert!(nobody.stderr.contains("--node 10.0.0.99: no machine of the definition"), "{}", nobody.stderr);
     let told = rig.run(&["history", "--node", "10.0.0.12", "--since", "2026-06-01", "-n", "2"]).stdout;
     let story = "reboots/1 10.0.0.12: booted\n\
                  \x20 2026-06-01T00:00:00Z  asked for, anna@h (INC-7)\n\

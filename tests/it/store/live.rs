@@ -4,7 +4,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm::{
     clock::Clock,
-    store::{Store, live::Live, view::StoreView},
+    model::ours::Audit,
+    store::{
+        Store,
+        keys::{Folder, SwitchName},
+        live::Live,
+        pages::{Page, Part},
+        view::StoreView,
+    },
 };
 
 use super::{
@@ -26,7 +33,13 @@ async fn agrees(live: &Live, store: &Store) {
     until(live, "the copy catches up", |v| v.revision >= fresh.revision).await;
     let copy = StoreView::clone(&live.borrow());
     // what only a watch can tell is left out
-    let copy = StoreView { heard: fresh.heard, revision: fresh.revision, grown: fresh.grown.clone(), ..copy };
+    let copy = StoreView {
+        heard: fresh.heard,
+        revision: fresh.revision,
+        grown: fresh.grown.clone(),
+        fresh: fresh.fresh.clone(),
+        ..copy
+    };
     assert_eq!(copy, fresh);
 }
 
@@ -45,6 +58,33 @@ async fn the_copy_follows_pages_of_keys_changes_and_deletions() {
         etcd.ctl(&["del", "/cke/reboots/data/0000000000000008"]);
         until(&live, "a deletion is seen", |v| !v.reboots.entries.contains_key(&8)).await;
         agrees(&live, &store).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_lately_is_read_by_its_keys_and_is_what_the_whole_folder_would_say() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let store = etcd.store().await;
+        let live = Live::follow(&store);
+        let begun = until(&live, "the first read", |v| v.synced).await.revision;
+        for round in 0..7 {
+            store.set_switch(SwitchName::Reboots, round % 2 == 0, &who(), Some(&round.to_string())).await.unwrap();
+        }
+        let last = store.read_view().await.unwrap().revision;
+        let view = until(&live, "all is seen", |v| v.revision >= last).await;
+        let keys = view.fresh.after(Folder::Audit, begun).unwrap();
+        assert_eq!(keys.len(), 7);
+        for n in [3, 7, 50] {
+            let by_key = store.written::<Audit>(Folder::Audit, begun, &keys, n).await.unwrap();
+            let all = store.page::<Audit>(Folder::Audit, Part::After(begun), n).await.unwrap();
+            let reasons = |page: &Page<Audit>| {
+                page.values.iter().map(|v| v.get().unwrap().reason.clone().unwrap()).collect::<Vec<_>>()
+            };
+            assert_eq!(reasons(&by_key), reasons(&all), "{n} at once");
+            assert_eq!((by_key.more, by_key.values.len()), (n < 7, usize::try_from(n.min(7)).unwrap()));
+        }
+        assert_eq!(view.fresh.after(Folder::Audit, 0), None, "what was there before nobody has watched");
     }
 }
 

@@ -184,3 +184,26 @@ fn i44_the_times_are_in_their_order_and_set_for_a_reason() {
     site.change(|h| h["status"]["provisioning"]["lastPoweredOn"] = pending);
     sees(&site.s, &["I44"]);
 }
+
+#[test]
+fn i44_a_machine_that_stays_off_is_seen_unless_its_bmc_obeyed_when_nobody_looked_any_more() {
+    let ends = |mut site: Site| {
+        site.s.record.calm_since = Some(site.s.now);
+        site.s.pass(1000.0);
+        site.s
+    };
+    let mut site = Site::new();
+    site.off("reboot.metal3.io/a");
+    site.release("reboot.metal3.io/a");
+    sees(&ends(Site { s: site.s.clone(), host: site.host.clone() }), &["I44"]);
+    site.s.write("console", &[("cketerm/policy", json!({"metal3_controller": false}))], &[]);
+    sees(&ends(Site { s: site.s.clone(), host: site.host.clone() }), &["I44"]);
+    site.s.tells("engine-0", "host off (hard)", "host m/h", "asked by a");
+    site.s.pass(1.0);
+    site.on();
+    let mut late = Site { s: site.s.clone(), host: site.host.clone() };
+    sees(&ends(site), &[]);
+    late.s.pass(2.0);
+    late.power(What::Down, "ForceOff");
+    sees(&ends(late), &[]);
+}

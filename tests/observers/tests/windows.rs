@@ -24,7 +24,8 @@ fn frozen(s: &mut Scene) {
 }
 
 fn held(s: &mut Scene) {
-    let order = json!({"verb": "hold", "who": {"user": "u", "host": "h"}, "at": s.whole(), "reason": "r", "entry_revision": 1});
+    let order =
+        json!({"verb": "hold", "who": {"user": "u", "host": "h"}, "at": s.whole(), "reason": "r", "entry_revision": 1});
     s.write("console", &[("cketerm/orders/reboots/0", order)], &[]);
 }
 
