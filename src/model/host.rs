@@ -168,6 +168,11 @@ pub struct HostRow {
     pub asked: Asked,
 }
 
+/// The state of a host's provisioning in words; one that nobody has registered has none.
+fn provisioning(state: &str) -> &str {
+    if state.is_empty() { "not registered" } else { state }
+}
+
 /// Why a request to a host would be refused, kept for later or lost: a reason, not a wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
@@ -182,7 +187,7 @@ pub enum Hindrance {
     #[error("the host is detached: the request would be acted on when it is attached; remove {DETACHED_ANNOTATION}")]
     Detached,
     /// The interface is for provisioned and externally provisioned hosts.
-    #[error("the host is {0}, and only provisioned and externally provisioned hosts are rebooted")]
+    #[error("the host is {}, and only provisioned and externally provisioned hosts are rebooted", provisioning(.0))]
     NotProvisioned(String),
     /// It is to be off: it stays off whatever is asked.
     #[error("the host is to be off (spec.online is false)")]

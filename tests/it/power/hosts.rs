@@ -69,7 +69,7 @@ fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
 
     // A reason, not a wait.
     for (words, said) in [
-        (&["hold", "h2"][..], "\"available\""),
+        (&["hold", "h2"][..], "the host is available"),
         (&["reboot", "default/h3"], "paused"),
         (&["release", "h1"], "not held under the key cketerm; held by other"),
     ] {
