@@ -18,6 +18,7 @@ pub mod preview;
 mod queue;
 mod registry;
 mod repair;
+mod rights;
 mod who;
 mod witness;
 
@@ -32,6 +33,7 @@ pub use node::Turned;
 pub use policy::{CONSTRAINTS, DOCUMENTS, constraint, unknown_constraint};
 pub use queue::{Added, not_members};
 pub use repair::{WantedRepair, state as repair_state};
+pub use rights::rights;
 pub use who::host_name;
 
 use std::time::Duration;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Context, args::Output};
 use crate::{
-    actions::{ActionError, Operator},
+    actions::{ActionError, Operator, rights},
     clock::Clock,
     kubernetes::Kube,
     model::{entry::Stored, secret, text::visible},
@@ -43,6 +43,9 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
     match &store {
         Ok(store) => {
             all.insert("you".to_owned(), json!(Operator::new(store.clone(), None).who.to_string()));
+            let kube = kube.as_ref().and_then(|kube| kube.as_ref().ok());
+            let lacking: Vec<String> = rights(store, kube).await.lacking().map(|(_, why)| why.to_owned()).collect();
+            all.insert("you may not change".to_owned(), json!(lacking));
             all.extend(stored(store).await);
         }
         Err(e) => drop(all.insert("stored".to_owned(), json!(e.to_string()))),

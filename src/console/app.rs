@@ -20,7 +20,12 @@ use super::{
     registry::{self, Row, Serial},
     theme::Theme,
 };
-use crate::{clock::Now, engine::snapshot::Seen, model::entry::EntryId, store::keys::Folder};
+use crate::{
+    clock::Now,
+    engine::snapshot::Seen,
+    model::{entry::EntryId, rights::Rights},
+    store::keys::Folder,
+};
 
 /// A BareMetalHost's identity: namespace and name.
 pub type HostId = (String, String);
@@ -120,6 +125,8 @@ impl Default for Looks {
 pub struct App {
     /// Fixed.
     pub looks: Looks,
+    /// What this person may not change.
+    pub rights: Rights,
     /// What was seen last.
     pub seen: Arc<Seen>,
     /// Sums over it.
@@ -229,6 +236,7 @@ impl App {
             message: None,
             busy: 0,
             writes_until: None,
+            rights: Rights::default(),
         }
     }
 

@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{
     app::{App, View},
     brief,
-    keys::{self, Context, TABLE},
+    keys::{self, Binding, Context, TABLE},
     line::{self, CommandLine},
     table::{cut, put},
     update,
@@ -201,8 +201,9 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
     let mut left = width.saturating_sub(always.iter().map(|h| h.width).sum());
     let mut shown: Vec<Hint> = Vec::new();
     for name in names {
-        let changes = TABLE.iter().any(|b| b.name == name && b.changes);
-        let Some(hint) = hint(app, name).filter(|_| !(changes && app.read_only())) else { continue };
+        let may_not = |b: &Binding| b.changes && (app.read_only() || app.may_not(b.command).is_some());
+        let refused = TABLE.iter().any(|b| b.name == name && may_not(b));
+        let Some(hint) = hint(app, name).filter(|_| !refused) else { continue };
         if shown.iter().any(|h| h.key == hint.key) {
             continue;
         }

@@ -173,6 +173,9 @@ fn leader(app: &App) -> Line<'static> {
             let text = format!("  WRITES until {}", when::moment(end, app.now.wall));
             spans.push(Span::styled(text, theme.danger));
         }
+        None if app.rights.only_looks() => {
+            spans.push(Span::styled("  this user of etcd may only look", theme.trouble));
+        }
         None => {}
     }
     if let Some(why) = &engine.resigning {

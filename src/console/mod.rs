@@ -23,6 +23,7 @@ pub mod overview;
 pub mod pace;
 pub mod past;
 pub mod registry;
+mod rights;
 pub mod table;
 pub mod theme;
 pub mod update;

@@ -17,6 +17,7 @@ use crate::{
         entry::{EntryId, QueueKind, Stored},
         ours::{Audit, Ending, Request},
         record::Record,
+        rights::Rights,
         timeline::Moment,
     },
     store::{
@@ -103,6 +104,8 @@ pub enum Question {
     Logs(u64),
     /// What the drains of these nodes would meet under a queue's rules; for the dialog with this number.
     Plan(u64, QueueKind, Vec<String>),
+    /// What this person may change.
+    Rights,
 }
 
 /// What was answered, or a sentence that says why not.
@@ -120,6 +123,8 @@ pub enum Answer {
     Logs(Vec<Arc<LogLine>>),
     /// What drains would meet, for the dialog with this number.
     Plan(u64, Result<Drains, String>),
+    /// What this person may not change.
+    Rights(Rights),
 }
 
 /// A folder as far as it was read.
@@ -260,7 +265,7 @@ impl Past {
                 }
                 self.ending = Some((key, ending));
             }
-            Answer::Logs(_) | Answer::Plan(..) => {}
+            Answer::Logs(_) | Answer::Plan(..) | Answer::Rights(_) => {}
         }
     }
 }
@@ -275,6 +280,8 @@ impl Question {
             Self::Ending(key) => Answer::Ending(key, Err(why)),
             Self::Logs(_) => Answer::Logs(Vec::new()),
             Self::Plan(number, ..) => Answer::Plan(number, Err(why)),
+            // the servers say no themselves
+            Self::Rights => Answer::Rights(Rights::default()),
         }
     }
 }

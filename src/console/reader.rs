@@ -7,7 +7,10 @@ use serde::de::DeserializeOwned;
 
 use super::past::{self, Answer, Ended, PAGE, Question, Story};
 use crate::{
-    actions::plan::{Drains, drains},
+    actions::{
+        plan::{Drains, drains},
+        rights,
+    },
     engine::snapshot::Seen,
     kubernetes::Kube,
     model::{
@@ -41,6 +44,7 @@ pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Que
         Question::Page(Folder::Records, part) => {
             Answer::Records(part, page(store, seen, Folder::Records, part).await.map_err(|e| e.to_string()))
         }
+        Question::Rights => Answer::Rights(rights(store, kube).await),
         // the ring is read by whoever has it
         Question::Logs(_) => Answer::Logs(Vec::new()),
         Question::Ending(key) => {

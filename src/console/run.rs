@@ -175,6 +175,8 @@ struct Console {
     tell: mpsc::UnboundedSender<Event>,
     done: mpsc::UnboundedReceiver<Event>,
     pace: Pace,
+    /// The servers were asked what this person may change.
+    asked_rights: bool,
 }
 
 impl Console {
@@ -194,6 +196,7 @@ impl Console {
             tell,
             done,
             pace: Pace { paid: Instant::now() },
+            asked_rights: false,
         })
     }
 
@@ -246,7 +249,10 @@ impl Console {
                     fresh = publisher;
                     continue;
                 }
-                _ = tick.tick() => Event::Tick(self.steady.now()),
+                _ = tick.tick() => {
+                    self.ask_rights();
+                    Event::Tick(self.steady.now())
+                }
             };
             if let Event::Resize(columns, rows) = &event {
                 self.terminal.backend_mut().resize(Size::new(*columns, *rows));
@@ -288,6 +294,14 @@ impl Console {
             // the console may have been left
             let _ = done.send(Event::Done(result));
         });
+    }
+
+    /// Once, as soon as somebody could change something.
+    fn ask_rights(&mut self) {
+        if !self.asked_rights && !self.app.read_only() && self.hands.borrow().is_some() {
+            self.asked_rights = true;
+            self.ask(Question::Rights);
+        }
     }
 
     fn ask(&mut self, question: Question) {

@@ -64,7 +64,8 @@ impl Kube {
         Ok(missing)
     }
 
-    async fn may(&self, verb: &str, group: &str, resource: &str) -> Result<bool, KubeError> {
+    /// Whether this account may do that to objects of this kind, anywhere (`SelfSubjectAccessReview`).
+    pub async fn may(&self, verb: &str, group: &str, resource: &str) -> Result<bool, KubeError> {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let body = json!({

@@ -22,6 +22,7 @@ pub mod reason;
 pub mod reboot;
 pub mod record;
 pub mod repair;
+pub mod rights;
 pub mod runbook;
 pub mod secret;
 pub mod selector;

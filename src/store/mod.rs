@@ -21,6 +21,7 @@ pub mod queue;
 pub mod read;
 pub mod registry;
 pub mod repairs;
+pub mod rights;
 pub mod settings;
 pub mod tail;
 pub mod view;

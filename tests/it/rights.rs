@@ -62,6 +62,12 @@ fn what_a_person_may_not_do_by_hand_is_named_and_nothing_is_done() {
     let ran = cketerm(&settings, &["nodes", "cordon", "w1"]);
     assert!(ran.code != 0 && ran.stderr.contains("nodes") && ran.stderr.contains("docs/rbac.yaml"), "{}", ran.stderr);
     assert!(world.cordoned().is_empty());
+    let told = cketerm(&settings, &["info", "-o", "json"]);
+    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let lacking: Vec<&str> =
+        told["you may not change"].as_array().expect("a list").iter().filter_map(|w| w.as_str()).collect();
+    let [nodes] = lacking.as_slice() else { panic!("{lacking:?}") };
+    assert!(nodes.contains("does not let this account patch Nodes: docs/rbac.yaml"), "{nodes}");
     // what asks etcd alone needs no right in Kubernetes
     assert_eq!(cketerm(&settings, &["rq", "disable"]).code, 0);
     assert_eq!(cketerm(&settings, &["rq", "list"]).stdout.trim(), "[]");

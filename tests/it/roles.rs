@@ -122,6 +122,25 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
     let (status, _) = daemon.terminate();
     assert!(status.success());
 
+    // what one may not do is told before one tries, by a question that writes nothing
+    let revision = || {
+        let args = ["--user", "root:pw-root", "--endpoints", &etcd.url, "get", "/cke/cluster", "--write-out=json"];
+        let out = Command::new(&ctl).env_clear().env("ETCDCTL_API", "3").args(args).output().expect("etcdctl starts");
+        let got: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        got["header"]["revision"].clone()
+    };
+    let before = revision();
+    let lacking = |who: &Path| {
+        let told: serde_json::Value =
+            serde_json::from_str(&run(who, &["info", "-o", "json"], "").stdout).expect("JSON");
+        told["you may not change"].as_array().expect("a list").clone()
+    };
+    assert_eq!((lacking(&operator).len(), lacking(&engine).len()), (0, 0));
+    let all = lacking(&observer);
+    assert_eq!(all.len(), 5, "{all:?}");
+    assert!(all.iter().all(|why| why.as_str().is_some_and(|why| why.contains("docs/etcd-roles.md"))), "{all:?}");
+    assert_eq!(before, revision());
+
     // who may only look sees the same, and is told before anything is written
     assert_eq!(run(&observer, &["rq", "list"], "").code, 0);
     for (args, stdin) in [

@@ -5,6 +5,7 @@ use crate::{
     console::{
         app::{Target, View},
         event::{Action, Effect, Event},
+        past::{Answer, Question},
         screen,
         update::update,
     },
@@ -13,6 +14,7 @@ use crate::{
         ours::Verb,
         reason::Reason,
         reboot::RebootStatus,
+        rights::{Area, Rights},
     },
 };
 
@@ -169,6 +171,38 @@ fn a_read_only_console_refuses_every_verb_and_says_why() {
         assert_eq!(press(&mut app, key), [], "{key}");
         assert!(app.dialog.is_none() && message(&app).contains("read-only"), "{key}");
     }
+}
+
+#[test]
+fn what_this_person_may_not_do_is_said_before_a_dialog_opens_and_asked_again() {
+    let mut app = World::usual().console(100, 24);
+    assert!(screen::text(&app).contains("X cancel"));
+    let mut rights = Rights::default();
+    rights.lack(Area::Reboots, "etcd does not let this user write the reboot queue: docs/etcd-roles.md".to_owned());
+    update(&mut app, Event::Told(Box::new(Answer::Rights(rights.clone()))));
+    let asked = [Effect::Ask(Question::Rights)];
+    for key in ["X", "B", "E"] {
+        app.message = None;
+        assert_eq!(press(&mut app, key), asked, "{key}");
+        assert!(app.dialog.is_none() && message(&app).contains("docs/etcd-roles.md"), "{key}");
+    }
+    assert!(!screen::text(&app).contains("X cancel"), "the footer offers what can be done");
+    // orders are granted apart
+    assert_eq!(press(&mut app, "H"), []);
+    assert!(app.dialog.is_some());
+    press(&mut app, "esc");
+    for area in Area::ALL {
+        rights.lack(area, "no".to_owned());
+    }
+    update(&mut app, Event::Told(Box::new(Answer::Rights(rights))));
+    app.message = None;
+    assert!(screen::text(&app).contains("this user of etcd may only look"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, ": f r e e z e space 2 h space x enter"), asked);
+    assert!(app.dialog.is_none() && message(&app) == "no");
+    // granted meanwhile
+    update(&mut app, Event::Told(Box::new(Answer::Rights(Rights::default()))));
+    assert_eq!(press(&mut app, "X"), []);
+    assert!(app.dialog.is_some());
 }
 
 #[test]

@@ -44,6 +44,10 @@ pub(super) fn take_in(app: &mut App, answer: Answer) {
         }
         return;
     }
+    if let Answer::Rights(rights) = answer {
+        app.rights = rights;
+        return;
+    }
     if let Answer::Plan(number, drains) = answer {
         let plan = app.dialog.as_mut().and_then(|d| d.plan.as_mut());
         if let Some(plan) = plan.filter(|plan| plan.number == number) {

@@ -3,11 +3,12 @@
 use crate::{
     console::{
         app::{App, Pane, Target, View},
-        dialog::{self, Dialog},
+        dialog::{self, Deed, Dialog},
         event::{Action, Effect},
         facts,
         keys::Command,
-        when,
+        past::Question,
+        rights, when,
     },
     model::ours::Verb,
 };
@@ -19,6 +20,9 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     if let Some(why) = refusal(app) {
         app.refuse(why);
         return Vec::new();
+    }
+    if let Some(why) = app.may_not(command).map(str::to_owned) {
+        return not_granted(app, why);
     }
     if app.pane.is_none() && app.strayed() && !whole_queue(command) {
         // the key was on its way to a row that ended under the cursor, and so is the reason that may follow it
@@ -81,8 +85,20 @@ pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<
     if let Some(why) = refusal(app) {
         return Err(why);
     }
-    show(app, opened?);
+    let opened = opened?;
+    if let Deed::Act(action) = &opened.deed
+        && let Some(why) = rights::area_of(action).and_then(|area| app.rights.refusal(area)).map(str::to_owned)
+    {
+        return Ok(not_granted(app, why));
+    }
+    show(app, opened);
     Ok(Vec::new())
+}
+
+/// The servers would refuse it. They are asked again, so that the next press finds what was granted meanwhile.
+fn not_granted(app: &mut App, why: String) -> Vec<Effect> {
+    app.refuse(why);
+    vec![Effect::Ask(Question::Rights)]
 }
 
 fn show(app: &mut App, dialog: Dialog) {

@@ -1,0 +1,72 @@
+//! What a person may do, asked before he tries: nothing is written for it.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use crate::{
+    kubernetes::Kube,
+    model::{
+        entry::EntryId,
+        rights::{Area, Rights},
+    },
+    store::{
+        Store,
+        keys::{Keys, SwitchName},
+    },
+};
+
+/// How long one answer may take: without one, the servers say no themselves.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Asks etcd, and Kubernetes where it is configured, for everything that a person may change.
+pub async fn rights(store: &Store, kube: Option<&Kube>) -> Rights {
+    let asked = Area::ALL.into_iter().map(async |area| {
+        let answer = tokio::time::timeout(PATIENCE, refused(store, kube, area)).await;
+        (area, answer.ok().flatten())
+    });
+    let mut rights = Rights::default();
+    for (area, why) in join_all(asked).await {
+        if let Some(why) = why {
+            rights.lack(area, why);
+        }
+    }
+    rights
+}
+
+async fn refused(store: &Store, kube: Option<&Kube>, area: Area) -> Option<String> {
+    let (verb, group, resource) = match area {
+        Area::Nodes => ("patch", "", "nodes"),
+        Area::Hosts => ("patch", "metal3.io", "baremetalhosts"),
+        _ => {
+            let cause = store.may_write(&keys(store.keys(), area)).await.ok()?.err()?;
+            return Some(format!(
+                "etcd does not let this user write {area} ({cause}): docs/etcd-roles.md has the roles, etcd.username says who"
+            ));
+        }
+    };
+    let may = kube?.may(verb, group, resource).await.ok()?;
+    (!may).then(|| {
+        format!(
+            "Kubernetes does not let this account {verb} {area}: docs/rbac.yaml has the roles, the kubeconfig says who"
+        )
+    })
+}
+
+/// Keys of the kinds that a word of this area writes in one transaction.
+fn keys(keys: &Keys, area: Area) -> Vec<String> {
+    // an entry that will never be there
+    let (reboot, repair) = (EntryId::reboot(u64::MAX), EntryId::repair(u64::MAX));
+    let mut all = match area {
+        Area::Reboots => vec![keys.entry(reboot), keys.request(reboot), keys.switch(SwitchName::Reboots)],
+        Area::Repairs => vec![keys.entry(repair), keys.request(repair), keys.switch(SwitchName::Repairs)],
+        Area::Orders => vec![keys.order(reboot), keys.order(repair)],
+        Area::Settings => vec![keys.policy(), keys.constraints()],
+        Area::Registry => {
+            vec![keys.switch(SwitchName::Sabakan), keys.switch(SwitchName::AutoRepair), keys.approval("x")]
+        }
+        Area::Nodes | Area::Hosts => Vec::new(),
+    };
+    all.push(keys.audit("x"));
+    all
+}
