@@ -67,6 +67,8 @@ pub async fn after(
             for event in events {
                 for effect in update(&mut app, event) {
                     match effect {
+                        // a picture asks no server what may be changed
+                        Effect::Ask(Question::Rights) | Effect::Suspend | Effect::Repaint => {}
                         Effect::Ask(Question::Logs(after)) => {
                             let lines = options.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
                             // asked again at once for what is new: there is nothing
@@ -74,8 +76,6 @@ pub async fn after(
                                 answers.push(Event::Told(Box::new(Answer::Logs(lines))));
                             }
                         }
-                        // a picture asks no server what it may change
-                        Effect::Ask(Question::Rights) => {}
                         Effect::Ask(question) => {
                             let seen = Arc::clone(&app.seen);
                             let answer = reader::read(store, kube, &seen, question).await;
@@ -85,7 +85,6 @@ pub async fn after(
                             answers.push(Event::Done(Err("a screenshot never writes: left out".to_owned())));
                         }
                         Effect::Quit => return Err("these keys leave the console".to_owned()),
-                        Effect::Suspend | Effect::Repaint => {}
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! What notices need of etcd: the records of receivers, and the endings that came after a revision (docs/notices.md).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_client::{GetOptions, SortOrder, SortTarget};
 
@@ -41,6 +41,39 @@ impl Store {
             }
             Err(failure) => Err(self.sentence(&format!("read {prefix}"), failure).await),
         }
+    }
+
+    /// etcd's revision at this moment.
+    pub async fn head(&self) -> Result<i64, StoreError> {
+        let prefix = self.keys().notices_prefix();
+        match self.get(prefix.as_str(), GetOptions::new().with_prefix().with_count_only()).await {
+            Ok(got) => Ok(got.header().map_or(0, etcd_client::ResponseHeader::revision)),
+            Err(failure) => Err(self.sentence(&format!("read {prefix}"), failure).await),
+        }
+    }
+
+    /// The same of these keys, which were written after the revision `read` ([`super::fresh::Fresh::after`]), as far as the
+    /// first `n` of them go: the folder is not looked through.
+    pub async fn endings_of(
+        &self,
+        keys: &[(i64, String)],
+        (after, read): (i64, i64),
+        n: u32,
+    ) -> Result<EndingsAfter, StoreError> {
+        let most = usize::try_from(n).unwrap_or(usize::MAX);
+        let (now, more) = (&keys[..keys.len().min(most)], keys.len() > most);
+        let names: BTreeSet<&str> = now.iter().map(|(_, key)| key.as_str()).collect();
+        let mut list = Vec::new();
+        for key in names {
+            let got = match self.get(key, GetOptions::new()).await {
+                Ok(got) => got,
+                Err(failure) => return Err(self.sentence(&format!("read {key}"), failure).await),
+            };
+            list.extend(got.kvs().iter().map(|kv| (kv.create_revision(), stored(kv))));
+        }
+        list.retain(|(created, _)| *created > after);
+        list.sort_by_key(|(created, _)| *created);
+        Ok(EndingsAfter { list, more, revision: now.last().map_or(read, |(at, _)| *at) })
     }
 
     /// The first `n` entries that ended after this revision, in the order in which they ended. An ending that is written

@@ -20,7 +20,7 @@ const KNOWN: [&str; 6] =
 /// I27: after `cancelled` an entry's key is only ever deleted, as far as our own programs write it (CKE's read and
 /// overwrite). No power command begins for it later than a command may be late after its transaction; and no eviction
 /// or deletion of a pod is sent to a Node none of whose entries has been `draining` within the time that copies lag and requests
-/// are late.
+/// are late. A hold is taken away by a person, or with its entry.
 pub fn i27(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for step in view.moves() {
@@ -30,6 +30,16 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
         if now != RebootStatus::Cancelled && by_us(view, &step) {
             let what = format!("reboots/{} was cancelled and is {now} again", step.index);
             found.push(Breach { code: "I27", at: step.at, what });
+        }
+    }
+    for (index, line) in &view.orders {
+        for pair in line.steps().windows(2) {
+            let held = pair[0].value.as_ref().is_some_and(|o| o.verb == Verb::Hold);
+            let there = view.entry(*index, pair[1].revision).is_some();
+            if held && there && pair[1].value.is_none() && view.engine_wrote(pair[1].revision) {
+                let what = format!("an engine takes the hold of reboots/{index} away");
+                found.push(Breach { code: "I27", at: pair[1].at, what });
+            }
         }
     }
     for (index, power) in physical::begins(view) {

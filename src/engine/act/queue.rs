@@ -195,6 +195,14 @@ impl Actor {
     /// Moves the attempts that an ended entry left behind into its history.
     pub(super) async fn settle(&self, decided: Duration, id: EntryId) -> Result<Came, Stop> {
         let (keys, view) = (self.store.keys(), self.live.borrow());
+        let there = match id.queue {
+            QueueKind::Reboot => view.reboots.entries.contains_key(&id.index),
+            QueueKind::Repair => view.repairs.entries.contains_key(&id.index),
+        };
+        if there {
+            // what a person ordered for it stands, and its attempts are its own
+            return Ok(Came::Done);
+        }
         let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
         let has_order = view.orders.contains_key(&id);
         if attempts.is_empty() && !has_order {

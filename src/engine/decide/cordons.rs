@@ -160,10 +160,9 @@ impl<'a> Pass<'a> {
             node: Arc::clone(node),
             uncordon: ours && !node.keep_cordoned,
             drop_keep: ours && node.keep_cordoned,
-            // A repair that stays in the queue keeps its attempts: its tries are counted from them.
-            settle: owner
-                .map(|o| o.entry)
-                .filter(|id| id.queue == QueueKind::Reboot || !attempts::has_entry(self.snap, *id)),
+            // An entry that stays in the queue keeps its orders, such as the hold that took it back, and its attempts, from
+            // which a repair's tries are counted.
+            settle: owner.map(|o| o.entry).filter(|id| !attempts::has_entry(self.snap, *id)),
         };
         self.plan(&node.name, owner.map(|o| o.entry), Guard::default(), effect);
     }

@@ -31,8 +31,6 @@ const GATHER: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(2);
 /// Endings of one read.
 const PAGE: u32 = 200;
-/// History is looked at so often even if nothing seems to have come.
-const LOOK: f64 = 60.0;
 /// The longest pause between two tries.
 const LONGEST: f64 = 300.0;
 /// A notice that the receiver does not want is given up after so many tries.
@@ -45,10 +43,11 @@ pub(super) struct Crier {
     stored: Option<(Told, i64)>,
     memory: Memory,
     bucket: Bucket,
-    /// History was read up to this revision, and when (boot-time seconds); nothing was left behind.
-    read: (i64, f64, bool),
-    /// Tries of the first notice, and when the next may be made.
+    /// History was read up to this revision; nothing was left behind.
+    read: (i64, bool),
+    /// Tries of the first notice, those in a row that the receiver did not want, and when the next may be made.
     tries: u32,
+    unwanted: u32,
     next_try: f64,
     /// Received, and not known to be written down.
     received: Option<String>,
@@ -66,8 +65,9 @@ impl Crier {
             stored: None,
             memory: Memory::default(),
             bucket,
-            read: (0, f64::MIN, false),
+            read: (0, false),
             tries: 0,
+            unwanted: 0,
             next_try: 0.0,
             received: None,
         }
@@ -109,7 +109,7 @@ impl Crier {
         let Some(notice) = notice else {
             self.show(&told);
             self.stored = Some((told, revision));
-            return Ok(if self.read.2 { GATHER } else { Duration::ZERO });
+            return Ok(if self.read.1 { GATHER } else { Duration::ZERO });
         };
         let actor = Arc::clone(&self.desk.actor);
         if actor.permit(&Guard::default(), actor.steady.now().boot).is_err() {
@@ -142,13 +142,13 @@ impl Crier {
                 if told.trouble.take().is_some() {
                     tracing::info!(receiver = name, "the receiver of notices is back");
                 }
-                (self.tries, self.next_try) = (0, 0.0);
+                (self.tries, self.unwanted, self.next_try) = (0, 0, 0.0);
                 told.delivered = Some(now.wall);
                 self.received = Some(id.to_owned());
                 done(told, id);
                 return;
             }
-            Delivery::Unwanted(why) if self.tries + 1 >= UNWANTED => {
+            Delivery::Unwanted(why) if self.unwanted + 1 >= UNWANTED => {
                 tracing::error!(
                     receiver = name,
                     id,
@@ -157,13 +157,19 @@ impl Crier {
                     "a notice that the receiver does not want is given up"
                 );
                 self.desk.tally.notice(name, "given up");
-                (self.tries, self.next_try) = (0, 0.0);
+                (self.tries, self.unwanted, self.next_try) = (0, 0, 0.0);
                 self.received = Some(id.to_owned());
                 done(told, id);
                 return;
             }
-            Delivery::Unwanted(why) => (why, None),
-            Delivery::Failed { why, wait } => (why, wait),
+            Delivery::Unwanted(why) => {
+                self.unwanted += 1;
+                (why, None)
+            }
+            Delivery::Failed { why, wait } => {
+                self.unwanted = 0;
+                (why, wait)
+            }
         };
         self.tries = self.tries.saturating_add(1);
         let pause = f64::from(1_u32 << (self.tries - 1).min(9)).min(LONGEST);
@@ -181,7 +187,7 @@ impl Crier {
         let read = async {
             let (revision, told) = store.told(name).await?;
             // after a read of the record: no ending between the two is left out
-            let head = store.endings_after(i64::MAX - 1, 1).await?.revision;
+            let head = store.head().await?;
             Ok::<_, crate::store::StoreError>((revision, told, head))
         };
         let (revision, told, head) = match read.await {
@@ -208,7 +214,8 @@ impl Crier {
         if let Some(id) = &self.received {
             done(&mut told, id);
         }
-        self.read.2 = false;
+        // what was known of history belongs to an older record
+        self.read = (0, false);
         self.stored = Some((told, revision));
         true
     }
@@ -219,15 +226,25 @@ impl Crier {
 
     /// The endings after the cursor, where there can be any.
     async fn endings(&mut self, seen: &Seen, cursor: i64) -> Endings {
-        let now = secs(self.desk.actor.steady.now().boot);
         let grown = seen.snapshot.store.grown.get(&Folder::History).copied().unwrap_or(0);
-        let (revision, at, complete) = self.read;
-        if !self.wants_endings() || (complete && grown <= revision && now - at < LOOK) {
+        let (revision, complete) = self.read;
+        if !self.wants_endings() {
+            self.read.1 = true;
             return Endings { list: Vec::new(), complete: true };
         }
-        match self.desk.actor.store.endings_after(cursor, PAGE).await {
+        if complete && grown <= revision {
+            return Endings { list: Vec::new(), complete: true };
+        }
+        let store = &self.desk.actor.store;
+        // the watch names what was written: the folder is looked through only after a break
+        let named = if complete { seen.snapshot.store.fresh.after(Folder::History, revision) } else { None };
+        let read = match named {
+            Some(keys) => store.endings_of(&keys, (cursor, revision), PAGE).await,
+            None => store.endings_after(cursor, PAGE).await,
+        };
+        match read {
             Ok(read) => {
-                self.read = (read.revision, now, !read.more);
+                self.read = (read.revision, !read.more);
                 let wall = self.desk.actor.steady.now().wall;
                 let said = |ending: &Stored<_>| ending.get().map_or_else(Vec::new, |e| ended(&seen.snapshot, e, wall));
                 let list = read.list.iter().map(|(revision, ending)| (*revision, said(ending))).collect();
@@ -236,7 +253,7 @@ impl Crier {
             Err(e) => {
                 tracing::debug!(receiver = self.receiver.name, error = %e, "history cannot be read");
                 // not in a hurry
-                self.read = (revision, now, true);
+                self.read = (revision, true);
                 Endings::default()
             }
         }

@@ -6,7 +6,7 @@ use http::{StatusCode, header::RETRY_AFTER};
 
 use crate::{
     engine::command::{CommandLine, Purpose, Spawner},
-    model::{attempt::Ended, notice::Notice, text::visible},
+    model::{attempt::Ended, notice::Notice, secret::masked, text::visible},
     net::Http,
     notices::{Receiver, Template, Way},
 };
@@ -116,7 +116,7 @@ impl Postman {
 
 /// The beginning of what was said, on one line.
 fn short(text: &str) -> String {
-    let line = visible(text.trim(), false);
+    let line = visible(&masked(text.trim()), false);
     let mut cut: String = line.chars().take(KEPT).collect();
     if cut.len() < line.len() {
         cut.push('…');

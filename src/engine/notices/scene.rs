@@ -23,6 +23,7 @@ use crate::{
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, StepStatus},
+        secret,
     },
     store::view::StoreView,
 };
@@ -108,7 +109,13 @@ impl Scene {
             notice.text.clone_from(why);
             scene.add(notice, "broken", SETTLE);
         }
-        for attempt in store.attempts.values().filter_map(Stored::get).filter(|a| failed(a)) {
+        // those of an entry that has ended are told with its end
+        let ended = |id: EntryId| {
+            let repair = store.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair);
+            repair.and_then(Stored::get).is_some_and(RepairEntry::finished)
+        };
+        let attempts = store.attempts.values().filter_map(Stored::get);
+        for attempt in attempts.filter(|a| failed(a) && !ended(a.entry)) {
             let request = store.requests.get(&attempt.entry).and_then(Stored::get);
             let notice = command(snap, attempt, request, at);
             scene.commands.insert(notice.key.clone(), notice);
@@ -287,7 +294,7 @@ fn command(snap: &Snapshot, attempt: &Attempt, request: Option<&Request>, at: Ti
     let mut notice = of_entry(snap, Notice::new(Kind::Failed, key, title, at), id, Some(&attempt.address));
     let last = |text: &str| text.trim_end().lines().last().map(|line| format!(": {line}"));
     let said = outcome.and_then(|o| last(&o.stderr).or_else(|| last(&o.stdout))).unwrap_or_default();
-    notice.text = format!("{}: {end}{said}", attempt.argv.join(" "));
+    notice.text = format!("{}: {end}{}", attempt.command(), secret::masked(&said));
     notice.since = outcome.map(|o| o.at);
     notice.reason = Some("CommandFailed".to_owned());
     notice.runbook = Some(runbook("CommandFailed"));

@@ -397,6 +397,14 @@ fn the_end_of_an_entry_tells_its_failed_commands_and_how_it_ended() {
     ];
     assert_eq!(said, wanted);
     assert_eq!(notices[0].text, "ipmi 10.0.0.1: exit 1: no route");
+    // engineer's review 7.2: what goes to a chat or into etcd holds no password
+    let mut secret = ending.clone();
+    secret.attempts[0].argv = ["ipmitool", "-U", "root", "-P", "hunter2", "power", "cycle"].map(str::to_owned).to_vec();
+    if let Some(outcome) = &mut secret.attempts[0].outcome {
+        outcome.stderr = "password=hunter2 was refused".to_owned();
+    }
+    let told = serde_json::to_string(&ended(&seen.snapshot, &secret, at(0))).unwrap();
+    assert!(!told.contains("hunter2") && told.contains("ipmitool -U root"), "{told}");
     let good = Ending { outcome: "booted".to_owned(), attempts: Vec::new(), ..ending };
     assert_eq!(ended(&seen.snapshot, &good, at(0))[0].kind, Kind::Finished);
     assert!(Stored::get(&Stored { key: String::new(), mod_revision: 1, value: Ok(good.into()) }).is_some());

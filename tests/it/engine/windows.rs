@@ -1,4 +1,4 @@
-//! Windows and a freeze on the words and the engine as they are shipped (I6, I8), in a clock's own minutes.
+//! Windows, a freeze and a hold on the words and the engine as they are shipped (I6, I8), in a clock's own minutes.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ in_both_worlds! {
     Options { kcm: true, kwok: true, audit: true, etcd34: false };
     i8_a_freeze_unwinds_the_drain_and_lets_it_begin_anew_when_it_ends,
     i8_work_waits_for_the_minute_in_which_the_window_opens,
+    i27_a_hold_takes_a_drain_back_and_stays_until_a_person_takes_it_away,
 }
 
 /// One API server and two workers with two pods of the app `web` on the first, everything set up.
@@ -52,6 +53,27 @@ fn i8_a_freeze_unwinds_the_drain_and_lets_it_begin_anew_when_it_ends(world: &Wor
     world.word(&["unfreeze"]);
     world.queue_is_empty(60);
     wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
+}
+
+/// Operator's review 7.1: the hold went with the cordon, and the machine was rebooted a second later.
+fn i27_a_hold_takes_a_drain_back_and_stays_until_a_person_takes_it_away(world: &World) {
+    set_up(world);
+    world.add_budget("default", "web", "web", 1);
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    world.queue(&[&machines(1, 2)[1]]);
+    wait_for("it drains and is blocked", 30, || why(world).contains("BlockedByPDB").then_some(()));
+    world.word(&["rq", "hold", "0", "--reason", "waiting for the vendor"]);
+    world.entry_is(0, "queued", 10);
+    wait_for("uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
+    // nothing keeps it from being drained now but the hold
+    world.ok("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", None);
+    std::thread::sleep(Duration::from_secs(5));
+    assert!(why(world).contains("OnHold") && world.power().is_empty(), "{}", why(world));
+    assert!(world.cordoned().is_empty());
+    world.word(&["rq", "unhold", "0"]);
+    world.queue_is_empty(60);
+    assert_eq!(world.power().iter().filter(|p| p.what == "begin").count(), 1);
 }
 
 fn i8_work_waits_for_the_minute_in_which_the_window_opens(world: &World) {
