@@ -11,7 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{notices::Receiver, store::EtcdSettings};
+use crate::{
+    notices::{Origin, Receiver, Way},
+    store::EtcdSettings,
+};
 
 /// CKE's own file.
 const CKE_FILE: &str = "/etc/cke/config.yml";
@@ -67,9 +70,10 @@ pub struct Settings {
     pub files: Vec<PathBuf>,
     /// The files that were looked for, in order, whether they are there or not.
     pub looked_for: Vec<PathBuf>,
-    /// Where each section's values came from last: `etcd` → `/etc/cke/config.yml`, `environment`, `options`.
+    /// What named the servers, which decides whether an engine may run: `etcd` and `kubernetes` → a file, or "environment or
+    /// options"; `cke-form` → the file of that form, where etcd comes from one.
     pub sources: BTreeMap<String, String>,
-    /// Where each setting's value came from, by its name (`engine.http`): a file, a variable, an option; the others are
+    /// Where each value came from, for people, by the setting's name (`engine.http`): a file, a variable, an option; the others are
     /// built-in.
     pub from: BTreeMap<String, String>,
     /// What a person should know: CKE's file with a secret that everyone can read.
@@ -205,6 +209,15 @@ impl Settings {
     fn take_file(&mut self, place: Place, path: &Path, text: &str) -> Result<(), ConfigError> {
         let (cke, secret) = form::take(self, place, path, text)?;
         self.files.push(path.to_owned());
+        let hides =
+            |r: &&Receiver| matches!(&r.way, Way::Webhook { url: Origin::Here(url), .. } if url.hides_something());
+        if let Some(receiver) = self.notices.iter().find(hides).filter(|_| !cke && world_readable(path)) {
+            self.warnings.push(format!(
+                "{} can be read by everyone; where the URL of receiver {:?} is a secret, give it as url_file",
+                path.display(),
+                receiver.name
+            ));
+        }
         if secret && world_readable(path) {
             let advice = format!("chmod o-r {}", path.display());
             if !cke {
@@ -220,67 +233,60 @@ impl Settings {
     }
 
     fn take_environment(&mut self, environment: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
-        let named = [
-            ("etcd.endpoints", "CKETERM_ETCD_ENDPOINTS"),
-            ("etcd.prefix", "CKETERM_ETCD_PREFIX"),
-            ("etcd.username", "CKETERM_ETCD_USERNAME"),
-            ("etcd.password", "CKETERM_ETCD_PASSWORD"),
-            ("kubernetes.kubeconfig", "CKETERM_KUBECONFIG"),
-            ("kubernetes.context", "CKETERM_CONTEXT"),
-            ("engine.http", "CKETERM_HTTP"),
-            ("engine.lease_ttl_seconds", "CKETERM_LEASE_TTL"),
-        ];
-        for (setting, variable) in named {
-            if environment(variable).is_some() {
-                self.from.insert(setting.to_owned(), variable.to_owned());
-            }
-        }
-        if let Some(urls) = environment("CKETERM_ETCD_ENDPOINTS") {
+        let mut from = std::mem::take(&mut self.from);
+        let mut said = |setting: &str, variable: &str| {
+            let value = environment(variable)?;
+            from.insert(setting.to_owned(), variable.to_owned());
+            Some(value)
+        };
+        if let Some(urls) = said("etcd.endpoints", "CKETERM_ETCD_ENDPOINTS") {
             self.name_endpoints(&urls);
         }
-        if let Some(prefix) = environment("CKETERM_ETCD_PREFIX") {
+        if let Some(prefix) = said("etcd.prefix", "CKETERM_ETCD_PREFIX") {
             self.etcd.prefix = with_slash(&prefix);
         }
-        self.etcd.username = environment("CKETERM_ETCD_USERNAME").or_else(|| self.etcd.username.take());
-        self.etcd.password = environment("CKETERM_ETCD_PASSWORD").or_else(|| self.etcd.password.take());
-        if let Some(file) = environment("CKETERM_KUBECONFIG") {
+        self.etcd.username = said("etcd.username", "CKETERM_ETCD_USERNAME").or_else(|| self.etcd.username.take());
+        self.etcd.password = said("etcd.password", "CKETERM_ETCD_PASSWORD").or_else(|| self.etcd.password.take());
+        if let Some(file) = said("kubernetes.kubeconfig", "CKETERM_KUBECONFIG") {
             self.name_kubeconfig(file.into());
         }
-        self.kube.context = environment("CKETERM_CONTEXT").or_else(|| self.kube.context.take());
-        if let Some(http) = environment("CKETERM_HTTP") {
+        self.kube.context = said("kubernetes.context", "CKETERM_CONTEXT").or_else(|| self.kube.context.take());
+        if let Some(http) = said("engine.http", "CKETERM_HTTP") {
             self.http = listen(&http);
         }
-        if let Some(ttl) = environment("CKETERM_LEASE_TTL") {
+        if let Some(ttl) = said("engine.lease_ttl_seconds", "CKETERM_LEASE_TTL") {
             let wrong = |_| ConfigError(format!("CKETERM_LEASE_TTL: {ttl:?} is no number of seconds"));
             self.lease_ttl_seconds = ttl.parse().map_err(wrong)?;
         }
+        self.from = from;
         Ok(())
     }
 
     fn take_options(&mut self, options: &Overrides) {
-        let given = [
-            ("etcd.endpoints", "--etcd-endpoints", options.etcd_endpoints.is_some()),
-            ("etcd.prefix", "--etcd-prefix", options.etcd_prefix.is_some()),
-            ("kubernetes.kubeconfig", "--kubeconfig", options.kubeconfig.is_some()),
-            ("kubernetes.context", "--context", options.context.is_some()),
-            ("engine.http", "--http", options.http.is_some()),
-        ];
-        for (setting, option, _) in given.into_iter().filter(|(_, _, given)| *given) {
-            self.from.insert(setting.to_owned(), option.to_owned());
-        }
         if let Some(urls) = &options.etcd_endpoints {
+            self.comes_from("etcd.endpoints", "--etcd-endpoints");
             self.name_endpoints(urls);
         }
         if let Some(prefix) = &options.etcd_prefix {
+            self.comes_from("etcd.prefix", "--etcd-prefix");
             self.etcd.prefix = with_slash(prefix);
         }
         if let Some(file) = &options.kubeconfig {
+            self.comes_from("kubernetes.kubeconfig", "--kubeconfig");
             self.name_kubeconfig(file.clone());
         }
-        self.kube.context = options.context.clone().or_else(|| self.kube.context.take());
+        if let Some(context) = &options.context {
+            self.comes_from("kubernetes.context", "--context");
+            self.kube.context = Some(context.clone());
+        }
         if let Some(http) = &options.http {
+            self.comes_from("engine.http", "--http");
             self.http = listen(http);
         }
+    }
+
+    fn comes_from(&mut self, setting: &str, place: &str) {
+        self.from.insert(setting.to_owned(), place.to_owned());
     }
 
     fn name_endpoints(&mut self, urls: &str) {

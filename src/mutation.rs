@@ -29,6 +29,8 @@ pub enum Mutation {
     SlotEaten,
     /// A power cycle that was begun is let go of when Metal3's controller is switched off.
     HalfForgotten,
+    /// A window that is shut keeps nothing back.
+    WindowForgotten,
 }
 
 /// All of them.
@@ -44,6 +46,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::SecondRun,
     Mutation::SlotEaten,
     Mutation::HalfForgotten,
+    Mutation::WindowForgotten,
 ];
 
 #[cfg(feature = "mutations")]

@@ -12,7 +12,7 @@ use crate::model::{
 /// Attributes, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choosing {
-    /// The label `…/role`.
+    /// The label `…/role`; `api` and `control-plane` are the API servers where no label says so.
     pub role: Option<String>,
     /// The label `…/rack`.
     pub rack: Option<u64>,
@@ -26,9 +26,16 @@ impl Choosing {
         *self == Self::default()
     }
 
-    fn takes(&self, labels: &Labels) -> bool {
+    /// The role names the API servers, and no label says it of anybody: as the console's ROLE, and as `nodes list`.
+    fn means_api_servers(&self, all: &[(&Node, Labels)]) -> bool {
+        let role = self.role.as_ref().filter(|role| matches!(role.as_str(), "api" | "control-plane"));
+        role.is_some_and(|role| !all.iter().any(|(_, labels)| attribute(labels, "role") == Some(role)))
+    }
+
+    fn takes(&self, node: &Node, labels: &Labels, api: bool) -> bool {
         let rack = self.rack.map(|rack| rack.to_string());
-        self.role.iter().all(|role| attribute(labels, "role") == Some(role))
+        let role = |role: &String| if api { node.control_plane } else { attribute(labels, "role") == Some(role) };
+        self.role.iter().all(role)
             && rack.iter().all(|rack| attribute(labels, "rack") == Some(rack))
             && self.selector.iter().all(|selector| selector.matches(labels))
     }
@@ -57,7 +64,8 @@ fn chosen(cluster: &Cluster, nodes: &BTreeMap<String, Labels>, what: &Choosing) 
         labels
     };
     let all: Vec<(&Node, Labels)> = cluster.nodes.iter().map(|node| (node, labels(node))).collect();
-    let taken = all.iter().filter(|(_, labels)| what.takes(labels)).map(|(node, _)| node.address.clone());
+    let api = what.means_api_servers(&all);
+    let taken = all.iter().filter(|(node, labels)| what.takes(node, labels, api)).map(|(node, _)| node.address.clone());
     let taken: Vec<String> = taken.collect();
     if !taken.is_empty() {
         return Ok(taken);
@@ -105,6 +113,23 @@ mod tests {
         let nobody = Choosing { rack: Some(9), ..role };
         let why = ask(&none, &nobody).unwrap_err().text;
         assert!(why.contains("3 nodes") && why.contains("roles: cs, ss; racks: 0, 1"), "{why}");
+    }
+
+    /// Review of the operator, 7: the console's ROLE says `api`.
+    #[test]
+    fn api_servers_are_known_under_both_names_unless_a_label_says_them() {
+        let mut cluster = cluster();
+        cluster.nodes[1].control_plane = true;
+        let none = BTreeMap::new();
+        let role = |role: &str| Choosing { role: Some(role.to_owned()), ..Choosing::default() };
+        for name in ["api", "control-plane"] {
+            assert_eq!(chosen(&cluster, &none, &role(name)).unwrap(), ["10.0.0.2"], "{name}");
+        }
+        assert_eq!(chosen(&cluster, &none, &role("ss")).unwrap(), ["10.0.0.3"]);
+        // workers of a site that calls them so are not the API servers
+        let label = ("cke.cybozu.com/role".to_owned(), "api".to_owned());
+        cluster.nodes[2].labels = Some([label].into());
+        assert_eq!(chosen(&cluster, &none, &role("api")).unwrap(), ["10.0.0.3"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::store::StoreError;
 
-/// The three ways not to be done.
+/// The ways not to be done, or not wholly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Something broke: exit 1.
@@ -11,6 +11,8 @@ pub enum Kind {
     Misused,
     /// The rules or the moment do not allow it: exit 3.
     Refused,
+    /// It was done, but for what in etcd cannot be read: exit 5 (4 is `status` without one, as in `ckecli`).
+    Unreadable,
 }
 
 impl Kind {
@@ -20,6 +22,7 @@ impl Kind {
             Self::Failed => 1,
             Self::Misused => 2,
             Self::Refused => 3,
+            Self::Unreadable => 5,
         }
     }
 }
@@ -43,6 +46,11 @@ impl ActionError {
     /// It was asked for wrongly.
     pub fn misused(text: impl Into<String>) -> Self {
         Self { kind: Kind::Misused, text: text.into() }
+    }
+
+    /// It was done, but for what in etcd cannot be read.
+    pub fn unreadable(text: impl Into<String>) -> Self {
+        Self { kind: Kind::Unreadable, text: text.into() }
     }
 
     /// The rules or the moment do not allow it.

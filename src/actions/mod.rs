@@ -19,6 +19,8 @@ mod queue;
 mod registry;
 mod repair;
 mod rights;
+pub mod start;
+mod unreadable;
 mod who;
 mod witness;
 
@@ -34,6 +36,7 @@ pub use policy::{CONSTRAINTS, DOCUMENTS, constraint, unknown_constraint};
 pub use queue::{Added, not_members};
 pub use repair::{WantedRepair, state as repair_state};
 pub use rights::rights;
+pub use unreadable::{LEFT, removing};
 pub use who::host_name;
 
 use std::time::Duration;

@@ -66,8 +66,12 @@ impl Operator {
         Ok((cluster, notes))
     }
 
-    /// Cancels one entry; `seen` is the `ModRevision` that the person saw, where there was a screen.
+    /// Cancels one entry; `seen` is the `ModRevision` that the person saw, where there was a screen. One that cannot be read
+    /// is refused, with the word that removes it.
     pub async fn cancel_reboot(&self, index: u64, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
+        if let Some(refused) = self.unreadable(EntryId::reboot(index)).await? {
+            return Err(refused);
+        }
         Ok(self.store.cancel_reboot(index, seen, &self.who, reason).await?)
     }
 
@@ -200,7 +204,11 @@ fn readable<E>(stored: Option<&Stored<E>>, id: EntryId) -> Result<(&E, i64), Act
     };
     let stored = stored.ok_or_else(|| ActionError::failed(format!("entry {id} does not exist: see `{list}`")))?;
     let found = stored.value.as_ref().map_err(|e| {
-        ActionError::failed(format!("{} cannot be read: {e}; mend or delete it with etcdctl", stored.key))
+        let remove = super::removing(id.queue);
+        ActionError::failed(format!(
+            "{id} cannot be read: {e}; `cketerm {remove} {}` is the way to remove it",
+            id.index
+        ))
     })?;
     Ok((found, stored.mod_revision))
 }

@@ -62,8 +62,11 @@ impl Operator {
     }
 
     /// Marks one repair as deleted, whatever its state; `seen` is the `ModRevision` that the person saw, where there
-    /// was a screen. Whoever leads removes it.
+    /// was a screen. Whoever leads removes it. One that cannot be read is refused, with the word that removes it.
     pub async fn delete_repair(&self, index: u64, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
+        if let Some(refused) = self.unreadable(EntryId::repair(index)).await? {
+            return Err(refused);
+        }
         Ok(self.store.delete_repair(index, seen, &self.who, reason).await?)
     }
 

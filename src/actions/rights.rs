@@ -1,9 +1,8 @@
 //! What a person may do, asked before he tries: nothing is written for it.
 
-use std::time::Duration;
-
 use futures::future::join_all;
 
+use super::PATIENCE;
 use crate::{
     kubernetes::Kube,
     model::{
@@ -15,9 +14,6 @@ use crate::{
         keys::{Keys, SwitchName},
     },
 };
-
-/// How long one answer may take: without one, the servers say no themselves.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Asks etcd, and Kubernetes where it is configured, for everything that a person may change.
 pub async fn rights(store: &Store, kube: Option<&Kube>) -> Rights {

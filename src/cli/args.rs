@@ -31,7 +31,7 @@ use crate::config::Overrides;
 /// Console and controller for keeping bare-metal Kubernetes clusters running.
 ///
 /// Without a word: the console, and an engine where the policy lets one campaign. Exit status of words: 0 done,
-/// 1 failed, 2 misused, 3 refused.
+/// 1 failed, 2 misused, 3 refused, 5 done but for what in etcd cannot be read.
 #[derive(Debug, Parser)]
 #[command(name = "cketerm", version, max_term_width = 100, args_conflicts_with_subcommands = false)]
 pub struct Cli {

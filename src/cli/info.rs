@@ -16,6 +16,9 @@ use crate::{
 /// How long one server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// What this person lacks the rights for.
+const LACKING: &str = "you may not change";
+
 /// Prints it. A server that does not answer is said so, and fails nothing.
 pub async fn run(context: &Context) -> Result<(), ActionError> {
     let s = &context.settings;
@@ -44,9 +47,14 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
         Ok(store) => {
             all.insert("you".to_owned(), json!(Operator::new(store.clone(), None).who.to_string()));
             let kube = kube.as_ref().and_then(|kube| kube.as_ref().ok());
-            let lacking: Vec<String> = rights(store, kube).await.lacking().map(|(_, why)| why.to_owned()).collect();
-            all.insert("you may not change".to_owned(), json!(lacking));
-            all.extend(stored(store).await);
+            let lies = stored(store).await;
+            let lacking = if lies.contains_key("stored") {
+                json!("not known: etcd does not answer")
+            } else {
+                json!(rights(store, kube).await.lacking().map(|(_, why)| why).collect::<Vec<&str>>())
+            };
+            all.insert(LACKING.to_owned(), lacking);
+            all.extend(lies);
         }
         Err(e) => drop(all.insert("stored".to_owned(), json!(e.to_string()))),
     }
@@ -63,13 +71,7 @@ async fn etcd(settings: &EtcdSettings) -> Value {
         let one = EtcdSettings { endpoints: vec![endpoint.clone()], ..settings.clone() };
         let asked = async {
             let store = Store::connect(&one, Clock::Host).await.map_err(|e| e.to_string())?;
-            let status = store.client().maintenance_client().status().await.map_err(|e| e.to_string())?;
-            Ok::<String, String>(format!(
-                "etcd {}, {} bytes, revision {}",
-                status.version(),
-                status.db_size(),
-                status.header().map_or(0, etcd_client::ResponseHeader::revision)
-            ))
+            store.server().await.map_err(|e| e.to_string())
         };
         let said = match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(text) | Err(text)) => text,
@@ -127,6 +129,10 @@ async fn stored(store: &Store) -> Map<String, Value> {
 fn text(all: &Map<String, Value>) -> String {
     let mut out = String::new();
     for (name, value) in all {
+        let (name, value) = match value {
+            Value::Array(list) if list.is_empty() && name == LACKING => ("you may change", &json!("everything")),
+            value => (name.as_str(), value),
+        };
         let lines: Vec<String> = match value {
             Value::Null => vec!["none".to_owned()],
             Value::String(text) => vec![text.clone()],
@@ -136,7 +142,7 @@ fn text(all: &Map<String, Value>) -> String {
             other => vec![other.to_string()],
         };
         for (i, line) in lines.iter().enumerate() {
-            let label = if i == 0 { name.as_str() } else { "" };
+            let label = if i == 0 { name } else { "" };
             out.push_str(&visible(&format!("{label:<16} {line}"), false));
             out.push('\n');
         }

@@ -122,8 +122,12 @@ fn chosen(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receive
         return Ok(all.to_vec());
     }
     let one = |name: &String| {
-        let meant = || nearest(name, all.iter().map(|r| r.name.as_str())).map(|n| format!("; did you mean {n}?"));
-        let unknown = || ActionError::misused(format!("no receiver {name:?}{}", meant().unwrap_or_default()));
+        let unknown = || {
+            let known = || all.iter().map(|r| r.name.as_str());
+            let meant = nearest(name, known()).map(|n| format!("; did you mean {n}?"));
+            let meant = meant.unwrap_or_else(|| format!("; there are {}", known().collect::<Vec<_>>().join(", ")));
+            ActionError::misused(format!("no receiver {name:?}{meant}"))
+        };
         all.iter().find(|r| r.name == *name).cloned().ok_or_else(unknown)
     };
     names.iter().map(one).collect()

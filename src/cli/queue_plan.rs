@@ -16,6 +16,7 @@ use crate::{
         not_members,
         plan::previews,
         preview::Preview,
+        start::{Bar, Start},
     },
     clock::Now,
     kubernetes::{Kube, KubeError},
@@ -73,8 +74,14 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     for note in &line.notes {
         context.say(&format!("note: {note}"));
     }
-    if let Some(notice) = super::windows::notice(&view.policy(), QueueKind::Reboot, store.clock().wall()) {
+    let members = line.placed.iter().map(|p| p.address.as_str());
+    let start = Start::of(&view, &facts, false, QueueKind::Reboot, members, now.wall);
+    if let Some(notice) = super::windows::notice(&view.policy(), QueueKind::Reboot, now.wall) {
         context.say(&notice);
+    }
+    // what has no end stands among the notes of the line, with its remedy
+    if let Some(bar @ Bar::Before(..)) = start.bar {
+        context.say(&format!("note: nothing starts {}", bar.said(|at| super::windows::moment(&view.policy(), at))));
     }
     let looked = |p: &&Placed| !matches!(&p.place, Place::InWork(status) if status == "rebooting");
     let names: BTreeSet<&str> = line.placed.iter().filter(looked).map(|p| p.name.as_str()).collect();

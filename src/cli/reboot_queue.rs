@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use clap::{Args, Subcommand};
+use imbl::OrdMap;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,11 +16,12 @@ use super::{
     wait, why, windows,
 };
 use crate::{
-    actions::ActionError,
+    actions::{ActionError, LEFT, removing},
     model::{
         attempt::Attempt,
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,
+        text::visible,
     },
     store::{keys::SwitchName, view::StoreView},
 };
@@ -39,6 +41,10 @@ pub enum RebootWord {
         /// The entry's index
         #[arg(allow_negative_numbers = true)]
         index: u64,
+        /// Remove the key of an entry that cannot be read, as it lies there at this revision; without it the word says
+        /// what lies there, and at which
+        #[arg(long, value_name = "REVISION")]
+        unreadable: Option<i64>,
         #[command(flatten)]
         #[allow(missing_docs)]
         reason: Reason,
@@ -99,12 +105,20 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
         RebootWord::Switch(word) => switches::run(word, SwitchName::Reboots, context).await,
         RebootWord::Add(args) => Box::pin(add::run(&args, context)).await,
         RebootWord::List => list(context).await,
-        RebootWord::Cancel { index, reason } => Box::pin(cancel(index, &reason, context)).await,
+        RebootWord::Cancel { index, unreadable: Some(revision), reason } => {
+            Box::pin(remove(EntryId::reboot(index), revision, &reason, context)).await
+        }
+        RebootWord::Cancel { index, unreadable: None, reason } => Box::pin(cancel(index, &reason, context)).await,
         RebootWord::CancelAll(reason) => {
             let cancelled = context.operator().await?.cancel_all_reboots(reason.get()).await?;
-            let which = if cancelled.is_empty() { "nothing: the queue is empty".to_owned() } else { join(&cancelled) };
+            let left = unreadable(&context.store().await?.read_view().await?);
+            let which = match (cancelled.is_empty(), left.is_empty()) {
+                (false, _) => join(&cancelled),
+                (true, true) => "nothing: the queue is empty".to_owned(),
+                (true, false) => "nothing".to_owned(),
+            };
             context.say(&format!("cancelled: {which}"));
-            Ok(())
+            not_read(&left)
         }
         RebootWord::ResetBackoff { index, reason } => {
             let operator = context.operator().await?;
@@ -123,16 +137,44 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
     }
 }
 
+/// Entries that cannot be read.
+pub(super) fn unreadable(view: &StoreView) -> Vec<u64> {
+    view.reboots.entries.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| *index).collect()
+}
+
+/// These cannot be read and were left: exit status 5.
+pub(super) fn not_read(left: &[u64]) -> Result<(), ActionError> {
+    let Some(first) = left.first() else { return Ok(()) };
+    Err(ActionError::unreadable(format!(
+        "left, since they cannot be read: {}; `cketerm rq cancel {first}` says what lies there, and how to remove it",
+        join(left)
+    )))
+}
+
 async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), ActionError> {
     let view = context.store().await?.read_view().await?;
-    let began = view.attempts_of(EntryId::reboot(index)).filter_map(Stored::get).any(Attempt::began);
+    let attempts = || view.attempts_of(EntryId::reboot(index)).filter_map(Stored::get);
+    let open = attempts().find(|a| a.open());
+    let node = open.map(|a| a.node.clone().unwrap_or_else(|| a.address.clone()));
     context.operator().await?.cancel_reboot(index, None, reason.get()).await?;
-    let what = if began {
-        "; its reboot command has begun: it is let to end, and the node stays cordoned until it has booted"
-    } else {
-        ""
+    let what = match node {
+        Some(node) => format!(
+            "; its reboot command has begun, or nobody knows whether it has: the node stays cordoned until it has booted, or until \
+             you have looked at it: `cketerm nodes uncordon {node}`"
+        ),
+        None if attempts().any(Attempt::began) => {
+            "; its reboot command has run: the node stays cordoned until it has booted".to_owned()
+        }
+        None => String::new(),
     };
     context.say(&format!("cancelled: {index}{what}"));
+    Ok(())
+}
+
+/// Removes an entry of either queue that cannot be read, as it lies at this revision.
+pub(super) async fn remove(id: EntryId, revision: i64, reason: &Reason, context: &Context) -> Result<(), ActionError> {
+    context.operator().await?.remove_unreadable(id, revision, reason.get()).await?;
+    context.say(&format!("removed: {}; a node that is cordoned for it {LEFT}", id.index));
     Ok(())
 }
 
@@ -173,6 +215,9 @@ const COLUMNS: [(&str, &str); 6] = [
     ("DrainBackOffExpire", "drain_backoff_expire"),
 ];
 
+/// As Go writes a time that is none.
+const GO_ZERO: &str = "0001-01-01T00:00:00Z";
+
 /// Columns behind those of `ckecli`, which are all that `-o simple` has.
 const FOR_PEOPLE: [&str; 3] = ["Name", "Who", "Reason"];
 
@@ -186,7 +231,7 @@ fn for_people(entry: &Value, view: &StoreView) -> [String; 3] {
     let held = view.orders.get(&id).and_then(Stored::get).filter(|o| o.verb == Verb::Hold);
     let held =
         held.map(|o| format!("held by {}{}", o.who, o.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()));
-    let reason = [held, request.and_then(|r| r.reason.clone())].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let reason = [request.and_then(|r| r.reason.clone()), held].into_iter().flatten().collect::<Vec<_>>().join("; ");
     [
         member.map(|m| m.node_name().to_owned()).unwrap_or_default(),
         request.map(|r| r.who.to_string()).unwrap_or_default(),
@@ -197,7 +242,7 @@ fn for_people(entry: &Value, view: &StoreView) -> [String; 3] {
 async fn list(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
-    let (entries, broken) = readable(view.reboots.entries.values());
+    let (entries, broken) = readable(QueueKind::Reboot, &view.reboots.entries);
     match context.output(Output::Json) {
         Output::Table => {
             let row = |e: &Value| {
@@ -206,11 +251,21 @@ async fn list(context: &Context) -> Result<(), ActionError> {
                     cells[4].push('0'); // CKE leaves a count of 0 out of the JSON
                 }
                 if !context.simple() {
+                    // Go's zero time is for those who read what `ckecli` prints
+                    for cell in cells.iter_mut().filter(|cell| *cell == GO_ZERO) {
+                        "-".clone_into(cell);
+                    }
                     cells.extend(for_people(e, &view));
                 }
                 cells
             };
-            let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            let mut rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            if !context.simple() {
+                put_broken(&mut rows, &view.reboots.entries, |index, why| {
+                    let cells = [index, "", "BROKEN", "", "", "", "", "", why];
+                    cells.map(str::to_owned).to_vec()
+                });
+            }
             let more = if context.simple() { &[][..] } else { &FOR_PEOPLE };
             let titles: Vec<&str> = COLUMNS.iter().map(|(title, _)| title).chain(more).copied().collect();
             if let Some(notice) = windows::notice(&view.policy(), QueueKind::Reboot, store.clock().wall()) {
@@ -224,22 +279,42 @@ async fn list(context: &Context) -> Result<(), ActionError> {
 }
 
 /// The entries that can be read; and an error that names those that cannot, to be returned once the others are out.
-pub(super) fn readable<'a, T: Serialize + Clone + 'a>(
-    entries: impl Iterator<Item = &'a Stored<T>>,
+pub(super) fn readable<T: Serialize + Clone>(
+    queue: QueueKind,
+    entries: &OrdMap<u64, Stored<T>>,
 ) -> (Vec<Value>, Result<(), ActionError>) {
     let (mut good, mut broken) = (Vec::new(), Vec::new());
-    for stored in entries {
+    for (index, stored) in entries {
         match &stored.value {
             Ok(entry) => match serde_json::to_value(entry.as_ref()) {
                 Ok(value) => good.push(value),
                 Err(e) => broken.push(format!("{} cannot be written: {e}", stored.key)),
             },
-            Err(e) => broken
-                .push(format!("{} cannot be read: {e}; it is left alone, mend or delete it with etcdctl", stored.key)),
+            Err(why) => broken.push(visible(
+                &format!(
+                    "{} cannot be read: {why}; the others go on; mend it with etcdctl, or `cketerm {} {index}` removes it",
+                    stored.key,
+                    removing(queue)
+                ),
+                false,
+            )),
         }
     }
-    let told = if broken.is_empty() { Ok(()) } else { Err(ActionError::failed(broken.join("\n"))) };
+    let told = if broken.is_empty() { Ok(()) } else { Err(ActionError::unreadable(broken.join("\n"))) };
     (good, told)
+}
+
+/// Puts a row for each entry that cannot be read among the others, which are in the order of their indexes.
+pub(super) fn put_broken<T: Clone>(
+    rows: &mut Vec<Vec<String>>,
+    entries: &OrdMap<u64, Stored<T>>,
+    row: impl Fn(&str, &str) -> Vec<String>,
+) {
+    for (place, (index, stored)) in entries.iter().enumerate() {
+        if let Err(why) = &stored.value {
+            rows.insert(place.min(rows.len()), row(&index.to_string(), &visible(why, false)));
+        }
+    }
 }
 
 pub(super) fn tell_reset(context: &Context, reset: &[u64]) {

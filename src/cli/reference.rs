@@ -31,7 +31,7 @@ pub fn markdown() -> String {
     command.build();
     let mut out = String::from(
         "# Commands\n\nGenerated from the tree of words in `src/cli`; a test compares them (`make docs` writes this file).\n\
-         Exit status: 0 done, 1 failed, 2 misused, 3 refused. Data goes to standard output, messages to standard error.\n\n\
+         Exit status: 0 done, 1 failed, 2 misused, 3 refused, 5 done but for what in etcd cannot be read (a list prints all the\n         others). Data goes to standard output, messages to standard error.\n\n\
          ## Options of every word\n",
     );
     let globals: Vec<&Arg> = command.get_arguments().filter(|a| a.is_global_set()).collect();

@@ -10,7 +10,7 @@ use super::{
     args::{Output, Reason},
     output::{cell, columns},
     queue_plan,
-    reboot_queue::{Order, join, order, readable, tell_reset},
+    reboot_queue::{Order, join, order, put_broken, readable, remove, tell_reset},
     switches::{self, SwitchWord},
     why,
 };
@@ -38,6 +38,10 @@ pub enum RepairWord {
         /// The entry's index
         #[arg(allow_negative_numbers = true)]
         index: u64,
+        /// Remove the key of an entry that cannot be read, as it lies there at this revision; without it the word says
+        /// what lies there, and at which
+        #[arg(long, value_name = "REVISION")]
+        unreadable: Option<i64>,
         #[command(flatten)]
         #[allow(missing_docs)]
         reason: Reason,
@@ -125,7 +129,10 @@ pub async fn run(word: RepairWord, context: &Context) -> Result<(), ActionError>
         RepairWord::Switch(word) => switches::run(word, SwitchName::Repairs, context).await,
         RepairWord::Add(wanted) => Box::pin(add(wanted, context)).await,
         RepairWord::List => list(context).await,
-        RepairWord::Delete { index, reason } => {
+        RepairWord::Delete { index, unreadable: Some(revision), reason } => {
+            Box::pin(remove(EntryId::repair(index), revision, &reason, context)).await
+        }
+        RepairWord::Delete { index, unreadable: None, reason } => {
             context.operator().await?.delete_repair(index, None, reason.get()).await?;
             context.say(&format!("deleted: {index}"));
             Ok(())
@@ -167,11 +174,17 @@ async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
 async fn list(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
-    let (entries, broken) = readable(view.repairs.entries.values());
+    let (entries, broken) = readable(QueueKind::Repair, &view.repairs.entries);
     match context.output(Output::Json) {
         Output::Table => {
             let row = |e: &Value| COLUMNS.iter().map(|(_, field)| cell(e.get(field))).collect();
-            let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            let mut rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            if !context.simple() {
+                put_broken(&mut rows, &view.repairs.entries, |index, why| {
+                    let cells = [index, "", "", "", "", "", "BROKEN", "", "", "", why];
+                    cells.map(str::to_owned).to_vec()
+                });
+            }
             if let Some(notice) = super::windows::notice(&view.policy(), QueueKind::Repair, store.clock().wall()) {
                 context.say(&notice);
             }

@@ -73,11 +73,11 @@ impl<T: Serialize> Form<'_, T> {
     }
 }
 
-/// Prints values as they lie; those that cannot be read are named at the end, and make the word fail.
+/// Prints values as they lie; those that cannot be read are named at the end, and make the word end with 5.
 pub fn print<T: Serialize>(stored: &[Stored<T>], form: &Form<'_, T>, context: &Context) -> Result<(), ActionError> {
     form.print(&stored.iter().filter_map(Stored::get).collect::<Vec<_>>(), context)?;
     let broken: Vec<String> = stored.iter().filter_map(|s| s.value.as_ref().err()).map(|e| unreadable(e)).collect();
-    if broken.is_empty() { Ok(()) } else { Err(ActionError::failed(broken.join("\n"))) }
+    if broken.is_empty() { Ok(()) } else { Err(ActionError::unreadable(broken.join("\n"))) }
 }
 
 /// Prints every value below `folder` that is written after `revision`, if `wanted`; ends only with the reader.

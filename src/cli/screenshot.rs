@@ -71,8 +71,8 @@ fn view(text: &str) -> Result<View, String> {
 fn size(text: &str) -> Result<Size, String> {
     let parts = text.split_once('x').and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
     match parts {
-        Some((columns @ 20..=500, rows @ 5..=200)) => Ok(Size::new(columns, rows)),
-        _ => Err("expected COLUMNSxROWS such as 80x24, up to 500x200".to_owned()),
+        Some((columns @ 60..=500, rows @ 15..=200)) => Ok(Size::new(columns, rows)),
+        _ => Err("expected COLUMNSxROWS such as 80x24, from 60x15 to 500x200".to_owned()),
     }
 }
 

@@ -5,12 +5,21 @@ use std::{
     time::Duration,
 };
 
-use super::{Context, history, why};
+use super::{
+    Context, history,
+    reboot_queue::{not_read, unreadable},
+    why,
+};
 use crate::{
     actions::ActionError,
     model::{entry::EntryId, ours::Ending, reboot::RebootStatus, text::visible},
     store::{Store, live::Live, view::StoreView},
 };
+
+/// How often the endings are asked for, and how long lies in between: an etcd that is slow for a moment changes nothing of how
+/// they ended.
+const TRIES: u32 = 10;
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// What was last said of an entry.
 #[derive(Default)]
@@ -25,12 +34,16 @@ pub async fn run(indexes: &[u64], timeout: Option<u64>, context: &Context) -> Re
     let store = context.store().await?;
     // one read that says at once what is wrong with the connection
     let view = store.read_view().await?;
+    // nobody can tell what becomes of these
+    let mut broken = unreadable(&view);
     let all: BTreeSet<u64> = if indexes.is_empty() {
-        view.reboots.entries.keys().copied().collect()
+        view.reboots.entries.keys().copied().filter(|index| !broken.contains(index)).collect()
     } else {
-        indexes.iter().copied().collect()
+        broken.retain(|index| indexes.contains(index));
+        indexes.iter().copied().filter(|index| !broken.contains(index)).collect()
     };
     if all.is_empty() {
+        not_read(&broken)?;
         context.say("the reboot queue is empty");
         return Ok(());
     }
@@ -50,7 +63,8 @@ pub async fn run(indexes: &[u64], timeout: Option<u64>, context: &Context) -> Re
         })?,
         None => following.await?,
     }
-    summary(&store, &all, &seen, context).await
+    summary(&store, &all, &seen, context).await?;
+    not_read(&broken)
 }
 
 async fn follow(
@@ -123,7 +137,17 @@ async fn summary(
     seen: &BTreeMap<u64, Seen>,
     context: &Context,
 ) -> Result<(), ActionError> {
-    let recorded = endings(store, all).await?;
+    let mut tries = 0;
+    let recorded = loop {
+        tries += 1;
+        match endings(store, all).await {
+            Err(error) if tries < TRIES => {
+                context.say(&format!("{error}; still trying"));
+                tokio::time::sleep(AGAIN).await;
+            }
+            recorded => break recorded?,
+        }
+    };
     let mut bad = Vec::new();
     for &index in all {
         let last = seen.get(&index);

@@ -176,6 +176,12 @@ fn value(policy: &Policy, at: Timestamp, n: usize) -> Value {
     })
 }
 
+/// A moment in the zone of the windows, or in UTC where there are none.
+pub(super) fn moment(policy: &Policy, at: Timestamp) -> String {
+    let general = policy.windows.as_ref().and_then(|windows| windows.all().next());
+    general.map_or_else(|| at.to_string(), |(_, window)| said(&window.zone, at))
+}
+
 /// What holds new work back now, in a line for those who look at a queue; none = nothing.
 pub(super) fn notice(policy: &Policy, queue: QueueKind, now: Timestamp) -> Option<String> {
     if let Some(freeze) = frozen(policy, now) {

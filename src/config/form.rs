@@ -130,7 +130,7 @@ pub(super) fn take(
     }
     if let Some(sections) = root.sections("notices")? {
         settings.notices = notices::take(sections, path)?;
-        settings.sources.insert("notices".to_owned(), file.clone());
+        settings.from.insert("notices".to_owned(), file.clone());
     }
     root.finish_with(&valid)?;
 

@@ -103,6 +103,11 @@ fn a_secret_that_everyone_can_read_is_refused_in_our_form_and_warned_of_in_ckes(
     assert!(open(ours, 0o640).unwrap().warnings.is_empty());
     assert_eq!(open("endpoints: [x]\npassword: p\n", 0o644).unwrap().warnings.len(), 1);
     assert!(open("endpoints: [x]\n", 0o644).unwrap().warnings.is_empty());
+    let hook = |url: &str| format!("etcd:\n  endpoints: [x]\nnotices:\n- {{name: chat, url: \"{url}\"}}\n");
+    let warned = open(&hook("https://hooks.example.com/services/SECRET"), 0o644).unwrap().warnings;
+    assert!(warned.len() == 1 && warned[0].contains("url_file") && !warned[0].contains("SECRET"), "{warned:?}");
+    assert!(open(&hook("https://hooks.example.com/services/SECRET"), 0o640).unwrap().warnings.is_empty());
+    assert!(open(&hook("https://hooks.example.com/"), 0o644).unwrap().warnings.is_empty());
 }
 
 #[test]

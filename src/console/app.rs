@@ -67,6 +67,8 @@ pub struct Message {
     pub failed: bool,
     /// Boot time at which it came.
     pub at: Duration,
+    /// It tells of what is on the screen: it goes with its view.
+    pub here: bool,
 }
 
 impl Message {
@@ -258,13 +260,21 @@ impl App {
         self.tell(text.into(), true);
     }
 
+    /// Says what is so of the view that is open, and of no other.
+    pub fn say_here(&mut self, text: impl Into<String>) {
+        self.tell(text.into(), false);
+        if let Some(message) = &mut self.message {
+            message.here = true;
+        }
+    }
+
     /// Says what happened.
     pub fn say(&mut self, text: impl Into<String>) {
         self.tell(text.into(), false);
     }
 
     fn tell(&mut self, text: String, failed: bool) {
-        let message = Message { text, failed, at: self.now.boot };
+        let message = Message { text, failed, at: self.now.boot, here: false };
         self.messages.push_back((self.now.wall, message.clone()));
         while self.messages.len() > MESSAGES {
             self.messages.pop_front();

@@ -69,6 +69,14 @@ fn age(app: &App, at: Option<Timestamp>) -> Value {
     at.map_or(Value::None, |at| Value::Number(app.now.wall.duration_since(at).as_secs_f64()))
 }
 
+/// A Node's role: an API server's under the name of the screen and under that of the words.
+fn role(app: &App, node: &str) -> Value {
+    match facts::role(&app.seen, node) {
+        api if api == "api" => Value::Known(api, "control-plane"),
+        other => Value::text(other),
+    }
+}
+
 fn count(n: impl TryInto<i32>) -> Value {
     n.try_into().map_or(Value::None, |n| Value::Number(f64::from(n)))
 }
@@ -91,7 +99,7 @@ impl Told for EntryId {
             "index" => return whole(self.index),
             "node" => return Value::text(machine().unwrap_or_default()),
             "address" => return Value::text(facts::address_of(seen, *self).unwrap_or_default()),
-            "role" => return machine().map_or(Value::None, |name| Value::text(facts::role(seen, &name))),
+            "role" => return machine().map_or(Value::None, |name| role(app, &name)),
             "rack" => return machine().map_or(Value::None, |name| Value::text(facts::rack(seen, &name))),
             "since" => return age(app, facts::since(seen, *self)),
             "pods" => return Value::text(brief::pods(seen, *self)),
@@ -134,7 +142,7 @@ impl Told for String {
             "node" => Value::text(self.clone()),
             "state" => Value::text(brief::node_state(app, self).0),
             "address" => Value::text(facts::address(seen, self).unwrap_or_default()),
-            "role" => Value::text(facts::role(seen, self)),
+            "role" => role(app, self),
             "rack" => Value::text(facts::rack(seen, self)),
             "kubelet" => facts::node(seen, self).map_or(Value::None, |n| Value::text(n.kubelet.clone())),
             "reboot" => entry(app.facts.reboot_of(self)),

@@ -152,7 +152,11 @@ impl Text<'_> {
             Some(Some(why)) => {
                 let key = facts::lies(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
                 self.field("broken", &format!("{key}: {why}"), self.app.looks.theme.danger);
-                self.plain("", "The other entries go on. Mend or delete that key with etcdctl.");
+                let remove = self.app.key("cancel");
+                self.plain(
+                    "",
+                    &format!("The other entries go on. {remove} removes it; or mend that key with etcdctl."),
+                );
             }
             Some(None) if id.queue == QueueKind::Repair => self.repair(id, alone),
             Some(None) => self.entry(id, alone),
@@ -388,10 +392,22 @@ impl Text<'_> {
             Some(Ok(o)) => said.push(format!("in work for {}; it was cordoned before us and stays so", o.entry)),
             Some(Err(why)) => said.push(format!("our annotation cannot be read: {why}")),
             None if row.cke_mark => said.push("by CKE".to_owned()),
+            None if row.keep_cordoned => {}
             None => said.push("by somebody else".to_owned()),
         }
         if row.keep_cordoned {
-            said.push("an administrator keeps it".to_owned());
+            // the cordon of one who said so by cketerm, as far as the audit was read
+            let on = format!("node {}", row.name);
+            let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
+            let by_hand = |what: &str| matches!(what, "node cordon" | "node drain" | "node keep-cordoned");
+            let mut deeds = read.filter(|a| a.on == on && by_hand(&a.what));
+            said.push(match deeds.next() {
+                Some(deed) => {
+                    let why = deed.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                    format!("{} keeps it ({} {}){why}", deed.who, deed.what, self.moment(deed.at))
+                }
+                None => format!("an administrator keeps it (who and why: Audit, {})", self.app.key("audit")),
+            });
         }
         self.plain("cordon", &said.join(", "));
     }

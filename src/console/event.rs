@@ -77,6 +77,15 @@ pub enum Action {
         /// Why.
         reason: Option<String>,
     },
+    /// Remove an entry that cannot be read.
+    Remove {
+        /// Which.
+        entry: EntryId,
+        /// The `ModRevision` that was shown.
+        seen: i64,
+        /// Why.
+        reason: Option<String>,
+    },
     /// End the backoff of entries.
     ResetBackoff {
         /// Which.
@@ -178,6 +187,7 @@ impl Action {
             Self::AddReboots { reason, .. }
             | Self::AddRepairs { reason, .. }
             | Self::Cancel { reason, .. }
+            | Self::Remove { reason, .. }
             | Self::Hold { reason, .. }
             | Self::ResetBackoff { reason, .. }
             | Self::Switch { reason, .. }
@@ -228,6 +238,7 @@ impl Action {
                 let doing = if repairs { "deleting" } else { "cancelling" };
                 format!("{doing} {} ...", count(entries.len(), "entry"))
             }
+            Self::Remove { entry, .. } => format!("removing {entry} ..."),
             Self::Hold { entries, hold: true, .. } => format!("holding {} ...", count(entries.len(), "entry")),
             Self::Hold { entries, hold: false, .. } => format!("letting {} go ...", count(entries.len(), "entry")),
             Self::ResetBackoff { entries, .. } => {

@@ -203,6 +203,16 @@ pub fn own_trouble(reason: &Reason) -> bool {
     }
 }
 
+/// Why an entry of either queue cannot be read.
+pub fn broken(seen: &Seen, id: EntryId) -> Option<&str> {
+    let store = &seen.snapshot.store;
+    let why = match id.queue {
+        QueueKind::Reboot => store.reboots.entries.get(&id.index)?.value.as_ref().err(),
+        QueueKind::Repair => store.repairs.entries.get(&id.index)?.value.as_ref().err(),
+    };
+    why.map(String::as_str)
+}
+
 /// An entry of the reboot queue as it lies in etcd.
 pub fn stored(seen: &Seen, id: EntryId) -> Option<&Stored<RebootEntry>> {
     match id.queue {

@@ -14,6 +14,8 @@ pub enum Value {
     Text(String),
     /// A number, or a duration in seconds.
     Number(f64),
+    /// Text as the screen shows it, and another word under which people know the same.
+    Known(String, &'static str),
     /// Nothing.
     None,
 }
@@ -28,7 +30,7 @@ impl Value {
     /// What a word is searched in.
     fn words(&self) -> Cow<'_, str> {
         match self {
-            Self::Text(text) => Cow::Borrowed(text),
+            Self::Text(text) | Self::Known(text, _) => Cow::Borrowed(text),
             Self::Number(n) => Cow::Owned(n.to_string()),
             Self::None => Cow::Borrowed(""),
         }
@@ -39,7 +41,7 @@ impl Value {
         match self {
             #[allow(clippy::cast_possible_truncation)]
             Self::Number(n) => (0, (n * 1000.0) as i64, String::new()),
-            Self::Text(text) => (1, 0, natural(text)),
+            Self::Text(text) | Self::Known(text, _) => (1, 0, natural(text)),
             Self::None => (2, 0, String::new()),
         }
     }
@@ -134,6 +136,9 @@ impl Filter {
 
 impl Test {
     fn holds(&self, value: &Value) -> bool {
+        if let Value::Known(shown, known) = value {
+            return self.holds(&Value::text(shown.as_str())) || self.holds(&Value::text(*known));
+        }
         match self {
             Self::Contains(word) => value.words().to_lowercase().contains(word),
             Self::Matches(regex) => regex.is_match(&value.words()),
@@ -153,7 +158,7 @@ impl Test {
                         Some(Number(n)) => n,
                         None => return false,
                     },
-                    Value::None => return false,
+                    Value::Known(..) | Value::None => return false,
                 };
                 let equal = *or_equal && (found - wanted).abs() < f64::EPSILON;
                 equal || if *sign == '>' { found > *wanted } else { found < *wanted }
@@ -386,6 +391,33 @@ mod tests {
             ("reason=inc-8", false),
         ] {
             assert_eq!(Filter::parse(text, AUDIT).unwrap().passes(&Deed), found, "{text}");
+        }
+    }
+
+    /// Review of the operator, 7: the screen says `api`, the words say `control-plane`.
+    #[test]
+    fn a_role_is_found_under_both_its_names() {
+        struct Node(Value);
+        impl Cells for Node {
+            fn value(&self, _: &str) -> Value {
+                self.0.clone()
+            }
+        }
+        const NODES: &[&str] = &["role"];
+        let (api, worker) = (Node(Value::Known("api".into(), "control-plane")), Node(Value::text("worker")));
+        for (text, of_api, of_worker) in [
+            ("role:api", true, false),
+            ("role:control-plane", true, false),
+            ("role=control-plane", true, false),
+            ("role=api", true, false),
+            ("role=control", false, false),
+            ("control", true, false),
+            ("!role:api", false, true),
+            ("!role:control-plane", false, true),
+            ("role:/^(api|worker)$/", true, true),
+        ] {
+            let filter = Filter::parse(text, NODES).unwrap();
+            assert_eq!((filter.passes(&api), filter.passes(&worker)), (of_api, of_worker), "{text}");
         }
     }
 

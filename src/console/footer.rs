@@ -26,7 +26,8 @@ const MOST: usize = 3;
 fn message(app: &App) -> (Vec<String>, bool) {
     let typed = app.line.as_ref().and_then(|line| line.error.as_deref());
     let typed = typed.or_else(|| app.typing.as_ref().and_then(|_| app.list().fault()));
-    let (text, failed) = match (typed, &app.message) {
+    // an open dialog says it itself: on a small screen it lies over this line
+    let (text, failed) = match (typed, app.message.as_ref().filter(|_| app.dialog.is_none())) {
         (Some(why), _) => (why, true),
         (None, Some(message)) => (message.text.as_str(), message.failed),
         (None, None) => return (Vec::new(), false),

@@ -7,16 +7,20 @@ use jiff::Timestamp;
 
 use super::{
     app::{App, Target},
-    brief, facts,
-    pace::{Pace, fewest, pace},
+    brief,
+    facts::{self, Leader},
+    pace::{Left, Pace, fewest, pace},
     past::PastId,
 };
 use crate::{
+    actions::start::Start,
     engine::{decide::Applying, snapshot::Seen},
     model::{
         entry::{EntryId, QueueKind, Stored},
+        ours::Verb,
+        reason::Reason,
         reboot::RebootStatus,
-        repair::{RepairEntry, RepairStatus},
+        repair::{RepairEntry, RepairStatus, StepStatus},
     },
     store::keys::Folder,
 };
@@ -69,14 +73,12 @@ pub struct Stuck {
 pub struct Work {
     /// Slots that are in use.
     pub used: usize,
+    /// Those of them whose entry needs a person.
+    pub used_stuck: usize,
     /// Slots that there are; none without a definition.
     pub slots: Option<i64>,
-    /// Entries that will still come to their end by themselves.
-    pub left: usize,
-    /// Entries that need a person.
-    pub stuck: usize,
-    /// The pace of those that ended.
-    pub pace: Option<Pace>,
+    /// What is left, and how long it takes.
+    pub left: Left,
 }
 
 /// The sums.
@@ -122,7 +124,12 @@ pub fn summary(app: &App) -> Summary {
         }
         let since = facts::since(seen, id);
         if facts::in_trouble(seen, id) {
-            queue.stuck += 1;
+            queue.left.stuck += 1;
+            if let Some(Reason::Backoff { until, .. }) = seen.reasons.get(&id) {
+                let (n, next) = queue.left.backoff.unwrap_or((0, *until));
+                queue.left.backoff = Some((n + 1, next.min(*until)));
+            }
+            queue.used_stuck += usize::from(working);
             let (on, node) = (stuck_on(app, id), facts::machine(seen, id));
             add(&mut stuck, Stuck { on, count: 1, since, entry: Some(id), node });
             continue;
@@ -130,7 +137,14 @@ pub fn summary(app: &App) -> Summary {
         if !unfinished(seen, id) {
             continue;
         }
-        queue.left += 1;
+        if held(seen, id) {
+            queue.left.held += 1;
+        } else {
+            queue.left.left += 1;
+            queue.left.ending += usize::from(ends_anyway(seen, id));
+            let address = facts::address_of(seen, id);
+            queue.left.alone += usize::from(address.is_some_and(|address| control_plane(app, address)));
+        }
         if working {
             continue;
         }
@@ -156,13 +170,69 @@ pub fn summary(app: &App) -> Summary {
         sums.reboots.slots = Some(d.cluster.reboot.concurrency());
         sums.repairs.slots = Some(d.cluster.repair.concurrency());
     }
-    let ended = || app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
-    sums.reboots.pace = pace(ended(), QueueKind::Reboot, fewest(sums.reboots.slots), app.now.wall);
-    sums.repairs.pace = pace(ended(), QueueKind::Repair, fewest(sums.repairs.slots), app.now.wall);
+    for (queue, work) in [(QueueKind::Reboot, &mut sums.reboots), (QueueKind::Repair, &mut sums.repairs)] {
+        how_long(app, queue, work);
+    }
     sums.ended = app.past.history.rows.keys().take(PAST).cloned().collect();
     let deeds = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
     sums.deeds = deeds.take(PAST).map(|(id, _)| id.clone()).collect();
     sums
+}
+
+/// From when on something of a queue starts, and at which pace it goes.
+fn how_long(app: &App, queue: QueueKind, work: &mut Work) {
+    let waiting = app.seen.reasons.keys().filter(|id| id.queue == queue && !held(&app.seen, **id));
+    let addresses: Vec<&str> = waiting.filter_map(|id| facts::address_of(&app.seen, *id)).collect();
+    let start = start(app, queue, addresses);
+    if start.bar.as_ref().is_some_and(|bar| !bar.lets_end()) {
+        work.left.ending = 0;
+    }
+    let fewest = fewest(work.slots);
+    work.left.slots = work.slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
+    work.left.pace = pace_of(app, queue, work.slots, start.bar.is_some());
+    work.left.fewest = app.past.history.begun.then_some(fewest);
+    work.left.start = Some(start);
+}
+
+/// When something of a queue may start on one of these machines.
+pub fn start<'a>(app: &App, queue: QueueKind, addresses: impl IntoIterator<Item = &'a str>) -> Start {
+    let snap = &app.seen.snapshot;
+    let observing = snap.engine.leading.is_some() && !snap.engine.observing.is_empty();
+    Start::of(&snap.store, &snap.kube, observing, queue, addresses, app.now.wall)
+}
+
+/// The pace of a queue's entries that ended lately, with so many slots.
+pub fn pace_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> Option<Pace> {
+    let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
+    let seen = &app.seen;
+    let ids = seen.reasons.keys().filter(|id| id.queue == queue && in_work(seen, **id));
+    let busy = ids.filter_map(|id| facts::since(seen, *id)).min().filter(|_| !rests);
+    pace(ended, queue, fewest(slots), app.now.wall, busy)
+}
+
+/// The machine with this address is an API server.
+pub fn control_plane(app: &App, address: &str) -> bool {
+    let definition = app.seen.snapshot.store.definition();
+    definition.and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|member| member.control_plane)
+}
+
+/// A person keeps it: it will not come to its end before he lets it go. CKE knows no holds.
+fn held(seen: &Seen, id: EntryId) -> bool {
+    if matches!(facts::leader(seen), Leader::Cke(_)) {
+        return false;
+    }
+    let waits = || facts::entry(seen, id).is_none_or(|e| e.status != RebootStatus::Rebooting);
+    matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. }))
+        || (facts::order(seen, id) == Some(Verb::Hold) && waits())
+}
+
+/// Its command was run: it waits for nothing but its machine.
+fn ends_anyway(seen: &Seen, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => facts::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
+        QueueKind::Repair => facts::repair(seen, id)
+            .is_some_and(|e| e.status == RepairStatus::Processing && e.step_status == StepStatus::Watching),
+    }
 }
 
 /// Puts one more to those that are stuck on the same; the oldest gives its name.

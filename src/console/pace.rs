@@ -3,8 +3,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::past::Ended;
-use crate::model::entry::QueueKind;
+use super::{event::count, past::Ended, when};
+use crate::{actions::start::Start, model::entry::QueueKind};
 
 /// From so many entries on a pace is told.
 const FEWEST: usize = 3;
@@ -27,31 +27,160 @@ pub fn fewest(slots: Option<i64>) -> usize {
     slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).saturating_mul(2).clamp(FEWEST, MOST / 2)
 }
 
-/// The pace of the entries that ended well lately, newest first; none where fewer than `fewest` did.
+/// A time between two ends that is so many times the usual one, or as many times as make the fewest entries, is a pause: the queue
+/// was frozen, shut, or empty.
+const PAUSE: usize = 5;
+
+/// The pace of the entries that ended well lately, newest first; none where fewer than `fewest` did. Pauses tell nothing of it,
+/// nor does the time since the last end while nothing is in work; `busy` = since when something is.
 pub fn pace<'a>(
     ended: impl Iterator<Item = &'a Ended>,
     queue: QueueKind,
     fewest: usize,
     now: Timestamp,
+    busy: Option<Timestamp>,
 ) -> Option<Pace> {
-    let mut after = now;
+    let mut ended = ended.filter(|e| e.good && e.entry.queue == queue).map(|e| e.at).peekable();
+    let newest = *ended.peek()?;
+    let began = busy.map_or(now, |since| since.max(newest));
+    let mut after = if busy.is_some() { now } else { newest };
     let mut times: Vec<Timestamp> = Vec::new();
-    for at in ended.filter(|e| e.good && e.entry.queue == queue).map(|e| e.at).take(MOST) {
+    for at in ended.take(MOST) {
         if after.duration_since(at) > GAP {
             break;
         }
         after = at;
         times.push(at);
     }
-    let (newest, oldest) = (times.first()?, times.last()?);
     if times.len() < fewest {
         return None;
     }
-    let parts = i32::try_from(times.len()).ok()?;
-    let each = newest.duration_since(*oldest) / (parts - 1);
+    let mut gaps: Vec<SignedDuration> = times.windows(2).map(|two| two[0].duration_since(two[1])).collect();
+    let usual = mean(&gaps)?;
+    gaps.retain(|gap| *gap <= usual * i32::try_from(fewest.max(PAUSE)).unwrap_or(i32::MAX));
+    let each = mean(&gaps)?;
     // nothing has ended for longer than that: it is slower by now
-    let each = each.max(now.duration_since(*oldest) / parts);
+    gaps.push(now.duration_since(began));
+    let each = each.max(mean(&gaps)?);
     (each > SignedDuration::ZERO).then_some(Pace { each, of: times.len() })
+}
+
+fn mean(gaps: &[SignedDuration]) -> Option<SignedDuration> {
+    let parts = i32::try_from(gaps.len()).ok().filter(|n| *n > 0)?;
+    Some(gaps.iter().sum::<SignedDuration>() / parts)
+}
+
+/// What is left of a queue, and how fast and from when on it goes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Left {
+    /// Entries that will still come to their end by themselves.
+    pub left: usize,
+    /// Of these, those that end whatever keeps the others from starting.
+    pub ending: usize,
+    /// Entries that a person holds.
+    pub held: usize,
+    /// Entries that need a person.
+    pub stuck: usize,
+    /// Of these, those that back off and are tried again by themselves, and when the first of them is.
+    pub backoff: Option<(usize, Timestamp)>,
+    /// Of those that are left, API servers: each goes alone.
+    pub alone: usize,
+    /// How many of the others go at once.
+    pub slots: usize,
+    /// The pace of those that ended.
+    pub pace: Option<Pace>,
+    /// From how many a pace is told; none while history was not read.
+    pub fewest: Option<usize>,
+    /// From when on something starts.
+    pub start: Option<Start>,
+}
+
+/// How much a piece of text matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// It is so.
+    Plain,
+    /// It keeps a person waiting.
+    Trouble,
+    /// What it was made from.
+    Aside,
+}
+
+impl Left {
+    /// `about 4m for 8 reboots; 6 on hold (to 10:10 UTC: 18s each by the last 16)`, `8 reboots not before 04:51 UTC
+    /// (freeze)`: what matters first, since narrow screens cut the end. Empty where nothing is left.
+    pub fn said(&self, what: &str, clock: impl Fn(Timestamp) -> String) -> Vec<(String, Tone)> {
+        if self.left + self.held + self.stuck == 0 {
+            return Vec::new();
+        }
+        let bar = self.start.as_ref().and_then(|start| start.bar.as_ref()).filter(|_| self.ending < self.left);
+        let (left, mut aside) = (count(self.left, what), String::new());
+        let mut said = match (bar, &self.pace) {
+            _ if self.left == 0 => vec![match self.backoff {
+                Some((_, next)) => (format!("the next {what} is tried again {}", clock(next)), Tone::Trouble),
+                None => (format!("no {what} will end by itself"), Tone::Trouble),
+            }],
+            (Some(bar), _) => {
+                let bar = format!("not {}", bar.said(&clock));
+                " (nobody knows yet how long it takes then)".clone_into(&mut aside);
+                match self.ending {
+                    0 => vec![(left, Tone::Plain), (format!(" {bar}"), Tone::Trouble)],
+                    n => vec![
+                        (format!("{} in work, {}", count(n, what), self.left - n), Tone::Plain),
+                        (format!(" {bar}"), Tone::Trouble),
+                    ],
+                }
+            }
+            (None, Some(pace)) => {
+                vec![(format!("about {} for {left}", when::span(self.work(pace))), Tone::Plain)]
+            }
+            (None, None) => {
+                aside = self.fewest.map(|n| format!(" (fewer than {n} have ended lately)")).unwrap_or_default();
+                vec![(format!("not known yet for {left}"), Tone::Plain)]
+            }
+        };
+        if let (Some(pace), true) = (&self.pace, self.left > 0) {
+            let work = self.work(pace);
+            // what is in work ends, whatever keeps others from starting: no window counts for it
+            let start = self.start.as_ref().filter(|start| bar.is_some() || start.bar.is_none());
+            let end = start.and_then(|start| start.end(work)).map(|(at, openings)| {
+                let windows = if openings > 1 { format!(" in {openings} windows") } else { String::new() };
+                format!("to {}{windows}", clock(at))
+            });
+            let then = bar.map(|_| format!("then about {}", when::span(work)));
+            let told: Vec<String> = then.into_iter().chain(end).collect();
+            let gap = if told.is_empty() { "" } else { ": " };
+            aside = format!(" ({}{gap}{} each by the last {})", told.join(", "), when::span(pace.each), pace.of);
+        }
+        let mut gap = "; ";
+        let backoff = self.backoff.map_or(0, |(n, _)| n);
+        let rest = self.stuck.saturating_sub(backoff);
+        for (n, how, tone) in [
+            (self.held, "on hold", Tone::Plain),
+            (backoff, "in backoff", Tone::Trouble),
+            (rest, "stuck", Tone::Trouble),
+        ] {
+            if n > 0 {
+                said.push((format!("{gap}{n} {how}"), tone));
+                gap = ", ";
+            }
+        }
+        if !aside.is_empty() {
+            said.push((aside, Tone::Aside));
+        }
+        said
+    }
+}
+
+impl Left {
+    fn work(&self, pace: &Pace) -> SignedDuration {
+        pace.through(as_one_by_one(self.left, self.alone, self.slots))
+    }
+}
+
+/// So many entries take as long as these: with several slots the pace is that of several at once, and an API server goes alone.
+pub fn as_one_by_one(entries: usize, alone: usize, slots: usize) -> usize {
+    entries + alone.min(entries) * slots.saturating_sub(1)
 }
 
 impl Pace {
@@ -64,27 +193,36 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{entry::EntryId, time::after};
+    use crate::{
+        actions::start::Bar,
+        model::{entry::EntryId, time::after},
+    };
 
     fn now() -> Timestamp {
         "2026-11-21T10:00:00Z".parse().unwrap()
     }
 
+    fn end(ago: i64) -> Ended {
+        Ended {
+            entry: EntryId::reboot(1),
+            address: String::new(),
+            node: None,
+            outcome: "booted".into(),
+            good: ago >= 0,
+            at: after(now(), -ago.abs()),
+            request: None,
+            attempts: 1,
+        }
+    }
+
     fn told(ago: &[i64]) -> Option<Pace> {
-        let ended: Vec<Ended> = ago
-            .iter()
-            .map(|ago| Ended {
-                entry: EntryId::reboot(1),
-                address: String::new(),
-                node: None,
-                outcome: "booted".into(),
-                good: *ago >= 0,
-                at: after(now(), -ago.abs()),
-                request: None,
-                attempts: 1,
-            })
-            .collect();
-        pace(ended.iter(), QueueKind::Reboot, fewest(Some(1)), now())
+        told_of(ago, false)
+    }
+
+    fn told_of(ago: &[i64], rests: bool) -> Option<Pace> {
+        let ended: Vec<Ended> = ago.iter().map(|ago| end(*ago)).collect();
+        let busy = (!rests).then(|| after(now(), -86_400));
+        pace(ended.iter(), QueueKind::Reboot, fewest(Some(1)), now(), busy)
     }
 
     #[test]
@@ -110,5 +248,89 @@ mod tests {
     #[test]
     fn where_nothing_ends_any_more_the_estimate_grows() {
         assert_eq!(told(&[1200, 1260, 1320]).map(|p| p.each.as_secs()), Some(440));
+    }
+
+    /// Review of the operator, 8.2: a freeze of six minutes counted as work.
+    #[test]
+    fn a_pause_is_no_work_and_waves_are_no_pauses() {
+        let ago = |from: i64, n: i64| (0..n).map(move |i| from + 4 * i);
+        let two_batches: Vec<i64> = ago(10, 8).chain(ago(410, 8)).collect();
+        assert_eq!(told(&two_batches).map(|p| p.each.as_secs()), Some(4));
+        let waves: Vec<i64> = (0..16).map(|i| 60 + i / 4 * 600).collect();
+        let busy = Some(after(now(), -60));
+        let ended: Vec<Ended> = waves.iter().map(|ago| end(*ago)).collect();
+        let pace = pace(ended.iter(), QueueKind::Reboot, fewest(Some(4)), now(), busy).unwrap();
+        assert_eq!(pace.each.as_secs(), 120, "four at once in ten minutes");
+        assert_eq!(as_one_by_one(5, 3, 4), 14, "two of four at once, and three alone");
+    }
+
+    #[test]
+    fn a_queue_that_rests_grows_no_slower() {
+        assert_eq!(told_of(&[7200, 7260, 7320], true).map(|p| p.each.as_secs()), Some(60));
+    }
+
+    /// Review of the operator, 2: a time that ignores all that stops the queue.
+    #[test]
+    fn i8_what_is_left_is_told_with_all_that_stops_it() {
+        let pace = Some(Pace { each: SignedDuration::from_secs(18), of: 16 });
+        let frozen = || Bar::Before(after(now(), 6660), "freeze");
+        let opens = || Bar::Before("2026-11-23T02:00:00Z".parse().unwrap(), "window");
+        let left = |left, held, stuck| Left { left, held, stuck, pace, fewest: Some(3), ..Left::default() };
+        let table: &[(Left, Option<Bar>, &str)] = &[
+            (left(0, 0, 0), None, ""),
+            (left(8, 0, 0), None, "about 2m for 8 reboots (to 10:02: 18s each by the last 16)"),
+            (left(8, 6, 0), None, "about 2m for 8 reboots; 6 on hold (to 10:02: 18s each by the last 16)"),
+            (left(8, 6, 1), None, "about 2m for 8 reboots; 6 on hold, 1 stuck (to 10:02: 18s each by the last 16)"),
+            (left(0, 6, 0), None, "no reboot will end by itself; 6 on hold"),
+            (
+                Left { backoff: Some((3, after(now(), 420))), ..left(0, 0, 4) },
+                None,
+                "the next reboot is tried again 10:07; 3 in backoff, 1 stuck",
+            ),
+            (
+                Left { alone: 3, slots: 4, ..left(3, 0, 0) },
+                None,
+                "about 3m for 3 reboots (to 10:03: 18s each by the last 16)",
+            ),
+            (left(0, 6, 2), Some(frozen()), "no reboot will end by itself; 6 on hold, 2 stuck"),
+            (
+                left(14, 0, 1),
+                Some(frozen()),
+                "14 reboots not before 11:51 (freeze); 1 stuck (then about 4m, to 11:55: 18s each by the last 16)",
+            ),
+            (
+                left(1, 0, 0),
+                Some(opens()),
+                "1 reboot not before 02:00 (window) (then about 18s, to 02:00: 18s each by the last 16)",
+            ),
+            (
+                Left { ending: 2, ..left(8, 0, 0) },
+                Some(frozen()),
+                "2 reboots in work, 6 not before 11:51 (freeze) (then about 2m, to 11:53: 18s each by the last 16)",
+            ),
+            (Left { ending: 2, ..left(2, 0, 0) }, Some(frozen()), "about 36s for 2 reboots (18s each by the last 16)"),
+            (
+                left(8, 0, 0),
+                Some(Bar::Disabled),
+                "8 reboots not while the queue is disabled (then about 2m: 18s each by the last 16)",
+            ),
+            (
+                Left { pace: None, ..left(8, 1, 0) },
+                Some(Bar::Not("while nobody leads")),
+                "8 reboots not while nobody leads; 1 on hold (nobody knows yet how long it takes then)",
+            ),
+            (
+                Left { pace: None, ..left(8, 1, 0) },
+                None,
+                "not known yet for 8 reboots; 1 on hold (fewer than 3 have ended lately)",
+            ),
+            (Left { pace: None, fewest: None, ..left(8, 0, 0) }, None, "not known yet for 8 reboots"),
+        ];
+        for (left, bar, want) in table {
+            let left = Left { start: Some(Start::at(now(), bar.clone())), ..left.clone() };
+            let said = left.said("reboot", |at| at.strftime("%H:%M").to_string());
+            let said: String = said.into_iter().map(|(text, _)| text).collect();
+            assert_eq!(said, *want, "{left:?}");
+        }
     }
 }

@@ -47,6 +47,10 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
             Ok(std::iter::once(said).chain(notes).collect::<Vec<_>>().join("; "))
         }
         Action::Cancel { entries, reason } => cancel(operator, &entries, reason.as_deref()).await,
+        Action::Remove { entry, seen, reason } => {
+            operator.remove_unreadable(entry, seen, reason.as_deref()).await.map_err(text)?;
+            Ok(format!("removed {entry}"))
+        }
         Action::ResetBackoff { entries, reason } => {
             let (mut done, mut failed) = (Vec::new(), Vec::new());
             for id in entries {

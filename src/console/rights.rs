@@ -34,6 +34,7 @@ pub fn area_of(action: &Action) -> Option<Area> {
         Action::AddReboots { .. } => Area::Reboots,
         Action::AddRepairs { .. } => Area::Repairs,
         Action::Cancel { entries, .. } | Action::ResetBackoff { entries, .. } => of_queue(entries.first()?.queue),
+        Action::Remove { entry, .. } => of_queue(entry.queue),
         Action::Switch { queue, .. } => of_queue(*queue),
         Action::Hold { .. } | Action::Order { .. } => Area::Orders,
         Action::Freeze { .. } | Action::Unfreeze { .. } => Area::Settings,

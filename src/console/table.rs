@@ -75,12 +75,17 @@ pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], 
     }
 }
 
+/// Columns of the screen that are left for the one without a width.
+pub fn rest(columns: &[Column], area: Rect) -> u16 {
+    let shown: Vec<u16> = columns.iter().filter(|c| c.from <= area.width).map(|c| c.width).collect();
+    let gaps = u16::try_from(shown.len().saturating_sub(1)).unwrap_or(0);
+    area.width.saturating_sub(GUTTER + gaps + shown.iter().sum::<u16>())
+}
+
 /// Index, left end and width of each column that is shown.
 fn places(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
     let shown: Vec<(usize, &Column)> = columns.iter().enumerate().filter(|(_, c)| c.from <= area.width).collect();
-    let gaps = u16::try_from(shown.len().saturating_sub(1)).unwrap_or(0);
-    let fixed: u16 = shown.iter().map(|(_, c)| c.width).sum();
-    let rest = area.width.saturating_sub(GUTTER + gaps + fixed);
+    let rest = rest(columns, area);
     let mut x = area.x + GUTTER;
     let mut places = Vec::with_capacity(shown.len());
     for (i, column) in shown {

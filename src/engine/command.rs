@@ -236,15 +236,19 @@ pub fn helper_main(words: &[String]) -> ExitCode {
     let (Some(timeout), false) = (timeout, argv.is_empty()) else { return ExitCode::from(2) };
     // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
     let _ = setsid();
-    let input = options.iter().find_map(|a| a.strip_prefix("--input=")?.parse::<u64>().ok()).map(|bytes| {
+    let bytes = options.iter().find_map(|a| a.strip_prefix("--input=")?.parse::<u64>().ok());
+    let input = bytes.map(|bytes| {
         let mut input = Vec::new();
         let _ = std::io::stdin().take(bytes).read_to_end(&mut input);
         input
     });
     let limit = options.iter().find_map(|a| a.strip_prefix("--start-before=")?.parse().ok()).map(Duration::from_millis);
-    let report = if limit.is_some_and(|at| Clock::Host.boot() >= at) {
-        let end = Ended::Withheld("its time to start had passed".to_owned());
-        Report { end, stdout: String::new(), stderr: String::new() }
+    let late = limit.is_some_and(|at| Clock::Host.boot() >= at).then_some("its time to start had passed");
+    // the engine ended while it wrote
+    let cut = input.as_ref().zip(bytes).is_some_and(|(input, bytes)| (input.len() as u64) < bytes);
+    let withheld = late.or_else(|| cut.then_some("its input was cut off"));
+    let report = if let Some(why) = withheld {
+        Report { end: Ended::Withheld(why.to_owned()), stdout: String::new(), stderr: String::new() }
     } else {
         supervise(argv, timeout, options.iter().any(|a| a == "--end-with-engine"), input)
     };

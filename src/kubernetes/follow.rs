@@ -15,7 +15,7 @@ use super::{
 
 /// What we ask the server to end a watch after.
 const ASKED: u64 = 290;
-/// A watch that is silent for longer is given up, whatever the connection says.
+/// A watch that is silent for longer is opened anew, whatever the connection says.
 const IDLE: Duration = Duration::from_secs(90);
 /// The first and the longest wait after a failure.
 const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -163,8 +163,16 @@ impl<K: Kind> Follow<K> {
         loop {
             // A list comes without pauses.
             let limit = if listing { CALL } else { IDLE };
-            let next = tokio::time::timeout(limit, stream.next()).await.map_err(|_| silent(listing, limit))?;
-            let next = next.transpose()?;
+            let next = match tokio::time::timeout(limit, stream.next()).await {
+                Ok(next) => next.transpose()?,
+                Err(_) if listing => return Err(no_end(limit)),
+                // A kind that never changes, on a server whose etcd says nothing of its progress, has nothing to tell. Whether
+                // the server is there shows when it is opened anew.
+                Err(_) => {
+                    tracing::debug!(source = K::SOURCE, "the watch was silent for {} s: opened anew", limit.as_secs());
+                    return Ok(());
+                }
+            };
             match next {
                 None if listing => return Err(Fault::Silent("the list broke off".to_owned())),
                 None => return Ok(()),
@@ -198,13 +206,9 @@ impl<K: Kind> Follow<K> {
 }
 
 /// A list that never ends comes from a server that does not know the question: as good as "not implemented".
-fn silent(listing: bool, limit: Duration) -> Fault {
-    let seconds = limit.as_secs();
-    if listing {
-        let why = format!("the streamed list did not end: silent for {seconds} s");
-        return Fault::Answered(Status::failure(&why, "NotImplemented").with_code(501).boxed());
-    }
-    Fault::Silent(format!("silent for {seconds} s"))
+fn no_end(limit: Duration) -> Fault {
+    let why = format!("the streamed list did not end: silent for {} s", limit.as_secs());
+    Fault::Answered(Status::failure(&why, "NotImplemented").with_code(501).boxed())
 }
 
 /// Whether this answer to a streamed list means that the server, or the etcd behind it, does not know how: an older

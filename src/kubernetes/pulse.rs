@@ -98,14 +98,24 @@ async fn ask_rights(shared: &Shared) -> bool {
 pub(super) async fn keep_hosts(shared: Arc<Shared>, link: u64) {
     let mut epoch = shared.epoch.subscribe();
     loop {
-        match shared.kube.serves_hosts().await {
-            Ok(true) => Follow::new(Arc::clone(&shared), link, Hosts).while_served().await,
-            Ok(false) => shared.absent(link, NO_HOSTS, |view| view.hosts.clear()),
-            Err(error) => shared.closed(link, Some(error.to_string())),
-        }
+        let wait = match shared.kube.serves_hosts().await {
+            Ok(true) => {
+                Follow::new(Arc::clone(&shared), link, Hosts).while_served().await;
+                // the kind is gone, it seems: its rows go as soon as the server says so
+                BEAT
+            }
+            Ok(false) => {
+                shared.absent(link, NO_HOSTS, |view| view.hosts.clear());
+                AGAIN
+            }
+            Err(error) => {
+                shared.closed(link, Some(error.to_string()));
+                BEAT
+            }
+        };
         tokio::select! {
             biased;
-            () = tokio::time::sleep(AGAIN) => {}
+            () = tokio::time::sleep(wait) => {}
             _ = epoch.changed() => {}
         }
     }

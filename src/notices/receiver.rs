@@ -80,6 +80,12 @@ impl Hidden {
         Ok(Self(text.trim().to_owned()))
     }
 
+    /// It has a path or a query, which often are a secret: nobody can tell by looking at it.
+    pub fn hides_something(&self) -> bool {
+        let uri: http::Uri = self.0.parse().unwrap_or_default();
+        uri.path_and_query().is_some_and(|p| p.as_str() != "/")
+    }
+
     /// The whole of it: for requests alone.
     pub fn whole(&self) -> &str {
         &self.0
@@ -90,7 +96,7 @@ impl fmt::Display for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let uri: http::Uri = self.0.parse().unwrap_or_default();
         write!(f, "{}://{}", uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |a| a.as_str()))?;
-        if uri.path_and_query().is_none_or(|p| p.as_str() == "/") { Ok(()) } else { f.write_str("/…") }
+        if self.hides_something() { f.write_str("/…") } else { Ok(()) }
     }
 }
 
@@ -174,12 +180,15 @@ impl Receiver {
 
 /// A secret from its file, which must not be readable by everyone.
 pub fn secret(file: &Path) -> Result<String, String> {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{io::Read, os::unix::fs::PermissionsExt};
     let shown = file.display();
-    if std::fs::metadata(file).is_ok_and(|m| m.permissions().mode() & 0o004 != 0) {
+    let unread = |e: std::io::Error| format!("{shown} cannot be read: {e}");
+    let mut opened = std::fs::File::open(file).map_err(unread)?;
+    if opened.metadata().map_err(unread)?.permissions().mode() & 0o004 != 0 {
         return Err(format!("{shown} can be read by everyone; chmod o-r {shown}"));
     }
-    let text = std::fs::read_to_string(file).map_err(|e| format!("{shown} cannot be read: {e}"))?;
+    let mut text = String::new();
+    opened.read_to_string(&mut text).map_err(unread)?;
     if text.trim().is_empty() { Err(format!("{shown} is empty")) } else { Ok(text.trim().to_owned()) }
 }
 

@@ -31,6 +31,7 @@ pub(super) async fn settings(
     url: &str,
 ) -> Result<(), ActionError> {
     operator.set_switch(SwitchName::Sabakan, registry.enabled, None).await?;
+    operator.set_switch(SwitchName::AutoRepair, registry.enabled, None).await?;
     operator.set_sabakan_url(url, None).await?;
     let minimum = registry.minimum_workers.map_or(workers.max(1), |m| m.max(1) as usize);
     operator.set_constraint("minimum-workers", &minimum.to_string(), None).await?;

@@ -11,11 +11,16 @@ use super::{
 };
 use crate::model::{
     cluster::{Cluster, Members},
-    entry::{QueueKind, Stored},
+    entry::{EntryId, QueueKind, Stored},
     ours::SCHEMA,
     reboot::RebootEntry,
     repair::RepairEntry,
+    secret,
+    text::visible,
 };
+
+/// Characters of a value that cannot be read that are shown.
+const BEGINNING: usize = 80;
 
 /// One key as it lies in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,15 +242,32 @@ fn entry<E: DeserializeOwned + Clone>(
     row: &Row,
     own: impl Fn(&E) -> u64,
 ) -> Result<(), String> {
-    let value = parse::<E>(key, row).and_then(|e| match own(&e) {
-        same if same == index => Ok(e),
-        other => {
-            Err(format!("{key}: says that its index is {other}, its key says {index}; remove it and add it again"))
-        }
-    });
-    let (stored, fault) = store(key, row, value);
+    let value = read::<E>(index, &row.value, own);
+    let fault = value.as_ref().map(|_| ()).map_err(|why| format!("{key}: {why}; mend it with etcdctl, or remove it"));
+    let stored = Stored { key: key.to_owned(), mod_revision: row.mod_revision, value: value.map(Arc::new) };
     queue.entries.insert(index, stored);
     fault
+}
+
+/// An entry, or why it cannot be read and what lies there in its place.
+fn read<E: DeserializeOwned>(index: u64, value: &[u8], own: impl Fn(&E) -> u64) -> Result<E, String> {
+    let begins = || {
+        let text: String = secret::masked(&String::from_utf8_lossy(value)).chars().take(BEGINNING).collect();
+        format!("it begins {}", visible(&text, false))
+    };
+    let entry: E = serde_json::from_slice(value).map_err(|e| format!("{e}; {}", begins()))?;
+    match own(&entry) {
+        same if same == index => Ok(entry),
+        other => Err(format!("says that its index is {other}, its key says {index}; {}", begins())),
+    }
+}
+
+/// Why an entry cannot be read, if it cannot.
+pub(super) fn unreadable(id: EntryId, value: &[u8]) -> Option<String> {
+    match id.queue {
+        QueueKind::Reboot => read(id.index, value, |e: &RebootEntry| e.index).err(),
+        QueueKind::Repair => read(id.index, value, |e: &RepairEntry| e.index).err(),
+    }
 }
 
 #[cfg(test)]
@@ -255,7 +277,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::entry::EntryId;
 
     fn view(rows: &[(&str, &str)]) -> (StoreView, Keys) {
         let keys = Keys::new("/cke/");
@@ -276,7 +297,9 @@ mod tests {
             ("reboots/write-index", "two"),
         ]);
         assert!(view.reboots.entries[&0].get().is_some());
-        assert!(view.reboots.entries[&1].value.as_ref().unwrap_err().contains("reboots/data/0000000000000001"));
+        let why = view.reboots.entries[&1].value.as_ref().unwrap_err();
+        assert_eq!(why, "EOF while parsing an object at line 1 column 1; it begins {", "what is wrong comes first");
+        assert!(view.broken["/cke/reboots/data/0000000000000001"].contains("/cke/reboots/data/0000000000000001: EOF"));
         assert!(view.reboots.write_index.as_ref().unwrap_err().contains("\"two\""));
         assert_eq!(view.broken.len(), 3);
     }

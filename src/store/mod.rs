@@ -24,6 +24,7 @@ pub mod repairs;
 pub mod rights;
 pub mod settings;
 pub mod tail;
+pub mod unreadable;
 pub mod view;
 
 pub use connect::{EtcdSettings, Store};

@@ -1,7 +1,7 @@
 //! Pages of the folders that only grow, newest first, for whoever scrolls through them: by `ModRevision`, which is the
 //! order in which etcd took the values whatever the clocks of their writers said, and however they are named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_client::{GetOptions, SortOrder, SortTarget, TxnOp, TxnOpResponse};
 use jiff::Timestamp;
@@ -75,22 +75,13 @@ impl Store {
     ) -> Result<Page<T>, StoreError> {
         let most = usize::try_from(n).unwrap_or(usize::MAX);
         let (now, more) = (&keys[..keys.len().min(most)], keys.len() > most);
-        let mut values: BTreeMap<String, Stored<T>> = BTreeMap::new();
-        for some in now.chunks(IN_ONE) {
-            let gets = some.iter().map(|(_, key)| TxnOp::get(key.as_str(), None)).collect();
-            let answer = match self.transact(Vec::new(), gets, Vec::new()).await {
-                Ok(answer) => answer,
-                Err(failure) => {
-                    return Err(self.sentence(&format!("read {}", self.keys().folder(folder)), failure).await);
-                }
-            };
-            for answer in answer.op_responses() {
-                if let TxnOpResponse::Get(got) = answer {
-                    values.extend(got.kvs().iter().map(|kv| stored(kv)).map(|one| (one.key.clone(), one)));
-                }
+        let named: Vec<&str> = now.iter().map(|(_, key)| key.as_str()).collect();
+        let mut values = match self.of_keys(&named).await {
+            Ok(values) => values,
+            Err(failure) => {
+                return Err(self.sentence(&format!("read {}", self.keys().folder(folder)), failure).await);
             }
-        }
-        let mut values: Vec<Stored<T>> = values.into_values().collect();
+        };
         values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
         // as far as these keys go; a value that was written again since is among the next ones too
         let revision = now.last().map_or(revision, |(at, _)| *at);
@@ -102,13 +93,49 @@ impl Store {
         Ok(Page { revision, values, more })
     }
 
+    /// The values of these keys, each once, as far as they are there.
+    async fn of_keys<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<Vec<Stored<T>>, Failure> {
+        let mut values: BTreeMap<String, Stored<T>> = BTreeMap::new();
+        for some in keys.chunks(IN_ONE) {
+            let gets = some.iter().map(|key| TxnOp::get(*key, None)).collect();
+            let answer = self.transact(Vec::new(), gets, Vec::new()).await?;
+            for answer in answer.op_responses() {
+                if let TxnOpResponse::Get(got) = answer {
+                    values.extend(got.kvs().iter().map(|kv| stored(kv)).map(|one| (one.key.clone(), one)));
+                }
+            }
+        }
+        Ok(values.into_values().collect())
+    }
+
+    /// What was written after this revision under the name of an earlier time, by somebody whose clock is behind: it is not
+    /// among the last by their names. No value is sent for it but these.
+    async fn belated<T: DeserializeOwned>(
+        &self,
+        prefix: &str,
+        revision: i64,
+        known: &[Stored<T>],
+    ) -> Result<Vec<Stored<T>>, Failure> {
+        let options = GetOptions::new().with_prefix().with_keys_only().with_min_mod_revision(revision + 1);
+        let got = self.get(prefix, options).await?;
+        let names: Vec<&str> = got.kvs().iter().filter_map(|kv| kv.key_str().ok()).collect();
+        let seen: BTreeSet<&str> = known.iter().map(|value| value.key.as_str()).collect();
+        let missing: Vec<&str> = names.into_iter().filter(|name| !seen.contains(name)).collect();
+        if missing.is_empty() { Ok(Vec::new()) } else { self.of_keys(&missing).await }
+    }
+
     async fn page_of<T: DeserializeOwned>(&self, prefix: &str, part: Part, n: u32) -> Result<Page<T>, Failure> {
         // where the keys tell the order, the newest lie at the end
         if part == Part::Newest && self.in_order(prefix) {
-            let (revision, mut values) = self.last_of(prefix, usize::try_from(n).unwrap_or(usize::MAX) + SLACK).await?;
+            let most = usize::try_from(n).unwrap_or(usize::MAX);
+            let (revision, mut values) = self.last_of(prefix, most.saturating_add(SLACK)).await?;
             values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
-            values.truncate(usize::try_from(n).unwrap_or(usize::MAX));
-            let more = values.len() >= usize::try_from(n).unwrap_or(usize::MAX);
+            if let Some(oldest) = values.get(most.saturating_sub(1)).map(|value| value.mod_revision) {
+                values.extend(self.belated(prefix, oldest, &values).await?);
+                values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
+            }
+            values.truncate(most);
+            let more = values.len() >= most;
             return Ok(Page { revision, values, more });
         }
         let options = GetOptions::new().with_prefix().with_limit(i64::from(n));

@@ -277,12 +277,12 @@ impl Store {
     pub(super) async fn entry<E: DeserializeOwned>(&self, id: EntryId) -> Result<(E, i64), StoreError> {
         let kv = self.stored_entry(id).await?;
         let key = self.keys().entry(id);
-        let entry = serde_json::from_slice(kv.value()).map_err(|e| StoreError::Broken {
-            remedy: format!("look with `etcdctl get {key}`; remove it with `etcdctl del {key}`"),
-            cause: e.to_string(),
-            key,
-        })?;
-        Ok((entry, kv.mod_revision()))
+        let broken = |cause| StoreError::Broken { key, cause, remedy: "mend it with etcdctl, or remove it".to_owned() };
+        match (super::apply::unreadable(id, kv.value()), serde_json::from_slice(kv.value())) {
+            (None, Ok(entry)) => Ok((entry, kv.mod_revision())),
+            (Some(why), _) => Err(broken(why)),
+            (None, Err(e)) => Err(broken(e.to_string())),
+        }
     }
 
     /// One of the four switches.

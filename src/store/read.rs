@@ -36,6 +36,19 @@ pub(crate) struct Reading {
 }
 
 impl Store {
+    /// Version, size and revision of the etcd that answers, in words.
+    pub async fn server(&self) -> Result<String, StoreError> {
+        match self.client().maintenance_client().status().await {
+            Ok(status) => Ok(format!(
+                "etcd {}, {} bytes, revision {}",
+                status.version(),
+                status.db_size(),
+                status.header().map_or(0, etcd_client::ResponseHeader::revision)
+            )),
+            Err(e) => Err(self.sentence("ask for the version", e.into()).await),
+        }
+    }
+
     /// All keys of `[from, to)` at `revision`, or now where that is 0; and the revision read at.
     pub(crate) async fn pages(&self, from: &[u8], to: &[u8], revision: i64) -> Result<(i64, Vec<KeyValue>), Failure> {
         let (head, kvs) = self.paged(from, to, revision).await?;

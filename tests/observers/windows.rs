@@ -73,7 +73,7 @@ pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, 
 /// no drain starts outside the machine's window, in a freeze, or within the margin before the window's end; no attempt is
 /// made outside, of either queue, success commands apart. By the true clock: no power command begins while it has been shut for
 /// longer than a command may be late and stays so for as long as the engine's clock may be ahead, unless that was wrong.
-/// Nothing that is `rebooting` or `watching` is put back into the queue by an engine. And, where nothing goes wrong, a drain
+/// Nothing that is `rebooting` or `watching` is put back into the queue by an engine, but what never began. And, where nothing goes wrong, a drain
 /// that is still there 30 s after it was shut.
 ///
 /// Not seen: machines whose window depends on labels that only their Nodes have.
@@ -89,7 +89,8 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
         {
             say(step.at, format!("reboots/{} starts: {why}", step.index));
         }
-        if status(step.before) == Some(RebootStatus::Rebooting) && after.status != RebootStatus::Rebooting {
+        let begun = || !never_began(view, EntryId::reboot(step.index), step.revision);
+        if status(step.before) == Some(RebootStatus::Rebooting) && after.status != RebootStatus::Rebooting && begun() {
             say(step.at, format!("reboots/{} was rebooting and is {}", step.index, after.status));
         }
     }
@@ -103,7 +104,8 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
             say(step.at, format!("repairs/{} starts to drain: {why}", step.index));
         }
         let watched = before.is_some_and(|b| b.claims_machine() && b.step_status == StepStatus::Watching);
-        if watched && after.unfinished() && !after.claims_machine() {
+        let begun = || !never_began(view, EntryId::repair(step.index), step.revision);
+        if watched && after.unfinished() && !after.claims_machine() && begun() {
             say(step.at, format!("repairs/{} was watching and waits again", step.index));
         }
     }
@@ -144,6 +146,12 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
         }
     }
     found
+}
+
+/// No command of this entry began, by what was known right before this revision, in which its attempts go.
+fn never_began(view: &View<'_>, id: EntryId, revision: i64) -> bool {
+    let mut made = attempts(view).filter(|(of, _)| *of == id).filter_map(|(_, line)| line.before(revision)).peekable();
+    made.peek().is_some() && made.all(|a| !a.began())
 }
 
 /// The attempts of both queues.

@@ -29,6 +29,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::UncordonOnDisable => &["I13"],
         Mutation::SlotEaten => &["I5"],
         Mutation::HalfForgotten => &["I44"],
+        Mutation::WindowForgotten => &["I8"],
     }
 }
 

@@ -1,8 +1,9 @@
 //! Cancel reboots, delete repairs: those that are chosen, or all that have ended, or all that have not. A stopping verb:
 //! it gets through whatever its entries come to while the dialog is read; those that end drop out.
 
-use super::{Deed, Dialog, LARGE, Stops};
+use super::{Bound, Deed, Dialog, LARGE, Stops};
 use crate::{
+    actions::LEFT,
     console::{
         app::{App, View},
         brief,
@@ -26,7 +27,8 @@ struct Going {
     lines: Vec<String>,
     /// A command may be running for so many of them.
     commands: usize,
-    broken: Vec<String>,
+    /// They cannot be read.
+    broken: Vec<EntryId>,
     /// On their way out already.
     ended: Vec<EntryId>,
 }
@@ -34,12 +36,12 @@ struct Going {
 fn gather(app: &App, stops: &Stops) -> Going {
     let mut going = Going::default();
     for id in &stops.ids {
-        let Some((key, _)) = facts::lies(&app.seen, *id) else {
+        if facts::lies(&app.seen, *id).is_none() {
             going.ended.push(*id);
             continue;
-        };
+        }
         let Some(name) = facts::machine(&app.seen, *id) else {
-            going.broken.push(key.to_owned());
+            going.broken.push(*id);
             continue;
         };
         let api = if facts::is_api_server(&app.seen, &name) { "  API server" } else { "" };
@@ -72,16 +74,36 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let stops = Stops { ids: chosen, unfinished: false };
     let mut going = gather(app, &stops);
     if going.entries.is_empty() {
-        return Err(match going.broken.first() {
-            Some(key) => {
-                format!("the entry cannot be read, so nobody can cancel it: mend or delete {key} with etcdctl")
-            }
-            None => "the entry is gone: it ended, or was cancelled or deleted".to_owned(),
-        });
+        return match going.broken.as_slice() {
+            [] => Err("the entry is gone: it ended, or was cancelled or deleted".to_owned()),
+            [one] => remove(app, *one),
+            some => Err(left_out("none of them can be read: they are removed one at a time, choose one", some)),
+        };
     }
     // what was gone before it was opened was never shown
     going.ended.clear();
     Ok(dialog(app, &going, stops.unfinished))
+}
+
+/// Opens the one that removes an entry that cannot be read: it shows what lies there, and is bound to just that.
+fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
+    let (_, revision) = facts::lies(&app.seen, id).ok_or_else(|| format!("{id} is gone"))?;
+    let deed = Deed::Act(Action::Remove { entry: id, seen: revision, reason: None });
+    let mut dialog = Dialog::new(format!("Remove {id} on {}?", app.cluster_word()), "Remove", deed);
+    dialog.lines = vec![
+        format!("! {id} cannot be read: {}", facts::broken(&app.seen, id).unwrap_or_default()),
+        "! a newer program may have written it, and may be at work on it".to_owned(),
+    ];
+    let nodes = app.seen.snapshot.kube.nodes.values();
+    let cordoned = nodes.filter(|node| node.owner().is_some_and(|owner| owner.entry == id)).map(|node| &*node.name);
+    let cordoned: Vec<&str> = cordoned.collect();
+    dialog.lines.push(match cordoned.as_slice() {
+        [] => "no node is cordoned for it".to_owned(),
+        some => format!("! cordoned for it: {}, which {LEFT}", some.join(", ")),
+    });
+    dialog.bound = vec![Bound::Entry(id, revision)];
+    dialog.expect = Some(format!("{} {}", app.cluster_word(), id.index));
+    Ok(dialog)
 }
 
 /// Opens it for all reboots.
@@ -152,7 +174,7 @@ fn lines(app: &App, going: &Going) -> Vec<String> {
         lines.push("! a command that runs goes on; the node stays cordoned until it is back".to_owned());
     }
     if !broken.is_empty() {
-        lines.push(format!("! left out, cannot be read: {}", broken.join(", ")));
+        lines.push(left_out("! left out, cannot be read (removed one at a time)", broken));
     }
     if entries.len() > 1 {
         let (api, work) = (

@@ -59,12 +59,16 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
             y += 1;
         }
         if let Some(expect) = &dialog.expect {
-            put(buffer, x, y, line, &format!("this is large: type  {expect}"), theme.danger);
+            put(buffer, x, y, line, &format!("{}: type  {expect}", dialog.tier()), theme.danger);
             let at =
                 field(buffer, (x, y + 1), line, "  typed: ", &dialog.typed, dialog.focus == Focus::Typed, theme.key);
             cursor = cursor.or(at);
             y += 2;
         }
+    }
+    if let Some(message) = &app.message {
+        let (sign, style) = if message.failed { ("! ", theme.danger) } else { ("", Style::new()) };
+        put(buffer, x, y, line, &brief::safe(&format!("{sign}{}", message.text)), style);
     }
     buttons(app, dialog, buffer, (x, y + 1), line);
     if let Some(cursor) = cursor {

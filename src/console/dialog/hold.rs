@@ -98,6 +98,10 @@ fn lines(app: &App, found: &Found, hold: bool) -> Vec<String> {
     if !found.left_out.is_empty() {
         lines.push(left_out("left out", &found.left_out));
     }
+    if hold && found.entries.len() > 1 {
+        let stop = app.key("switch");
+        lines.push(format!("one after the other, the queue goes on meanwhile: {stop} stops all of it at once"));
+    }
     lines.push(if hold {
         let key = app.key("unhold");
         format!("it does not start before it is let go ({key}); one that drains goes back into the queue")

@@ -314,6 +314,14 @@ impl Dialog {
         }
     }
 
+    /// Why something has to be typed.
+    pub fn tier(&self) -> &'static str {
+        match &self.deed {
+            Deed::Act(Action::Remove { .. }) => "this cannot be taken back",
+            _ => "this is large",
+        }
+    }
+
     /// Expires it when something that it is bound to has changed.
     pub fn check(&mut self, seen: &Seen) {
         if self.expired.is_none()

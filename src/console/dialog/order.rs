@@ -89,7 +89,7 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     let (_, revision) =
         facts::lies(&app.seen, *id).ok_or_else(|| format!("{id} is gone: it ended, or was cancelled or deleted"))?;
     let (wanted, now) =
-        state(app, *id, verb).ok_or_else(|| format!("{id} cannot be read: mend or delete its key with etcdctl"))?;
+        state(app, *id, verb).ok_or_else(|| format!("{id} cannot be read: {} removes it", app.key("cancel")))?;
     if let Some(wanted) = wanted {
         return Err(format!("{verb} is for an entry that is {wanted}; {id} is {now}"));
     }

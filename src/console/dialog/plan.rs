@@ -2,11 +2,13 @@
 
 use super::{Deed, Dialog};
 use crate::{
-    actions::{line::line, plan::Drains},
+    actions::{line::line, plan::Drains, start::Bar},
     console::{
         app::App,
+        calendar,
         event::{Action, count},
-        pace::{fewest, pace},
+        overview::{control_plane, pace_of, start},
+        pace::as_one_by_one,
         when,
     },
     model::{entry::QueueKind, policy::ApiServerOrder},
@@ -94,7 +96,7 @@ fn lines(drains: &Drains) -> Vec<String> {
 pub fn refresh(app: &App, dialog: &mut Dialog) {
     let known = match &dialog.deed {
         Deed::Act(Action::AddReboots { addresses, .. }) => reboots(app, addresses),
-        Deed::Act(Action::AddRepairs { addresses, .. }) => repairs(app, addresses.len()),
+        Deed::Act(Action::AddRepairs { addresses, .. }) => repairs(app, addresses),
         _ => return,
     };
     if let Some(plan) = &mut dialog.plan {
@@ -102,20 +104,28 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
     }
 }
 
-/// How so many repairs would go.
-pub fn repairs(app: &App, n: usize) -> Vec<String> {
+/// How repairs of these addresses would go.
+pub fn repairs(app: &App, addresses: &[String]) -> Vec<String> {
     let slots = app.seen.snapshot.store.definition().map(|d| d.cluster.repair.concurrency());
-    let mut lines: Vec<String> = how_long(app, QueueKind::Repair, slots, n).into_iter().collect();
+    let mut lines = how_long(app, QueueKind::Repair, slots, addresses);
     lines.push("what steps that drain would meet:".to_owned());
     lines
 }
 
-/// How long so many take by themselves, by those that ended lately.
-fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, n: usize) -> Option<String> {
-    let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
-    let pace = pace(ended, queue, fewest(slots), app.now.wall)?;
-    let through = when::span(pace.through(n));
-    Some(format!("about {through} for them alone: {} each by the last {}", when::span(pace.each), pace.of))
+/// From when on something starts, and how long so many take by themselves, by those that ended lately.
+fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String]) -> Vec<String> {
+    let start = start(app, queue, addresses.iter().map(String::as_str));
+    let clock = |at| calendar::moment(app, at);
+    // the dialog says by itself that the queue is disabled, with the key that enables it
+    let bar = start.bar.iter().filter(|bar| **bar != Bar::Disabled);
+    let mut lines: Vec<String> = bar.map(|bar| format!("! nothing starts {}", bar.said(clock))).collect();
+    lines.extend(pace_of(app, queue, slots, start.bar.is_some()).map(|pace| {
+        let alone = addresses.iter().filter(|address| control_plane(app, address)).count();
+        let slots = slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
+        let through = when::span(pace.through(as_one_by_one(addresses.len(), alone, slots)));
+        format!("about {through} for them alone: {} each by the last {}", when::span(pace.each), pace.of)
+    }));
+    lines
 }
 
 /// How reboots of these addresses would go: waves, and how long at the pace of those that ended lately.
@@ -133,6 +143,6 @@ pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
         let order = if first { "API servers first" } else { "API servers last" };
         lines.push(format!("{} of at most {slots} at once, {order} and alone", count(line.waves(), "wave")));
     }
-    lines.extend(how_long(app, QueueKind::Reboot, Some(slots), addresses.len()));
+    lines.extend(how_long(app, QueueKind::Reboot, Some(slots), addresses));
     lines
 }

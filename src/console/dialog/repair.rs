@@ -68,10 +68,11 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     }
     let n = addresses.len();
     let title = format!("Queue {} on {}?", count(n, "repair"), app.cluster_word());
+    let known = super::plan::repairs(app, &addresses);
     let action = Action::AddRepairs { addresses, machine_type: String::new(), operation: String::new(), reason: None };
     let mut dialog = Dialog::new(title, "Queue", Deed::Act(action));
     dialog.lines = lines;
-    dialog.plan = Some(Plan::new(QueueKind::Repair, drained, super::plan::repairs(app, n)));
+    dialog.plan = Some(Plan::new(QueueKind::Repair, drained, known));
     dialog.bound = bound;
     dialog.expect = (n >= LARGE || api > 0).then(|| format!("{} {n}", app.cluster_word()));
     dialog.pick = Some(pick);

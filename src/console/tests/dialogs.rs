@@ -206,3 +206,28 @@ fn the_focus_begins_where_something_is_to_be_chosen_or_typed() {
     assert_eq!(focus("S"), Some(Focus::Type));
     assert_eq!(focus("q"), Some(Focus::Cancel));
 }
+
+/// Review of the operator, 3: what Enter waits for was said below a dialog that fills the screen.
+#[test]
+fn a_dialog_that_fills_the_screen_says_itself_why_enter_did_nothing() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 * R enter \"tokyo0 9\" enter");
+    let screen = screen::text(&app);
+    let says = screen.lines().position(|l| l.contains("! type \"tokyo0 8\" into the field first"));
+    let buttons = screen.lines().position(|l| l.contains("[ Cancel ]") || l.contains("[>Cancel<]"));
+    assert_eq!(says.map(|line| line + 1), buttons, "{screen}");
+    assert!(!screen.lines().last().unwrap_or_default().contains("type"), "{screen}");
+}
+
+/// Review of the operator, 13: it stood on three screens after it was said of one.
+#[test]
+fn what_was_said_of_a_view_goes_with_it_and_what_was_done_stays() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "3 n");
+    assert!(screen::text(&app).contains("no row here needs a person"), "{}", screen::text(&app));
+    press(&mut app, "1");
+    assert_eq!(app.message, None);
+    app.refuse("cancel of reboots/5: etcd does not answer");
+    press(&mut app, "2");
+    assert!(screen::text(&app).contains("etcd does not answer"), "{}", screen::text(&app));
+}

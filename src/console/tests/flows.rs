@@ -306,13 +306,6 @@ fn a_long_list_in_a_dialog_can_be_read_to_its_end() {
     assert!(screen::text(&app).contains("worker-5  10.0.0.18"), "{}", screen::text(&app));
 }
 
-#[test]
-fn a_broken_entry_is_not_offered_for_what_cannot_be_done() {
-    let mut app = World::usual().console(80, 24);
-    press(&mut app, "G X");
-    assert!(app.dialog.is_none() && message(&app).contains("/cke/reboots/data/0000000000000008 with etcdctl"));
-}
-
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(60))]
     #[test]

@@ -1,5 +1,6 @@
 //! Keys and hand-built snapshots in; state, effects and screens out.
 
+mod broken;
 mod cost;
 mod dialogs;
 mod flows;

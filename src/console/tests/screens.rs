@@ -1,14 +1,23 @@
 //! What screens look like.
 
+use std::{cmp::Reverse, sync::Arc};
+
 use insta::assert_snapshot;
 
 use super::world::{BOOT, World, at, press};
-use crate::console::{
-    app::{App, Looks, View},
-    event::Event,
-    screen,
-    theme::Theme,
-    update::update,
+use crate::{
+    console::{
+        app::{App, Looks, View},
+        event::Event,
+        past::PastId,
+        screen,
+        theme::Theme,
+        update::update,
+    },
+    model::{
+        kube::NodeRow,
+        ours::{Audit, Who},
+    },
 };
 
 fn shown(world: &World, columns: u16, rows: u16, keys: &str) -> String {
@@ -182,4 +191,28 @@ fn the_light_theme_uses_no_colour_that_a_light_background_swallows() {
         let buffer = screen::buffer(&app);
         assert!(buffer.content.iter().all(|c| dark.contains(&c.fg) && c.bg == Color::Reset), "{keys}");
     }
+}
+
+/// Review of the operator, 10: whose cordon it is, and why, as the audit has it.
+#[test]
+fn a_cordon_by_hand_names_who_made_it_and_why() {
+    let mut world = World::usual();
+    let mut row = NodeRow::clone(&world.kube.nodes["worker-3"]);
+    (row.unschedulable, row.keep_cordoned) = (true, true);
+    world.kube.put_node(row);
+    let mut app = world.console_in(View::Nodes, 100, 30);
+    press(&mut app, "j j j j j enter");
+    assert!(screen::text(&app).contains("an administrator keeps it (who and why: Audit, 8)"), "{}", screen::text(&app));
+    let audit = Audit {
+        at: super::world::wall(),
+        who: Who { user: "root".into(), host: "vm".into(), ssh_client: None },
+        what: "node cordon".into(),
+        on: "node worker-3".into(),
+        reason: Some("new disk".into()),
+        result: "done".into(),
+    };
+    let id = PastId { revision: Reverse(9), key: "a".into() };
+    app.past.audit.rows.insert(id, Ok(Arc::new(audit)));
+    let said = screen::text(&app);
+    assert!(said.contains("root@vm keeps it (node cordon 10:00:00Z") && said.contains("new disk"), "{said}");
 }

@@ -113,6 +113,9 @@ pub(super) fn show(app: &mut App, view: View) {
 /// Opens a view, whatever is to be remembered of the one before.
 pub(super) fn enter(app: &mut App, view: View) {
     app.view = view;
+    if app.message.as_ref().is_some_and(|message| message.here) {
+        app.message = None;
+    }
     app.pane = None;
     app.help = None;
     match view {
@@ -257,7 +260,7 @@ fn trouble(app: &mut App) {
         }
     };
     if found.is_none() {
-        app.say("no row here needs a person");
+        app.say_here("no row here needs a person");
     }
 }
 

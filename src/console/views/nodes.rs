@@ -1,6 +1,7 @@
 //! The nodes: those of Kubernetes and those of the definition, each with one truthful state.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+use unicode_width::UnicodeWidthStr;
 
 use crate::{
     console::{
@@ -11,21 +12,30 @@ use crate::{
     model::entry::EntryId,
 };
 
+/// Columns that STATE has at least, so that it does not jump with every row.
+const STATE: u16 = 16;
+
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let name = u16::try_from(app.facts.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
-    let columns = [
+    let visible = app.nodes.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|node| row(app, node, usize::from(name))).collect();
+    // as wide as what they say now; STATE, which says most, is what is cut first
+    let needs = |cell: usize, least: u16, most: u16| {
+        let longest = rows.iter().filter_map(|row| row.cells.get(cell)).map(|cell| cell.text.width()).max();
+        u16::try_from(longest.unwrap_or(0)).unwrap_or(most).clamp(least, most)
+    };
+    let mut columns = [
         Column { title: "NODE", width: name, from: 0 },
         Column { title: "STATE", width: 0, from: 0 },
-        Column { title: "ADDRESS", width: 15, from: 110 },
-        Column { title: "ROLE", width: if area.width < 100 { 6 } else { 8 }, from: 0 },
-        Column { title: "RACK", width: 6, from: 90 },
-        Column { title: "KUBELET", width: 10, from: 100 },
+        Column { title: "ADDRESS", width: needs(2, 7, 39), from: 60 },
+        Column { title: "ROLE", width: needs(3, 4, if area.width < 100 { 6 } else { 20 }), from: 0 },
+        Column { title: "RACK", width: needs(4, 4, if area.width < 100 { 6 } else { 20 }), from: 60 },
+        Column { title: "KUBELET", width: needs(5, 7, 16), from: 100 },
         Column { title: "REBOOT", width: 6, from: 0 },
         Column { title: "REPAIR", width: 6, from: 0 },
     ];
-    let visible = app.nodes.window(usize::from(area.height.saturating_sub(1)));
-    let rows: Vec<Row> = visible.iter().map(|node| row(app, node, usize::from(name))).collect();
+    columns[1].width = needs(1, STATE, u16::MAX).min(table::rest(&columns, area));
     table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
     if rows.is_empty() {
         super::say_empty(buffer, area, &empty(app), app);

@@ -13,6 +13,7 @@ use crate::{
         brief, calendar,
         facts::{self, Counts, Leader},
         overview::{Spot, Stuck, Work, standing_by},
+        pace::Tone,
         when,
     },
     model::{
@@ -45,14 +46,9 @@ fn text(text: impl Into<String>, style: Style) -> Span<'static> {
 /// The lines of both columns; the right one is empty on a narrow screen.
 fn columns(app: &App, area: Rect) -> (Vec<Told>, Vec<Told>) {
     let room = usize::from(area.height);
-    let mut left = vec![
-        said("Reboots", queue(app, QueueKind::Reboot)),
-        said("Repairs", queue(app, QueueKind::Repair)),
-        said("To go", to_go(app)),
-        said("Waiting", waiting(app)),
-        said("Leads", leads(app)),
-        said("Data", data(app)),
-    ];
+    let mut left = vec![said("Reboots", queue(app, QueueKind::Reboot)), said("Repairs", queue(app, QueueKind::Repair))];
+    left.extend(to_go(app));
+    left.extend([said("Waiting", waiting(app)), said("Leads", leads(app)), said("Data", data(app))]);
     left.extend(switches(app, area.width).into_iter().map(|spans| said("", spans)));
     let (work, stuck) = (work(app), stuck(app));
     let (ended, deeds) = (ended(app), deeds(app));
@@ -145,18 +141,22 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         QueueKind::Reboot => (&store.reboots.switch, &app.facts.reboots, &app.summary.reboots, "rebooting"),
         QueueKind::Repair => (&store.repairs.switch, &app.facts.repairs, &app.summary.repairs, "watching"),
     };
-    let idle = work.used + work.left + work.stuck == 0;
+    let (going, held) = (work.left.left, work.left.held);
+    // what is in work and goes on
+    let moves = work.used.saturating_sub(work.used_stuck);
+    let idle = work.used + going + held + work.left.stuck == 0;
     let shut = calendar::stands(app, &store.policy(), queue).is_some_and(|stands| !stands.open);
     let (state, style) = match facts::leader(&app.seen) {
         _ if idle && switch.enabled() => ("nothing to do", theme.muted),
         _ if !switch.enabled() && work.used > 0 => ("DISABLED, ends what runs", theme.danger),
         _ if !switch.enabled() => ("DISABLED", theme.danger),
         Leader::Nobody => ("NOT moving, nobody leads", theme.danger),
-        _ if work.used == 0 && work.left > 0 && calendar::freeze(app).is_some() => ("FROZEN", theme.danger),
-        _ if work.used == 0 && work.left > 0 && shut => ("waits for the window", theme.trouble),
-        _ if work.used > 0 && work.left == 0 => ("STUCK", theme.trouble),
+        _ if moves == 0 && going > 0 && calendar::freeze(app).is_some() => ("FROZEN", theme.danger),
+        _ if moves == 0 && going > 0 && shut => ("waits for the window", theme.trouble),
+        _ if going == 0 && held > 0 && work.left.stuck == 0 => ("ON HOLD", theme.trouble),
+        _ if work.used > 0 && (going == 0 || moves == 0) => ("STUCK", theme.trouble),
         _ if work.used > 0 => ("moving", theme.good),
-        _ if work.left == 0 => ("STUCK", theme.trouble),
+        _ if going == 0 => ("STUCK", theme.trouble),
         _ => ("waiting", theme.trouble),
     };
     let slots = work.slots.filter(|_| !idle).map(|n| format!(", {} of {n} slots", work.used)).unwrap_or_default();
@@ -178,43 +178,26 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     spans
 }
 
-/// How long to go, and from what that is known.
-fn to_go(app: &App) -> Vec<Span<'static>> {
-    let (theme, now) = (&app.looks.theme, app.now.wall);
-    let mut spans: Vec<Span<'static>> = Vec::new();
+/// How long to go, and from what that is known: a line for each queue that has something left.
+fn to_go(app: &App) -> Vec<Told> {
+    let theme = &app.looks.theme;
+    let clock = |at| calendar::moment(app, at);
+    let mut lines = Vec::new();
     for (work, what) in [(&app.summary.reboots, "reboot"), (&app.summary.repairs, "repair")] {
-        if work.left + work.stuck == 0 {
-            continue;
-        }
+        let spans = work.left.said(what, clock).into_iter().map(|(said, tone)| match tone {
+            Tone::Plain => Span::raw(said),
+            Tone::Trouble => text(said, theme.trouble),
+            Tone::Aside => text(said, theme.muted),
+        });
+        let spans: Vec<Span<'static>> = spans.collect();
         if !spans.is_empty() {
-            spans.push(Span::raw("; "));
-        }
-        let count = crate::console::event::count;
-        match (&work.pace, work.left) {
-            (_, 0) => spans.push(text(format!("no {what} will end by itself"), theme.trouble)),
-            (Some(pace), left) => {
-                let all = pace.through(left);
-                let end = crate::model::time::after(now, all.as_secs());
-                spans.push(Span::raw(format!("about {} for {}", when::span(all), count(left, what))));
-                let (each, of) = (when::span(pace.each), pace.of);
-                let made = format!(" (to {}: {each} each by the last {of})", when::short(end, now));
-                spans.push(text(made, theme.muted));
-            }
-            (None, left) => {
-                let fewest = crate::console::pace::fewest(work.slots);
-                let told = format!(": fewer than {fewest} have ended lately");
-                let told = if app.past.history.begun { told } else { String::new() };
-                spans.push(Span::raw(format!("not known yet for {}{told}", count(left, what))));
-            }
-        }
-        if work.stuck > 0 {
-            spans.push(text(format!(", {} stuck", work.stuck), theme.trouble));
+            lines.push(said(if lines.is_empty() { "To go" } else { "" }, spans));
         }
     }
-    if spans.is_empty() {
-        spans.push(text("both queues are through", theme.muted));
+    if lines.is_empty() {
+        lines.push(said("To go", vec![text("both queues are through", theme.muted)]));
     }
-    spans
+    lines
 }
 
 /// What waits without being stuck, and who for longest.

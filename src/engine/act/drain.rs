@@ -40,7 +40,7 @@ impl Actor {
             self.tell(&permit, what, &format!("node {}", node.name), Some(format!("for {}", owner.entry))).await?;
         let permit = self.permit(guard, decided)?;
         let written = self.kube.stamp(&permit, node, owner, cordon, mark).await;
-        self.node_written(node, written, what, told).await
+        self.node_written(node, written, what, told, Some(owner.entry)).await
     }
 
     /// Takes our annotations off, and uncordons where it was our cordon; then settles what the entry left.
@@ -58,7 +58,7 @@ impl Actor {
         let told = self.tell(&permit, what, &format!("node {}", node.name), after).await?;
         let permit = self.permit(&Guard::default(), decided)?;
         let written = self.kube.release(&permit, node, Release { uncordon, drop_keep }).await;
-        let came = self.node_written(node, written, what, told).await?;
+        let came = self.node_written(node, written, what, told, node.owner().map(|o| o.entry)).await?;
         if came == Came::Done && uncordon {
             let address = node.addresses.first().unwrap_or(&node.name);
             self.record("reboot-uncordon", address, "", self.steady.now().wall);
@@ -77,11 +77,13 @@ impl Actor {
         written: Result<NodeRow, WriteError>,
         what: &str,
         told: Told,
+        of: Option<EntryId>,
     ) -> Result<Came, Stop> {
         self.came_of(told, written.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
         match written {
             Ok(_) => {
-                tracing::info!(node = before.name, "{what}");
+                let entry = of.map(|of| of.to_string());
+                tracing::info!(entry, node = before.name, "{what}");
                 let mut live = self.kube_live.subscribe();
                 let changed = |view: &Arc<crate::model::kube::KubeView>| {
                     view.nodes.get(&before.name).is_none_or(|n| n.resource_version != before.resource_version)

@@ -21,7 +21,7 @@ use std::{
 
 pub(crate) use self::drain::previewed;
 use self::power::Target;
-pub(super) use self::told::Told;
+pub(super) use self::told::{Told, named};
 use super::{
     command::Spawner,
     decide::{Effect, Guard, Planned},
@@ -89,7 +89,9 @@ impl Actor {
         let came = match effect {
             Effect::StartDrain { entry, node_uid } => self.start_drain(&guard, decided, &entry, node_uid).await,
             Effect::BackOff { entry, cause } => self.back_off(&guard, decided, &entry, &cause).await,
-            Effect::Unwind { entry, cause } => self.unwind(&guard, decided, &entry, &cause).await,
+            Effect::Unwind { entry, cause, never_began } => {
+                self.unwind(&guard, decided, &entry, &cause, &never_began).await
+            }
             Effect::Remove { end } => self.remove(&guard, decided, &end).await,
             Effect::Settle { entry } => self.settle_left(decided, &machine, entry).await,
             Effect::Stamp { node, owner, cordon, mark } => {
@@ -122,14 +124,20 @@ impl Actor {
 
     /// Leave for one step: what it was decided from still holds, and so does the lease.
     pub(in crate::engine) fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
-        if self.ending.load(Ordering::SeqCst) || !guard.holds(&self.live.borrow()) {
-            return Err(Stop(Came::Stale));
-        }
-        // its window has ended since it was decided
-        if guard.until.is_some_and(|until| self.steady.now().wall >= until) {
+        if self.no_longer(guard).is_some() {
             return Err(Stop(Came::Stale));
         }
         Ok(self.fence.permit(decided)?)
+    }
+
+    /// Why what was decided under this guard may not start any more.
+    fn no_longer(&self, guard: &Guard) -> Option<String> {
+        if self.ending.load(Ordering::SeqCst) {
+            return Some("this engine ends".to_owned());
+        }
+        let over = guard.until.filter(|until| self.steady.now().wall >= *until);
+        let changed = guard.changed(&self.live.borrow()).map(|what| format!("{what} was changed meanwhile"));
+        changed.or_else(|| over.map(|until| format!("its window ended at {until}")))
     }
 
     /// Leave for one step that ends what was begun, which a graceful end lets happen: the lease holds.
@@ -178,19 +186,21 @@ impl Actor {
         }
     }
 
-    /// Reads until etcd answers and the live copy is as new as the answer. Returns the witness's revision if it is there.
+    /// Asks until etcd answers whether the transaction went through; if so, the live copy shows it before anything else
+    /// happens. Returns the witness's revision if it is there.
     async fn read_again(&self, witness: Option<&str>) -> Result<Option<i64>, Stop> {
+        let asked = async |key: Option<&str>| match key {
+            None => self.store.head().await.map(|_| None),
+            Some(key) => self.store.raw(key).await.map(|raw| raw.map(|raw| raw.mod_revision)),
+        };
         loop {
-            if let Ok(view) = self.store.read_view().await {
-                self.shown(view.revision).await?;
-                match witness {
-                    None => return Ok(None),
-                    Some(key) => {
-                        if let Ok(raw) = self.store.raw(key).await {
-                            return Ok(raw.map(|r| r.mod_revision));
-                        }
-                    }
+            match asked(witness).await {
+                Ok(Some(revision)) => {
+                    self.shown(revision).await?;
+                    return Ok(Some(revision));
                 }
+                Ok(None) => return Ok(None),
+                Err(_) => {}
             }
             if self.fence.life().remaining().is_zero() {
                 return Err(Stop(Came::Lost));

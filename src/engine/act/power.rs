@@ -246,13 +246,9 @@ impl Actor {
         {
             shared.clone_from(&attempt.address);
         }
-        let as_it_was = match self.store.raw(&self.store.keys().entry(id)).await {
-            Ok(raw) => raw.is_some_and(|r| r.mod_revision == entry_revision),
-            Err(_) => false,
-        };
-        // the entry's own revision is that of the attempt's transaction by now
-        let allowed = Guard { start: guard.start, until: guard.until, ..Guard::default() };
-        let ended = if as_it_was && self.permit(&allowed, self.steady.now().boot).is_ok() {
+        let ended = if let Err(why) = self.last_look(guard, id, entry_revision).await {
+            (Ended::Withheld(why), String::new(), String::new())
+        } else {
             tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.command(), "command starts");
             let (reason, action) = event(&attempt);
             let note = format!("{id}: {} runs, attempt {}", attempt.what(), attempt.number);
@@ -273,10 +269,6 @@ impl Actor {
                 input: None,
             };
             self.spawner.run(&line).await
-        } else {
-            let why =
-                "the entry, its queue or its window changed, or the lease ran out, before it could start".to_owned();
-            (Ended::Withheld(why), String::new(), String::new())
         };
         let outcome = outcome(self.steady.now().wall, ended);
         tracing::info!(entry = %id, attempt = attempt.id, end = %outcome.end, "command ended");
@@ -315,6 +307,22 @@ impl Actor {
             }
         }
         Ok(Came::Lost)
+    }
+
+    /// Whether the command of an attempt that is written may still begin; else why not.
+    async fn last_look(&self, guard: &Guard, id: EntryId, entry_revision: i64) -> Result<(), String> {
+        match self.store.raw(&self.store.keys().entry(id)).await {
+            Ok(Some(raw)) if raw.mod_revision == entry_revision => {}
+            Ok(Some(_)) => return Err("the entry was changed meanwhile".to_owned()),
+            Ok(None) => return Err("the entry is gone".to_owned()),
+            Err(e) => return Err(format!("etcd does not say whether the entry is as it was: {e}")),
+        }
+        // the entry's own revision is that of the attempt's transaction by now
+        let allowed = Guard { start: guard.start, until: guard.until, ..Guard::default() };
+        match self.no_longer(&allowed) {
+            Some(why) => Err(why),
+            None => self.fence.permit(self.steady.now().boot).map(|_| ()).map_err(|no| no.to_string()),
+        }
     }
 
     /// Asks a boot or health check.

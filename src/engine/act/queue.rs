@@ -94,25 +94,38 @@ impl Actor {
         Ok(Came::Done)
     }
 
-    /// From `draining` back into the queue with count and wait as they were: its window has ended, or a freeze has begun
-    /// (I8). Its node is uncordoned as after a backoff.
+    /// Back into the queue with count and wait as they were: its window has ended, a freeze has begun, or it is on hold (I8).
+    /// Its node is uncordoned as after a backoff; attempts that never began go with it; the audit tells of them.
     pub(super) async fn unwind(
         &self,
         guard: &Guard,
         decided: Duration,
         entry: &AnyEntry,
         cause: &Reason,
+        never_began: &[Stored<Attempt>],
     ) -> Result<Came, Stop> {
         let permit = self.permit(guard, decided)?;
         let (now, id) = (self.steady.now().wall, entry.id());
-        let change = Change {
+        let ends = never_began.iter().filter_map(Stored::get).filter_map(|a| {
+            let end = &a.outcome.as_ref()?.end;
+            Some(format!("; attempt {} never began: {end}", a.number))
+        });
+        let result = format!("waits for its turn again{}", ends.collect::<String>());
+        let mut change = Change {
             compares: self.compares(guard),
             puts: vec![
                 Put::json(self.store.keys().entry(id), &entry.unwound(now)),
-                self.audit("unwind", &id.to_string(), Some(cause.to_string()), "waits for its turn again"),
+                self.audit("unwind", &id.to_string(), Some(cause.to_string()), &result),
             ],
             deletes: vec![self.store.keys().progress(id)],
         };
+        for stored in never_began {
+            change.compares.push((stored.key.clone(), stored.mod_revision));
+            change.deletes.push(stored.key.clone());
+        }
+        // what a person ordered of the entry as it was is honoured first: done, retry (I28)
+        let order = self.live.borrow().orders.get(&id).map_or(0, |stored| stored.mod_revision);
+        change.compares.push((self.store.keys().order(id), order));
         self.commit(&permit, change).await?;
         tracing::info!(entry = %id, node = entry.address(), cause = %cause, "drain unwound");
         let word = operation(id, "reboot-drain-timeout", "repair-drain-timeout");

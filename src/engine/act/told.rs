@@ -53,7 +53,7 @@ impl Actor {
 }
 
 /// Names for a record: the first twenty, and how many more.
-pub(super) fn named<'a>(names: impl Iterator<Item = String> + 'a) -> String {
+pub(in crate::engine) fn named<'a>(names: impl Iterator<Item = String> + 'a) -> String {
     let all: Vec<String> = names.collect();
     let shown = all.iter().take(20).cloned().collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(20) {

@@ -103,6 +103,23 @@ impl<'a> Pass<'a> {
             .filter(move |s| s.get().is_some_and(|a| a.success == success && (success || a.step == step)))
     }
 
+    /// Why the command that we withheld takes its drain back: the machine's window has ended, a freeze has begun, the queue
+    /// is disabled, or a person holds it. Nothing was done to the machine, by any step, so that it need not stand empty until
+    /// it may (I8).
+    pub(super) fn taken_back(&self, case: Case<'a>) -> Option<Reason> {
+        let attempts = || self.snap.store.attempts_of(case.id).filter_map(Stored::get);
+        let nothing_done = attempts().next_back().is_some_and(Attempt::withheld) && !attempts().any(Attempt::began);
+        // A first command that a person ordered: another program may have run one before us.
+        let ours = attempts().next().is_some_and(|a| a.ordered_by.is_none());
+        // One that cannot be read may have done anything.
+        let read = self.snap.store.attempts_of(case.id).all(|stored| stored.get().is_some());
+        if !nothing_done || !ours || !read || !self.leading() {
+            return None;
+        }
+        let disabled = || (!self.switch(case.queue()).enabled()).then_some(Reason::QueueDisabled);
+        self.barred(case).or_else(|| self.on_hold(case)).or_else(disabled)
+    }
+
     /// An attempt of this entry that may still be running, and until when.
     pub(super) fn running_attempt(&self, id: EntryId) -> Option<(&'a Attempt, f64)> {
         let snap = self.snap;

@@ -38,6 +38,9 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.finish(case, node, attempt) {
             return reason;
         }
+        if let Some(why) = self.taken_back(case) {
+            return self.take_back(case, why);
+        }
         // An order that has to wait does not keep the boot check from being asked.
         let again = self.retry_ordered(case, task).or_else(|| self.retry_by_definition(case, task));
         self.check_boot(case);

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     engine::snapshot::Work,
     model::{
+        attempt::Attempt,
         cluster::Eviction,
         drain::{Answer, Verdict},
         entry::{QueueKind, Stored},
@@ -367,8 +368,18 @@ impl<'a> Pass<'a> {
 
     /// Back into the queue as if it had not started: neither count nor wait, for nothing of it was the machine's fault.
     fn unwind(&mut self, case: Case<'a>, why: Reason) -> Reason {
+        self.back_as_it_was(case, why, Vec::new())
+    }
+
+    /// The same from after its command, which never began. Its attempts go: whoever runs the next command – another program,
+    /// another version – begins anew, with the boot id of that time (I14, I25).
+    pub(super) fn take_back(&mut self, case: Case<'a>, why: Reason) -> Reason {
+        self.back_as_it_was(case, why, self.snap.store.attempts_of(case.id).cloned().collect())
+    }
+
+    fn back_as_it_was(&mut self, case: Case<'a>, why: Reason, never_began: Vec<Stored<Attempt>>) -> Reason {
         let guard = Guard::of_entry(case.id, case.mod_revision);
-        let effect = Effect::Unwind { entry: case.owned(), cause: why.clone() };
+        let effect = Effect::Unwind { entry: case.owned(), cause: why.clone(), never_began };
         self.plan(case.machine, Some(case.id), guard, effect);
         why
     }

@@ -87,17 +87,26 @@ impl Guard {
         Self { entry: Some((id, mod_revision)), start: Some(Start::of(id.queue, store)), ..Self::default() }
     }
 
-    /// Whether all of it is still so in this copy.
-    pub fn holds(&self, store: &StoreView) -> bool {
-        let entry = self.entry.is_none_or(|(id, revision)| {
+    /// What is not as it was in this copy; none = all of it still is.
+    pub fn changed(&self, store: &StoreView) -> Option<&'static str> {
+        if let Some((id, revision)) = self.entry {
             let now = match id.queue {
                 QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| s.mod_revision),
                 QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| s.mod_revision),
             };
-            now == Some(revision)
-        });
-        let start = self.start.is_none_or(|start| start == Start::of(start.queue, store));
-        entry && start
+            if now != Some(revision) {
+                return Some("the entry");
+            }
+        }
+        let was = self.start?;
+        let is = Start::of(was.queue, store);
+        let all = [
+            ("the queue's switch", was.switch, is.switch),
+            ("the cluster definition", was.cluster, is.cluster),
+            ("constraints", was.constraints, is.constraints),
+            ("the policy", was.policy, is.policy),
+        ];
+        all.into_iter().find_map(|(what, was, is)| (was != is).then_some(what))
     }
 }
 
@@ -173,12 +182,15 @@ pub enum Effect {
         /// Why, for the operator.
         cause: Reason,
     },
-    /// From `draining` back into the queue as if it had not started: its window has ended, or a freeze has begun.
+    /// Back into the queue as if it had not started, from `draining` or with a command that never began: its window has
+    /// ended, a freeze has begun, or a person holds it.
     Unwind {
         /// The entry as it was.
         entry: AnyEntry,
         /// Why, for the operator.
         cause: Reason,
+        /// Its attempts, none of which began: they go.
+        never_began: Vec<Stored<Attempt>>,
     },
     /// Cordon, or re-stamp the owner annotation: one patch.
     Stamp {

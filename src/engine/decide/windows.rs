@@ -5,7 +5,8 @@
 //! | a drain starts, of either queue | no; nor within `margin_seconds` of the window's end |
 //! | a power command is ordered: reboot or repair command, a further try, a person's `retry` | no, it waits |
 //! | a drain that is under way | is unwound: back into the queue, its count and its turn kept, the node uncordoned |
-//! | `rebooting`, `watching`; boot and health checks, the end, the success command | go on |
+//! | a command that we withheld at the last moment, so that nothing was done to its machine | its drain is unwound, too |
+//! | `rebooting`, `watching` otherwise; boot and health checks, the end, the success command | go on |
 //! | backoff, cancel, dequeue, delete, uncordon; Metal3's cycles; what the registry asks for | go on |
 
 use std::borrow::Cow;
@@ -22,6 +23,7 @@ use crate::{
         time::after,
         window::{Stands, Windows},
     },
+    mutation::{Mutation, on},
 };
 
 /// How windows and freeze stand at the moment of the pass.
@@ -71,7 +73,7 @@ impl<'a> Pass<'a> {
         if let Some(frozen) = &self.times.frozen {
             return Some(frozen.clone());
         }
-        let stands = self.stands(case).filter(|stands| !stands.open)?;
+        let stands = self.stands(case).filter(|stands| !stands.open && !on(Mutation::WindowForgotten))?;
         Some(Reason::OutsideWindow { next_open: stands.opens, closes: None })
     }
 

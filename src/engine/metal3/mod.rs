@@ -12,10 +12,7 @@ mod winding;
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -29,7 +26,7 @@ use tokio::{
 
 use self::{
     hand::Hand,
-    winding::{Halves, unfinished},
+    winding::{Halves, Retiring, unfinished},
 };
 use super::act::Actor;
 use crate::{
@@ -81,8 +78,8 @@ struct Shared {
     /// Whether the server keeps the two timestamps; asked once.
     keeps: OnceCell<bool>,
     asked_at_once: Semaphore,
-    /// Another controller is there, or may be.
-    barred: AtomicBool,
+    /// Another controller is there, or may be: how that is known.
+    barred: Mutex<Option<String>>,
     /// This engine is about to resign.
     retires: AtomicBool,
     /// Nothing is begun any more: wakes the hands when that changes ([`Shared::winds_down`] is the truth).
@@ -115,6 +112,8 @@ impl Shared {
 pub(super) struct Controller {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
+    /// Since when this engine is about to resign.
+    retiring: Option<Retiring>,
 }
 
 impl Drop for Controller {
@@ -132,7 +131,7 @@ impl Controller {
             board,
             keeps: OnceCell::new(),
             asked_at_once: Semaphore::new(ASKED_AT_ONCE),
-            barred: AtomicBool::new(false),
+            barred: Mutex::default(),
             retires: AtomicBool::new(false),
             wound: watch::channel(false).0,
             surveyed: watch::channel(false).0,
@@ -147,7 +146,7 @@ impl Controller {
             beside: Beside::Nobody,
             minded: None,
         };
-        Self { shared, task: crate::tasks::spawn(warden.run()) }
+        Self { shared, task: crate::tasks::spawn(warden.run()), retiring: None }
     }
 }
 
@@ -323,7 +322,7 @@ impl Warden {
     /// Whether something keeps us from running. No hand is stopped: who has begun something ends it, and the others go by
     /// themselves.
     fn bar(&self, why: Option<String>) {
-        self.shared.barred.store(why.is_some(), Ordering::SeqCst);
+        self.shared.barred.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&why);
         self.shared.wind();
         if let Some(why) = why.filter(|_| !self.shared.ends())
             && self.shared.board.borrow().barred.as_ref() != Some(&why)

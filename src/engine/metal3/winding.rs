@@ -8,10 +8,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout, timeout_at},
+};
 
 use super::{Controller, Shared};
 use crate::{
+    engine::act::named,
     model::host::{Hindrance, HostRow},
     mutation::{self, Mutation},
     power::controller::MANAGER,
@@ -19,6 +23,17 @@ use crate::{
 
 /// How long an end waits at most until the hosts have been looked through for cycles that nobody has taken up.
 const SURVEY: Duration = Duration::from_secs(5);
+
+/// How long a resignation waits for them at most: a machine is worth more than a moment, but not that nobody leads for ever
+/// because a BMC is dead, or nobody can see whether another controller is there.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// A resignation that is about to be.
+pub(super) struct Retiring {
+    since: Instant,
+    /// Tells what is left, once that was too long.
+    told: Option<JoinHandle<()>>,
+}
 
 /// The hosts whose power cycle is under way, by namespace and name.
 pub(in crate::engine) type Halves = BTreeMap<(String, String), Half>;
@@ -78,7 +93,11 @@ impl Shared {
     /// Nothing is begun any more: it ends, or another controller is there or may be. Asked right before every effect, after
     /// [`Self::note_half`]: whoever has wound this down and then finds no host noted knows that none is told to go off.
     pub(super) fn winds_down(&self) -> bool {
-        self.barred.load(Ordering::SeqCst) || self.ends()
+        self.barred_by().is_some() || self.ends()
+    }
+
+    fn barred_by(&self) -> Option<String> {
+        self.barred.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Wakes all hands when that has changed; the answer is whether it is so.
@@ -112,17 +131,61 @@ impl Shared {
         waiting.get(&place).is_some_and(|since| Some(*since) == host.pending_reboot_since)
     }
 
-    fn moves(&self) -> bool {
-        self.halves.borrow().values().any(|half| *half == Half::Moving)
+    /// What is under way and can be finished, in words; none = nothing.
+    fn waits_for(&self) -> Option<String> {
+        let halves = self.halves.borrow();
+        let moving = halves.iter().filter(|(_, half)| **half == Half::Moving);
+        let hosts: Vec<String> = moving.map(|((namespace, name), _)| format!("{namespace}/{name}")).collect();
+        if hosts.is_empty() {
+            return (!*self.surveyed.borrow()).then(|| "looks for power cycles that are left".to_owned());
+        }
+        let barred = self.barred_by().map(|why| format!(" ({why})")).unwrap_or_default();
+        Some(format!("waits for the power cycle of {}{barred}", named(hosts.into_iter())))
+    }
+
+    /// What is left half-way is told: in the log, and in the audit of the host.
+    async fn tell_what_is_left(self: Arc<Self>) {
+        let left = self.halves.borrow().clone();
+        for ((namespace, name), half) in left {
+            let host = format!("{namespace}/{name}");
+            let why = match half {
+                Half::Stays(why) => why,
+                Half::Moving => "its power cycle is not over, and no engine is left to turn it on".to_owned(),
+            };
+            tracing::error!(host, why, "HOST STAYS OFF until an engine leads again");
+            let decided = self.actor.steady.now().boot;
+            let Ok(permit) = self.actor.permit_to_finish(decided) else { continue };
+            if let Ok(told) = self.actor.tell(&permit, "host left off", &format!("host {host}"), Some(why)).await {
+                self.actor.came_of(told, "this engine ends".to_owned());
+            }
+        }
     }
 }
 
 impl Controller {
-    /// Whether this engine is about to resign: begins nothing more then. The answer is whether cycles are under way that can
-    /// be finished first.
-    pub(in crate::engine) fn retire(&self, retires: bool) -> bool {
+    /// Whether this engine is about to resign: begins nothing more then. The answer says which cycles are under way that are
+    /// finished first, within [`PATIENCE`]; whoever resigns asks again until there is none.
+    ///
+    /// While the queues are in work the resignation waits for them, and no patience is lost.
+    pub(in crate::engine) fn retire(&mut self, retires: bool, queues_in_work: bool) -> Option<String> {
         self.shared.retires.store(retires, Ordering::SeqCst);
-        self.shared.wind() && (self.shared.moves() || !*self.shared.surveyed.borrow())
+        if !retires || queues_in_work {
+            self.retiring = None;
+        }
+        if !self.shared.wind() {
+            return None;
+        }
+        let waits = self.shared.waits_for()?;
+        if !retires || queues_in_work {
+            return Some(waits);
+        }
+        let retiring = self.retiring.get_or_insert_with(|| Retiring { since: Instant::now(), told: None });
+        if retiring.since.elapsed() < PATIENCE {
+            return Some(waits);
+        }
+        let shared = &self.shared;
+        let told = retiring.told.get_or_insert_with(|| crate::tasks::spawn(Arc::clone(shared).tell_what_is_left()));
+        (!told.is_finished()).then_some(waits)
     }
 
     /// Begins nothing more, and waits so long at most until what was begun is finished. What is left is told: in the log,
@@ -135,20 +198,6 @@ impl Controller {
         let mut halves = shared.halves.subscribe();
         let none_moves = halves.wait_for(|halves| !halves.values().any(|half| *half == Half::Moving));
         let _ = timeout_at(until, none_moves).await;
-        let left = shared.halves.borrow().clone();
-        for ((namespace, name), half) in left {
-            let host = format!("{namespace}/{name}");
-            let why = match half {
-                Half::Stays(why) => why,
-                Half::Moving => "its power cycle is not over, and no engine is left to turn it on".to_owned(),
-            };
-            tracing::error!(host, why, "HOST STAYS OFF until an engine leads again");
-            let decided = shared.actor.steady.now().boot;
-            let Ok(permit) = shared.actor.permit_to_finish(decided) else { continue };
-            let actor = Arc::clone(&shared.actor);
-            if let Ok(told) = actor.tell(&permit, "host left off", &format!("host {host}"), Some(why)).await {
-                actor.came_of(told, "this engine ends".to_owned());
-            }
-        }
+        Arc::clone(shared).tell_what_is_left().await;
     }
 }

@@ -7,7 +7,7 @@ use super::{
     Delivery, Desk, ReceiverSeen,
     due::{Endings, Memory, due, stranger},
     fold::{Bucket, begin, done, fold},
-    scene::{Scene, ended},
+    scene::ended,
 };
 use crate::{
     engine::{
@@ -31,6 +31,8 @@ const GATHER: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(2);
 /// Endings of one read.
 const PAGE: u32 = 200;
+/// The longest pause between two reads of history that fail, in seconds.
+const SLOW: f64 = 60.0;
 /// The longest pause between two tries.
 const LONGEST: f64 = 300.0;
 /// A notice that the receiver does not want is given up after so many tries.
@@ -45,6 +47,10 @@ pub(super) struct Crier {
     bucket: Bucket,
     /// History was read up to this revision; nothing was left behind.
     read: (i64, bool),
+    /// There is another page to read, at once.
+    hurries: bool,
+    /// Reads of history that failed in a row, and when the next may be made (boot-time seconds).
+    unread: (u32, f64),
     /// Tries of the first notice, those in a row that the receiver did not want, and when the next may be made.
     tries: u32,
     unwanted: u32,
@@ -66,6 +72,8 @@ impl Crier {
             memory: Memory::default(),
             bucket,
             read: (0, false),
+            hurries: false,
+            unread: (0, 0.0),
             tries: 0,
             unwanted: 0,
             next_try: 0.0,
@@ -90,7 +98,7 @@ impl Crier {
         let seen = self.desk.seen.borrow_and_update().clone();
         let now = secs(self.desk.actor.steady.now().boot);
         let ours = self.desk.actor.fence.create_revision();
-        let Some(scene) = Scene::of(&seen).filter(|scene| scene.leader.create_revision == ours) else {
+        let Some(scene) = self.desk.scene(&seen).filter(|scene| scene.leader.create_revision == ours) else {
             self.stored = Some((stored, revision));
             return Ok(GATHER);
         };
@@ -109,7 +117,7 @@ impl Crier {
         let Some(notice) = notice else {
             self.show(&told);
             self.stored = Some((told, revision));
-            return Ok(if self.read.1 { GATHER } else { Duration::ZERO });
+            return Ok(if self.hurries { Duration::ZERO } else { GATHER });
         };
         let actor = Arc::clone(&self.desk.actor);
         if actor.permit(&Guard::default(), actor.steady.now().boot).is_err() {
@@ -120,12 +128,14 @@ impl Crier {
         let before = told.clone();
         self.came(&mut told, &notice.id, &notice.title, delivery);
         self.show(&told);
+        let next = self.next_try <= now && !told.pending.is_empty() && self.bucket.may(now) > 0;
         // what was received is taken off at once: every moment in between is a chance to tell it twice
         if let Some(revision) = self.write(&before, told.clone(), revision).await? {
             self.received = None;
             self.stored = Some((told, revision));
         }
-        Ok(GATHER)
+        // where there is leave for more, the next does not wait
+        Ok(if next { Duration::ZERO } else { GATHER })
     }
 
     /// What became of a delivery.
@@ -228,12 +238,16 @@ impl Crier {
     async fn endings(&mut self, seen: &Seen, cursor: i64) -> Endings {
         let grown = seen.snapshot.store.grown.get(&Folder::History).copied().unwrap_or(0);
         let (revision, complete) = self.read;
+        self.hurries = false;
         if !self.wants_endings() {
-            self.read.1 = true;
             return Endings { list: Vec::new(), complete: true };
         }
         if complete && grown <= revision {
             return Endings { list: Vec::new(), complete: true };
+        }
+        let now = secs(self.desk.actor.steady.now().boot);
+        if now < self.unread.1 {
+            return Endings::default();
         }
         let store = &self.desk.actor.store;
         // the watch names what was written: the folder is looked through only after a break
@@ -245,15 +259,18 @@ impl Crier {
         match read {
             Ok(read) => {
                 self.read = (read.revision, !read.more);
+                self.hurries = read.more;
+                self.unread = (0, 0.0);
                 let wall = self.desk.actor.steady.now().wall;
                 let said = |ending: &Stored<_>| ending.get().map_or_else(Vec::new, |e| ended(&seen.snapshot, e, wall));
                 let list = read.list.iter().map(|(revision, ending)| (*revision, said(ending))).collect();
                 Endings { list, complete: !read.more && read.revision >= grown }
             }
             Err(e) => {
+                // What was left behind still is; but an etcd that is slow is not asked for a whole folder each second.
                 tracing::debug!(receiver = self.receiver.name, error = %e, "history cannot be read");
-                // not in a hurry
-                self.read = (revision, true);
+                let pause = f64::from(2_u32 << self.unread.0.min(5)).min(SLOW);
+                self.unread = (self.unread.0.saturating_add(1), now + pause);
                 Endings::default()
             }
         }

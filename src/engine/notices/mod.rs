@@ -17,12 +17,15 @@ mod scene;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use tokio::{sync::watch, task::JoinHandle};
 
-use self::crier::Crier;
 pub use self::postman::{Delivery, Postman};
+use self::{crier::Crier, scene::Scene};
 use super::{act::Actor, snapshot::Seen, tally::Tally};
 use crate::{model::notice::Trouble, notices::Receiver};
 
@@ -49,6 +52,23 @@ pub(super) struct Desk {
     pub postman: Postman,
     pub board: Board,
     pub tally: Arc<Tally>,
+    pub scenes: Scenes,
+}
+
+/// The newest scene, and what it was made from.
+pub(super) type Scenes = Arc<Mutex<Option<(Arc<Seen>, Option<Arc<Scene>>)>>>;
+
+impl Desk {
+    /// What there is to tell about: made once, however many receivers look at it.
+    fn scene(&self, seen: &Arc<Seen>) -> Option<Arc<Scene>> {
+        let mut newest = self.scenes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, scene)) = newest.as_ref().filter(|(of, _)| Arc::ptr_eq(of, seen)) {
+            return scene.clone();
+        }
+        let scene = Scene::of(seen).map(Arc::new);
+        *newest = Some((Arc::clone(seen), scene.clone()));
+        scene
+    }
 }
 
 /// The criers of one leadership. They end when this is dropped; what they have not told, the next leader tells.

@@ -131,12 +131,15 @@ impl Loop {
         self.snap.engine.resigning = why.or_else(|| mismatch.cloned());
         let entries = store.reboots.entries.values().filter_map(Stored::get);
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
+        let queues = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
+            || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());
         // A machine between off and on must not stay off.
         let retires = self.snap.engine.resigning.is_some();
-        let cycles = self.leader.as_ref().is_some_and(|leader| leader.metal3.retire(retires));
-        let in_work = cycles
-            || entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
-            || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());
+        let cycles = self.leader.as_mut().and_then(|leader| leader.metal3.retire(retires, queues));
+        if let (Some(resigning), Some(cycles)) = (&mut self.snap.engine.resigning, &cycles) {
+            *resigning = format!("{resigning}; {cycles}");
+        }
+        let in_work = cycles.is_some() || queues;
         if self.snap.engine.resigning.is_some() && !in_work && self.tasks.is_empty() {
             self.ask(LeadOrder::Resign);
             self.leader = None;
@@ -163,16 +166,14 @@ impl Loop {
         }
     }
 
-    /// The first snapshot after winning is read linearizably: the live copy is waited for until it is not older than
-    /// this moment.
+    /// Nothing is decided before the live copy shows us as the leader: the end of the key before ours comes after all that its
+    /// owner wrote. (Its revision tells less: where etcd is shared, other programs raise etcd's own all the time.)
     async fn win(&mut self, fence: Fence) {
         let mut live = self.live.subscribe();
-        let caught_up = async {
-            let view = self.store.read_view_from(fence.create_revision()).await.ok()?;
-            live.wait_for(|copy| copy.revision >= view.revision).await.ok().map(|_| ())
-        };
-        if !matches!(tokio::time::timeout(self.options.ttl / 2, caught_up).await, Ok(Some(()))) {
-            tracing::warn!("won, but etcd could not be read up to that moment: resigns");
+        let lease = fence.lease();
+        let leads = live.wait_for(|copy| copy.leader().is_some_and(|leader| leader.lease == lease));
+        if !matches!(tokio::time::timeout(self.options.ttl / 2, leads).await, Ok(Ok(_))) {
+            tracing::warn!("won, but the copy of etcd does not show it: resigns");
             self.ask(LeadOrder::Resign);
             return;
         }
@@ -217,6 +218,7 @@ impl Loop {
             postman: Postman { http: self.options.webhooks.clone(), spawner: self.options.spawner.clone() },
             board: Arc::clone(&self.told),
             tally: Arc::clone(&self.tally),
+            scenes: Arc::default(),
         };
         let criers = Criers::start(&desk, &self.options.notices);
         self.leader = Some(Leader { actor, fence, metal3, _criers: criers });

@@ -80,14 +80,39 @@ async fn an_entry_that_is_not_json_is_named_and_the_others_go_on() {
     rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
     rig.put("/cke/reboots/data/0000000000000000", "{oops").await;
     let ran = rig.run(&["rq", "list"]);
-    said(&ran, 1, &["/cke/reboots/data/0000000000000000 cannot be read", "etcdctl"]);
+    said(&ran, 5, &["/cke/reboots/data/0000000000000000 cannot be read", "it begins {oops", "rq cancel 0"]);
+    assert_eq!(ran.stderr.matches("0000000000000000").count(), 1, "the key once: {}", ran.stderr);
     assert!(ran.stdout.contains("10.0.0.13"), "{}", ran.stdout);
-    said(&rig.run(&["rq", "cancel", "0"]), 1, &["/cke/reboots/data/0000000000000000"]);
+    let table = rig.run(&["rq", "list", "-o", "table"]);
+    assert!(table.status == 5 && table.stdout.contains("BROKEN"), "{}", table.stdout);
+    let first = table.stdout.lines().nth(1).unwrap_or_default();
+    assert!(first.starts_with('0') && first.contains("it begins {oops"), "in the order of the indexes: {first}");
+    assert!(!rig.run(&["rq", "list", "-o", "simple"]).stdout.contains("BROKEN"), "as `ckecli` prints it");
+    let refused = rig.run(&["rq", "cancel", "0"]);
+    said(&refused, 3, &["reboots/0 cannot be read", "it begins {oops", "a newer program may have written it"]);
     assert_eq!(rig.run(&["rq", "cancel", "1"]).status, 0);
-    assert_eq!(rig.run(&["rq", "cancel-all"]).status, 0);
+    said(&rig.run(&["rq", "cancel-all"]), 5, &["left, since they cannot be read: 0", "rq cancel 0"]);
     assert_eq!(rig.get("/cke/reboots/data/0000000000000000").await.as_deref(), Some("{oops"), "left alone");
     assert_eq!(rig.run_with(&["rq", "add", "-"], "10.0.0.14").status, 0);
     assert!(rig.run(&["rq", "why", "0"]).stdout.contains("cannot be read"));
+    // the refusal names the word that removes just what it showed
+    let word = refused.stderr.rsplit('`').nth(1).unwrap_or_default();
+    let words: Vec<&str> = word.split_whitespace().skip(1).collect();
+    assert_eq!(words[..4], ["rq", "cancel", "0", "--unreadable"], "{}", refused.stderr);
+    rig.put("/cke/reboots/data/0000000000000000", "{newer").await;
+    said(&rig.run(&words), 3, &["reboots/0 has changed meanwhile"]);
+    let again = rig.run(&["rq", "cancel", "0"]);
+    let word = again.stderr.rsplit('`').nth(1).unwrap_or_default().to_owned();
+    said(&rig.run(&word.split_whitespace().skip(1).collect::<Vec<_>>()), 0, &["removed: 0", "stays cordoned"]);
+    assert_eq!(rig.get("/cke/reboots/data/0000000000000000").await, None);
+    assert_eq!(rig.run(&["rq", "list"]).status, 0);
+    assert!(rig.run(&["audit"]).stdout.contains("reboot remove unreadable"));
+    rig.put("/cke/repairs/data/0000000000000003", r#"{"a":1}"#).await;
+    let refused = rig.run(&["repair-queue", "delete", "3"]);
+    said(&refused, 3, &["repairs/3 cannot be read", "missing field", "repair-queue delete 3 --unreadable"]);
+    let word = refused.stderr.rsplit('`').nth(1).unwrap_or_default().to_owned();
+    said(&rig.run(&word.split_whitespace().skip(1).collect::<Vec<_>>()), 0, &["removed: 3"]);
+    assert_eq!(rig.get("/cke/repairs/data/0000000000000003").await, None);
 }
 
 #[tokio::test]

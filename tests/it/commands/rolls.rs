@@ -64,7 +64,7 @@ async fn a_record_that_cannot_be_read_is_named_and_hides_no_other() {
     rig.put("/cke/records/0000000000000001", &record(1, "completed")).await;
     rig.put("/cke/records/0000000000000002", "{").await;
     let ran = rig.run(&["history"]);
-    assert_eq!((ran.status, ids(&ran.stdout)), (1, vec!["1".to_owned()]));
+    assert_eq!((ran.status, ids(&ran.stdout)), (5, vec!["1".to_owned()]));
     assert!(ran.stderr.contains("/cke/records/0000000000000002: "), "{}", ran.stderr);
 }
 

@@ -1,19 +1,53 @@
 //! Six machines through two murdered leaders.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use serde_json::json;
 
 use crate::world::{
     Options, World,
     cluster::{Machine, Power, machines},
-    history::{Change, changes},
+    history::{Change, changes, put},
     in_both_worlds, wait_for,
 };
 
 in_both_worlds! {
     Options { kcm: true, kwok: true, audit: true, etcd34: false };
     i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_mid_command,
+    whoever_wins_leads_at_once_whatever_other_programs_write_to_the_same_etcd,
+}
+
+/// Review of the engineer, 8.3: a winner waited for etcd's own revision, which others raise all the time, and resigned.
+fn whoever_wins_leads_at_once_whatever_other_programs_write_to_the_same_etcd(world: &World) {
+    world.set_up(&machines(1, 1), &json!({}));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                put(&world.etcd, "/other/lease", "renewed");
+            }
+        });
+        let _end = Over(&over);
+        let first = world.daemon("first");
+        first.ready();
+        let second = world.daemon("second");
+        wait_for("the second stands by", 30, || (second.page("/readyz").1 != "leading\n").then_some(()));
+        first.terminate();
+        second.ready();
+        assert!(!second.logged().contains("resigns"), "{}", second.logged());
+    });
+}
+
+/// Ends the other program, come what may.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_mid_command(world: &World) {

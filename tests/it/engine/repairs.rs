@@ -15,6 +15,7 @@ in_both_worlds! {
     Options { kwok: true, ..Options::default() };
     i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_step_one_outside,
     i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on,
+    i8_a_freeze_takes_a_repairs_drain_back_and_windows_bind_the_queues_that_they_name,
     i25_a_leader_killed_in_mid_command_the_outcome_is_unknown_and_the_health_check_settles_it,
 }
 
@@ -195,6 +196,52 @@ fn i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on(w
     world.word(&["repair-queue", "reset-backoff"]);
     is(world, 0, "succeeded", "", 60);
     assert_eq!(log(world).iter().filter(|l| l.starts_with("begin")).count(), 1, "{:?}", log(world));
+    wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
+}
+
+fn i8_a_freeze_takes_a_repairs_drain_back_and_windows_bind_the_queues_that_they_name(world: &World) {
+    let all = with_pods(world);
+    // pods stay Terminating
+    world.act("freeze", "kwok");
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    heals(world, "move");
+    world.word(&["repair-queue", "add", "move", "box", &all[1].address]);
+    world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
+    is(world, 0, "processing", "draining", 20);
+    is(world, 1, "processing", "watching", 20);
+    wait_for("its node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
+    wait_for("the command has run", 20, || log(world).contains(&format!("end {OUTSIDE} reset")).then_some(()));
+
+    world.word(&["freeze", "--until", "1h", "--reason", "CHG-8"]);
+    is(world, 0, "processing", "waiting", 20);
+    wait_for("its node is let go of", 20, || world.cordoned().is_empty().then_some(()));
+    assert!(entry(world, 0)["drain_backoff_count"].as_i64().unwrap_or(0) == 0, "not its fault: {}", entry(world, 0));
+    wait_for("it says why", 20, || why(world, 0).contains("Frozen").then_some(()));
+    // what was commanded before goes on to its end
+    assert_eq!(entry(world, 1)["step_status"], "watching");
+    well(world, OUTSIDE);
+    is(world, 1, "succeeded", "", 20);
+    world.word(&["repair-queue", "add", "reset", "box", "10.9.9.8"]);
+    wait_for("a new one waits, too", 20, || why(world, 2).contains("Frozen").then_some(()));
+    let begun = |address: &str| log(world).iter().filter(|l| l.starts_with(&format!("begin {address}"))).count();
+    assert_eq!((begun(&all[1].address), begun(OUTSIDE), begun("10.9.9.8")), (0, 1, 0), "{:?}", log(world));
+
+    // windows of the other queue, shut for half a day
+    let hour = (jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour() + 12) % 24;
+    let windows = json!({"time_zone": "UTC", "allow": [format!("* {hour} * * *")], "queues": ["reboot"]});
+    world.word(&["policy", "set", "windows", &windows.to_string()]);
+    world.act("thaw", "kwok");
+    world.word(&["unfreeze"]);
+    heals(world, "reset");
+    for index in [0, 2] {
+        is(world, index, "succeeded", "", 60);
+    }
+    let both = json!({"time_zone": "UTC", "allow": [format!("* {hour} * * *")]});
+    world.word(&["policy", "set", "windows", &both.to_string()]);
+    world.word(&["repair-queue", "add", "reset", "box", "10.9.9.7"]);
+    wait_for("outside the window of both", 20, || why(world, 3).contains("OutsideWindow").then_some(()));
+    assert_eq!((begun("10.9.9.8"), begun("10.9.9.7")), (1, 0), "{:?}", log(world));
     wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::world::{Options, World, cluster::machines, in_both_worlds, wait_for};
+use crate::world::{Options, World, cluster::machines, in_both_worlds, program::Daemon, wait_for};
 
 in_both_worlds! {
     Options { kcm: true, kwok: true, audit: true, etcd34: false };
@@ -29,14 +29,23 @@ fn why(world: &World) -> String {
     world.word(&["rq", "why", "0", "-o", "json"])
 }
 
-fn i8_a_freeze_unwinds_the_drain_and_lets_it_begin_anew_when_it_ends(world: &World) {
+/// A drain that begins and does not end: one of the two pods may go.
+fn blocked(world: &World) -> Daemon {
     set_up(world);
-    // one of the two may go: the drain begins, and does not end
     world.add_budget("default", "web", "web", 1);
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines(1, 2)[1]]);
     wait_for("it drains and is blocked", 30, || why(world).contains("BlockedByPDB").then_some(()));
+    daemon
+}
+
+fn nothing_blocks(world: &World) {
+    world.ok("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", None);
+}
+
+fn i8_a_freeze_unwinds_the_drain_and_lets_it_begin_anew_when_it_ends(world: &World) {
+    let _daemon = blocked(world);
     world.word(&["freeze", "--until", "1h", "--reason", "quarter end, CHG-7"]);
     world.entry_is(0, "queued", 10);
     let entry = &world.entries()[&0];
@@ -46,7 +55,7 @@ fn i8_a_freeze_unwinds_the_drain_and_lets_it_begin_anew_when_it_ends(world: &Wor
         (why.contains("Frozen") && why.contains("quarter end, CHG-7")).then_some(())
     });
     wait_for("uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
-    world.ok("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", None);
+    nothing_blocks(world);
     let audit = world.word(&["audit", "-o", "json"]);
     assert!(audit.contains("\"freeze\"") && audit.contains("\"unwind\""), "{audit}");
     assert!(world.power().is_empty(), "no power command in a freeze");
@@ -57,17 +66,12 @@ fn i8_a_freeze_unwinds_the_drain_and_lets_it_begin_anew_when_it_ends(world: &Wor
 
 /// Operator's review 7.1: the hold went with the cordon, and the machine was rebooted a second later.
 fn i27_a_hold_takes_a_drain_back_and_stays_until_a_person_takes_it_away(world: &World) {
-    set_up(world);
-    world.add_budget("default", "web", "web", 1);
-    let daemon = world.daemon("engine");
-    daemon.ready();
-    world.queue(&[&machines(1, 2)[1]]);
-    wait_for("it drains and is blocked", 30, || why(world).contains("BlockedByPDB").then_some(()));
+    let _daemon = blocked(world);
     world.word(&["rq", "hold", "0", "--reason", "waiting for the vendor"]);
     world.entry_is(0, "queued", 10);
     wait_for("uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
     // nothing keeps it from being drained now but the hold
-    world.ok("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", None);
+    nothing_blocks(world);
     std::thread::sleep(Duration::from_secs(5));
     assert!(why(world).contains("OnHold") && world.power().is_empty(), "{}", why(world));
     assert!(world.cordoned().is_empty());

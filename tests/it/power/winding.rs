@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use cketerm::{
-    engine::run::Handle,
+    engine::{run::Handle, snapshot::Seen},
     model::{entry::Stored, ours::Audit},
     sandbox::{
         faults::State as LineState,
         kubernetes::resource::{BARE_METAL_HOSTS, LEASES},
-        machines::{Behaviour, State, What},
+        machines::{Behaviour, OnBmc, State, What},
         metal3::NAMESPACE,
     },
 };
@@ -162,6 +162,30 @@ async fn i44_an_engine_that_makes_room_for_cke_finishes_first_and_begins_nothing
         place.is_whole(&format!("made room after {ago:?}"));
         assert!(place.whats("w2").is_empty(), "after {ago:?}: {:?}", place.whats("w2"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resignation_names_the_host_it_waits_for_and_does_not_wait_for_ever() {
+    let place = asked("daemon", Duration::from_secs(1)).await;
+    while place.host("w1")["status"]["poweredOn"] != false {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    place.behave("w1", Behaviour { bmc: OnBmc::Mute, ..Behaviour::default() });
+    place.operator.set_policy("engine", "cke", None).await.unwrap();
+    let named = |s: &Seen| {
+        let why = s.snapshot.engine.resigning.as_ref();
+        why.is_some_and(|why| why.contains("waits for the power cycle of metal3/w1"))
+    };
+    place.until("it says what it waits for", named).await;
+    tokio::time::sleep(Duration::from_mins(9)).await;
+    assert!(place.engine.seen().borrow().snapshot.engine.leading.is_some(), "a machine is worth ten minutes");
+    tokio::time::timeout(Duration::from_mins(3), place.until("it resigns", |s| s.snapshot.engine.leading.is_none()))
+        .await
+        .unwrap();
+    let store = &place.operator.store;
+    let audit = store.newest::<Audit>(&store.keys().audit_prefix(), 200).await.unwrap();
+    let left = audit.iter().filter_map(Stored::get).filter(|r| r.what == "host left off").collect::<Vec<_>>();
+    assert!(left.len() == 1 && left[0].on == "host metal3/w1", "it is said loudly: {audit:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,6 +89,29 @@ async fn what_was_written_lately_is_read_by_its_keys_and_is_what_the_whole_folde
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_writes_with_a_clock_behind_is_among_the_newest() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let store = etcd.store().await;
+        for round in 0..90 {
+            store.set_switch(SwitchName::Reboots, round % 2 == 0, &who(), Some(&round.to_string())).await.unwrap();
+        }
+        let newest = store.page::<Audit>(Folder::Audit, Part::Newest, 10).await.unwrap().values;
+        let last = newest[0].get().unwrap();
+        assert_eq!(last.reason.as_deref(), Some("89"));
+        // half an hour before all of them by its name, and after all of them by etcd
+        let late = Audit { reason: Some("late".to_owned()), ..last.clone() };
+        let named = newest[0].key.rsplit('/').next().unwrap();
+        let (early, rest) = (1_700_000_000_000_000_000_u64, &named[20..]);
+        let key = format!("{}{early:020}{rest}", store.keys().audit_prefix());
+        etcd.ctl(&["put", &key, &serde_json::to_string(&late).unwrap()]);
+        let page = store.page::<Audit>(Folder::Audit, Part::Newest, 10).await.unwrap();
+        let reasons = |n: usize| page.values[n].get().unwrap().reason.clone().unwrap();
+        assert_eq!((page.values.len(), reasons(0).as_str(), reasons(1).as_str()), (10, "late", "89"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_copy_survives_a_cut_line_and_a_compaction_meanwhile() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);

@@ -178,7 +178,43 @@ async fn a_cancel_of_what_was_shown_is_refused_once_it_has_changed() {
     assert_eq!(error.to_string(), "reboots/9 does not exist");
     etcd.ctl(&["put", "/cke/reboots/data/0000000000000001", "{"]);
     let error = store.cancel_reboot(1, None, &who(), None).await.unwrap_err().to_string();
-    assert!(error.contains("/cke/reboots/data/0000000000000001") && error.contains("etcdctl del"), "{error}");
+    assert!(error.contains("/cke/reboots/data/0000000000000001") && error.contains("it begins {"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_an_entry_that_cannot_be_read_is_removed_as_it_was_shown_and_nothing_else_is() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+    let key = |index: u64| format!("/cke/reboots/data/{index:016x}");
+    let lies = || etcd.ctl(&["get", "--prefix", "/cke/reboots/data/", "--keys-only"]);
+    etcd.ctl(&["put", &key(9), r#"{"index":"9","node":12"#]);
+    let id = EntryId::reboot(9);
+    let shown = store.unreadable(id).await.unwrap().unwrap();
+    assert!(shown.why.contains(r#"it begins {"index":"9","node":12"#), "{shown:?}");
+    assert_eq!(store.unreadable(EntryId::reboot(0)).await.unwrap(), None, "it can be read");
+    assert_eq!(store.unreadable(EntryId::reboot(7)).await.unwrap(), None, "there is none");
+
+    // somebody writes it anew: what was shown is not what lies there
+    etcd.ctl(&["put", &key(9), "garbage"]);
+    let error = store.remove_unreadable(id, shown.revision, &who(), None).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+    assert!(lies().contains(&key(9)));
+    // one that can be read is cancelled, never removed
+    let readable = store.read_view().await.unwrap().reboots.entries[&0].mod_revision;
+    assert!(store.remove_unreadable(EntryId::reboot(0), readable, &who(), None).await.is_err());
+    assert!(lies().contains(&key(0)));
+
+    let shown = store.unreadable(id).await.unwrap().unwrap();
+    store.remove_unreadable(id, shown.revision, &who(), Some("INC-5")).await.unwrap();
+    assert!(!lies().contains(&key(9)) && lies().contains(&key(0)));
+    let audit = etcd.ctl(&["get", "--prefix", "/cke/cketerm/audit/", "--print-value-only"]);
+    for said in ["reboot remove unreadable", "reboots/9", "INC-5", "it begins garbage"] {
+        assert!(audit.contains(said), "{said}: {audit}");
+    }
+    // under a key of another entry: unreadable too, and cancelled it would stay
+    etcd.ctl(&["put", &key(10), ENTRY]);
+    assert!(store.unreadable(EntryId::reboot(10)).await.unwrap().unwrap().why.contains("its key says 10"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -103,6 +103,30 @@ fn i8_rebooting_that_is_put_back_is_seen() {
 }
 
 #[test]
+fn i8_a_command_that_never_began_may_be_put_back() {
+    let mut s = Scene::new();
+    s.add(0, "w1");
+    s.moves(0, "draining");
+    s.cordon(0, "w1");
+    s.pass(1.0);
+    let place = "cketerm/attempts/reboots/0/1";
+    let mut attempt = s.attempt(0, 1, "w1");
+    let mut value = s.get(&key(0));
+    value["status"] = json!("rebooting");
+    value["last_transition_time"] = json!(s.whole());
+    s.engine("power", &[(&key(0), value.clone()), (place, attempt.clone())], &[]);
+    shut(&mut s);
+    s.pass(1.0);
+    let end = json!({"withheld": "its window ended"});
+    attempt["outcome"] = json!({"end": end, "at": s.now.to_string(), "stdout": "", "stderr": ""});
+    s.engine("power", &[(place, attempt.clone())], &[]);
+    s.pass(1.0);
+    value["status"] = json!("queued");
+    s.engine("unwind", &[(&key(0), value)], &[place]);
+    sees(&s, &[]);
+}
+
+#[test]
 fn i34_a_drain_is_put_back_without_a_count_where_it_is_shut_or_held_and_nowhere_else() {
     for (how, codes) in [(open as fn(&mut Scene), &["I34"][..]), (shut, &[]), (frozen, &[]), (held, &[])] {
         let mut s = Scene::new();

@@ -48,6 +48,9 @@ impl<'a> Pass<'a> {
             return self.not_ours().unwrap_or_else(|| waiting_for_health(case, None, last));
         }
         let Some(task) = self.task(case) else { return self.no_definition() };
+        if let Some(why) = self.taken_back(case) {
+            return self.take_back(case, why);
+        }
         if let Some(reason) = self.retry_ordered(case, task) {
             return reason;
         }

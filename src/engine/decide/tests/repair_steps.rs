@@ -267,6 +267,22 @@ fn i25_tries_are_counted_per_step_over_all_leaders_and_what_we_withheld_is_none(
     assert!(scene(5, Ended::Withheld("late".to_owned())).command_of(0).is_some());
 }
 
+/// Review of the engineer, 8.2: an earlier step was done to the machine, so that its node stays claimed between steps.
+#[test]
+fn i8_a_withheld_command_takes_a_repair_back_only_where_no_step_was_done_to_its_machine() {
+    let late = || Some(Ended::Withheld("the policy was changed meanwhile".to_owned()));
+    let second = Scene::repairing(1)
+        .repair(0, 11, "two")
+        .at_step(0, 1, StepStatus::Watching, 60)
+        .cordoned_for(11, 0)
+        .tried(0, 1, 0, 3, 300, ok())
+        .tried(0, 2, 1, 3, 60, late())
+        .repairs_disabled();
+    assert_eq!(second.repairs(0).map(|e| e.word()), None, "it stays claimed, and waits");
+    let first = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 60, late()).repairs_disabled();
+    assert_eq!(first.repairs(0).map(|e| e.word()), Some("unwinding"));
+}
+
 #[test]
 fn i25_a_command_of_a_dead_leader_is_waited_out_and_then_unknown_until_the_health_check_or_a_person_settles_it() {
     let scene = |since: f64| {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::scene::{BOOT, Scene, now};
+use super::scene::{BOOT, LEASE, Scene, now};
 use crate::{
     engine::{decide::Effect, snapshot::CheckAnswer},
     model::{
@@ -113,7 +113,7 @@ fn i8_a_drain_that_cannot_end_in_its_window_is_unwound_with_its_count_kept() {
     let scene = Scene::new(2).draining(0, 11, 30).pod(11, "web-1", |_| {}).change(0, |e| e.drain_backoff_count = 3);
     assert_ne!(open(scene.clone()).does(0), Some("unwinding"));
     for (scene, why) in [(shut(scene.clone()), opens()), (frozen(scene), until_thaw())] {
-        let Some(Effect::Unwind { entry, cause }) = scene.effect(0) else { panic!("{:?}", scene.does(0)) };
+        let Some(Effect::Unwind { entry, cause, .. }) = scene.effect(0) else { panic!("{:?}", scene.does(0)) };
         assert_eq!(cause, why);
         let back = entry.unwound(now());
         assert_eq!((back.status().as_str(), back.backoff_count()), ("queued", 3));
@@ -137,6 +137,26 @@ fn i8_rebooting_is_never_aborted_and_a_further_try_waits_for_the_window() {
     assert_eq!(shut(failed.clone()).does(0), None);
     assert_eq!(shut(failed.clone()).reason(0), opens());
     assert_eq!(frozen(failed).reason(0), until_thaw());
+}
+
+#[test]
+fn i8_a_command_that_was_withheld_takes_its_drain_back_where_it_may_not_run_now() {
+    let over = || Some(Ended::Withheld("its window ended at 2026-08-01T11:59:57Z".to_owned()));
+    let withheld = || Scene::new(2).rebooting(0, 11, 3, over()).change(0, |e| e.drain_backoff_count = 3);
+    let held = || withheld().order(0, Verb::Hold, 10);
+    for scene in [shut(withheld()), frozen(withheld()), held(), withheld().disabled()] {
+        let Some(Effect::Unwind { entry, never_began, .. }) = scene.effect(0) else { panic!("{:?}", scene.does(0)) };
+        assert_eq!((entry.unwound(now()).status().as_str(), never_began.len()), ("queued", 1));
+    }
+    assert_ne!(open(withheld()).does(0), Some("unwinding"), "it is tried again soon");
+    let began = withheld().attempt(0, 11, 2, LEASE, 2, Some(Ended::Exit(1)));
+    assert_ne!(shut(began).does(0), Some("unwinding"), "something was done to the machine");
+    let broken = Some(Ended::NotStarted("no such file".to_owned()));
+    let not_started = withheld().attempt(0, 11, 1, LEASE, 5, broken).attempt(0, 11, 2, LEASE, 2, over());
+    let Some(Effect::Unwind { never_began, .. }) = shut(not_started).effect(0) else { panic!() };
+    assert_eq!(never_began.len(), 2, "I25: none of them counts for whoever runs the next command");
+    let tried_before = withheld().attempt(0, 11, 1, LEASE, 5, Some(Ended::Exit(1))).attempt(0, 11, 2, LEASE, 2, over());
+    assert_ne!(shut(tried_before).does(0), Some("unwinding"));
 }
 
 #[test]

@@ -1,0 +1,38 @@
+//! Entries that cannot be read: shown with what is wrong, removed as they were shown (I5).
+
+use insta::assert_snapshot;
+
+use super::world::{World, press};
+use crate::{
+    console::{
+        event::{Action, Effect, Event},
+        screen,
+        update::update,
+    },
+    model::entry::EntryId,
+};
+
+#[test]
+fn i5_a_broken_entry_is_removed_as_it_was_shown() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "G X");
+    assert_snapshot!("dialog_broken_entry", screen::text(&app));
+    assert_eq!(press(&mut app, "tab tab tab y"), [], "the cluster and the index have to be typed");
+    let mut app = world.console(80, 24);
+    let effects = press(&mut app, "G X \"written by hand\" enter \"tokyo0 8\" enter enter");
+    let entry = EntryId::reboot(8);
+    let asked = Action::Remove { entry, seen: 35, reason: Some("written by hand".into()) };
+    assert_eq!(effects, [Effect::Act(asked)]);
+    // somebody wrote it anew: what was shown is not what lies there
+    let mut app = world.console(80, 24);
+    press(&mut app, "G X");
+    if let Some(stored) = world.store.reboots.entries.get_mut(&8) {
+        stored.mod_revision = 36;
+    }
+    update(&mut app, Event::Seen(world.seen()));
+    assert!(screen::text(&app).contains("EXPIRED: reboots/8 changed meanwhile"), "{}", screen::text(&app));
+    // among others it is left out, with a word
+    press(&mut app, "esc * X");
+    assert!(screen::text(&app).contains("left out, cannot be read (removed one at a time): reboots/8"));
+}

@@ -1,0 +1,68 @@
+//! The way out for an entry that cannot be read: its key is removed as it was shown, never another value (I5, I28).
+
+use etcd_client::{Compare, CompareOp, TxnOp};
+
+use super::{
+    apply,
+    connect::Store,
+    error::StoreError,
+    operator::{Note, Wrote},
+};
+use crate::model::{
+    entry::{EntryId, QueueKind},
+    ours::Who,
+};
+
+/// An entry that cannot be read, as it lies there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its `ModRevision`.
+    pub revision: i64,
+    /// Why, and how the value begins.
+    pub why: String,
+}
+
+impl Store {
+    /// Why this entry cannot be read; none where it can, or where there is none.
+    pub async fn unreadable(&self, id: EntryId) -> Result<Option<Unreadable>, StoreError> {
+        match self.stored_entry(id).await {
+            Ok(kv) => {
+                let why = apply::unreadable(id, kv.value());
+                Ok(why.map(|why| Unreadable { revision: kv.mod_revision(), why }))
+            }
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Removes the key of an entry that cannot be read, if it still lies there at this revision, with its request and its
+    /// progress. What whoever leads still needs stays: a cordon, an attempt, an order.
+    pub async fn remove_unreadable(
+        &self,
+        id: EntryId,
+        revision: i64,
+        who: &Who,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let conflict = || StoreError::Conflict { what: id.to_string() };
+        let kv = self.stored_entry(id).await?;
+        if kv.mod_revision() != revision {
+            return Err(conflict());
+        }
+        let why = apply::unreadable(id, kv.value()).ok_or_else(conflict)?;
+        let what = match id.queue {
+            QueueKind::Reboot => "reboot remove unreadable",
+            QueueKind::Repair => "repair remove unreadable",
+        };
+        let key = self.keys().entry(id);
+        let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
+        // who asked for it and how far it was would otherwise lie there for ever
+        let (keys, mut beside) = (self.keys(), vec![TxnOp::delete(key.as_str(), None)]);
+        beside.extend([keys.request(id), keys.progress(id)].map(|key| TxnOp::delete(key, None)));
+        let note = Note { who, what, on: &id.to_string(), reason };
+        match self.write(note, &format!("removed: {why}"), compares, beside).await? {
+            Wrote::At(_) => Ok(()),
+            Wrote::Conflict => Err(conflict()),
+        }
+    }
+}
