@@ -25,7 +25,7 @@ fn the_first_frame_stands_before_etcd_answers_and_q_gives_the_terminal_back() {
     let mut console = Console::start(&nowhere("first"), &[], 80, 24);
     let text = console.shows("connecting to etcd at http://127.0.0.1:", 5);
     assert!(text.contains("1 Reboots") && text.contains("? help"), "{text}");
-    assert_eq!(console.modes(), (true, true));
+    console.holds_the_terminal(true);
     console.resize(50, 10);
     console.shows("too small: 60x15 at least", 5);
     console.resize(100, 30);
@@ -34,7 +34,7 @@ fn the_first_frame_stands_before_etcd_answers_and_q_gives_the_terminal_back() {
     console.shows("the same key in every view", 5);
     console.press("q");
     assert_eq!(console.ended(15), 0);
-    assert_eq!(console.modes(), (false, false));
+    console.holds_the_terminal(false);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn signals_give_the_terminal_back_and_a_stopped_console_comes_back() {
         console.shows("connecting", 5);
         console.signal(signal);
         assert_eq!(console.ended(15), 0, "{signal}");
-        assert_eq!(console.modes(), (false, false), "{signal}");
+        console.holds_the_terminal(false);
     }
     let mut console = Console::start(&nowhere("signals"), &["--observe"], 80, 24);
     console.shows("connecting", 5);
@@ -61,10 +61,10 @@ fn signals_give_the_terminal_back_and_a_stopped_console_comes_back() {
             console.press(stop);
         }
         wait_for("the console is stopped", 15, || (console.state() == 'T').then_some(()));
-        assert_eq!(console.modes(), (false, false));
+        console.holds_the_terminal(false);
         console.signal("CONT");
         console.shows("connecting", 5);
-        assert_eq!(console.modes(), (true, true));
+        console.holds_the_terminal(true);
     }
     console.press("q");
     assert_eq!(console.ended(15), 0);
@@ -120,7 +120,7 @@ fn a_blocked_drain_is_cancelled_in_ten_keys_and_a_reboot_queued_by_keyboard_ends
     console.shows("Nobody else stands by", 5);
     console.press("y");
     assert_eq!(console.ended(20), 0);
-    assert_eq!(console.modes(), (false, false));
+    console.holds_the_terminal(false);
 }
 
 #[test]

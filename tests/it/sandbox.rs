@@ -262,7 +262,7 @@ fn the_console_on_it_reboots_within_seconds_and_every_key_works() {
     // it ends with the console: there is nothing to ask
     console.press("q");
     assert_eq!(console.ended(30), 0);
-    assert_eq!(console.modes(), (false, false));
+    console.holds_the_terminal(false);
 }
 
 fn text(value: &Value) -> &str {

@@ -10,6 +10,9 @@ use std::{
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
+/// How long a screen may take at least: a busy machine is no defect, and a test is no benchmark.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A running console.
 pub struct Console {
     screen: Arc<Mutex<(vt100::Parser, u64)>>,
@@ -65,10 +68,21 @@ impl Console {
         self.screen.lock().expect("the screen").1
     }
 
-    /// Whether the program has the alternate screen, and whether it hides the cursor.
-    pub fn modes(&self) -> (bool, bool) {
-        let screen = self.screen.lock().expect("the screen");
-        (screen.0.screen().alternate_screen(), screen.0.screen().hide_cursor())
+    /// Waits until the program has the terminal (the alternate screen, no cursor), or until it has given it back. What
+    /// it wrote may still be on its way to us when its process has ended or stopped.
+    pub fn holds_the_terminal(&self, held: bool) {
+        let began = Instant::now();
+        loop {
+            let modes = {
+                let screen = self.screen.lock().expect("the screen");
+                (screen.0.screen().alternate_screen(), screen.0.screen().hide_cursor())
+            };
+            if modes == (held, held) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "alternate screen, no cursor: {modes:?}:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Presses keys, one after the other.
@@ -79,15 +93,16 @@ impl Console {
         }
     }
 
-    /// Waits until the screen contains this.
+    /// Waits until the screen contains this: so many seconds, and 30 at least.
     pub fn shows(&self, what: &str, seconds: u64) -> String {
+        let patience = PATIENCE.max(Duration::from_secs(seconds));
         let began = Instant::now();
         loop {
             let text = self.text();
             if text.contains(what) {
                 return text;
             }
-            assert!(began.elapsed() < Duration::from_secs(seconds), "waited {seconds} s for {what:?}:\n{text}");
+            assert!(began.elapsed() < patience, "waited {patience:?} for {what:?}:\n{text}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
