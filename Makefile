@@ -1,7 +1,7 @@
 # `make run` shows cketerm at work, `make test` tests everything. Both set up what they need and say what they skip.
 # Where cargo builds.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run demo test sim lint docs pictures figures day2 build package setup
+.PHONY: run demo test sim lint docs pictures figures bench day2 build package setup
 
 run: ## the console on a data centre inside the process
 	tests/servers/setup --build-only
@@ -44,6 +44,10 @@ figures: setup build ## requests and time of a drain beside kubectl's, and of `r
 	cargo bench --locked --bench pass
 	cargo bench --locked --bench health
 	cargo bench --locked --bench health -- $(TARGET)/release/cketerm
+
+bench: setup build ## what the console costs, beside sofka and kubetui, into docs/performance.md
+	cargo bench --locked --bench frame -- docs/performance.md
+	python3 tests/figures/console.py $(TARGET)/release/cketerm --build-peers --write docs/performance.md
 
 day2: setup build ## windows, a freeze, a stuck rack and bad receivers on real servers for ten minutes; OLD=PROGRAM: upgrade and downgrade beside that one
 	python3 tests/figures/windows.py $(TARGET)/release/cketerm

@@ -163,7 +163,7 @@ async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), Ac
              you have looked at it: `cketerm nodes uncordon {node}`"
         ),
         None if attempts().any(Attempt::began) => {
-            "; its reboot command has run: the node stays cordoned until it has booted".to_owned()
+            "; its reboot command has run, or may have: the node stays cordoned until it has booted".to_owned()
         }
         None => String::new(),
     };

@@ -78,7 +78,7 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
         if !line.throughout(from, end, held) || claimed(view, name, node, from, end) {
             continue;
         }
-        if node.owner().is_some_and(|o| orphan(view, o, node)) {
+        if node.owner().is_some_and(|o| orphan(view, o, name, node)) {
             continue;
         }
         let whose = node.owner().map_or_else(|| "nobody".to_owned(), |o| o.entry.to_string());
@@ -101,14 +101,15 @@ fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timest
                 matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
                     && (Some(e.node.as_str()) == address || node.addresses.contains(&e.node))
             }
-            Some(Err(())) => node.owned_by(*index),
+            // without a record of ours, the mark may be of any entry that cannot be read
+            Some(Err(())) => node.owner.is_none() || node.owned_by(*index),
             None => false,
         })
     })
 }
 
 /// Its machine was powered for the entry and was not seen back.
-fn orphan(view: &View<'_>, owner: &Owner, node: &Node) -> bool {
+fn orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
     if owner.entry.queue == QueueKind::Repair {
         let mut attempts = view.repair_attempts.range((owner.entry.index, 0)..=(owner.entry.index, u32::MAX));
         let boot_id = attempts.find_map(|(_, l)| l.steps().first()?.value.as_ref()?.boot_id.clone());
@@ -120,16 +121,17 @@ fn orphan(view: &View<'_>, owner: &Owner, node: &Node) -> bool {
     if !powered && !started {
         return false;
     }
-    let boot_id = recorded(view, owner);
+    let boot_id = boot_id_before(view, owner, name);
     boot_id.is_none_or(|before| before == node.boot_id) || !node.ready
 }
 
-/// The boot id from before the first command, where it was recorded.
-fn recorded(view: &View<'_>, owner: &Owner) -> Option<String> {
-    let first = view.attempts_of(owner.entry.index).next();
-    let attempt = first.and_then(|(_, l)| l.steps().iter().find_map(|s| s.value.as_ref()));
+/// The boot id from before the first command: what the Node said when that command began on the machine, whatever was
+/// recorded of it. Where no command of ours began (another program's did), what our record says.
+fn boot_id_before(view: &View<'_>, owner: &Owner, node: &str) -> Option<String> {
+    let first = physical::begins(view).find(|(i, _)| *i == owner.entry.index);
+    let then = first.and_then(|(_, begin)| view.nodes.get(node)?.at(begin.at));
     let stamped = || (!owner.taken_over_rebooting).then(|| owner.boot_id.clone());
-    attempt.and_then(|a| a.boot_id.clone()).or_else(stamped).filter(|id| !id.is_empty())
+    then.map(|n| n.boot_id.clone()).or_else(stamped).filter(|id| !id.is_empty())
 }
 
 /// I11, at each patch of a Node by an engine. One that makes it schedulable: our record said that it was so before us,
@@ -279,7 +281,7 @@ pub fn i14(view: &View<'_>) -> Vec<Breach> {
 fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp) -> Option<&'static str> {
     let (index, at) = (owner.entry.index, w.asked.at);
     let line = view.nodes.get(&w.name)?;
-    let before = recorded(view, owner);
+    let before = boot_id_before(view, owner, &w.name);
     let new_boot = |n: &Node| before.as_ref().is_none_or(|id| *id != n.boot_id);
     let ending = view.endings.get(&index).and_then(|l| l.at(at));
     let outcome = ending.map_or("", |e: &Ending| e.outcome.as_str());

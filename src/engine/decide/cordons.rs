@@ -51,6 +51,13 @@ impl<'a> Pass<'a> {
             if self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry)) {
                 continue;
             }
+            // CKE's mark alone does not say for which entry: it may be one that cannot be read.
+            if let (None, true, Some(entry)) = (owner, node.unschedulable, self.unreadable())
+                && !self.ordered_uncordon(entry)
+            {
+                self.out.orphans.insert(name.clone(), Reason::OrphanedCordon { node: name.clone(), entry });
+                continue;
+            }
             match self.orphan(node, owner) {
                 Orphan::LetGo if self.may_be_a_later_leaders(name) => {}
                 Orphan::LetGo => self.release(node, owner),
@@ -93,6 +100,12 @@ impl<'a> Pass<'a> {
                 stored.is_some_and(|s| s.get().is_none_or(RepairEntry::claims_machine))
             }
         }
+    }
+
+    /// The first entry of the reboot queue that cannot be read, and so may be draining or rebooting any machine.
+    fn unreadable(&self) -> Option<EntryId> {
+        let broken = self.snap.store.reboots.entries.iter().find(|(_, stored)| stored.get().is_none());
+        broken.map(|(index, _)| EntryId::reboot(*index))
     }
 
     /// A command was run on the machine, for an entry that is gone, and it has not come back since.

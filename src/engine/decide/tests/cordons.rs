@@ -37,6 +37,25 @@ fn i10_ckes_mark_without_an_owner_is_taken_off_too() {
 }
 
 #[test]
+fn i5_i10_beside_an_entry_that_cannot_be_read_a_cordon_with_ckes_mark_alone_stays_and_ours_go() {
+    let scene = Scene::new(4)
+        .queued(&[(7, 14)])
+        .cordoned(12, 0)
+        .node(11, |n| {
+            n.unschedulable = true;
+            n.cke_mark = true;
+        })
+        .with(|s| s.store.reboots.entries.get_mut(&7).unwrap().value = Err("not JSON".to_owned()));
+    let decision = scene.decide();
+    assert_eq!((release(&decision, 11), release(&decision, 12)), (None, Some((true, false))));
+    let stays = &decision.orphans["10.0.0.11"];
+    assert!(matches!(stays, Reason::OrphanedCordon { entry, .. } if entry.index == 7), "{stays:?}");
+    let person = scene.clone().order(7, Verb::Uncordon, 1);
+    assert_eq!(release(&person.decide(), 11), Some((true, false)));
+    assert!(release(&scene.node(11, |n| n.unschedulable = false).decide(), 11).is_some(), "a person uncordoned it");
+}
+
+#[test]
 fn i11_the_administrators_own_cordon_from_before_stays() {
     let scene = Scene::new(1).cordoned(11, 0).owner(11, |o| o.schedulable_before = false);
     assert_eq!(release(&scene.decide(), 11), Some((false, false)));

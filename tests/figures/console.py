@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""What the console costs on real servers, side by side with other terminal programs in one run: the budgets of `console.md`.
+
+usage: tests/figures/console.py [PROGRAM] [--nodes 5000] [--idle 120] [--peers FOLDER] [--write docs/performance.md] [--build-peers]
+
+Starts etcd, kube-apiserver and kwok (tests/servers), makes the nodes, stops kwok so that nothing writes any more, and
+measures PROGRAM (default: target/release/cketerm), then sofka and kubetui, crates that it looks for in FOLDER/bin
+(default: ~/.cache/cketerm-peers; --build-peers gets them there with `cargo install`). A peer that is missing is named. Prints
+one JSON line a program and a table; --write puts that table between the marks of a Markdown file.
+"""
+import argparse, concurrent.futures, http.client, json, os, platform, re, shutil, ssl, statistics, subprocess, sys, tempfile, threading, time
+
+from terminal import Terminal, ms
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SERVERS = os.path.join(os.path.dirname(HERE), "servers")
+CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+WIDE, SMALL = (200, 50), (80, 24)
+ROWS = r"node-0\d+"
+PEERS = {"sofka": "0.34.0", "kubetui": "1.14.0"}
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", nargs="?", default="target/release/cketerm")
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--idle", type=float, default=120)
+    parser.add_argument("--starts", type=int, default=5)
+    parser.add_argument("--peers", default=os.path.join(CACHE, "cketerm-peers"))
+    parser.add_argument("--build-peers", action="store_true")
+    parser.add_argument("--write", metavar="FILE")
+    return parser.parse_args()
+
+
+class Cluster:
+    """Real servers with so many nodes."""
+
+    def __init__(self, folder, nodes):
+        self.folder, self.nodes = folder, nodes
+        out = subprocess.run([f"{SERVERS}/up", "--kwok", folder], capture_output=True, text=True)
+        if out.returncode:
+            sys.exit(out.stderr)
+        self.facts = dict(line.split("=", 1) for line in out.stdout.splitlines() if "=" in line)
+        text = open(self.facts["KUBECONFIG"]).read()
+        self.host = re.search(r'server: "?https://([^"\s}/]+)', text).group(1)
+        self.token = re.search(r'token: "?([^"\s}]+)', text).group(1)
+        self.local = threading.local()
+
+    def ask(self, method, path, body=None, kind="application/json"):
+        if not hasattr(self.local, "line"):
+            self.local.line = http.client.HTTPSConnection(self.host, context=ssl._create_unverified_context())
+        self.local.line.request(method, path, None if body is None else json.dumps(body),
+                                {"Authorization": "Bearer " + self.token, "Content-Type": kind})
+        answer = self.local.line.getresponse()
+        text = answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text[:200]}")
+        return json.loads(text)
+
+    def fill(self):
+        info = {k: "" for k in ("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion", "machineID",
+                                "operatingSystem", "osImage", "systemUUID", "architecture")}
+
+        def make(i):
+            labels = {"cke.cybozu.com/role": "cs" if i % 3 else "ss", "sabakan.cybozu.com/rack": str(i // 28)}
+            room = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+            self.ask("POST", "/api/v1/nodes", {
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{i:05}", "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+                "status": {"addresses": [{"type": "InternalIP", "address": address(i)}], "allocatable": room, "capacity": room,
+                           "nodeInfo": info | {"kubeletVersion": "v1.35.4"}}})
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(make, range(self.nodes)))
+        ready = lambda n: any(c["type"] == "Ready" and c["status"] == "True" for c in n["status"].get("conditions", []))
+        began = time.monotonic()
+        while sum(map(ready, self.ask("GET", "/api/v1/nodes")["items"])) < self.nodes:
+            if time.monotonic() - began > 300:
+                sys.exit("kwok does not make the nodes ready")
+            time.sleep(1)
+        subprocess.run([f"{SERVERS}/one", self.folder, "stop", "kwok"], check=True)
+
+    def churn(self, seconds, a_second=50):
+        """So many changes of nodes a second, in a thread of its own."""
+        end = time.monotonic() + seconds
+
+        def work():
+            began, done = time.monotonic(), 0
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                while time.monotonic() < end:
+                    patch = {"metadata": {"annotations": {"figures/churn": str(done)}}}
+                    pool.submit(self.ask, "PATCH", f"/api/v1/nodes/node-{done * 7 % self.nodes:05}", patch, "application/merge-patch+json")
+                    done += 1
+                    time.sleep(max(0, began + done / a_second - time.monotonic()))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    def down(self):
+        subprocess.run([f"{SERVERS}/down", self.folder], stderr=subprocess.DEVNULL)
+
+
+def address(i):
+    return f"10.{1 + i // 60000}.{i // 250 % 240}.{i % 250 + 1}"
+
+
+class Subject:
+    """A program under measurement: how it is started, how its nodes come on the screen, how it is left."""
+
+    def __init__(self, name, path, argv, before=(), down="j", leave="q", env=None):
+        self.name, self.path, self.argv, self.before, self.down, self.bye = name, path, argv, before, down, leave
+        self.env = env or {}
+
+    def start(self, size):
+        terminal = Terminal([self.path, *self.argv], size, self.env)
+        terminal.pump(30, lambda: terminal.bytes > 0)
+        first = terminal.reads[0][0] if terminal.reads else None
+        for pause, keys in self.before:
+            terminal.pump(pause)
+            terminal.press(keys)
+        return terminal, first
+
+    def measure(self, cluster, args):
+        firsts, rows = [], []
+        for _ in range(args.starts):
+            terminal, first = self.start(WIDE)
+            firsts.append(first)
+            rows.append(terminal.shows(ROWS))
+            terminal.leave(self.bye)
+        if None in firsts or None in rows:
+            print(json.dumps({"program": self.name, "error": "no nodes on its screen", "screen": last(terminal)}), flush=True)
+            return None
+        terminal, _ = self.start(WIDE)
+        terminal.shows(ROWS)
+        terminal.pump(6)
+        figure = {"program": self.name, "first_bytes_ms": ms(statistics.median(firsts)), "rows_ms": ms(statistics.median(rows)),
+                  "rows_spread_ms": [ms(min(rows)), ms(max(rows))]}
+        figure["idle"] = terminal.over(args.idle)
+        figure["rss_mib"] = round(terminal.memory(), 1)
+        figure["keys"] = terminal.keys(self.down, 40)
+        churn = cluster.churn(45)
+        terminal.pump(3)
+        figure["churn"] = terminal.over(20)
+        figure["keys_churn"] = terminal.keys(self.down, 60)
+        churn.join()
+        terminal.pump(2)
+        figure["resize_bytes"] = [terminal.repaint(SMALL), None]
+        terminal.pump(1)
+        figure["resize_bytes"][1] = terminal.repaint(WIDE)
+        figure["rss_end_mib"] = round(terminal.memory(), 1)
+        figure["left_by"] = terminal.leave(self.bye)
+        terminal, _ = self.start(SMALL)
+        terminal.shows(ROWS)
+        terminal.pump(6)
+        figure["keys_small"] = terminal.keys(self.down, 40)
+        terminal.leave(self.bye)
+        figure["binary_mb"] = round(os.path.getsize(self.path) / 1e6, 1)
+        print(json.dumps(figure), flush=True)
+        return figure
+
+
+def last(terminal):
+    return re.sub(r"\s+", " ", terminal.text[-600:].decode("utf-8", "replace"))
+
+
+def subjects(args, cluster):
+    program = os.path.abspath(args.program)
+    config = f"{cluster.folder}/config.yaml"
+    with open(config, "w") as f:
+        json.dump({"etcd": {"endpoints": [cluster.facts["ETCD"]]}, "kubernetes": {"kubeconfig": cluster.facts["KUBECONFIG"]}}, f)
+    nodes = [{"address": address(i), "hostname": f"node-{i:05}", "user": "root", "control_plane": i < 3} for i in range(cluster.nodes)]
+    with open(f"{cluster.folder}/cluster.json", "w") as f:
+        json.dump({"name": "figures", "nodes": nodes, "service_subnet": "10.0.0.0/16",
+                   "reboot": {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/echo", "true"]}}, f)
+    for words in (["cluster", "set", f"{cluster.folder}/cluster.json"], ["policy", "set", "control_plane_probe", "node"],
+                  ["cluster", "identify", "--confirm"]):
+        subprocess.run([program, "--config", config, *words], check=True, stdout=subprocess.DEVNULL)
+    home = {"HOME": f"{cluster.folder}/home", "KUBECONFIG": cluster.facts["KUBECONFIG"]}
+    os.makedirs(home["HOME"], exist_ok=True)
+    yield Subject("cketerm", program, ["--config", config, "--view", "nodes"], leave="qy", env=home)
+    yield Subject("cketerm --observe", program, ["--config", config, "--view", "nodes", "--observe"], env=home)
+    known = {"sofka": Subject("sofka", "", ["nodes"], env=home, leave=":q\r"),
+             "kubetui": Subject("kubetui", "", [], env=home, leave="\x1b")}
+    for name, version in PEERS.items():
+        path = shutil.which(name, path=f"{args.peers}/bin") or shutil.which(name)
+        if path is None and args.build_peers:
+            subprocess.run(["cargo", "install", "--locked", "--root", args.peers, f"{name}@{version}"], check=True)
+            path = f"{args.peers}/bin/{name}"
+        if path is None:
+            print(f"MISSING: {name}: not measured (cargo install --root {args.peers} {name}@{version}, or --build-peers)", flush=True)
+            continue
+        known[name].path = path
+        yield known[name]
+
+
+BUDGETS = [  # what, budget, how to read it
+    ("start to the first bytes", "≤ 15 ms", lambda f: f"{f['first_bytes_ms']:.0f} ms"),
+    ("start to rows of nodes on the screen", "≤ 80 ms", lambda f: f"{f['rows_ms']:.0f} ms ({f['rows_spread_ms'][0]:.0f}–{f['rows_spread_ms'][1]:.0f})"),
+    ("resident memory", "≤ 40 MiB", lambda f: f"{f['rss_mib']:.0f} MiB"),
+    ("idle: processor", "≤ 0.2 %", lambda f: f"{f['idle']['cpu_pct']} %"),
+    ("idle: bytes a second", "≤ 60", lambda f: f"{f['idle']['bytes_s']:.0f}"),
+    ("50 changes of nodes a second: processor", "≤ 3 %", lambda f: f"{f['churn']['cpu_pct']} %"),
+    ("… bytes a second", "≤ 1,000", lambda f: f"{f['churn']['bytes_s']:,.0f}"),
+    ("… frames a second", "≤ 10", lambda f: f"{f['churn']['frames_s']:.1f}"),
+    ("bytes of a cursor move, 200×50 / 80×24", "≤ 160 / ≤ 160", lambda f: f"{f['keys']['bytes']} / {f['keys_small']['bytes']}"),
+    ("key to the first byte, median", "≤ 1 ms", lambda f: f"{f['keys']['median_ms']} ms"),
+    ("key to the first byte, longest under change", "≤ 8 ms", lambda f: f"{f['keys_churn']['max_ms']} ms"),
+    ("repaint after a resize to 80×24 / back", "≤ 4,000 / ≤ 9,500 B", lambda f: " / ".join(f"{b:,} B" for b in f["resize_bytes"])),
+    ("program on disk", "≤ 20 MB", lambda f: f"{f['binary_mb']:.0f} MB"),
+]
+
+
+def table(figures):
+    lines = ["| what | budget | " + " | ".join(f["program"] for f in figures) + " |", "| --- " * (len(figures) + 2) + "|"]
+
+    def cell(read, figure):
+        try:
+            return read(figure)
+        except (TypeError, KeyError, ValueError):
+            return "–"
+
+    lines += [f"| {what} | {budget} | " + " | ".join(cell(read, f) for f in figures) + " |" for what, budget, read in BUDGETS]
+    return "\n".join(lines)
+
+
+def write(path, text):
+    page = open(path).read()
+    begin, end = "<!-- console: begin -->", "<!-- console: end -->"
+    if begin not in page or end not in page:
+        sys.exit(f"{path} has no marks {begin} … {end}")
+    with open(path, "w") as f:
+        f.write(page.split(begin)[0] + begin + "\n" + text + "\n" + end + page.split(end)[1])
+
+
+def main():
+    args = parse()
+    folder = tempfile.mkdtemp(prefix="cketerm-figures-")
+    cluster = Cluster(folder, args.nodes)
+    try:
+        cluster.fill()
+        figures = [figure for figure in (s.measure(cluster, args) for s in subjects(args, cluster)) if figure]
+    finally:
+        cluster.down()
+        shutil.rmtree(folder, ignore_errors=True)
+    machine = f"{os.cpu_count()} processors, {platform.system()} {platform.release()}"
+    text = f"{time.strftime('%Y-%m-%d')}, {args.nodes:,} nodes, {machine}, all in one run; idle over {args.idle:.0f} s.\n\n{table(figures)}"
+    print(text)
+    if args.write:
+        write(args.write, text)
+
+
+if __name__ == "__main__":
+    main()
