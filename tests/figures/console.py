@@ -152,7 +152,7 @@ class Subject:
         terminal, _ = self.start(SMALL)
         terminal.shows(ROWS)
         terminal.pump(6)
-        figure["keys_small"] = terminal.keys(self.down, 40)
+        figure["keys_small"] = terminal.keys(self.down, 14)  # more would scroll
         terminal.leave(self.bye)
         figure["binary_mb"] = round(os.path.getsize(self.path) / 1e6, 1)
         print(json.dumps(figure), flush=True)
@@ -168,7 +168,7 @@ def subjects(args, cluster):
     config = f"{cluster.folder}/config.yaml"
     with open(config, "w") as f:
         json.dump({"etcd": {"endpoints": [cluster.facts["ETCD"]]}, "kubernetes": {"kubeconfig": cluster.facts["KUBECONFIG"]}}, f)
-    nodes = [{"address": address(i), "hostname": f"node-{i:05}", "user": "root", "control_plane": i < 3} for i in range(cluster.nodes)]
+    nodes = [{"address": address(i), "hostname": f"node-{i:05}", "user": "root", "control_plane": i < 1} for i in range(cluster.nodes)]
     with open(f"{cluster.folder}/cluster.json", "w") as f:
         json.dump({"name": "figures", "nodes": nodes, "service_subnet": "10.0.0.0/16",
                    "reboot": {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/echo", "true"]}}, f)
