@@ -32,6 +32,8 @@ pub struct ConsoleSettings {
     pub view: String,
     /// Whether the mouse is used.
     pub mouse: bool,
+    /// Keys that differ from the table, by command name; an empty list unbinds.
+    pub keys: BTreeMap<String, Vec<String>>,
 }
 
 /// Where logs go.
@@ -108,7 +110,12 @@ impl Default for Settings {
         Self {
             etcd: EtcdSettings::default(),
             kube: KubeSettings::default(),
-            console: ConsoleSettings { theme: "terminal".to_owned(), view: "overview".to_owned(), mouse: false },
+            console: ConsoleSettings {
+                theme: "terminal".to_owned(),
+                view: "overview".to_owned(),
+                mouse: false,
+                keys: BTreeMap::new(),
+            },
             bmcs: None,
             log: LogSettings { level: "info".to_owned(), directory: None, json: false },
             notices: Vec::new(),
@@ -376,6 +383,7 @@ console:
   theme: terminal                       # the terminal's own colours
   view: overview                        # the view shown first
   mouse: false
+  keys: {}                              # by the names of docs/keys.md: {cancel: ["ctrl-x c"], hold: [f8], force: []}
 
 power:                                  # for the words `power …`; docs/power.md
   # bmcs: /etc/cketerm/bmcs.yaml        # which BMC a node's address has; passwords stand there, not here

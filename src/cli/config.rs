@@ -12,7 +12,7 @@ use crate::{
     actions::ActionError,
     clock::Clock,
     config::Settings,
-    console::{ConsoleOptions, View},
+    console::{ConsoleOptions, View, keys::Keymap},
     engine::command::Spawner,
     kubernetes::Kube,
     model::secret,
@@ -55,6 +55,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
     let set = |there: bool| if there { "(set)" } else { "" }.to_owned();
     let e = &s.etcd;
     let receivers: Vec<String> = s.notices.iter().map(|r| format!("{} ({})", r.name, r.way)).collect();
+    let keys = s.console.keys.iter().map(|(name, keys)| format!("{name}: {}", keys.join(" or ")));
     let rows = [
         ("etcd.endpoints", e.endpoints_shown().join(",")),
         ("etcd.prefix", e.prefix.clone()),
@@ -73,6 +74,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
         ("console.theme", s.console.theme.clone()),
         ("console.view", s.console.view.clone()),
         ("console.mouse", s.console.mouse.to_string()),
+        ("console.keys", keys.collect::<Vec<_>>().join(", ")),
         ("power.bmcs", path(&s.bmcs)),
         ("log.level", s.log.level.clone()),
         ("log.directory", path(&s.log.directory)),
@@ -106,6 +108,7 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     errors.extend(s.console.view.parse::<View>().err().map(|e| format!("console.view: {e}")));
     let looks = ConsoleOptions { theme: s.console.theme.clone(), ..ConsoleOptions::default() };
     errors.extend(looks.looks().err().map(|e| format!("console.theme: {e}")));
+    errors.extend(Keymap::new(&s.console.keys).err().map(|e| format!("console.{e}")));
     if let Some(file) = &s.bmcs {
         errors.extend(Book::read(Path::new(file)).err().map(|e| format!("power.bmcs: {e}")));
     }

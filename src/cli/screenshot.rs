@@ -90,6 +90,7 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
         view: args.view.unwrap_or_default(),
         cluster_badge: args.sandbox.then(|| "SANDBOX".to_owned()),
         theme: settings.console.theme.clone(),
+        keys: settings.console.keys.clone(),
         sandbox: args.sandbox,
         endpoints: if args.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
         logs: Some(ring),

@@ -3,6 +3,7 @@
 //! Every key is asked for by name; a key that nobody asked for is an error with the nearest one that is.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -112,6 +113,7 @@ pub(super) fn take(
         console.theme = section.text("theme")?.unwrap_or(console.theme.clone());
         console.view = section.text("view")?.unwrap_or(console.view.clone());
         console.mouse = section.flag("mouse")?.unwrap_or(console.mouse);
+        console.keys.extend(section.lists("keys")?);
         section.finish()?;
     }
     if let Some(mut section) = root.section("power")? {
@@ -348,6 +350,24 @@ impl Section {
             }
             Some(_) => Err(self.wrong(name, "expected a list of texts")),
         }
+    }
+
+    /// Lists of texts by name.
+    fn lists(&mut self, name: &str) -> Result<BTreeMap<String, Vec<String>>, ConfigError> {
+        let left = match self.take(name) {
+            None => return Ok(BTreeMap::new()),
+            Some(Value::Mapping(map)) => map,
+            Some(_) => return Err(self.wrong(name, "expected names, each with a list of texts")),
+        };
+        let mut of = Self::new(&self.file, &format!("{}{name}.", self.path), left);
+        let names: Vec<String> = of.left.keys().filter_map(|k| k.as_str().map(str::to_owned)).collect();
+        let mut lists = BTreeMap::new();
+        for name in names {
+            let list = of.list(&name)?.unwrap_or_default();
+            lists.insert(name, list);
+        }
+        of.finish()?;
+        Ok(lists)
     }
 
     pub(super) fn finish(self) -> Result<(), ConfigError> {

@@ -8,17 +8,22 @@ use tui_input::Input;
 
 pub use super::view::View;
 use super::{
+    chosen::Chosen,
     dialog::Dialog,
-    event::Action,
+    event::{Action, Effect},
     facts::{self, Facts},
-    keys::Keymap,
+    keys::{Keymap, Stroke},
     line::CommandLine,
     list::{List, Rows},
     logs::{LineId, Logs},
     overview::{Spot, Summary},
     past::{Past, PastId},
+    picker::Picker,
     registry::{self, Row, Serial},
+    settings,
     theme::Theme,
+    tour::Tour,
+    undo::{Offer, Way},
 };
 use crate::{
     clock::Now,
@@ -92,6 +97,25 @@ pub enum Sheet {
     Messages,
 }
 
+/// A place that something led away from, for the way back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The view.
+    pub view: View,
+    /// Whether History showed CKE's records.
+    pub of_cke: bool,
+    /// Whether Machines and Diff showed the racks.
+    pub racks: bool,
+    /// Its pane.
+    pub pane: Option<Pane>,
+    /// What a verb was about there.
+    pub at: Option<Target>,
+    /// Filter and marks of the view that was led to, as they were found; none = whoever goes back peels them first.
+    pub found: Option<(String, usize)>,
+    /// The filter that was there before the one that led there.
+    pub under: Option<String>,
+}
+
 /// What does not change while the console runs.
 #[derive(Clone, Debug)]
 pub struct Looks {
@@ -107,6 +131,8 @@ pub struct Looks {
     pub read_only: bool,
     /// It is a sandbox: leaving ends it, and harms nobody.
     pub sandbox: bool,
+    /// Columns and orders are kept for the next time.
+    pub kept: bool,
 }
 
 impl Default for Looks {
@@ -118,6 +144,7 @@ impl Default for Looks {
             endpoints: Vec::new(),
             read_only: false,
             sandbox: false,
+            kept: false,
         }
     }
 }
@@ -178,7 +205,23 @@ pub struct App {
     /// Previews that were begun.
     pub plans: u64,
     /// Where Esc leads back to.
-    pub before: Vec<View>,
+    pub before: Vec<Place>,
+    /// The columns that were chosen.
+    pub chosen: Chosen,
+    /// The list in which they are chosen, while it is open.
+    pub picker: Option<Picker>,
+    /// Keys of a chord that is not through.
+    pub chord: Vec<Stroke>,
+    /// Lines that were carried out, oldest first.
+    pub lines: Vec<String>,
+    /// The way back of what is being done.
+    pub leaving: Option<Way>,
+    /// The way back that is offered.
+    pub undo: Option<Offer>,
+    /// The first steps in the sandbox, while they are taken.
+    pub tour: Option<Tour>,
+    /// Something for whoever runs the console, after this event.
+    pub effects: Vec<Effect>,
     /// Sums over the registry.
     pub registry: registry::Facts,
     /// Machines and Diff show the racks in place of their rows.
@@ -229,6 +272,14 @@ impl App {
             summary: Summary::default(),
             plans: 0,
             before: Vec::new(),
+            chosen: Chosen::new(),
+            picker: None,
+            chord: Vec::new(),
+            lines: Vec::new(),
+            leaving: None,
+            undo: None,
+            tour: None,
+            effects: Vec::new(),
             registry: registry::Facts::default(),
             racks: false,
             pane: None,
@@ -258,6 +309,27 @@ impl App {
     /// Says that something went wrong or cannot be done, with what to do.
     pub fn refuse(&mut self, text: impl Into<String>) {
         self.tell(text.into(), true);
+    }
+
+    /// The same of what is on the screen now: it goes with it.
+    pub fn refuse_here(&mut self, text: impl Into<String>) {
+        self.tell(text.into(), true);
+        if let Some(message) = &mut self.message {
+            message.here = true;
+        }
+    }
+
+    /// Whether the way back of what was done last can be taken now.
+    pub fn undo_stands(&self) -> bool {
+        self.undo.as_ref().is_some_and(|offer| offer.refusal(self).is_none())
+    }
+
+    /// Keeps columns and order of the open view for the next time.
+    pub fn keep_table(&mut self) {
+        if self.looks.kept {
+            let change = settings::of_open(self);
+            self.effects.push(Effect::Keep(change));
+        }
     }
 
     /// Says what is so of the view that is open, and of no other.
@@ -434,6 +506,23 @@ impl App {
             View::Diff => &mut self.diff,
             View::Hosts => &mut self.hosts,
         }
+    }
+
+    /// All lists.
+    pub fn lists_mut(&mut self) -> [&mut dyn Rows; 11] {
+        [
+            &mut self.spots,
+            &mut self.reboots,
+            &mut self.nodes,
+            &mut self.repairs,
+            &mut self.machines,
+            &mut self.diff,
+            &mut self.hosts,
+            &mut self.history,
+            &mut self.records,
+            &mut self.audit,
+            &mut self.log,
+        ]
     }
 
     /// Counts an action as begun.

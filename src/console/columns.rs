@@ -16,9 +16,77 @@ use crate::model::{
     ours::Who,
 };
 
-/// The columns of a view, by the names that filters and `:sort` use; none where there is no table.
+/// The columns of the open view, by the names that filters and `:sort` use; none where there is no table.
 pub fn of(app: &App) -> &'static [&'static str] {
-    match app.view {
+    of_table(app.view, app.of_cke)
+}
+
+/// The name of a view's table: the view's, but for CKE's records.
+pub fn table(view: View, of_cke: bool) -> &'static str {
+    if view == View::History && of_cke { "records" } else { view.name() }
+}
+
+/// The columns that a table shows of itself where it is wide enough.
+pub fn own(view: View, of_cke: bool) -> &'static [&'static str] {
+    match view {
+        View::Overview => &[],
+        View::Reboots => &["index", "node", "address", "role", "status", "since", "pods", "reason"],
+        View::Repairs => &[
+            "index",
+            "node",
+            "address",
+            "type",
+            "operation",
+            "step",
+            "command",
+            "status",
+            "left",
+            "pods",
+            "health",
+            "reason",
+        ],
+        View::Diff => &["what", "address", "serial", "place", "score", "why"],
+        View::Hosts => &[
+            "host",
+            "namespace",
+            "node",
+            "power",
+            "online",
+            "state",
+            "asked",
+            "held",
+            "pending",
+            "last-on",
+            "remarks",
+        ],
+        // those that filters know, in their order
+        _ => of_table(view, of_cke),
+    }
+}
+
+/// All columns that can be shown in a table: its own, then those that only filters know.
+pub fn all(view: View, of_cke: bool) -> Vec<&'static str> {
+    let mut all = own(view, of_cke).to_vec();
+    let more: Vec<&'static str> = of_table(view, of_cke).iter().filter(|name| !all.contains(name)).copied().collect();
+    all.extend(more);
+    all
+}
+
+/// The name of a table's column with this title.
+pub fn name(table: &str, title: &str) -> String {
+    match (table, title) {
+        (_, "MACHINE") => "node".to_owned(),
+        (_, "ASKED BY") => "by".to_owned(),
+        (_, "LAST ON") => "last-on".to_owned(),
+        (_, "ERROR / INFO") => "error".to_owned(),
+        (_, "FIELDS / WHY") | ("history" | "audit", "REASON") => "why".to_owned(),
+        (_, title) => title.to_lowercase(),
+    }
+}
+
+/// The same of any view.
+pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
+    match view {
         View::Overview => &[],
         View::Reboots => {
             &["index", "node", "address", "role", "rack", "status", "since", "pods", "reason", "by", "why"]
@@ -43,7 +111,7 @@ pub fn of(app: &App) -> &'static [&'static str] {
         View::Machines => &["serial", "state", "for", "address", "role", "rack", "life", "place", "plan", "bmc"],
         View::Diff => &["what", "address", "serial", "score", "why"],
         View::Hosts => &["host", "namespace", "node", "power", "state", "asked", "remarks"],
-        View::History if app.of_cke => &["id", "start", "took", "status", "operation", "targets", "error"],
+        View::History if of_cke => &["id", "start", "took", "status", "operation", "targets", "error"],
         View::History => &["ended", "entry", "node", "address", "took", "tries", "by", "outcome", "why"],
         View::Audit => &["at", "who", "from", "what", "on", "result", "why"],
         View::Logs => &["at", "level", "entry", "text"],

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
 
-use super::past::{Answer, Question};
+use super::{
+    past::{Answer, Question},
+    settings::Change,
+};
 use crate::{
     actions::HostDeed,
     clock::Now,
@@ -32,6 +35,8 @@ pub enum Event {
     Done(Result<String, String>),
     /// A question was answered.
     Told(Box<Answer>),
+    /// What was to be kept was written: what is to be said of it.
+    Kept(Result<Option<String>, String>),
 }
 
 /// Something that the console wants done by whoever runs it.
@@ -41,6 +46,8 @@ pub enum Effect {
     Act(Action),
     /// Read this, then tell by [`Event::Told`].
     Ask(Question),
+    /// Keep this for the next time, then tell by [`Event::Kept`].
+    Keep(Change),
     /// Leave.
     Quit,
     /// Stop the process as Ctrl-Z does, the terminal restored.

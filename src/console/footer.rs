@@ -2,7 +2,6 @@
 
 use ratatui::{
     Frame,
-    buffer::Buffer,
     layout::Rect,
     style::Style,
     text::{Line, Span},
@@ -14,9 +13,9 @@ use super::{
     app::{App, View},
     brief,
     keys::{self, Binding, Context, TABLE},
-    line::{self, CommandLine},
+    line, palette,
     table::{cut, put},
-    update,
+    tour, update,
 };
 
 /// Most lines a message takes.
@@ -38,12 +37,20 @@ fn message(app: &App) -> (Vec<String>, bool) {
 
 /// Lines of the footer: one for the message at least, one for the hints.
 pub fn height(app: &App) -> u16 {
-    u16::try_from(message(app).0.len().max(1)).unwrap_or(1) + 1
+    let tour = app.tour.as_ref().map_or(0, |_| tour::LINES);
+    u16::try_from(message(app).0.len().max(1)).unwrap_or(1) + 1 + tour
 }
 
 /// Draws it.
 pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     let theme = &app.looks.theme;
+    let area = match &app.tour {
+        Some(tour) => {
+            tour::draw(app, tour, frame.buffer_mut(), Rect { height: tour::LINES.min(area.height), ..area });
+            Rect { y: area.y + tour::LINES, height: area.height.saturating_sub(tour::LINES), ..area }
+        }
+        None => area,
+    };
     let (lines, failed) = message(app);
     let style = if failed { theme.danger } else { Style::new() };
     let hints = area.bottom().saturating_sub(1);
@@ -51,7 +58,7 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         put(frame.buffer_mut(), area.x, y, area.width, &line, style);
     }
     if let Some(line) = &app.line {
-        proposals(app, line, frame.buffer_mut(), area);
+        palette::draw(app, line, frame.buffer_mut(), area);
         let said = match &line.error {
             Some(_) => (String::new(), theme.muted),
             None => (line::meaning(line.input.value()).unwrap_or_default(), theme.muted),
@@ -65,6 +72,14 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
             None => (format!("{keep} keep  {drop} drop"), theme.muted),
         };
         return prompt(app, frame, (area, hints), "filter: ", input, said);
+    }
+    if !app.chord.is_empty() {
+        let begun = app.chord.iter().map(|stroke| keys::title(&keys::named(*stroke))).collect::<Vec<_>>().join(" ");
+        let mut on: Vec<String> =
+            app.looks.keymap.chords(&app.chord).into_iter().map(|(keys, name)| format!("{keys} {name}")).collect();
+        on.push("Esc drops it".to_owned());
+        put(frame.buffer_mut(), area.x, hints, area.width, &format!("{begun} ...  {}", on.join("  ")), theme.key);
+        return;
     }
     let line = hint_line(app, usize::from(area.width));
     frame.buffer_mut().set_line(area.x, hints, &line, area.width);
@@ -84,27 +99,6 @@ fn prompt(app: &App, frame: &mut Frame, (area, y): (Rect, u16), label: &str, inp
     put(buffer, area.right().saturating_sub(said_width), y, said_width, &said, style);
     let column = label.len() + input.visual_cursor().saturating_sub(scroll);
     frame.set_cursor_position((area.x + u16::try_from(column).unwrap_or(0), y));
-}
-
-/// What tab goes through, above the line.
-fn proposals(app: &App, line: &CommandLine, buffer: &mut Buffer, area: Rect) {
-    let Some(proposals) = &line.proposals else { return };
-    let mut x = area.x;
-    let from = proposals.at.saturating_sub(3);
-    let y = area.bottom().saturating_sub(2);
-    for x in area.left()..area.right() {
-        buffer[(x, y)].reset();
-    }
-    for (at, word) in proposals.words.iter().enumerate().skip(from) {
-        let word = brief::safe(word);
-        let style = if at == proposals.at { app.looks.theme.tab } else { app.looks.theme.muted };
-        let width = u16::try_from(word.width()).unwrap_or(0);
-        if x + width > area.right() {
-            break;
-        }
-        put(buffer, x, y, width, &word, style);
-        x = x.saturating_add(width + 2);
-    }
 }
 
 /// The commands of a view that the footer names, the most wanted first.
@@ -201,7 +195,8 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
     let always: Vec<Hint> = ["command", "help", "quit"].iter().filter_map(|name| hint(app, name)).collect();
     let mut left = width.saturating_sub(always.iter().map(|h| h.width).sum());
     let mut shown: Vec<Hint> = Vec::new();
-    for name in names {
+    let back = matches!(here, Context::Table | Context::Detail) && app.help.is_none() && app.undo_stands();
+    for name in back.then_some("undo").into_iter().chain(names) {
         let may_not = |b: &Binding| b.changes && (app.read_only() || app.may_not(b.command).is_some());
         let refused = TABLE.iter().any(|b| b.name == name && may_not(b));
         let Some(hint) = hint(app, name).filter(|_| !refused) else { continue };

@@ -11,7 +11,9 @@ use super::{
     app::{App, View},
     columns,
     keys::{Command, TABLE, typed},
+    theme::Theme,
 };
+use crate::model::entry::EntryId;
 
 /// Most proposals that are made.
 const MOST: usize = 40;
@@ -25,10 +27,14 @@ pub struct CommandLine {
     pub error: Option<String>,
     /// What tab puts in, and which of it was put in last; the text before it.
     pub proposals: Option<Proposals>,
+    /// What could be put in, as the text stands.
+    pub offers: Proposals,
+    /// The line of before that stands in place of what was typed, counted from the last one.
+    pub recalled: Option<usize>,
 }
 
 /// What could stand at the end of the line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proposals {
     /// The text in front of the word that is completed.
     pub before: String,
@@ -68,7 +74,13 @@ pub const WORDS: &[Word] = &[
         "TIME REASON",
         "Nothing new starts until then, in either queue: 2h, 3d, or 2026-12-28T08:00:00Z; and why",
     ),
-    word("unfreeze", "", "End a freeze before its time"),
+    word("unfreeze", "[REASON]", "End a freeze before its time"),
+    word(
+        "columns",
+        "COLUMN,COLUMN,...|default",
+        "Show these columns of the view, in this order; default: its own; alone: choose them in a list",
+    ),
+    word("settings", "forget", "Forget columns and orders that are kept for the next time"),
     word("filter", "FILTER", "Show only the rows that pass; alone: type it"),
     word(
         "write",
@@ -89,6 +101,8 @@ pub enum Said {
     Press(Command),
     /// A verb on the rows that an argument names (none = those that are chosen), and its reason.
     Verb(Command, Option<String>, Option<String>),
+    /// The backoff of all entries, and why.
+    AllBackoffs(Option<String>),
     /// One of [`WORDS`] with its argument.
     Word(&'static str, String),
 }
@@ -98,7 +112,7 @@ pub fn read(text: &str) -> Result<Said, String> {
     let (name, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
     let rest = rest.trim();
     if let Some(word) = WORDS.iter().find(|w| w.name == name) {
-        let optional = ["mark", "sort", "filter"].contains(&name);
+        let optional = ["mark", "sort", "filter", "columns", "unfreeze"].contains(&name);
         if word.argument.is_empty() && !rest.is_empty() {
             return Err(format!("{name} takes no argument"));
         }
@@ -124,6 +138,9 @@ pub fn read(text: &str) -> Result<Said, String> {
     if rows.is_some() && !ON_ROWS.contains(&binding.name) {
         return Err(format!("{name} takes no argument, but a reason after {REASON}"));
     }
+    if binding.command == Command::ResetBackoff && rows.as_deref() == Some("all") {
+        return Ok(Said::AllBackoffs(reason));
+    }
     Ok(Said::Verb(binding.command, rows, reason))
 }
 
@@ -146,7 +163,11 @@ fn reasoned(text: &str) -> (Option<String>, Option<String>) {
 /// The verbs with what they take on the command line, for the help and the document.
 pub fn verb_forms() -> impl Iterator<Item = (String, &'static str)> {
     TABLE.iter().filter(|b| b.changes && b.name != "keep-cordoned").map(|b| {
-        let rows = if ON_ROWS.contains(&b.name) { " [ROWS]" } else { "" };
+        let rows = match b.name {
+            "reset-backoff" => " [ROWS|all]",
+            name if ON_ROWS.contains(&name) => " [ROWS]",
+            _ => "",
+        };
         (format!("{}{rows} [{REASON} REASON]", b.name), b.help)
     })
 }
@@ -174,23 +195,65 @@ pub fn meaning(text: &str) -> Option<String> {
     Some(format!("{takes}{}", binding.help))
 }
 
-/// The proposals for the last word of a line.
+/// A first word with what it takes, and what it does.
+pub fn told(name: &str) -> (String, String) {
+    if let Some(word) = WORDS.iter().find(|w| w.name == name) {
+        return (format!("{name} {}", word.argument).trim_end().to_owned(), word.help.to_owned());
+    }
+    let form = verb_forms().find(|(form, _)| form.split(' ').next() == Some(name));
+    let help = || TABLE.iter().find(|b| b.name == name && typed(b.context)).map_or("", |b| b.help);
+    form.map_or_else(|| (name.to_owned(), help().to_owned()), |(form, help)| (form, help.to_owned()))
+}
+
+/// Times that are proposed where one is typed.
+const TIMES: [&str; 6] = ["15m", "30m", "1h", "2h", "8h", "1d"];
+
+/// The proposals for the last word of a line, by the kind of argument that stands there.
 pub fn proposals(app: &App, text: &str) -> Proposals {
-    let at = text.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+    let list = text.starts_with("columns ");
+    let at = text.rfind(|c: char| c.is_whitespace() || (list && c == ',')).map_or(0, |at| at + 1);
     let (before, last) = text.split_at(at);
-    let first = before.split_whitespace().next();
-    let words: Vec<String> = match first {
-        None => propose(last, names().map(str::to_owned)),
-        Some("view") => propose(last, View::ALL.iter().map(|v| v.name().to_owned())),
-        Some("sort") => propose(last, columns::of(app).iter().map(|c| (*c).to_owned()).chain(["desc".to_owned()])),
-        Some("goto" | "reboot" | "repair") => {
-            let nodes = app.seen.snapshot.kube.nodes.keys().cloned();
-            propose(last, nodes)
+    let mut words = before.split_whitespace();
+    let (first, place) = (words.next(), words.count());
+    let argument = first.and_then(|name| WORDS.iter().find(|w| w.name == name)).map(|w| w.argument);
+    let nodes = || app.seen.snapshot.kube.nodes.keys().cloned();
+    let owned = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<String>>();
+    let words: Vec<String> = match (first, argument) {
+        // of a reason nothing is known
+        (Some(_), None) if before.split_whitespace().any(|word| word == REASON) => Vec::new(),
+        (None, _) => propose(last, names().map(str::to_owned)),
+        (Some("view"), _) => propose(last, View::ALL.iter().map(|v| v.name().to_owned())),
+        (Some("columns"), _) => {
+            let all = columns::all(app.view, app.of_cke);
+            let named: Vec<&str> = before.split([' ', ',']).collect();
+            let left = all.into_iter().filter(|name| !named.contains(name)).map(str::to_owned);
+            propose(last, left.chain((named.len() == 2).then(|| "default".to_owned())))
         }
-        Some("filter" | "mark") => propose(last, columns::of(app).iter().map(|c| format!("{c}:"))),
-        Some(_) => Vec::new(),
+        (Some("sort"), _) if place == 0 => propose(last, columns::of(app).iter().map(|c| (*c).to_owned())),
+        (Some("sort"), _) => propose(last, owned(&["desc", "asc"]).into_iter()),
+        (Some("write"), _) => propose(last, owned(&["off"]).into_iter().chain(owned(&TIMES[..5]))),
+        (Some("settings"), _) => propose(last, owned(&["forget"]).into_iter()),
+        (Some("freeze"), _) if place == 0 => propose(last, owned(&TIMES).into_iter()),
+        (Some("filter" | "mark"), _) => propose(last, columns::of(app).iter().map(|c| format!("{c}:"))),
+        (Some("reboot" | "repair"), _) => propose(last, nodes()),
+        (Some("goto"), _) => propose(last, nodes().chain(entries(app, true, true))),
+        (_, Some("THEME")) => propose(last, Theme::names().into_iter()),
+        (Some(verb), None) if ON_ROWS.contains(&verb) => {
+            let repairs = app.view == View::Repairs;
+            let all = (verb == "reset-backoff" && place == 0).then(|| "all".to_owned());
+            propose(last, all.into_iter().chain(entries(app, !repairs, repairs)))
+        }
+        (Some(_), _) => Vec::new(),
     };
     Proposals { before: before.to_owned(), words, at: 0 }
+}
+
+/// The entries of the queues.
+fn entries(app: &App, reboots: bool, repairs: bool) -> impl Iterator<Item = String> {
+    let store = &app.seen.snapshot.store;
+    let of_reboots = store.reboots.entries.keys().filter(move |_| reboots).map(|i| EntryId::reboot(*i).to_string());
+    let of_repairs = store.repairs.entries.keys().filter(move |_| repairs).map(|i| EntryId::repair(*i).to_string());
+    of_reboots.chain(of_repairs)
 }
 
 /// The words that a text may mean, best first: those that begin with it, or where none does, those that resemble it.

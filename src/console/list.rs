@@ -31,6 +31,8 @@ pub struct List<Id> {
     pub unordered: bool,
     /// Somebody has moved the cursor.
     pub moved: bool,
+    /// Where the cursor was when something led away: the object, its row, the first visible row, the filter.
+    pub left: Vec<(Option<Id>, usize, usize, String)>,
     /// The cursor's object vanished, and the cursor was put on its neighbour: a verb pressed right then was meant for
     /// the other one.
     pub strayed: bool,
@@ -51,6 +53,7 @@ impl<Id> Default for List<Id> {
             sort: None,
             unordered: false,
             moved: false,
+            left: Vec::new(),
             strayed: false,
         }
     }
@@ -169,6 +172,12 @@ pub trait Rows {
     fn mark_all(&mut self);
     /// Forgets all marks.
     fn unmark(&mut self);
+    /// Remembers where the cursor is.
+    fn leave(&mut self);
+    /// Goes back to where it was when it was left last; the rows are made anew by whoever calls it.
+    fn come_back(&mut self, columns: &'static [&'static str]);
+    /// Forgets the ways back.
+    fn forget(&mut self);
     /// Whether the cursor was moved because what it stood on is gone; asked once.
     fn take_strayed(&mut self) -> bool;
 }
@@ -224,6 +233,19 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     }
     fn unmark(&mut self) {
         self.marks.clear();
+    }
+    fn leave(&mut self) {
+        self.left.push((self.cursor.clone(), self.place, self.top, self.filter.clone()));
+    }
+    fn come_back(&mut self, columns: &'static [&'static str]) {
+        let Some((cursor, place, top, filter)) = self.left.pop() else { return };
+        if filter != self.filter {
+            self.set_filter(&filter, columns);
+        }
+        (self.cursor, self.place, self.top) = (cursor, place, top);
+    }
+    fn forget(&mut self) {
+        self.left.clear();
     }
     fn take_strayed(&mut self) -> bool {
         std::mem::take(&mut self.strayed)

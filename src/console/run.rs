@@ -3,7 +3,7 @@
 //! A key is answered at once; news of the cluster are gathered and drawn at most ten times a second, everything
 //! together at most thirty times. An idle console writes nothing.
 
-use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::pending, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use crossterm::event::{Event as TerminalEvent, EventStream};
@@ -22,7 +22,7 @@ use super::{
     keys::Keymap,
     past::{Answer, Question},
     perform::perform,
-    reader,
+    reader, settings,
     terminal::{self, Held},
     theme::{self, Theme},
     update::update,
@@ -66,6 +66,8 @@ pub struct ConsoleOptions {
     pub read_only: bool,
     /// It is a sandbox that ends with the console.
     pub sandbox: bool,
+    /// The file in which columns and orders are kept; none = they are not.
+    pub settings: Option<PathBuf>,
     /// etcd's endpoints, for the first screen.
     pub endpoints: Vec<String>,
     /// Where ages come from.
@@ -88,6 +90,7 @@ impl Default for ConsoleOptions {
             keys: BTreeMap::new(),
             read_only: false,
             sandbox: false,
+            settings: None,
             endpoints: Vec::new(),
             clock: Clock::Host,
             logs: None,
@@ -113,6 +116,7 @@ impl ConsoleOptions {
             endpoints: self.endpoints.clone(),
             read_only: self.read_only,
             sandbox: self.sandbox,
+            kept: self.settings.is_some(),
         })
     }
 }
@@ -177,6 +181,7 @@ struct Console {
     pace: Pace,
     /// The servers were asked what this person may change.
     asked_rights: bool,
+    settings: Option<PathBuf>,
 }
 
 impl Console {
@@ -184,6 +189,10 @@ impl Console {
         let steady = Steady::new(&options.clock);
         let mut app = App::new(looks, options.view, steady.now());
         app.size = size;
+        if options.sandbox {
+            app.say("a data centre of its own, where nothing is real: :tour shows the first steps");
+        }
+        recall(&mut app, options);
         let terminal = Terminal::new(Quiet::new(std::io::stdout(), size))?;
         let (tell, done) = mpsc::unbounded_channel();
         Ok(Self {
@@ -197,6 +206,7 @@ impl Console {
             done,
             pace: Pace { paid: Instant::now() },
             asked_rights: false,
+            settings: options.settings.clone(),
         })
     }
 
@@ -264,6 +274,7 @@ impl Console {
                     Effect::Suspend => self.suspend(options).await?,
                     Effect::Repaint => self.repaint()?,
                     Effect::Act(action) => self.act(action),
+                    Effect::Keep(change) => self.keep(change),
                     Effect::Ask(question) => self.ask(question),
                 }
             }
@@ -294,6 +305,14 @@ impl Console {
             // the console may have been left
             let _ = done.send(Event::Done(result));
         });
+    }
+
+    fn keep(&self, change: settings::Change) {
+        let (Some(path), done) = (self.settings.clone(), self.tell.clone()) else { return };
+        // a home may lie on a slow server: keys are answered meanwhile; one after the other, as they were asked for
+        let said = settings::write(&path, &change);
+        let said = said.map(|aside| aside.map(|aside| format!("what could not be read is kept as {}", aside.display())));
+        let _ = done.send(Event::Kept(said));
     }
 
     /// Once, as soon as somebody could change something.
@@ -363,6 +382,18 @@ impl Console {
         self.terminal.backend_mut().resize(Size::new(columns, rows));
         update(&mut self.app, Event::Resize(columns, rows));
         self.repaint()
+    }
+}
+
+/// Puts columns and orders of the last time into force; what is wrong with the file is said, and the file left alone.
+fn recall(app: &mut App, options: &ConsoleOptions) {
+    let Some(path) = &options.settings else { return };
+    let said = match settings::read(path) {
+        Ok(kept) => settings::apply(app, &kept),
+        Err(why) => vec![format!("it is ignored: {}", why.lines().next().unwrap_or_default())],
+    };
+    if !said.is_empty() {
+        app.refuse(format!("{}: {}", path.display(), said.join("; ")));
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Row {
 }
 
 /// Columns of the gutter: the cursor's mark and the mark.
-const GUTTER: u16 = 2;
+pub const GUTTER: u16 = 2;
 
 /// Draws titles and rows. The cursor is a gutter sign and a bold first cell: few bytes a move over a slow line.
 pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], old: bool) {

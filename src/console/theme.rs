@@ -86,6 +86,11 @@ impl Theme {
         Err(format!("there is no theme {name:?}: choose one of {}", known.join(", ")))
     }
 
+    /// The names of the built-in themes.
+    pub fn names() -> Vec<String> {
+        BUILT_IN.iter().filter_map(|text| Self::parse(text, false).ok()).map(|theme| theme.name).collect()
+    }
+
     /// Reads a theme's YAML.
     pub fn parse(text: &str, colour: bool) -> Result<Self, String> {
         let file: ThemeFile = serde_yaml::from_str(text).map_err(|e| format!("theme: {e}"))?;

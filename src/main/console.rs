@@ -33,6 +33,8 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         view,
         cluster_badge: run.sandbox.then(|| "SANDBOX".to_owned()),
         theme: settings.console.theme.clone(),
+        keys: settings.console.keys.clone(),
+        settings: if run.sandbox { None } else { console::settings::path() },
         colour,
         read_only: run.read_only,
         sandbox: run.sandbox,

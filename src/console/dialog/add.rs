@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Deed, Dialog, LARGE, plan::Plan};
+use super::{Bound, Deed, Dialog, plan::Plan, tier};
 use crate::{
     console::{
         app::{App, View},
@@ -22,6 +22,11 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     if chosen.is_empty() {
         return Err(app.nothing_chosen("node"));
     }
+    of(app, chosen)
+}
+
+/// The same for these nodes.
+pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
     let (mut addresses, mut lines, mut bound, mut api) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut strangers, mut queued, mut ours) = (Vec::new(), 0, Vec::new());
     for name in &chosen {
@@ -75,6 +80,6 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     dialog.lines = lines;
     dialog.plan = Some(plan);
     dialog.bound = bound;
-    dialog.expect = (n >= LARGE || api_servers > 0).then(|| format!("{} {n}", app.cluster_word()));
+    dialog.expect = tier::typed(app, "reboot", n, api_servers);
     Ok(dialog)
 }

@@ -1,17 +1,36 @@
 //! End the backoff of entries, so that the next pass takes them.
 
-use super::{Bound, Deed, Dialog, LARGE};
-use crate::console::{
-    app::App,
-    event::{Action, count},
-    facts, when,
+use super::{Bound, Deed, Dialog, tier};
+use crate::{
+    console::{
+        app::{App, View},
+        event::{Action, count},
+        facts, when,
+    },
+    model::entry::EntryId,
 };
 
 /// Opens it, or says why there is nothing to reset.
 pub fn open(app: &App) -> Result<Dialog, String> {
-    let chosen = app.chosen_entries();
+    of(app, &app.chosen_entries(), "no chosen entry has a backoff: there is nothing to reset")
+}
+
+/// Opens it for all entries of the view's queue that have one, or of both queues where the view is of neither.
+pub fn all(app: &App) -> Result<Dialog, String> {
+    let store = &app.seen.snapshot.store;
+    let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
+    let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
+    let all: Vec<EntryId> = match app.view {
+        View::Reboots => reboots.collect(),
+        View::Repairs => repairs.collect(),
+        _ => reboots.chain(repairs).collect(),
+    };
+    of(app, &all, "no entry has a backoff: there is nothing to reset")
+}
+
+fn of(app: &App, chosen: &[EntryId], none: &str) -> Result<Dialog, String> {
     let (mut entries, mut lines, mut bound, mut api) = (Vec::new(), Vec::new(), Vec::new(), 0);
-    for id in &chosen {
+    for id in chosen {
         let (Some((_, revision)), Some(name)) = (facts::lies(&app.seen, *id), facts::machine(&app.seen, *id)) else {
             continue;
         };
@@ -27,7 +46,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         bound.push(Bound::Entry(*id, revision));
     }
     if entries.is_empty() {
-        return Err("no chosen entry has a backoff: there is nothing to reset".to_owned());
+        return Err(none.to_owned());
     }
     let n = entries.len();
     let title = format!("Reset the backoff of {} on {}?", count(n, "entry"), app.cluster_word());
@@ -37,6 +56,6 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     }
     dialog.lines = lines;
     dialog.bound = bound;
-    dialog.expect = (n >= LARGE || (n > 1 && api > 0)).then(|| format!("{} {n}", app.cluster_word()));
+    dialog.expect = tier::typed(app, "reset-backoff", n, api);
     Ok(dialog)
 }

@@ -78,7 +78,8 @@ impl Bound {
     }
 }
 
-fn found(seen: &Seen, name: SwitchName) -> &Switch {
+/// A switch by its name.
+pub fn found(seen: &Seen, name: SwitchName) -> &Switch {
     let store = &seen.snapshot.store;
     match name {
         SwitchName::Reboots => &store.reboots.switch,

@@ -1,7 +1,7 @@
 //! Cancel reboots, delete repairs: those that are chosen, or all that have ended, or all that have not. A stopping verb:
 //! it gets through whatever its entries come to while the dialog is read; those that end drop out.
 
-use super::{Bound, Deed, Dialog, LARGE, Stops};
+use super::{Bound, Deed, Dialog, Stops, tier};
 use crate::{
     actions::LEFT,
     console::{
@@ -118,7 +118,7 @@ pub fn all(app: &App) -> Result<Dialog, String> {
     }
     let mut dialog = dialog(app, &going, false);
     dialog.title = format!("Cancel all {} on {}?", count(n, "reboot"), app.cluster_word());
-    dialog.expect = Some(format!("{} {n}", app.cluster_word()));
+    dialog.expect = tier::typed(app, "cancel-all", n, 0);
     Ok(dialog)
 }
 
@@ -143,9 +143,7 @@ pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
     let mut dialog = dialog(app, &gather(app, &Stops { ids: chosen, unfinished: !finished }), !finished);
     let what = if finished { "finished" } else { "UNFINISHED" };
     dialog.title = format!("Delete all {n} {what} repairs on {}?", app.cluster_word());
-    if !finished {
-        dialog.expect = Some(format!("{} {n}", app.cluster_word()));
-    }
+    dialog.expect = tier::typed(app, if finished { "delete-finished" } else { "delete-unfinished" }, n, 0);
     Ok(dialog)
 }
 
@@ -211,6 +209,6 @@ fn dialog(app: &App, going: &Going, unfinished: bool) -> Dialog {
     let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Cancel { entries, reason: None }));
     dialog.lines = lines(app, going);
     dialog.stops = Some(stops);
-    dialog.expect = (n >= LARGE).then(|| format!("{} {n}", app.cluster_word()));
+    dialog.expect = tier::typed(app, "cancel", n, 0);
     dialog
 }

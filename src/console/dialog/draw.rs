@@ -120,7 +120,8 @@ fn fit(app: &App, dialog: &Dialog, width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-fn outline(buffer: &mut ratatui::buffer::Buffer, area: Rect, style: Style) {
+/// A frame with nothing in it.
+pub fn outline(buffer: &mut ratatui::buffer::Buffer, area: Rect, style: Style) {
     for y in area.top()..area.bottom() {
         for x in area.left()..area.right() {
             buffer[(x, y)].reset();

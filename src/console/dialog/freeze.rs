@@ -1,5 +1,7 @@
 //! `:freeze`, `:unfreeze`.
 
+use jiff::Timestamp;
+
 use super::{Bound, Deed, Dialog, Why};
 use crate::{
     console::{app::App, calendar, event::Action, facts::Counts, when},
@@ -18,27 +20,45 @@ pub fn freeze(app: &App, argument: &str) -> Result<Dialog, String> {
     let title = format!("Freeze both queues of {} until {}?", app.cluster_word(), calendar::moment(app, until));
     let deed = Deed::Act(Action::Freeze { until, reason: reason.clone() });
     let mut dialog = Dialog::new(title, "Freeze", deed);
-    let (reboots, repairs) = (&app.facts.reboots, &app.facts.repairs);
-    let sum = |of: fn(&Counts) -> usize| of(reboots) + of(repairs);
-    dialog.lines = vec![
-        format!("{}: {reason}", when::until(until, now)),
-        "no drain and no power command starts".to_owned(),
-        format!("{} draining: unwound and uncordoned, their counts kept", sum(|c| c.draining)),
-        format!("{} rebooting or watching: go on to their checks", sum(|c| c.after)),
-    ];
-    dialog.lines.extend(calendar::frozen(app).map(|before| format!("! in place of: {before}")));
+    dialog.lines = lines(app, until, &reason);
     dialog.why = Why::Never;
     // bound to nothing: whoever stops something wants it stopped whatever was written meanwhile
     Ok(dialog)
 }
 
-/// Opens the one that ends a freeze.
-pub fn unfreeze(app: &App) -> Result<Dialog, String> {
+/// The counts as they stand now.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    if let Deed::Act(Action::Freeze { until, reason }) = &dialog.deed {
+        dialog.lines = lines(app, *until, reason);
+    }
+}
+
+/// What a freeze means for what is in the queues.
+fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
+    let (reboots, repairs) = (&app.facts.reboots, &app.facts.repairs);
+    let sum = |of: fn(&Counts) -> usize| of(reboots) + of(repairs);
+    let mut lines = vec![
+        format!("{}: {reason}", when::until(until, app.now.wall)),
+        "no drain and no power command starts".to_owned(),
+        format!("{} draining: unwound and uncordoned, their counts kept", sum(|c| c.draining)),
+        format!("{} rebooting or watching: go on to their checks", sum(|c| c.after)),
+    ];
+    lines.extend(calendar::frozen(app).map(|before| format!("! in place of: {before}")));
+    lines
+}
+
+/// Opens the one that ends a freeze: `y` is enough, a reason was typed with the word.
+pub fn unfreeze(app: &App, reason: &str) -> Result<Dialog, String> {
     let frozen = calendar::frozen(app).ok_or("no freeze is on")?;
     let deed = Deed::Act(Action::Unfreeze { reason: None });
     let mut dialog = Dialog::new(format!("End the freeze of {}?", app.cluster_word()), "Unfreeze", deed);
     let waiting = app.facts.reboots.queued + app.facts.repairs.queued;
     dialog.lines = vec![frozen, format!("{waiting} queued: the next pass may start some")];
+    if reason.is_empty() {
+        dialog.why = Why::Never;
+    } else {
+        dialog.because(reason.to_owned());
+    }
     dialog.bound = vec![Bound::Policy(app.seen.snapshot.store.policy.as_ref().map_or(0, |stored| stored.mod_revision))];
     Ok(dialog)
 }

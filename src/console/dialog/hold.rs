@@ -1,7 +1,7 @@
 //! Keep entries of either queue from starting, or let them go. Holding is a stopping verb: entries that end, or whose
 //! command starts, while the dialog is read drop out; the others are held whatever they have come to.
 
-use super::{Bound, Deed, Dialog, LARGE, Stops, cancel::left_out};
+use super::{Bound, Deed, Dialog, Stops, cancel::left_out, tier};
 use crate::{
     console::{
         app::App,
@@ -50,6 +50,11 @@ pub fn open(app: &App, hold: bool) -> Result<Dialog, String> {
     if chosen.is_empty() {
         return Err(app.nothing_chosen("entry"));
     }
+    of(app, chosen, hold)
+}
+
+/// The same for these.
+pub fn of(app: &App, chosen: Vec<EntryId>, hold: bool) -> Result<Dialog, String> {
     let found = gather(app, &chosen, hold);
     if found.entries.is_empty() {
         let left_out = found.left_out.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -69,7 +74,7 @@ pub fn open(app: &App, hold: bool) -> Result<Dialog, String> {
         dialog.stops = Some(Stops { ids: chosen, unfinished: true });
     } else {
         dialog.bound = found.entries.iter().map(|(id, revision)| Bound::Entry(*id, *revision)).collect();
-        dialog.expect = (n >= LARGE).then(|| format!("{} {n}", app.cluster_word()));
+        dialog.expect = tier::typed(app, "unhold", n, 0);
     }
     Ok(dialog)
 }

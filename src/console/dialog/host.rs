@@ -1,7 +1,7 @@
 //! Hosts of Metal3: reboot, hold off, on, off, release, and fencing. They take effect at once, without queue or drain, so
 //! the cluster's name and the count have to be typed.
 
-use super::{Bound, Deed, Dialog, Why, pick::Pick};
+use super::{Bound, Deed, Dialog, Why, pick::Pick, tier};
 use crate::{
     actions::HostDeed,
     console::{
@@ -85,7 +85,7 @@ fn dialog(
     let named = hosts.iter().map(|(_, host)| (host.full_name(), host.uid.clone())).collect();
     let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Hosts { hosts: named, deed, reason: None }));
     dialog.bound = hosts.iter().map(|(id, host)| Bound::Host(id.clone(), shown(host))).collect();
-    dialog.expect = Some(format!("{} {}", app.cluster_word(), hosts.len()));
+    dialog.expect = tier::typed(app, "host-power", hosts.len(), 0);
     dialog
 }
 

@@ -9,7 +9,7 @@
 
 pub mod add;
 pub mod backoff;
-mod bound;
+pub mod bound;
 pub mod cancel;
 pub mod draw;
 pub mod freeze;
@@ -22,6 +22,7 @@ pub mod quit;
 pub mod registry;
 pub mod repair;
 pub mod switch;
+pub mod tier;
 
 use tui_input::Input;
 
@@ -170,7 +171,7 @@ impl Dialog {
     /// Puts a reason in that was typed before the dialog was there.
     pub fn because(&mut self, reason: String) {
         self.begin();
-        if self.why == Why::Never || self.expired.is_some() {
+        if reason.is_empty() || self.why == Why::Never || self.expired.is_some() {
             return;
         }
         self.reason = Input::new(reason);
@@ -301,6 +302,11 @@ impl Dialog {
         constraint(pick.machine_type()?, value.value().trim()).err()
     }
 
+    /// Whether what a message asked for is there now.
+    pub fn obeyed(&self, message: &str) -> bool {
+        self.missing().as_deref() != Some(message)
+    }
+
     /// The deed with the reason that was typed.
     pub fn confirmed(&self) -> Deed {
         let reason = Some(self.reason.value().trim().to_owned()).filter(|r| !r.is_empty());
@@ -343,6 +349,8 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
         match &dialog.deed {
             Deed::Act(Action::Cancel { .. }) => cancel::follow(app, dialog),
             Deed::Act(Action::Hold { hold: true, .. }) => hold::follow(app, dialog),
+            Deed::Act(Action::Freeze { .. }) => freeze::follow(app, dialog),
+            Deed::Act(Action::Switch { .. }) => switch::follow(app, dialog),
             _ => {}
         }
     }

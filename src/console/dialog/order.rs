@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Deed, Dialog, Why};
+use super::{Bound, Deed, Dialog, Why, tier};
 use crate::{
     console::{
         app::{App, Target},
@@ -123,7 +123,7 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     }
     dialog.why = Why::Required;
     dialog.bound = vec![Bound::Entry(*id, revision)];
-    dialog.expect = (api && verb != Verb::Done).then(|| format!("{} 1", app.cluster_word()));
+    dialog.expect = tier::typed(app, &verb.to_string(), 1, usize::from(api));
     Ok(dialog)
 }
 

@@ -81,6 +81,14 @@ impl Pick {
         self.machine_type.and_then(|at| self.types.get(at)).map_or(&[], |t| &t.operations)
     }
 
+    /// Chooses a type by its name, where there is one.
+    pub fn choose(&mut self, name: &str) {
+        if let Some(at) = self.types.iter().position(|t| t.name == name) {
+            self.machine_type = Some(at);
+            self.choose_the_only_operation();
+        }
+    }
+
     /// The next or the previous type; its operation is chosen anew.
     pub fn turn_type(&mut self, forward: bool) {
         let before = self.machine_type;

@@ -3,7 +3,7 @@
 
 use tui_input::Input;
 
-use super::{Bound, Deed, Dialog, Why, pick::Pick};
+use super::{Bound, Deed, Dialog, Why, pick::Pick, tier};
 use crate::{
     actions::CONSTRAINTS,
     console::{
@@ -62,7 +62,7 @@ pub fn approve(app: &App) -> Result<Dialog, String> {
     let mut dialog = dialog(title, "Approve", Registering::Approve(digest.clone()));
     dialog.lines = consequences(app);
     dialog.lines.push(format!("digest {digest}; the approval ends after an hour and dies with any change"));
-    dialog.expect = Some(app.cluster_word());
+    dialog.expect = tier::typed(app, "approve", 1, 0);
     dialog.bound = vec![Bound::Digest(digest.clone())];
     Ok(dialog)
 }
@@ -120,6 +120,16 @@ pub fn constraint(app: &App) -> Result<Dialog, String> {
     dialog.value = Some(Input::default());
     let (theirs, ours) = constraint_revisions(&app.seen);
     dialog.bound = vec![Bound::Constraints(theirs, ours)];
+    Ok(dialog)
+}
+
+/// The same for one of them, with its value.
+pub fn constraint_to(app: &App, name: &str, value: &str) -> Result<Dialog, String> {
+    let mut dialog = constraint(app)?;
+    if let Some(pick) = &mut dialog.pick {
+        pick.choose(name);
+    }
+    dialog.value = Some(Input::new(value.to_owned()));
     Ok(dialog)
 }
 

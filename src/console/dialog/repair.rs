@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Deed, Dialog, LARGE, pick::Pick, plan::Plan};
+use super::{Bound, Deed, Dialog, pick::Pick, plan::Plan, tier};
 use crate::{
     console::{
         app::{App, Target, View},
@@ -74,7 +74,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     dialog.lines = lines;
     dialog.plan = Some(Plan::new(QueueKind::Repair, drained, known));
     dialog.bound = bound;
-    dialog.expect = (n >= LARGE || api > 0).then(|| format!("{} {n}", app.cluster_word()));
+    dialog.expect = tier::typed(app, "repair", n, api);
     dialog.pick = Some(pick);
     Ok(dialog)
 }

@@ -6,18 +6,41 @@ use crate::{
     model::entry::QueueKind,
 };
 
-/// Opens it.
+/// Opens the one of the view's queue.
 pub fn open(app: &App) -> Dialog {
-    let (queue, store) = (app.view.queue(), &app.seen.snapshot.store);
-    let (switch, counts) = match queue {
-        QueueKind::Reboot => (&store.reboots.switch, &app.facts.reboots),
-        QueueKind::Repair => (&store.repairs.switch, &app.facts.repairs),
+    of(app, app.view.queue())
+}
+
+/// Opens the one of a queue.
+pub fn of(app: &App, queue: QueueKind) -> Dialog {
+    let store = &app.seen.snapshot.store;
+    let switch = match queue {
+        QueueKind::Reboot => &store.reboots.switch,
+        QueueKind::Repair => &store.repairs.switch,
     };
     let enabled = !switch.enabled();
     let verb = if enabled { "Enable" } else { "Disable" };
     let deed = Deed::Act(Action::Switch { queue, enabled, reason: None });
     let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_word()), verb, deed);
-    dialog.lines = if enabled {
+    dialog.lines = lines(app, queue, enabled);
+    dialog.bound = vec![Bound::switch(&app.seen, queue.into())];
+    dialog
+}
+
+/// The counts as they stand now.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    if let Deed::Act(Action::Switch { queue, enabled, .. }) = &dialog.deed {
+        dialog.lines = lines(app, *queue, *enabled);
+    }
+}
+
+/// What the switch means for what is in the queue.
+fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
+    let counts = match queue {
+        QueueKind::Reboot => &app.facts.reboots,
+        QueueKind::Repair => &app.facts.repairs,
+    };
+    if enabled {
         vec![format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff)]
     } else {
         let after = match queue {
@@ -29,7 +52,5 @@ pub fn open(app: &App) -> Dialog {
             format!("{} draining: backed off and uncordoned", counts.draining),
             after,
         ]
-    };
-    dialog.bound = vec![Bound::switch(&app.seen, queue.into())];
-    dialog
+    }
 }

@@ -16,6 +16,16 @@ const SCROLL: usize = 3;
 
 /// A key while a dialog is open.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
+    let effects = heard(app, command, key);
+    // what was asked for and is there now, and what was said of a dialog that is closed
+    let obeyed = |text: &str| app.dialog.as_ref().is_none_or(|dialog| dialog.obeyed(text));
+    if app.message.as_ref().is_some_and(|message| message.here && obeyed(&message.text)) {
+        app.message = None;
+    }
+    effects
+}
+
+fn heard(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
     let Some(dialog) = &mut app.dialog else { return Vec::new() };
     let writes = writes(key);
     match command {
@@ -31,8 +41,8 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
         Some(Command::Drop) => app.dialog = None,
         Some(Command::No) if !writes || dialog.why == Why::Never => app.dialog = None,
         Some(Command::Yes) if !writes || dialog.at_buttons() => return confirm(app),
-        Some(Command::NextField) if !writes => dialog.turn(true),
-        Some(Command::PreviousField) if !writes => dialog.turn(false),
+        Some(Command::NextField | Command::Later) if !writes => dialog.turn(true),
+        Some(Command::PreviousField | Command::Earlier) if !writes => dialog.turn(false),
         Some(Command::NextOption) if !writes => dialog.option(true),
         Some(Command::PreviousOption) if !writes => dialog.option(false),
         Some(Command::Press) if dialog.focus == Focus::Cancel && !writes => app.dialog = None,
@@ -40,7 +50,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
         // Enter in a field, and in a choice, goes on: only a button does something
         Some(Command::Press | Command::Accept) if !writes => {
             if let Some(missing) = dialog.go_on() {
-                app.refuse(missing);
+                app.refuse_here(missing);
             }
         }
         _ => write(dialog, key, writes),
@@ -71,7 +81,7 @@ fn confirm(app: &mut App) -> Vec<Effect> {
     if let Some(missing) = dialog.missing() {
         if dialog.expired.is_none() {
             dialog.go_to_missing();
-            app.refuse(missing);
+            app.refuse_here(missing);
         }
         return Vec::new();
     }

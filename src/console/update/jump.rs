@@ -1,10 +1,10 @@
 //! From an object to what belongs to it: from an entry to its node and back, from a record to what it is about, to the log
 //! lines of either. What can be reached is asked by the footer too: it offers nothing else.
 
-use super::look::{enter, visit};
+use super::look::{arrived, depart, enter, return_, visit};
 use crate::{
     console::{
-        app::{App, Pane, Target, View},
+        app::{App, Target, View},
         facts,
         past::PastId,
     },
@@ -90,23 +90,15 @@ pub(super) fn jump(app: &mut App) {
     match to {
         // whoever comes from a record goes back to it
         Some(of) if app.view == View::Audit => visit(app, of),
+        // to and fro is no longer way
+        Some(of) if app.before.last().is_some_and(|place| place.at.as_ref() == Some(&of)) => {
+            return_(app);
+        }
         Some(of) => {
-            app.view = match &of {
-                Target::Node(name) => {
-                    app.nodes.go_to(name);
-                    View::Nodes
-                }
-                Target::Entry(id) if id.queue == QueueKind::Reboot => {
-                    app.reboots.go_to(id);
-                    View::Reboots
-                }
-                Target::Entry(id) => {
-                    app.repairs.go_to(id);
-                    View::Repairs
-                }
-                _ => return,
-            };
-            app.pane = piece.then_some(Pane { of, scroll: 0 });
+            visit(app, of);
+            if !piece {
+                app.pane = None;
+            }
         }
         None => app.refuse("there is nothing to go to: it has no counterpart, or a filter hides it (Esc)"),
     }
@@ -118,8 +110,15 @@ pub(super) fn logs_of(app: &mut App) {
         app.refuse(app.nothing_chosen("entry or node"));
         return;
     };
-    let from = app.view;
+    if app.view == View::Logs {
+        return super::typing::set_filter(app, &filter);
+    }
+    depart(app);
     enter(app, View::Logs);
-    app.before.push(from);
+    let under = app.list().filter().to_owned();
     super::typing::set_filter(app, &filter);
+    arrived(app);
+    if let Some(place) = app.before.last_mut() {
+        place.under = Some(under);
+    }
 }

@@ -26,7 +26,8 @@ use super::look;
 /// Begins to type a command.
 pub(super) fn begin(app: &mut App) {
     app.help = None;
-    app.line = Some(CommandLine::default());
+    let offers = line::proposals(app, "");
+    app.line = Some(CommandLine { offers, ..CommandLine::default() });
 }
 
 /// A key while a command is typed.
@@ -36,7 +37,10 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
         Some(Command::Drop) => {}
         Some(Command::Accept) if line.input.value().trim().is_empty() => {}
         Some(Command::Accept) => match run(app, line.input.value()) {
-            Ok(effects) => return effects,
+            Ok(effects) => {
+                keep(app, line.input.value());
+                return effects;
+            }
             Err(why) => {
                 line.error = Some(why);
                 app.line = Some(line);
@@ -46,13 +50,49 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
             complete(app, &mut line, way == Command::NextField);
             app.line = Some(line);
         }
+        Some(way @ (Command::Earlier | Command::Later)) => {
+            recall(app, &mut line, way == Command::Earlier);
+            app.line = Some(line);
+        }
         _ => {
             line.input.handle_event(&Terminal::Key(key));
-            (line.error, line.proposals) = (None, None);
+            (line.error, line.proposals, line.recalled) = (None, None, None);
+            line.offers = line::proposals(app, line.input.value());
             app.line = Some(line);
         }
     }
     Vec::new()
+}
+
+/// Lines that are kept for going back to.
+const LINES: usize = 100;
+
+/// Keeps a line that was carried out; the same one twice only once.
+fn keep(app: &mut App, text: &str) {
+    let text = text.trim().to_owned();
+    app.lines.retain(|line| *line != text);
+    app.lines.push(text);
+    if app.lines.len() > LINES {
+        app.lines.remove(0);
+    }
+}
+
+/// Puts the line in that was typed before, or after, the one that stands there.
+fn recall(app: &App, line: &mut CommandLine, earlier: bool) {
+    let at = match (line.recalled, earlier) {
+        (None, true) => Some(0),
+        (None, false) => return,
+        (Some(at), true) => Some((at + 1).min(app.lines.len().saturating_sub(1))),
+        (Some(at), false) => at.checked_sub(1),
+    };
+    let text = at.and_then(|at| app.lines.iter().rev().nth(at)).cloned();
+    if text.is_none() && earlier {
+        return;
+    }
+    line.recalled = at;
+    line.input = Input::new(text.unwrap_or_default());
+    (line.error, line.proposals) = (None, None);
+    line.offers = line::proposals(app, line.input.value());
 }
 
 /// Puts the next proposal in.
@@ -89,6 +129,13 @@ fn run(app: &mut App, text: &str) -> Result<Vec<Effect>, String> {
             }
             Ok(super::verbs::begin(app, command, reason))
         }
+        Said::AllBackoffs(reason) => {
+            let opened = dialog::backoff::all(app).map(|mut opened| {
+                opened.because(reason.unwrap_or_default());
+                opened
+            });
+            super::verbs::open(app, opened)
+        }
         Said::Word(name, argument) => word(app, name, &argument),
     }
 }
@@ -102,11 +149,14 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
             let opened = dialog::freeze::freeze(app, argument);
             return super::verbs::open(app, opened);
         }
-        ("unfreeze", _) => {
-            let opened = dialog::freeze::unfreeze(app);
+        ("unfreeze", reason) => {
+            let opened = dialog::freeze::unfreeze(app, reason);
             return super::verbs::open(app, opened);
         }
         ("write", how) => write(app, how)?,
+        ("columns", names) => super::columns::word(app, names)?,
+        ("settings", "forget") => look::forget(app),
+        ("settings", what) => return Err(format!("settings {what:?}: only `settings forget` is known")),
         ("unmark", _) => app.list_mut().unmark(),
         ("mark", "") => app.list_mut().mark(),
         ("mark", filter) => drop(mark(app, filter, true)?),
@@ -190,14 +240,13 @@ fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
         _ => View::Reboots,
     };
     let before = app.view;
+    if before != view {
+        look::depart(app);
+    }
     look::enter(app, view);
     let found = chosen(app, view, rows);
-    if let Err(why) = found {
-        look::enter(app, before);
-        return Err(why);
-    }
-    if before != view {
-        app.before.push(before);
+    if found.is_err() && before != view {
+        look::return_(app);
     }
     found
 }

@@ -1,13 +1,17 @@
 //! Looking around: moving, opening, going from an entry to its node. Nothing here changes the cluster.
 
 use crate::console::{
-    app::{App, Pane, Sheet, Target, View},
-    brief, columns, facts,
+    app::{App, Pane, Place, Sheet, Target, View},
+    brief, columns,
+    event::Effect,
+    facts,
     keys::Command,
+    list::Rows,
     logs::LineId,
     overview::Spot,
     past::PastId,
-    views,
+    settings::Change,
+    tour, views,
 };
 use crate::{
     model::entry::{EntryId, QueueKind},
@@ -107,7 +111,75 @@ fn page(app: &App) -> isize {
 
 pub(super) fn show(app: &mut App, view: View) {
     app.before.clear();
+    app.lists_mut().into_iter().for_each(Rows::forget);
     enter(app, view);
+}
+
+/// Ways back that are kept.
+const DEEP: usize = 64;
+
+/// Remembers where we are, for the way back.
+pub(super) fn depart(app: &mut App) {
+    if app.before.len() >= DEEP {
+        app.before.clear();
+        app.lists_mut().into_iter().for_each(Rows::forget);
+    }
+    let at = app.target();
+    app.list_mut().leave();
+    app.before.push(Place {
+        view: app.view,
+        of_cke: app.of_cke,
+        racks: app.racks,
+        pane: app.pane.clone(),
+        at,
+        found: None,
+        under: None,
+    });
+}
+
+/// Notes how the view was found that was led to: as long as it stays like that, Esc goes back at once.
+pub(super) fn arrived(app: &mut App) {
+    let found = (app.list().filter().to_owned(), app.list().marked());
+    if let Some(place) = app.before.last_mut() {
+        place.found = Some(found);
+    }
+}
+
+/// Whether nothing was filtered or marked since.
+fn untouched(app: &App) -> bool {
+    let now = (app.list().filter(), app.list().marked());
+    let found = app.before.last().and_then(|place| place.found.as_ref());
+    found.is_some_and(|(filter, marks)| (filter.as_str(), *marks) == now)
+}
+
+/// Goes back to where something led away from: the view, its cursor, filter and pane. False where nothing did.
+pub(super) fn return_(app: &mut App) -> bool {
+    let Some(place) = app.before.pop() else { return false };
+    if let Some(filter) = place.under.filter(|_| place.found.is_some_and(|(found, _)| found == app.list().filter())) {
+        super::typing::set_filter(app, &filter);
+    }
+    enter(app, place.view);
+    (app.of_cke, app.racks) = (place.of_cke, place.racks);
+    let columns = columns::of(app);
+    app.list_mut().come_back(columns);
+    super::seen::rows(app);
+    app.pane = place.pane;
+    true
+}
+
+/// Forgets columns and orders, here and in the file.
+pub(super) fn forget(app: &mut App) {
+    app.chosen.clear();
+    app.lists_mut().into_iter().for_each(|list| {
+        if list.sort().is_some() {
+            list.set_sort(None);
+        }
+    });
+    super::seen::rows(app);
+    if app.looks.kept {
+        app.effects.push(Effect::Keep(Change::Forget));
+    }
+    app.say("columns and orders are those of the views again, now and the next time");
 }
 
 /// Opens a view, whatever is to be remembered of the one before.
@@ -144,21 +216,27 @@ pub(super) fn sorted(app: &mut App, by: Option<(&'static str, bool)>) {
     }
     app.list_mut().set_sort(by);
     super::seen::rows(app);
+    app.keep_table();
 }
 
 /// Goes to an object in its view, its pane open; Esc leads back here.
 pub(super) fn visit(app: &mut App, of: Target) {
-    let (view, found) = match &of {
-        Target::Entry(id) if id.queue == QueueKind::Reboot => (View::Reboots, app.reboots.go_to(id)),
-        Target::Entry(id) => (View::Repairs, app.repairs.go_to(id)),
-        Target::Node(name) => (View::Nodes, app.nodes.go_to(name)),
-        Target::Past(Folder::Audit, _) => (View::Audit, true),
-        Target::Past(..) => (View::History, true),
+    let view = match &of {
+        Target::Entry(id) if id.queue == QueueKind::Reboot => View::Reboots,
+        Target::Entry(_) => View::Repairs,
+        Target::Node(_) => View::Nodes,
+        Target::Past(Folder::Audit, _) => View::Audit,
+        Target::Past(..) => View::History,
         Target::Machine(_) | Target::Fold(_) | Target::Host(_) | Target::Line(_) => return,
     };
-    let from = app.view;
+    depart(app);
     enter(app, view);
-    app.before.push(from);
+    let found = match &of {
+        Target::Entry(id) if id.queue == QueueKind::Reboot => app.reboots.go_to(id),
+        Target::Entry(id) => app.repairs.go_to(id),
+        Target::Node(name) => app.nodes.go_to(name),
+        _ => true,
+    };
     match &of {
         Target::Past(Folder::Audit, id) => {
             app.audit.go_to(id);
@@ -172,14 +250,16 @@ pub(super) fn visit(app: &mut App, of: Target) {
         _ => {}
     }
     app.pane = Some(Pane { of, scroll: 0 });
+    arrived(app);
 }
 
 fn open(app: &mut App) {
     if app.view == View::Overview {
         match app.spots.cursor.clone() {
             Some(Spot::Gate) => {
+                depart(app);
                 enter(app, View::Diff);
-                app.before.push(View::Overview);
+                arrived(app);
             }
             Some(spot) => {
                 if let Some(of) = spot.target() {
@@ -204,19 +284,19 @@ fn back(app: &mut App) {
     }
     if app.pane.take().is_some() {
         // whoever came here for this one object goes back at once
-        if let Some(view) = app.before.pop() {
-            enter(app, view);
-        }
+        return_(app);
         return;
     }
-    if filter {
+    if untouched(app) {
+        return_(app);
+    } else if filter {
         super::typing::set_filter(app, "");
     } else if marks {
         app.list_mut().unmark();
     } else if app.message.is_some() {
         app.message = None;
-    } else if let Some(view) = app.before.pop() {
-        enter(app, view);
+    } else if !return_(app) {
+        tour::leave(app);
     }
 }
 

@@ -1,5 +1,6 @@
 //! `update`: the only place where the console's state changes.
 
+mod columns;
 mod dialog;
 mod jump;
 mod line;
@@ -9,7 +10,7 @@ mod seen;
 mod typing;
 mod verbs;
 
-use crossterm::event::{KeyEvent, KeyEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind};
 use ratatui::layout::Size;
 
 pub use jump::{counterpart, log_filter};
@@ -17,7 +18,8 @@ pub use jump::{counterpart, log_filter};
 use super::{
     app::App,
     event::{Effect, Event},
-    keys::{Command, Context},
+    keys::{self, Command, Context, Heard},
+    tour,
 };
 
 /// Takes in what happened; returns what is to be done about it.
@@ -48,9 +50,19 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         }
         Event::Done(result) => {
             app.busy = app.busy.saturating_sub(1);
-            match result {
-                Ok(text) => app.say(text),
-                Err(text) => app.refuse(text),
+            verbs::ended(app, result);
+            Vec::new()
+        }
+        Event::Kept(said) => {
+            match said {
+                Ok(Some(text)) => app.refuse(text),
+                Ok(None) => {}
+                Err(why) if app.looks.kept => {
+                    // once: a home that takes nothing takes nothing the next time either
+                    app.looks.kept = false;
+                    app.refuse(format!("{why}; columns and orders are not kept for the next time"));
+                }
+                Err(_) => {}
             }
             Vec::new()
         }
@@ -62,13 +74,18 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
     if let Some(dialog) = &mut app.dialog {
         dialog.begin();
     }
+    tour::advance(app);
     look::reveal(app);
+    effects.append(&mut app.effects);
     effects.extend(past::questions(app));
     effects
 }
 
 /// Where a key would be heard now.
 pub fn context(app: &App) -> Context {
+    if app.picker.is_some() {
+        return Context::Dialog;
+    }
     if let Some(dialog) = &app.dialog {
         return if dialog.typing() { Context::Field } else { Context::Dialog };
     }
@@ -84,7 +101,11 @@ pub fn context(app: &App) -> Context {
 fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     let unseen = super::views::too_small(app.size);
     let context = if unseen { Context::Table } else { context(app) };
-    let mut command = app.looks.keymap.lookup(context, key);
+    let mut command = match heard(app, context, key) {
+        Heard::Command(command) => Some(command),
+        Heard::Begun => return Vec::new(),
+        Heard::Nothing => None,
+    };
     let typed = app.dialog.is_some() || app.typing.is_some() || app.line.is_some();
     if unseen
         && (typed && dialog::writes(key)
@@ -103,6 +124,11 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         app.dialog = None;
         app.typing = None;
         app.line = None;
+        app.picker = None;
+    }
+    if app.picker.is_some() {
+        columns::press(app, command, key);
+        return Vec::new();
     }
     if app.dialog.is_some() {
         return dialog::press(app, command, key);
@@ -117,9 +143,36 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     command.map(|command| carry_out(app, command)).unwrap_or_default()
 }
 
+/// What a key comes to after those of a chord that were pressed.
+fn heard(app: &mut App, context: Context, key: KeyEvent) -> Heard {
+    let before = std::mem::take(&mut app.chord);
+    if !before.is_empty() && key.code == KeyCode::Esc {
+        // it drops the chord, and does nothing else
+        return Heard::Begun;
+    }
+    let heard = app.looks.keymap.hear(context, &before, key);
+    let stroke = keys::normal(key.code, key.modifiers);
+    let so_far = before.iter().copied().chain([stroke]);
+    match heard {
+        Heard::Begun => app.chord = so_far.collect(),
+        Heard::Nothing if !before.is_empty() => {
+            let pressed = so_far.map(|s| keys::title(&keys::named(s))).collect::<Vec<_>>().join(" ");
+            app.say_here(format!("{pressed} is the key of nothing"));
+            // the press was meant for the chord
+            return Heard::Begun;
+        }
+        _ => {}
+    }
+    heard
+}
+
 /// Carries a command out that a key, or a word of the command line, stands for.
 fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
+    tour::pressed(app, command);
     match command {
+        Command::Undo => return verbs::undo(app),
+        Command::Columns => columns::open(app),
+        Command::Tour => tour::turn(app),
         Command::Suspend => return vec![Effect::Suspend],
         Command::Repaint => return vec![Effect::Repaint],
         Command::Quit => match super::dialog::quit::open(app) {

@@ -11,6 +11,7 @@ use crate::{
         logs::LineId,
         past::PastId,
         registry::Serial,
+        undo,
     },
     engine::snapshot::Seen,
     model::{cluster::Node, entry::EntryId},
@@ -26,6 +27,7 @@ pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
     app.facts.refresh(&app.seen);
     app.registry.refresh(&app.seen);
     rows(app);
+    undo::look(app);
     if app.view == View::Overview {
         super::past::sums(app);
     }

@@ -8,7 +8,9 @@ use crate::{
         facts,
         keys::Command,
         past::Question,
-        rights, when,
+        rights, tour,
+        undo::{Offer, Way},
+        when,
     },
     model::ours::Verb,
 };
@@ -24,7 +26,8 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     if let Some(why) = app.may_not(command).map(str::to_owned) {
         return not_granted(app, why);
     }
-    if app.pane.is_none() && app.strayed() && !whole_queue(command) {
+    // what is marked was marked by name: where the cursor stands does not matter to it
+    if app.pane.is_none() && app.list().marked() == 0 && app.strayed() && !whole_queue(command) {
         // the key was on its way to a row that ended under the cursor, and so is the reason that may follow it
         let why = "the row under the cursor ended, and the cursor went to its neighbour: look, and press the key again";
         show(app, Dialog::gone("Nothing was asked", why));
@@ -59,10 +62,6 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     };
     match opened {
         Ok(mut opened) => {
-            if let Some(plan) = &mut opened.plan {
-                app.plans += 1;
-                plan.number = app.plans;
-            }
             let (hidden, filter) = (app.list().hidden_marks(), app.list().filter());
             if hidden > 0 && app.pane.is_none() && !whole_queue(command) {
                 opened
@@ -72,7 +71,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
             if let Some(reason) = reason {
                 opened.because(reason);
             }
-            show(app, opened);
+            show_numbered(app, opened);
         }
         Err(why) if gone(app) => show(app, Dialog::gone("Nothing was asked", why)),
         Err(why) => app.refuse(why),
@@ -91,7 +90,7 @@ pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<
     {
         return Ok(not_granted(app, why));
     }
-    show(app, opened);
+    show_numbered(app, opened);
     Ok(Vec::new())
 }
 
@@ -99,6 +98,15 @@ pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<
 fn not_granted(app: &mut App, why: String) -> Vec<Effect> {
     app.refuse(why);
     vec![Effect::Ask(Question::Rights)]
+}
+
+/// Shows one, its preview known by a number.
+fn show_numbered(app: &mut App, mut opened: Dialog) {
+    if let Some(plan) = &mut opened.plan {
+        app.plans += 1;
+        plan.number = app.plans;
+    }
+    show(app, opened);
 }
 
 fn show(app: &mut App, dialog: Dialog) {
@@ -131,8 +139,47 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     if of_rows {
         app.list_mut().unmark();
     }
+    // with two under way nobody knows which one ended: neither is taken back
+    let way = Way::of(app, &action);
+    app.leaving = way.filter(|_| app.busy == 0);
+    app.undo = None;
+    tour::began(app, &action);
     app.begin(&action);
     vec![Effect::Act(action)]
+}
+
+/// An action ended: what is to be said of it, and the way back where there is one.
+pub(super) fn ended(app: &mut App, result: Result<String, String>) {
+    let way = app.leaving.take().filter(|_| app.busy == 0);
+    let text = match result {
+        Ok(text) => text,
+        Err(text) => return app.refuse(text),
+    };
+    let way = way.filter(|way| !matches!(way, Way::Queue { waited, .. } if waited.is_empty()));
+    match way {
+        None => app.say(text),
+        Some(way) => {
+            app.say(format!("{text}; {} {}", app.key("undo"), way.word()));
+            app.undo = Some(Offer::new(app, way));
+        }
+    }
+}
+
+/// Opens the confirmation of what takes the last action back.
+pub(super) fn undo(app: &mut App) -> Vec<Effect> {
+    let Some(offer) = app.undo.clone() else {
+        app.say_here("there is nothing to undo: what this console did last has no way back, or it did nothing");
+        return Vec::new();
+    };
+    if let Some(why) = offer.refusal(app) {
+        app.refuse_here(why);
+        return Vec::new();
+    }
+    let opened = offer.open(app);
+    open(app, opened).unwrap_or_else(|why| {
+        app.refuse_here(why);
+        Vec::new()
+    })
 }
 
 /// Why nothing can be written now.

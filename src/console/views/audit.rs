@@ -4,9 +4,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::console::{
     app::App,
-    brief,
+    brief, chosen,
     past::PastId,
-    table::{self, Cell, Column, Row},
+    table::{Cell, Column, Row},
     when,
 };
 
@@ -24,8 +24,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.audit.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
-    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
-    if rows.is_empty() {
+    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    if visible.is_empty() {
         let lines = super::history::empty(app, &app.past.audit, app.audit.total, "nobody has done anything yet");
         super::say_empty(buffer, area, &lines, app);
     }

@@ -5,9 +5,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief,
+        brief, chosen,
         registry::{self, Row as Id},
-        table::{self, Cell, Column, Row, cut, wrap},
+        table::{Cell, Column, Row, cut, wrap},
         when,
     },
     engine::decide::Applying,
@@ -30,8 +30,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.diff.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
-    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
-    if rows.is_empty() {
+    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    if visible.is_empty() {
         super::say_empty(buffer, area, &empty(app, usize::from(area.width)), app);
     }
 }

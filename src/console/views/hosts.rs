@@ -5,8 +5,8 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::{App, HostId},
-        brief, facts,
-        table::{self, Cell, Column, Row, put, wrap},
+        brief, chosen, facts,
+        table::{Cell, Column, Row, put, wrap},
         when,
     },
     model::host::HostRow,
@@ -36,8 +36,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.hosts.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
-    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
-    if rows.is_empty() {
+    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    if visible.is_empty() {
         super::say_empty(buffer, area, &empty(app), app);
     }
 }

@@ -5,10 +5,10 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief,
+        brief, chosen,
         facts::{self, Leader},
         logs::LineId,
-        table::{self, Cell, Column, Row, put, wrap},
+        table::{Cell, Column, Row, put, wrap},
         when,
     },
     model::entry::Stored,
@@ -31,8 +31,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     ];
     let visible = app.log.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, *id)).collect();
-    table::draw(buffer, area, theme, &columns, &rows, false);
-    if rows.is_empty() {
+    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, false);
+    if visible.is_empty() {
         let text =
             if app.log.total > 0 { super::no_hits(app, "line") } else { vec!["nothing was logged yet".to_owned()] };
         super::say_empty(buffer, area, &text, app);

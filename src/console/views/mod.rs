@@ -24,7 +24,7 @@ pub use help::overflow as help_overflow;
 
 use super::{
     app::{App, View},
-    brief, dialog, facts, footer, header,
+    brief, dialog, facts, footer, header, picker,
     table::put,
 };
 
@@ -149,6 +149,9 @@ pub fn draw(app: &App, frame: &mut Frame) {
     footer::draw(app, frame, parts.footer);
     if app.help.is_some() {
         help::draw(app, frame.buffer_mut(), parts.table.union(parts.pane).union(parts.banner));
+    }
+    if let Some(open) = &app.picker {
+        picker::draw(app, open, frame.buffer_mut());
     }
     if let Some(open) = &app.dialog {
         dialog::draw::draw(app, open, frame);

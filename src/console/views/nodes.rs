@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::{
     console::{
         app::App,
-        brief, facts,
+        brief, chosen, facts,
         table::{self, Cell, Column, Row},
     },
     model::entry::EntryId,
@@ -36,8 +36,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "REPAIR", width: 6, from: 0 },
     ];
     columns[1].width = needs(1, STATE, u16::MAX).min(table::rest(&columns, area));
-    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
-    if rows.is_empty() {
+    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    if visible.is_empty() {
         super::say_empty(buffer, area, &empty(app), app);
     }
 }

@@ -5,8 +5,8 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief, facts,
-        table::{self, Cell, Column, Row},
+        brief, chosen, facts,
+        table::{Cell, Column, Row},
         when,
     },
     model::{entry::EntryId, repair::RepairStatus},
@@ -32,8 +32,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.repairs.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, *id, usize::from(name))).collect();
-    table::draw(buffer, area, &app.looks.theme, &columns, &rows, stale);
-    if rows.is_empty() {
+    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    if visible.is_empty() {
         super::say_empty(buffer, area, &empty(app), app);
     }
 }

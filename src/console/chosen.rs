@@ -1,0 +1,113 @@
+//! The columns that a person chose of each table: one choice that every table is drawn by. A column of the table is taken
+//! as it is; one that only filters know is made from what they read.
+
+use std::collections::BTreeMap;
+
+use ratatui::{buffer::Buffer, layout::Rect};
+use unicode_width::UnicodeWidthStr;
+
+use super::{
+    app::App,
+    brief,
+    columns::{self, Of, Told},
+    filter::{Cells, Value},
+    table::{self, Cell, Column, GUTTER, Row},
+    when,
+};
+
+/// The choices by table; one that has none is drawn as it is.
+pub type Chosen = BTreeMap<&'static str, Vec<&'static str>>;
+
+/// The widest that a column grows beyond the width it has of itself.
+const WIDEST: u16 = 40;
+/// Fewer columns than that say nothing: the last one is left out then.
+const LEAST: u16 = 6;
+
+/// Draws a table with the columns that were chosen of it, or with its own.
+pub fn draw<Id: Told>(
+    app: &App,
+    (buffer, area): (&mut Buffer, Rect),
+    columns: &[Column],
+    rows: Vec<Row>,
+    ids: &[Id],
+    stale: bool,
+) {
+    let theme = &app.looks.theme;
+    let table = columns::table(app.view, app.of_cke);
+    let Some(names) = app.chosen.get(table) else {
+        return table::draw(buffer, area, theme, columns, &rows, stale);
+    };
+    let mut shown: Vec<Row> = rows.iter().map(|row| Row { cells: Vec::new(), ..*row }).collect();
+    let mut picked: Vec<Column> = Vec::new();
+    for name in names {
+        let own = columns.iter().enumerate().find(|(_, c)| columns::name(table, c.title) == *name);
+        let (column, cells): (Column, Vec<Cell>) = match own {
+            Some((i, column)) => (*column, rows.iter().map(|row| row.cells.get(i).cloned().unwrap_or_default()).collect()),
+            None => (
+                Column { title: title(name), width: 1, from: 0 },
+                ids.iter().map(|id| Cell::plain(text(name, &Of(app, id).value(name)))).collect(),
+            ),
+        };
+        let longest = cells.iter().map(|cell| cell.text.width()).max().unwrap_or(0).max(column.title.width());
+        let width = column.width.max(u16::try_from(longest).unwrap_or(WIDEST).min(WIDEST));
+        picked.push(Column { width, from: 0, ..column });
+        for (row, cell) in shown.iter_mut().zip(cells) {
+            row.cells.push(cell);
+        }
+    }
+    fit(&mut picked, area.width);
+    table::draw(buffer, area, theme, &picked, &shown, stale);
+}
+
+/// Leaves out at the right what does not fit; the last one that does takes what is left.
+fn fit(columns: &mut Vec<Column>, width: u16) {
+    let mut left = width.saturating_sub(GUTTER);
+    let fits = columns.iter().position(|column| {
+        let short = left < column.width.min(LEAST);
+        left = left.saturating_sub(column.width + 1);
+        short
+    });
+    columns.truncate(fits.unwrap_or(columns.len()).max(1));
+    if let Some(last) = columns.last_mut() {
+        last.width = 0;
+    }
+}
+
+/// The title of a column that no table has of itself.
+fn title(name: &'static str) -> &'static str {
+    match name {
+        "rack" => "RACK",
+        "role" => "ROLE",
+        "address" => "ADDRESS",
+        "by" => "ASKED BY",
+        "why" => "WHY",
+        "since" => "SINCE",
+        "serial" => "SERIAL",
+        other => other,
+    }
+}
+
+/// What a cell of such a column says.
+fn text(name: &str, value: &Value) -> String {
+    match value {
+        Value::Text(text) | Value::Known(text, _) => brief::safe(text),
+        Value::Number(seconds) if ["since", "left", "for"].contains(&name) => when::seconds(*seconds),
+        Value::Number(n) => n.to_string(),
+        Value::None => String::new(),
+    }
+}
+
+/// Reads names separated by commas or spaces: columns of the table that is open, each once.
+pub fn read(app: &App, text: &str) -> Result<Vec<&'static str>, String> {
+    let all = columns::all(app.view, app.of_cke);
+    let mut names: Vec<&'static str> = Vec::new();
+    for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
+        let name = all.iter().find(|name| **name == word);
+        let name = name.ok_or_else(|| format!("there is no column {word}: {}", all.join(" ")))?;
+        if names.contains(name) {
+            return Err(format!("{name} is named twice"));
+        }
+        names.push(name);
+    }
+    if names.is_empty() { Err(format!("no column is named: {}", all.join(" "))) } else { Ok(names) }
+}

@@ -1,0 +1,75 @@
+//! What the command line proposes while it is typed: a list above the line.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+use unicode_width::UnicodeWidthStr;
+
+use super::{
+    app::App,
+    brief, facts,
+    line::{self, CommandLine},
+    table::put,
+};
+use crate::model::entry::EntryId;
+
+/// Lines that the list takes at most.
+const MOST: usize = 6;
+/// Columns of the proposals where that is enough for them.
+const WORDS: usize = 30;
+
+/// Draws the list; its last line stands right above `area`.
+pub fn draw(app: &App, line: &CommandLine, buffer: &mut Buffer, area: Rect) {
+    let offered = line.proposals.as_ref().unwrap_or(&line.offers);
+    if offered.words.is_empty() || line.error.is_some() {
+        return;
+    }
+    let theme = &app.looks.theme;
+    let turning = line.proposals.is_some();
+    let from = if turning { (offered.at + 1).saturating_sub(MOST) } else { 0 };
+    let first = offered.before.is_empty();
+    let shown: Vec<(usize, String, String)> = offered
+        .words
+        .iter()
+        .enumerate()
+        .skip(from)
+        .take(MOST)
+        .map(|(at, word)| {
+            let (form, about) = if first { line::told(word) } else { (word.clone(), about(app, word)) };
+            (at, brief::safe(&form), brief::safe(&about))
+        })
+        .collect();
+    let rows = u16::try_from(shown.len()).unwrap_or(0).min(area.y);
+    let words = shown.iter().map(|(_, form, _)| form.width()).max().unwrap_or(0).max(WORDS).min(usize::from(area.width / 2));
+    for (y, (at, form, about)) in (area.y - rows..area.y).zip(&shown) {
+        for x in area.left()..area.right() {
+            buffer[(x, y)].reset();
+        }
+        let here = turning && *at == offered.at;
+        let width = u16::try_from(words).unwrap_or(30);
+        put(buffer, area.x, y, 1, if here { ">" } else { "\u{2502}" }, theme.cursor);
+        put(buffer, area.x + 2, y, width, form, if here { theme.tab } else { theme.key });
+        let x = area.x + width + 4;
+        put(buffer, x, y, area.right().saturating_sub(x), about, if here { Style::new() } else { theme.muted });
+    }
+    if let (Some((last, ..)), true) = (shown.last(), offered.words.len() > shown.len()) {
+        let more = offered.words.len() - last - 1;
+        if more > 0 {
+            let text = format!(" {more} more ");
+            let x = area.right().saturating_sub(u16::try_from(text.len()).unwrap_or(0));
+            put(buffer, x, area.y - 1, area.right() - x, &text, theme.muted);
+        }
+    }
+}
+
+/// What is to be known of a proposal that is a node or an entry.
+fn about(app: &App, word: &str) -> String {
+    if let Ok(id) = word.parse::<EntryId>() {
+        let reboot = facts::entry(&app.seen, id).map(|e| brief::status(e, app.now.wall));
+        let status = reboot.or_else(|| facts::repair(&app.seen, id).map(|e| brief::repair_status(e, app.now.wall)));
+        let machine = facts::machine(&app.seen, id).unwrap_or_default();
+        return format!("{machine} {}", status.unwrap_or_default());
+    }
+    if facts::node(&app.seen, word).is_some() {
+        return brief::node_state(app, word).0;
+    }
+    String::new()
+}

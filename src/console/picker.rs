@@ -1,0 +1,84 @@
+//! The list in which the columns of a table are chosen and put in order.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use super::{
+    app::App,
+    columns,
+    dialog::draw::outline,
+    table::put,
+};
+
+/// The list while it is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picker {
+    /// All columns of the table in the order of the list, each with whether it is shown.
+    pub columns: Vec<(&'static str, bool)>,
+    /// The one under the cursor.
+    pub at: usize,
+}
+
+impl Picker {
+    /// Of the open view; none where it has no table.
+    pub fn open(app: &App) -> Option<Self> {
+        let all = columns::all(app.view, app.of_cke);
+        let own = columns::own(app.view, app.of_cke).to_vec();
+        let shown = app.chosen.get(columns::table(app.view, app.of_cke)).unwrap_or(&own);
+        let hidden = all.iter().filter(|name| !shown.contains(name)).map(|name| (*name, false));
+        let columns: Vec<_> = shown.iter().map(|name| (*name, true)).chain(hidden).collect();
+        (!columns.is_empty()).then_some(Self { columns, at: 0 })
+    }
+
+    /// Moves the cursor, round the ends.
+    pub fn step(&mut self, forward: bool) {
+        let all = self.columns.len().max(1);
+        self.at = (self.at + if forward { 1 } else { all - 1 }) % all;
+    }
+
+    /// Shows or hides the column under the cursor.
+    pub fn turn(&mut self) {
+        if let Some((_, shown)) = self.columns.get_mut(self.at) {
+            *shown = !*shown;
+        }
+    }
+
+    /// Moves the column under the cursor to the left or to the right in the table.
+    pub fn shift(&mut self, right: bool) {
+        let to = if right { self.at + 1 } else { self.at.wrapping_sub(1) };
+        if to < self.columns.len() {
+            self.columns.swap(self.at, to);
+            self.at = to;
+        }
+    }
+
+    /// The columns that are shown.
+    pub fn chosen(&self) -> Vec<&'static str> {
+        self.columns.iter().filter(|(_, shown)| *shown).map(|(name, _)| *name).collect()
+    }
+}
+
+/// Draws it in the middle of the screen.
+pub fn draw(app: &App, picker: &Picker, buffer: &mut Buffer) {
+    let (screen, theme) = (buffer.area, &app.looks.theme);
+    let width = screen.width.min(56);
+    let rows = u16::try_from(picker.columns.len()).unwrap_or(u16::MAX).min(screen.height.saturating_sub(7));
+    let height = rows + 5;
+    let area = Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height);
+    outline(buffer, area, theme.title);
+    let (x, line) = (area.x + 2, area.width.saturating_sub(4));
+    put(buffer, x, area.y + 1, line, &format!("Columns of {}", app.view.title()), theme.title);
+    let from = (picker.at + 1).saturating_sub(usize::from(rows));
+    for (y, (at, (name, shown))) in (area.y + 2..area.y + 2 + rows).zip(picker.columns.iter().enumerate().skip(from)) {
+        let here = at == picker.at;
+        let text = format!("{} [{}] {name}", if here { ">" } else { " " }, if *shown { "x" } else { " " });
+        put(buffer, x, y, line, &text, if here { theme.cursor } else { Style::new() });
+    }
+    let key = |name: &str| app.key(name);
+    let hints = [
+        format!("Space show or hide, {} {} move", key("previous-option"), key("next-option")),
+        format!("{} keeps it, {} drops it, :columns default", key("press"), key("no")),
+    ];
+    for (y, hint) in (area.y + 2 + rows..).zip(hints) {
+        put(buffer, x, y, line, &hint, theme.muted);
+    }
+}

@@ -1,0 +1,189 @@
+//! The first steps in the sandbox: a panel that says what to do next, and waits until it was done.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use super::{
+    app::{App, Target, View},
+    event::Action,
+    keys::Command,
+    table::{put, wrap},
+};
+use crate::model::{entry::Stored, reboot::RebootStatus};
+
+/// Lines that the panel takes.
+pub const LINES: u16 = 4;
+
+/// How far somebody has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tour {
+    /// The step, from 0.
+    pub at: usize,
+    /// Addresses of the reboots that were queued on the way.
+    queued: Vec<String>,
+    /// Something was cancelled in this step.
+    cancelled: bool,
+    /// The next row in trouble was asked for in this step.
+    looked: bool,
+}
+
+/// One step.
+struct Step {
+    /// What to do; `{name}` stands for a command's key.
+    text: &'static str,
+    /// Whether it was done.
+    done: fn(&App, &Tour) -> bool,
+}
+
+const STEPS: [Step; 10] = [
+    Step {
+        text: "This data centre is made up, all of it happens in this program. Every key is the one you use on real \
+               servers. Open the nodes: press {nodes}.",
+        done: |app, _| app.view == View::Nodes,
+    },
+    Step {
+        text: "Show only some of them: press {filter}, type  rack=1 !role:api  and {accept}. Esc takes a filter away.",
+        done: |app, _| app.view == View::Nodes && !app.nodes.good.is_empty() && app.typing.is_none(),
+    },
+    Step {
+        text: "Mark two nodes with {mark}: marks stay with the nodes, whatever the rows do.",
+        done: |app, _| app.nodes.marks.len() > 1,
+    },
+    Step {
+        text: "Queue their reboot: {reboot}. The dialog says what it would meet. Type a reason, {accept}, and do it: \
+               nothing happens before you say so.",
+        done: |app, tour| !tour.queued.is_empty() && queued(app, tour).next().is_some(),
+    },
+    Step {
+        text: "The queue: press {reboots}. The one that drains shows its pods going; REASON says of all others what \
+               they wait for.",
+        done: |app, _| app.view == View::Reboots && working(app),
+    },
+    Step {
+        text: "Open an entry with {open}: its timeline, the pods that are left, each with what keeps it. {back} closes it.",
+        done: |app, _| matches!(app.pane.as_ref().map(|pane| &pane.of), Some(Target::Entry(_))),
+    },
+    Step {
+        text: "Close it ({back}) and ask what needs a person: {trouble} goes to the next row that is stuck, from any \
+               view; it says so where there is none.",
+        done: |_, tour| tour.looked,
+    },
+    Step {
+        text: "Take your reboots back: mark them in Reboots ({reboots}, {mark}), or put the cursor on one, and press \
+               {cancel}. {undo} would queue again what had only waited.",
+        done: |_, tour| tour.cancelled,
+    },
+    Step {
+        text: "Who did what, when, why, from where: press {audit}. Your reasons stand there.",
+        done: |app, _| app.view == View::Audit,
+    },
+    Step {
+        text: "That was the tour. {help} lists all keys, {command} all commands; docs/tasks.md has ten tasks of a day. \
+               {back} takes this away.",
+        done: |_, _| false,
+    },
+];
+
+/// The entries of the tour's own reboots.
+fn queued<'a>(app: &'a App, tour: &'a Tour) -> impl Iterator<Item = u64> + 'a {
+    let entries = app.seen.snapshot.store.reboots.entries.iter();
+    entries
+        .filter(|(_, stored)| stored.get().is_some_and(|e| tour.queued.contains(&e.node)))
+        .map(|(index, _)| *index)
+}
+
+/// Whether a drain or a reboot goes on.
+fn working(app: &App) -> bool {
+    let mut entries = app.seen.snapshot.store.reboots.entries.values().filter_map(Stored::get);
+    entries.any(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting))
+}
+
+/// Begins it, or ends it.
+pub fn turn(app: &mut App) {
+    if app.tour.take().is_some() {
+        return;
+    }
+    if !app.looks.sandbox {
+        app.refuse_here("the tour is in the sandbox, where nothing is real: `cketerm --sandbox`, then :tour");
+        return;
+    }
+    app.message = None;
+    app.tour = Some(Tour::default());
+}
+
+/// Ends it where it is through.
+pub fn leave(app: &mut App) {
+    if app.tour.as_ref().is_some_and(|tour| tour.at + 1 == STEPS.len()) {
+        app.tour = None;
+    }
+}
+
+/// Goes on as far as what to do was done.
+pub fn advance(app: &mut App) {
+    let Some(mut tour) = app.tour.take() else { return };
+    while STEPS.get(tour.at).is_some_and(|step| (step.done)(app, &tour)) {
+        tour.at += 1;
+        (tour.looked, tour.cancelled) = (false, false);
+    }
+    app.tour = Some(tour);
+}
+
+/// A command was carried out.
+pub fn pressed(app: &mut App, command: Command) {
+    if let Some(tour) = &mut app.tour {
+        tour.looked |= command == Command::Trouble;
+    }
+}
+
+/// An action was confirmed.
+pub fn began(app: &mut App, action: &Action) {
+    let Some(tour) = &mut app.tour else { return };
+    match action {
+        Action::AddReboots { addresses, .. } => tour.queued.extend(addresses.iter().cloned()),
+        Action::Cancel { .. } => tour.cancelled = true,
+        _ => {}
+    }
+}
+
+/// What the step says, with the keys in force.
+fn text(app: &App, at: usize) -> String {
+    let mut said = String::new();
+    let mut rest = STEPS.get(at).map_or("", |step| step.text);
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        said.push_str(before);
+        said.push_str(&app.key(name));
+        rest = after;
+    }
+    said.push_str(rest);
+    said
+}
+
+/// Draws the panel.
+pub fn draw(app: &App, tour: &Tour, buffer: &mut Buffer, area: Rect) {
+    let theme = &app.looks.theme;
+    let rule = "\u{2500}".repeat(usize::from(area.width));
+    put(buffer, area.x, area.y, area.width, &rule, theme.muted);
+    let title = format!(" Tour {} of {}, :tour ends it ", tour.at + 1, STEPS.len());
+    put(buffer, area.x + 2, area.y, area.width.saturating_sub(2), &title, theme.title);
+    let lines = wrap(&text(app, tour.at), usize::from(area.width.saturating_sub(2)));
+    for (y, line) in (area.y + 1..area.bottom()).zip(lines) {
+        put(buffer, area.x + 1, y, area.width.saturating_sub(1), &line, Style::new());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::keys::TABLE;
+
+    #[test]
+    fn every_step_names_commands_that_there_are_and_fits_into_the_panel() {
+        for step in &STEPS {
+            let names = step.text.split('{').skip(1).filter_map(|part| part.split('}').next());
+            for name in names {
+                assert!(TABLE.iter().any(|b| b.name == name), "{name}");
+            }
+            assert!(wrap(step.text, 60).len() <= 4 && wrap(step.text, 78).len() <= 3, "{}", step.text);
+        }
+    }
+}

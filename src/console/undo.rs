@@ -1,0 +1,247 @@
+//! The way back of what this console did last: offered where there is one, for a minute, and only while what was done
+//! stands as it was done. It opens the confirmation of the inverse action, nothing else.
+
+use std::time::Duration;
+
+use super::{
+    app::App,
+    calendar,
+    dialog::{self, Dialog, registry::constraint_revisions},
+    event::{Action, Registering, count},
+    facts,
+};
+use crate::{
+    model::{
+        entry::{EntryId, QueueKind, Stored},
+        ours::Verb,
+        reboot::RebootStatus,
+    },
+    store::keys::SwitchName,
+};
+
+/// For how long it is offered.
+const OFFERED: Duration = Duration::from_secs(60);
+
+/// A reboot that was cancelled before anything was done for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waited {
+    /// The entry.
+    pub entry: EntryId,
+    /// Its node's name, or address.
+    pub node: String,
+}
+
+/// What takes an action back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A switch on that was turned off.
+    Enable(SwitchName),
+    /// Entries let go that were held.
+    LetGo(Vec<EntryId>),
+    /// Applying goes on.
+    Apply,
+    /// The end of a freeze.
+    Unfreeze,
+    /// A constraint's old value.
+    Constraint {
+        /// Which.
+        name: String,
+        /// What it was.
+        old: i64,
+        /// What it was set to.
+        new: i64,
+    },
+    /// Reboots queued again that had only waited.
+    Queue {
+        /// Those.
+        waited: Vec<Waited>,
+        /// So many others were cancelled too, for which something was done already.
+        others: usize,
+        /// Their reason, where they had the same.
+        reason: Option<String>,
+    },
+}
+
+/// A way back that is offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Which.
+    pub way: Way,
+    /// Boot time at which the action ended.
+    since: Duration,
+    /// What stands since the action, once that was seen.
+    stands: Option<String>,
+    /// It was something else meanwhile.
+    changed: bool,
+}
+
+impl Way {
+    /// What takes this action back, as things are before it is done; none where nothing truly does.
+    pub fn of(app: &App, action: &Action) -> Option<Self> {
+        let store = &app.seen.snapshot.store;
+        Some(match action {
+            Action::Switch { queue, enabled: false, .. } => Self::Enable((*queue).into()).was(app)?,
+            Action::Registry { what: Registering::Enable(false), .. } => Self::Enable(SwitchName::Sabakan).was(app)?,
+            Action::Registry { what: Registering::AutoRepair(false), .. } => {
+                Self::Enable(SwitchName::AutoRepair).was(app)?
+            }
+            Action::Registry { what: Registering::Hold(true), .. } if store.registry.hold.is_none() => Self::Apply,
+            Action::Registry { what: Registering::Constraint { name, value }, .. } => {
+                let (old, new) = (constraint(app, name)?, value.parse().ok()?);
+                (old != new).then(|| Self::Constraint { name: name.clone(), old, new })?
+            }
+            Action::Hold { entries, hold: true, .. } => Self::LetGo(entries.iter().map(|(id, _)| *id).collect()),
+            // in place of another freeze: its end would not bring that one back
+            Action::Freeze { .. } if calendar::freeze(app).is_none() => Self::Unfreeze,
+            Action::Cancel { entries, .. } => queue(app, entries)?,
+            _ => return None,
+        })
+    }
+
+    /// Where a switch was on.
+    fn was(self, app: &App) -> Option<Self> {
+        self.stands(app).is_none().then_some(self)
+    }
+
+    /// What stands of the action, for comparing; none while it is not seen.
+    fn stands(&self, app: &App) -> Option<String> {
+        let (seen, store) = (&app.seen, &app.seen.snapshot.store);
+        match self {
+            Self::Enable(name) => {
+                let switch = dialog::bound::found(seen, *name);
+                (!switch.enabled()).then(|| switch.mod_revision.to_string())
+            }
+            Self::LetGo(ids) => {
+                let held = |id: &EntryId| {
+                    let order = store.orders.get(id).filter(|_| facts::order(seen, *id) == Some(Verb::Hold));
+                    order.map(|order| format!("{id} {}", order.mod_revision))
+                };
+                let held: Vec<String> = ids.iter().filter_map(held).collect();
+                (held.len() == ids.len()).then(|| held.join(" "))
+            }
+            Self::Apply => store.registry.hold.as_ref().map(|hold| hold.mod_revision.to_string()),
+            Self::Unfreeze => calendar::freeze(app).map(|freeze| format!("{} {} {}", freeze.until, freeze.reason, freeze.who)),
+            Self::Constraint { name, new, .. } => {
+                (constraint(app, name) == Some(*new)).then(|| format!("{:?}", constraint_revisions(seen)))
+            }
+            Self::Queue { waited, .. } => {
+                let gone = |id: EntryId| {
+                    facts::lies(seen, id).is_none()
+                        || facts::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Cancelled)
+                };
+                let mine: Vec<EntryId> = waited.iter().map(|w| w.entry).collect();
+                let other = |w: &Waited| app.facts.reboot_of(&w.node).filter(|id| !mine.contains(id));
+                let free = waited.iter().all(|w| gone(w.entry) && other(w).is_none());
+                free.then(|| "gone".to_owned())
+            }
+        }
+    }
+
+    /// What it does, after the key's name.
+    pub fn word(&self) -> String {
+        match self {
+            Self::Enable(name) => format!("enables {} again", name.title()),
+            Self::LetGo(ids) => format!("lets {} go again", if ids.len() == 1 { "it" } else { "them" }),
+            Self::Apply => "lets applying go on".to_owned(),
+            Self::Unfreeze => "ends the freeze again".to_owned(),
+            Self::Constraint { old, .. } => format!("sets it back to {old}"),
+            Self::Queue { waited, others: 0, .. } => format!("queues {} again", count(waited.len(), "reboot")),
+            Self::Queue { waited, .. } => {
+                format!("queues those {} again that had only waited", waited.len())
+            }
+        }
+    }
+
+    /// Opens the confirmation of the inverse action.
+    fn open(&self, app: &App) -> Result<Dialog, String> {
+        match self {
+            Self::Enable(SwitchName::Reboots) => Ok(dialog::switch::of(app, QueueKind::Reboot)),
+            Self::Enable(SwitchName::Repairs) => Ok(dialog::switch::of(app, QueueKind::Repair)),
+            Self::Enable(SwitchName::Sabakan) => Ok(dialog::registry::switch(app)),
+            Self::Enable(SwitchName::AutoRepair) => Ok(dialog::registry::auto_repair(app)),
+            Self::LetGo(ids) => dialog::hold::of(app, ids.clone(), false),
+            Self::Apply => dialog::registry::hold(app, false),
+            Self::Unfreeze => dialog::freeze::unfreeze(app, ""),
+            Self::Constraint { name, old, .. } => dialog::registry::constraint_to(app, name, &old.to_string()),
+            Self::Queue { waited, others, reason } => {
+                let mut again = dialog::add::of(app, waited.iter().map(|w| w.node.clone()).collect())?;
+                if *others > 0 {
+                    let more = count(*others, "other entry");
+                    again.notes.push(format!("! not the {more}: something was done for them already"));
+                }
+                if let Some(reason) = reason {
+                    again.because(reason.clone());
+                }
+                Ok(again)
+            }
+        }
+    }
+}
+
+impl Offer {
+    /// Offers it from now on.
+    pub fn new(app: &App, way: Way) -> Self {
+        let stands = way.stands(app);
+        Self { way, since: app.now.boot, stands, changed: false }
+    }
+
+    /// Why it cannot be taken any more.
+    pub fn refusal(&self, app: &App) -> Option<&'static str> {
+        if app.now.boot.saturating_sub(self.since) > OFFERED {
+            return Some("the way back was offered for a minute, which is over: do it as anything else is done");
+        }
+        if self.changed {
+            return Some("what was done last has changed since: nothing is taken back, look again");
+        }
+        self.stands.is_none().then_some("what was done last is not seen yet: once more in a moment")
+    }
+
+    /// Opens the confirmation of the inverse action.
+    pub fn open(&self, app: &App) -> Result<Dialog, String> {
+        self.way.open(app)
+    }
+}
+
+/// Looks at what was done after news: a way back is bound to it.
+pub fn look(app: &mut App) {
+    if let Some(Way::Queue { waited, others, .. }) = &mut app.leaving {
+        // one that began to move before it was cancelled is no more what it was
+        let before = waited.len();
+        waited.retain(|w| facts::entry(&app.seen, w.entry).is_none_or(|e| waits(e.status)));
+        *others += before - waited.len();
+    }
+    let Some(mut offer) = app.undo.take() else { return };
+    let now = offer.way.stands(app);
+    match (&offer.stands, now) {
+        (None, now) => offer.stands = now,
+        (Some(stood), now) => offer.changed |= now.as_ref() != Some(stood),
+    }
+    app.undo = Some(offer);
+}
+
+fn waits(status: RebootStatus) -> bool {
+    matches!(status, RebootStatus::Queued | RebootStatus::Cancelled)
+}
+
+/// The value of a constraint; none where it is not set.
+fn constraint(app: &App, name: &str) -> Option<i64> {
+    let all = serde_json::to_value(&*app.seen.snapshot.store.constraints()).ok()?;
+    all.get(name)?.as_i64()
+}
+
+/// Those of cancelled entries that had only waited: queued, never drained.
+fn queue(app: &App, entries: &[EntryId]) -> Option<Way> {
+    let store = &app.seen.snapshot.store;
+    let waited = entries.iter().filter_map(|id| {
+        let entry = facts::entry(&app.seen, *id)?;
+        let only = entry.status == RebootStatus::Queued && entry.drain_backoff_count == 0;
+        let node = app.seen.snapshot.machine(&entry.node);
+        only.then_some(Waited { entry: *id, node })
+    });
+    let waited: Vec<Waited> = waited.collect();
+    let reason = |id: &EntryId| store.requests.get(id).and_then(Stored::get).and_then(|r| r.reason.clone());
+    let mut reasons = waited.iter().map(|w| reason(&w.entry));
+    let first = reasons.next()?;
+    let reason = if reasons.all(|other| other == first) { first } else { None };
+    Some(Way::Queue { others: entries.len() - waited.len(), waited, reason })
+}
