@@ -66,6 +66,8 @@ pub struct ConsoleOptions {
     pub read_only: bool,
     /// It is a sandbox that ends with the console.
     pub sandbox: bool,
+    /// The terminal's characters are UTF-8, and its font has blocks.
+    pub blocks: bool,
     /// etcd's endpoints, for the first screen.
     pub endpoints: Vec<String>,
     /// Where ages come from.
@@ -88,6 +90,7 @@ impl Default for ConsoleOptions {
             keys: BTreeMap::new(),
             read_only: false,
             sandbox: false,
+            blocks: false,
             endpoints: Vec::new(),
             clock: Clock::Host,
             logs: None,
@@ -112,6 +115,7 @@ impl ConsoleOptions {
             badge: self.cluster_badge.clone(),
             endpoints: self.endpoints.clone(),
             read_only: self.read_only,
+            blocks: self.blocks,
             sandbox: self.sandbox,
         })
     }
@@ -298,6 +302,9 @@ impl Console {
 
     /// Once, as soon as somebody could change something.
     fn ask_rights(&mut self) {
+        if self.app.me.is_none() {
+            self.app.me = self.hands.borrow().as_ref().and_then(|hand| hand.operator.as_ref()).map(|o| o.who.clone());
+        }
         if !self.asked_rights && !self.app.read_only() && self.hands.borrow().is_some() {
             self.asked_rights = true;
             self.ask(Question::Rights);

@@ -106,6 +106,7 @@ pub(super) fn jump(app: &mut App) {
                 }
                 _ => return,
             };
+            crate::console::racks::refresh(app);
             app.pane = piece.then_some(Pane { of, scroll: 0 });
         }
         None => app.refuse("there is nothing to go to: it has no counterpart, or a filter hides it (Esc)"),
