@@ -1,6 +1,10 @@
 //! The console's whole state. Drawing reads it; only `update` changes it.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use ratatui::layout::Size;
@@ -19,6 +23,7 @@ use super::{
     overview::{Spot, Summary},
     past::{Past, PastId},
     picker::Picker,
+    racks,
     registry::{self, Row, Serial},
     settings,
     theme::Theme,
@@ -28,7 +33,7 @@ use super::{
 use crate::{
     clock::Now,
     engine::snapshot::Seen,
-    model::{entry::EntryId, rights::Rights},
+    model::{entry::EntryId, ours::Who, rights::Rights},
     store::keys::Folder,
 };
 
@@ -129,6 +134,8 @@ pub struct Looks {
     pub endpoints: Vec<String>,
     /// Actions are refused.
     pub read_only: bool,
+    /// Heights are drawn with the block characters of UTF-8; else with ASCII.
+    pub blocks: bool,
     /// It is a sandbox: leaving ends it, and harms nobody.
     pub sandbox: bool,
     /// Columns and orders are kept for the next time.
@@ -145,6 +152,7 @@ impl Default for Looks {
             read_only: false,
             sandbox: false,
             kept: false,
+            blocks: false,
         }
     }
 }
@@ -226,6 +234,8 @@ pub struct App {
     pub registry: registry::Facts,
     /// Machines and Diff show the racks in place of their rows.
     pub racks: bool,
+    /// The Nodes show the map of the racks in place of their rows.
+    pub map: Option<racks::Map>,
     /// The open detail pane.
     pub pane: Option<Pane>,
     /// The filter while it is typed, and the one before.
@@ -238,6 +248,12 @@ pub struct App {
     pub message: Option<Message>,
     /// Actions under way.
     pub busy: usize,
+    /// The sources that are lost, and the boot-time seconds at which they were heard last.
+    pub lost: BTreeMap<&'static str, f64>,
+    /// Who sits here, once it is known: his own deeds are no news to him.
+    pub me: Option<Who>,
+    /// The revision up to which the deeds of others were told.
+    pub heard_of: Option<i64>,
     /// Until when a console that was started read-only may change things: boot time, and the hour to show.
     pub writes_until: Option<(Duration, Timestamp)>,
 }
@@ -282,12 +298,16 @@ impl App {
             effects: Vec::new(),
             registry: registry::Facts::default(),
             racks: false,
+            map: None,
             pane: None,
             typing: None,
             dialog: None,
             help: None,
             message: None,
             busy: 0,
+            lost: BTreeMap::new(),
+            me: None,
+            heard_of: None,
             writes_until: None,
             rights: Rights::default(),
         }
@@ -346,12 +366,17 @@ impl App {
     }
 
     fn tell(&mut self, text: String, failed: bool) {
+        self.note(text, failed);
+        self.message = self.messages.back().map(|(_, message)| message.clone());
+    }
+
+    /// Keeps a message for whoever looks for it, without showing it now.
+    pub fn note(&mut self, text: String, failed: bool) {
         let message = Message { text, failed, at: self.now.boot, here: false };
-        self.messages.push_back((self.now.wall, message.clone()));
+        self.messages.push_back((self.now.wall, message));
         while self.messages.len() > MESSAGES {
             self.messages.pop_front();
         }
-        self.message = Some(message);
     }
 
     /// Takes the message away once it has stood for long enough; never while what it tells of is under way.

@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{app::App, brief};
+use super::{app::App, brief, when};
 use crate::model::{
     entry::QueueKind,
     freeze::Freeze,
@@ -23,10 +23,55 @@ pub fn frozen(app: &App) -> Option<String> {
     Some(brief::safe(&format!("FROZEN until {until}: {}{by}", freeze.reason)))
 }
 
-/// A moment on the clock of the windows' zone, or in UTC where there are no windows.
-pub fn moment(app: &App, at: Timestamp) -> String {
+/// A text with its times told as all others are: whole seconds, in the site's zone.
+pub fn retold(app: &App, text: &str) -> String {
+    let word = |word: &str| {
+        let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let at = bare.parse::<Timestamp>().ok().filter(|_| bare.len() >= "2026-11-21T10:00Z".len());
+        at.map_or_else(|| word.to_owned(), |at| word.replace(bare, &time(app, at)))
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// The zone that all times are told in: that of the general window; none = UTC.
+fn zone(app: &App) -> Option<TimeZone> {
     let policy = app.seen.snapshot.store.policy();
-    policy.windows.as_ref().map_or_else(|| clock(&TimeZone::UTC, at, app.now.wall), |w| w.clock(at, app.now.wall))
+    policy.windows.as_ref().and_then(|windows| windows.all().next().map(|(_, window)| window.zone.clone()))
+}
+
+/// A moment in minutes: `10:10Z`, `19:10 JST`, `Mon 22:00 JST`.
+pub fn moment(app: &App, at: Timestamp) -> String {
+    match zone(app) {
+        Some(zone) => clock(&zone, at, app.now.wall),
+        None => clock(&TimeZone::UTC, at, app.now.wall).replace(" UTC", "Z"),
+    }
+}
+
+/// A moment in seconds, with the date where it is another day: `10:10:05Z`, `19:10:05 JST`.
+pub fn time(app: &App, at: Timestamp) -> String {
+    match zone(app) {
+        None => when::moment(at, app.now.wall),
+        Some(zone) => {
+            let (at, now) = (at.to_zoned(zone.clone()), app.now.wall.to_zoned(zone));
+            at.strftime(if at.date() == now.date() { "%H:%M:%S %Z" } else { "%F %H:%M:%S %Z" }).to_string()
+        }
+    }
+}
+
+/// The same in eleven columns at most: another day's without seconds, and without the zone's name where it is not UTC.
+pub fn short(app: &App, at: Timestamp) -> String {
+    match zone(app) {
+        None => when::short(at, app.now.wall),
+        Some(zone) => {
+            let (at, now) = (at.to_zoned(zone.clone()), app.now.wall.to_zoned(zone));
+            let form = match (at.date() == now.date(), at.year() == now.year()) {
+                (true, _) => "%H:%M:%S",
+                (false, true) => "%m-%d %H:%M",
+                (false, false) => "%F",
+            };
+            at.strftime(form).to_string()
+        }
+    }
 }
 
 /// How the general window of this queue stands; none where it has none.

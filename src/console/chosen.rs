@@ -42,7 +42,9 @@ pub fn draw<Id: Told>(
     for name in names {
         let own = columns.iter().enumerate().find(|(_, c)| columns::name(table, c.title) == *name);
         let (column, cells): (Column, Vec<Cell>) = match own {
-            Some((i, column)) => (*column, rows.iter().map(|row| row.cells.get(i).cloned().unwrap_or_default()).collect()),
+            Some((i, column)) => {
+                (*column, rows.iter().map(|row| row.cells.get(i).cloned().unwrap_or_default()).collect())
+            }
             None => (
                 Column { title: title(name), width: 1, from: 0 },
                 ids.iter().map(|id| Cell::plain(text(name, &Of(app, id).value(name)))).collect(),

@@ -15,7 +15,8 @@ use ratatui::{
 
 use super::{
     app::{App, Target},
-    brief, facts,
+    bar::{self, Phase, phase},
+    brief, calendar, facts,
     logs::LineId,
     table::wrap,
     when,
@@ -131,7 +132,7 @@ impl Text<'_> {
     }
 
     fn moment(&self, at: Timestamp) -> String {
-        format!("{} ({} ago)", when::moment(at, self.now()), when::age(at, self.now()))
+        format!("{} ({} ago)", calendar::time(self.app, at), when::age(at, self.now()))
     }
 
     /// An entry of either queue. `alone`: the pane is the entry's; else the node's lines stand above already.
@@ -173,14 +174,14 @@ impl Text<'_> {
         self.plain("status", &format!("{}{since}", brief::status(entry, self.now())));
         if let Some(why) = seen.reasons.get(&id) {
             let style = if facts::own_trouble(why) { theme.trouble } else { Style::new() };
-            self.field("why", &brief::sentence(why), style);
+            self.field("why", &calendar::retold(self.app, &brief::sentence(why)), style);
         }
         let progress = facts::progress(&seen, id).filter(|_| entry.status != RebootStatus::Queued);
         if let Some(p) = progress {
             let counted = format!("{}, {} of {} pods gone", p.phase, p.pods_gone, p.pods_at_start);
             self.plain("phase", &format!("{counted}, since {}", self.moment(p.since)));
             if let Some(next) = p.next {
-                self.plain("next", &format!("{} ({})", when::until(next, self.now()), when::moment(next, self.now())));
+                self.plain("next", &format!("{} ({})", when::until(next, self.now()), calendar::time(self.app, next)));
             }
         }
         self.backed_off(entry.drain_backoff_count, entry.drain_backoff_expire);
@@ -189,6 +190,8 @@ impl Text<'_> {
             self.machine(&name);
         }
         self.order_given(id);
+        let drains = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Draining);
+        self.phases(id, drains.map(|at| phase(at, 'd', "draining")));
         let mut can = match entry.status {
             RebootStatus::Draining => vec![CANCEL, HOLD, FORCE],
             RebootStatus::Rebooting => vec![CANCEL, RETRY, ("done", "done (treat as booted)")],
@@ -269,6 +272,32 @@ impl Text<'_> {
         self.plain("asked", &text);
     }
 
+    /// The phases of an entry that is not through, as a bar.
+    fn phases(&mut self, id: EntryId, now: Option<Phase>) {
+        let store = &self.app.seen.snapshot.store;
+        let mut all: Vec<Phase> = Vec::new();
+        let asked = store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
+        all.extend(asked.map(|at| phase(at, 'q', "queued")));
+        // the drain of one that reboots already: as the audit has it, where it was read
+        let on = id.to_string();
+        let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
+        all.extend(read.filter(|a| a.what == "drain" && a.on == on).map(|a| phase(a.at, 'd', "draining")));
+        for a in store.attempts_of(id).filter_map(Stored::get).filter(|a| a.began()) {
+            all.push(phase(a.start, 'c', "command"));
+            all.extend(a.outcome.as_ref().map(|o| phase(o.at, 'w', "waiting for the machine")));
+        }
+        all.extend(now);
+        let lines = bar::phases(all, self.now(), self.width.saturating_sub(LABEL));
+        self.bar(lines);
+    }
+
+    /// A bar, and its words below it.
+    fn bar(&mut self, lines: Vec<String>) {
+        for (label, line) in ["phases", ""].into_iter().zip(lines) {
+            self.plain(label, &line);
+        }
+    }
+
     /// What is known of the entry's past, oldest first.
     fn timeline(&mut self, id: EntryId, moved: Option<Timestamp>, status: &str) {
         let store = &self.app.seen.snapshot.store;
@@ -298,7 +327,7 @@ impl Text<'_> {
         events.sort_by_key(|(at, _)| *at);
         self.heading("Timeline".to_owned());
         for (at, what) in events {
-            let line = format!("{:<10} {:>4} ago  {what}", when::moment(at, self.now()), when::age(at, self.now()));
+            let line = format!("{:<10} {:>4} ago  {what}", calendar::time(self.app, at), when::age(at, self.now()));
             self.lines.extend(
                 wrap(&brief::safe(&line), self.width.saturating_sub(2))
                     .into_iter()
@@ -348,7 +377,7 @@ impl Text<'_> {
         }
         self.field("state", &state, if trouble { theme.trouble } else { Style::new() });
         if let Some(orphan) = seen.orphans.get(name) {
-            self.field("why", &brief::sentence(orphan), theme.trouble);
+            self.field("why", &calendar::retold(self.app, &brief::sentence(orphan)), theme.trouble);
         }
         let role = facts::role(&seen, name);
         let listed = if member.is_some() { "in the definition" } else { "NOT in the definition" };
@@ -388,7 +417,14 @@ impl Text<'_> {
         }
         let mut said = vec![if row.unschedulable { "cordoned".to_owned() } else { "not cordoned".to_owned() }];
         match &row.owner {
-            Some(Ok(o)) if o.schedulable_before => said.push(format!("by us for {}", o.entry)),
+            Some(Ok(o)) if o.schedulable_before => {
+                let request = self.app.seen.snapshot.store.requests.get(&o.entry).and_then(Stored::get);
+                let asked = request.map(|r| {
+                    let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                    format!(" (asked by {}{why})", r.who)
+                });
+                said.push(format!("by us for {}{}", o.entry, asked.unwrap_or_default()));
+            }
             Some(Ok(o)) => said.push(format!("in work for {}; it was cordoned before us and stays so", o.entry)),
             Some(Err(why)) => said.push(format!("our annotation cannot be read: {why}")),
             None if row.cke_mark => said.push("by CKE".to_owned()),

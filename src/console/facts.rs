@@ -4,6 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
 
+pub use super::sources::{Lost, STALE_SECONDS, etcd_lost, kube_lost};
+
 use crate::{
     engine::snapshot::Seen,
     model::{
@@ -385,36 +387,4 @@ pub fn leader(seen: &Seen) -> Leader {
         Some(c) if store.is_cke(c) => Leader::Cke(c.host.clone()),
         Some(c) => Leader::Other(c.host.clone()),
     }
-}
-
-/// A source that has not been heard for too long.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Lost {
-    /// `etcd` or `Kubernetes`.
-    pub source: &'static str,
-    /// Boot-time seconds of the last sign of life.
-    pub heard: f64,
-    /// What went wrong last.
-    pub error: Option<String>,
-}
-
-/// Seconds of silence above which a source counts as stale.
-pub const STALE_SECONDS: f64 = 10.0;
-
-/// etcd, when it is stale. Before the first complete read nothing is stale: the screen says "connecting".
-pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
-    let store = &seen.snapshot.store;
-    let stale = store.synced && boot - store.heard > STALE_SECONDS;
-    stale.then(|| Lost { source: "etcd", heard: store.heard, error: store.error.clone() })
-}
-
-/// Kubernetes, when its nodes are stale.
-pub fn kube_lost(seen: &Seen, boot: f64) -> Option<Lost> {
-    let sources = seen.snapshot.kube.sources.values().filter(|s| s.synced);
-    let oldest = sources.min_by(|a, b| a.heard.total_cmp(&b.heard))?;
-    (boot - oldest.heard > STALE_SECONDS).then(|| Lost {
-        source: "Kubernetes",
-        heard: oldest.heard,
-        error: oldest.error.clone(),
-    })
 }

@@ -10,9 +10,9 @@ use ratatui::{
 use super::{
     app::{App, View},
     brief, calendar,
-    facts::{self, Leader, Lost},
+    facts::{self, Leader},
+    sources,
     table::{put, wrap},
-    when,
 };
 
 use crate::{engine::decide::Applying, model::entry::QueueKind};
@@ -23,7 +23,7 @@ const MOST: usize = 2;
 /// What must not be overlooked: lost sources, and why this engine only observes. Wrapped; empty when all is well.
 pub fn banner(app: &App) -> Vec<(String, Style)> {
     let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
-    let mut texts: Vec<(String, Style)> = lost(app).iter().map(|l| (lost_text(app, l), theme.danger)).collect();
+    let mut texts = sources::banner(app);
     if app.seen.snapshot.store.synced && engine.leading.is_none() && !engine.observing.is_empty() {
         texts.push((format!("observing: {}", brief::safe(&engine.observing.join("; "))), theme.trouble));
     }
@@ -48,12 +48,6 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     lines
 }
 
-/// The sources that are lost.
-fn lost(app: &App) -> Vec<Lost> {
-    let boot = app.now.boot.as_secs_f64();
-    [facts::etcd_lost(&app.seen, boot), facts::kube_lost(&app.seen, boot)].into_iter().flatten().collect()
-}
-
 /// Draws three lines and the banner.
 pub fn draw(app: &App, buffer: &mut Buffer, area: Rect, banner: Rect) {
     buffer.set_line(area.x, area.y, &counts(app), area.width);
@@ -71,17 +65,6 @@ pub fn draw(app: &App, buffer: &mut Buffer, area: Rect, banner: Rect) {
     }
 }
 
-fn lost_text(app: &App, lost: &Lost) -> String {
-    let silent = app.now.boot.as_secs_f64() - lost.heard;
-    let since = app.now.wall.checked_sub(jiff::SignedDuration::try_from_secs_f64(silent).unwrap_or_default());
-    let since = since.map(|at| when::moment(at, app.now.wall)).unwrap_or_default();
-    let effect = if lost.source == "etcd" { "nothing is written; " } else { "" };
-    let error = lost.error.as_deref().map(|e| format!(": {e}")).unwrap_or_default();
-    let text =
-        format!("! {} lost since {since}, data {} old; {effect}retrying{error}", lost.source, when::seconds(silent));
-    brief::safe(&text)
-}
-
 fn counts(app: &App) -> Line<'static> {
     let theme = &app.looks.theme;
     let word = app.looks.badge.as_deref().or(app.cluster()).unwrap_or("no cluster");
@@ -96,8 +79,7 @@ fn counts(app: &App) -> Line<'static> {
             let (state, style) = if switch.enabled() { ("enabled", theme.good) } else { ("DISABLED", theme.danger) };
             spans.push(Span::styled(format!("{what} {state}  "), style));
         }
-        let now = when::moment(app.now.wall, app.now.wall);
-        spans.push(Span::styled(now.get(..5).map(|t| format!("{t}Z")).unwrap_or_default(), theme.muted));
+        spans.push(Span::styled(calendar::moment(app, app.now.wall), theme.muted));
         return Line::from(spans);
     }
     if matches!(app.view, View::Machines | View::Diff) {
@@ -128,28 +110,33 @@ fn counts(app: &App) -> Line<'static> {
         spans.push(Span::styled(format!(" (odd value {:?})", brief::safe(odd)), theme.trouble));
     }
     let after = if queue == QueueKind::Reboot { "rebooting" } else { "watching" };
+    let mut states = Vec::new();
     for (n, what) in
         [(counts.queued, "queued"), (counts.draining, "draining"), (counts.after, after), (counts.backoff, "backoff")]
     {
         // the repair queue has more states than a line of 80 columns
         if n > 0 || queue == QueueKind::Reboot || app.repairs.total == 0 {
-            spans.push(Span::styled(format!("  {n} {what}"), if n == 0 { theme.muted } else { Style::new() }));
+            states.push((n, what, if n == 0 { theme.muted } else { Style::new() }));
         }
     }
-    for (n, what, style) in [
-        (counts.failed, "failed", theme.danger),
-        (counts.broken, "broken", theme.danger),
-        (counts.succeeded, "succeeded", theme.good),
-    ] {
-        if n > 0 {
-            spans.push(Span::styled(format!("  {n} {what}"), style));
-        }
-    }
-    if !other.enabled() {
+    let bad = [(counts.failed, "failed", theme.danger), (counts.broken, "broken", theme.danger)];
+    let bad = bad.into_iter().filter(|(n, ..)| *n > 0);
+    let good = (counts.succeeded > 0).then_some((counts.succeeded, "succeeded", theme.good));
+    let off = (!other.enabled()).then(|| {
         let text = if queue == QueueKind::Reboot { "  repairs DISABLED" } else { "  reboots DISABLED" };
-        spans.push(Span::styled(text, theme.trouble));
+        Span::styled(text, theme.trouble)
+    });
+    let span = |(n, what, style): (usize, &str, Style)| Span::styled(format!("  {n} {what}"), style);
+    let mut line = Line::from(spans.clone());
+    line.extend(states.iter().copied().chain(bad.clone()).chain(good).map(span).chain(off.clone()));
+    if line.width() <= usize::from(app.size.width) {
+        return line;
     }
-    Line::from(spans)
+    // what a person has to see comes first, and what is not there is not told
+    let mut line = Line::from(spans);
+    let there = states.into_iter().filter(|(n, ..)| *n > 0);
+    line.extend(bad.map(span).chain(off).chain(there.chain(good).map(span)));
+    line
 }
 
 /// Who leads and in what mode this console is.
@@ -170,7 +157,7 @@ fn leader(app: &App) -> Line<'static> {
     match app.writes_until {
         _ if app.read_only() => spans.push(Span::styled("  read-only", theme.trouble)),
         Some((_, end)) => {
-            let text = format!("  WRITES until {}", when::moment(end, app.now.wall));
+            let text = format!("  WRITES until {}", calendar::time(app, end));
             spans.push(Span::styled(text, theme.danger));
         }
         None if app.rights.only_looks() => {

@@ -53,6 +53,8 @@ pub enum Command {
     Diff,
     Hosts,
     Racks,
+    Left,
+    Right,
     Jump,
     Trouble,
     Columns,
@@ -186,7 +188,9 @@ pub const TABLE: &[Binding] = &[
     look(Table, &["s"], Command::Sort, "sort", "sort", "Sort by the next column; after the last one the view's own order again"),
     look(Table, &["r"], Command::Reverse, "reverse", "", "Turn the order round"),
     look(Table, &["|"], Command::Columns, "choose-columns", "", "Choose the columns of the view, and their order; kept for the next time"),
-    look(Table, &["v"], Command::Racks, "racks", "racks", "In Machines and Diff: racks as counts by role and state, or the rows again; in History: CKE's records, or ours again"),
+    look(Table, &["v"], Command::Racks, "racks", "racks", "In Nodes: the racks as a map, a letter a machine, or the rows again; in Machines and Diff: racks as counts by role and state; in History: CKE's records, or ours again"),
+    look(Table, &["right"], Command::Right, "right", "", "In the map of the racks: the next machine"),
+    look(Table, &["left"], Command::Left, "left", "", "In the map of the racks: the machine before"),
     look(Everywhere, &["j", "down"], Command::Down, "down", "", "Down"),
     look(Everywhere, &["k", "up"], Command::Up, "up", "", "Up"),
     look(Everywhere, &["pgdn", "ctrl-f"], Command::PageDown, "page-down", "", "A page down"),
@@ -314,7 +318,9 @@ impl Keymap {
             if !here && !(one.context == Everywhere && matches!(context, Table | Detail)) {
                 continue;
             }
-            let Some((next, rest)) = one.strokes.strip_prefix(before).and_then(<[Stroke]>::split_first) else { continue };
+            let Some((next, rest)) = one.strokes.strip_prefix(before).and_then(<[Stroke]>::split_first) else {
+                continue;
+            };
             match (*next == stroke, rest.is_empty(), here) {
                 (true, true, true) => return Heard::Command(one.command),
                 (true, true, false) => elsewhere = elsewhere.or(Some(one.command)),
@@ -601,7 +607,8 @@ mod tests {
         assert_eq!(map.shown("cancel"), "Ctrl-x c");
 
         let why = change(&[("bottom", "g g")]).unwrap_err();
-        let said = "keys.bottom: the chord \"g g\" of bottom begins with g, which is the key of top alone (the default table)";
+        let said =
+            "keys.bottom: the chord \"g g\" of bottom begins with g, which is the key of top alone (the default table)";
         assert_eq!(why, said);
         assert!(change(&[("bottom", "g e"), ("top", "g g")]).is_ok());
         assert!(change(&[("yes", "g y")]).unwrap_err().contains("not where text is typed"));

@@ -5,6 +5,7 @@
 //! made here, no client library is known here, and nothing but [`run`] touches a terminal.
 
 pub mod app;
+pub mod bar;
 pub mod brief;
 pub mod calendar;
 pub mod chosen;
@@ -20,14 +21,17 @@ pub mod keys;
 pub mod line;
 pub mod list;
 pub mod logs;
+mod others;
 pub mod overview;
 pub mod pace;
 pub mod palette;
 pub mod past;
 pub mod picker;
+pub mod racks;
 pub mod registry;
 mod rights;
 pub mod settings;
+pub mod sources;
 pub mod table;
 pub mod theme;
 pub mod tour;

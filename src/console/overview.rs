@@ -1,7 +1,7 @@
 //! The sums of the Overview: what is in work, what is stuck on what, what waits for what. Made once for each change, and
 //! only while the Overview is shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -18,7 +18,7 @@ use crate::{
     model::{
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,
-        reason::Reason,
+        reason::{PodHold, Reason},
         reboot::RebootStatus,
         repair::{RepairEntry, RepairStatus, StepStatus},
     },
@@ -32,6 +32,8 @@ pub enum Spot {
     Work(EntryId),
     /// What is stuck, by what it is stuck on; the entry or the node that is stuck for longest.
     Stuck(String, Option<EntryId>, Option<String>),
+    /// What blocks most drains, by its name; the entry that it blocks for longest.
+    Blocks(String, EntryId),
     /// A change of the definition that waits for a person.
     Gate,
     /// An entry that ended.
@@ -44,7 +46,7 @@ impl Spot {
     /// The object behind it.
     pub fn target(&self) -> Option<Target> {
         match self {
-            Self::Work(id) | Self::Stuck(_, Some(id), _) => Some(Target::Entry(*id)),
+            Self::Work(id) | Self::Blocks(_, id) | Self::Stuck(_, Some(id), _) => Some(Target::Entry(*id)),
             Self::Stuck(_, None, node) => node.clone().map(Target::Node),
             Self::Gate => None,
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
@@ -66,6 +68,30 @@ pub struct Stuck {
     pub entry: Option<EntryId>,
     /// The oldest's node.
     pub node: Option<String>,
+}
+
+/// What keeps several drains from their end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocks {
+    /// `pdb shop/web`, `job batch/report`.
+    pub what: String,
+    /// The drains, the oldest first.
+    pub drains: Vec<EntryId>,
+    /// The pods, as far as they are known.
+    pub pods: BTreeSet<String>,
+}
+
+/// The last 24 hours, as far as history was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Day {
+    /// Entries that ended in each hour, the last hour last.
+    pub ended: Vec<u64>,
+    /// Of these, those that ended otherwise than they were meant to.
+    pub bad: usize,
+    /// Hours of which nothing was read: the first ones.
+    pub unread: usize,
+    /// Seconds from the command of each of the last reboots to its end, the newest last.
+    pub boots: Vec<u64>,
 }
 
 /// One queue in numbers.
@@ -92,6 +118,10 @@ pub struct Summary {
     pub work: Vec<EntryId>,
     /// What is stuck, oldest first.
     pub stuck: Vec<Stuck>,
+    /// What blocks several drains at once, the most first.
+    pub blocks: Vec<Blocks>,
+    /// What ended in the last day.
+    pub day: Day,
     /// What the others wait for, the most first.
     pub waits: Vec<(String, usize)>,
     /// Who waits for longest.
@@ -143,7 +173,9 @@ pub fn summary(app: &App) -> Summary {
             queue.left.left += 1;
             queue.left.ending += usize::from(ends_anyway(seen, id));
             let address = facts::address_of(seen, id);
-            queue.left.alone += usize::from(address.is_some_and(|address| control_plane(app, address)));
+            // repairs have no rule of their own for API servers
+            let alone = id.queue == QueueKind::Reboot && address.is_some_and(|address| control_plane(app, address));
+            queue.left.alone += usize::from(alone);
         }
         if working {
             continue;
@@ -173,6 +205,8 @@ pub fn summary(app: &App) -> Summary {
     for (queue, work) in [(QueueKind::Reboot, &mut sums.reboots), (QueueKind::Repair, &mut sums.repairs)] {
         how_long(app, queue, work);
     }
+    sums.blocks = blocks(app);
+    sums.day = day(app);
     sums.ended = app.past.history.rows.keys().take(PAST).cloned().collect();
     let deeds = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
     sums.deeds = deeds.take(PAST).map(|(id, _)| id.clone()).collect();
@@ -249,6 +283,75 @@ fn add(all: &mut BTreeMap<String, Stuck>, one: Stuck) {
             group.count = count;
         }
     }
+}
+
+/// What blocks more than one of the drains that need a person.
+fn blocks(app: &App) -> Vec<Blocks> {
+    let seen = &app.seen;
+    let mut all: BTreeMap<String, Blocks> = BTreeMap::new();
+    let mut add = |what: String, id: EntryId, pod: Option<&str>| {
+        let one = all.entry(what.clone()).or_insert_with(|| Blocks { what, drains: Vec::new(), pods: BTreeSet::new() });
+        if !one.drains.contains(&id) {
+            one.drains.push(id);
+        }
+        one.pods.extend(pod.map(str::to_owned));
+    };
+    for (id, why) in seen.reasons.iter().filter(|(id, _)| facts::in_trouble(seen, **id)) {
+        match why {
+            Reason::BlockedByPdb { pod, pdb, .. } => add(format!("pdb {pdb}"), *id, Some(pod)),
+            Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
+            Reason::Backoff { .. } => {
+                // `pdb shop/web 2/2`: as what it is stuck on says it, without the numbers
+                let on = brief::stuck_on(why, app.now.wall);
+                let words: Vec<&str> = on.split(' ').take(2).collect();
+                if matches!(words.first(), Some(&"pdb" | &"job")) {
+                    add(words.join(" "), *id, None);
+                }
+            }
+            _ => {}
+        }
+        for blocker in facts::progress(seen, *id).into_iter().flat_map(|p| &p.blockers) {
+            match &blocker.why {
+                PodHold::Budget { budget, .. } => add(format!("pdb {budget}"), *id, Some(&blocker.pod)),
+                PodHold::Job { job } => add(format!("job {job}"), *id, Some(&blocker.pod)),
+                _ => {}
+            }
+        }
+    }
+    let mut all: Vec<Blocks> = all.into_values().filter(|one| one.drains.len() > 1).collect();
+    for one in &mut all {
+        one.drains.sort_by_key(|id| (facts::since(seen, *id), *id));
+    }
+    all.sort_by_key(|one| std::cmp::Reverse(one.drains.len()));
+    all
+}
+
+/// Hours of the day that is summed.
+const HOURS: usize = 24;
+/// Most reboots whose times are compared.
+const BOOTS: usize = 24;
+
+/// What ended in the last day, from what was read of history.
+fn day(app: &App) -> Day {
+    let (read, now) = (&app.past.history, app.now.wall);
+    let hours_ago = |at: Timestamp| usize::try_from(now.duration_since(at).as_hours()).unwrap_or(0);
+    let mut day = Day { ended: vec![0; HOURS], ..Day::default() };
+    let rows = || read.rows.values().filter_map(|row| row.as_deref().ok());
+    for ended in rows() {
+        if let Some(hour) = HOURS.checked_sub(1 + hours_ago(ended.at)).and_then(|at| day.ended.get_mut(at)) {
+            *hour += 1;
+            day.bad += usize::from(!ended.good);
+        }
+    }
+    if read.more {
+        let oldest = rows().map(|ended| hours_ago(ended.at)).max().unwrap_or(0);
+        day.unread = HOURS.saturating_sub(1 + oldest);
+    }
+    let boots = rows().filter(|e| e.good && e.entry.queue == QueueKind::Reboot);
+    let times = boots.filter_map(|e| u64::try_from(e.at.duration_since(e.commanded?).as_secs()).ok());
+    day.boots = times.take(BOOTS).collect();
+    day.boots.reverse();
+    day
 }
 
 /// What an entry is stuck on, in words that are the same for all that are stuck on it.

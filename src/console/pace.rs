@@ -170,9 +170,7 @@ impl Left {
         }
         said
     }
-}
 
-impl Left {
     fn work(&self, pace: &Pace) -> SignedDuration {
         pace.through(as_one_by_one(self.left, self.alone, self.slots))
     }
@@ -211,6 +209,7 @@ mod tests {
             good: ago >= 0,
             at: after(now(), -ago.abs()),
             request: None,
+            commanded: None,
             attempts: 1,
         }
     }

@@ -63,6 +63,8 @@ pub struct Ended {
     pub at: Timestamp,
     /// Who asked for it, when, why.
     pub request: Option<Request>,
+    /// When its first command began.
+    pub commanded: Option<Timestamp>,
     /// How many attempts it took.
     pub attempts: usize,
 }
@@ -77,6 +79,7 @@ impl From<&Ending> for Ended {
             good: ending.good(),
             at: ending.at,
             request: ending.request.clone(),
+            commanded: ending.attempts.iter().filter(|a| a.began()).map(|a| a.start).min(),
             attempts: ending.attempts.iter().filter(|a: &&Attempt| a.began()).count(),
         }
     }

@@ -68,6 +68,8 @@ pub struct ConsoleOptions {
     pub sandbox: bool,
     /// The file in which columns and orders are kept; none = they are not.
     pub settings: Option<PathBuf>,
+    /// The terminal's characters are UTF-8, and its font has blocks.
+    pub blocks: bool,
     /// etcd's endpoints, for the first screen.
     pub endpoints: Vec<String>,
     /// Where ages come from.
@@ -91,6 +93,7 @@ impl Default for ConsoleOptions {
             read_only: false,
             sandbox: false,
             settings: None,
+            blocks: false,
             endpoints: Vec::new(),
             clock: Clock::Host,
             logs: None,
@@ -115,6 +118,7 @@ impl ConsoleOptions {
             badge: self.cluster_badge.clone(),
             endpoints: self.endpoints.clone(),
             read_only: self.read_only,
+            blocks: self.blocks,
             sandbox: self.sandbox,
             kept: self.settings.is_some(),
         })
@@ -311,12 +315,16 @@ impl Console {
         let (Some(path), done) = (self.settings.clone(), self.tell.clone()) else { return };
         // a home may lie on a slow server: keys are answered meanwhile; one after the other, as they were asked for
         let said = settings::write(&path, &change);
-        let said = said.map(|aside| aside.map(|aside| format!("what could not be read is kept as {}", aside.display())));
+        let said =
+            said.map(|aside| aside.map(|aside| format!("what could not be read is kept as {}", aside.display())));
         let _ = done.send(Event::Kept(said));
     }
 
     /// Once, as soon as somebody could change something.
     fn ask_rights(&mut self) {
+        if self.app.me.is_none() {
+            self.app.me = self.hands.borrow().as_ref().and_then(|hand| hand.operator.as_ref()).map(|o| o.who.clone());
+        }
         if !self.asked_rights && !self.app.read_only() && self.hands.borrow().is_some() {
             self.asked_rights = true;
             self.ask(Question::Rights);

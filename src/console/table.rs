@@ -75,6 +75,12 @@ pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], 
     }
 }
 
+/// Columns that a cell of these rows needs, within bounds.
+pub fn needs(rows: &[Row], cell: usize, least: u16, most: u16) -> u16 {
+    let longest = rows.iter().filter_map(|row| row.cells.get(cell)).map(|cell| cell.text.width()).max();
+    u16::try_from(longest.unwrap_or(0)).unwrap_or(most).clamp(least, most)
+}
+
 /// Columns of the screen that are left for the one without a width.
 pub fn rest(columns: &[Column], area: Rect) -> u16 {
     let shown: Vec<u16> = columns.iter().filter(|c| c.from <= area.width).map(|c| c.width).collect();

@@ -86,9 +86,7 @@ const STEPS: [Step; 10] = [
 /// The entries of the tour's own reboots.
 fn queued<'a>(app: &'a App, tour: &'a Tour) -> impl Iterator<Item = u64> + 'a {
     let entries = app.seen.snapshot.store.reboots.entries.iter();
-    entries
-        .filter(|(_, stored)| stored.get().is_some_and(|e| tour.queued.contains(&e.node)))
-        .map(|(index, _)| *index)
+    entries.filter(|(_, stored)| stored.get().is_some_and(|e| tour.queued.contains(&e.node))).map(|(index, _)| *index)
 }
 
 /// Whether a drain or a reboot goes on.

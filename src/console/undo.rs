@@ -120,7 +120,9 @@ impl Way {
                 (held.len() == ids.len()).then(|| held.join(" "))
             }
             Self::Apply => store.registry.hold.as_ref().map(|hold| hold.mod_revision.to_string()),
-            Self::Unfreeze => calendar::freeze(app).map(|freeze| format!("{} {} {}", freeze.until, freeze.reason, freeze.who)),
+            Self::Unfreeze => {
+                calendar::freeze(app).map(|freeze| format!("{} {} {}", freeze.until, freeze.reason, freeze.who))
+            }
             Self::Constraint { name, new, .. } => {
                 (constraint(app, name) == Some(*new)).then(|| format!("{:?}", constraint_revisions(seen)))
             }

@@ -105,6 +105,7 @@ impl<K: Kind> Follow<K> {
         let spread = self.shared.kube.clock.wall().subsec_nanosecond().unsigned_abs() % 256;
         let wait = self.wait.mul_f64(0.75 + f64::from(spread) / 512.0);
         self.wait = (self.wait * 2).min(WAIT.1);
+        self.shared.tries_again(self.link, wait);
         tokio::select! {
             biased;
             () = tokio::time::sleep(wait) => {}

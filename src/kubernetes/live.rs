@@ -68,6 +68,8 @@ struct State {
     view: KubeView,
     links: BTreeMap<u64, Link>,
     last_link: u64,
+    /// When the server is asked for a sign of life again, while it gives none.
+    beat: Option<f64>,
 }
 
 /// How one watch is doing.
@@ -75,6 +77,8 @@ struct State {
 struct Link {
     source: &'static str,
     open: bool,
+    /// When it is tried again.
+    retry: Option<f64>,
     state: SourceState,
 }
 
@@ -247,6 +251,7 @@ impl Shared {
         self.update(id, |view, link| {
             change(view);
             link.open = true;
+            link.retry = None;
             link.state.synced |= complete;
             link.state.heard = now;
             link.state.error = None;
@@ -269,6 +274,12 @@ impl Shared {
         });
     }
 
+    /// The connection is tried again after so long.
+    pub(super) fn tries_again(&self, id: u64, after: Duration) {
+        let at = self.now() + after.as_secs_f64();
+        self.update(id, |_, link| link.retry = Some(at));
+    }
+
     fn update(&self, id: u64, change: impl FnOnce(&mut KubeView, &mut Link)) {
         let mut state = lock(&self.state);
         let State { view, links, .. } = &mut *state;
@@ -281,9 +292,11 @@ impl Shared {
     }
 
     /// The server answered a cheap request: every open connection is as good as heard.
-    pub(super) fn alive(&self, change: impl FnOnce(&mut KubeView)) {
+    pub(super) fn alive(&self, took: Duration, change: impl FnOnce(&mut KubeView)) {
         let now = self.now();
         let mut state = lock(&self.state);
+        state.beat = None;
+        state.view.line.lag = took.as_secs();
         for link in state.links.values_mut().filter(|l| l.open) {
             link.state.heard = now;
         }
@@ -294,8 +307,10 @@ impl Shared {
     }
 
     /// The server did not answer it: no connection can be trusted.
-    pub(super) fn silent(&self, why: &str) {
+    pub(super) fn silent(&self, why: &str, again: Duration) {
+        let at = self.now() + again.as_secs_f64();
         let mut state = lock(&self.state);
+        state.beat = Some(at);
         for link in state.links.values_mut() {
             link.open = false;
             link.state.error.get_or_insert_with(|| why.to_owned());
@@ -322,6 +337,8 @@ impl State {
 
     /// A source is as good as the worst of its watches.
     fn sum_up(&mut self, source: &'static str) {
+        let tries = self.links.values().filter_map(|link| link.retry).chain(self.beat);
+        self.view.line.retry = tries.min_by(f64::total_cmp);
         let sum = self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| {
             SourceState { synced: a.synced && b.synced, heard: a.heard.min(b.heard), error: a.error.or(b.error) }
         });

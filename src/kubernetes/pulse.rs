@@ -20,10 +20,12 @@ const ENDPOINTS: Duration = Duration::from_secs(10);
 pub(super) async fn beat(shared: Arc<Shared>) {
     let mut lost = false;
     loop {
+        let began = shared.kube.clock.boot();
         let answer = tokio::time::timeout(BEAT_LIMIT, shared.kube.ask_time()).await;
         let why = match answer {
             Ok(Ok(ahead)) => {
-                shared.alive(|view| view.clock_ahead = ahead.or(view.clock_ahead));
+                let took = shared.kube.clock.boot().saturating_sub(began);
+                shared.alive(took, |view| view.clock_ahead = ahead.or(view.clock_ahead));
                 None
             }
             Ok(Err(fault)) => Some(shared.kube.error("GET /readyz", fault).to_string()),
@@ -33,7 +35,7 @@ pub(super) async fn beat(shared: Arc<Shared>) {
             }
         };
         if let Some(why) = why {
-            shared.silent(&why);
+            shared.silent(&why, BEAT / 4);
             lost = true;
         } else if lost {
             shared.epoch.send_modify(|n| *n += 1);

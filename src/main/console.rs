@@ -37,12 +37,21 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         settings: if run.sandbox { None } else { console::settings::path() },
         colour,
         read_only: run.read_only,
+        blocks: blocks(),
         sandbox: run.sandbox,
         endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
         ..ConsoleOptions::default()
     };
     options.looks()?;
     Ok(options)
+}
+
+/// Whether the terminal takes UTF-8, and is none whose font is known to lack the eight blocks.
+fn blocks() -> bool {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_uppercase();
+    let utf8 = locale.contains("UTF-8") || locale.contains("UTF8");
+    utf8 && !matches!(set("TERM").as_deref(), None | Some("linux" | "dumb" | "vt100" | "vt220"))
 }
 
 /// Runs both until the console is left; the engine then ends what runs and resigns. The console is there at once: what

@@ -235,6 +235,15 @@ pub struct SourceState {
     pub error: Option<String>,
 }
 
+/// How the line to the API server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KubeLine {
+    /// Boot-time seconds of the next try, where something has to be tried again. Once that has been, it is being tried.
+    pub retry: Option<f64>,
+    /// Whole seconds that its last answer took.
+    pub lag: u64,
+}
+
 /// By a name or an address; the hash is one of the quick ones: every entry is looked up in every pass.
 pub type Index<V> = imbl::GenericHashMap<String, V, foldhash::fast::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
 
@@ -275,6 +284,9 @@ pub struct KubeView {
     /// The watches by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`, `endpoints`,
     /// `baremetalhosts`.
     pub sources: OrdMap<String, SourceState>,
+    /// How the line to the server is, for people: nothing is decided by it.
+    #[serde(skip)]
+    pub line: KubeLine,
     /// UID of the `kube-system` namespace, once known.
     pub cluster_uid: Option<String>,
     /// API server's clock minus ours in seconds, once known.

@@ -1,17 +1,24 @@
 //! Which values of the folders that only grow were written lately: the watch says so, and whoever shows a folder reads these
 //! keys in place of looking the folder through for what is new.
 
+use std::sync::Arc;
+
 use imbl::OrdMap;
 
 use super::keys::Folder;
+use crate::model::ours::Audit;
 
 /// Most keys that are remembered.
 const MOST: usize = 1000;
+/// Most deeds of people that are kept.
+const DEEDS: usize = 16;
 
 /// Keys in the order in which etcd took their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fresh {
     keys: OrdMap<(i64, String), Folder>,
+    /// What people did while it was watched, by revision.
+    deeds: OrdMap<i64, Arc<Audit>>,
     /// Nothing is known of what was written up to this revision.
     since: i64,
 }
@@ -19,7 +26,7 @@ pub struct Fresh {
 impl Fresh {
     /// Knows of what is written after this revision.
     pub(super) fn after_revision(revision: i64) -> Self {
-        Self { keys: OrdMap::new(), since: revision }
+        Self { since: revision, ..Self::default() }
     }
 
     /// A value was written.
@@ -30,6 +37,24 @@ impl Fresh {
             self.since = self.since.max(oldest.0);
             self.keys.remove(&oldest);
         }
+    }
+
+    /// An audit record was written: a person's is kept, since other people want to know at once. It is not read for it:
+    /// the watch brings it as it is.
+    pub(super) fn told(&mut self, revision: i64, value: &[u8]) {
+        let audit = serde_json::from_slice::<Audit>(value).ok().filter(|audit| !audit.by_engine());
+        if let Some(audit) = audit {
+            self.deeds.insert(revision, Arc::new(audit));
+        }
+        while self.deeds.len() > DEEDS {
+            let Some(oldest) = self.deeds.get_min().map(|(at, _)| *at) else { return };
+            self.deeds.remove(&oldest);
+        }
+    }
+
+    /// What people did after this revision, the oldest first, as far as it was watched.
+    pub fn deeds_after(&self, revision: i64) -> impl Iterator<Item = (i64, &Arc<Audit>)> {
+        self.deeds.range(revision + 1..).map(|(at, audit)| (*at, audit))
     }
 
     /// Keys of a folder that were written after a revision, the oldest first, each with its revision; none where that is
@@ -63,5 +88,22 @@ mod tests {
         }
         assert_eq!(keys(&fresh, 13), None, "forgotten");
         assert_eq!(keys(&fresh, 1018).unwrap(), ["x"]);
+    }
+
+    #[test]
+    fn what_people_did_is_kept_and_what_engines_did_is_not() {
+        let mut fresh = Fresh::after_revision(10);
+        let audit = |user: &str, what: &str| {
+            let who = serde_json::json!({"user": user, "host": "ops2"});
+            serde_json::json!({"at": "2026-11-21T10:00:00Z", "who": who, "what": what, "on": "x", "result": "done"})
+        };
+        for revision in 11..40 {
+            let user = if revision % 2 == 0 { "engine" } else { "bob" };
+            fresh.told(revision, audit(user, &revision.to_string()).to_string().as_bytes());
+        }
+        fresh.told(40, b"no JSON");
+        let told: Vec<i64> = fresh.deeds_after(0).map(|(at, _)| at).collect();
+        assert_eq!((told.len(), told.last()), (15, Some(&39)));
+        assert_eq!(fresh.deeds_after(37).map(|(_, a)| a.what.as_str()).collect::<Vec<_>>(), ["39"]);
     }
 }

@@ -94,17 +94,18 @@ impl Follower {
                 Ok(()) => self.follow().await,
                 Err(failure) => Gap::Broken(failure),
             };
+            let settled = began.elapsed() > Duration::from_secs(10);
+            pause = if settled { Duration::ZERO } else { (pause * 2).clamp(Duration::from_millis(50), LONGEST_PAUSE) };
             match ended {
                 Gap::Compacted => self.next = 0,
                 Gap::Broken(failure) => {
                     let sentence = self.store.sentence("watch", failure).await.to_string();
                     tracing::warn!(error = sentence, "the live copy of etcd stands still");
                     self.view.error = Some(sentence);
+                    self.view.line.retry = Some(self.now() + pause.as_secs_f64());
                     self.show();
                 }
             }
-            let settled = began.elapsed() > Duration::from_secs(10);
-            pause = if settled { Duration::ZERO } else { (pause * 2).clamp(Duration::from_millis(50), LONGEST_PAUSE) };
             sleep(pause).await;
         }
     }
@@ -126,6 +127,7 @@ impl Follower {
         let reading = self.store.reading().await?;
         self.take(&reading);
         (self.view.heard, self.view.synced, self.view.error) = (heard, true, None);
+        self.view.line.retry = None;
         self.show();
         Ok(())
     }
@@ -173,6 +175,8 @@ impl Follower {
         let mut ask = interval_at(Instant::now() + PROGRESS, PROGRESS);
         ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = Instant::now();
+        // when the progress was asked for that has not been answered yet
+        let mut asked: Option<Instant> = None;
         loop {
             let message = tokio::select! {
                 biased;
@@ -185,7 +189,10 @@ impl Follower {
                     return Gap::Broken(Failure::NoAnswer { cause, sent: true });
                 }
                 match timeout(self.store.timeout(), stream.request_progress()).await {
-                    Ok(Ok(())) => continue,
+                    Ok(Ok(())) => {
+                        asked.get_or_insert_with(Instant::now);
+                        continue;
+                    }
                     Ok(Err(error)) => return Gap::Broken(error.into()),
                     Err(_) => {
                         let cause = "a request for progress could not be sent".to_owned();
@@ -199,6 +206,8 @@ impl Follower {
                         if answer.created() {
                             // before this, etcd does not answer a request for progress
                             ask.reset_immediately();
+                        } else if let Some(asked) = asked.take() {
+                            self.view.line.lag = asked.elapsed().as_secs();
                         }
                         if let Err(gap) = self.answer(&answer) {
                             self.show();
@@ -242,6 +251,9 @@ impl Follower {
                 // not read here: who shows the folder is told that it has grown
                 Some(KeyKind::OnDemand(folder)) if event.event_type() == EventType::Put => {
                     self.view.grown.insert(folder, kv.mod_revision());
+                    if folder == Folder::Audit {
+                        self.view.fresh.told(kv.mod_revision(), kv.value());
+                    }
                     let key = String::from_utf8_lossy(kv.key()).into_owned();
                     self.view.fresh.wrote(folder, kv.mod_revision(), key);
                 }
@@ -260,6 +272,7 @@ impl Follower {
         if !answer.created() {
             self.view.heard = self.now();
             self.view.error = None;
+            self.view.line.retry = None;
         }
         Ok(())
     }

@@ -92,6 +92,15 @@ impl From<Definition> for Cluster {
     }
 }
 
+/// How the watch over etcd is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Line {
+    /// Boot-time seconds at which it is begun anew; none while it stands. Once that has been, it is being tried.
+    pub retry: Option<f64>,
+    /// Whole seconds that the last answer took.
+    pub lag: u64,
+}
+
 /// Everything under the prefix that decisions and screens need; history, audit and records are read on demand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreView {
@@ -148,6 +157,9 @@ pub struct StoreView {
     /// Which of their values were written lately, as far as the watch told.
     #[serde(skip)]
     pub fresh: Fresh,
+    /// How the watch is doing, for people: nothing is decided by it.
+    #[serde(skip)]
+    pub line: Line,
     /// Keys of ours or CKE's that cannot be read, and why.
     pub broken: OrdMap<String, String>,
 }

@@ -9,7 +9,8 @@ use super::Text;
 use crate::{
     console::{
         app::App,
-        brief,
+        bar::{self, phase},
+        brief, calendar,
         past::{PastId, Story},
         table::wrap,
         views::history,
@@ -97,13 +98,21 @@ impl Text<'_> {
         if let Some(why) = &story.gap {
             self.field("", why, self.app.looks.theme.trouble);
         }
+        let mut all: Vec<_> = story.ending.request.iter().map(|r| phase(r.at, 'q', "queued")).collect();
+        all.extend(story.moments.iter().filter(|m| m.what.starts_with("drain:")).map(|m| phase(m.at, 'd', "draining")));
+        for a in story.ending.attempts.iter().filter(|a| a.began()) {
+            all.push(phase(a.start, 'c', "command"));
+            all.extend(a.outcome.as_ref().map(|o| phase(o.at, 'w', "waiting for the machine")));
+        }
+        let lines = bar::phases(all, story.ending.at, self.width.saturating_sub(2));
+        self.lines.extend(lines.into_iter().map(|line| Line::from(format!("  {line}"))));
         let mut before: Option<Timestamp> = None;
         for moment in &story.moments {
             let later = before.map(|b| format!("+{}", when::age(b, moment.at))).unwrap_or_default();
             before = Some(moment.at);
             let who = moment.who.as_ref().map(|who| format!(", {who}")).unwrap_or_default();
             let why = moment.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-            let line = format!("{:<10} {later:>6}  {}{who}{why}", when::moment(moment.at, self.now()), moment.what);
+            let line = format!("{:<10} {later:>6}  {}{who}{why}", calendar::time(self.app, moment.at), moment.what);
             let lines = wrap(&brief::safe(&line), self.width.saturating_sub(2));
             self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
         }
@@ -113,7 +122,7 @@ impl Text<'_> {
         self.plain("at", &self.moment(audit.at));
         self.plain("who", &audit.who.to_string());
         self.plain("what", &audit.what);
-        self.plain("on", &audit.on);
+        self.plain("on", &calendar::retold(self.app, &audit.on));
         self.plain("reason", audit.reason.as_deref().unwrap_or("none was given"));
         self.plain("result", &audit.result);
     }

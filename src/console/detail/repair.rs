@@ -6,7 +6,7 @@ use ratatui::{style::Style, text::Line};
 
 use super::{FORCE, HOLD, LET_GO, RESET, RETRY, Text};
 use crate::{
-    console::{brief, facts, table::wrap, when},
+    console::{bar::phase, brief, calendar, facts, table::wrap, when},
     model::{
         attempt::Attempt,
         cluster::{Operation, steps_in_words},
@@ -38,7 +38,7 @@ impl Text<'_> {
         }
         if let Some(why) = seen.reasons.get(&id).filter(|_| !entry.finished()) {
             let style = if facts::own_trouble(why) { theme.trouble } else { Style::new() };
-            self.field("why", &brief::sentence(why), style);
+            self.field("why", &calendar::retold(self.app, &brief::sentence(why)), style);
         }
         let serial = entry.serial.as_ref().map(|s| format!(", serial {s}")).unwrap_or_default();
         self.plain("machine", &format!("{} {}, type {}{serial}", name, entry.address, entry.machine_type));
@@ -62,6 +62,9 @@ impl Text<'_> {
             }
         }
         self.order_given(id);
+        let drains =
+            entry.last_transition_time.filter(|_| entry.unfinished() && entry.step_status == StepStatus::Draining);
+        self.phases(id, drains.map(|at| phase(at, 'd', "draining")));
         let mut can = choices(entry, facts::order(&seen, id));
         can.retain(|deed| *deed != RETRY || facts::running(&seen, id).is_none());
         match can.as_slice() {
@@ -90,7 +93,7 @@ impl Text<'_> {
             (RepairStatus::Processing, StepStatus::Draining) => "the drain is given up",
             _ => "it is tried again",
         };
-        let text = format!("{what} {} ({})", when::until(at, self.now()), when::moment(at, self.now()));
+        let text = format!("{what} {} ({})", when::until(at, self.now()), calendar::time(self.app, at));
         self.plain("next", &text);
     }
 

@@ -120,7 +120,9 @@ fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String
     let bar = start.bar.iter().filter(|bar| **bar != Bar::Disabled);
     let mut lines: Vec<String> = bar.map(|bar| format!("! nothing starts {}", bar.said(clock))).collect();
     lines.extend(pace_of(app, queue, slots, start.bar.is_some()).map(|pace| {
-        let alone = addresses.iter().filter(|address| control_plane(app, address)).count();
+        // repairs have no rule of their own for API servers
+        let api_server = |address: &&String| queue == QueueKind::Reboot && control_plane(app, address);
+        let alone = addresses.iter().filter(api_server).count();
         let slots = slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
         let through = when::span(pace.through(as_one_by_one(addresses.len(), alone, slots)));
         format!("about {through} for them alone: {} each by the last {}", when::span(pace.each), pace.of)

@@ -6,6 +6,7 @@ use tui_input::{Input, backend::crossterm::EventHandler};
 use crate::{
     console::{
         app::{App, Target, View},
+        calendar,
         columns::{self, Of},
         dialog,
         event::{Effect, count},
@@ -13,7 +14,6 @@ use crate::{
         filter::{Filter, duration},
         keys::Command,
         line::{self, CommandLine, Said},
-        when,
     },
     model::{
         entry::{EntryId, QueueKind},
@@ -325,7 +325,7 @@ fn write(app: &mut App, how: &str) -> Result<(), String> {
     let length = std::time::Duration::from_secs_f64(seconds);
     let end = after(app.now.wall, length.as_secs().cast_signed());
     app.writes_until = Some((app.now.boot + length, end));
-    let end = when::moment(end, app.now.wall);
+    let end = calendar::time(app, end);
     app.say(format!("changes are allowed until {end}; `:write off` ends it before"));
     Ok(())
 }

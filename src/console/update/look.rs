@@ -10,6 +10,7 @@ use crate::console::{
     logs::LineId,
     overview::Spot,
     past::PastId,
+    racks,
     settings::Change,
     tour, views,
 };
@@ -33,6 +34,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         }
         Command::Back => back(app),
         Command::Open => open(app),
+        Command::Mark if racks::open(app) => racks::mark(app),
         Command::Mark => app.list_mut().mark(),
         Command::MarkAll => app.list_mut().mark_all(),
         Command::Filter => super::typing::begin_filter(app),
@@ -67,6 +69,14 @@ pub(super) fn go(app: &mut App, command: Command) {
             app.pane = None;
             super::seen::rows(app);
         }
+        Command::Racks => {
+            // from elsewhere it is shown, whatever it was before
+            let shown = app.view == View::Nodes && app.map.is_some();
+            app.map = (!shown).then(racks::Map::default);
+            if app.view == View::Nodes { racks::refresh(app) } else { show(app, View::Nodes) }
+        }
+        Command::Right if racks::open(app) => racks::go(app, 0, 1),
+        Command::Left if racks::open(app) => racks::go(app, 0, -1),
         Command::Jump => super::jump::jump(app),
         Command::Trouble => trouble(app),
         _ => {}
@@ -80,6 +90,10 @@ pub(super) fn reveal(app: &mut App) {
     }
     let height = views::table_height(app);
     app.list_mut().show_cursor(height);
+    if racks::open(app) {
+        let height = views::map_height(app);
+        racks::reveal(app, height);
+    }
     let most = views::pane_overflow(app);
     if let Some(pane) = &mut app.pane {
         pane.scroll = pane.scroll.min(most);
@@ -99,13 +113,19 @@ fn by(app: &mut App, rows: isize) {
         *scroll = scroll.saturating_add_signed(rows);
     } else if let Some(pane) = &mut app.pane {
         pane.scroll = pane.scroll.saturating_add_signed(rows);
+    } else if racks::open(app) {
+        racks::go(app, rows, 0);
     } else {
         app.list_mut().go(rows);
     }
 }
 
 fn page(app: &App) -> isize {
-    let rows = if app.pane.is_some() { views::pane_height(app) } else { views::table_height(app) };
+    let rows = match &app.pane {
+        Some(_) => views::pane_height(app),
+        None if racks::open(app) => views::map_height(app),
+        None => views::table_height(app),
+    };
     isize::try_from(rows.saturating_sub(1).max(1)).unwrap_or(1)
 }
 
@@ -192,6 +212,7 @@ pub(super) fn enter(app: &mut App, view: View) {
     app.help = None;
     match view {
         View::Overview => super::past::sums(app),
+        View::Nodes => racks::refresh(app),
         View::History | View::Audit | View::Logs => super::seen::rows(app),
         _ => {}
     }
@@ -314,7 +335,7 @@ fn trouble(app: &mut App) {
             next(&app.machines.rows, app.machines.place, changes).map(|place| app.machines.select(place))
         }
         View::Overview => {
-            let stuck = |spot: &Spot| matches!(spot, Spot::Stuck(..) | Spot::Gate);
+            let stuck = |spot: &Spot| matches!(spot, Spot::Stuck(..) | Spot::Blocks(..) | Spot::Gate);
             next(&app.spots.rows, app.spots.place, stuck).map(|place| {
                 app.spots.moved = true;
                 app.spots.select(place);

@@ -40,10 +40,13 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         }
         Event::Seen(news) => {
             seen::take_in(app, news);
+            super::sources::follow(app);
+            super::others::follow(app);
             Vec::new()
         }
         Event::Tick(now) => {
             app.now = now;
+            super::sources::follow(app);
             app.expire_message();
             app.expire_writing();
             Vec::new()

@@ -86,6 +86,7 @@ pub(super) fn rows(app: &mut App) {
         arranged(app, &app.nodes, names.iter().map(|n| (*n).to_owned()).collect())
     };
     app.nodes.refresh(shown, total, |name| names.contains(name.as_str()));
+    crate::console::racks::refresh(app);
     match app.view {
         View::History if app.of_cke => past(app, Folder::Records),
         View::History => past(app, Folder::History),

@@ -8,9 +8,8 @@ use crate::{
         facts,
         keys::Command,
         past::Question,
-        rights, tour,
+        rights, sources, tour,
         undo::{Offer, Way},
-        when,
     },
     model::ours::Verb,
 };
@@ -190,10 +189,7 @@ fn refusal(app: &App) -> Option<String> {
     if !app.seen.snapshot.store.synced {
         return Some("not connected to etcd yet: nothing can be written".to_owned());
     }
-    let boot = app.now.boot.as_secs_f64();
-    facts::etcd_lost(&app.seen, boot).map(|lost| {
-        format!("etcd was last heard {} ago: nothing is written until it is back", when::seconds(boot - lost.heard))
-    })
+    sources::refusal(app)
 }
 
 /// Keep-cordoned asks nothing: it can be taken back by the same key.

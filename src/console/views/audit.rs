@@ -4,26 +4,27 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::console::{
     app::App,
-    brief, chosen,
+    brief, calendar, chosen,
     past::PastId,
-    table::{Cell, Column, Row},
-    when,
+    table::{self, Cell, Column, Row},
 };
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let wide = area.width >= 120;
+    let visible = app.audit.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
+    // as wide as what they say now: on a narrow screen the objects need the room
+    let needs = |cell: usize, least: u16, most: u16| table::needs(&rows, cell, least, most);
     let columns = [
-        Column { title: "AT", width: 11, from: 0 },
-        Column { title: "WHO", width: if wide { 24 } else { 12 }, from: 0 },
+        Column { title: "AT", width: needs(0, 9, 11), from: 0 },
+        Column { title: "WHO", width: if wide { 24 } else { needs(1, 5, 12) }, from: 0 },
         Column { title: "FROM", width: 15, from: 150 },
-        Column { title: "WHAT", width: if wide { 22 } else { 16 }, from: 0 },
+        Column { title: "WHAT", width: if wide { 22 } else { needs(3, 8, 20) }, from: 0 },
         Column { title: "ON", width: if wide { 36 } else { 0 }, from: 0 },
         Column { title: "RESULT", width: 34, from: 160 },
         Column { title: "REASON", width: 0, from: 120 },
     ];
-    let visible = app.audit.window(usize::from(area.height.saturating_sub(1)));
-    let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
     chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
     if visible.is_empty() {
         let lines = super::history::empty(app, &app.past.audit, app.audit.total, "nobody has done anything yet");
@@ -41,10 +42,11 @@ fn row(app: &App, id: &PastId) -> Row {
             let narrow = app.size.width < 120;
             let who = if narrow { audit.who.user.clone() } else { format!("{}@{}", audit.who.user, audit.who.host) };
             let why = audit.reason.clone().unwrap_or_default();
-            let on = if narrow && !why.is_empty() { format!("{} ({why})", audit.on) } else { audit.on.clone() };
+            let on = calendar::retold(app, &audit.on);
+            let on = if narrow && !why.is_empty() { format!("{on} ({why})") } else { on };
             let cell = |text: &str| Cell::styled(brief::safe(text), style);
             cells.extend([
-                Cell::styled(when::short(audit.at, app.now.wall), style),
+                Cell::styled(calendar::short(app, audit.at), style),
                 cell(&who),
                 cell(audit.who.ssh_client.as_deref().unwrap_or_default()),
                 cell(&audit.what),

@@ -9,11 +9,10 @@ use ratatui::{
 
 use crate::console::{
     app::{App, Sheet},
-    brief,
+    brief, calendar,
     keys::{Context, TABLE},
     line::{self, WORDS},
     table::{put, wrap},
-    when,
 };
 
 fn lines(app: &App) -> Vec<Line<'static>> {
@@ -28,7 +27,7 @@ fn messages(app: &App) -> Vec<Line<'static>> {
     let theme = &app.looks.theme;
     let mut lines = Vec::new();
     for (at, message) in app.messages.iter().rev() {
-        let mut label = format!("{:<12}", when::short(*at, app.now.wall));
+        let mut label = format!("{:<12}", calendar::short(app, *at));
         let style = if message.failed { theme.danger } else { Style::new() };
         for text in wrap(&brief::safe(&message.text), usize::from(app.size.width).saturating_sub(15)) {
             let label = std::mem::replace(&mut label, " ".repeat(12));

@@ -5,9 +5,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief, chosen,
+        brief, calendar, chosen,
         past::{Ended, PastId, Read},
-        table::{Cell, Column, Row, wrap},
+        table::{self, Cell, Column, Row, wrap},
         when,
     },
     model::record::Record,
@@ -18,19 +18,22 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     if app.of_cke {
         return records(app, buffer, area, stale);
     }
+    let visible = app.history.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
+    // as wide as what they say now: how it ended is what is read
+    let narrow = area.width < 100;
+    let needs = |cell: usize, least: u16, most: u16| table::needs(&rows, cell, least, most);
     let columns = [
-        Column { title: "ENDED", width: 11, from: 0 },
-        Column { title: "ENTRY", width: 11, from: 0 },
-        Column { title: "NODE", width: if area.width < 100 { 14 } else { 24 }, from: 0 },
+        Column { title: "ENDED", width: needs(0, 9, 11), from: 0 },
+        Column { title: "ENTRY", width: needs(1, 9, 12), from: 0 },
+        Column { title: "NODE", width: if narrow { needs(2, 8, 14) } else { 24 }, from: 0 },
         Column { title: "ADDRESS", width: 15, from: 150 },
-        Column { title: "TOOK", width: 6, from: 0 },
+        Column { title: "TOOK", width: needs(4, 4, 6), from: 0 },
         Column { title: "TRIES", width: 5, from: 100 },
-        Column { title: "ASKED BY", width: if area.width < 100 { 10 } else { 20 }, from: 0 },
+        Column { title: "ASKED BY", width: if narrow { needs(6, 8, 12) } else { 20 }, from: 0 },
         Column { title: "OUTCOME", width: if area.width < 120 { 0 } else { 40 }, from: 0 },
         Column { title: "REASON", width: 0, from: 120 },
     ];
-    let visible = app.history.window(usize::from(area.height.saturating_sub(1)));
-    let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
     chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
     if visible.is_empty() {
         let none = "no entry has ended yet: what ends under a leader of ours is listed here";
@@ -55,9 +58,11 @@ fn row(app: &App, id: &PastId) -> Row {
     match app.past.history.rows.get(id) {
         Some(Ok(e)) => {
             let asked = e.request.as_ref();
-            let by = asked.map_or_else(|| "via ckecli".to_owned(), |r| r.who.to_string());
+            let narrow = app.size.width < 100;
+            let who = |who: &crate::model::ours::Who| if narrow { who.user.clone() } else { who.to_string() };
+            let by = asked.map_or_else(|| "via ckecli".to_owned(), |r| who(&r.who));
             cells.extend([
-                Cell::plain(when::short(e.at, app.now.wall)),
+                Cell::plain(calendar::short(app, e.at)),
                 Cell::plain(e.entry.to_string()),
                 Cell::plain(brief::squeezed(&node(app, e), if app.size.width < 100 { 14 } else { 24 })),
                 Cell::plain(brief::safe(&e.address)),
@@ -123,7 +128,7 @@ fn record(app: &App, id: &PastId) -> Row {
             let narrow = app.size.width < 120 && !said.is_empty();
             cells.extend([
                 Cell::plain(r.id.to_string()),
-                Cell::plain(r.start_at.map(|at| when::short(at, app.now.wall)).unwrap_or_default()),
+                Cell::plain(r.start_at.map(|at| calendar::short(app, at)).unwrap_or_default()),
                 Cell::plain(r.start_at.zip(r.end_at).map(|(a, b)| when::age(a, b)).unwrap_or_default()),
                 Cell::styled(brief::safe(&r.status), status),
                 Cell::plain(brief::safe(&r.operation)),

@@ -5,11 +5,10 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief, chosen,
+        brief, calendar, chosen,
         facts::{self, Leader},
         logs::LineId,
         table::{Cell, Column, Row, put, wrap},
-        when,
     },
     model::entry::Stored,
 };
@@ -50,7 +49,7 @@ fn row(app: &App, id: LineId) -> Row {
             _ => theme.muted,
         };
         cells.extend([
-            Cell::plain(when::short(line.at, app.now.wall)),
+            Cell::plain(calendar::short(app, line.at)),
             Cell::styled(line.level.as_str(), style),
             Cell::plain(brief::safe(line.entry.as_deref().unwrap_or_default())),
             Cell::styled(brief::safe(&line.text), style),

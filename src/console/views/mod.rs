@@ -10,6 +10,7 @@ mod machines;
 mod nodes;
 mod overview;
 mod pane;
+mod racks;
 mod reboots;
 mod repairs;
 
@@ -95,6 +96,11 @@ pub fn overview_spots(app: &App) -> Vec<super::overview::Spot> {
     if app.seen.snapshot.store.synced { overview::spots(app, parts(app).table) } else { Vec::new() }
 }
 
+/// Lines that the map of the racks has.
+pub fn map_height(app: &App) -> usize {
+    racks::height(app, parts(app).table)
+}
+
 /// Lines that the pane shows, its title not counted.
 pub fn pane_height(app: &App) -> usize {
     usize::from(parts(app).pane.height.saturating_sub(1))
@@ -141,7 +147,11 @@ pub fn draw(app: &App, frame: &mut Frame) {
                 hosts::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some());
             }
             View::Nodes => {
-                nodes::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some());
+                let lost = facts::kube_lost(&app.seen, boot).is_some();
+                match &app.map {
+                    Some(map) => racks::draw(app, map, frame.buffer_mut(), parts.table, lost),
+                    None => nodes::draw(app, frame.buffer_mut(), parts.table, lost),
+                }
             }
         }
     }

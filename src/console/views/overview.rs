@@ -7,9 +7,12 @@ use ratatui::{
     text::{Line, Span},
 };
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::{
     console::{
         app::App,
+        bar::spark,
         brief, calendar,
         facts::{self, Counts, Leader},
         overview::{Spot, Stuck, Work, standing_by},
@@ -25,6 +28,8 @@ use crate::{
 
 /// Columns of the labels.
 const LABEL: usize = 9;
+/// From so many lines on, long ones may take two, and the last day is told.
+const ROOM: usize = 18;
 /// From this width on the past stands beside the present.
 const TWO: u16 = 150;
 
@@ -47,9 +52,16 @@ fn text(text: impl Into<String>, style: Style) -> Span<'static> {
 fn columns(app: &App, area: Rect) -> (Vec<Told>, Vec<Told>) {
     let room = usize::from(area.height);
     let mut left = vec![said("Reboots", queue(app, QueueKind::Reboot)), said("Repairs", queue(app, QueueKind::Repair))];
-    left.extend(to_go(app));
-    left.extend([said("Waiting", waiting(app)), said("Leads", leads(app)), said("Data", data(app))]);
+    // where there is room, what is long goes on in a second line
+    let width = if room < ROOM { usize::MAX } else { usize::from(left_width(area)).saturating_sub(LABEL + 2) };
+    left.extend(to_go(app).into_iter().flat_map(|line| folded(line, width)));
+    let told = [said("Waiting", waiting(app)), said("Leads", leads(app)), said("Data", data(app))];
+    left.extend(told.into_iter().flat_map(|line| folded(line, width)));
     left.extend(switches(app, area.width).into_iter().map(|spans| said("", spans)));
+    if room >= ROOM {
+        left.extend(day(app));
+    }
+    left.extend(blocks(app));
     let (work, stuck) = (work(app), stuck(app));
     let (ended, deeds) = (ended(app), deeds(app));
     if area.width >= TWO {
@@ -106,6 +118,32 @@ pub fn spots(app: &App, area: Rect) -> Vec<Spot> {
     left.into_iter().chain(right).filter_map(|line| line.spot).collect()
 }
 
+/// Columns of the left half, or of all.
+fn left_width(area: Rect) -> u16 {
+    if area.width >= TWO { (area.width * 11 / 20).saturating_sub(1) } else { area.width }
+}
+
+/// A line that is too long goes on below itself; what is too long for that too is cut.
+fn folded(line: Told, width: usize) -> Vec<Told> {
+    let long = line.spans.iter().map(Span::width).sum::<usize>() > width;
+    if !long {
+        return vec![line];
+    }
+    let (mut first, mut second, mut used) = (Vec::new(), Vec::new(), 0);
+    for span in line.spans {
+        let style = span.style;
+        for word in span.content.split_inclusive(' ') {
+            if second.is_empty() && used + word.trim_end().width() <= width {
+                used += word.width();
+                first.push(text(word.to_owned(), style));
+            } else {
+                second.push(text(word.to_owned(), style));
+            }
+        }
+    }
+    vec![Told { spans: first, ..line }, said("", second)]
+}
+
 /// Draws it.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     if let Some(lines) = super::connecting(app) {
@@ -114,7 +152,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     }
     let (left, right) = columns(app, area);
     let split = if area.width >= TWO { area.width * 11 / 20 } else { area.width };
-    column(app, buffer, Rect { width: split.saturating_sub(1), ..area }, left, stale);
+    column(app, buffer, Rect { width: left_width(area), ..area }, left, stale);
     column(app, buffer, Rect { x: area.x + split, width: area.width - split, ..area }, right, stale);
 }
 
@@ -200,6 +238,49 @@ fn to_go(app: &App) -> Vec<Told> {
     lines
 }
 
+/// The last day at a glance: what ended in each hour, and how long the machines were away.
+fn day(app: &App) -> Option<Told> {
+    let (theme, day) = (&app.looks.theme, &app.summary.day);
+    let all: u64 = day.ended.iter().sum();
+    if all == 0 {
+        return None;
+    }
+    let blocks = app.looks.blocks;
+    let known = day.ended.get(day.unread..).unwrap_or_default();
+    let hours = if day.unread == 0 { "24h".to_owned() } else { format!("{}h", known.len()) };
+    let mut spans = vec![Span::raw(format!("{hours} {} {all} ended", spark(known, blocks)))];
+    if day.bad > 0 {
+        spans.push(text(format!(", {} not well", day.bad), theme.trouble));
+    }
+    if let (Some(least), Some(most), true) = (day.boots.iter().min(), day.boots.iter().max(), day.boots.len() > 2) {
+        let span = |s: &u64| when::span(jiff::SignedDuration::from_secs(i64::try_from(*s).unwrap_or(0)));
+        let boots = format!("; away {} {} to {}", spark(&day.boots, blocks), span(least), span(most));
+        spans.push(text(boots, theme.muted));
+    }
+    Some(said("By hour", spans))
+}
+
+/// What blocks several drains at once.
+fn blocks(app: &App) -> Option<Told> {
+    let (theme, all) = (&app.looks.theme, &app.summary.blocks);
+    let most = all.first()?;
+    let first = most.drains.first()?;
+    let names: Vec<String> = most.drains.iter().take(4).map(|id| name(app, *id)).collect();
+    let more = if most.drains.len() > names.len() { " ..." } else { "" };
+    let pods = match (most.pods.len(), most.pods.first()) {
+        (1, Some(pod)) => format!("pod {pod}, "),
+        (0, _) | (_, None) => String::new(),
+        (n, _) => format!("{n} pods, "),
+    };
+    let others = if all.len() > 1 { format!("; {} others block more than one", all.len() - 1) } else { String::new() };
+    let what = format!("{} blocks {} drains ({pods}{}{more}){others}", most.what, most.drains.len(), names.join(" "));
+    Some(Told {
+        spot: Some(Spot::Blocks(most.what.clone(), *first)),
+        label: "Blocks",
+        spans: vec![text(brief::safe(&what), theme.trouble)],
+    })
+}
+
 /// What waits without being stuck, and who for longest.
 fn waiting(app: &App) -> Vec<Span<'static>> {
     let (theme, sums) = (&app.looks.theme, &app.summary);
@@ -251,9 +332,9 @@ fn data(app: &App) -> Vec<Span<'static>> {
             None => text(format!("{gap}{name} not heard yet"), theme.trouble),
         });
     };
-    source("etcd", facts::etcd_lost(&app.seen, boot).map(|l| l.heard), snap.store.synced);
+    source("etcd", facts::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced);
     let nodes = snap.kube.sources.get("nodes").is_some_and(|s| s.synced);
-    source("Kubernetes", facts::kube_lost(&app.seen, boot).map(|l| l.heard), nodes);
+    source("Kubernetes", facts::kube_lost(&app.seen, boot).and_then(|l| l.heard), nodes);
     if snap.store.registry.url.is_some() {
         let members = &snap.registry.members;
         let age = members.good.as_ref().map(|good| when::coarse(boot - good.at));
@@ -261,8 +342,8 @@ fn data(app: &App) -> Vec<Span<'static>> {
             (None, Some(age)) => Span::raw(format!("  sabakan asked {age} ago")),
             (None, None) => text("  sabakan not asked yet", theme.muted),
             (Some(why), age) => {
-                let age = age.map(|age| format!(", answer {age} old")).unwrap_or_default();
-                text(format!("  sabakan FAILS{age}: {}", brief::safe(why)), theme.danger)
+                let age = age.map(|age| format!(" for {age}")).unwrap_or_default();
+                text(format!("  sabakan LOST{age}: {}", brief::safe(why)), theme.danger)
             }
         });
     }
@@ -370,12 +451,17 @@ fn stuck_line(app: &App, group: &Stuck) -> Told {
 
 /// What ended last.
 fn ended(app: &App) -> Vec<Told> {
-    let (theme, now) = (&app.looks.theme, app.now.wall);
+    let theme = &app.looks.theme;
     let read = &app.past.history;
     let mut lines: Vec<Told> = Vec::new();
     for id in &app.summary.ended {
         let Some(e) = read.get(id) else { continue };
-        let took = e.request.as_ref().map(|r| format!(" after {}", when::age(r.at, e.at)));
+        // a machine was away from its command on; without one, it waited from the request on
+        let took = match (e.commanded, &e.request) {
+            (Some(began), _) => Some(format!(" in {}", when::age(began, e.at))),
+            (None, Some(r)) => Some(format!(" after {}", when::age(r.at, e.at))),
+            (None, None) => None,
+        };
         let by = e.request.as_ref().map(|r| format!(" ({})", brief::safe(&r.who.user))).unwrap_or_default();
         let node = brief::squeezed(&app.seen.snapshot.machine(&e.address), 24);
         let style = super::history::style(app, e);
@@ -383,7 +469,7 @@ fn ended(app: &App) -> Vec<Told> {
             spot: Some(Spot::Ended(id.clone())),
             label: "",
             spans: vec![
-                Span::raw(format!("{} {node} ", when::short(e.at, now))),
+                Span::raw(format!("{} {node} ", calendar::short(app, e.at))),
                 text(brief::safe(&e.outcome), style),
                 text(format!("{}{by}", took.unwrap_or_default()), theme.muted),
             ],
@@ -404,7 +490,7 @@ fn deeds(app: &App) -> Vec<Told> {
         lines.push(Told {
             spot: Some(Spot::Deed(id.clone())),
             label: "",
-            spans: vec![Span::raw(format!("{} {}", when::short(audit.at, app.now.wall), deed(audit)))],
+            spans: vec![Span::raw(format!("{} {}", calendar::short(app, audit.at), deed(audit)))],
         });
     }
     if lines.is_empty() {

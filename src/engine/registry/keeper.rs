@@ -266,6 +266,10 @@ impl Keeping {
     fn take(&mut self, (question, with, asked, answer): Answered) {
         let (at, wall) = (secs(self.clock.boot()), self.clock.wall());
         self.asking.retain(|q| *q != question);
+        if question == Question::Members {
+            let began = self.registry.members.at.unwrap_or(at);
+            self.registry.took = Duration::try_from_secs_f64(at - began).unwrap_or_default().as_secs();
+        }
         let slot = self.asked_mut(question);
         slot.at = Some(at);
         match answer {

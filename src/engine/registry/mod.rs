@@ -23,6 +23,9 @@ pub struct Registry {
     pub members: Asked,
     /// The machines that automatic repair looks at.
     pub broken: Asked,
+    /// Whole seconds that the last answer about the members took, for people.
+    #[serde(skip)]
+    pub took: u64,
     /// What the plan says, where there is an answer and a template.
     pub proposal: Option<Arc<Proposal>>,
 }

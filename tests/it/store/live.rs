@@ -38,6 +38,7 @@ async fn agrees(live: &Live, store: &Store) {
         revision: fresh.revision,
         grown: fresh.grown.clone(),
         fresh: fresh.fresh.clone(),
+        line: fresh.line,
         ..copy
     };
     assert_eq!(copy, fresh);

@@ -1,0 +1,121 @@
+//! What people would rather look at than read: the phases of an entry as lengths, numbers over time as heights. Letters and
+//! signs of ASCII, which every font has.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::when;
+
+/// From then on an entry was in this phase, until the next one began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// When it began.
+    pub from: Timestamp,
+    /// Its letter in the bar: that of the map of the racks, where there is one.
+    pub letter: char,
+    /// Its word.
+    pub word: &'static str,
+}
+
+/// A phase.
+pub fn phase(from: Timestamp, letter: char, word: &'static str) -> Phase {
+    Phase { from, letter, word }
+}
+
+/// `[qqqqqqqqqqddddrr]` in so many columns, and `q queued 11m  d draining 3m  r rebooting 42s` below it. Nothing where there
+/// are not two phases to be compared.
+pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> {
+    all.sort_by_key(|phase| phase.from);
+    all.dedup_by(|later, first| later.letter == first.letter);
+    let room = width.saturating_sub(2);
+    if all.len() < 2 || room < all.len() {
+        return Vec::new();
+    }
+    let ends = all.iter().skip(1).map(|next| next.from).chain([end]);
+    let spans: Vec<SignedDuration> =
+        all.iter().zip(ends).map(|(p, end)| end.duration_since(p.from).max(SignedDuration::ZERO)).collect();
+    let total: f64 = spans.iter().map(SignedDuration::as_secs_f64).sum::<f64>().max(1.0);
+    // every phase has one column, the rest is divided by their lengths
+    let free = room - all.len();
+    let mut bar = String::from("[");
+    let (mut past, mut drawn) = (0.0, 0);
+    for (phase, span) in all.iter().zip(&spans) {
+        past += span.as_secs_f64();
+        let upto = columns(past / total, free);
+        bar.extend(std::iter::repeat_n(phase.letter, 1 + upto.saturating_sub(drawn)));
+        drawn = upto;
+    }
+    bar.push(']');
+    let mut words: Vec<(char, &str, SignedDuration)> = Vec::new();
+    for (phase, span) in all.iter().zip(spans) {
+        match words.iter_mut().find(|(letter, ..)| *letter == phase.letter) {
+            Some((.., sum)) => *sum += span,
+            None => words.push((phase.letter, phase.word, span)),
+        }
+    }
+    let words = words.iter().map(|(letter, word, sum)| format!("{letter} {word} {}", when::span(*sum)));
+    vec![bar, words.collect::<Vec<_>>().join("  ")]
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // a share of a screen's width
+fn columns(share: f64, of: usize) -> usize {
+    ((share.clamp(0.0, 1.0) * of as f64).round() as usize).min(of)
+}
+
+/// Heights in ASCII: nothing, some, more, most.
+const ASCII: [char; 4] = ['_', '.', ':', '|'];
+/// Heights where the terminal's characters are UTF-8: the first is nothing.
+const BLOCKS: [char; 9] =
+    ['_', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}'];
+
+/// Numbers as heights, a column each; whatever is more than nothing is seen.
+pub fn spark(values: &[u64], blocks: bool) -> String {
+    let signs: &[char] = if blocks { &BLOCKS } else { &ASCII };
+    let steps = u64::try_from(signs.len() - 1).unwrap_or(1);
+    let most = values.iter().copied().max().unwrap_or(0).max(1);
+    let sign = |value: &u64| {
+        let height = (value * steps).div_ceil(most);
+        signs.get(usize::try_from(height).unwrap_or(0)).copied().unwrap_or('?')
+    };
+    values.iter().map(sign).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::time::after;
+
+    fn at(seconds: i64) -> Timestamp {
+        after("2026-11-21T10:00:00Z".parse().unwrap(), seconds)
+    }
+
+    #[test]
+    fn a_bar_is_divided_by_the_lengths_of_its_phases_and_the_shortest_is_still_seen() {
+        let all = vec![phase(at(0), 'q', "queued"), phase(at(600), 'd', "draining"), phase(at(899), 'r', "rebooting")];
+        let lines = phases(all, at(900), 23);
+        assert_eq!(lines, ["[qqqqqqqqqqqqqdddddddr]", "q queued 10m  d draining 4m  r rebooting 1s"]);
+        assert!(lines[0].len() == 23);
+        assert_eq!(phases(vec![phase(at(0), 'q', "queued")], at(9), 23), Vec::<String>::new(), "nothing to compare");
+    }
+
+    #[test]
+    fn a_phase_that_comes_again_is_summed_and_a_clock_that_goes_back_breaks_nothing() {
+        let all = vec![
+            phase(at(0), 'c', "command"),
+            phase(at(10), 'w', "waiting"),
+            phase(at(60), 'c', "command"),
+            phase(at(50), 'w', "waiting"),
+        ];
+        let lines = phases(all, at(40), 30);
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0].len(), 30, "{lines:?}");
+        assert!(lines[1].starts_with("c command 10s"), "{lines:?}");
+    }
+
+    #[test]
+    fn numbers_are_heights_in_ascii_and_in_blocks_where_the_terminal_has_them() {
+        assert_eq!(spark(&[0, 1, 5, 9], false), "_.:|");
+        assert_eq!(spark(&[0, 0], false), "__");
+        assert_eq!(spark(&[0, 1, 8], true), "_\u{2581}\u{2588}");
+        assert_eq!(spark(&[], false), "");
+    }
+}

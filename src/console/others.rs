@@ -1,0 +1,63 @@
+//! What other people do is said when they do it: the watch over etcd brings the audit as it is written, nothing is read
+//! for it.
+
+use super::{app::App, brief};
+use crate::model::ours::Audit;
+
+/// Says what others did since the console looked last.
+pub fn follow(app: &mut App) {
+    let store = std::sync::Arc::clone(&app.seen.snapshot.store);
+    if !store.synced {
+        return;
+    }
+    let known = app.heard_of.replace(store.revision);
+    // what was done before this console came is in the Overview; another history of etcd begins anew
+    let Some(known) = known.filter(|known| *known <= store.revision) else { return };
+    let mine = |audit: &Audit| app.me.as_ref() == Some(&audit.who);
+    let told: Vec<String> =
+        store.fresh.deeds_after(known).filter(|(_, audit)| !mine(audit)).map(|(_, audit)| sentence(audit)).collect();
+    let Some((last, before)) = told.split_last() else { return };
+    for text in before {
+        app.note(text.clone(), false);
+    }
+    // what went wrong here is read to its end first
+    if app.busy > 0 || app.message.as_ref().is_some_and(|message| message.failed) {
+        app.note(last.clone(), false);
+    } else {
+        app.say(last.clone());
+    }
+}
+
+/// `bob@ops2 cancelled reboots/7: wrong rack`.
+pub fn sentence(audit: &Audit) -> String {
+    let did = match audit.what.as_str() {
+        "reboot add" => "queued a reboot of",
+        "repair add" => "queued a repair of",
+        "reboot cancel" | "reboot cancel-all" => "cancelled",
+        "repair delete" | "repair delete-finished" | "repair delete-unfinished" => "deleted",
+        "reboot reset-backoff" | "repair reset-backoff" => "reset the backoff of",
+        "enable" => "enabled the",
+        "disable" => "DISABLED the",
+        "reboot hold" | "repair hold" => "put on hold:",
+        "reboot unhold" | "repair unhold" => "let go:",
+        "reboot retry" | "repair retry" => "ordered once more:",
+        "reboot done" | "repair done" => "ordered to take as done:",
+        "reboot force" | "repair force" => "ordered to FORCE:",
+        "reboot uncordon" => "ordered the release of",
+        "node cordon" => "cordoned",
+        "node uncordon" => "uncordoned",
+        "node drain" => "drains",
+        "freeze" => "FROZE",
+        "unfreeze" => "ended the freeze of",
+        other => return told(audit, &format!("did {other:?} on")),
+    };
+    told(audit, did)
+}
+
+fn told(audit: &Audit, did: &str) -> String {
+    let host = if audit.who.host.is_empty() { String::new() } else { format!("@{}", audit.who.host) };
+    let why = audit.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let failed = audit.result.starts_with("failed") || audit.result.starts_with("refused");
+    let failed = if failed { format!(" ({})", audit.shown().result) } else { String::new() };
+    brief::safe(&format!("{}{host} {did} {}{why}{failed}", audit.who.user, audit.on))
+}

@@ -1,0 +1,376 @@
+//! The map of the racks: every machine a letter by its state. Made anew when what is seen changes; only what the screen
+//! shows is drawn of it. The cursor and the marks are those of the Nodes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{app::App, facts};
+use crate::model::{
+    entry::{EntryId, QueueKind},
+    ours::Verb,
+    reason::Reason,
+    reboot::RebootStatus,
+    repair::{RepairStatus, StepStatus},
+};
+
+/// What becomes of a machine, as far as a letter can say it; the first that is true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// A person should look: its drain is held up, its repair has failed, a cordon was left behind.
+    Stuck,
+    /// It is drained.
+    Draining,
+    /// It reboots.
+    Rebooting,
+    /// It is repaired.
+    Repairing,
+    /// It is not Ready, and nothing is done about it.
+    NotReady,
+    /// Its entry is on hold.
+    Held,
+    /// Its entry backs off.
+    Backoff,
+    /// Its entry waits.
+    Queued,
+    /// It is cordoned.
+    Cordoned,
+    /// In the definition and not in Kubernetes.
+    NoNode,
+    /// Kubernetes has not told yet.
+    Unknown,
+    /// All is well.
+    Ready,
+}
+
+impl State {
+    /// All of them, in the order of the legend.
+    const ALL: [Self; 12] = [
+        Self::Ready,
+        Self::Queued,
+        Self::Backoff,
+        Self::Held,
+        Self::Draining,
+        Self::Rebooting,
+        Self::Repairing,
+        Self::Cordoned,
+        Self::NotReady,
+        Self::Stuck,
+        Self::NoNode,
+        Self::Unknown,
+    ];
+
+    /// Its letter; a capital for API servers, a sign of its own where there is no capital.
+    pub fn letter(self, api_server: bool) -> char {
+        let (one, api) = match self {
+            Self::Ready => ('.', 'A'),
+            Self::Queued => ('q', 'Q'),
+            Self::Backoff => ('b', 'B'),
+            Self::Held => ('h', 'H'),
+            Self::Draining => ('d', 'D'),
+            Self::Rebooting => ('r', 'R'),
+            Self::Repairing => ('p', 'P'),
+            Self::Cordoned => ('c', 'C'),
+            Self::NotReady => ('x', 'X'),
+            Self::Stuck => ('!', '#'),
+            Self::NoNode => ('-', '='),
+            Self::Unknown => ('?', '?'),
+        };
+        if api_server { api } else { one }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Queued => "queued",
+            Self::Backoff => "backoff",
+            Self::Held => "on hold",
+            Self::Draining => "draining",
+            Self::Rebooting => "rebooting",
+            Self::Repairing => "in repair",
+            Self::Cordoned => "cordoned",
+            Self::NotReady => "not ready",
+            Self::Stuck => "STUCK",
+            Self::NoNode => "no Node",
+            Self::Unknown => "not heard of",
+        }
+    }
+
+    /// It is being worked on.
+    pub fn moves(self) -> bool {
+        matches!(self, Self::Draining | Self::Rebooting | Self::Repairing)
+    }
+
+    /// What becomes of this machine.
+    pub fn of(app: &App, name: &str) -> Self {
+        let seen = &app.seen;
+        let entries = || app.facts.entries_of(name);
+        if seen.orphans.contains_key(name) || entries().any(|id| facts::in_trouble(seen, id)) {
+            return Self::Stuck;
+        }
+        let work = entries().filter_map(|id| of_entry(app, id)).min();
+        if let Some(work) = work.filter(|work| work.moves()) {
+            return work;
+        }
+        let node = match facts::node(seen, name) {
+            None if seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => Self::NoNode,
+            None => Self::Unknown,
+            Some(row) if !row.ready => Self::NotReady,
+            Some(row) if row.unschedulable => Self::Cordoned,
+            Some(_) => Self::Ready,
+        };
+        work.map_or(node, |work| work.min(node))
+    }
+}
+
+fn of_entry(app: &App, id: EntryId) -> Option<State> {
+    let (seen, now) = (&app.seen, app.now.wall);
+    let held =
+        matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) || facts::order(seen, id) == Some(Verb::Hold);
+    let waits = |backoff: bool| match (held, backoff) {
+        (true, _) => State::Held,
+        (false, true) => State::Backoff,
+        (false, false) => State::Queued,
+    };
+    match id.queue {
+        QueueKind::Reboot => facts::entry(seen, id).and_then(|e| match e.status {
+            RebootStatus::Draining => Some(State::Draining),
+            RebootStatus::Rebooting => Some(State::Rebooting),
+            RebootStatus::Queued => Some(waits(e.drain_backoff_expire.is_some_and(|t| t > now))),
+            RebootStatus::Cancelled => None,
+        }),
+        QueueKind::Repair => {
+            facts::repair(seen, id).filter(|e| e.unfinished()).map(|e| match (e.status, e.step_status) {
+                (RepairStatus::Processing, StepStatus::Draining) => State::Draining,
+                (RepairStatus::Processing, StepStatus::Watching) => State::Repairing,
+                _ => waits(e.drain_backoff_expire.is_some_and(|t| t > now)),
+            })
+        }
+    }
+}
+
+/// A machine on the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The Node's name.
+    pub name: String,
+    /// What becomes of it.
+    pub state: State,
+    /// It runs an API server.
+    pub api_server: bool,
+}
+
+/// A rack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rack {
+    /// Its name; empty for the machines of which no rack is known.
+    pub name: String,
+    /// Its machines, in the order of the list.
+    pub machines: Vec<Machine>,
+}
+
+/// The map.
+#[derive(Clone, Debug, Default)]
+pub struct Map {
+    /// The racks, by their names' letters and then numbers.
+    pub racks: Vec<Rack>,
+    /// The first line that is shown.
+    pub top: usize,
+    /// Rack and place of each machine.
+    places: HashMap<String, (usize, usize)>,
+    /// Machines by state.
+    counts: BTreeMap<State, usize>,
+    api_servers: bool,
+    /// Machines of the largest rack.
+    widest: usize,
+    /// Columns of the names.
+    pub label: usize,
+}
+
+/// Most columns of a rack's name.
+const LABEL: usize = 12;
+/// Columns in front of the machines, beside the name: the cursor's mark, and spaces.
+const EDGES: usize = 3;
+
+impl Map {
+    /// The map of the nodes that pass the filter.
+    pub fn of(app: &App, top: usize) -> Self {
+        let mut map = Self { top, ..Self::default() };
+        let mut racks: BTreeMap<(String, u64, String), Vec<Machine>> = BTreeMap::new();
+        for name in &app.nodes.rows {
+            let rack = facts::rack(&app.seen, name);
+            let machine = Machine {
+                name: name.clone(),
+                state: State::of(app, name),
+                api_server: facts::is_api_server(&app.seen, name),
+            };
+            *map.counts.entry(machine.state).or_default() += 1;
+            map.api_servers |= machine.api_server;
+            racks.entry(order(&rack)).or_default().push(machine);
+        }
+        map.racks = racks.into_iter().map(|((_, _, name), machines)| Rack { name, machines }).collect();
+        // those of which no rack is known come last
+        map.racks.sort_by_key(|rack| rack.name.is_empty());
+        for (at, rack) in map.racks.iter().enumerate() {
+            map.widest = map.widest.max(rack.machines.len());
+            map.label = map.label.max(shown(&rack.name).chars().count()).min(LABEL);
+            for (place, machine) in rack.machines.iter().enumerate() {
+                map.places.insert(machine.name.clone(), (at, place));
+            }
+        }
+        map
+    }
+
+    /// Machines that a line holds, and racks beside one another.
+    pub fn grid(&self, width: usize) -> (usize, usize) {
+        let most = width.saturating_sub(self.label + EDGES).max(1);
+        if self.widest > most {
+            return (most, 1);
+        }
+        (self.widest.max(1), (width + 1) / (self.widest.max(1) + self.label + EDGES + 1).max(1)).max((1, 1))
+    }
+
+    /// Lines that a rack takes.
+    fn lines_of(&self, rack: usize, per_line: usize) -> usize {
+        self.racks.get(rack).map_or(0, |r| r.machines.len().div_ceil(per_line).max(1))
+    }
+
+    /// The line on which a machine stands.
+    pub fn line_of(&self, (rack, place): (usize, usize), width: usize) -> usize {
+        let (per_line, beside) = self.grid(width);
+        if beside > 1 {
+            return rack / beside;
+        }
+        (0..rack).map(|r| self.lines_of(r, per_line)).sum::<usize>() + place / per_line
+    }
+
+    /// All lines.
+    pub fn lines(&self, width: usize) -> usize {
+        let (per_line, beside) = self.grid(width);
+        if beside > 1 {
+            return self.racks.len().div_ceil(beside);
+        }
+        (0..self.racks.len()).map(|r| self.lines_of(r, per_line)).sum()
+    }
+
+    /// What a line shows: each piece's rack, and the places of its machines.
+    pub fn line(&self, line: usize, width: usize) -> Vec<(usize, std::ops::Range<usize>)> {
+        let (per_line, beside) = self.grid(width);
+        let whole = |rack: usize| (rack, 0..self.racks.get(rack).map_or(0, |r| r.machines.len()));
+        if beside > 1 {
+            return (line * beside..((line + 1) * beside).min(self.racks.len())).map(whole).collect();
+        }
+        let mut left = line;
+        for (rack, of) in self.racks.iter().enumerate() {
+            let lines = self.lines_of(rack, per_line);
+            if left < lines {
+                return vec![(rack, left * per_line..((left + 1) * per_line).min(of.machines.len()))];
+            }
+            left -= lines;
+        }
+        Vec::new()
+    }
+
+    /// Where a machine stands.
+    pub fn place_of(&self, name: &str) -> Option<(usize, usize)> {
+        self.places.get(name).copied()
+    }
+
+    fn name_at(&self, rack: usize, place: usize) -> Option<String> {
+        let machines = &self.racks.get(rack)?.machines;
+        machines.get(place.min(machines.len().saturating_sub(1))).map(|m| m.name.clone())
+    }
+
+    /// The machine that is so many places further on, over the racks' ends.
+    pub fn along(&self, name: &str, by: isize) -> Option<String> {
+        let (mut rack, mut place) = self.place_of(name)?;
+        for _ in 0..by.unsigned_abs() {
+            if by > 0 && place + 1 < self.racks.get(rack)?.machines.len() {
+                place += 1;
+            } else if by > 0 && rack + 1 < self.racks.len() {
+                (rack, place) = (rack + 1, 0);
+            } else if by < 0 && place > 0 {
+                place -= 1;
+            } else if by < 0 && rack > 0 {
+                rack -= 1;
+                place = self.racks.get(rack)?.machines.len().saturating_sub(1);
+            }
+        }
+        self.name_at(rack, place)
+    }
+
+    /// The machine that is so many lines further down.
+    pub fn down(&self, name: &str, by: isize, width: usize) -> Option<String> {
+        let at = self.place_of(name)?;
+        let (per_line, beside) = self.grid(width);
+        let last = self.lines(width).saturating_sub(1);
+        let line = self.line_of(at, width).saturating_add_signed(by).min(last);
+        let pieces = self.line(line, width);
+        let (rack, range) = pieces.get(at.0 % beside).or_else(|| pieces.last())?.clone();
+        let column = if beside > 1 { at.1 } else { at.1 % per_line };
+        self.name_at(rack, (range.start + column).min(range.end.saturating_sub(1)))
+    }
+
+    /// What the letters mean, with how many machines each.
+    pub fn legend(&self) -> String {
+        let states = State::ALL.iter().filter_map(|state| {
+            let n = self.counts.get(state)?;
+            Some(format!("{} {n} {}", state.letter(false), state.word()))
+        });
+        let api = self.api_servers.then(|| "capitals: API servers (A ready, # STUCK)".to_owned());
+        states.chain(api).collect::<Vec<_>>().join("  ")
+    }
+}
+
+/// A rack's name as the map has it.
+pub fn shown(name: &str) -> &str {
+    if name.is_empty() { "no rack" } else { name }
+}
+
+/// `rack-2` before `rack-10`.
+fn order(name: &str) -> (String, u64, String) {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = name.get(stem.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(0);
+    (stem.to_owned(), number, name.to_owned())
+}
+
+/// The map is what the Nodes show now.
+pub fn open(app: &App) -> bool {
+    app.view == super::app::View::Nodes && app.map.is_some()
+}
+
+/// Makes the map anew, where it is shown.
+pub fn refresh(app: &mut App) {
+    if open(app) {
+        let top = app.map.as_ref().map_or(0, |map| map.top);
+        app.map = Some(Map::of(app, top));
+    }
+}
+
+/// Moves the cursor: by lines, or along them.
+pub fn go(app: &mut App, lines: isize, along: isize) {
+    let (Some(map), Some(name)) = (&app.map, &app.nodes.cursor) else { return };
+    let to = match lines {
+        0 => map.along(name, along),
+        lines => map.down(name, lines, usize::from(app.size.width)),
+    };
+    if let Some(to) = to {
+        app.nodes.go_to(&to);
+    }
+}
+
+/// Marks or unmarks the machine under the cursor, and goes on to the next.
+pub fn mark(app: &mut App) {
+    let Some(name) = app.nodes.cursor.clone() else { return };
+    if !app.nodes.marks.remove(&name) {
+        app.nodes.marks.insert(name);
+    }
+    go(app, 0, 1);
+}
+
+/// Scrolls so that the cursor is among `height` lines.
+pub fn reveal(app: &mut App, height: usize) {
+    let (width, cursor) = (usize::from(app.size.width), app.nodes.cursor.clone());
+    let Some(map) = &mut app.map else { return };
+    let line = cursor.and_then(|name| map.place_of(&name)).map_or(0, |at| map.line_of(at, width));
+    let last = map.lines(width).saturating_sub(height);
+    map.top = map.top.min(last).min(line).max((line + 1).saturating_sub(height));
+}

@@ -1,0 +1,170 @@
+//! The sources of what is shown: which is lost, since when, how old its rows are, why, and when it is tried again; and
+//! which answers slowly.
+
+use ratatui::style::Style;
+
+use super::{app::App, brief, calendar, when};
+use crate::engine::snapshot::Seen;
+
+/// A source that has not been heard for too long, or whose last answer was none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lost {
+    /// `etcd`, `Kubernetes` or `sabakan`.
+    pub source: &'static str,
+    /// Boot-time seconds of the last sign of life; none where it never gave one.
+    pub heard: Option<f64>,
+    /// What went wrong last.
+    pub error: Option<String>,
+    /// Boot-time seconds of the next try; none, or past: it is being tried.
+    pub retry: Option<f64>,
+}
+
+/// Seconds of silence above which a source counts as stale.
+pub const STALE_SECONDS: f64 = 10.0;
+/// Seconds of silence above which a source that is asked every few seconds is slow, lost or not.
+const SILENT: f64 = 7.0;
+/// Seconds above which an answer is slow.
+const SLOW: u64 = 3;
+/// The same for sabakan, which lists all machines at once.
+const SLOW_LIST: u64 = 5;
+
+/// etcd, when it is stale. Before the first complete read nothing is stale: the screen says "connecting".
+pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
+    let store = &seen.snapshot.store;
+    let stale = store.synced && boot - store.heard > STALE_SECONDS;
+    stale.then(|| Lost {
+        source: "etcd",
+        heard: Some(store.heard),
+        error: store.error.clone(),
+        retry: store.line.retry,
+    })
+}
+
+/// Kubernetes, when its nodes are stale.
+pub fn kube_lost(seen: &Seen, boot: f64) -> Option<Lost> {
+    let sources = seen.snapshot.kube.sources.values().filter(|s| s.synced);
+    let oldest = sources.min_by(|a, b| a.heard.total_cmp(&b.heard))?;
+    (boot - oldest.heard > STALE_SECONDS).then(|| Lost {
+        source: "Kubernetes",
+        heard: Some(oldest.heard),
+        error: oldest.error.clone(),
+        retry: seen.snapshot.kube.line.retry,
+    })
+}
+
+/// sabakan, when there is one and its last answer was none: it is asked too seldom to be silent.
+pub fn sabakan_lost(seen: &Seen) -> Option<Lost> {
+    let (store, members) = (&seen.snapshot.store, &seen.snapshot.registry.members);
+    store.registry.url.as_ref()?;
+    let poll = std::time::Duration::from_secs(store.policy().sabakan_poll_seconds.max(1)).as_secs_f64();
+    members.error.as_ref().map(|error| Lost {
+        source: "sabakan",
+        heard: members.good.as_ref().map(|good| good.at),
+        error: Some(error.clone()),
+        retry: members.at.map(|at| at + poll),
+    })
+}
+
+/// The sources that are lost.
+pub fn lost(app: &App) -> Vec<Lost> {
+    let (seen, boot) = (&app.seen, app.now.boot.as_secs_f64());
+    [etcd_lost(seen, boot), kube_lost(seen, boot), sabakan_lost(seen)].into_iter().flatten().collect()
+}
+
+/// What the banner says of the sources, each text with its look.
+pub fn banner(app: &App) -> Vec<(String, Style)> {
+    let theme = &app.looks.theme;
+    let mut texts: Vec<(String, Style)> = lost(app)
+        .iter()
+        .map(|lost| (said(app, lost), if lost.source == "sabakan" { theme.trouble } else { theme.danger }))
+        .collect();
+    texts.extend(slow(app).into_iter().map(|text| (text, theme.trouble)));
+    texts
+}
+
+fn said(app: &App, lost: &Lost) -> String {
+    let effect = match lost.source {
+        "etcd" => "nothing is written",
+        "Kubernetes" => "no drain goes on",
+        _ => "nothing is generated",
+    };
+    let since = match lost.heard {
+        Some(heard) => {
+            let silent = app.now.boot.as_secs_f64() - heard;
+            let at = app.now.wall.checked_sub(jiff::SignedDuration::try_from_secs_f64(silent).unwrap_or_default());
+            let at = at.map(|at| calendar::time(app, at)).unwrap_or_default();
+            format!("lost since {at}, data {} old", when::seconds(silent))
+        }
+        None => "has not answered yet".to_owned(),
+    };
+    let error = lost.error.as_deref().map(|e| format!(": {e}")).unwrap_or_default();
+    brief::safe(&format!("! {} {since}; {effect}; {}{error}", lost.source, next_try(app, lost)))
+}
+
+/// `next try in 4s`, or that it is being tried.
+pub fn next_try(app: &App, lost: &Lost) -> String {
+    match lost.retry.map(|at| (at - app.now.boot.as_secs_f64()).ceil()) {
+        Some(left) if left > 0.0 => format!("next try in {}", when::seconds(left)),
+        _ => "trying now".to_owned(),
+    }
+}
+
+/// The sources that answer slowly and are not lost.
+pub fn slow(app: &App) -> Vec<String> {
+    let (snap, boot) = (&app.seen.snapshot, app.now.boot.as_secs_f64());
+    let mut texts = Vec::new();
+    let mut add = |source: &str, lag: u64, most: u64, silent: f64, consequence: &str| {
+        if lag > most {
+            texts.push(format!("{source} is slow: its last answer took {lag}s{consequence}"));
+        } else if silent > SILENT {
+            texts.push(format!("{source} is slow: silent for {}{consequence}", when::seconds(silent)));
+        }
+    };
+    if snap.store.synced && etcd_lost(&app.seen, boot).is_none() {
+        add("etcd", snap.store.line.lag, SLOW, boot - snap.store.heard, "; what is shown may be as old");
+    }
+    let nodes = snap.kube.sources.get("nodes").filter(|nodes| nodes.synced);
+    if let Some(nodes) = nodes.filter(|_| kube_lost(&app.seen, boot).is_none()) {
+        add("Kubernetes", snap.kube.line.lag, SLOW, boot - nodes.heard, "; drains are as slow");
+    }
+    if snap.store.registry.url.is_some() && snap.registry.members.error.is_none() {
+        add("sabakan", snap.registry.took, SLOW_LIST, 0.0, "");
+    }
+    texts
+}
+
+/// Why nothing can be written while etcd is lost, and what to do about it.
+pub fn refusal(app: &App) -> Option<String> {
+    let boot = app.now.boot.as_secs_f64();
+    let lost = etcd_lost(&app.seen, boot)?;
+    let age = when::seconds(boot - lost.heard.unwrap_or(boot));
+    let next = next_try(app, &lost);
+    Some(format!(
+        "etcd was last heard {age} ago: nothing is written until it is back ({next}); look at etcd itself and at the \
+         network to it: `etcdctl endpoint status`"
+    ))
+}
+
+/// Notes what was lost, and says what is back.
+pub fn follow(app: &mut App) {
+    let boot = app.now.boot.as_secs_f64();
+    let now = lost(app);
+    for one in &now {
+        if !app.lost.contains_key(one.source) {
+            app.lost.insert(one.source, one.heard.unwrap_or(boot));
+            let why = one.error.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+            app.note(format!("{} is lost{why}", one.source), true);
+        }
+    }
+    let back: Vec<(&str, f64)> = app
+        .lost
+        .iter()
+        .filter(|(source, _)| !now.iter().any(|one| one.source == **source))
+        .map(|(s, at)| (*s, *at))
+        .collect();
+    let Some(first) = back.iter().map(|(_, at)| *at).min_by(f64::total_cmp) else { return };
+    let names: Vec<&str> = back.iter().map(|(source, _)| *source).collect();
+    app.lost.retain(|source, _| !names.contains(source));
+    let are = if names.len() == 1 { "is" } else { "are" };
+    app.say(format!("{} {are} back after {}", names.join(" and "), when::seconds(boot - first)));
+}

@@ -1,0 +1,82 @@
+//! The racks of the Nodes as a map: a letter a machine; below it the machine under the cursor, and what the letters mean.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Modifier, Style},
+};
+
+use crate::console::{
+    app::App,
+    brief, facts,
+    racks::{Map, State, shown},
+    table::{cut, put},
+};
+
+/// Most lines of the legend, and of what is said of the machine under the cursor.
+const MOST: usize = 2;
+
+/// What stands below the map: the machine under the cursor, the legend.
+fn below(app: &App, map: &Map) -> Vec<(String, Style)> {
+    let (theme, width) = (&app.looks.theme, usize::from(app.size.width));
+    let mut lines = Vec::new();
+    if let Some(name) = &app.nodes.cursor {
+        let (state, trouble) = brief::node_state(app, name);
+        let role = facts::role(&app.seen, name);
+        let rack = facts::rack(&app.seen, name);
+        let style = if trouble { theme.trouble } else { Style::new() };
+        let text = brief::safe(&format!("{name} ({role}, rack {}): {state}", shown(&rack)));
+        lines.extend(cut(&text, width, 1).into_iter().map(|line| (line, style)));
+    }
+    lines.extend(cut(&map.legend(), width, MOST).into_iter().map(|line| (line, theme.muted)));
+    lines
+}
+
+/// Lines that the map itself has.
+pub(super) fn height(app: &App, area: Rect) -> usize {
+    let below = app.map.as_ref().map_or(0, |map| below(app, map).len());
+    usize::from(area.height).saturating_sub(below).max(1)
+}
+
+/// Draws it.
+pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let width = usize::from(area.width);
+    let (per_line, _) = map.grid(width);
+    let height = u16::try_from(height(app, area)).unwrap_or(area.height).min(area.height);
+    let block = u16::try_from(per_line + map.label + 4).unwrap_or(area.width);
+    let cursor = app.nodes.cursor.as_deref();
+    for (y, line) in (area.y..area.y + height).zip(map.top..) {
+        for (nth, (at, range)) in (0_u16..).zip(map.line(line, width)) {
+            let Some(rack) = map.racks.get(at) else { continue };
+            let x = area.x + nth * block;
+            let machines = rack.machines.get(range.clone()).unwrap_or_default();
+            let here = machines.iter().any(|m| Some(m.name.as_str()) == cursor);
+            let theme = &app.looks.theme;
+            if here {
+                put(buffer, x, y, 1, ">", theme.cursor);
+            }
+            let label = if range.start == 0 { brief::squeezed(shown(&rack.name), map.label) } else { String::new() };
+            put(buffer, x + 2, y, u16::try_from(map.label).unwrap_or(0), &label, theme.title);
+            let first = x + 3 + u16::try_from(map.label).unwrap_or(0);
+            for (x, machine) in (first..area.right()).zip(machines) {
+                let mut style = match machine.state {
+                    _ if stale => theme.muted,
+                    State::Stuck | State::NotReady => theme.danger,
+                    State::Held | State::Backoff | State::NoNode | State::Unknown => theme.trouble,
+                    state if state.moves() => theme.good,
+                    _ => Style::new(),
+                };
+                if app.nodes.marks.contains(&machine.name) {
+                    style = style.patch(theme.mark).add_modifier(Modifier::UNDERLINED);
+                }
+                if Some(machine.name.as_str()) == cursor {
+                    style = style.add_modifier(Modifier::REVERSED);
+                }
+                buffer[(x, y)].set_char(machine.state.letter(machine.api_server)).set_style(style);
+            }
+        }
+    }
+    for (y, (text, style)) in (area.y + height..area.bottom()).zip(below(app, map)) {
+        put(buffer, area.x, y, area.width, &text, style);
+    }
+}
