@@ -4,6 +4,7 @@
 //! Policy).
 
 mod form;
+mod looks;
 mod notices;
 
 use std::{
@@ -21,17 +22,38 @@ const CKE_FILE: &str = "/etc/cke/config.yml";
 /// Ours for the whole host.
 const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 
+pub use looks::{Bell, Mouse, Switch};
+
 pub use crate::kubernetes::KubeSettings;
 
 /// Settings of the console. Looks only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleSettings {
-    /// The name of a theme; `terminal` = the terminal's own colours.
+    /// The name of a theme; `terminal` = the terminal's own colours, `auto` = light or dark as the terminal is.
     pub theme: String,
     /// The view shown first.
     pub view: String,
     /// Whether the mouse is used.
-    pub mouse: bool,
+    pub mouse: Mouse,
+    /// Whether the terminal's title says what the cluster is at.
+    pub title: bool,
+    /// When the bell rings.
+    pub bell: Bell,
+    /// Whether lines and borders are drawn in ASCII.
+    pub ascii: Switch,
+}
+
+impl Default for ConsoleSettings {
+    fn default() -> Self {
+        Self {
+            theme: "terminal".to_owned(),
+            view: "overview".to_owned(),
+            mouse: Mouse::Never,
+            title: true,
+            bell: Bell::Never,
+            ascii: Switch::Auto,
+        }
+    }
 }
 
 /// Where logs go.
@@ -108,7 +130,7 @@ impl Default for Settings {
         Self {
             etcd: EtcdSettings::default(),
             kube: KubeSettings::default(),
-            console: ConsoleSettings { theme: "terminal".to_owned(), view: "overview".to_owned(), mouse: false },
+            console: ConsoleSettings::default(),
             bmcs: None,
             log: LogSettings { level: "info".to_owned(), directory: None, json: false },
             notices: Vec::new(),
@@ -373,9 +395,12 @@ engine:
   command_env: []                       # variables that commands of the definition get from our environment
 
 console:
-  theme: terminal                       # the terminal's own colours
+  theme: terminal                       # the terminal's own colours; auto = light or dark; `cketerm theme list`
   view: overview                        # the view shown first
-  mouse: false
+  mouse: false                          # true: not over SSH, where a terminal's own marking is of more use; always
+  title: true                           # the terminal's title says `cketerm CLUSTER: 2 stuck`
+  bell: never                           # stuck: when something becomes stuck; ended: when the last work ends; both
+  ascii: auto                           # lines and borders in ASCII: true, false, or where the locale is not UTF-8
 
 power:                                  # for the words `power …`; docs/power.md
   # bmcs: /etc/cketerm/bmcs.yaml        # which BMC a node's address has; passwords stand there, not here

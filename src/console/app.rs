@@ -12,6 +12,7 @@ use super::{
     event::Action,
     facts::{self, Facts},
     keys::Keymap,
+    letters::Letters,
     line::CommandLine,
     list::{List, Rows},
     logs::{LineId, Logs},
@@ -95,7 +96,7 @@ pub enum Sheet {
 /// What does not change while the console runs.
 #[derive(Clone, Debug)]
 pub struct Looks {
-    /// Colours.
+    /// Colours; those of `auto` change once, when the terminal says whether it is light or dark.
     pub theme: Theme,
     /// Keys in force.
     pub keymap: Keymap,
@@ -107,6 +108,8 @@ pub struct Looks {
     pub read_only: bool,
     /// It is a sandbox: leaving ends it, and harms nobody.
     pub sandbox: bool,
+    /// What the terminal can show.
+    pub letters: Letters,
 }
 
 impl Default for Looks {
@@ -118,6 +121,7 @@ impl Default for Looks {
             endpoints: Vec::new(),
             read_only: false,
             sandbox: false,
+            letters: Letters::default(),
         }
     }
 }

@@ -106,6 +106,19 @@ pub fn spots(app: &App, area: Rect) -> Vec<Spot> {
     left.into_iter().chain(right).filter_map(|line| line.spot).collect()
 }
 
+/// What can be opened at this place of the screen.
+pub(super) fn spot_at(app: &App, area: Rect, x: u16, y: u16) -> Option<Spot> {
+    let (left, right) = columns(app, area);
+    let lines = if area.width >= TWO && x >= area.x + split(area) { right } else { left };
+    let nth = usize::from(y.checked_sub(area.y).filter(|nth| *nth < area.height)?);
+    lines.into_iter().nth(nth)?.spot
+}
+
+/// Where the right column begins.
+fn split(area: Rect) -> u16 {
+    if area.width >= TWO { area.width * 11 / 20 } else { area.width }
+}
+
 /// Draws it.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     if let Some(lines) = super::connecting(app) {
@@ -113,7 +126,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         return;
     }
     let (left, right) = columns(app, area);
-    let split = if area.width >= TWO { area.width * 11 / 20 } else { area.width };
+    let split = split(area);
     column(app, buffer, Rect { width: split.saturating_sub(1), ..area }, left, stale);
     column(app, buffer, Rect { x: area.x + split, width: area.width - split, ..area }, right, stale);
 }
