@@ -4,6 +4,7 @@
 //! Policy).
 
 mod form;
+mod looks;
 mod notices;
 
 use std::{
@@ -21,19 +22,41 @@ const CKE_FILE: &str = "/etc/cke/config.yml";
 /// Ours for the whole host.
 const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 
+pub use looks::{Bell, Mouse, Switch};
+
 pub use crate::kubernetes::KubeSettings;
 
 /// Settings of the console. Looks only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleSettings {
-    /// The name of a theme; `terminal` = the terminal's own colours.
+    /// The name of a theme; `terminal` = the terminal's own colours, `auto` = light or dark as the terminal is.
     pub theme: String,
     /// The view shown first.
     pub view: String,
     /// Whether the mouse is used.
-    pub mouse: bool,
+    pub mouse: Mouse,
+    /// Whether the terminal's title says what the cluster is at.
+    pub title: bool,
+    /// When the bell rings.
+    pub bell: Bell,
+    /// Whether lines and borders are drawn in ASCII.
+    pub ascii: Switch,
     /// Keys that differ from the table, by command name; an empty list unbinds.
     pub keys: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for ConsoleSettings {
+    fn default() -> Self {
+        Self {
+            theme: "terminal".to_owned(),
+            view: "overview".to_owned(),
+            mouse: Mouse::Never,
+            title: true,
+            bell: Bell::Never,
+            ascii: Switch::Auto,
+            keys: BTreeMap::new(),
+        }
+    }
 }
 
 /// Where logs go.
@@ -110,12 +133,7 @@ impl Default for Settings {
         Self {
             etcd: EtcdSettings::default(),
             kube: KubeSettings::default(),
-            console: ConsoleSettings {
-                theme: "terminal".to_owned(),
-                view: "overview".to_owned(),
-                mouse: false,
-                keys: BTreeMap::new(),
-            },
+            console: ConsoleSettings::default(),
             bmcs: None,
             log: LogSettings { level: "info".to_owned(), directory: None, json: false },
             notices: Vec::new(),
@@ -380,9 +398,12 @@ engine:
   command_env: []                       # variables that commands of the definition get from our environment
 
 console:
-  theme: terminal                       # the terminal's own colours
+  theme: terminal                       # the terminal's own colours; auto = light or dark; `cketerm theme list`
   view: overview                        # the view shown first
-  mouse: false
+  mouse: false                          # true: not over SSH, where a terminal's own marking is of more use; always
+  title: true                           # the terminal's title says `cketerm CLUSTER: 2 stuck`
+  bell: never                           # stuck: when something becomes stuck; ended: when the last work ends; both
+  ascii: auto                           # lines and borders in ASCII: true, false, or where the locale is not UTF-8
   keys: {}                              # by the names of docs/keys.md: {cancel: ["ctrl-x c"], hold: [f8], force: []}
 
 power:                                  # for the words `power …`; docs/power.md

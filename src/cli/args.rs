@@ -24,6 +24,7 @@ use super::{
     sandbox::{Choice, SandboxWord},
     screenshot::ShotArgs,
     state::DecideArgs,
+    theme::ThemeWord,
     windows::{FreezeArgs, WindowsArgs},
 };
 use crate::config::Overrides;
@@ -124,7 +125,7 @@ pub enum Color {
 #[allow(clippy::struct_excessive_bools)] // each is a flag of its own
 pub struct RunOptions {
     /// The engine alone, without a console
-    #[arg(long, conflicts_with_all = ["observe", "read_only", "view", "sandbox"])]
+    #[arg(long, conflicts_with_all = ["observe", "read_only", "view", "theme", "sandbox"])]
     pub daemon: bool,
     /// Where the daemon's /healthz, /readyz, /metrics and, on a loopback address, /state listen; off = nowhere
     #[arg(long, value_name = "ADDRESS", requires = "daemon", value_parser = http)]
@@ -138,6 +139,9 @@ pub struct RunOptions {
     /// The console's first view
     #[arg(long, value_name = "NAME")]
     pub view: Option<String>,
+    /// The console's looks: a name of `theme list`, or auto
+    #[arg(long, value_name = "NAME")]
+    pub theme: Option<String>,
     /// The console on a simulated data centre inside this process; no server is needed, none is touched
     #[arg(long, conflicts_with_all = ["observe", "read_only"])]
     pub sandbox: bool,
@@ -159,6 +163,7 @@ impl RunOptions {
             || self.observe
             || self.read_only
             || self.view.is_some()
+            || self.theme.is_some()
             || self.http.is_some()
             || self.sandbox
             || self.choice.any()
@@ -284,6 +289,13 @@ pub enum Command {
         #[command(subcommand)]
         word: SandboxWord,
     },
+    /// The console's looks
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Theme {
+        /// What to do with them.
+        #[command(subcommand)]
+        word: ThemeWord,
+    },
     /// Print one frame of the console, after some keys; never writes
     Screenshot(ShotArgs),
     /// Print what a reason means, what to check and which key or word helps; without one: all reasons
@@ -319,6 +331,7 @@ impl Cli {
             Some(Command::Sandbox { .. } | Command::Decide(_) | Command::Completions { .. } | Command::Man { .. }) => {
                 true
             }
+            Some(Command::Theme { word }) => word.needs_no_settings(),
             Some(Command::Screenshot(args)) => args.sandbox,
             Some(Command::Windows(args)) => args.check.is_some(),
             Some(Command::Config { word }) => matches!(word, ConfigWord::Default | ConfigWord::Check { file: Some(_) }),

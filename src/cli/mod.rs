@@ -34,6 +34,7 @@ mod sandbox;
 mod screenshot;
 mod state;
 mod switches;
+mod theme;
 mod wait;
 mod why;
 mod windows;
@@ -71,6 +72,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Status => leader::status(context).await,
         Command::Config { word } => Box::pin(config::run(&word, context)).await,
         Command::Sandbox { word } => Box::pin(sandbox::run(word, context)).await,
+        Command::Theme { word } => theme::run(&word, context),
         Command::Screenshot(args) => Box::pin(screenshot::run(&args, context)).await,
         Command::Explain { reason } => explain::run(reason.as_deref(), context),
         Command::Info => Box::pin(info::run(context)).await,

@@ -112,7 +112,10 @@ pub(super) fn take(
         let console = &mut settings.console;
         console.theme = section.text("theme")?.unwrap_or(console.theme.clone());
         console.view = section.text("view")?.unwrap_or(console.view.clone());
-        console.mouse = section.flag("mouse")?.unwrap_or(console.mouse);
+        console.mouse = section.word("mouse")?.unwrap_or(console.mouse);
+        console.title = section.flag("title")?.unwrap_or(console.title);
+        console.bell = section.word("bell")?.unwrap_or(console.bell);
+        console.ascii = section.word("ascii")?.unwrap_or(console.ascii);
         console.keys.extend(section.lists("keys")?);
         section.finish()?;
     }
@@ -318,6 +321,17 @@ impl Section {
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
             Some(_) => Err(self.wrong(name, "expected text")),
         }
+    }
+
+    /// A word, or a switch that knows a word more.
+    fn word<T: std::str::FromStr<Err = String>>(&mut self, name: &str) -> Result<Option<T>, ConfigError> {
+        let text = match self.take(name) {
+            None => return Ok(None),
+            Some(Value::String(text)) => text,
+            Some(Value::Bool(flag)) => flag.to_string(),
+            Some(other) => serde_yaml::to_string(&other).unwrap_or_default().trim_end().to_owned(),
+        };
+        text.parse().map(Some).map_err(|why: String| self.wrong(name, &why))
     }
 
     fn flag(&mut self, name: &str) -> Result<Option<bool>, ConfigError> {

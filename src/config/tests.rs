@@ -75,7 +75,10 @@ fn an_unknown_key_is_an_error_with_file_key_and_the_nearest_valid_one() {
 fn values_of_the_wrong_kind_are_named() {
     let desk = Desk::new();
     for (text, words) in [
-        ("console:\n  mouse: yes\n", "console.mouse: expected true or false, not \"yes\""),
+        ("console:\n  mouse: yes\n", "console.mouse: expected true, false or always, not \"yes\""),
+        ("console:\n  bell: on\n", "console.bell: expected never, stuck, ended or both, not \"on\""),
+        ("console:\n  ascii: 7\n", "console.ascii: expected auto, true or false, not \"7\""),
+        ("console:\n  title: no\n", "console.title: expected true or false, not \"no\""),
         ("endpoints: [x]\ntimeout: 2 apples\n", "timeout: \"2 apples\""),
         ("endpoints: [x]\ntls-ca: nonsense\n", "tls-ca: no PEM"),
         ("endpoints: [x]\ntls-ca-file: /nowhere/ca\n", "/nowhere/ca cannot be read"),

@@ -17,6 +17,7 @@ use super::{
     event::{Action, Effect},
     facts::{self, Facts},
     keys::{Keymap, Stroke},
+    letters::Letters,
     line::CommandLine,
     list::{List, Rows},
     logs::{LineId, Logs},
@@ -124,7 +125,7 @@ pub struct Place {
 /// What does not change while the console runs.
 #[derive(Clone, Debug)]
 pub struct Looks {
-    /// Colours.
+    /// Colours; those of `auto` change once, when the terminal says whether it is light or dark.
     pub theme: Theme,
     /// Keys in force.
     pub keymap: Keymap,
@@ -140,6 +141,8 @@ pub struct Looks {
     pub sandbox: bool,
     /// Columns and orders are kept for the next time.
     pub kept: bool,
+    /// What the terminal can show.
+    pub letters: Letters,
 }
 
 impl Default for Looks {
@@ -153,6 +156,7 @@ impl Default for Looks {
             sandbox: false,
             kept: false,
             blocks: false,
+            letters: Letters::default(),
         }
     }
 }

@@ -61,6 +61,12 @@ impl<W: Write> Quiet<W> {
         self.size = size;
     }
 
+    /// Writes something that is no part of a frame, at once: a title, a bell, a text for the clipboard.
+    pub fn say(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+
     fn send(&mut self) -> io::Result<()> {
         let mut frame = self.frame.bytes();
         if frame.is_empty() {
@@ -75,6 +81,11 @@ impl<W: Write> Quiet<W> {
     }
 }
 
+/// Neither ASCII nor box drawing.
+fn foreign(symbol: &str) -> bool {
+    !symbol.is_ascii() && !symbol.chars().all(|c| matches!(c, '\u{2500}'..='\u{259f}'))
+}
+
 impl<W: Write> Backend for Quiet<W> {
     type Error = io::Error;
 
@@ -82,16 +93,19 @@ impl<W: Write> Backend for Quiet<W> {
     where
         I: Iterator<Item = (u16, u16, &'a Cell)>,
     {
-        let mut content = content.peekable();
-        if content.peek().is_none() {
+        let cells: Vec<(u16, u16, &'a Cell)> = content.collect();
+        if cells.is_empty() {
             return Ok(());
         }
         let before = self.cursor.take();
-        let drawn = self.inner.draw(content);
+        // terminals do not agree how wide other scripts are: behind such a cell the place is said anew
+        for part in cells.split_inclusive(|(_, _, cell)| foreign(cell.symbol())) {
+            self.inner.draw(part.iter().copied())?;
+        }
         if before.is_some() {
             self.inner.hide_cursor()?;
         }
-        drawn
+        Ok(())
     }
 
     fn hide_cursor(&mut self) -> io::Result<()> {
@@ -169,6 +183,22 @@ mod tests {
         assert_eq!(writes.len(), 2);
         let text = String::from_utf8_lossy(&writes[0]).into_owned();
         assert!(text.starts_with("\u{1b}[?2026h") && text.ends_with("\u{1b}[?2026l"), "{text:?}");
+    }
+
+    #[test]
+    fn behind_a_character_whose_width_terminals_dispute_the_place_is_said_anew() {
+        let bytes = |text: &'static str| {
+            let line = Line::default();
+            let mut terminal = Terminal::new(Quiet::new(line.clone(), Size::new(20, 1))).unwrap();
+            terminal.draw(|f| f.render_widget(Paragraph::new(text), f.area())).unwrap();
+            String::from_utf8(line.0.lock().unwrap().concat()).unwrap()
+        };
+        assert!(
+            bytes("a\u{e9}b").contains("\u{e9}\u{1b}[39m\u{1b}[49m\u{1b}[59m\u{1b}[0m\u{1b}[1;3Hb"),
+            "{:?}",
+            bytes("a\u{e9}b")
+        );
+        assert_eq!(bytes("a\u{2500}b").matches('H').count(), 1);
     }
 
     #[test]

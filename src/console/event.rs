@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyEvent, MouseEvent};
 
 use super::{
     past::{Answer, Question},
     settings::Change,
+    theme::Theme,
 };
 use crate::{
     actions::HostDeed,
@@ -25,8 +26,12 @@ pub enum Event {
     Key(KeyEvent),
     /// Text was pasted.
     Paste(String),
+    /// The mouse did something.
+    Mouse(MouseEvent),
     /// The terminal has another size (columns, rows).
     Resize(u16, u16),
+    /// The terminal said whether it is light or dark: the theme for it.
+    Themed(Box<Theme>),
     /// The engine published what it saw.
     Seen(Arc<Seen>),
     /// Time passed.
@@ -54,6 +59,8 @@ pub enum Effect {
     Suspend,
     /// Paint everything again.
     Repaint,
+    /// Hand this text to the terminal's clipboard.
+    Copy(String),
 }
 
 /// What can be asked of `actions`: the thing that a dialog confirms, bound to what was shown.

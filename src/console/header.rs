@@ -59,7 +59,8 @@ pub fn draw(app: &App, buffer: &mut Buffer, area: Rect, banner: Rect) {
         let at = u16::try_from(leader.width()).unwrap_or(area.width).min(area.width - width);
         buffer.set_line(area.x + at, area.y + 1, &status, width);
     }
-    buffer.set_line(area.x, area.y + 2, &tabs(app), area.width);
+    let tabs: Line = tabs(app).into_iter().map(|(_, tab)| tab).collect();
+    buffer.set_line(area.x, area.y + 2, &tabs, area.width);
     for (y, (text, style)) in (banner.y..banner.bottom()).zip(self::banner(app)) {
         put(buffer, banner.x, y, banner.width, &text, style);
     }
@@ -184,15 +185,27 @@ fn leader(app: &App) -> Line<'static> {
 }
 
 /// The views, and what is filtered, marked and stuck in the open one: in as many words as the line takes.
-fn tabs(app: &App) -> Line<'static> {
+fn tabs(app: &App) -> Vec<(View, Span<'static>)> {
     let width = usize::from(app.size.width);
     let lines = [2, 1, 0].map(|words| tab_line(app, words));
-    let fits = lines.iter().position(|line| line.width() <= width);
+    let fits = lines.iter().position(|line| line.iter().map(|(_, tab)| tab.width()).sum::<usize>() <= width);
     lines.into_iter().nth(fits.unwrap_or(2)).unwrap_or_default()
 }
 
+/// The view whose tab lies there.
+pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
+    let mut left = usize::from(x);
+    tabs(app).into_iter().filter(|_| y == 2).find_map(|(view, tab)| match left.checked_sub(tab.width()) {
+        Some(rest) => {
+            left = rest;
+            None
+        }
+        None => Some(view),
+    })
+}
+
 /// The tabs: with names and numbers (2), with the numbers of what is stuck alone (1), with names short (0).
-fn tab_line(app: &App, words: u8) -> Line<'static> {
+fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
     let theme = &app.looks.theme;
     let (reboots, repairs) = (app.facts.reboots.trouble, app.facts.repairs.trouble);
     let waits = usize::from(matches!(*app.seen.applying, Applying::Approval(..) | Applying::Error(_)));
@@ -225,13 +238,14 @@ fn tab_line(app: &App, words: u8) -> Line<'static> {
         // where the next one is that needs a person
         let mark = if trouble > 0 && !open { "!" } else { "" };
         let text = format!("{key}{name}{total}{mark}");
-        spans.push(match (open, words) {
+        let tab = match (open, words) {
             (true, _) => Span::styled(format!("[{text}]"), theme.tab),
             (false, 2) => Span::raw(format!(" {text} ")),
             (false, _) => Span::raw(format!(" {text}")),
-        });
+        };
+        spans.push((view, tab));
     }
-    Line::from(spans)
+    spans
 }
 
 /// What is stuck, filtered, sorted and marked in the open view.

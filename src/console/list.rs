@@ -164,6 +164,8 @@ pub trait Rows {
     fn set_sort(&mut self, by: Option<(&'static str, bool)>);
     /// Moves the cursor by so many rows.
     fn go(&mut self, by: isize);
+    /// Puts the cursor on a visible row, counted from the first one; false where there is none.
+    fn point(&mut self, visible: usize) -> bool;
     /// Scrolls so that the cursor is among `height` visible rows.
     fn show_cursor(&mut self, height: usize);
     /// Marks or unmarks the row under the cursor.
@@ -221,6 +223,14 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     fn go(&mut self, by: isize) {
         self.moved = true;
         self.step(by);
+    }
+    fn point(&mut self, visible: usize) -> bool {
+        let there = self.top + visible < self.rows.len();
+        if there {
+            self.moved = true;
+            self.select(self.top + visible);
+        }
+        there
     }
     fn show_cursor(&mut self, height: usize) {
         self.reveal(height);

@@ -5,10 +5,12 @@
 //! made here, no client library is known here, and nothing but [`run`] touches a terminal.
 
 pub mod app;
+pub mod attention;
 pub mod bar;
 pub mod brief;
 pub mod calendar;
 pub mod chosen;
+pub mod clipboard;
 pub mod columns;
 pub mod detail;
 pub mod dialog;
@@ -18,6 +20,7 @@ pub mod filter;
 pub mod footer;
 pub mod header;
 pub mod keys;
+pub mod letters;
 pub mod line;
 pub mod list;
 pub mod logs;

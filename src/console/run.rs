@@ -3,7 +3,13 @@
 //! A key is answered at once; news of the cluster are gathered and drawn at most ten times a second, everything
 //! together at most thirty times. An idle console writes nothing.
 
-use std::{collections::BTreeMap, future::pending, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::{pending, ready},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use crossterm::event::{Event as TerminalEvent, EventStream};
@@ -17,20 +23,27 @@ use tokio::{
 
 use super::{
     app::{App, Looks, View},
+    attention::Attention,
     backend::Quiet,
+    clipboard,
     event::{Effect, Event},
     keys::Keymap,
+    letters::Letters,
     past::{Answer, Question},
     perform::perform,
     reader, settings,
-    terminal::{self, Held},
-    theme::{self, Theme},
+    terminal::{self, Held, Modes},
+    theme::{
+        self, Shelf, Theme,
+        background::{self, Background, Ear},
+    },
     update::update,
     views,
 };
 use crate::{
     actions::Operator,
     clock::{Clock, Steady},
+    config::Bell,
     engine::{run::LONGEST_END, snapshot::Seen},
     kubernetes::Kube,
     store::Store,
@@ -43,11 +56,14 @@ const FRAME: Duration = Duration::from_millis(34);
 const BURST: u32 = 3;
 /// Between two frames that nobody asked for by a key.
 const NEWS: Duration = Duration::from_millis(100);
+/// For so long after the question an answer may still be under way.
+const HEAR_OUT: Duration = Duration::from_secs(2);
 /// How long an engine may take to resign before the process is stopped: a moment more than it takes at most. A stopped
 /// process would keep the lock, and a machine between off and on, for as long as nobody looks.
 const RESIGN: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
 
 /// How the console looks and begins.
+#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
 #[derive(Debug)]
 pub struct ConsoleOptions {
     /// The first view.
@@ -56,8 +72,18 @@ pub struct ConsoleOptions {
     pub cluster_badge: Option<String>,
     /// The badge's colour: one of the 16 by name.
     pub badge_colour: Option<String>,
-    /// A theme's name: `terminal`, `light` or `plain`.
+    /// A theme's name; `auto` = light or dark as the terminal is.
     pub theme: String,
+    /// Where themes lie.
+    pub shelf: Shelf,
+    /// The terminal may be asked whether it is light or dark, and has a say in the theme.
+    pub ask_background: bool,
+    /// What the terminal can show.
+    pub letters: Letters,
+    /// Title and mouse.
+    pub modes: Modes,
+    /// When the bell rings.
+    pub bell: Bell,
     /// Whether colours are used: false for `NO_COLOR` and `--color never`.
     pub colour: bool,
     /// Keys that differ from the table, by command name; an empty list unbinds.
@@ -87,7 +113,12 @@ impl Default for ConsoleOptions {
             view: View::Overview,
             cluster_badge: None,
             badge_colour: None,
-            theme: "terminal".to_owned(),
+            theme: theme::DEFAULT.to_owned(),
+            shelf: Shelf::here(),
+            ask_background: false,
+            letters: Letters::default(),
+            modes: Modes::default(),
+            bell: Bell::default(),
             colour: true,
             keys: BTreeMap::new(),
             read_only: false,
@@ -105,15 +136,10 @@ impl Default for ConsoleOptions {
 impl ConsoleOptions {
     /// Theme and keys, or what is wrong with them: to be called before the terminal is taken.
     pub fn looks(&self) -> Result<Looks, String> {
-        let mut theme = Theme::named(&self.theme, self.colour)?;
-        if let Some(name) = &self.badge_colour {
-            let colour = theme::colour(name)?;
-            if self.colour {
-                theme.badge = theme.badge.fg(colour);
-            }
-        }
+        // until it is known whether the terminal is light or dark, its own colours do for both
+        let name = if self.theme == theme::AUTO { theme::DEFAULT } else { &self.theme };
         Ok(Looks {
-            theme,
+            theme: self.theme_named(name)?,
             keymap: Keymap::new(&self.keys)?,
             badge: self.cluster_badge.clone(),
             endpoints: self.endpoints.clone(),
@@ -121,7 +147,19 @@ impl ConsoleOptions {
             blocks: self.blocks,
             sandbox: self.sandbox,
             kept: self.settings.is_some(),
+            letters: self.letters,
         })
+    }
+
+    fn theme_named(&self, name: &str) -> Result<Theme, String> {
+        let mut theme = self.shelf.theme(name, self.colour)?;
+        if let Some(name) = &self.badge_colour {
+            let colour = theme::colour(name)?;
+            if self.colour {
+                theme.badge = theme.badge.fg(colour);
+            }
+        }
+        Ok(theme)
     }
 }
 
@@ -144,9 +182,10 @@ pub type Hands = watch::Receiver<Option<Hand>>;
 pub async fn run(seen: watch::Receiver<Arc<Seen>>, hands: Hands, options: ConsoleOptions) -> anyhow::Result<()> {
     let looks = options.looks().map_err(anyhow::Error::msg)?;
     let (columns, rows) = crossterm::terminal::size().context("the terminal does not tell its size")?;
-    let held = Held::take().context("the terminal could not be taken")?;
+    let held = Held::take(options.modes).context("the terminal could not be taken")?;
     let mut console = Console::new(looks, &options, Size::new(columns, rows), hands)?;
     let ended = console.until_left(seen, &options).await;
+    console.hear_out().await;
     drop(held);
     ended
 }
@@ -186,6 +225,14 @@ struct Console {
     /// The servers were asked what this person may change.
     asked_rights: bool,
     settings: Option<PathBuf>,
+    /// Hears what the terminal says of its background, among the keys.
+    ear: Ear,
+    /// When the terminal was asked, and when a key came last.
+    asked: Instant,
+    pressed: Instant,
+    /// What was made of the keys and has not been taken in yet.
+    heard: VecDeque<Event>,
+    attention: Attention,
 }
 
 impl Console {
@@ -211,6 +258,11 @@ impl Console {
             pace: Pace { paid: Instant::now() },
             asked_rights: false,
             settings: options.settings.clone(),
+            ear: Ear::default(),
+            asked: Instant::now(),
+            pressed: Instant::now(),
+            heard: VecDeque::new(),
+            attention: Attention::new(options.modes.title, options.bell),
         })
     }
 
@@ -220,6 +272,10 @@ impl Console {
         options: &ConsoleOptions,
     ) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
+        if options.ask_background {
+            self.ear = Ear::open();
+            self.terminal.backend_mut().say(background::QUESTION)?;
+        }
         self.draw()?;
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -231,6 +287,7 @@ impl Console {
         loop {
             let event = tokio::select! {
                 biased;
+                Some(event) = ready(self.heard.pop_front()) => event,
                 _ = signals.hangup.recv() => return Ok(()),
                 _ = signals.terminate.recv() => return Ok(()),
                 _ = signals.interrupt.recv() => return Ok(()),
@@ -239,10 +296,10 @@ impl Console {
                     continue;
                 }
                 key = next(&mut self.input) => match key {
-                    Some(Ok(event)) => match translate(event) {
-                        Some(event) => event,
-                        None => continue,
-                    },
+                    Some(Ok(event)) => {
+                        self.hear(event, options);
+                        continue;
+                    }
                     // the terminal is gone
                     Some(Err(_)) | None => return Ok(()),
                 },
@@ -265,6 +322,7 @@ impl Console {
                 }
                 _ = tick.tick() => {
                     self.ask_rights();
+                    self.let_go();
                     Event::Tick(self.steady.now())
                 }
             };
@@ -272,6 +330,7 @@ impl Console {
                 self.terminal.backend_mut().resize(Size::new(*columns, *rows));
             }
             self.app.now = self.steady.now();
+            let news = matches!(event, Event::Seen(_) | Event::Tick(_));
             for effect in update(&mut self.app, event) {
                 match effect {
                     Effect::Quit => return Ok(()),
@@ -280,6 +339,13 @@ impl Console {
                     Effect::Act(action) => self.act(action),
                     Effect::Keep(change) => self.keep(change),
                     Effect::Ask(question) => self.ask(question),
+                    Effect::Copy(text) => self.terminal.backend_mut().say(&clipboard::sequence(&text))?,
+                }
+            }
+            if news {
+                let said = self.attention.heed(&self.app);
+                if !said.is_empty() {
+                    self.terminal.backend_mut().say(&said)?;
                 }
             }
             let next = self.pace.next();
@@ -289,6 +355,50 @@ impl Console {
             } else {
                 due = Some(due.map_or(next, |d| d.min(next)));
             }
+        }
+    }
+
+    /// What the terminal sent: keys, among which its answer may be.
+    fn hear(&mut self, event: TerminalEvent, options: &ConsoleOptions) {
+        match event {
+            TerminalEvent::Key(key) => {
+                self.pressed = Instant::now();
+                let heard = self.ear.hear(key);
+                self.heard.extend(heard.keys.into_iter().map(Event::Key));
+                // a theme of the user's that cannot be read: the terminal's own colours stay
+                let theme = |background: Background| options.theme_named(background.theme()).ok();
+                self.heard.extend(heard.answer.and_then(theme).map(|theme| Event::Themed(Box::new(theme))));
+            }
+            TerminalEvent::Paste(text) => self.heard.push_back(Event::Paste(text)),
+            TerminalEvent::Mouse(event) => self.heard.push_back(Event::Mouse(event)),
+            TerminalEvent::Resize(columns, rows) => self.heard.push_back(Event::Resize(columns, rows)),
+            TerminalEvent::FocusGained | TerminalEvent::FocusLost => {}
+        }
+    }
+
+    /// Once a second: what was held back for an answer that did not go on is a person's.
+    fn let_go(&mut self) {
+        if self.pressed.elapsed() < background::BUDGET {
+            return;
+        }
+        let keys = if self.asked.elapsed() > background::PATIENCE { self.ear.close() } else { self.ear.let_go() };
+        self.heard.extend(keys.into_iter().map(Event::Key));
+    }
+
+    /// Waits a moment for an answer that is under way: the shell would take it for typing.
+    async fn hear_out(&mut self) {
+        let answered = async {
+            while self.ear.expects() {
+                match next(&mut self.input).await {
+                    Some(Ok(TerminalEvent::Key(key))) => drop(self.ear.hear(key)),
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return,
+                }
+            }
+        };
+        // who has not answered by now does not answer such questions
+        if self.asked.elapsed() < HEAR_OUT {
+            let _ = tokio::time::timeout(background::BUDGET, answered).await;
         }
     }
 
@@ -379,11 +489,13 @@ impl Console {
             self.app.message = None;
         }
         // the reader owns stdin: it ends before the shell gets it back, and before another can be made
+        self.hear_out().await;
         self.input = None;
-        terminal::leave();
+        terminal::leave(options.modes);
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
         // the process was stopped here; it goes on after SIGCONT
-        terminal::enter()?;
+        terminal::enter(options.modes)?;
+        self.attention.forget();
         self.input = Some(EventStream::new());
         let (columns, rows) = crossterm::terminal::size()?;
         self.app.now = self.steady.now();
@@ -434,15 +546,6 @@ async fn until(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
         None => pending().await,
-    }
-}
-
-fn translate(event: TerminalEvent) -> Option<Event> {
-    match event {
-        TerminalEvent::Key(key) => Some(Event::Key(key)),
-        TerminalEvent::Paste(text) => Some(Event::Paste(text)),
-        TerminalEvent::Resize(columns, rows) => Some(Event::Resize(columns, rows)),
-        TerminalEvent::FocusGained | TerminalEvent::FocusLost | TerminalEvent::Mouse(_) => None,
     }
 }
 

@@ -68,7 +68,11 @@ pub async fn after(
                 for effect in update(&mut app, event) {
                     match effect {
                         // a picture asks no server what may be changed
-                        Effect::Ask(Question::Rights) | Effect::Suspend | Effect::Repaint | Effect::Keep(_) => {}
+                        Effect::Ask(Question::Rights)
+                        | Effect::Suspend
+                        | Effect::Repaint
+                        | Effect::Keep(_)
+                        | Effect::Copy(_) => {}
                         Effect::Ask(Question::Logs(after)) => {
                             let lines = options.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
                             // asked again at once for what is new: there is nothing

@@ -11,23 +11,46 @@ use crossterm::{
     cursor::{Hide, Show},
     event::{DisableBracketedPaste, EnableBracketedPaste},
     execute,
+    style::Print,
     terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
 };
+
+use super::attention;
 
 /// The terminal while the console has it; gives it back when dropped.
 pub struct Held {
     hook: bool,
+    modes: Modes,
 }
 
+/// What is asked of the terminal beside a screen of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modes {
+    /// Its title is written.
+    pub title: bool,
+    /// It tells of clicks and the wheel.
+    pub mouse: bool,
+}
+
+/// Clicks and the wheel, in the form that has no largest column; never motion, which floods a line.
+const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
+const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
+
 /// Raw mode, alternate screen, hidden cursor, pasted text marked as such.
-pub fn enter() -> io::Result<()> {
+pub fn enter(modes: Modes) -> io::Result<()> {
     enable_raw_mode()?;
-    execute!(io::stdout(), EnterAlternateScreen, Hide, EnableBracketedPaste, Clear(ClearType::All))
+    let title = if modes.title { attention::KEEP_TITLE } else { "" };
+    let mouse = if modes.mouse { MOUSE_ON } else { "" };
+    let more = Print(format!("{title}{mouse}"));
+    execute!(io::stdout(), EnterAlternateScreen, Hide, EnableBracketedPaste, more, Clear(ClearType::All))
 }
 
 /// Everything back as it was. Errors are of no use to anybody here: the terminal may be gone.
-pub fn leave() {
-    let _ = execute!(io::stdout(), DisableBracketedPaste, Show, LeaveAlternateScreen);
+pub fn leave(modes: Modes) {
+    let title = if modes.title { attention::GIVE_TITLE_BACK } else { "" };
+    let mouse = if modes.mouse { MOUSE_OFF } else { "" };
+    let more = Print(format!("{mouse}{title}"));
+    let _ = execute!(io::stdout(), more, DisableBracketedPaste, Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();
     let _ = io::stdout().flush();
 }
@@ -35,24 +58,24 @@ pub fn leave() {
 impl Held {
     /// Takes the terminal. A panic of this thread gives it back first; a panic of another thread (a task) is only
     /// logged, since the program lives on and its screen must stay whole.
-    pub fn take() -> io::Result<Self> {
-        enter()?;
+    pub fn take(modes: Modes) -> io::Result<Self> {
+        enter(modes)?;
         let (here, before) = (thread::current().id(), Arc::new(panic::take_hook()));
         panic::set_hook(Box::new(move |info| {
             if thread::current().id() == here {
-                leave();
+                leave(modes);
                 before(info);
             } else {
                 tracing::error!(panic = %info, "a task panicked");
             }
         }));
-        Ok(Self { hook: true })
+        Ok(Self { hook: true, modes })
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        leave();
+        leave(self.modes);
         if std::mem::take(&mut self.hook) && !thread::panicking() {
             drop(panic::take_hook());
         }

@@ -8,7 +8,7 @@ use cketerm::{
     cli::{Color, RunOptions},
     clock::Clock,
     config::Settings,
-    console::{self, ConsoleOptions, Hand, View},
+    console::{self, ConsoleOptions, Hand, View, attention::has_title, letters::Letters, terminal::Modes, theme},
     engine::{run::LONGEST_END, snapshot::Seen},
     ground::{Ground, host_name},
     scenario::{self, Scenario, Stage},
@@ -29,15 +29,26 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         Color::Never => false,
         Color::Auto => std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
     };
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (looks, term) = (&settings.console, environment("TERM"));
+    let theme = run.theme.clone().unwrap_or_else(|| looks.theme.clone());
+    let letters = Letters::of(looks.ascii, environment);
     let options = ConsoleOptions {
         view,
         cluster_badge: run.sandbox.then(|| "SANDBOX".to_owned()),
-        theme: settings.console.theme.clone(),
-        keys: settings.console.keys.clone(),
+        keys: looks.keys.clone(),
         settings: if run.sandbox { None } else { console::settings::path() },
+        ask_background: theme == theme::AUTO && colour && theme::background::may_ask(term.as_deref()),
+        theme,
+        letters,
+        modes: Modes {
+            title: looks.title && has_title(term.as_deref()),
+            mouse: looks.mouse.used(environment("SSH_CONNECTION").is_some()),
+        },
+        bell: looks.bell,
         colour,
         read_only: run.read_only,
-        blocks: blocks(),
+        blocks: letters == Letters::All && blocks(),
         sandbox: run.sandbox,
         endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
         ..ConsoleOptions::default()

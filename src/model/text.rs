@@ -1,9 +1,15 @@
 //! Text from outside, made safe to show (DESIGN.md, The console; spec/safety.md, Commands).
 
+use unicode_width::UnicodeWidthChar;
+
+/// Accents on one letter at most.
+const MARKS: usize = 4;
+
 /// Replaces control characters (escape sequences, NUL, carriage returns …) by what can be seen, so that a pod's
 /// name or a command's output never steers a terminal. Newlines stay when `lines` says so; tabs become a space.
 pub fn visible(text: &str, lines: bool) -> String {
     let mut out = String::with_capacity(text.len());
+    let mut marks = 0;
     for c in text.chars() {
         match c {
             '\n' if lines => out.push('\n'),
@@ -11,16 +17,31 @@ pub fn visible(text: &str, lines: bool) -> String {
             // C0: the control pictures
             '\u{0}'..='\u{1f}' => out.push(char::from_u32(0x2400 + c as u32).unwrap_or('?')),
             '\u{7f}' => out.push('\u{2421}'),
-            // C1, bidirectional overrides, zero-width joiners: nothing that a reader could see
+            // C1, bidirectional overrides, zero-width joiners, variation selectors, tags: nothing that a reader could see
             '\u{80}'..='\u{9f}'
+            | '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
             | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}'
-            | '\u{feff}' => {
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}' => {
                 out.push('\u{fffd}');
+            }
+            // what stands on the letter before it: no name has more than a few of them
+            c if !c.is_ascii() && c.width() == Some(0) => {
+                marks += 1;
+                if marks <= MARKS {
+                    out.push(c);
+                }
+                continue;
             }
             c => out.push(c),
         }
+        marks = 0;
     }
     out
 }
@@ -74,6 +95,14 @@ mod tests {
     fn escape_sequences_become_visible() {
         assert_eq!(visible("a\u{1b}[2Jb\r\n", false), "a␛[2Jb␍␊");
         assert!(!visible("x\u{202e}y", true).contains('\u{202e}'));
+    }
+
+    #[test]
+    fn accents_stay_and_a_tower_of_them_does_not() {
+        assert_eq!(visible("e\u{301}a\u{308}\u{304}", false), "e\u{301}a\u{308}\u{304}");
+        let tower = format!("e{}x{}", "\u{301}".repeat(5000), "\u{301}".repeat(3));
+        assert_eq!(visible(&tower, false).chars().count(), 2 + MARKS + 3);
+        assert_eq!(visible("a\u{fe0f}b\u{e0041}", false), "a\u{fffd}b\u{fffd}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The built console in a real terminal.
 
+mod looks;
 pub mod terminal;
 
 use serde_json::json;
@@ -8,7 +9,7 @@ use terminal::Console;
 use crate::world::{Options, World, cluster::machines, free_port, program::config, wait_for};
 
 /// A configuration that names servers that are not there.
-fn nowhere(name: &str) -> std::path::PathBuf {
+pub(crate) fn nowhere(name: &str) -> std::path::PathBuf {
     let dir = std::env::temp_dir().join(format!("cketerm-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let kubeconfig = dir.join("kubeconfig");

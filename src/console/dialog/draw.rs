@@ -14,14 +14,39 @@ use crate::console::{
     table::{put, wrap},
 };
 
+/// Where it lies, and its text.
+fn place(app: &App, dialog: &Dialog, screen: Size) -> (Rect, Vec<String>) {
+    let (width, fixed, most) = measure(dialog, screen);
+    let text = fit(app, dialog, usize::from(width.saturating_sub(4)), most);
+    let height = (fixed + u16::try_from(text.len()).unwrap_or(0)).min(screen.height);
+    (Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height), text)
+}
+
+/// The button that lies there.
+pub fn button_at(app: &App, dialog: &Dialog, (x, y): (u16, u16)) -> Option<Focus> {
+    let (area, text) = place(app, dialog, app.size);
+    let fields = measure(dialog, app.size).1 - FRAME;
+    // the title, a line under it, the text, the fields, the message
+    let line = area.y + 4 + u16::try_from(text.len()).unwrap_or(0) + fields;
+    if y != line || dialog.expired.is_some() {
+        return None;
+    }
+    let (cancel, confirm) = faces(dialog);
+    let length = |text: &str| u16::try_from(text.len()).unwrap_or(0);
+    let at = area.x + 2;
+    let second = at + length(&cancel) + 2;
+    match x {
+        x if (at..at + length(&cancel)).contains(&x) => Some(Focus::Cancel),
+        x if (second..second + length(&confirm)).contains(&x) => Some(Focus::Confirm),
+        _ => None,
+    }
+}
+
 /// Draws it.
 pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     let screen = frame.area();
     let theme = &app.looks.theme;
-    let (width, fixed, most) = measure(dialog, screen.as_size());
-    let text = fit(app, dialog, usize::from(width.saturating_sub(4)), most);
-    let height = (fixed + u16::try_from(text.len()).unwrap_or(0)).min(screen.height);
-    let area = Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height);
+    let (area, text) = place(app, dialog, screen.as_size());
     let buffer = frame.buffer_mut();
     outline(buffer, area, theme.title);
     let (x, mut y) = (area.x + 2, area.y + 1);
@@ -76,14 +101,16 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     }
 }
 
+/// Lines of every dialog: frame 2, title 1 and a line under it, a line for the message, buttons.
+const FRAME: u16 = 6;
+
 /// The dialog's width, the height that it has besides its text, and most lines of text.
 fn measure(dialog: &Dialog, screen: Size) -> (u16, u16, usize) {
     let fields = u16::from(dialog.why != Why::Never)
         + 2 * u16::from(dialog.expect.is_some())
         + dialog.pick.as_ref().map_or(0, |pick| 1 + u16::from(pick.has_second()))
         + u16::from(dialog.value.is_some());
-    // frame 2, title 1 and a line under it, fields, a line, buttons
-    let fixed = 6 + fields;
+    let fixed = FRAME + fields;
     (screen.width.saturating_sub(4).min(90), fixed, usize::from(screen.height.saturating_sub(fixed + 2)))
 }
 
@@ -184,20 +211,24 @@ fn choice(
     put(buffer, x + label, y, width.saturating_sub(label), &brief::safe(shown), look);
 }
 
+/// The two buttons as they are written.
+fn faces(dialog: &Dialog) -> (String, String) {
+    let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
+    (bracket("Cancel", dialog.focus == Focus::Cancel), bracket(dialog.verb, dialog.focus == Focus::Confirm))
+}
+
 fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x, y): (u16, u16), width: u16) {
     let theme = &app.looks.theme;
     let look =
         |focus: bool| if focus { Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD) } else { Style::new() };
-    let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
     if dialog.expired.is_some() {
         let close = format!("{} closes; no other key does anything", app.key("no"));
         put(buffer, x, y, width, &close, theme.key);
         return;
     }
-    let cancel = bracket("Cancel", dialog.focus == Focus::Cancel);
+    let (cancel, confirm) = faces(dialog);
     put(buffer, x, y, width, &cancel, look(dialog.focus == Focus::Cancel));
     let at = x + u16::try_from(cancel.len()).unwrap_or(0) + 2;
-    let confirm = bracket(dialog.verb, dialog.focus == Focus::Confirm);
     put(buffer, at, y, width, &confirm, look(dialog.focus == Focus::Confirm));
     let at = at + u16::try_from(confirm.len()).unwrap_or(0) + 3;
     put(buffer, at, y, (x + width).saturating_sub(at), &hint(app, dialog), theme.muted);

@@ -1,10 +1,13 @@
 //! Keys and hand-built snapshots in; state, effects and screens out.
 
+mod attention;
 mod broken;
 mod cost;
 mod dialogs;
 mod flows;
+mod hostile;
 mod hosts;
+mod mouse;
 mod past;
 mod plan;
 mod registry;

@@ -108,7 +108,7 @@ pub(super) fn reveal(app: &mut App) {
     }
 }
 
-fn by(app: &mut App, rows: isize) {
+pub(super) fn by(app: &mut App, rows: isize) {
     if let Some(scroll) = &mut app.help {
         *scroll = scroll.saturating_add_signed(rows);
     } else if let Some(pane) = &mut app.pane {

@@ -5,6 +5,7 @@ mod dialog;
 mod jump;
 mod line;
 mod look;
+mod mouse;
 mod past;
 mod seen;
 mod typing;
@@ -34,8 +35,17 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             typing::paste(app, &text);
             Vec::new()
         }
+        Event::Mouse(event) => {
+            app.past.paid = super::past::PAGES_A_KEY;
+            mouse::take_in(app, event);
+            Vec::new()
+        }
         Event::Resize(columns, rows) => {
             app.size = Size::new(columns, rows);
+            Vec::new()
+        }
+        Event::Themed(theme) => {
+            app.looks.theme = *theme;
             Vec::new()
         }
         Event::Seen(news) => {
@@ -178,6 +188,7 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Tour => tour::turn(app),
         Command::Suspend => return vec![Effect::Suspend],
         Command::Repaint => return vec![Effect::Repaint],
+        Command::Copy => return copy(app),
         Command::Quit => match super::dialog::quit::open(app) {
             Some(question) => app.dialog = Some(question),
             None => return vec![Effect::Quit],
@@ -205,4 +216,14 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         other => look::go(app, other),
     }
     Vec::new()
+}
+
+/// Hands what is chosen to the terminal, and says so: whether it took it nobody is told.
+fn copy(app: &mut App) -> Vec<Effect> {
+    let Some(copied) = super::clipboard::chosen(app) else {
+        app.say_here("nothing here can be copied: move the cursor to a row");
+        return Vec::new();
+    };
+    app.say(format!("copied {} (if the terminal allows it: OSC 52)", copied.what));
+    vec![Effect::Copy(copied.text)]
 }

@@ -25,7 +25,7 @@ pub use help::overflow as help_overflow;
 
 use super::{
     app::{App, View},
-    brief, dialog, facts, footer, header, picker,
+    brief, dialog, facts, footer, header, letters, picker,
     table::put,
 };
 
@@ -76,10 +76,9 @@ pub fn parts(app: &App) -> Parts {
     }
 }
 
-/// Rows that the table shows, its titles not counted.
-pub fn table_height(app: &App) -> usize {
-    let table = parts(app).table;
-    let above = match app.view {
+/// Lines between the table's place and its titles.
+fn above(app: &App, table: Rect) -> usize {
+    match app.view {
         // the lines that say where the plan stands
         View::Machines | View::Diff => {
             diff::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
@@ -87,8 +86,29 @@ pub fn table_height(app: &App) -> usize {
         View::Logs => logs::whose(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
         View::Hosts => hosts::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
         _ => 0,
-    };
-    usize::from(table.height.saturating_sub(1)).saturating_sub(above).max(1)
+    }
+}
+
+/// Rows that the table shows, its titles not counted.
+pub fn table_height(app: &App) -> usize {
+    let table = parts(app).table;
+    usize::from(table.height.saturating_sub(1)).saturating_sub(above(app, table)).max(1)
+}
+
+/// Which of the visible rows lies on this line of the screen.
+pub fn row_at(app: &App, y: u16) -> Option<usize> {
+    let table = parts(app).table;
+    let racks = app.racks && app.view.registry();
+    if racks || app.view == View::Overview || !(table.y..table.bottom()).contains(&y) {
+        return None;
+    }
+    usize::from(y - table.y).checked_sub(above(app, table) + 1).filter(|row| *row < table_height(app))
+}
+
+/// What can be opened at this place of the Overview.
+pub fn spot_at(app: &App, x: u16, y: u16) -> Option<super::overview::Spot> {
+    let known = app.view == View::Overview && app.seen.snapshot.store.synced;
+    known.then(|| overview::spot_at(app, parts(app).table, x, y)).flatten()
 }
 
 /// The lines of the Overview that can be opened.
@@ -113,6 +133,11 @@ pub fn pane_overflow(app: &App) -> usize {
 
 /// Draws the whole screen.
 pub fn draw(app: &App, frame: &mut Frame) {
+    draw_all(app, frame);
+    letters::settle(frame.buffer_mut(), app.looks.letters);
+}
+
+fn draw_all(app: &App, frame: &mut Frame) {
     let area = frame.area();
     if too_small(area.as_size()) {
         let text = format!("{}x{} is too small: {}x{} at least", area.width, area.height, LEAST.0, LEAST.1);

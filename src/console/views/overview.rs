@@ -120,7 +120,7 @@ pub fn spots(app: &App, area: Rect) -> Vec<Spot> {
 
 /// Columns of the left half, or of all.
 fn left_width(area: Rect) -> u16 {
-    if area.width >= TWO { (area.width * 11 / 20).saturating_sub(1) } else { area.width }
+    if area.width >= TWO { split(area).saturating_sub(1) } else { area.width }
 }
 
 /// A line that is too long goes on below itself; what is too long for that too is cut.
@@ -144,6 +144,19 @@ fn folded(line: Told, width: usize) -> Vec<Told> {
     vec![Told { spans: first, ..line }, said("", second)]
 }
 
+/// What can be opened at this place of the screen.
+pub(super) fn spot_at(app: &App, area: Rect, x: u16, y: u16) -> Option<Spot> {
+    let (left, right) = columns(app, area);
+    let lines = if area.width >= TWO && x >= area.x + split(area) { right } else { left };
+    let nth = usize::from(y.checked_sub(area.y).filter(|nth| *nth < area.height)?);
+    lines.into_iter().nth(nth)?.spot
+}
+
+/// Where the right column begins.
+fn split(area: Rect) -> u16 {
+    if area.width >= TWO { area.width * 11 / 20 } else { area.width }
+}
+
 /// Draws it.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     if let Some(lines) = super::connecting(app) {
@@ -151,7 +164,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         return;
     }
     let (left, right) = columns(app, area);
-    let split = if area.width >= TWO { area.width * 11 / 20 } else { area.width };
+    let split = split(area);
     column(app, buffer, Rect { width: left_width(area), ..area }, left, stale);
     column(app, buffer, Rect { x: area.x + split, width: area.width - split, ..area }, right, stale);
 }

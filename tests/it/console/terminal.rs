@@ -13,9 +13,16 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 /// How long a screen may take at least: a busy machine is no defect, and a test is no benchmark.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What a console is started in.
+#[derive(Clone, Copy, Default)]
+pub struct Ground<'a> {
+    /// Variables beside those that every one has, or in their place.
+    pub environment: &'a [(&'a str, &'a str)],
+}
+
 /// A running console.
 pub struct Console {
-    screen: Arc<Mutex<(vt100::Parser, u64)>>,
+    screen: Arc<Mutex<(vt100::Parser, Vec<u8>)>>,
     keys: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
@@ -30,6 +37,11 @@ impl Console {
 
     /// Starts `cketerm ARGS` on a terminal of that size.
     pub fn of(args: &[&str], columns: u16, rows: u16) -> Self {
+        Self::on(Ground::default(), args, columns, rows)
+    }
+
+    /// The same in another environment.
+    pub fn on(ground: Ground<'_>, args: &[&str], columns: u16, rows: u16) -> Self {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_cketerm"));
@@ -39,11 +51,14 @@ impl Console {
             command.env(name, value);
         }
         command.env("HOME", &state);
+        for (name, value) in ground.environment {
+            command.env(name, value);
+        }
         command.cwd("/");
         command.args(args);
         let child = pair.slave.spawn_command(command).expect("it starts");
         drop(pair.slave);
-        let screen = Arc::new(Mutex::new((vt100::Parser::new(cells(rows), cells(columns), 0), 0)));
+        let screen = Arc::new(Mutex::new((vt100::Parser::new(cells(rows), cells(columns), 0), Vec::new())));
         let mut output = pair.master.try_clone_reader().expect("a reader");
         let shown = Arc::clone(&screen);
         std::thread::spawn(move || {
@@ -51,7 +66,7 @@ impl Console {
             while let Ok(n @ 1..) = output.read(&mut bytes) {
                 let mut screen = shown.lock().expect("the screen");
                 screen.0.process(&bytes[..n]);
-                screen.1 += n as u64;
+                screen.1.extend_from_slice(&bytes[..n]);
             }
         });
         let keys = pair.master.take_writer().expect("a writer");
@@ -65,7 +80,44 @@ impl Console {
 
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
-        self.screen.lock().expect("the screen").1
+        self.screen.lock().expect("the screen").1.len() as u64
+    }
+
+    /// All that was written so far.
+    pub fn raw(&self) -> String {
+        String::from_utf8_lossy(&self.screen.lock().expect("the screen").1).into_owned()
+    }
+
+    /// Waits until this was written.
+    pub fn wrote(&self, what: &str) {
+        crate::world::wait_for(&format!("{what:?} is written"), PATIENCE.as_secs(), || {
+            self.raw().contains(what).then_some(())
+        });
+    }
+
+    /// Sends bytes in one piece, as a terminal does that answers.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.keys.write_all(bytes).expect("it reads");
+        self.keys.flush().expect("it reads");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+
+    /// Waits until the first character of a text in the last line that has it has this colour.
+    pub fn coloured(&self, what: &str, colour: vt100::Color) {
+        let at = || {
+            let screen = self.screen.lock().expect("the screen");
+            let screen = screen.0.screen();
+            let (rows, columns) = screen.size();
+            let (y, line) = (0..rows)
+                .rev()
+                .zip(screen.rows(0, columns).collect::<Vec<_>>().into_iter().rev())
+                .find(|(_, l)| l.contains(what))?;
+            let x = line.split(what).next()?.chars().count();
+            Some(screen.cell(y, u16::try_from(x).ok()?)?.fgcolor())
+        };
+        crate::world::wait_for(&format!("{what:?} is {colour:?}"), PATIENCE.as_secs(), || {
+            (at() == Some(colour)).then_some(())
+        });
     }
 
     /// Waits until the program has the terminal (the alternate screen, no cursor), or until it has given it back. What

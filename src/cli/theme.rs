@@ -1,0 +1,139 @@
+//! `theme`: the console's looks. No server is asked.
+
+#![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+use super::{Context, args::Output, output::columns};
+use crate::{
+    actions::ActionError,
+    console::theme::{
+        ROLES,
+        shelf::{Found, Shelf},
+    },
+    model::text::visible,
+};
+
+/// The words.
+#[derive(Debug, Subcommand)]
+pub enum ThemeWord {
+    /// List the themes, and where each comes from: the user's folder, the host's, the program
+    List,
+    /// Print a theme with everything that it has from its bases, as a file could have it
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Say what is wrong with themes: unknown roles, looks and colours, bases that are not there, roles that look alike
+    Check {
+        /// Files; without one: all that `theme list` has
+        files: Vec<PathBuf>,
+    },
+}
+
+impl ThemeWord {
+    /// A broken configuration keeps nobody from it; `list` says which theme is the one in force.
+    pub fn needs_no_settings(&self) -> bool {
+        !matches!(self, Self::List)
+    }
+}
+
+/// Runs one of them.
+pub fn run(word: &ThemeWord, context: &Context) -> Result<(), ActionError> {
+    let shelf = Shelf::here();
+    match word {
+        ThemeWord::List => list(&shelf, context),
+        ThemeWord::Show { name } => show(&shelf, name, context),
+        ThemeWord::Check { files } => {
+            let found = if files.is_empty() { shelf.list() } else { files.iter().map(|file| shelf.at(file)).collect() };
+            check(&shelf, &found, context)
+        }
+    }
+}
+
+fn list(shelf: &Shelf, context: &Context) -> Result<(), ActionError> {
+    let chosen = context.settings.console.theme.as_str();
+    let note = |found: &Found| match (found.hidden, shelf.check(found).len()) {
+        (true, _) => "hidden by another of its name".to_owned(),
+        (false, 1..) => "broken: see `theme check`".to_owned(),
+        (false, 0) if found.name == chosen => "in use".to_owned(),
+        (false, 0) => String::new(),
+    };
+    let file = |found: &Found| found.path.as_ref().map(|path| path.display().to_string());
+    let all = shelf.list();
+    match context.output(Output::Table) {
+        Output::Table => {
+            let row = |found: &Found| {
+                vec![found.name.clone(), found.origin.to_string(), file(found).unwrap_or_default(), note(found)]
+            };
+            let rows: Vec<Vec<String>> = all.iter().map(row).collect();
+            context.out.text(&columns(&["Name", "From", "File", "Note"], &rows))
+        }
+        form => {
+            let value = |found: &Found| {
+                let (from, hidden) = (found.origin.to_string(), found.hidden);
+                json!({"name": found.name, "from": from, "file": file(found), "hidden": hidden,
+                    "in_use": !hidden && found.name == chosen, "good": shelf.check(found).is_empty()})
+            };
+            context.out.value(&all.iter().map(value).collect::<Vec<_>>(), form)
+        }
+    }
+}
+
+fn show(shelf: &Shelf, name: &str, context: &Context) -> Result<(), ActionError> {
+    let whole = shelf.whole(name).map_err(|wrong| {
+        let all: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+        ActionError::failed(all.join("; "))
+    })?;
+    let chain: Vec<String> = whole.chain.iter().map(Found::place).collect();
+    match context.output(Output::Table) {
+        Output::Table => {
+            let head = format!("# {}\n", chain.join(", on "));
+            let role = |(role, what): &(&str, &str)| {
+                let face = whole.faces.get(role).map(|face| format!("{role}: {}", face.yaml())).unwrap_or_default();
+                format!("{face:<58} # {what}\n")
+            };
+            context.out.text(&visible(&(head + &ROLES.iter().map(role).collect::<String>()), true))
+        }
+        form => {
+            let face = |role: &str| {
+                let face = whole.faces.get(role).cloned().unwrap_or_default();
+                json!({"fg": face.fg, "bold": face.bold, "dim": face.dim, "underline": face.underline,
+                    "reverse": face.reverse})
+            };
+            let roles: Map<String, Value> = ROLES.iter().map(|(role, _)| ((*role).to_owned(), face(role))).collect();
+            context.out.value(&json!({"name": name, "made_of": chain, "roles": roles}), form)
+        }
+    }
+}
+
+fn check(shelf: &Shelf, all: &[Found], context: &Context) -> Result<(), ActionError> {
+    let wrong: Vec<_> = all.iter().map(|found| (found, shelf.check(found))).collect();
+    match context.output(Output::Table) {
+        Output::Table => {
+            for (found, faults) in &wrong {
+                for fault in faults {
+                    context.out.line(&visible(&format!("error: {fault}"), false))?;
+                }
+                if faults.is_empty() {
+                    context.out.line(&visible(&format!("{}: good", found.place()), false))?;
+                }
+            }
+        }
+        form => {
+            let errors = wrong
+                .iter()
+                .flat_map(|(_, faults)| faults)
+                .map(|wrong| json!({"file": wrong.place, "line": wrong.fault.line, "text": wrong.fault.text}));
+            context.out.value(&json!({"errors": errors.collect::<Vec<_>>()}), form)?;
+        }
+    }
+    match wrong.iter().map(|(_, faults)| faults.len()).sum::<usize>() {
+        0 => Ok(()),
+        1 => Err(ActionError::failed("one error")),
+        n => Err(ActionError::failed(format!("{n} errors"))),
+    }
+}

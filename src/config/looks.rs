@@ -1,0 +1,160 @@
+//! What the section `console` may say beside text: words and switches.
+
+use std::{fmt, str::FromStr};
+
+/// Whether the mouse is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mouse {
+    /// Never.
+    #[default]
+    Never,
+    /// Where no SSH lies between: a terminal's own marking and copying goes on working there.
+    Near,
+    /// Over SSH too.
+    Always,
+}
+
+/// When the terminal's bell rings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bell {
+    /// Never.
+    #[default]
+    Never,
+    /// When something becomes stuck.
+    Stuck,
+    /// When the last work ends.
+    Ended,
+    /// Both.
+    Both,
+}
+
+/// A switch that may be left to what the environment says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Switch {
+    /// As the environment says.
+    #[default]
+    Auto,
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+impl Mouse {
+    /// Whether it is used in a session that came over SSH, or that did not.
+    pub fn used(self, ssh: bool) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Near => !ssh,
+            Self::Always => true,
+        }
+    }
+}
+
+impl Bell {
+    /// Whether it rings when something becomes stuck.
+    pub fn stuck(self) -> bool {
+        matches!(self, Self::Stuck | Self::Both)
+    }
+
+    /// Whether it rings when the last work ends.
+    pub fn ended(self) -> bool {
+        matches!(self, Self::Ended | Self::Both)
+    }
+}
+
+impl FromStr for Mouse {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "false" => Ok(Self::Never),
+            "true" => Ok(Self::Near),
+            "always" => Ok(Self::Always),
+            other => Err(format!("expected true, false or always, not {other:?}")),
+        }
+    }
+}
+
+impl FromStr for Bell {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "never" => Ok(Self::Never),
+            "stuck" => Ok(Self::Stuck),
+            "ended" => Ok(Self::Ended),
+            "both" => Ok(Self::Both),
+            other => Err(format!("expected never, stuck, ended or both, not {other:?}")),
+        }
+    }
+}
+
+impl FromStr for Switch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "true" => Ok(Self::On),
+            "false" => Ok(Self::Off),
+            other => Err(format!("expected auto, true or false, not {other:?}")),
+        }
+    }
+}
+
+impl fmt::Display for Mouse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "false",
+            Self::Near => "true",
+            Self::Always => "always",
+        })
+    }
+}
+
+impl fmt::Display for Bell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "never",
+            Self::Stuck => "stuck",
+            Self::Ended => "ended",
+            Self::Both => "both",
+        })
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "true",
+            Self::Off => "false",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        for word in ["false", "true", "always"] {
+            assert_eq!(word.parse::<Mouse>().unwrap().to_string(), word);
+        }
+        for word in ["never", "stuck", "ended", "both"] {
+            assert_eq!(word.parse::<Bell>().unwrap().to_string(), word);
+        }
+        for word in ["auto", "true", "false"] {
+            assert_eq!(word.parse::<Switch>().unwrap().to_string(), word);
+        }
+        assert!("yes".parse::<Mouse>().is_err() && "on".parse::<Bell>().is_err() && "on".parse::<Switch>().is_err());
+    }
+
+    #[test]
+    fn over_ssh_the_mouse_is_used_only_always() {
+        assert!(!Mouse::Never.used(false) && Mouse::Near.used(false) && !Mouse::Near.used(true));
+        assert!(Mouse::Always.used(true) && !Mouse::default().used(false));
+    }
+}

@@ -1,0 +1,133 @@
+//! What reaches somebody who looks elsewhere: the terminal's title, and its bell.
+//!
+//! The title is written only when it changes and rarely; an idle console writes nothing.
+
+use std::time::Duration;
+
+use unicode_width::UnicodeWidthChar;
+
+use super::{
+    app::App,
+    brief,
+    facts::{self, Counts},
+    letters::Letters,
+};
+use crate::config::Bell;
+
+/// Between two titles at least.
+const PACE: Duration = Duration::from_secs(3);
+/// Columns of a title at most: what a tab shows, and more.
+const MOST: usize = 80;
+/// Keeps the title that the terminal had on its own stack.
+pub const KEEP_TITLE: &str = "\u{1b}[22;0t";
+/// Gives it back.
+pub const GIVE_TITLE_BACK: &str = "\u{1b}[23;0t";
+const RING: &str = "\u{7}";
+
+/// Whether a terminal has a title: the others print it.
+pub fn has_title(term: Option<&str>) -> bool {
+    !matches!(term, None | Some("" | "dumb" | "linux" | "vt100" | "vt102" | "vt220"))
+}
+
+/// What was told last.
+#[derive(Clone, Debug, Default)]
+pub struct Attention {
+    /// Titles are written.
+    title: bool,
+    bell: Bell,
+    /// The title that stands there, and since when (boot time).
+    told: Option<(String, Duration)>,
+    /// How many were stuck and in work when that was looked at last.
+    before: Option<(usize, usize)>,
+}
+
+impl Attention {
+    /// One that writes titles, or does not, and rings.
+    pub fn new(title: bool, bell: Bell) -> Self {
+        Self { title, bell, told: None, before: None }
+    }
+
+    /// Somebody else wrote a title meanwhile: a shell, while the console was stopped.
+    pub fn forget(&mut self) {
+        self.told = None;
+    }
+
+    /// What to write now; empty almost always.
+    pub fn heed(&mut self, app: &App) -> String {
+        let mut out = String::new();
+        if self.title {
+            let due = self.told.as_ref().is_none_or(|(_, at)| app.now.boot.saturating_sub(*at) >= PACE);
+            if due {
+                let title = title(app);
+                if self.told.as_ref().is_none_or(|(told, _)| *told != title) {
+                    out = format!("\u{1b}]2;{title}\u{7}");
+                    self.told = Some((title, app.now.boot));
+                }
+            }
+        }
+        if self.bell != Bell::Never && self.rings(app) {
+            out.push_str(RING);
+        }
+        out
+    }
+
+    /// Whether something has become stuck, or the last work has ended, since the last look.
+    fn rings(&mut self, app: &App) -> bool {
+        // what is not read is not known: nothing begins or ends with it
+        if !app.seen.snapshot.store.synced {
+            return false;
+        }
+        let now = (stuck(app), in_work(app));
+        let Some(before) = self.before.replace(now) else { return false };
+        (self.bell.stuck() && now.0 > before.0) || (self.bell.ended() && now.1 == 0 && before.1 > 0)
+    }
+}
+
+fn stuck(app: &App) -> usize {
+    app.facts.reboots.trouble + app.facts.repairs.trouble
+}
+
+fn in_work(app: &App) -> usize {
+    let of = |counts: &Counts| counts.draining + counts.after;
+    of(&app.facts.reboots) + of(&app.facts.repairs)
+}
+
+/// `cketerm tokyo0: 2 stuck`.
+fn title(app: &App) -> String {
+    let name = app.looks.badge.as_deref().or(app.cluster());
+    let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+    let (boot, store) = (app.now.boot.as_secs_f64(), &app.seen.snapshot.store);
+    let (reboots, repairs) = (&app.facts.reboots, &app.facts.repairs);
+    let what = if !store.synced {
+        "connecting".to_owned()
+    } else if facts::etcd_lost(&app.seen, boot).is_some() {
+        "etcd lost".to_owned()
+    } else if stuck(app) > 0 {
+        format!("{} stuck", stuck(app))
+    } else {
+        let parts = [
+            (reboots.draining + repairs.draining, "draining"),
+            (reboots.after, "rebooting"),
+            (repairs.after, "repairing"),
+        ];
+        let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        let queued = reboots.queued + reboots.backoff + repairs.queued + repairs.backoff;
+        match (parts.is_empty(), queued) {
+            (false, _) => parts.join(", "),
+            (true, 0) => "idle".to_owned(),
+            (true, n) => format!("{n} queued"),
+        }
+    };
+    let text = brief::safe(&format!("cketerm{name}: {what}"));
+    let mut left = MOST;
+    let cut = text.chars().take_while(|c| {
+        let width = c.width().unwrap_or(0);
+        let fits = width <= left;
+        left = left.saturating_sub(width);
+        fits
+    });
+    match app.looks.letters {
+        Letters::Ascii => cut.map(|c| if c.is_ascii() { c } else { '?' }).collect(),
+        Letters::All | Letters::PlainLines => cut.collect(),
+    }
+}

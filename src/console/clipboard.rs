@@ -1,0 +1,71 @@
+//! Copying through the terminal (OSC 52): it works over SSH, where no other clipboard is near.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::{
+    app::{App, Target},
+    brief, detail,
+};
+use crate::store::keys::Folder;
+
+/// Bytes that are copied at most: many terminals drop a sequence of 100,000 characters, and base64 takes four for three.
+const MOST: usize = 60_000;
+
+/// A pane's lines are not broken where the screen ends.
+const WIDE: u16 = 1000;
+
+/// Something to copy. It came from outside: what is pasted into a shell holds no newline that nobody sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// The text.
+    pub text: String,
+    /// What it is, for the message.
+    pub what: String,
+}
+
+/// What `copy` means now: the whole text of an open pane, else what the cursor is on.
+pub fn chosen(app: &App) -> Option<Copied> {
+    let target = app.target()?;
+    if app.pane.is_some() {
+        let lines = detail::lines(app, &target, WIDE);
+        let mut text: String = lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect();
+        text.insert_str(0, &format!("{}\n", detail::title(app, &target)));
+        let (text, all) = cut(text);
+        let part = if all { "" } else { ", its beginning" };
+        return Some(Copied { text, what: format!("the pane's text ({} lines{part})", lines.len() + 1) });
+    }
+    let text = cut(brief::safe(&name(app, &target)?)).0;
+    Some(Copied { what: text.clone(), text })
+}
+
+/// What a row is called where it is typed again: in `goto`, in a shell.
+fn name(app: &App, target: &Target) -> Option<String> {
+    Some(match target {
+        Target::Entry(id) => id.to_string(),
+        Target::Node(name) => name.clone(),
+        Target::Machine(address) => address.clone(),
+        Target::Host((namespace, name)) => format!("{namespace}/{name}"),
+        Target::Fold(what) => what.clone(),
+        Target::Past(folder, id) => match app.past.history.get(id) {
+            Some(ended) if *folder == Folder::History => ended.entry.to_string(),
+            _ => detail::title(app, &Target::Past(*folder, id.clone())),
+        },
+        Target::Line(id) => app.logs.get(id)?.text.clone(),
+    })
+    .filter(|text| !text.is_empty())
+}
+
+/// The first bytes of it, and whether that is all.
+fn cut(mut text: String) -> (String, bool) {
+    if text.len() <= MOST {
+        return (text, true);
+    }
+    let end = (0..=MOST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text.truncate(end);
+    (text, false)
+}
+
+/// The sequence that hands it to the terminal.
+pub fn sequence(text: &str) -> String {
+    format!("\u{1b}]52;c;{}\u{7}", STANDARD.encode(text))
+}

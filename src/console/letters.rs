@@ -1,0 +1,129 @@
+//! What is put right in a drawn screen before it goes out: wide characters that something lies half over, and, where the
+//! terminal cannot show them, lines and other scripts.
+
+use ratatui::buffer::Buffer;
+use unicode_width::UnicodeWidthStr;
+
+use crate::config::Switch;
+
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Letters {
+    /// Everything.
+    #[default]
+    All,
+    /// Everything, but lines and borders are asked for in ASCII.
+    PlainLines,
+    /// ASCII: what is none becomes `?`.
+    Ascii,
+}
+
+impl Letters {
+    /// By the setting, and by what the environment says of the locale.
+    pub fn of(ascii: Switch, environment: impl Fn(&str) -> Option<String>) -> Self {
+        match (ascii, utf8(environment)) {
+            (_, false) => Self::Ascii,
+            (Switch::On, true) => Self::PlainLines,
+            (Switch::Auto | Switch::Off, true) => Self::All,
+        }
+    }
+}
+
+/// Whether the locale is UTF-8, by the first of its variables that is set. One that nobody set says nothing: so it is in
+/// containers and under sudo, and their terminals are UTF-8 all the same.
+fn utf8(environment: impl Fn(&str) -> Option<String>) -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(|name| environment(name).filter(|v| !v.is_empty()));
+    set.is_none_or(|locale| {
+        let locale = locale.to_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
+
+/// Puts it right.
+pub fn settle(buffer: &mut Buffer, letters: Letters) {
+    let width = usize::from(buffer.area.width);
+    for at in 0..buffer.content.len() {
+        let symbol = buffer.content[at].symbol();
+        if symbol.is_ascii() {
+            continue;
+        }
+        if symbol.width() > 1 {
+            let last = (at + 1) % width == 0;
+            if last || buffer.content.get(at + 1).is_some_and(|next| next.symbol() != " ") {
+                buffer.content[at].set_symbol("~");
+                continue;
+            }
+        }
+        let symbol = buffer.content[at].symbol();
+        let plain = match letters {
+            Letters::All => continue,
+            Letters::PlainLines => line(symbol),
+            Letters::Ascii => Some(line(symbol).unwrap_or_else(|| base(symbol))),
+        };
+        if let Some(plain) = plain {
+            buffer.content[at].set_char(plain);
+        }
+    }
+}
+
+/// A character of box drawing or a block, in ASCII.
+fn line(symbol: &str) -> Option<char> {
+    let c = symbol.chars().next()?;
+    match c {
+        '\u{2500}' | '\u{2501}' | '\u{2504}' | '\u{2505}' | '\u{2508}' | '\u{2509}' | '\u{2550}' => Some('-'),
+        '\u{2502}' | '\u{2503}' | '\u{2506}' | '\u{2507}' | '\u{250a}' | '\u{250b}' | '\u{2551}' => Some('|'),
+        '\u{250c}'..='\u{257f}' => Some('+'),
+        '\u{2580}'..='\u{259f}' => Some('#'),
+        '\u{2026}' => Some('~'),
+        _ => None,
+    }
+}
+
+/// An accent goes from its letter; of everything else nothing is left.
+fn base(symbol: &str) -> char {
+    symbol.chars().next().filter(char::is_ascii).unwrap_or('?')
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::{layout::Rect, style::Style};
+
+    use super::*;
+
+    fn row(text: &str, letters: Letters) -> String {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
+        buffer.set_stringn(0, 0, text, 12, Style::new());
+        settle(&mut buffer, letters);
+        buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>().trim_end().to_owned()
+    }
+
+    #[test]
+    fn lines_become_ascii_and_other_scripts_only_where_they_cannot_be_shown() {
+        let text = "\u{250c}\u{2500}\u{2502}\u{2026} \u{e9}e\u{301} \u{65e5}\u{672c}";
+        assert_eq!(row(text, Letters::PlainLines), "+-|~ \u{e9}e\u{301} \u{65e5} \u{672c}");
+        assert_eq!(row(text, Letters::Ascii), "+-|~ ?e ? ?");
+        assert_eq!(row("\u{2502}", Letters::All), "\u{2502}");
+    }
+
+    #[test]
+    fn a_wide_character_under_a_border_is_cut_not_pushed() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 4, 1));
+        buffer.set_stringn(0, 0, "\u{65e5}\u{672c}", 4, Style::new());
+        buffer[(1, 0)].set_symbol("\u{2502}");
+        settle(&mut buffer, Letters::All);
+        let symbols: Vec<&str> = buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect();
+        assert_eq!(symbols, ["~", "\u{2502}", "\u{672c}", " "]);
+    }
+
+    #[test]
+    fn the_first_variable_that_is_set_decides() {
+        let of = |pairs: &'static [(&str, &str)], ascii| {
+            Letters::of(ascii, |name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        };
+        assert_eq!(of(&[("LANG", "de_DE.UTF-8")], Switch::Auto), Letters::All);
+        assert_eq!(of(&[("LANG", "C.utf8")], Switch::On), Letters::PlainLines);
+        assert_eq!(of(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")], Switch::Off), Letters::Ascii);
+        assert_eq!(of(&[("LC_ALL", ""), ("LC_CTYPE", "ja_JP.eucJP")], Switch::Auto), Letters::Ascii);
+        assert_eq!(of(&[], Switch::Auto), Letters::All);
+    }
+}

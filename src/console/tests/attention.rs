@@ -1,0 +1,151 @@
+//! The terminal's title and its bell, the letters that it can show, and the theme that it answers for.
+
+use super::world::{BOOT, World, at, press};
+use crate::{
+    config::Bell,
+    console::{
+        app::App,
+        attention::{Attention, has_title},
+        event::Event,
+        letters::Letters,
+        screen,
+        theme::{Theme, shelf::BUILT_IN},
+        update::update,
+    },
+    model::{entry::EntryId, reboot::RebootStatus},
+};
+
+fn quiet() -> World {
+    let mut world = World::usual();
+    world.store.reboots.entries.clear();
+    world.reasons.clear();
+    world
+}
+
+/// What is written of this world at this second.
+fn told(attention: &mut Attention, app: &mut App, world: &mut World, second: f64) -> String {
+    (world.boot, world.store.heard) = (BOOT + second, BOOT + second);
+    update(app, Event::Tick(at(BOOT + second)));
+    update(app, Event::Seen(world.seen()));
+    attention.heed(app).replace('\u{1b}', "^").replace('\u{7}', "$")
+}
+
+#[test]
+fn the_title_says_cluster_and_state_changes_rarely_and_an_idle_console_writes_none() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    let mut attention = Attention::new(true, Bell::Never);
+    assert_eq!(told(&mut attention, &mut app, &mut world, 0.0), "^]2;cketerm tokyo0: 3 stuck$");
+    for second in [1.0, 2.0, 5.0, 60.0] {
+        assert_eq!(told(&mut attention, &mut app, &mut world, second), "", "nothing changed");
+    }
+    let mut world = quiet();
+    world.entry(4, "10.0.0.15", RebootStatus::Rebooting, 42, 31);
+    assert_eq!(told(&mut attention, &mut app, &mut world, 61.0), "^]2;cketerm tokyo0: 1 rebooting$");
+    let mut world = quiet();
+    assert_eq!(told(&mut attention, &mut app, &mut world, 62.0), "", "too soon after the last one");
+    assert_eq!(told(&mut attention, &mut app, &mut world, 64.0), "^]2;cketerm tokyo0: idle$");
+    world.entry(5, "10.0.0.16", RebootStatus::Queued, 10, 31);
+    assert_eq!(told(&mut attention, &mut app, &mut world, 70.0), "^]2;cketerm tokyo0: 1 queued$");
+    attention.forget();
+    assert_eq!(
+        told(&mut attention, &mut app, &mut world, 70.5),
+        "^]2;cketerm tokyo0: 1 queued$",
+        "a shell had the terminal"
+    );
+    update(&mut app, Event::Tick(at(BOOT + 90.0)));
+    assert!(attention.heed(&app).contains("etcd lost"));
+    let mut off = Attention::new(false, Bell::Never);
+    assert_eq!(off.heed(&app), "");
+}
+
+#[test]
+fn a_title_holds_nothing_that_steers_the_terminal() {
+    let mut world = quiet();
+    let mut definition = world.store.definition().unwrap().clone();
+    definition.cluster.name = format!("a\u{7}\u{1b}]0;x\u{9c}{}", "y".repeat(500));
+    world.store.cluster = Some(super::world::stored("/cke/cluster", 9, definition));
+    let mut app = world.console(80, 24);
+    let title = Attention::new(true, Bell::Never).heed(&app);
+    let inside = title.strip_prefix("\u{1b}]2;").and_then(|t| t.strip_suffix('\u{7}')).unwrap();
+    assert!(!inside.chars().any(char::is_control) && inside.chars().count() <= 80, "{inside:?}");
+    app.looks.letters = Letters::Ascii;
+    assert!(Attention::new(true, Bell::Never).heed(&app).is_ascii());
+    assert!(has_title(Some("xterm-256color")) && has_title(Some("tmux-256color")));
+    assert!(!has_title(Some("linux")) && !has_title(Some("dumb")) && !has_title(None));
+}
+
+#[test]
+fn the_bell_rings_when_something_becomes_stuck_and_when_the_last_work_ends_and_only_where_it_was_asked_for() {
+    let rings = |bell: Bell| {
+        let mut world = quiet();
+        let mut app = World::silent().console(80, 24);
+        let mut attention = Attention::new(false, bell);
+        let mut heard = vec![attention.heed(&app) == "\u{7}"];
+        // seen for the first time, begun, stuck, still stuck, going on, ended, idle
+        for step in 0..7 {
+            let drains = (1..5).contains(&step);
+            world.store.reboots.entries.clear();
+            world.reasons.clear();
+            if drains {
+                world.entry(3, "10.0.0.14", RebootStatus::Draining, 5, 70);
+            }
+            if step == 2 || step == 3 {
+                let held = World::usual().reasons[&EntryId::reboot(3)].clone();
+                world.reasons.insert(EntryId::reboot(3), held);
+            }
+            heard.push(told(&mut attention, &mut app, &mut world, f64::from(step)) == "$");
+        }
+        heard.iter().enumerate().filter(|(_, rang)| **rang).map(|(step, _)| step).collect::<Vec<_>>()
+    };
+    assert_eq!(rings(Bell::Never), Vec::<usize>::new());
+    assert_eq!(rings(Bell::Stuck), [3]);
+    assert_eq!(rings(Bell::Ended), [6]);
+    assert_eq!(rings(Bell::Both), [3, 6]);
+}
+
+#[test]
+fn a_console_that_finds_things_stuck_when_it_starts_does_not_ring() {
+    let app = World::usual().console(80, 24);
+    let mut attention = Attention::new(false, Bell::Both);
+    assert_eq!((attention.heed(&app), attention.heed(&app)), (String::new(), String::new()));
+}
+
+#[test]
+fn in_ascii_every_screen_is_ascii_and_says_the_same() {
+    for keys in ["", "enter", "2", "2 enter", "X", "?", "2 * R", "0", "7", "q"] {
+        let mut app = World::usual().console(100, 30);
+        press(&mut app, keys);
+        let drawn = screen::text(&app);
+        app.looks.letters = Letters::Ascii;
+        let plain = screen::text(&app);
+        assert!(plain.is_ascii(), "{keys}: {plain}");
+        let words =
+            |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_owned).collect::<String>();
+        assert_eq!(words(&plain), words(&drawn), "{keys}");
+        assert_eq!(plain.lines().count(), drawn.lines().count());
+    }
+    let mut app = World::usual().console(80, 24);
+    app.looks.letters = Letters::PlainLines;
+    press(&mut app, "X");
+    insta::assert_snapshot!("dialog_cancel_ascii", screen::text(&app));
+}
+
+#[test]
+fn every_theme_draws_every_screen_without_a_background_and_the_same_words() {
+    let mut app = World::with_repairs().console(80, 24);
+    let mut words = Vec::new();
+    for (name, _) in BUILT_IN {
+        update(&mut app, Event::Themed(Box::new(Theme::named(name, true).unwrap())));
+        let mut said = Vec::new();
+        for keys in ["esc 1", "enter", "esc 2", "3", "0", "?", "esc 1 X", "esc q", "esc"] {
+            press(&mut app, keys);
+            let buffer = screen::buffer(&app);
+            let painted = buffer.content.iter().filter(|c| c.bg != ratatui::style::Color::Reset).count();
+            assert_eq!(painted, 0, "{name} {keys}");
+            said.push(screen::text(&app));
+        }
+        words.push(said);
+    }
+    assert!(words.windows(2).all(|pair| pair[0] == pair[1]), "no theme says anything that another does not");
+}

@@ -1,0 +1,342 @@
+//! Text from outside that was made to break screens: in every field of every view and dialog.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use ratatui::{Terminal, layout::Size};
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
+
+use super::world::{World, press, wall};
+use crate::{
+    console::{
+        app::{App, View},
+        backend::Quiet,
+        event::Event,
+        past::Answer,
+        screen,
+        update::update,
+        views,
+    },
+    engine::{
+        decide::Applying,
+        registry::{Asked, Basis, Good, Proposal, Proposed, Registry},
+        snapshot::{Seen, Snapshot},
+    },
+    model::{
+        entry::{EntryId, Stored},
+        ours::{Audit, Ending, Request, Who},
+        reason::Reason,
+        record::Record,
+    },
+    sabakan::{
+        Action, Plan,
+        change::{Change, FieldChange, Gate, Kind, NodeChange},
+    },
+    store::pages::{Page, Part},
+    telemetry::LogLine,
+};
+
+/// What is appended to every text that comes from outside.
+fn evils() -> Vec<(&'static str, String)> {
+    vec![
+        ("controls", "\u{1b}[2J\u{1b}]0;x\u{7}\r\n\t\u{0}\u{9b}31m\u{7f}\u{8}end".to_owned()),
+        (
+            "right to left",
+            "\u{202e}\u{5e9}\u{5dc}\u{5d5}\u{5dd}\u{200f}\u{2066}\u{645}\u{631}\u{62d}\u{628}\u{627}".to_owned(),
+        ),
+        (
+            "wide",
+            "\u{65e5}\u{672c}\u{8a9e}\u{d55c}\u{ad6d}\u{1f680}\u{1f468}\u{200d}\u{1f469}\u{2764}\u{fe0f}".repeat(3),
+        ),
+        ("combining", format!("e{}n\u{303}\u{0e01}\u{0e33}", "\u{301}".repeat(300))),
+        ("long", "x".repeat(10_000)),
+    ]
+}
+
+/// All that can be serialized of what was seen.
+type Parts = (Snapshot, BTreeMap<EntryId, Reason>, BTreeMap<String, Reason>);
+
+fn texts(value: &Value, out: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => drop(out.insert(text.clone())),
+        Value::Array(all) => all.iter().for_each(|value| texts(value, out)),
+        Value::Object(map) => map.values().for_each(|value| texts(value, out)),
+        _ => {}
+    }
+}
+
+/// Every text of it with that behind it, wherever what it stands in can still be read with it; and how many they are.
+fn spoilt(parts: &Parts, evil: &str) -> (Parts, usize) {
+    let value = serde_json::to_value(parts).unwrap();
+    let mut all = BTreeSet::new();
+    texts(&value, &mut all);
+    let (mut text, mut count) = (value.to_string(), 0);
+    for one in all.iter().filter(|one| !one.is_empty()) {
+        let quoted = |text: &str| serde_json::to_string(text).unwrap();
+        let tried = text.replace(&quoted(one), &quoted(&format!("{one}{evil}")));
+        if serde_json::from_str::<Parts>(&tried).is_ok() {
+            (text, count) = (tried, count + 1);
+        }
+    }
+    (serde_json::from_str(&text).unwrap(), count)
+}
+
+/// A world with something in every view.
+fn full(evil: &str) -> World {
+    let mut world = World::with_repairs();
+    world.kube.hosts = World::with_hosts().kube.hosts;
+    world.kube.sources = World::with_hosts().kube.sources;
+    world.store.registry.url = Some(super::world::stored("url", 5, "http://sabakan/graphql".to_owned()));
+    world.engine.missing_programs = vec![format!("/bin/x{evil}")];
+    world
+}
+
+fn registry() -> Registry {
+    let machine = |n: u8, state: &str| {
+        serde_json::json!({"spec": {"serial": format!("SN{n}"), "rack": n, "indexInRack": n, "role": "cs",
+            "ipv4": [format!("10.0.0.{}", 13 + n)], "registerDate": "2024-01-01T00:00:00Z",
+            "retireDate": "2029-01-01T00:00:00Z", "bmc": {"bmcType": "IPMI-2.0", "ipv4": "10.1.0.1"},
+            "labels": [{"name": "machine-type", "value": "r640"}]},
+            "status": {"state": state, "timestamp": "2026-11-20T00:00:00Z", "duration": 10.0}})
+    };
+    let answer = serde_json::json!({"data": {"searchMachines": [machine(1, "HEALTHY"), machine(2, "UNREACHABLE")]}});
+    let machines = crate::sabakan::machine::read(&answer.to_string()).unwrap();
+    let good = Good { machines: Arc::new(machines), at: 1.0, wall: wall(), asked: wall(), with: (5, 5) };
+    let field = FieldChange { field: "labels[x]".into(), before: Some("one".into()), after: Some("two".into()) };
+    let node = |address: &str, fields: Vec<FieldChange>| NodeChange {
+        address: address.into(),
+        control_plane: false,
+        kind: Kind::Changed,
+        fields,
+        taints: true,
+        evicts: false,
+    };
+    let plan = Plan {
+        action: Action::TaintNodes,
+        reason: "worker-1 is unhealthy".into(),
+        changed: true,
+        cluster: None,
+        nodes: Vec::new(),
+        warnings: vec!["a warning".into()],
+    };
+    let change = Change { nodes: vec![node("10.0.0.14", vec![field])], fields: vec!["options.x: changes".into()] };
+    let made = Proposed { plan, change, gate: Gate::default(), digest: "d1".into(), json: String::new() };
+    let proposal = Proposal { basis: Basis::default(), asked: wall(), outcome: Ok(made) };
+    Registry {
+        members: Asked { good: Some(good), error: Some("sabakan is slow".into()), at: Some(1.0) },
+        proposal: Some(Arc::new(proposal)),
+        ..Registry::default()
+    }
+}
+
+fn seen(evil: &str) -> (Arc<Seen>, usize) {
+    let world = full(evil);
+    let mut seen = Seen::clone(&world.seen());
+    seen.snapshot.registry = Arc::new(registry());
+    let parts = (seen.snapshot.clone(), BTreeMap::clone(&seen.reasons), BTreeMap::clone(&seen.orphans));
+    let ((snapshot, reasons, orphans), count) = spoilt(&parts, evil);
+    (seen.snapshot, seen.reasons, seen.orphans) = (snapshot, Arc::new(reasons), Arc::new(orphans));
+    seen.applying = Arc::new(Applying::Approval(format!("d1{evil}"), format!("a rack has gone{evil}")));
+    (Arc::new(seen), count)
+}
+
+/// A page with a good value and one that cannot be read.
+fn page<T>(value: T, broken: String) -> Page<T> {
+    let values = vec![
+        Stored { key: "/a".into(), mod_revision: 9, value: Ok(Arc::new(value)) },
+        Stored { key: broken.clone(), mod_revision: 8, value: Err(broken) },
+    ];
+    Page { revision: 9, values, more: false }
+}
+
+/// The past and the log, as bad.
+fn past(app: &mut App, evil: &str) {
+    let who =
+        || Who { user: format!("eve{evil}"), host: format!("h{evil}"), ssh_client: Some(format!("192.0.2.1{evil}")) };
+    let bad = |text: &str| format!("{text}{evil}");
+    let ending = Ending {
+        entry: EntryId::reboot(1),
+        address: bad("10.0.0.14"),
+        outcome: bad("failed: x"),
+        at: wall(),
+        last: Value::Null,
+        request: Some(Request { who: who(), at: wall(), reason: Some(bad("why")), node_uid: None }),
+        attempts: Vec::new(),
+    };
+    let audit = Audit {
+        at: wall(),
+        who: who(),
+        what: bad("reboot add"),
+        on: bad("10.0.0.14"),
+        reason: Some(bad("why")),
+        result: bad("done"),
+    };
+    let record = Record::completed(1, &bad("reboot"), &bad("10.0.0.14"), &bad("error"), wall(), wall());
+    let broken = || format!("/b{evil}");
+    for answer in [
+        Answer::History(Part::Newest, Ok(page((&ending).into(), broken()))),
+        Answer::Audit(Part::Newest, Ok(page(audit, broken()))),
+        Answer::Records(Part::Newest, Ok(page(record, broken()))),
+    ] {
+        update(app, Event::Told(Box::new(answer)));
+    }
+    let line =
+        LogLine { number: 1, at: wall(), level: tracing::Level::WARN, entry: Some(bad("reboots/3")), text: bad("log") };
+    update(app, Event::Told(Box::new(Answer::Logs(vec![Arc::new(line)]))));
+}
+
+/// Where keys lead to every view, pane and dialog.
+const PLACES: [&str; 46] = [
+    "0",
+    "0 j enter",
+    "1",
+    "1 enter",
+    "1 X",
+    "1 * X",
+    "1 F",
+    "1 j A",
+    "1 B",
+    "1 H",
+    "1 E",
+    "1 o",
+    "2",
+    "2 enter",
+    "2 R",
+    "2 * R",
+    "2 P",
+    "2 C",
+    "3",
+    "3 enter",
+    "3 X",
+    "3 * X",
+    "3 j P",
+    "3 Z",
+    "4",
+    "4 enter",
+    "4 v",
+    "4 S",
+    "5",
+    "5 enter",
+    "5 Y",
+    "5 H",
+    "6",
+    "6 enter",
+    "6 W",
+    "6 I",
+    "6 j L",
+    "7",
+    "7 enter",
+    "7 v",
+    "8",
+    "8 enter",
+    "9",
+    "9 enter",
+    ": \"messages\" enter",
+    "1 / \"x\"",
+];
+
+/// Bytes of a frame.
+#[derive(Clone, Default)]
+struct Line(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Draws as the program does, and holds the bytes against the screen that they make.
+fn holds(app: &App, what: &str) {
+    let buffer = screen::buffer(app);
+    let (width, height) = (buffer.area.width, buffer.area.height);
+    for y in 0..height {
+        for x in 0..width {
+            let symbol = buffer[(x, y)].symbol();
+            assert!(!symbol.chars().any(char::is_control), "{what} at {x},{y}: {symbol:?}");
+            let invisible = symbol
+                .chars()
+                .any(|c| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
+            assert!(!invisible, "{what} at {x},{y}: {symbol:?}");
+            if symbol.width() > 1 {
+                assert!(x + 1 < width && buffer[(x + 1, y)].symbol() == " ", "{what} at {x},{y}: half of {symbol:?}");
+            }
+        }
+    }
+    let line = Line::default();
+    let mut terminal = Terminal::new(Quiet::new(line.clone(), Size::new(width, height))).unwrap();
+    terminal.draw(|frame| views::draw(app, frame)).unwrap();
+    let bytes = line.0.lock().unwrap().clone();
+    let text = String::from_utf8(bytes).expect("UTF-8");
+    let bare = text.chars().filter(|c| c.is_control() && *c != '\u{1b}').count();
+    assert_eq!(bare, 0, "{what}: control characters beside our escapes");
+    for escape in text.split('\u{1b}').skip(1) {
+        let ours = escape.strip_prefix('[').is_some_and(|rest| {
+            let end = rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ';' | '?'));
+            end.starts_with(['m', 'H', 'h', 'l'])
+        });
+        assert!(ours, "{what}: an escape that is not ours: {:?}", escape.chars().take(20).collect::<String>());
+    }
+    let mut parser = vt100::Parser::new(height.try_into().unwrap(), width.try_into().unwrap(), 0);
+    parser.process(text.as_bytes());
+    for y in 0..height {
+        for x in 0..width {
+            let (want, cell) = (buffer[(x, y)].symbol(), parser.screen().cell(y, x).unwrap());
+            // how a terminal puts accents on letters is its own affair: the letter has to stand in its column
+            let first = |text: &str| text.chars().next().filter(|c| *c != ' ');
+            // and vt100 shows nothing for U+FFFD
+            if !cell.is_wide_continuation() && want != "\u{fffd}" {
+                assert_eq!(first(cell.contents()), first(want), "{what} at {x},{y}:\n{}", screen::text(app));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_text_from_outside_steers_the_terminal_breaks_columns_or_panics() {
+    for (name, evil) in evils() {
+        let (seen, spoilt) = seen(&evil);
+        assert!(spoilt > 60, "{name}: only {spoilt} texts could be spoilt");
+        let mut shown = 0;
+        for (columns, rows) in [(60, 15), (80, 24), (200, 50)] {
+            for place in PLACES {
+                let mut app = full(&evil).console_in(View::Reboots, columns, rows);
+                update(&mut app, Event::Seen(Arc::clone(&seen)));
+                past(&mut app, &evil);
+                update(&mut app, Event::Done(Err(format!("refused: {evil}"))));
+                press(&mut app, place);
+                holds(&app, &format!("{name} {columns}x{rows} {place:?}"));
+                let tell = match name {
+                    "controls" => "\u{241b}",
+                    "right to left" => "\u{5e9}",
+                    "wide" => "\u{65e5}",
+                    "combining" => "e\u{301}",
+                    _ => "xxxxxxxx",
+                };
+                shown += usize::from(screen::text(&app).contains(tell));
+            }
+        }
+        assert!(shown > PLACES.len(), "{name}: the text is on {shown} screens only");
+    }
+}
+
+#[test]
+fn text_that_is_typed_is_as_harmless() {
+    for (name, evil) in evils() {
+        for place in ["1 X", "/", ":", "1 F", "2 * R"] {
+            for (columns, rows) in [(60, 15), (80, 24)] {
+                let mut app = World::usual().console(columns, rows);
+                press(&mut app, place);
+                update(&mut app, Event::Paste(evil.clone()));
+                holds(&app, &format!("{name} pasted at {place}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! One theme file: its base, the faces that it gives, and what is wrong with it, line by line.
+
+use std::collections::BTreeMap;
+
+use serde_yaml::{Mapping, Value};
+
+use super::{ROLES, colour};
+use crate::model::text::nearest;
+
+/// The looks of one role.
+#[allow(clippy::struct_excessive_bools)] // four independent switches of a terminal
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Face {
+    /// One of the 16 colours by name; none = the terminal's foreground.
+    pub fg: Option<String>,
+    /// Bold.
+    pub bold: bool,
+    /// Dim.
+    pub dim: bool,
+    /// Underlined.
+    pub underline: bool,
+    /// Foreground and background swapped.
+    pub reverse: bool,
+}
+
+/// What a face may say.
+const LOOKS: [&str; 5] = ["fg", "bold", "dim", "underline", "reverse"];
+
+impl Face {
+    /// As a file has it: `{ fg: red, bold: true }`.
+    pub fn yaml(&self) -> String {
+        let on = [(self.bold, "bold"), (self.dim, "dim"), (self.underline, "underline"), (self.reverse, "reverse")];
+        let fg = self.fg.iter().map(|fg| format!("fg: {fg}"));
+        let looks: Vec<String> =
+            fg.chain(on.iter().filter(|(on, _)| *on).map(|(_, name)| format!("{name}: true"))).collect();
+        if looks.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", looks.join(", ")) }
+    }
+
+    /// Whether two differ by their colours alone.
+    pub fn shaped_like(&self, other: &Self) -> bool {
+        let shape = |face: &Self| Self { fg: None, ..face.clone() };
+        shape(self) == shape(other)
+    }
+}
+
+/// Something that is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Its line, counted from 1, where one can be named.
+    pub line: Option<usize>,
+    /// What.
+    pub text: String,
+}
+
+/// A theme as its file has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct File {
+    /// The theme that it stands on.
+    pub base: Option<String>,
+    /// The roles that it gives, each in place of the base's.
+    pub roles: BTreeMap<&'static str, Face>,
+}
+
+/// Reads a theme's YAML: what can be read of it, and what is wrong with the rest.
+pub fn read(text: &str) -> (File, Vec<Fault>) {
+    let (mut file, mut faults) = (File::default(), Vec::new());
+    let map = match serde_yaml::from_str(text) {
+        Ok(Value::Mapping(map)) => map,
+        Ok(Value::Null) => Mapping::new(),
+        Ok(_) => {
+            faults.push(Fault { line: Some(1), text: "expected roles and their looks: `good: { fg: green }`".into() });
+            return (file, faults);
+        }
+        Err(e) => {
+            let line = e.location().map(|at| at.line());
+            faults.push(Fault { line, text: format!("is no YAML: {e}") });
+            return (file, faults);
+        }
+    };
+    for (key, value) in &map {
+        let key = said(key);
+        let line = line_of(text, 0, &key);
+        let mut wrong = |text: String| faults.push(Fault { line, text });
+        if key == "base" {
+            match value.as_str() {
+                Some(base) => file.base = Some(base.to_owned()),
+                None => wrong("base: expected a theme's name".to_owned()),
+            }
+        } else if key == "name" {
+            wrong("name: a theme's name is that of its file: leave it out".to_owned());
+        } else if let Some((role, _)) = ROLES.iter().find(|(role, _)| *role == key) {
+            let (face, wrongs) = face(value);
+            faults.extend(wrongs.into_iter().map(|(look, why)| Fault {
+                line: line.and_then(|from| line_of(text, from - 1, &look)).or(line),
+                text: format!("{role}: {why}"),
+            }));
+            file.roles.insert(role, face);
+        } else {
+            let meant = nearest(&key, ROLES.iter().map(|(role, _)| *role));
+            let meant = meant.map_or_else(
+                || format!("the roles are {}", ROLES.map(|(role, _)| role).join(", ")),
+                |role| format!("did you mean {role}?"),
+            );
+            wrong(format!("{key:?} is no role: {meant}"));
+        }
+    }
+    (file, faults)
+}
+
+/// A role's looks, and what is wrong with each.
+fn face(value: &Value) -> (Face, Vec<(String, String)>) {
+    let (mut face, mut wrong) = (Face::default(), Vec::new());
+    let map = match value {
+        Value::Null => return (face, wrong),
+        Value::Mapping(map) => map,
+        _ => {
+            wrong.push((String::new(), "expected looks such as { fg: red, bold: true }".to_owned()));
+            return (face, wrong);
+        }
+    };
+    for (key, value) in map {
+        let key = said(key);
+        let slot = match key.as_str() {
+            "fg" => {
+                match value.as_str().map(colour) {
+                    Some(Ok(_)) => face.fg = value.as_str().map(str::to_owned),
+                    Some(Err(why)) => wrong.push((key, format!("fg: {why}"))),
+                    None => wrong.push((key, "fg: expected one of the 16 colours by name".to_owned())),
+                }
+                continue;
+            }
+            "bold" => &mut face.bold,
+            "dim" => &mut face.dim,
+            "underline" => &mut face.underline,
+            "reverse" => &mut face.reverse,
+            "bg" => {
+                wrong.push((key, "bg: backgrounds are never painted: the terminal keeps its own".to_owned()));
+                continue;
+            }
+            _ => {
+                let meant = nearest(&key, LOOKS).map(|look| format!(": did you mean {look}?"));
+                let meant = meant.unwrap_or_else(|| format!(": there are {}", LOOKS.join(", ")));
+                wrong.push((key.clone(), format!("{key:?} is no look{meant}")));
+                continue;
+            }
+        };
+        match value.as_bool() {
+            Some(on) => *slot = on,
+            None => wrong.push((key.clone(), format!("{key}: expected true or false"))),
+        }
+    }
+    (face, wrong)
+}
+
+fn said(key: &Value) -> String {
+    match key {
+        Value::String(text) => text.clone(),
+        other => serde_yaml::to_string(other).map(|text| text.trim().to_owned()).unwrap_or_default(),
+    }
+}
+
+/// The first line from there on (counted from 0) that has this key; counted from 1. Comments do not count.
+fn line_of(text: &str, from: usize, key: &str) -> Option<usize> {
+    let has = |line: &str| {
+        let line = line.split('#').next().unwrap_or_default().replace(['"', '\''], "");
+        let mut rest = line.as_str();
+        while let Some(at) = rest.find(key) {
+            let before = rest[..at].chars().next_back();
+            let word = before.is_none_or(|c| !c.is_alphanumeric() && c != '-' && c != '_');
+            rest = &rest[at + key.len()..];
+            if word && rest.trim_start().starts_with(':') {
+                return true;
+            }
+        }
+        false
+    };
+    if key.is_empty() {
+        return None;
+    }
+    text.lines().skip(from).position(has).map(|at| from + at + 1)
+}
+
+/// Pairs that must not look alike: who takes one for the other does the wrong thing, or nothing.
+const APART: [(&str, &str); 5] =
+    [("good", "trouble"), ("good", "danger"), ("trouble", "danger"), ("muted", "danger"), ("muted", "trouble")];
+
+/// What is wrong with all roles of a theme together: those that must differ and do not.
+pub fn alike(faces: &BTreeMap<&'static str, Face>) -> Vec<String> {
+    let mut out = Vec::new();
+    for (one, two) in APART {
+        let (Some(a), Some(b)) = (faces.get(one), faces.get(two)) else { continue };
+        if a == b {
+            out.push(format!("{one} and {two} look the same: give one of them another colour, or underline it"));
+        } else if one == "good" && a.shaped_like(b) && family(a) == 'g' && family(b) == 'r' {
+            out.push(format!(
+                "{one} and {two} differ by green and red alone, which many people cannot tell apart: make {two} bold"
+            ));
+        }
+    }
+    out
+}
+
+/// `g` and `r` for the greens and the reds.
+fn family(face: &Face) -> char {
+    match face.fg.as_deref().map(|fg| fg.to_lowercase()) {
+        Some(fg) if fg.contains("green") => 'g',
+        Some(fg) if fg.contains("red") => 'r',
+        _ => '-',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> Vec<(Option<usize>, String)> {
+        read(text).1.into_iter().map(|f| (f.line, f.text)).collect()
+    }
+
+    #[test]
+    fn every_mistake_is_said_with_its_line() {
+        let text = "# a theme\nbase: dark\ngoood: { fg: green }\ndanger:\n  fg: crimson\n  bald: true\nmuted: { bg: blue, dim: 3 }\n";
+        let all = faults(text);
+        let one = |line: usize, said: &str| {
+            let hit = all.iter().find(|(_, text)| text.contains(said));
+            assert_eq!(hit.and_then(|(line, _)| *line), Some(line), "{said}: {all:?}");
+        };
+        one(3, "\"goood\" is no role: did you mean good?");
+        one(5, "danger: fg: \"crimson\" is not one of the 16 colours");
+        one(6, "danger: \"bald\" is no look: did you mean bold?");
+        one(7, "muted: bg: backgrounds are never painted");
+        one(7, "muted: dim: expected true or false");
+        assert_eq!(all.len(), 5, "{all:?}");
+        assert_eq!(faults("good: { fg: green\n")[0].0, Some(2), "{:?}", faults("good: { fg: green\n"));
+        assert!(faults("- 1\n")[0].1.contains("expected roles"));
+        assert!(faults("name: mine\n")[0].1.contains("that of its file"));
+        assert!(faults("good: green\n")[0].1.contains("expected looks"));
+        assert!(faults("good: {fg: green}\ngood: {}\n")[0].1.contains("duplicate"));
+    }
+
+    #[test]
+    fn a_face_is_written_as_it_is_read() {
+        let text = "danger: { fg: light-red, bold: true, underline: true }\n";
+        let (file, faults) = read(text);
+        assert_eq!((faults, format!("danger: {}\n", file.roles["danger"].yaml())), (Vec::new(), text.to_owned()));
+        assert_eq!(read("good:\n").0.roles["good"].yaml(), "{}");
+    }
+
+    #[test]
+    fn roles_that_must_differ_and_do_not_are_named() {
+        let alike = |text: &str| super::alike(&read(text).0.roles);
+        let same = alike("good: {bold: true}\ntrouble: {bold: true}\ndanger: {underline: true}\n");
+        assert!(same.len() == 1 && same[0].contains("good and trouble look the same"), "{same:?}");
+        let red = alike("good: {fg: green}\ndanger: {fg: light-red}\n");
+        assert!(red.len() == 1 && red[0].contains("green and red alone"), "{red:?}");
+        assert_eq!(alike("good: {fg: green}\ndanger: {fg: red, bold: true}\n"), Vec::<String>::new());
+    }
+}

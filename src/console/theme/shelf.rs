@@ -1,0 +1,383 @@
+//! Where themes lie: the user's folder, the host's, and those in the program. The first one of a name wins; a theme that
+//! names itself as its base stands on the one that it hides.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    ROLES, Theme,
+    file::{self, Face, Fault, File},
+};
+use crate::model::text::nearest;
+
+/// The themes in the program.
+pub const BUILT_IN: [(&str, &str); 8] = [
+    ("terminal", include_str!("../../../themes/terminal.yaml")),
+    ("light", include_str!("../../../themes/light.yaml")),
+    ("dark", include_str!("../../../themes/dark.yaml")),
+    ("plain", include_str!("../../../themes/plain.yaml")),
+    ("contrast", include_str!("../../../themes/contrast.yaml")),
+    ("contrast-light", include_str!("../../../themes/contrast-light.yaml")),
+    ("blue-orange", include_str!("../../../themes/blue-orange.yaml")),
+    ("blue-orange-light", include_str!("../../../themes/blue-orange-light.yaml")),
+];
+
+/// The host's themes.
+const HOST_FOLDER: &str = "/etc/cketerm/themes";
+/// A theme is some hundred bytes; what is larger than this is something else.
+const MOST: u64 = 64 * 1024;
+
+/// Whose a theme is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// In the user's folder.
+    User,
+    /// In the host's folder.
+    Host,
+    /// In the program.
+    BuiltIn,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::User => "user",
+            Self::Host => "host",
+            Self::BuiltIn => "built-in",
+        })
+    }
+}
+
+/// One theme on the shelf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub origin: Origin,
+    /// Its file; none for one in the program.
+    pub path: Option<PathBuf>,
+    /// Another one of that name comes first.
+    pub hidden: bool,
+}
+
+impl Found {
+    /// What messages call it.
+    pub fn place(&self) -> String {
+        self.path.as_ref().map_or_else(|| format!("theme {} (built-in)", self.name), |path| path.display().to_string())
+    }
+
+    fn text(&self) -> Result<String, String> {
+        match &self.path {
+            None => {
+                let text = BUILT_IN.iter().find(|(name, _)| *name == self.name).map(|(_, text)| (*text).to_owned());
+                text.ok_or_else(|| "is not in the program".to_owned())
+            }
+            Some(path) => {
+                let length = std::fs::metadata(path).map_err(|e| format!("cannot be read: {e}"))?.len();
+                if length > MOST {
+                    return Err(format!("is no theme: it has {length} bytes"));
+                }
+                std::fs::read_to_string(path).map_err(|e| format!("cannot be read: {e}"))
+            }
+        }
+    }
+}
+
+/// Something that is wrong, and with which file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The file, or the built-in theme.
+    pub place: String,
+    /// What.
+    pub fault: Fault,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.fault.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.place, self.fault.text),
+            None => write!(f, "{}: {}", self.place, self.fault.text),
+        }
+    }
+}
+
+/// A theme with its bases, put together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Whole {
+    /// The faces of all roles.
+    pub faces: BTreeMap<&'static str, Face>,
+    /// What it is made of, the theme itself first.
+    pub chain: Vec<Found>,
+}
+
+/// The folders that themes are looked for in, the first one first, and the program's own behind them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shelf {
+    folders: Vec<(Origin, PathBuf)>,
+}
+
+impl Shelf {
+    /// The user's folder, the host's, and the program's own.
+    pub fn here() -> Self {
+        let user = directories::ProjectDirs::from("", "", "cketerm").map(|d| d.config_dir().join("themes"));
+        let user = user.map(|folder| (Origin::User, folder));
+        Self { folders: user.into_iter().chain([(Origin::Host, PathBuf::from(HOST_FOLDER))]).collect() }
+    }
+
+    /// Only those in the program.
+    pub fn built_in() -> Self {
+        Self::default()
+    }
+
+    /// The folders, the first one first.
+    pub fn folders(&self) -> impl Iterator<Item = (Origin, &Path)> {
+        self.folders.iter().map(|(origin, folder)| (*origin, folder.as_path()))
+    }
+
+    /// All themes, in the order in which they are found.
+    pub fn list(&self) -> Vec<Found> {
+        let mut all: Vec<Found> = Vec::new();
+        for (origin, folder) in &self.folders {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+            files.sort();
+            all.extend(files.into_iter().filter(|file| file.extension().is_some_and(|e| e == "yaml")).filter_map(
+                |file| {
+                    let name = file.file_stem()?.to_str()?.to_owned();
+                    Some(Found { name, origin: *origin, path: Some(file), hidden: false })
+                },
+            ));
+        }
+        all.extend(BUILT_IN.iter().map(|(name, _)| Found {
+            name: (*name).to_owned(),
+            origin: Origin::BuiltIn,
+            path: None,
+            hidden: false,
+        }));
+        for at in 1..all.len() {
+            let (before, rest) = all.split_at_mut(at);
+            if let Some(one) = rest.first_mut() {
+                one.hidden = before.iter().any(|other| other.name == one.name);
+            }
+        }
+        all
+    }
+
+    /// A theme by name, ready to draw with; without colours where `colour` is false.
+    pub fn theme(&self, name: &str, colour: bool) -> Result<Theme, String> {
+        let whole = self.whole(name).map_err(|wrong| said(&wrong))?;
+        let faces: Vec<(&str, Face)> = whole.faces.into_iter().collect();
+        Ok(Theme::of(name, &faces, colour))
+    }
+
+    /// A theme by name, with its bases; or what is wrong with it or with one of them.
+    pub fn whole(&self, name: &str) -> Result<Whole, Vec<Wrong>> {
+        let all = self.list();
+        match all.iter().position(|found| found.name == name) {
+            Some(at) => put_together(&all, all[at].clone(), at + 1),
+            None => {
+                let fault = Fault { line: None, text: format!("there is no theme {name:?}{}", others(&all, name)) };
+                Err(vec![Wrong { place: "themes".to_owned(), fault }])
+            }
+        }
+    }
+
+    /// What is wrong with one of these, roles that look alike included; empty = it is good.
+    pub fn check(&self, found: &Found) -> Vec<Wrong> {
+        let all = self.list();
+        // one that is in no folder may stand on one of its own name in a folder
+        let at = all.iter().position(|other| other == found).map_or(0, |at| at + 1);
+        match put_together(&all, found.clone(), at) {
+            Ok(whole) => {
+                let wrong = |text| Wrong { place: found.place(), fault: Fault { line: None, text } };
+                file::alike(&whole.faces).into_iter().map(wrong).collect()
+            }
+            Err(wrong) => wrong,
+        }
+    }
+
+    /// The theme of a file, wherever it lies.
+    pub fn at(&self, path: &Path) -> Found {
+        let same = |found: &&Found| {
+            let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            found.path.as_ref().is_some_and(|other| canonical(other) == canonical(path))
+        };
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let lone = Found { name, origin: Origin::User, path: Some(path.to_owned()), hidden: false };
+        self.list().iter().find(same).cloned().unwrap_or(lone)
+    }
+}
+
+/// All that is wrong, as one sentence.
+fn said(wrong: &[Wrong]) -> String {
+    wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn others(all: &[Found], name: &str) -> String {
+    let names = || all.iter().filter(|found| !found.hidden).map(|found| found.name.as_str());
+    let meant = nearest(name, names()).map(|meant| format!(", did you mean {meant:?}?")).unwrap_or_default();
+    format!("{meant}: there are {}", names().collect::<Vec<_>>().join(", "))
+}
+
+/// Goes from a theme to its base and on; `below` is where one begins to look that names itself.
+fn put_together(all: &[Found], first: Found, below: usize) -> Result<Whole, Vec<Wrong>> {
+    let (mut whole, mut faults) = (Whole::default(), Vec::new());
+    let (mut next, mut below) = (first, below);
+    loop {
+        let place = next.place();
+        let wrong = |fault: Fault| Wrong { place: place.clone(), fault };
+        let text = next.text().map_err(|text| vec![wrong(Fault { line: None, text })])?;
+        let (File { base, roles }, wrongs) = file::read(&text);
+        faults.extend(wrongs.into_iter().map(&wrong));
+        for (role, face) in roles {
+            whole.faces.entry(role).or_insert(face);
+        }
+        whole.chain.push(next.clone());
+        let Some(base) = base else {
+            let missing: Vec<&str> =
+                ROLES.iter().map(|(role, _)| *role).filter(|role| !whole.faces.contains_key(role)).collect();
+            if !missing.is_empty() && faults.is_empty() {
+                let text = format!("gives no {}, and no base that has them: `base: terminal`", missing.join(", "));
+                faults.push(wrong(Fault { line: None, text }));
+            }
+            break;
+        };
+        let line = text.lines().position(|line| line.starts_with("base")).map(|at| at + 1);
+        let from = if base == next.name { below } else { 0 };
+        let hit = all.iter().enumerate().skip(from).find(|(_, found)| found.name == base);
+        let Some((at, found)) = hit else {
+            faults.push(wrong(Fault { line, text: format!("base: there is no theme {base:?}{}", others(all, &base)) }));
+            break;
+        };
+        if whole.chain.contains(found) {
+            let names: Vec<&str> = whole.chain.iter().map(|found| found.name.as_str()).collect();
+            let text = format!("base: goes round in a circle: {} -> {base}", names.join(" -> "));
+            faults.push(wrong(Fault { line, text }));
+            break;
+        }
+        (next, below) = (found.clone(), at + 1);
+    }
+    if faults.is_empty() { Ok(whole) } else { Err(faults) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A shelf of two folders with these files; the first letter says in which: `u` or `h`.
+    fn shelf(files: &[(&str, &str)]) -> (tempfile::TempDir, Shelf) {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = [(Origin::User, dir.path().join("u")), (Origin::Host, dir.path().join("h"))];
+        for (_, folder) in &folders {
+            fs::create_dir_all(folder).unwrap();
+        }
+        for (file, text) in files {
+            fs::write(dir.path().join(file), text).unwrap();
+        }
+        let shelf = Shelf { folders: folders.to_vec() };
+        (dir, shelf)
+    }
+
+    #[test]
+    fn every_built_in_theme_is_good_and_paints_no_background() {
+        let shelf = Shelf::built_in();
+        assert_eq!(shelf.list().len(), BUILT_IN.len());
+        for found in shelf.list() {
+            assert_eq!(shelf.check(&found), Vec::new(), "{}", found.name);
+            let theme = shelf.theme(&found.name, true).unwrap();
+            for style in [theme.badge, theme.good, theme.danger, theme.muted, theme.cursor, theme.tab] {
+                assert_eq!(style.bg, None, "{}", found.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_pair_for_colour_blind_eyes_has_no_green() {
+        for name in ["blue-orange", "blue-orange-light", "plain"] {
+            let whole = Shelf::built_in().whole(name).unwrap();
+            let green = whole.faces.values().any(|face| face.fg.as_deref().is_some_and(|fg| fg.contains("green")));
+            assert!(!green, "{name}");
+            let [good, danger] = ["good", "danger"].map(|role| whole.faces[role].clone());
+            assert!(!good.shaped_like(&danger), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_gives_only_what_differs_from_its_base() {
+        let (_dir, shelf) = shelf(&[
+            ("u/mine.yaml", "base: house\nkey: { fg: white }\n"),
+            ("h/house.yaml", "base: plain\ngood: { fg: blue }\n"),
+        ]);
+        let whole = shelf.whole("mine").unwrap();
+        let names: Vec<&str> = whole.chain.iter().map(|found| found.name.as_str()).collect();
+        assert_eq!(names, ["mine", "house", "plain", "terminal"]);
+        assert_eq!(whole.faces["key"].yaml(), "{ fg: white }");
+        assert_eq!(whole.faces["good"].yaml(), "{ fg: blue }");
+        assert_eq!(whole.faces["danger"].yaml(), "{ bold: true, underline: true }");
+    }
+
+    #[test]
+    fn the_users_come_before_the_hosts_before_the_built_in_and_one_may_stand_on_what_it_hides() {
+        let (_dir, shelf) = shelf(&[
+            ("u/dark.yaml", "base: dark\nkey: { fg: white }\n"),
+            ("h/dark.yaml", "base: dark\nmark: { fg: white }\n"),
+            ("h/notes.txt", "no theme"),
+        ]);
+        let list = shelf.list();
+        let darks: Vec<(Origin, bool)> =
+            list.iter().filter(|f| f.name == "dark").map(|f| (f.origin, f.hidden)).collect();
+        assert_eq!(darks, [(Origin::User, false), (Origin::Host, true), (Origin::BuiltIn, true)]);
+        assert!(list.iter().all(|f| f.name != "notes"));
+        let whole = shelf.whole("dark").unwrap();
+        assert_eq!(
+            (whole.faces["key"].yaml(), whole.faces["mark"].yaml()),
+            ("{ fg: white }".into(), "{ fg: white }".into())
+        );
+        assert_eq!(whole.faces["good"].yaml(), "{ fg: light-green }");
+    }
+
+    #[test]
+    fn circles_unknown_bases_and_broken_files_are_errors_that_name_the_file() {
+        let (dir, shelf) = shelf(&[
+            ("u/a.yaml", "# a\nbase: b\n"),
+            ("u/b.yaml", "base: a\n"),
+            ("u/lost.yaml", "base: teminal\n"),
+            ("u/self.yaml", "base: self\n"),
+            ("u/half.yaml", "good: { fg: green }\n"),
+            ("u/odd.yaml", "base: sick\n"),
+            ("u/sick.yaml", "base: plain\ngood: { fg: puce }\n"),
+        ]);
+        let said = |name: &str| shelf.theme(name, true).unwrap_err();
+        let path = |file: &str| dir.path().join(file).display().to_string();
+        assert_eq!(said("a"), format!("{}:1: base: goes round in a circle: a -> b -> a", path("u/b.yaml")));
+        assert!(
+            said("lost").starts_with(&format!(
+                "{}:1: base: there is no theme \"teminal\", did you mean \"terminal\"",
+                path("u/lost.yaml")
+            )),
+            "{}",
+            said("lost")
+        );
+        assert!(said("self").contains("base: there is no theme \"self\""), "{}", said("self"));
+        assert!(said("half").contains("gives no badge, title"), "{}", said("half"));
+        assert!(said("odd").starts_with(&format!("{}:2: good: fg: \"puce\"", path("u/sick.yaml"))), "{}", said("odd"));
+        assert!(said("../etc/passwd").contains("there is no theme"));
+        let stray = dir.path().join("terminal.yaml");
+        fs::write(&stray, "base: terminal\ngood: { bold: true, fg: yellow }\n").unwrap();
+        let wrong = shelf.check(&shelf.at(&stray));
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        assert!(
+            wrong[0]
+                .to_string()
+                .ends_with("good and trouble look the same: give one of them another colour, or underline it"),
+            "{}",
+            wrong[0]
+        );
+    }
+}

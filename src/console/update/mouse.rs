@@ -1,0 +1,62 @@
+//! The mouse, for those who want it: it moves the cursor, the focus and the text, and opens views. It never confirms and
+//! never changes the cluster.
+
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+
+use super::look;
+use crate::console::{app::App, dialog, header, views};
+
+/// Rows that a step of the wheel goes.
+const WHEEL: isize = 3;
+
+/// Takes in what it did.
+pub(super) fn take_in(app: &mut App, event: MouseEvent) {
+    if views::too_small(app.size) {
+        return;
+    }
+    match event.kind {
+        MouseEventKind::ScrollDown => wheel(app, event.row, WHEEL),
+        MouseEventKind::ScrollUp => wheel(app, event.row, -WHEEL),
+        MouseEventKind::Down(MouseButton::Left) => click(app, event.column, event.row),
+        _ => {}
+    }
+}
+
+/// What is scrolled is what lies on top; a pane beside its table leaves the table's own rows to it.
+fn wheel(app: &mut App, y: u16, by: isize) {
+    if let Some(dialog) = &mut app.dialog {
+        dialog.scroll = dialog.scroll.saturating_add_signed(by);
+    } else if app.typing.is_some() || app.line.is_some() {
+        // a key would write text now
+    } else if app.help.is_none() && app.pane.is_some() && views::row_at(app, y).is_some() {
+        app.list_mut().go(by);
+    } else {
+        look::by(app, by);
+    }
+}
+
+fn click(app: &mut App, x: u16, y: u16) {
+    if let Some(open) = &app.dialog {
+        if let Some(focus) = dialog::draw::button_at(app, open, (x, y))
+            && let Some(open) = &mut app.dialog
+        {
+            open.focus = focus;
+        }
+        return;
+    }
+    if app.typing.is_some() || app.line.is_some() {
+        return;
+    }
+    if let Some(view) = header::tab_at(app, x, y) {
+        return look::show(app, view);
+    }
+    if app.help.is_some() {
+        return;
+    }
+    if let Some(spot) = views::spot_at(app, x, y) {
+        app.spots.moved = true;
+        app.spots.go_to(&spot);
+    } else if let Some(row) = views::row_at(app, y) {
+        app.list_mut().point(row);
+    }
+}

@@ -1,0 +1,225 @@
+//! Looks and terminals: themes, a terminal that is asked whether it is light, its title, the mouse, the clipboard.
+
+use super::{
+    nowhere,
+    terminal::{Console, Ground},
+};
+use crate::world::program::command;
+
+/// A configuration that names servers that are not there, and says this of the console.
+fn saying(name: &str, console: &str) -> std::path::PathBuf {
+    let config = nowhere(name);
+    let text = std::fs::read_to_string(&config).unwrap();
+    let with = config.with_file_name("looks.yaml");
+    std::fs::write(&with, format!("{text}console: {console}\n")).unwrap();
+    with
+}
+
+fn start(config: &std::path::Path, args: &[&str], environment: &[(&str, &str)]) -> Console {
+    let config = config.display().to_string();
+    let args = [&["--config", &config, "--observe"], args].concat();
+    Console::on(Ground { environment, ..Ground::default() }, &args, 80, 24)
+}
+
+fn leave(mut console: Console) -> Console {
+    console.press("q");
+    assert_eq!(console.ended(30), 0);
+    console.holds_the_terminal(false);
+    console
+}
+
+/// The colours of the 16 that the key of a hint has: those of the themes `terminal`, `light` and `dark`.
+const TERMINAL: vt100::Color = vt100::Color::Idx(6);
+const LIGHT: vt100::Color = vt100::Color::Idx(4);
+const DARK: vt100::Color = vt100::Color::Idx(14);
+const QUESTION: &str = "\u{1b}]11;?";
+
+#[test]
+fn the_console_starts_with_every_theme_and_with_every_sample_of_a_configuration() {
+    let config = nowhere("themes");
+    let list = command().args(["theme", "list", "-o", "json"]).output().unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+    let names: Vec<&str> = list.as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    assert!(names.len() >= 8 && names.contains(&"blue-orange-light"), "{names:?}");
+    for name in names {
+        let console = start(&config, &["--theme", name], &[]);
+        console.shows("connecting to etcd", 30);
+        assert!(!leave(console).raw().contains(QUESTION), "{name}");
+    }
+    let default = command().args(["config", "default"]).output().unwrap().stdout;
+    let document = include_str!("../../../docs/configuration.md");
+    let sample: String = document.lines().filter_map(|l| l.strip_prefix("    ").map(|l| format!("{l}\n"))).collect();
+    for (name, text) in [("default", String::from_utf8(default).unwrap()), ("document", sample)] {
+        let file = config.with_file_name(format!("{name}.yaml"));
+        std::fs::write(&file, text).unwrap();
+        let console = start(&file, &[], &[]);
+        console.shows("connecting to etcd", 30);
+        leave(console);
+    }
+    let mut wrong = Console::start(&config, &["--theme", "drak"], 80, 24);
+    assert_eq!(wrong.ended(30), 2);
+    wrong.shows("did you mean \"dark\"?", 30);
+}
+
+#[test]
+fn a_terminal_that_says_whether_it_is_light_is_believed_and_no_key_is_lost_or_taken_for_the_answer() {
+    let config = saying("auto", "{theme: auto}");
+    for (answer, colour) in [
+        ("\u{1b}]11;rgb:ffff/ffff/ffff\u{7}", LIGHT),
+        ("\u{1b}]11;rgb:fdf6/e3e3/d5d5\u{1b}\\", LIGHT),
+        ("\u{1b}]11;rgb:0000/2b2b/3636\u{1b}\\", DARK),
+        ("\u{1b}]11;nonsense: X y\u{7}", TERMINAL),
+        ("\u{1b}]11;\u{7}", TERMINAL),
+    ] {
+        let mut console = start(&config, &["--view", "nodes"], &[]);
+        console.wrote(QUESTION);
+        console.shows("connecting to etcd", 30);
+        // typed before, in one piece with it, and behind it
+        console.press("1");
+        console.send(format!("3{answer}?").as_bytes());
+        let text = console.shows("the same key in every view", 30);
+        assert!(text.contains("[3 Repairs"), "{answer:?}: {text}");
+        console.coloured("? help", colour);
+        console.press("\u{1b}");
+        console.shows("connecting to etcd", 30);
+        leave(console);
+    }
+}
+
+#[test]
+fn a_terminal_that_never_answers_or_answers_late_keeps_its_own_colours_or_gets_its_theme_late() {
+    let config = saying("late", "{theme: auto}");
+    let mut console = start(&config, &[], &[]);
+    console.wrote(QUESTION);
+    console.shows("connecting to etcd", 30);
+    console.press("2");
+    console.shows("[2 Nodes", 30);
+    console.coloured("? help", TERMINAL);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    // an answer in two pieces, long after the patience of a prober
+    console.send(b"\x1b]11;rgb:ff");
+    console.send(b"ff/ffff/ffff\x07");
+    console.coloured("? help", LIGHT);
+    let text = console.shows("[2 Nodes", 30);
+    assert!(text.contains(": command") && !text.contains("rgb"), "{text}");
+    leave(console);
+    // one that ends before the terminal answered leaves no question behind that the shell would hear
+    let console = start(&config, &[], &[]);
+    console.shows("connecting to etcd", 30);
+    leave(console);
+}
+
+#[test]
+fn no_terminal_is_asked_that_has_no_say_or_no_voice() {
+    let config = saying("silent", "{theme: auto}");
+    for (args, environment) in [
+        (&["--theme", "dark"][..], &[][..]),
+        (&[], &[("NO_COLOR", "1")]),
+        (&["--color", "never"], &[]),
+        (&[], &[("TERM", "dumb")]),
+        (&[], &[("TERM", "linux")]),
+    ] {
+        let console = start(&config, args, environment);
+        console.shows("connecting to etcd", 30);
+        assert!(!leave(console).raw().contains(QUESTION), "{args:?} {environment:?}");
+    }
+    let console = start(&nowhere("default"), &[], &[]);
+    console.shows("connecting to etcd", 30);
+    assert!(!leave(console).raw().contains(QUESTION), "auto is not the default");
+}
+
+#[test]
+fn the_title_is_kept_written_and_given_back_also_round_a_stop() {
+    let mut console = start(&nowhere("title"), &[], &[]);
+    console.shows("connecting to etcd", 30);
+    console.wrote("\u{1b}]2;cketerm: connecting\u{7}");
+    let count = |console: &Console, what: &str| console.raw().matches(what).count();
+    assert_eq!((count(&console, "\u{1b}[22;0t"), count(&console, "\u{1b}[23;0t")), (1, 0));
+    console.signal("TSTP");
+    crate::world::wait_for("the console is stopped", 30, || (console.state() == 'T').then_some(()));
+    console.holds_the_terminal(false);
+    assert_eq!((count(&console, "\u{1b}[22;0t"), count(&console, "\u{1b}[23;0t")), (1, 1));
+    console.signal("CONT");
+    console.holds_the_terminal(true);
+    crate::world::wait_for("the title is written again", 30, || (count(&console, "\u{1b}]2;") >= 2).then_some(()));
+    let console = leave(console);
+    assert_eq!((count(&console, "\u{1b}[22;0t"), count(&console, "\u{1b}[23;0t")), (2, 2));
+    for (config, environment) in [
+        (saying("untitled", "{title: false}"), &[][..]),
+        (nowhere("linux"), &[("TERM", "linux")]),
+        (nowhere("dumb"), &[("TERM", "dumb")]),
+    ] {
+        let console = start(&config, &[], environment);
+        console.shows("connecting to etcd", 30);
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let raw = leave(console).raw();
+        assert!(!raw.contains("\u{1b}]2;") && !raw.contains("\u{1b}[22;0t"), "{environment:?}");
+    }
+}
+
+#[test]
+fn the_mouse_is_used_where_it_was_asked_for_and_over_ssh_only_always() {
+    let ssh = [("SSH_CONNECTION", "192.0.2.7 50000 192.0.2.1 22")];
+    let on = "\u{1b}[?1000h";
+    for (console, environment, used) in [
+        ("{mouse: false}", &[][..], false),
+        ("{mouse: true}", &[], true),
+        ("{mouse: true}", &ssh, false),
+        ("{mouse: always}", &ssh, true),
+    ] {
+        let mut running = start(&saying("mouse", console), &[], environment);
+        running.shows("connecting to etcd", 30);
+        if used {
+            // the third line: ` 0 Overview  1 Reboots …`
+            let text = running.text();
+            let tabs = text.lines().nth(2).unwrap();
+            let x = tabs.find("2 Nod").unwrap() + 2;
+            running.send(format!("\u{1b}[<0;{x};3M\u{1b}[<0;{x};3m").as_bytes());
+            running.shows("[2 Nodes", 30);
+        }
+        let raw = leave(running).raw();
+        assert_eq!((raw.contains(on), raw.contains("\u{1b}[?1000l")), (used, used), "{console} {environment:?}");
+        assert!(!raw.contains("\u{1b}[?1003h"), "motion floods a line");
+    }
+}
+
+#[test]
+fn a_terminal_whose_locale_is_not_utf8_gets_ascii() {
+    let nodes = ["--sandbox", "--nodes", "9"];
+    let mut plain = Console::on(Ground { environment: &[("LC_ALL", "C")], ..Ground::default() }, &nodes, 80, 24);
+    plain.shows("leader: this console", 30);
+    plain.press("2c");
+    plain.shows("copied", 30);
+    plain.wrote("\u{1b}]52;c;");
+    plain.press("q");
+    plain.shows("[ ", 30);
+    plain.press("y");
+    assert_eq!(plain.ended(60), 0);
+    assert!(plain.raw().is_ascii());
+}
+
+#[test]
+fn after_a_storm_of_resizes_the_screen_is_whole() {
+    let console = Console::of(&["--sandbox", "--nodes", "40", "--view", "nodes"], 80, 24);
+    console.shows("leader: this console", 30);
+    for n in 0..100_u16 {
+        console.resize(60 + (n * 37) % 140, 15 + (n * 13) % 35);
+    }
+    console.resize(100, 30);
+    let whole = || {
+        let text = console.text();
+        let lines: Vec<&str> = text.lines().collect();
+        let names = lines.iter().filter(|line| line.contains("Ready")).count();
+        let good = lines.len() == 30
+            && lines[0].contains("SANDBOX")
+            && lines[2].contains("[2 Nodes")
+            && lines[3].contains("NODE")
+            && names >= 20
+            && lines[29].contains("q quit");
+        good.then_some(())
+    };
+    crate::world::wait_for("the whole screen stands", 60, whole);
+    // and it stays: nothing of a smaller screen comes after it
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!(whole().is_some(), "{}", console.text());
+}
