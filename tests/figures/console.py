@@ -180,7 +180,7 @@ def subjects(args, cluster):
     yield Subject("cketerm", program, ["--config", config, "--view", "nodes"], leave="qy", env=home)
     yield Subject("cketerm --observe", program, ["--config", config, "--view", "nodes", "--observe"], env=home)
     known = {"sofka": Subject("sofka", "", ["nodes"], env=home, leave=":q\r"),
-             "kubetui": Subject("kubetui", "", [], env=home, leave="\x1b")}
+             "kubetui": Subject("kubetui", "", [], before=[(0.05, "5")], env=home)}
     for name, version in PEERS.items():
         path = shutil.which(name, path=f"{args.peers}/bin") or shutil.which(name)
         if path is None and args.build_peers:
