@@ -12,6 +12,7 @@ use tui_input::Input;
 
 pub use super::view::View;
 use super::{
+    brief,
     chosen::Chosen,
     dialog::Dialog,
     event::{Action, Effect},
@@ -483,9 +484,9 @@ impl App {
         self.seen.snapshot.store.definition().map(|d| d.cluster.name.as_str()).filter(|n| !n.is_empty())
     }
 
-    /// What large changes ask to be typed: the badge's word, else the cluster's name.
+    /// What large changes ask to be typed: the badge's word, else the cluster's name; as it is shown, and so it is typed.
     pub fn cluster_word(&self) -> String {
-        self.cluster().or(self.looks.badge.as_deref()).unwrap_or("cluster").to_owned()
+        brief::safe(self.cluster().or(self.looks.badge.as_deref()).unwrap_or("cluster"))
     }
 
     /// Why nothing is chosen, and what to do.

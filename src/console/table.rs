@@ -1,7 +1,7 @@
 //! A table that costs the screen's size: only visible rows are made, columns are computed for the width.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::theme::Theme;
 
@@ -118,24 +118,29 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(8);
     let mut lines = Vec::new();
     for paragraph in text.lines() {
-        let mut line = String::new();
+        let (mut line, mut used) = (String::new(), 0);
         for word in paragraph.split(' ') {
-            let gap = usize::from(!line.is_empty());
-            if line.width() + gap + word.width() <= width {
+            let (gap, wide) = (usize::from(!line.is_empty()), word.width());
+            if used + gap + wide <= width {
                 if gap == 1 {
                     line.push(' ');
                 }
                 line.push_str(word);
+                used += gap + wide;
                 continue;
             }
             if !line.is_empty() {
                 lines.push(std::mem::take(&mut line));
+                used = 0;
             }
             for c in word.chars() {
-                if line.width() + c.to_string().width() > width {
+                let wide = c.width().unwrap_or(0);
+                if used + wide > width {
                     lines.push(std::mem::take(&mut line));
+                    used = 0;
                 }
                 line.push(c);
+                used += wide;
             }
         }
         lines.push(line);

@@ -292,7 +292,8 @@ fn holds(app: &App, what: &str) {
             // how a terminal puts accents on letters is its own affair: the letter has to stand in its column
             let first = |text: &str| text.chars().next().filter(|c| *c != ' ');
             // and vt100 shows nothing for U+FFFD
-            if !cell.is_wide_continuation() && want != "\u{fffd}" {
+            let second = x > 0 && buffer[(x - 1, y)].symbol().width() > 1;
+            if !cell.is_wide_continuation() && !second && want != "\u{fffd}" {
                 assert_eq!(first(cell.contents()), first(want), "{what} at {x},{y}:\n{}", screen::text(app));
             }
         }
@@ -302,15 +303,18 @@ fn holds(app: &App, what: &str) {
 #[test]
 fn no_text_from_outside_steers_the_terminal_breaks_columns_or_panics() {
     for (name, evil) in evils() {
+        let began = std::time::Instant::now();
         let (seen, spoilt) = seen(&evil);
+        eprintln!("{name}: spoilt {:?}", began.elapsed());
         assert!(spoilt > 60, "{name}: only {spoilt} texts could be spoilt");
         let mut shown = 0;
         for (columns, rows) in [(60, 15), (80, 24), (200, 50)] {
+            let mut begun = full(&evil).console_in(View::Reboots, columns, rows);
+            update(&mut begun, Event::Seen(Arc::clone(&seen)));
+            past(&mut begun, &evil);
+            update(&mut begun, Event::Done(Err(format!("refused: {evil}"))));
             for place in PLACES {
-                let mut app = full(&evil).console_in(View::Reboots, columns, rows);
-                update(&mut app, Event::Seen(Arc::clone(&seen)));
-                past(&mut app, &evil);
-                update(&mut app, Event::Done(Err(format!("refused: {evil}"))));
+                let mut app = begun.clone();
                 press(&mut app, place);
                 holds(&app, &format!("{name} {columns}x{rows} {place:?}"));
                 let tell = match name {
@@ -323,6 +327,7 @@ fn no_text_from_outside_steers_the_terminal_breaks_columns_or_panics() {
                 shown += usize::from(screen::text(&app).contains(tell));
             }
         }
+        eprintln!("{name}: {:?}", began.elapsed());
         assert!(shown > PLACES.len(), "{name}: the text is on {shown} screens only");
     }
 }
