@@ -56,6 +56,7 @@ pub enum Command {
     Jump,
     Trouble,
     Columns,
+    Blockers,
     Undo,
     Tour,
     Reboot,
@@ -167,6 +168,7 @@ pub const TABLE: &[Binding] = &[
     look(Table, &["/"], Command::Filter, "filter", "filter", "Show only rows that pass: words, /regex/, !not, column:word, rack=3, since>10m, or"),
     look(Table, &["n"], Command::Trouble, "trouble", "trouble", "Go to the next row that needs a person"),
     look(Everywhere, &["o"], Command::Jump, "jump", "node/entry", "Go from an entry or a host to its node, or from a node to its entry or entries; from an audit record to what it is about"),
+    look(Everywhere, &["b"], Command::Blockers, "blockers", "blockers", "What keeps pods on nodes that are to go, by what keeps them; what holds the most nodes first"),
     look(Everywhere, &["u"], Command::Undo, "undo", "undo", "The way back of what this console did last, for a minute and where there is one: opens its confirmation"),
     look(Everywhere, &[], Command::Tour, "tour", "", "In the sandbox: the first steps, one at a time; again: end them"),
     look(Everywhere, &["tab"], Command::NextView, "next-view", "", "Next view"),
@@ -525,7 +527,8 @@ pub fn markdown() -> String {
     }
     out.push_str(
         "\n## What asks how\n\nA confirmation is bound to what it showed: when that changes, it expires; one that stops something follows \
-         it instead. The focus\nnever begins on the button that does it.\n\n| name | asks |\n| --- | --- |\n",
+         it instead. The focus\nnever begins on the button that does it. Of an entry that cannot be read `cancel` asks for the cluster's name and \
+         the index, typed.\n\n| name | asks |\n| --- | --- |\n",
     );
     for (name, tier) in super::dialog::tier::TIERS {
         let _ = writeln!(out, "| `{name}` | {} |", tier.told());

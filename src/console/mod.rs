@@ -5,6 +5,7 @@
 //! made here, no client library is known here, and nothing but [`run`] touches a terminal.
 
 pub mod app;
+pub mod blockers;
 pub mod brief;
 pub mod calendar;
 pub mod chosen;

@@ -1,6 +1,7 @@
 //! Keys and hand-built snapshots in; state, effects and screens out.
 
 mod broken;
+mod columns;
 mod cost;
 mod dialogs;
 mod flows;
@@ -10,6 +11,9 @@ mod plan;
 mod registry;
 mod repairs;
 mod screens;
+mod tasks;
+mod tour;
 mod typing;
+mod ways;
 mod windows;
 mod world;

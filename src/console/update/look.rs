@@ -54,6 +54,10 @@ pub(super) fn go(app: &mut App, command: Command) {
             app.sheet = Sheet::Messages;
             app.help = Some(0);
         }
+        Command::Blockers => {
+            app.sheet = Sheet::Blockers;
+            app.help = Some(0);
+        }
         Command::Line => super::line::begin(app),
         Command::Reboots => show(app, View::Reboots),
         Command::Nodes => show(app, View::Nodes),

@@ -30,15 +30,20 @@ impl Console {
 
     /// Starts `cketerm ARGS` on a terminal of that size.
     pub fn of(args: &[&str], columns: u16, rows: u16) -> Self {
+        let home = std::env::temp_dir().join(format!("cketerm-console-{}", std::process::id()));
+        Self::at(&home, args, columns, rows)
+    }
+
+    /// The same for a person with this home.
+    pub fn at(home: &Path, args: &[&str], columns: u16, rows: u16) -> Self {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_cketerm"));
         command.env_clear();
-        let state = std::env::temp_dir().join(format!("cketerm-console-{}", std::process::id()));
         for (name, value) in [("TERM", "xterm-256color"), ("PATH", "/usr/local/bin:/usr/bin:/bin"), ("USER", "alice")] {
             command.env(name, value);
         }
-        command.env("HOME", &state);
+        command.env("HOME", home);
         command.cwd("/");
         command.args(args);
         let child = pair.slave.spawn_command(command).expect("it starts");
