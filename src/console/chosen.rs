@@ -28,21 +28,23 @@ pub fn draw<Id: Told>(
     app: &App,
     (buffer, area): (&mut Buffer, Rect),
     columns: &[Column],
-    rows: Vec<Row>,
+    rows: &[Row],
     ids: &[Id],
     stale: bool,
 ) {
     let theme = &app.looks.theme;
     let table = columns::table(app.view, app.of_cke);
     let Some(names) = app.chosen.get(table) else {
-        return table::draw(buffer, area, theme, columns, &rows, stale);
+        return table::draw(buffer, area, theme, columns, rows, stale);
     };
     let mut shown: Vec<Row> = rows.iter().map(|row| Row { cells: Vec::new(), ..*row }).collect();
     let mut picked: Vec<Column> = Vec::new();
     for name in names {
         let own = columns.iter().enumerate().find(|(_, c)| columns::name(table, c.title) == *name);
         let (column, cells): (Column, Vec<Cell>) = match own {
-            Some((i, column)) => (*column, rows.iter().map(|row| row.cells.get(i).cloned().unwrap_or_default()).collect()),
+            Some((i, column)) => {
+                (*column, rows.iter().map(|row| row.cells.get(i).cloned().unwrap_or_default()).collect())
+            }
             None => (
                 Column { title: title(name), width: 1, from: 0 },
                 ids.iter().map(|id| Cell::plain(text(name, &Of(app, id).value(name)))).collect(),

@@ -46,19 +46,9 @@ pub fn own(view: View, of_cke: bool) -> &'static [&'static str] {
             "reason",
         ],
         View::Diff => &["what", "address", "serial", "place", "score", "why"],
-        View::Hosts => &[
-            "host",
-            "namespace",
-            "node",
-            "power",
-            "online",
-            "state",
-            "asked",
-            "held",
-            "pending",
-            "last-on",
-            "remarks",
-        ],
+        View::Hosts => {
+            &["host", "namespace", "node", "power", "online", "state", "asked", "held", "pending", "last-on", "remarks"]
+        }
         // those that filters know, in their order
         _ => of_table(view, of_cke),
     }

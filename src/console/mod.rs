@@ -17,6 +17,7 @@ pub mod facts;
 pub mod filter;
 pub mod footer;
 pub mod header;
+pub mod keymap;
 pub mod keys;
 pub mod line;
 pub mod list;

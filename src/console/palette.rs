@@ -38,7 +38,8 @@ pub fn draw(app: &App, line: &CommandLine, buffer: &mut Buffer, area: Rect) {
         })
         .collect();
     let rows = u16::try_from(shown.len()).unwrap_or(0).min(area.y);
-    let words = shown.iter().map(|(_, form, _)| form.width()).max().unwrap_or(0).max(WORDS).min(usize::from(area.width / 2));
+    let words =
+        shown.iter().map(|(_, form, _)| form.width()).max().unwrap_or(0).max(WORDS).min(usize::from(area.width / 2));
     for (y, (at, form, about)) in (area.y - rows..area.y).zip(&shown) {
         for x in area.left()..area.right() {
             buffer[(x, y)].reset();

@@ -2,12 +2,7 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use super::{
-    app::App,
-    columns,
-    dialog::draw::outline,
-    table::put,
-};
+use super::{app::App, columns, dialog::draw::outline, table::put};
 
 /// The list while it is open.
 #[derive(Clone, Debug, PartialEq, Eq)]

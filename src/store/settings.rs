@@ -321,7 +321,8 @@ pub(crate) fn fill_workers(theirs: &mut Constraints, ours: &Constraints) {
 
 /// `maximum-workers to 40`: the fields in which two objects differ, or `constraints` where none does.
 fn changed(before: &str, after: &str) -> String {
-    let read = |text: &str| serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).unwrap_or_default();
+    let read =
+        |text: &str| serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).unwrap_or_default();
     let (before, after) = (read(before), read(after));
     let set = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
     let set: Vec<String> = set.map(|(name, value)| format!("{name} to {value}")).collect();

@@ -91,10 +91,8 @@ fn columns_and_order_are_kept_for_the_next_time_and_forgotten_by_a_word() {
     let mut app = World::usual().console(80, 24);
     app.looks.kept = true;
     let effects = press(&mut app, "2 : \"columns node,state\" enter : \"sort node desc\" enter");
-    let of = |sort: Option<&str>| OfTable {
-        columns: vec!["node".into(), "state".into()],
-        sort: sort.map(str::to_owned),
-    };
+    let of =
+        |sort: Option<&str>| OfTable { columns: vec!["node".into(), "state".into()], sort: sort.map(str::to_owned) };
     let kept = |sort| Effect::Keep(Change::Keep("nodes", of(sort)));
     assert_eq!(effects, [kept(None), kept(Some("node desc"))]);
 
@@ -123,10 +121,7 @@ fn what_a_later_program_kept_is_left_out_by_name() {
     std::fs::write(&path, text).unwrap();
     let mut app = World::usual().console(80, 24);
     let odd = settings::apply(&mut app, &settings::read(&path).unwrap());
-    assert_eq!(
-        odd,
-        ["there is no table moons", "nodes has no column moon", "nodes has no column moon to sort by"]
-    );
+    assert_eq!(odd, ["there is no table moons", "nodes has no column moon", "nodes has no column moon to sort by"]);
     assert_eq!(app.chosen["nodes"], ["node"]);
 }
 

@@ -91,7 +91,7 @@ fn a_disabled_queue_is_enabled_again_by_the_way_back_within_a_minute() {
     press(&mut app, "E enter y");
     assert!(!app.undo_stands(), "it is not done yet");
     done(&mut app, "the reboot queue is disabled");
-    assert_eq!(message(&app), "the reboot queue is disabled; u enables reboot queue again");
+    assert_eq!(message(&app), "the reboot queue is disabled; u enables it again");
     press(&mut app, "u");
     assert!(message(&app).contains("is not seen yet"), "{}", message(&app));
     world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };

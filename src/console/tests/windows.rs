@@ -9,7 +9,10 @@ use crate::{
         screen,
         update::update,
     },
-    model::{entry::EntryId, freeze::Freeze, ours::Who, policy::Policy, reason::Reason, reboot::RebootStatus, time::after, window::Windows},
+    model::{
+        entry::EntryId, freeze::Freeze, ours::Who, policy::Policy, reason::Reason, reboot::RebootStatus, time::after,
+        window::Windows,
+    },
 };
 
 /// 10:00 UTC on a Saturday: 19:00 in Tokyo.

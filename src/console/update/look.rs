@@ -180,10 +180,11 @@ pub(super) fn forget(app: &mut App) {
         }
     });
     super::seen::rows(app);
+    let next = if app.looks.kept { ", now and the next time" } else { "" };
     if app.looks.kept {
         app.effects.push(Effect::Keep(Change::Forget));
     }
-    app.say("columns and orders are those of the views again, now and the next time");
+    app.say(format!("columns and orders are those of the views again{next}"));
 }
 
 /// Opens a view, whatever is to be remembered of the one before.

@@ -28,7 +28,9 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
         // one that cannot be understood is mended or dropped, never kept
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier)
             if app.list().fault().is_some() => {}
-        Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier) => app.typing = None,
+        Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier) => {
+            app.typing = None;
+        }
         Some(Command::Drop) => {
             if let Some((_, before)) = app.typing.take() {
                 set_filter(app, &before);

@@ -31,7 +31,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.history.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let none = "no entry has ended yet: what ends under a leader of ours is listed here";
         super::say_empty(buffer, area, &empty(app, &app.past.history, app.history.total, none), app);
@@ -101,7 +101,7 @@ fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.records.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| record(app, id)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let none = "there are no operation records: neither CKE nor an engine of ours has written one";
         super::say_empty(buffer, area, &empty(app, &app.past.records, app.records.total, none), app);
