@@ -36,7 +36,8 @@ impl Operator {
     pub async fn set_policy(&self, name: &str, value: &str, reason: Option<&str>) -> Result<Policy, ActionError> {
         let set_by = SetBy { who: &self.who, now: self.store.clock().wall() };
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
-        let note = Note { who: &self.who, what: "policy set", on: "policy", reason };
+        let on = set_to(name, value);
+        let note = Note { who: &self.who, what: "policy set", on: &on, reason };
         let set = self.store.update_policy(note, |policy| {
             *policy = with_field(policy, name, value, set_by)?;
             Ok(())
@@ -91,6 +92,16 @@ impl Operator {
             }
         });
         Ok(set.await?)
+    }
+}
+
+/// `settle_seconds to 5`, as the audit trail names it; of a document its first words.
+fn set_to(name: &str, value: &str) -> String {
+    const MOST: usize = 60;
+    let words = value.split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(MOST) {
+        Some((cut, _)) => format!("{name} to {}~", &words[..cut]),
+        None => format!("{name} to {words}"),
     }
 }
 

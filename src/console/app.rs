@@ -102,6 +102,8 @@ pub enum Sheet {
     Help,
     /// The last messages.
     Messages,
+    /// What keeps pods.
+    Blockers,
 }
 
 /// A place that something led away from, for the way back.

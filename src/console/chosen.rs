@@ -28,14 +28,14 @@ pub fn draw<Id: Told>(
     app: &App,
     (buffer, area): (&mut Buffer, Rect),
     columns: &[Column],
-    rows: Vec<Row>,
+    rows: &[Row],
     ids: &[Id],
     stale: bool,
 ) {
     let theme = &app.looks.theme;
     let table = columns::table(app.view, app.of_cke);
     let Some(names) = app.chosen.get(table) else {
-        return table::draw(buffer, area, theme, columns, &rows, stale);
+        return table::draw(buffer, area, theme, columns, rows, stale);
     };
     let mut shown: Vec<Row> = rows.iter().map(|row| Row { cells: Vec::new(), ..*row }).collect();
     let mut picked: Vec<Column> = Vec::new();

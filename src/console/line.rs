@@ -210,8 +210,8 @@ const TIMES: [&str; 6] = ["15m", "30m", "1h", "2h", "8h", "1d"];
 
 /// The proposals for the last word of a line, by the kind of argument that stands there.
 pub fn proposals(app: &App, text: &str) -> Proposals {
-    let list = text.starts_with("columns ");
-    let at = text.rfind(|c: char| c.is_whitespace() || (list && c == ',')).map_or(0, |at| at + 1);
+    let commas = text.starts_with("columns ");
+    let at = text.rfind(|c: char| c.is_whitespace() || (commas && c == ',')).map_or(0, |at| at + 1);
     let (before, last) = text.split_at(at);
     let mut words = before.split_whitespace();
     let (first, place) = (words.next(), words.count());

@@ -7,6 +7,7 @@
 pub mod app;
 pub mod attention;
 pub mod bar;
+pub mod blockers;
 pub mod brief;
 pub mod calendar;
 pub mod chosen;
@@ -19,6 +20,7 @@ pub mod facts;
 pub mod filter;
 pub mod footer;
 pub mod header;
+pub mod keymap;
 pub mod keys;
 pub mod letters;
 pub mod line;

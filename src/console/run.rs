@@ -337,7 +337,7 @@ impl Console {
                     Effect::Suspend => self.suspend(options).await?,
                     Effect::Repaint => self.repaint()?,
                     Effect::Act(action) => self.act(action),
-                    Effect::Keep(change) => self.keep(change),
+                    Effect::Keep(change) => self.keep(&change),
                     Effect::Ask(question) => self.ask(question),
                     Effect::Copy(text) => self.terminal.backend_mut().say(&clipboard::sequence(&text))?,
                 }
@@ -421,10 +421,10 @@ impl Console {
         });
     }
 
-    fn keep(&self, change: settings::Change) {
+    fn keep(&self, change: &settings::Change) {
         let (Some(path), done) = (self.settings.clone(), self.tell.clone()) else { return };
-        // a home may lie on a slow server: keys are answered meanwhile; one after the other, as they were asked for
-        let said = settings::write(&path, &change);
+        // some hundred bytes, when a person asked for it: one after the other, as they were asked for
+        let said = settings::write(&path, change);
         let said =
             said.map(|aside| aside.map(|aside| format!("what could not be read is kept as {}", aside.display())));
         let _ = done.send(Event::Kept(said));

@@ -19,6 +19,12 @@ const VERSION: u32 = 1;
 const HEAD: &str = "# Written by cketerm's console (:columns, :sort); `:settings forget` removes it.\n\
                     # What you configure yourself stands in config.yaml.\n";
 
+/// What every form of the file has.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
 /// What is kept of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,10 +75,6 @@ pub fn read(path: &Path) -> Result<Settings, String> {
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(Settings::default()),
         Err(e) => return Err(e.to_string()),
     };
-    #[derive(Deserialize)]
-    struct Version {
-        version: u32,
-    }
     let Version { version } = serde_yaml::from_str(&text).map_err(|e| e.to_string())?;
     if version != VERSION {
         return Err(format!("it is of version {version}, this program knows {VERSION}"));
@@ -92,14 +94,14 @@ pub fn write(path: &Path, change: &Change) -> Result<Option<PathBuf>, String> {
     };
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
-    let (mut settings, broken) = match read(path) {
-        Ok(settings) => (settings, None),
-        Err(_) => {
-            let aside = path.with_extension("yaml.broken");
-            fs::rename(path, &aside).map_err(failed)?;
-            (Settings::default(), Some(aside))
-        }
-    };
+    let found = read(path);
+    let mut broken = None;
+    if found.is_err() {
+        let aside = path.with_extension("yaml.broken");
+        fs::rename(path, &aside).map_err(failed)?;
+        broken = Some(aside);
+    }
+    let mut settings = found.unwrap_or_default();
     if *of == OfTable::default() {
         settings.tables.remove(*table);
     } else {

@@ -20,6 +20,8 @@ pub struct Tour {
     pub at: usize,
     /// Addresses of the reboots that were queued on the way.
     queued: Vec<String>,
+    /// The newest entry that was there before them.
+    newest: Option<u64>,
     /// Something was cancelled in this step.
     cancelled: bool,
     /// The next row in trouble was asked for in this step.
@@ -86,7 +88,10 @@ const STEPS: [Step; 10] = [
 /// The entries of the tour's own reboots.
 fn queued<'a>(app: &'a App, tour: &'a Tour) -> impl Iterator<Item = u64> + 'a {
     let entries = app.seen.snapshot.store.reboots.entries.iter();
-    entries.filter(|(_, stored)| stored.get().is_some_and(|e| tour.queued.contains(&e.node))).map(|(index, _)| *index)
+    entries
+        .filter(|(index, _)| tour.newest.is_none_or(|newest| **index > newest))
+        .filter(|(_, stored)| stored.get().is_some_and(|e| tour.queued.contains(&e.node)))
+        .map(|(index, _)| *index)
 }
 
 /// Whether a drain or a reboot goes on.
@@ -134,9 +139,13 @@ pub fn pressed(app: &mut App, command: Command) {
 
 /// An action was confirmed.
 pub fn began(app: &mut App, action: &Action) {
+    let newest = app.seen.snapshot.store.reboots.entries.keys().next_back().copied();
     let Some(tour) = &mut app.tour else { return };
     match action {
-        Action::AddReboots { addresses, .. } => tour.queued.extend(addresses.iter().cloned()),
+        Action::AddReboots { addresses, .. } => {
+            tour.newest = tour.newest.or(newest);
+            tour.queued.extend(addresses.iter().cloned());
+        }
         Action::Cancel { .. } => tour.cancelled = true,
         _ => {}
     }

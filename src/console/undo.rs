@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// For how long it is offered.
-const OFFERED: Duration = Duration::from_secs(60);
+const OFFERED: Duration = Duration::from_mins(1);
 
 /// A reboot that was cancelled before anything was done for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Way {
     /// What it does, after the key's name.
     pub fn word(&self) -> String {
         match self {
-            Self::Enable(name) => format!("enables {} again", name.title()),
+            Self::Enable(_) => "enables it again".to_owned(),
             Self::LetGo(ids) => format!("lets {} go again", if ids.len() == 1 { "it" } else { "them" }),
             Self::Apply => "lets applying go on".to_owned(),
             Self::Unfreeze => "ends the freeze again".to_owned(),

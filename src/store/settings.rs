@@ -126,7 +126,9 @@ impl Store {
             if let Some(ours) = ours.as_ref().and_then(Stored::get) {
                 fill_workers(&mut constraints, ours);
             }
+            let before = json(&constraints);
             change(&mut constraints).map_err(StoreError::NotAllowed)?;
+            let on = changed(&before, &json(&constraints));
             let mut compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
             let mut ops = vec![TxnOp::put(key.as_str(), json(&constraints), None)];
             if constraints.minimum_workers.is_some() || constraints.maximum_workers.is_some() {
@@ -139,7 +141,7 @@ impl Store {
                 compares.push(Compare::mod_revision(copy.as_str(), CompareOp::Equal, copy_revision));
                 ops.push(TxnOp::put(copy.as_str(), json(&workers), None));
             }
-            let note = Note { who, what: "constraints set", on: "constraints", reason };
+            let note = Note { who, what: "constraints set", on: &on, reason };
             if let Wrote::At(_) = self.write(note, &json(&constraints), compares, ops).await? {
                 return Ok(constraints);
             }
@@ -315,4 +317,14 @@ impl Store {
 pub(crate) fn fill_workers(theirs: &mut Constraints, ours: &Constraints) {
     theirs.minimum_workers = theirs.minimum_workers.or(ours.minimum_workers);
     theirs.maximum_workers = theirs.maximum_workers.or(ours.maximum_workers);
+}
+
+/// `maximum-workers to 40`: the fields in which two objects differ, or `constraints` where none does.
+fn changed(before: &str, after: &str) -> String {
+    let read =
+        |text: &str| serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).unwrap_or_default();
+    let (before, after) = (read(before), read(after));
+    let set = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
+    let set: Vec<String> = set.map(|(name, value)| format!("{name} to {value}")).collect();
+    if set.is_empty() { "constraints".to_owned() } else { set.join(", ") }
 }

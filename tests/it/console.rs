@@ -44,6 +44,41 @@ fn a_console_without_etcd_says_what_went_wrong_and_stays() {
     console.shows("refused", 20);
 }
 
+/// The file of a person's columns is the console's own; one that cannot be read is never lost.
+#[test]
+fn columns_are_kept_for_the_next_console_and_a_broken_file_is_kept_aside() {
+    let config = nowhere("columns");
+    let home = tempfile::TempDir::new().unwrap();
+    let path = home.path().join(".config/cketerm/console.yaml");
+    let (config, args) = (config.display().to_string(), ["--observe", "--view", "nodes"]);
+    let start = || Console::at(home.path(), &[&["--config", &config], args.as_slice()].concat(), 80, 24);
+    let mut console = start();
+    console.shows("NODE     STATE", 5);
+    console.press(":columns rack,node\r");
+    console.shows("RACK NODE", 5);
+    console.press("q");
+    assert_eq!(console.ended(15), 0);
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(kept.contains("nodes:") && kept.contains("- rack"), "{kept}");
+    let mut console = start();
+    console.shows("RACK NODE", 5);
+    console.press("q");
+    assert_eq!(console.ended(15), 0);
+
+    std::fs::write(&path, "version: 7\nof: somebody\n").unwrap();
+    let mut console = start();
+    console.shows("it is ignored: it is of version 7", 5);
+    console.press(":columns node\r");
+    console.shows("console.yaml.broken", 5);
+    console.press(":settings forget\r");
+    console.shows("NODE     STATE", 5);
+    console.press("q");
+    assert_eq!(console.ended(15), 0);
+    assert!(!path.exists());
+    let aside = std::fs::read_to_string(path.with_extension("yaml.broken")).unwrap();
+    assert_eq!(aside, "version: 7\nof: somebody\n");
+}
+
 #[test]
 fn signals_give_the_terminal_back_and_a_stopped_console_comes_back() {
     for signal in ["TERM", "HUP", "INT"] {

@@ -2,6 +2,7 @@
 
 mod attention;
 mod broken;
+mod columns;
 mod cost;
 mod dialogs;
 mod flows;
@@ -13,6 +14,9 @@ mod plan;
 mod registry;
 mod repairs;
 mod screens;
+mod tasks;
+mod tour;
 mod typing;
+mod ways;
 mod windows;
 mod world;

@@ -9,7 +9,10 @@ use crate::{
         screen,
         update::update,
     },
-    model::{entry::EntryId, freeze::Freeze, ours::Who, policy::Policy, reason::Reason, time::after, window::Windows},
+    model::{
+        entry::EntryId, freeze::Freeze, ours::Who, policy::Policy, reason::Reason, reboot::RebootStatus, time::after,
+        window::Windows,
+    },
 };
 
 /// 10:00 UTC on a Saturday: 19:00 in Tokyo.
@@ -73,6 +76,11 @@ fn freeze_is_typed_with_its_reason_and_confirmed() {
     assert_snapshot!("dialog_freeze", screen::text(&app));
     let until = "2026-11-21T12:00:00Z".parse().unwrap();
     let asked = Effect::Act(Action::Freeze { until, reason: "quarter end".into() });
+    // review of the operator: the counts were those of the moment in which it was opened
+    let mut moved = World::usual();
+    moved.entry(5, "10.0.0.16", RebootStatus::Draining, 0, 90);
+    update(&mut app, Event::Seen(moved.seen()));
+    assert!(screen::text(&app).contains("2 draining: unwound"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "y"), [asked]);
 }
 
@@ -90,7 +98,12 @@ fn unfreeze_is_confirmed_and_expires_when_the_policy_changes() {
     assert!(screen::text(&app).contains("EXPIRED: somebody set the policy meanwhile"));
     assert_eq!(press(&mut app, "y"), []);
     let mut app = world(NIGHTS, true).console(80, 24);
-    assert_eq!(press(&mut app, ": \"unfreeze\" enter enter y"), [Effect::Act(Action::Unfreeze { reason: None })]);
+    // review of the operator: `y` was the first letter of a reason there
+    assert_eq!(press(&mut app, ": \"unfreeze\" enter y"), [Effect::Act(Action::Unfreeze { reason: None })]);
+    let mut app = world(NIGHTS, true).console(80, 24);
+    let reason = Some("quarter is over".to_owned());
+    let effects = press(&mut app, ": \"unfreeze quarter is over\" enter y");
+    assert_eq!(effects, [Effect::Act(Action::Unfreeze { reason })]);
 }
 
 #[test]

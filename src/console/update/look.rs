@@ -56,6 +56,10 @@ pub(super) fn go(app: &mut App, command: Command) {
             app.sheet = Sheet::Messages;
             app.help = Some(0);
         }
+        Command::Blockers => {
+            app.sheet = Sheet::Blockers;
+            app.help = Some(0);
+        }
         Command::Line => super::line::begin(app),
         Command::Reboots => show(app, View::Reboots),
         Command::Nodes => show(app, View::Nodes),
@@ -196,10 +200,11 @@ pub(super) fn forget(app: &mut App) {
         }
     });
     super::seen::rows(app);
+    let next = if app.looks.kept { ", now and the next time" } else { "" };
     if app.looks.kept {
         app.effects.push(Effect::Keep(Change::Forget));
     }
-    app.say("columns and orders are those of the views again, now and the next time");
+    app.say(format!("columns and orders are those of the views again{next}"));
 }
 
 /// Opens a view, whatever is to be remembered of the one before.

@@ -69,13 +69,12 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         Event::Kept(said) => {
             match said {
                 Ok(Some(text)) => app.refuse(text),
-                Ok(None) => {}
                 Err(why) if app.looks.kept => {
                     // once: a home that takes nothing takes nothing the next time either
                     app.looks.kept = false;
                     app.refuse(format!("{why}; columns and orders are not kept for the next time"));
                 }
-                Err(_) => {}
+                Ok(None) | Err(_) => {}
             }
             Vec::new()
         }

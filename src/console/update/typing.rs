@@ -29,7 +29,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier)
             if app.list().fault().is_some() => {}
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier) => {
-            app.typing = None
+            app.typing = None;
         }
         Some(Command::Drop) => {
             if let Some((_, before)) = app.typing.take() {

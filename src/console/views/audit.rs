@@ -25,7 +25,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "RESULT", width: 34, from: 160 },
         Column { title: "REASON", width: 0, from: 120 },
     ];
-    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let lines = super::history::empty(app, &app.past.audit, app.audit.total, "nobody has done anything yet");
         super::say_empty(buffer, area, &lines, app);

@@ -9,16 +9,18 @@ use ratatui::{
 
 use crate::console::{
     app::{App, Sheet},
-    brief, calendar,
+    blockers, brief, calendar,
+    event::count,
     keys::{Context, TABLE},
     line::{self, WORDS},
-    table::{put, wrap},
+    table::{cut, put, wrap},
 };
 
 fn lines(app: &App) -> Vec<Line<'static>> {
     match app.sheet {
         Sheet::Help => keys(app),
         Sheet::Messages => messages(app),
+        Sheet::Blockers => holders(app),
     }
 }
 
@@ -36,6 +38,29 @@ fn messages(app: &App) -> Vec<Line<'static>> {
     }
     if lines.is_empty() {
         lines.push(Line::from("nothing was said yet"));
+    }
+    lines
+}
+
+/// What keeps pods, the most nodes first.
+fn holders(app: &App) -> Vec<Line<'static>> {
+    let theme = &app.looks.theme;
+    let width = usize::from(app.size.width).saturating_sub(8);
+    let mut lines = Vec::new();
+    for holder in blockers::all(app) {
+        let count = format!("{}  ", count(holder.nodes.len(), "node"));
+        lines.push(Line::from(vec![
+            Span::styled(count, theme.title),
+            Span::styled(brief::safe(&holder.what), theme.trouble),
+        ]));
+        let list = |of: &std::collections::BTreeSet<String>| of.iter().cloned().collect::<Vec<_>>().join(", ");
+        let pods = (!holder.pods.is_empty()).then(|| format!("pods: {}", list(&holder.pods)));
+        for text in std::iter::once(format!("nodes: {}", list(&holder.nodes))).chain(pods) {
+            lines.extend(cut(&brief::safe(&text), width, 3).into_iter().map(|line| Line::from(format!("    {line}"))));
+        }
+    }
+    if lines.is_empty() {
+        lines.push(Line::from("nothing keeps a pod on a node that is to go"));
     }
     lines
 }
@@ -106,6 +131,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     let what = match app.sheet {
         Sheet::Help => "Keys",
         Sheet::Messages => "Messages",
+        Sheet::Blockers => "What blocks",
     };
     let [down, up, back] = ["down", "up", "back"].map(|name| app.key(name));
     let title = format!(" {what}: {down} {up} scroll, {back} closes ");

@@ -34,7 +34,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "OUTCOME", width: if area.width < 120 { 0 } else { 40 }, from: 0 },
         Column { title: "REASON", width: 0, from: 120 },
     ];
-    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let none = "no entry has ended yet: what ends under a leader of ours is listed here";
         super::say_empty(buffer, area, &empty(app, &app.past.history, app.history.total, none), app);
@@ -106,7 +106,7 @@ fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.records.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| record(app, id)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let none = "there are no operation records: neither CKE nor an engine of ours has written one";
         super::say_empty(buffer, area, &empty(app, &app.past.records, app.records.total, none), app);

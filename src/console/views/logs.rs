@@ -30,7 +30,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     ];
     let visible = app.log.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, *id)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, false);
+    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, false);
     if visible.is_empty() {
         let text =
             if app.log.total > 0 { super::no_hits(app, "line") } else { vec!["nothing was logged yet".to_owned()] };

@@ -33,7 +33,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.machines.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|serial| row(app, serial)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         super::say_empty(buffer, area, &empty(app), app);
     }

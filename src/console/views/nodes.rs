@@ -36,7 +36,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "REPAIR", width: 6, from: 0 },
     ];
     columns[1].width = needs(1, STATE, u16::MAX).min(table::rest(&columns, area));
-    chosen::draw(app, (&mut *buffer, area), &columns, rows, visible, stale);
+    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         super::say_empty(buffer, area, &empty(app), app);
     }

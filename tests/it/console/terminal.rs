@@ -40,17 +40,23 @@ impl Console {
         Self::on(Ground::default(), args, columns, rows)
     }
 
+    /// The same for a person with this home.
+    pub fn at(home: &Path, args: &[&str], columns: u16, rows: u16) -> Self {
+        let home = home.display().to_string();
+        Self::on(Ground { environment: &[("HOME", &home)], ..Ground::default() }, args, columns, rows)
+    }
+
     /// The same in another environment.
     pub fn on(ground: Ground<'_>, args: &[&str], columns: u16, rows: u16) -> Self {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_cketerm"));
         command.env_clear();
-        let state = std::env::temp_dir().join(format!("cketerm-console-{}", std::process::id()));
         for (name, value) in [("TERM", "xterm-256color"), ("PATH", "/usr/local/bin:/usr/bin:/bin"), ("USER", "alice")] {
             command.env(name, value);
         }
-        command.env("HOME", &state);
+        let home = std::env::temp_dir().join(format!("cketerm-console-{}", std::process::id()));
+        command.env("HOME", home);
         for (name, value) in ground.environment {
             command.env(name, value);
         }

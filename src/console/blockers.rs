@@ -1,0 +1,65 @@
+//! What keeps pods on nodes that are to go, by what keeps them: the one thing that a person could mend for most nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{app::App, brief, facts, overview};
+use crate::model::{
+    entry::EntryId,
+    reason::{PodHold, Reason},
+};
+
+/// Something that keeps pods, with all that it keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// What: a budget, a job, one pod's own trouble.
+    pub what: String,
+    /// The nodes that cannot go on.
+    pub nodes: BTreeSet<String>,
+    /// The pods that are known.
+    pub pods: BTreeSet<String>,
+}
+
+/// All of them, the one that keeps the most nodes first.
+pub fn all(app: &App) -> Vec<Holder> {
+    let (seen, store) = (&app.seen, &app.seen.snapshot.store);
+    let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
+    let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
+    let mut found: BTreeMap<String, Holder> = BTreeMap::new();
+    let mut add = |what: String, node: &str, pod: Option<&str>| {
+        let holder = found.entry(what.clone()).or_default();
+        holder.what = what;
+        holder.nodes.insert(node.to_owned());
+        holder.pods.extend(pod.map(str::to_owned));
+    };
+    for id in reboots.chain(repairs) {
+        let Some(node) = facts::machine(seen, id) else { continue };
+        let blockers = facts::progress(seen, id).map(|p| p.blockers.as_slice()).unwrap_or_default();
+        // what an entry met that does not drain now is a thing of the past
+        let blockers = if overview::in_work(seen, id) { blockers } else { &[] };
+        let mut told = false;
+        for blocker in blockers {
+            let what = match &blocker.why {
+                PodHold::Leaving => continue,
+                PodHold::Budget { budget, healthy, needed } => format!("pdb {budget} {healthy}/{needed}"),
+                PodHold::ManyBudgets { .. } | PodHold::Job { .. } => blocker.why.to_string(),
+                why => format!("{}: {why}", blocker.pod),
+            };
+            add(what, &node, Some(&blocker.pod));
+            told = true;
+        }
+        let why = seen.reasons.get(&id).filter(|_| !told);
+        if let Some(
+            why @ (Reason::BlockedByPdb { .. }
+            | Reason::BlockedByManyPdbs { .. }
+            | Reason::BlockedByJob { .. }
+            | Reason::Backoff { cause: Some(_), .. }
+            | Reason::TerminatingStuck { .. }),
+        ) = why
+        {
+            add(brief::stuck_on(why, app.now.wall), &node, None);
+        }
+    }
+    let mut all: Vec<Holder> = found.into_values().collect();
+    all.sort_by_key(|holder| (std::cmp::Reverse(holder.nodes.len()), holder.what.clone()));
+    all
+}

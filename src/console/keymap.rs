@@ -1,0 +1,350 @@
+//! The keys in force: what the configuration made of the key table, and what a press, or a chord of them, comes to.
+
+use std::collections::BTreeMap;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::keys::{
+    Binding, Command,
+    Context::{self, Detail, Dialog, Everywhere, Field, Table},
+    TABLE, title, typed,
+};
+
+/// One press.
+pub type Stroke = (KeyCode, KeyModifiers);
+
+/// A command's key, or chord of keys, in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct InForce {
+    context: Context,
+    strokes: Vec<Stroke>,
+    command: Command,
+    name: &'static str,
+    /// The configuration says so.
+    changed: bool,
+}
+
+impl InForce {
+    /// Where it was bound, for whoever looks for it.
+    fn place(&self) -> String {
+        if self.changed { format!("keys.{}", self.name) } else { "the default table".to_owned() }
+    }
+}
+
+/// What a press comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A command.
+    Command(Command),
+    /// A chord that is not through.
+    Begun,
+    /// Nothing.
+    Nothing,
+}
+
+/// The keys in force: the table and what the configuration changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keymap {
+    keys: Vec<InForce>,
+    names: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl Default for Keymap {
+    fn default() -> Self {
+        // the built-in table is valid: a test holds it
+        Self::new(&BTreeMap::new()).unwrap_or(Self { keys: Vec::new(), names: BTreeMap::new() })
+    }
+}
+
+impl Keymap {
+    /// The table with some commands bound to other keys (an empty list unbinds). Duplicates are refused, and so are
+    /// chords that begin with a key that does something alone.
+    pub fn new(changed: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
+        if let Some(name) = changed.keys().find(|name| !TABLE.iter().any(|b| b.name == name.as_str())) {
+            let names: Vec<_> = TABLE.iter().map(|b| b.name).collect();
+            return Err(format!("keys: there is no command {name:?}; the commands are {}", names.join(", ")));
+        }
+        let mut keys: Vec<InForce> = Vec::new();
+        let mut names = BTreeMap::new();
+        for binding in TABLE {
+            let own = changed.get(binding.name);
+            let texts: Vec<String> = match own {
+                Some(texts) => texts.clone(),
+                None => binding.keys.iter().map(|k| (*k).to_owned()).collect(),
+            };
+            for text in &texts {
+                let strokes = chord(text).ok_or_else(|| format!("keys.{}: {text:?} is no key", binding.name))?;
+                fits(binding, text, &strokes)?;
+                let one = InForce {
+                    context: binding.context,
+                    strokes,
+                    command: binding.command,
+                    name: binding.name,
+                    changed: own.is_some(),
+                };
+                if let Some(why) = keys.iter().find_map(|other| clash(&one, other)) {
+                    return Err(why);
+                }
+                keys.push(one);
+            }
+            names.insert(binding.name, texts);
+        }
+        Ok(Self { keys, names })
+    }
+
+    /// What a key does here, alone.
+    pub fn lookup(&self, context: Context, key: KeyEvent) -> Option<Command> {
+        match self.hear(context, &[], key) {
+            Heard::Command(command) => Some(command),
+            Heard::Begun | Heard::Nothing => None,
+        }
+    }
+
+    /// What a key does here after those that were pressed of a chord.
+    pub fn hear(&self, context: Context, before: &[Stroke], key: KeyEvent) -> Heard {
+        let stroke = normal(key.code, key.modifiers);
+        let (mut begun, mut elsewhere) = (false, None);
+        for one in &self.keys {
+            let here = one.context == context;
+            let also = one.context == Everywhere && matches!(context, Table | Detail);
+            if !here && !also {
+                continue;
+            }
+            let Some((next, rest)) = one.strokes.strip_prefix(before).and_then(<[Stroke]>::split_first) else {
+                continue;
+            };
+            match (*next == stroke, rest.is_empty(), here) {
+                (true, true, true) => return Heard::Command(one.command),
+                (true, true, false) => elsewhere = elsewhere.or(Some(one.command)),
+                (true, false, _) => begun = true,
+                _ => {}
+            }
+        }
+        match elsewhere {
+            Some(command) => Heard::Command(command),
+            None if begun => Heard::Begun,
+            None => Heard::Nothing,
+        }
+    }
+
+    /// The chords that go on from these presses: the keys that are left, and the command's name.
+    pub fn chords(&self, before: &[Stroke]) -> Vec<(String, &'static str)> {
+        let rest = |one: &InForce| {
+            let rest = one.strokes.strip_prefix(before).filter(|rest| !rest.is_empty())?;
+            Some((rest.iter().map(|s| named(*s)).collect::<Vec<_>>().join(" "), one.name))
+        };
+        self.keys.iter().filter_map(rest).collect()
+    }
+
+    /// The first key of a command, for hints; none where it is unbound.
+    pub fn key(&self, name: &str) -> Option<&str> {
+        self.names.get(name).and_then(|keys| keys.first()).map(String::as_str)
+    }
+
+    /// The first key of a command as sentences name it; `:NAME` where it is unbound.
+    pub fn shown(&self, name: &str) -> String {
+        self.key(name).map_or_else(|| format!(":{name}"), title)
+    }
+
+    /// All keys of a binding, for the help; the command line's word where there is none.
+    pub fn all(&self, binding: &Binding) -> String {
+        match self.names.get(binding.name).map(|keys| keys.join(" ")).filter(|keys| !keys.is_empty()) {
+            Some(keys) => keys,
+            None if typed(binding.context) => format!(":{}", binding.name),
+            None => String::new(),
+        }
+    }
+}
+
+/// What a command may not be bound to: chords where text is typed, and for a verb that changes the cluster keys that
+/// fingers press for something harmless.
+fn fits(binding: &Binding, text: &str, strokes: &[Stroke]) -> Result<(), String> {
+    let name = binding.name;
+    if strokes.len() > 1 {
+        if matches!(binding.context, Dialog | Field) {
+            return Err(format!("keys.{name}: {text:?}: chords work in tables and panes, not where text is typed"));
+        }
+        if strokes.iter().any(|(code, _)| *code == KeyCode::Esc) {
+            return Err(format!("keys.{name}: {text:?}: Esc drops a chord, it cannot be part of one"));
+        }
+        return Ok(());
+    }
+    let harmless = strokes.iter().any(|(code, modifiers)| {
+        modifiers.contains(KeyModifiers::CONTROL)
+            || !matches!(code, KeyCode::Char(_) | KeyCode::F(_) | KeyCode::Delete)
+            || *code == KeyCode::Char(' ')
+    });
+    if binding.changes && harmless {
+        return Err(format!(
+            "keys.{name}: {text} looks harmless, and {name} changes the cluster: take a letter, a function key or a \
+             chord such as \"ctrl-x c\""
+        ));
+    }
+    Ok(())
+}
+
+/// Why two cannot be in force together, in the name of the one that the configuration changed.
+fn clash(one: &InForce, other: &InForce) -> Option<String> {
+    if !overlap(one.context, other.context) {
+        return None;
+    }
+    let (new, old) = if one.changed || !other.changed { (one, other) } else { (other, one) };
+    let text = |of: &InForce| of.strokes.iter().map(|s| named(*s)).collect::<Vec<_>>().join(" ");
+    if new.strokes == old.strokes {
+        let (name, key, place) = (new.name, text(new), old.place());
+        return Some(format!("keys.{name}: {key} is the key of {} already ({place})", old.name));
+    }
+    let (long, short) = if new.strokes.len() > old.strokes.len() { (new, old) } else { (old, new) };
+    long.strokes.starts_with(&short.strokes).then(|| {
+        format!(
+            "keys.{}: the chord {:?} of {} begins with {}, which is the key of {} alone ({})",
+            new.name,
+            text(long),
+            long.name,
+            text(short),
+            short.name,
+            if long == new { short.place() } else { long.place() },
+        )
+    })
+}
+
+/// Whether two contexts can hear the same key press.
+fn overlap(one: Context, other: Context) -> bool {
+    let typing = |c| matches!(c, Dialog | Field);
+    one == other || (one == Everywhere && !typing(other)) || (other == Everywhere && !typing(one))
+}
+
+/// Reads `X`, `ctrl-f`, `space`, `pgdn` …
+pub fn parse(text: &str) -> Option<(KeyCode, KeyModifiers)> {
+    let (rest, modifiers) = match (text.strip_prefix("ctrl-"), text.strip_prefix("alt-")) {
+        (Some(rest), _) => (rest, KeyModifiers::CONTROL),
+        (_, Some(rest)) => (rest, KeyModifiers::ALT),
+        _ => (text, KeyModifiers::NONE),
+    };
+    let mut chars = rest.chars();
+    let code = match (rest, chars.next(), chars.next()) {
+        (_, Some(c), None) => KeyCode::Char(c),
+        ("space", ..) => KeyCode::Char(' '),
+        ("enter", ..) => KeyCode::Enter,
+        ("esc", ..) => KeyCode::Esc,
+        ("tab", ..) => KeyCode::Tab,
+        ("backtab", ..) => KeyCode::BackTab,
+        ("up", ..) => KeyCode::Up,
+        ("down", ..) => KeyCode::Down,
+        ("left", ..) => KeyCode::Left,
+        ("right", ..) => KeyCode::Right,
+        ("home", ..) => KeyCode::Home,
+        ("end", ..) => KeyCode::End,
+        ("pgup", ..) => KeyCode::PageUp,
+        ("pgdn", ..) => KeyCode::PageDown,
+        ("backspace", ..) => KeyCode::Backspace,
+        ("delete", ..) => KeyCode::Delete,
+        _ => match rest.strip_prefix('f').and_then(|n| n.parse().ok()) {
+            Some(n @ 1..=12) => KeyCode::F(n),
+            _ => return None,
+        },
+    };
+    Some((code, modifiers))
+}
+
+/// Reads one key, or several after one another: `ctrl-x c`.
+fn chord(text: &str) -> Option<Vec<Stroke>> {
+    let strokes: Option<Vec<Stroke>> = text.split_whitespace().map(parse).collect();
+    strokes.filter(|strokes| !strokes.is_empty())
+}
+
+/// A key as [`parse`] reads it.
+pub fn named((code, modifiers): Stroke) -> String {
+    let name = match code {
+        KeyCode::Char(' ') => "space".to_owned(),
+        KeyCode::Char(c) => c.to_string(),
+        KeyCode::F(n) => format!("f{n}"),
+        KeyCode::PageUp => "pgup".to_owned(),
+        KeyCode::PageDown => "pgdn".to_owned(),
+        other => format!("{other:?}").to_lowercase(),
+    };
+    let before = if modifiers.contains(KeyModifiers::CONTROL) {
+        "ctrl-"
+    } else if modifiers.contains(KeyModifiers::ALT) {
+        "alt-"
+    } else {
+        ""
+    };
+    format!("{before}{name}")
+}
+
+/// Shift is in the character already; terminals disagree about saying so.
+pub fn normal(code: KeyCode, modifiers: KeyModifiers) -> Stroke {
+    (code, modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_can_be_changed_and_unbound_and_duplicates_are_refused() {
+        let change = |name: &str, keys: &[&str]| {
+            let keys = keys.iter().map(|k| (*k).to_owned()).collect();
+            Keymap::new(&BTreeMap::from([(name.to_owned(), keys)]))
+        };
+        let map = change("cancel", &["f8"]).unwrap();
+        assert_eq!(map.lookup(Table, KeyEvent::from(KeyCode::F(8))), Some(Command::Cancel));
+        assert_eq!(map.lookup(Table, KeyEvent::from(KeyCode::Char('X'))), None);
+        assert_eq!(change("force", &[]).unwrap().key("force"), None);
+        let twice = change("cancel", &["j"]).unwrap_err();
+        assert_eq!(twice, "keys.cancel: j is the key of down already (the default table)");
+        let both = BTreeMap::from([
+            ("filter".to_owned(), vec!["f9".to_owned()]),
+            ("cancel".to_owned(), vec!["f9".to_owned()]),
+        ]);
+        assert_eq!(Keymap::new(&both).unwrap_err(), "keys.filter: f9 is the key of cancel already (keys.cancel)");
+        assert!(change("filter", &["X"]).unwrap_err().contains("cancel"));
+        assert!(change("nothing", &["x"]).unwrap_err().contains("reset-backoff"));
+        assert!(change("cancel", &["hyper-x"]).unwrap_err().contains("no key"));
+    }
+
+    #[test]
+    fn a_chord_is_heard_key_by_key_and_one_whose_first_key_does_something_alone_is_refused() {
+        let change = |all: &[(&str, &str)]| {
+            Keymap::new(&all.iter().map(|(name, key)| ((*name).to_owned(), vec![(*key).to_owned()])).collect())
+        };
+        let map = change(&[("cancel", "ctrl-x c"), ("repaint", "ctrl-x r")]).unwrap();
+        let begun = KeyEvent::new(KeyCode::Char('x'), KeyModifiers::CONTROL);
+        assert_eq!(map.hear(Table, &[], begun), Heard::Begun);
+        assert_eq!(map.hear(Field, &[], begun), Heard::Nothing, "text is typed there");
+        let before = [normal(begun.code, begun.modifiers)];
+        let then = |c| map.hear(Detail, &before, KeyEvent::from(KeyCode::Char(c)));
+        assert_eq!((then('c'), then('d')), (Heard::Command(Command::Cancel), Heard::Nothing));
+        assert_eq!(map.hear(Table, &[], KeyEvent::from(KeyCode::Char('c'))), Heard::Nothing, "the second key alone");
+        assert_eq!(map.chords(&before), [("c".to_owned(), "cancel"), ("r".to_owned(), "repaint")]);
+        assert_eq!(map.shown("cancel"), "Ctrl-x c");
+
+        let why = change(&[("bottom", "g g")]).unwrap_err();
+        let said =
+            "keys.bottom: the chord \"g g\" of bottom begins with g, which is the key of top alone (the default table)";
+        assert_eq!(why, said);
+        assert!(change(&[("bottom", "g e"), ("top", "g g")]).is_ok());
+        assert!(change(&[("yes", "g y")]).unwrap_err().contains("not where text is typed"));
+        assert!(change(&[("top", "z esc")]).unwrap_err().contains("Esc drops a chord"));
+    }
+
+    /// console.md: "destructive keys beside harmless ones".
+    #[test]
+    fn a_verb_is_not_bound_to_a_key_that_looks_harmless() {
+        for key in ["ctrl-d", "ctrl-k", "enter", "space", "pgdn", "left"] {
+            let change = BTreeMap::from([("force".to_owned(), vec![key.to_owned()])]);
+            let why = Keymap::new(&change).unwrap_err();
+            assert!(why.starts_with(&format!("keys.force: {key} looks harmless")), "{why}");
+        }
+        let change = BTreeMap::from([("down".to_owned(), vec!["ctrl-d".to_owned()])]);
+        assert!(Keymap::new(&change).is_ok(), "one that only looks may have it");
+    }
+
+    #[test]
+    fn every_key_is_read_as_it_is_named() {
+        for key in TABLE.iter().flat_map(|b| b.keys).chain(&["f12", "alt-x", "delete", "home"]) {
+            assert_eq!(parse(key).map(named).as_deref(), Some(*key));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Columns that are chosen, and what is kept of them.
+
+use super::world::{World, press};
+use crate::console::{
+    app::{App, View},
+    columns,
+    event::Effect,
+    screen,
+    settings::{self, Change, OfTable},
+};
+
+/// The line of the titles.
+fn titles(app: &App) -> String {
+    screen::text(app).lines().nth(3).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_view_shows_the_columns_that_were_chosen_in_their_order_and_its_own_again() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 : \"columns node,rack,state\" enter");
+    assert_eq!(titles(&app), "NODE RACK STATE");
+    let row = screen::text(&app).lines().nth(4).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(row, "> cp-1 0 Ready queued");
+    press(&mut app, "1");
+    assert!(titles(&app).starts_with("INDEX NODE STATUS"), "another view has its own: {}", titles(&app));
+    press(&mut app, ": \"columns index node rack by why\" enter");
+    assert_eq!(titles(&app), "INDEX NODE RACK ASKED BY WHY", "columns that only filters know");
+    assert!(screen::text(&app).contains("kernel 6.12"), "{}", screen::text(&app));
+    press(&mut app, ": \"columns default\" enter 2");
+    assert_eq!(titles(&app), "NODE RACK STATE", "of this view nothing was said");
+}
+
+#[test]
+fn what_is_no_column_is_refused_by_name_and_what_does_not_fit_is_left_out_at_the_right() {
+    let mut app = World::usual().console(60, 15);
+    press(&mut app, ": \"columns node,moon\" enter");
+    assert!(screen::text(&app).contains("there is no column moon: index node"), "{}", screen::text(&app));
+    press(&mut app, "esc : \"columns node,node\" enter");
+    assert!(screen::text(&app).contains("node is named twice"));
+    press(&mut app, "esc : \"columns node,address,role,rack,status,since,pods,by,why,reason\" enter");
+    let shown = titles(&app);
+    assert!(shown.starts_with("NODE ADDRESS ROLE RACK STATUS SINCE") && !shown.contains("REASON"), "{shown}");
+    press(&mut app, "0 : \"columns node\" enter");
+    assert!(screen::text(&app).contains("the Overview has no columns"), "{}", screen::text(&app));
+}
+
+/// Every name that the list offers shows something of its own in every view.
+#[test]
+fn every_column_of_every_view_can_be_shown_alone() {
+    for view in View::ALL {
+        let world = World::with_repairs();
+        for name in columns::all(view, false) {
+            let mut app = world.console_in(view, 200, 50);
+            press(&mut app, &format!(": \"columns {name}\" enter"));
+            assert_eq!(app.chosen[view.name()], [name], "{:?}", app.message);
+            let title = screen::text(&app);
+            let shown = title.lines().any(|line| columns::name(view.name(), line.trim()) == name);
+            assert!(shown || line_of(&title, name), "{view:?} {name}:\n{title}");
+        }
+        for name in columns::own(view, false) {
+            assert!(columns::all(view, false).contains(name), "{view:?} {name}");
+        }
+    }
+}
+
+fn line_of(screen: &str, name: &str) -> bool {
+    let title = match name {
+        "by" => "ASKED BY".to_owned(),
+        other => other.to_uppercase(),
+    };
+    screen.lines().any(|line| line.trim() == title)
+}
+
+#[test]
+fn the_list_hides_shows_and_moves_and_esc_changes_nothing() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 | esc");
+    assert!(app.chosen.is_empty() && app.picker.is_none());
+    // the state goes behind the address, the role is hidden
+    press(&mut app, "| down right down space");
+    insta::assert_snapshot!("columns_list_80x24", screen::text(&app));
+    press(&mut app, "enter");
+    assert_eq!(app.chosen["nodes"], ["node", "address", "state", "rack", "kubelet", "reboot", "repair"]);
+    press(&mut app, "| down right down space");
+    assert_eq!(press(&mut app, "X R q"), [], "no verb is heard there");
+    assert!(app.dialog.is_none());
+}
+
+#[test]
+fn columns_and_order_are_kept_for_the_next_time_and_forgotten_by_a_word() {
+    let mut app = World::usual().console(80, 24);
+    app.looks.kept = true;
+    let effects = press(&mut app, "2 : \"columns node,state\" enter : \"sort node desc\" enter");
+    let of =
+        |sort: Option<&str>| OfTable { columns: vec!["node".into(), "state".into()], sort: sort.map(str::to_owned) };
+    let kept = |sort| Effect::Keep(Change::Keep("nodes", of(sort)));
+    assert_eq!(effects, [kept(None), kept(Some("node desc"))]);
+
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("console.yaml");
+    for effect in effects {
+        let Effect::Keep(change) = effect else { panic!() };
+        assert_eq!(settings::write(&path, &change), Ok(None));
+    }
+    let mut next = World::usual().console(80, 24);
+    assert_eq!(settings::apply(&mut next, &settings::read(&path).unwrap()), Vec::<String>::new());
+    press(&mut next, "2 j k");
+    assert_eq!(titles(&next), "NODE STATE");
+    crate::console::update::update(&mut next, crate::console::event::Event::Seen(World::usual().seen()));
+    assert_eq!(next.nodes.rows.first().map(String::as_str), Some("worker-5"));
+    next.looks.kept = true;
+    assert_eq!(press(&mut next, ": \"settings forget\" enter"), [Effect::Keep(Change::Forget)]);
+    assert!(next.chosen.is_empty() && next.nodes.sort.is_none());
+}
+
+#[test]
+fn what_a_later_program_kept_is_left_out_by_name() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("console.yaml");
+    let text = "version: 1\ntables:\n  nodes: {columns: [moon, node], sort: moon}\n  moons: {sort: x}\n";
+    std::fs::write(&path, text).unwrap();
+    let mut app = World::usual().console(80, 24);
+    let odd = settings::apply(&mut app, &settings::read(&path).unwrap());
+    assert_eq!(odd, ["there is no table moons", "nodes has no column moon", "nodes has no column moon to sort by"]);
+    assert_eq!(app.chosen["nodes"], ["node"]);
+}
+
+#[test]
+fn a_home_that_takes_nothing_is_said_once() {
+    use crate::console::{event::Event, update::update};
+    let mut app = World::usual().console(80, 24);
+    app.looks.kept = true;
+    update(&mut app, Event::Kept(Err("/x/console.yaml cannot be written: read-only".into())));
+    assert!(app.message.as_ref().is_some_and(|m| m.text.contains("not kept for the next time")));
+    assert_eq!(press(&mut app, "2 s"), [], "it is not tried again");
+}

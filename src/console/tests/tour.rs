@@ -1,0 +1,125 @@
+//! The first steps in the sandbox, and the list of the command line.
+
+use insta::assert_snapshot;
+
+use super::world::{World, press};
+use crate::{
+    console::{
+        app::{App, View},
+        event::Event,
+        screen,
+        update::update,
+    },
+    model::reboot::RebootStatus,
+};
+
+fn at(app: &App) -> Option<usize> {
+    app.tour.as_ref().map(|tour| tour.at + 1)
+}
+
+#[test]
+fn the_tour_waits_for_each_step_and_plays_through_to_the_end() {
+    let mut world = World::usual();
+    let mut app = world.console_in(View::Overview, 80, 24);
+    app.looks.sandbox = true;
+    press(&mut app, ": \"tour\" enter");
+    assert_snapshot!("tour_80x24", screen::text(&app));
+    assert_eq!(at(&app), Some(1));
+    press(&mut app, "1 j 8");
+    assert_eq!(at(&app), Some(1), "it waits");
+    press(&mut app, "2");
+    assert_eq!(at(&app), Some(2));
+    press(&mut app, "/ \"rack=1 !role:api\"");
+    assert_eq!(at(&app), Some(2), "while it is typed");
+    press(&mut app, "enter");
+    assert_eq!(at(&app), Some(3));
+    press(&mut app, "space space");
+    assert_eq!(at(&app), Some(4));
+    press(&mut app, "R \"try it\" enter enter");
+    assert_eq!(at(&app), Some(4), "until it is there");
+    world.entry(40, "10.0.0.15", RebootStatus::Queued, 0, 90);
+    world.entry(41, "10.0.0.18", RebootStatus::Queued, 0, 91);
+    update(&mut app, Event::Done(Ok("queued 2 reboots".into())));
+    update(&mut app, Event::Seen(world.seen()));
+    assert_eq!(at(&app), Some(5));
+    press(&mut app, "1");
+    assert_eq!(at(&app), Some(6));
+    press(&mut app, "G enter");
+    assert_eq!(at(&app), Some(7));
+    press(&mut app, "esc n");
+    assert_eq!(at(&app), Some(8));
+    press(&mut app, "G X enter y");
+    assert_eq!(at(&app), Some(9));
+    press(&mut app, "8");
+    assert_eq!(at(&app), Some(10));
+    assert!(screen::text(&app).contains("That was the tour."), "{}", screen::text(&app));
+    press(&mut app, "esc esc esc");
+    assert_eq!(at(&app), None);
+}
+
+#[test]
+fn the_tour_is_for_the_sandbox_and_ends_by_its_word() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, ": \"tour\" enter");
+    assert!(app.tour.is_none());
+    assert!(app.message.as_ref().is_some_and(|m| m.text.contains("`cketerm --sandbox`, then :tour")));
+    app.looks.sandbox = true;
+    press(&mut app, ": \"tour\" enter : \"tour\" enter");
+    assert_eq!(at(&app), None);
+}
+
+#[test]
+fn the_command_line_proposes_names_with_what_they_take_and_arguments_by_their_kind() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, ": \"re\"");
+    assert_snapshot!("palette_80x24", screen::text(&app));
+    press(&mut app, "esc : \"cancel \"");
+    let text = screen::text(&app);
+    assert!(text.contains("reboots/3") && text.contains("worker-1 draining"), "{text}");
+    press(&mut app, "esc : \"freeze \"");
+    assert!(screen::text(&app).contains("\u{2502} 30m"), "{}", screen::text(&app));
+    press(&mut app, "esc : \"columns index,no\" tab");
+    let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
+    assert_eq!(typed(&app), "columns index,node ");
+    press(&mut app, "esc : \"cancel -- re\"");
+    assert!(app.line.as_ref().unwrap().offers.words.is_empty(), "of a reason nothing is known");
+    press(&mut app, "esc : \"reset-backoff a\" tab");
+    assert_eq!(typed(&app), "reset-backoff all ");
+}
+
+#[test]
+fn lines_that_were_carried_out_come_back_by_up_and_down() {
+    let mut app = World::usual().console(80, 24);
+    let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
+    press(&mut app, ": up");
+    assert_eq!(typed(&app), "", "there is none yet");
+    press(&mut app, "esc : \"view nodes\" enter : \"sort rack\" enter : \"view nodes\" enter : \"bad one\" enter esc");
+    press(&mut app, ": up");
+    assert_eq!(typed(&app), "view nodes");
+    press(&mut app, "up");
+    assert_eq!(typed(&app), "sort rack", "the same line only once, and none that was refused");
+    press(&mut app, "up down down");
+    assert_eq!(typed(&app), "");
+    press(&mut app, "up up enter");
+    assert_eq!(app.nodes.sort, Some(("rack", false)));
+}
+
+#[test]
+fn a_chord_that_is_not_through_stands_in_the_footer_and_esc_drops_it() {
+    use crate::console::keys::Keymap;
+    let keys = [("cancel".to_owned(), vec!["ctrl-x c".to_owned()]), ("top".to_owned(), vec!["g g".to_owned()])];
+    let mut app = World::usual().console(80, 24);
+    app.looks.keymap = Keymap::new(&keys.into()).unwrap();
+    press(&mut app, "ctrl-x");
+    let footer = |app: &App| screen::text(app).lines().last().unwrap_or_default().to_owned();
+    assert_eq!(footer(&app), "Ctrl-x ...  c cancel  Esc drops it");
+    press(&mut app, "esc");
+    assert!(app.chord.is_empty() && footer(&app).contains("? help"), "{}", footer(&app));
+    press(&mut app, "ctrl-x j");
+    assert!(screen::text(&app).contains("Ctrl-x j is the key of nothing"), "{}", screen::text(&app));
+    assert_eq!(app.reboots.place, 0, "the key was meant for the chord");
+    press(&mut app, "j j g g");
+    assert_eq!(app.reboots.place, 0);
+    press(&mut app, "ctrl-x c");
+    assert!(app.dialog.as_ref().is_some_and(|d| d.title.contains("Cancel 1 entry")));
+}

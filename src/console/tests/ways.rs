@@ -1,0 +1,256 @@
+//! Ways back: through the views, and of what was done.
+
+use super::world::{BOOT, World, at, press, stored, wall};
+use crate::{
+    console::{
+        app::{App, Target, View},
+        event::{Action, Effect, Event, Registering},
+        screen,
+        update::update,
+    },
+    model::{
+        constraints::Constraints,
+        entry::{EntryId, QueueKind},
+        ours::{Order, Verb, Who},
+        reboot::RebootStatus,
+    },
+    store::view::Switch,
+};
+
+fn news(app: &mut App, world: &World) {
+    update(app, Event::Seen(world.seen()));
+}
+
+fn done(app: &mut App, text: &str) {
+    update(app, Event::Done(Ok(text.to_owned())));
+}
+
+fn message(app: &App) -> &str {
+    app.message.as_ref().map_or("", |m| &m.text)
+}
+
+/// Where somebody stands: view, cursor, filter, pane.
+fn place(app: &App) -> (View, Option<Target>, String, Option<Target>) {
+    let pane = app.pane.as_ref().map(|pane| pane.of.clone());
+    let mut bare = app.clone();
+    bare.pane = None;
+    (app.view, bare.target(), app.list().filter().to_owned(), pane)
+}
+
+#[test]
+fn every_jump_comes_back_to_the_same_place() {
+    for (before, jump, back) in [
+        ("1 j j", "o", "esc"),
+        ("1 j j", "o", "o"),
+        ("1 j j enter", "o", "esc"),
+        ("1 j j enter", "o o", ""),
+        ("2 / \"worker\" enter g j j", "o", "esc"),
+        ("2 / \"worker\" enter g j enter", "o", "esc"),
+        ("2 G", ": \"goto reboots/5\" enter", "esc"),
+        ("1 G k", ": \"goto worker-4\" enter", "esc"),
+        ("1 / \"worker\" enter j", "l", "esc"),
+        ("1 j enter", "l", "esc"),
+        ("2 g j j j", "o l", "esc esc"),
+        ("1 j", "o j j l", "esc esc"),
+        ("0 j", "enter", "esc"),
+        ("0 j", "enter o", "esc esc"),
+        ("2 j", ": \"cancel 5\" enter esc", "esc esc"),
+    ] {
+        let mut app = World::usual().console(80, 24);
+        // the other views have a place of their own, and keep it
+        press(&mut app, "2 j j j j j 1 j 9");
+        press(&mut app, before);
+        let was = place(&app);
+        press(&mut app, jump);
+        assert!(back.is_empty() || place(&app) != was, "{before} {jump}");
+        press(&mut app, back);
+        assert_eq!(place(&app), was, "{before} {jump} {back}");
+        assert!(app.before.is_empty(), "{before} {jump} {back}");
+        assert_eq!(app.log.filter, "", "{before} {jump} {back}: the filter of a jump goes with it");
+    }
+}
+
+#[test]
+fn what_was_filtered_or_marked_after_a_jump_is_peeled_first() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "1 j o / \"worker\" enter space");
+    press(&mut app, "esc");
+    assert_eq!((app.view, app.nodes.filter.as_str()), (View::Nodes, ""));
+    press(&mut app, "esc");
+    assert_eq!(app.nodes.marks.len(), 0);
+    press(&mut app, "esc");
+    assert_eq!((app.view, app.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
+}
+
+#[test]
+fn a_disabled_queue_is_enabled_again_by_the_way_back_within_a_minute() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "u");
+    assert!(message(&app).starts_with("there is nothing to undo"), "{}", message(&app));
+    press(&mut app, "E enter y");
+    assert!(!app.undo_stands(), "it is not done yet");
+    done(&mut app, "the reboot queue is disabled");
+    assert_eq!(message(&app), "the reboot queue is disabled; u enables it again");
+    press(&mut app, "u");
+    assert!(message(&app).contains("is not seen yet"), "{}", message(&app));
+    world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
+    news(&mut app, &world);
+    assert!(screen::text(&app).lines().last().unwrap().contains("u undo"), "{}", screen::text(&app));
+    // from another view, where the key of the switch means another queue
+    press(&mut app, "3");
+    assert_eq!(press(&mut app, "u"), []);
+    assert!(screen::text(&app).contains("Enable the reboot queue of tokyo0?"), "{}", screen::text(&app));
+    let queue = QueueKind::Reboot;
+    let effects = press(&mut app, "enter y");
+    assert_eq!(effects, [Effect::Act(Action::Switch { queue, enabled: true, reason: None })]);
+    done(&mut app, "the reboot queue is enabled");
+    assert_eq!(press(&mut app, "u"), []);
+    assert!(app.dialog.is_none() && message(&app).starts_with("there is nothing to undo"), "once is enough");
+}
+
+#[test]
+fn a_way_back_expires_after_a_minute_and_when_somebody_was_there_meanwhile() {
+    for late in [true, false] {
+        let mut world = World::usual();
+        let mut app = world.console(80, 24);
+        press(&mut app, "E enter y");
+        done(&mut app, "the reboot queue is disabled");
+        world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
+        news(&mut app, &world);
+        if late {
+            update(&mut app, Event::Tick(at(BOOT + 61.0)));
+        } else {
+            world.store.reboots.switch = Switch { raw: None, mod_revision: 71 };
+            news(&mut app, &world);
+            world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 72 };
+            news(&mut app, &world);
+        }
+        assert_eq!(press(&mut app, "u"), []);
+        assert!(app.dialog.is_none());
+        let said = if late { "which is over" } else { "has changed since" };
+        assert!(message(&app).contains(said), "{}", message(&app));
+    }
+}
+
+#[test]
+fn what_had_only_waited_is_queued_again_with_its_reason_and_what_ran_is_not() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    // 4 reboots already; 6 was drained before
+    press(&mut app, "j space j j space k k space : \"mark 5\" enter");
+    press(&mut app, ": \"cancel 4 5 6\" enter enter y");
+    done(&mut app, "cancelled reboots/4, reboots/5, reboots/6");
+    assert!(message(&app).ends_with("u queues those 1 again that had only waited"), "{}", message(&app));
+    world.store.reboots.entries.remove(&5);
+    world.store.reboots.entries.remove(&6);
+    news(&mut app, &world);
+    press(&mut app, "u");
+    let text = screen::text(&app);
+    assert!(text.contains("Queue 1 reboot on tokyo0?") && text.contains("kernel 6.12"), "{text}");
+    assert!(text.contains("! not the 2 other entries: something was done for them already"), "{text}");
+    let effects = press(&mut app, "y");
+    let add = Action::AddReboots { addresses: vec!["10.0.0.16".into()], reason: Some("kernel 6.12".into()) };
+    assert!(effects.contains(&Effect::Act(add)), "{effects:?}");
+}
+
+#[test]
+fn an_entry_that_began_to_drain_before_it_was_cancelled_is_not_queued_again() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j j X enter y");
+    world.entry(5, "10.0.0.16", RebootStatus::Draining, 0, 90);
+    news(&mut app, &world);
+    done(&mut app, "cancelled reboots/5");
+    assert_eq!(message(&app), "cancelled reboots/5");
+    press(&mut app, "u");
+    assert!(app.dialog.is_none());
+}
+
+#[test]
+fn a_machine_that_somebody_queued_meanwhile_is_not_queued_twice() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j j X enter y");
+    done(&mut app, "cancelled reboots/5");
+    world.store.reboots.entries.remove(&5);
+    news(&mut app, &world);
+    world.entry(30, "10.0.0.16", RebootStatus::Queued, 0, 95);
+    news(&mut app, &world);
+    press(&mut app, "u");
+    assert!(app.dialog.is_none() && message(&app).contains("has changed since"), "{}", message(&app));
+}
+
+#[test]
+fn held_entries_are_let_go_again() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j j H enter y");
+    done(&mut app, "on hold: reboots/5");
+    let who = Who { user: "alice".into(), ..Who::default() };
+    let order = Order { verb: Verb::Hold, who, at: wall(), reason: None, entry_revision: 32 };
+    world.store.orders.insert(EntryId::reboot(5), stored("o", 70, order));
+    news(&mut app, &world);
+    press(&mut app, "1 G u");
+    let effects = press(&mut app, "enter y");
+    let entries = vec![(EntryId::reboot(5), Some(32))];
+    assert_eq!(effects, [Effect::Act(Action::Hold { entries, hold: false, reason: None })]);
+}
+
+#[test]
+fn a_constraint_goes_back_to_what_it_was() {
+    let mut world = World::usual();
+    let set = |n| Constraints { maximum_repair_queue_entries: n, ..Constraints::default() };
+    world.store.constraints = Some(stored("c", 10, set(3)));
+    let mut app = world.console(80, 24);
+    press(&mut app, "S right right right right enter \"5\" enter enter");
+    let effects = press(&mut app, "y");
+    assert!(format!("{effects:?}").contains("maximum-repair-queue-entries"), "{effects:?} {}", screen::text(&app));
+    done(&mut app, "constraint maximum-repair-queue-entries is 5");
+    assert!(message(&app).ends_with("u sets it back to 3"), "{}", message(&app));
+    world.store.constraints = Some(stored("c", 11, set(5)));
+    news(&mut app, &world);
+    let effects = press(&mut app, "u enter enter y");
+    let what = Registering::Constraint { name: "maximum-repair-queue-entries".into(), value: "3".into() };
+    assert_eq!(effects, [Effect::Act(Action::Registry { what, reason: None })], "{}", screen::text(&app));
+}
+
+#[test]
+fn two_actions_at_once_have_no_way_back() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "E enter y j j H enter y");
+    done(&mut app, "the reboot queue is disabled");
+    done(&mut app, "on hold: reboots/5");
+    assert_eq!((message(&app), app.undo.is_none()), ("on hold: reboots/5", true));
+    press(&mut app, "E enter y");
+    update(&mut app, Event::Done(Err("etcd does not answer".into())));
+    assert!(app.undo.is_none(), "what failed is not taken back");
+}
+
+/// Review of the operator: after a row vanished under the cursor, marks could not be used.
+#[test]
+fn marks_are_usable_although_the_row_under_the_cursor_ended() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j j space k k");
+    world.store.reboots.entries.remove(&4);
+    press(&mut app, "j");
+    world.store.reboots.entries.remove(&3);
+    news(&mut app, &world);
+    let effects = press(&mut app, "X enter y");
+    assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![EntryId::reboot(5)], reason: None })]);
+}
+
+/// Review of the operator: "type ..." stood there after it was obeyed.
+#[test]
+fn what_a_dialog_asks_for_goes_once_it_is_there() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 space R enter enter");
+    assert!(message(&app).contains("type \"tokyo0 1\""), "{}", message(&app));
+    press(&mut app, "\"tokyo0\"");
+    assert!(message(&app).contains("type \"tokyo0 1\""), "not yet");
+    press(&mut app, "\" 1\"");
+    assert_eq!(app.message, None);
+    press(&mut app, "backspace enter esc");
+    assert_eq!(app.message, None, "nor does it outlive the dialog");
+}
