@@ -5,6 +5,7 @@
 
 mod form;
 mod notices;
+pub mod schema;
 
 use std::{
     collections::BTreeMap,

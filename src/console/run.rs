@@ -64,6 +64,8 @@ pub struct ConsoleOptions {
     pub keys: BTreeMap<String, Vec<String>>,
     /// No actions.
     pub read_only: bool,
+    /// Lines in place of a screen.
+    pub plain: bool,
     /// It is a sandbox that ends with the console.
     pub sandbox: bool,
     /// The terminal's characters are UTF-8, and its font has blocks.
@@ -89,6 +91,7 @@ impl Default for ConsoleOptions {
             colour: true,
             keys: BTreeMap::new(),
             read_only: false,
+            plain: false,
             sandbox: false,
             blocks: false,
             endpoints: Vec::new(),

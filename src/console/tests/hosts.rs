@@ -45,7 +45,7 @@ fn row(name: &str, address: &str, powered_on: bool, asked: Asked) -> HostRow {
 
 impl World {
     /// Five hosts: an API server that is on, one held by two clients, one that reboots, one with an error, one paused.
-    fn with_hosts() -> Self {
+    pub(super) fn with_hosts() -> Self {
         let mut world = Self::usual();
         let ours = r#"{"mode":"hard","by":"alice@admin1","since":"2026-11-21T09:40:00Z"}"#;
         let held = HostRow {

@@ -3,6 +3,7 @@
 mod broken;
 mod cost;
 mod dialogs;
+mod every;
 mod flows;
 mod hosts;
 mod past;
@@ -10,6 +11,7 @@ mod plan;
 mod registry;
 mod repairs;
 mod screens;
+mod seeing;
 mod typing;
 mod windows;
 mod world;

@@ -96,7 +96,7 @@ fn deeds() -> Page<Audit> {
     )
 }
 
-fn told(app: &mut App) {
+pub(super) fn told(app: &mut App) {
     update(app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(history())))));
     update(app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(deeds())))));
 }
