@@ -6,6 +6,7 @@
 mod form;
 mod looks;
 mod notices;
+pub mod schema;
 
 use std::{
     collections::BTreeMap,

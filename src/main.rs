@@ -64,8 +64,8 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
         Ok(story) => story,
         Err(text) => return fail(2, &text),
     };
-    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return fail(2, "the console needs a terminal; without one use a word (`cketerm --help`) or --daemon");
+    if !cli.run.plain && (!std::io::stdout().is_terminal() || !std::io::stdin().is_terminal()) {
+        return fail(2, "the console needs a terminal; without one use --plain, a word (`cketerm --help`) or --daemon");
     }
     warn(&settings);
     match console::options(&settings, &cli.run, cli.globals.color) {

@@ -136,6 +136,9 @@ pub struct RunOptions {
     /// The console without an engine and without actions
     #[arg(long)]
     pub read_only: bool,
+    /// Lines in place of a screen: what changes, one a line; for logs, screen readers and terminals that cannot draw
+    #[arg(long, conflicts_with_all = ["daemon", "view"])]
+    pub plain: bool,
     /// The console's first view
     #[arg(long, value_name = "NAME")]
     pub view: Option<String>,
@@ -162,6 +165,7 @@ impl RunOptions {
         self.daemon
             || self.observe
             || self.read_only
+            || self.plain
             || self.view.is_some()
             || self.theme.is_some()
             || self.http.is_some()
@@ -334,7 +338,9 @@ impl Cli {
             Some(Command::Theme { word }) => word.needs_no_settings(),
             Some(Command::Screenshot(args)) => args.sandbox,
             Some(Command::Windows(args)) => args.check.is_some(),
-            Some(Command::Config { word }) => matches!(word, ConfigWord::Default | ConfigWord::Check { file: Some(_) }),
+            Some(Command::Config { word }) => {
+                matches!(word, ConfigWord::Default | ConfigWord::Schema | ConfigWord::Check { file: Some(_) })
+            }
             _ => false,
         }
     }

@@ -25,6 +25,8 @@ use crate::{
 pub enum ConfigWord {
     /// Print a configuration file with every default
     Default,
+    /// Print the JSON schema of a configuration file, for editors and for checks before a file is rolled out
+    Schema,
     /// Print the settings in force, and where each came from; secrets are left out
     Show,
     /// Say what is wrong with the settings in force, or with a file; asks no server
@@ -38,6 +40,7 @@ pub enum ConfigWord {
 pub async fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError> {
     match word {
         ConfigWord::Default => context.out.text(Settings::default_yaml()),
+        ConfigWord::Schema => context.out.value(&crate::config::schema::schema(), Output::Json),
         ConfigWord::Show => show(&context.settings, context),
         ConfigWord::Check { file: None } => check("the settings", &context.settings, context).await,
         ConfigWord::Check { file: Some(file) } => {

@@ -10,7 +10,7 @@ use std::{
 
 use serde_yaml::{Mapping, Value};
 
-use super::{ConfigError, KubeSettings, Place, Settings, listen, notices};
+use super::{ConfigError, KubeSettings, Place, Settings, listen, notices, schema};
 use crate::store::EtcdSettings;
 
 /// The keys of CKE's form, which are also those of our `etcd` section.
@@ -279,6 +279,7 @@ impl Section {
     }
 
     fn take(&mut self, name: &str) -> Option<Value> {
+        debug_assert!(schema::knows(&self.path, name), "{}{name} is missing in src/config/schema.rs", self.path);
         self.asked.push(name.to_owned());
         let key = self.left.keys().find(|k| k.as_str().is_some_and(|k| same(k, name))).cloned()?;
         self.left.remove(&key).filter(|value| !value.is_null())

@@ -4,6 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::when;
+use crate::model::attempt::Attempt;
 
 /// From then on an entry was in this phase, until the next one began.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +22,31 @@ pub fn phase(from: Timestamp, letter: char, word: &'static str) -> Phase {
     Phase { from, letter, word }
 }
 
+/// The phases of attempts: each command, and what comes after it.
+pub fn attempts<'a>(all: impl Iterator<Item = &'a Attempt>) -> Vec<Phase> {
+    let each = all.filter(|a| a.began()).flat_map(|a| {
+        let after = a.outcome.as_ref().map(|o| phase(o.at, 'w', "waiting for the machine"));
+        std::iter::once(phase(a.start, 'c', "command")).chain(after)
+    });
+    each.collect()
+}
+
+/// Most columns of a bar: a wider one tells no more.
+const WIDEST: usize = 72;
+
 /// `[qqqqqqqqqqddddrr]` in so many columns, and `q queued 11m  d draining 3m  r rebooting 42s` below it. Nothing where there
 /// are not two phases to be compared.
 pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> {
     all.sort_by_key(|phase| phase.from);
     all.dedup_by(|later, first| later.letter == first.letter);
-    let room = width.saturating_sub(2);
+    let room = width.min(WIDEST).saturating_sub(2);
+    if !all.iter().any(|p| p.letter == 'd')
+        && all.iter().any(|p| p.letter == 'c')
+        && let Some(first) = all.first_mut().filter(|p| p.letter == 'q')
+    {
+        // when its drain began nobody has told
+        first.word = "before the command";
+    }
     if all.len() < 2 || room < all.len() {
         return Vec::new();
     }

@@ -27,6 +27,7 @@ use crate::model::{
     ours::Verb,
     reason::{PodHold, Reason},
     reboot::RebootStatus,
+    repair::StepStatus,
     secret,
     text::visible,
 };
@@ -190,8 +191,6 @@ impl Text<'_> {
             self.machine(&name);
         }
         self.order_given(id);
-        let drains = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Draining);
-        self.phases(id, drains.map(|at| phase(at, 'd', "draining")));
         let mut can = match entry.status {
             RebootStatus::Draining => vec![CANCEL, HOLD, FORCE],
             RebootStatus::Rebooting => vec![CANCEL, RETRY, ("done", "done (treat as booted)")],
@@ -273,29 +272,30 @@ impl Text<'_> {
     }
 
     /// The phases of an entry that is not through, as a bar.
-    fn phases(&mut self, id: EntryId, now: Option<Phase>) {
-        let store = &self.app.seen.snapshot.store;
-        let mut all: Vec<Phase> = Vec::new();
+    fn phases(&mut self, id: EntryId) {
+        let (seen, mut all) = (&self.app.seen, Vec::new());
+        let store = &seen.snapshot.store;
         let asked = store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
         all.extend(asked.map(|at| phase(at, 'q', "queued")));
+        let drains = match (facts::entry(seen, id), facts::repair(seen, id)) {
+            (Some(e), _) => e.last_transition_time.filter(|_| e.status == RebootStatus::Draining),
+            (_, Some(e)) => e.last_transition_time.filter(|_| e.unfinished() && e.step_status == StepStatus::Draining),
+            _ => None,
+        };
         // the drain of one that reboots already: as the audit has it, where it was read
         let on = id.to_string();
         let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
-        all.extend(read.filter(|a| a.what == "drain" && a.on == on).map(|a| phase(a.at, 'd', "draining")));
-        for a in store.attempts_of(id).filter_map(Stored::get).filter(|a| a.began()) {
-            all.push(phase(a.start, 'c', "command"));
-            all.extend(a.outcome.as_ref().map(|o| phase(o.at, 'w', "waiting for the machine")));
-        }
-        all.extend(now);
-        let lines = bar::phases(all, self.now(), self.width.saturating_sub(LABEL));
-        self.bar(lines);
+        let drains = drains.into_iter().chain(read.filter(|a| a.what == "drain" && a.on == on).map(|a| a.at));
+        all.extend(drains.map(|at| phase(at, 'd', "draining")));
+        all.extend(bar::attempts(store.attempts_of(id).filter_map(Stored::get)));
+        let end = facts::repair(seen, id).filter(|e| e.finished()).and_then(|e| e.last_transition_time);
+        self.bar(all, end.unwrap_or(self.now()));
     }
 
     /// A bar, and its words below it.
-    fn bar(&mut self, lines: Vec<String>) {
-        for (label, line) in ["phases", ""].into_iter().zip(lines) {
-            self.plain(label, &line);
-        }
+    fn bar(&mut self, phases: Vec<Phase>, end: Timestamp) {
+        let lines = bar::phases(phases, end, self.width.saturating_sub(3));
+        self.lines.extend(lines.into_iter().map(|line| Line::from(format!("  {line}"))));
     }
 
     /// What is known of the entry's past, oldest first.
@@ -326,6 +326,7 @@ impl Text<'_> {
         }
         events.sort_by_key(|(at, _)| *at);
         self.heading("Timeline".to_owned());
+        self.phases(id);
         for (at, what) in events {
             let line = format!("{:<10} {:>4} ago  {what}", calendar::time(self.app, at), when::age(at, self.now()));
             self.lines.extend(

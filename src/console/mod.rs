@@ -48,6 +48,7 @@ pub mod when;
 
 pub mod backend;
 pub mod perform;
+pub mod plain;
 pub mod reader;
 pub mod run;
 pub mod screen;

@@ -90,6 +90,8 @@ pub struct ConsoleOptions {
     pub keys: BTreeMap<String, Vec<String>>,
     /// No actions.
     pub read_only: bool,
+    /// Lines in place of a screen.
+    pub plain: bool,
     /// It is a sandbox that ends with the console.
     pub sandbox: bool,
     /// The file in which columns and orders are kept; none = they are not.
@@ -122,6 +124,7 @@ impl Default for ConsoleOptions {
             colour: true,
             keys: BTreeMap::new(),
             read_only: false,
+            plain: false,
             sandbox: false,
             settings: None,
             blocks: false,

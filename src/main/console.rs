@@ -8,7 +8,9 @@ use cketerm::{
     cli::{Color, RunOptions},
     clock::Clock,
     config::Settings,
-    console::{self, ConsoleOptions, Hand, View, attention::has_title, letters::Letters, terminal::Modes, theme},
+    console::{
+        self, ConsoleOptions, Hand, Hands, View, attention::has_title, letters::Letters, terminal::Modes, theme,
+    },
     engine::{run::LONGEST_END, snapshot::Seen},
     ground::{Ground, host_name},
     scenario::{self, Scenario, Stage},
@@ -48,6 +50,7 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         bell: looks.bell,
         colour,
         read_only: run.read_only,
+        plain: run.plain,
         blocks: letters == Letters::All && blocks(),
         sandbox: run.sandbox,
         endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
@@ -86,7 +89,7 @@ pub async fn run(
     });
     let mut engine = std::pin::pin!(engine);
     tokio::select! {
-        ended = console::run(seen, hand, options) => {
+        ended = show(seen, hand, options) => {
             // the options are gone, and with them the sender: the engine ends
             let ends = if let Ok(ends) = tokio::time::timeout(SILENT, engine.as_mut()).await {
                 ends
@@ -101,6 +104,11 @@ pub async fn run(
         // before the console: the servers cannot be used, and the terminal is given back
         failed = &mut engine => failed.context("the engine ended badly")?,
     }
+}
+
+/// On a screen, or as lines.
+async fn show(seen: watch::Receiver<Arc<Seen>>, hands: Hands, options: ConsoleOptions) -> anyhow::Result<()> {
+    if options.plain { console::plain::run(seen, options).await } else { console::run(seen, hands, options).await }
 }
 
 /// A sandbox as ground: the scenario is played beside the console until the program ends.

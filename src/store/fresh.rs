@@ -6,12 +6,19 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::keys::Folder;
-use crate::model::ours::Audit;
+use crate::model::{entry::EntryId, ours::Audit};
 
 /// Most keys that are remembered.
 const MOST: usize = 1000;
-/// Most deeds of people that are kept.
-const DEEDS: usize = 16;
+/// Most deeds of people, and ends of entries, that are kept.
+const DEEDS: usize = 64;
+
+/// What is taken of a history object.
+#[derive(serde::Deserialize)]
+struct Ended {
+    entry: EntryId,
+    outcome: String,
+}
 
 /// Keys in the order in which etcd took their values.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,13 +26,15 @@ pub struct Fresh {
     keys: OrdMap<(i64, String), Folder>,
     /// What people did while it was watched, by revision.
     deeds: OrdMap<i64, Arc<Audit>>,
+    /// How entries ended while it was watched, by revision.
+    endings: OrdMap<i64, (EntryId, Arc<str>)>,
     /// Nothing is known of what was written up to this revision.
     since: i64,
 }
 
 impl Fresh {
     /// Knows of what is written after this revision.
-    pub(super) fn after_revision(revision: i64) -> Self {
+    pub(crate) fn after_revision(revision: i64) -> Self {
         Self { since: revision, ..Self::default() }
     }
 
@@ -39,17 +48,36 @@ impl Fresh {
         }
     }
 
-    /// An audit record was written: a person's is kept, since other people want to know at once. It is not read for it:
-    /// the watch brings it as it is.
-    pub(super) fn told(&mut self, revision: i64, value: &[u8]) {
-        let audit = serde_json::from_slice::<Audit>(value).ok().filter(|audit| !audit.by_engine());
-        if let Some(audit) = audit {
-            self.deeds.insert(revision, Arc::new(audit));
+    /// A value was written that people want to know of at once: what one of them did, how an entry ended. It is not read
+    /// for it: the watch brings it as it is.
+    pub(crate) fn told(&mut self, folder: Folder, revision: i64, value: &[u8]) {
+        match folder {
+            Folder::Audit => {
+                let audit = serde_json::from_slice::<Audit>(value).ok().filter(|audit| !audit.by_engine());
+                if let Some(audit) = audit {
+                    self.deeds.insert(revision, Arc::new(audit));
+                }
+            }
+            Folder::History => {
+                if let Ok(Ended { entry, outcome }) = serde_json::from_slice(value) {
+                    self.endings.insert(revision, (entry, outcome.into()));
+                }
+            }
+            Folder::Records => {}
+        }
+        while self.endings.len() > DEEDS {
+            let Some(oldest) = self.endings.get_min().map(|(at, _)| *at) else { return };
+            self.endings.remove(&oldest);
         }
         while self.deeds.len() > DEEDS {
             let Some(oldest) = self.deeds.get_min().map(|(at, _)| *at) else { return };
             self.deeds.remove(&oldest);
         }
+    }
+
+    /// How an entry ended that was there until lately, as far as it was watched.
+    pub fn ended(&self, entry: EntryId) -> Option<&str> {
+        self.endings.values().rev().find(|(of, _)| *of == entry).map(|(_, outcome)| &**outcome)
     }
 
     /// What people did after this revision, the oldest first, as far as it was watched.
@@ -99,9 +127,11 @@ mod tests {
         };
         for revision in 11..40 {
             let user = if revision % 2 == 0 { "engine" } else { "bob" };
-            fresh.told(revision, audit(user, &revision.to_string()).to_string().as_bytes());
+            fresh.told(Folder::Audit, revision, audit(user, &revision.to_string()).to_string().as_bytes());
         }
-        fresh.told(40, b"no JSON");
+        fresh.told(Folder::Audit, 40, b"no JSON");
+        fresh.told(Folder::History, 41, br#"{"entry": "reboots/3", "outcome": "booted", "attempts": []}"#);
+        assert_eq!((fresh.ended(EntryId::reboot(3)), fresh.ended(EntryId::reboot(4))), (Some("booted"), None));
         let told: Vec<i64> = fresh.deeds_after(0).map(|(at, _)| at).collect();
         assert_eq!((told.len(), told.last()), (15, Some(&39)));
         assert_eq!(fresh.deeds_after(37).map(|(_, a)| a.what.as_str()).collect::<Vec<_>>(), ["39"]);

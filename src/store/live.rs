@@ -251,9 +251,7 @@ impl Follower {
                 // not read here: who shows the folder is told that it has grown
                 Some(KeyKind::OnDemand(folder)) if event.event_type() == EventType::Put => {
                     self.view.grown.insert(folder, kv.mod_revision());
-                    if folder == Folder::Audit {
-                        self.view.fresh.told(kv.mod_revision(), kv.value());
-                    }
+                    self.view.fresh.told(folder, kv.mod_revision(), kv.value());
                     let key = String::from_utf8_lossy(kv.key()).into_owned();
                     self.view.fresh.wrote(folder, kv.mod_revision(), key);
                 }

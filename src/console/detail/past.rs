@@ -100,12 +100,8 @@ impl Text<'_> {
         }
         let mut all: Vec<_> = story.ending.request.iter().map(|r| phase(r.at, 'q', "queued")).collect();
         all.extend(story.moments.iter().filter(|m| m.what.starts_with("drain:")).map(|m| phase(m.at, 'd', "draining")));
-        for a in story.ending.attempts.iter().filter(|a| a.began()) {
-            all.push(phase(a.start, 'c', "command"));
-            all.extend(a.outcome.as_ref().map(|o| phase(o.at, 'w', "waiting for the machine")));
-        }
-        let lines = bar::phases(all, story.ending.at, self.width.saturating_sub(2));
-        self.lines.extend(lines.into_iter().map(|line| Line::from(format!("  {line}"))));
+        all.extend(bar::attempts(story.ending.attempts.iter()));
+        self.bar(all, story.ending.at);
         let mut before: Option<Timestamp> = None;
         for moment in &story.moments {
             let later = before.map(|b| format!("+{}", when::age(b, moment.at))).unwrap_or_default();

@@ -6,7 +6,7 @@ use ratatui::{style::Style, text::Line};
 
 use super::{FORCE, HOLD, LET_GO, RESET, RETRY, Text};
 use crate::{
-    console::{bar::phase, brief, calendar, facts, table::wrap, when},
+    console::{brief, calendar, facts, table::wrap, when},
     model::{
         attempt::Attempt,
         cluster::{Operation, steps_in_words},
@@ -62,9 +62,6 @@ impl Text<'_> {
             }
         }
         self.order_given(id);
-        let drains =
-            entry.last_transition_time.filter(|_| entry.unfinished() && entry.step_status == StepStatus::Draining);
-        self.phases(id, drains.map(|at| phase(at, 'd', "draining")));
         let mut can = choices(entry, facts::order(&seen, id));
         can.retain(|deed| *deed != RETRY || facts::running(&seen, id).is_none());
         match can.as_slice() {

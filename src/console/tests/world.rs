@@ -109,6 +109,14 @@ impl World {
         }
     }
 
+    /// Changes how each watch of Kubernetes is doing.
+    pub(super) fn each_source(&mut self, change: impl Fn(&mut SourceState)) {
+        let names: Vec<String> = self.kube.sources.keys().cloned().collect();
+        for name in names {
+            change(&mut self.kube.sources[&name]);
+        }
+    }
+
     fn cordon(&mut self, name: &str, index: u64) {
         let mut row = NodeRow::clone(&self.kube.nodes[name]);
         row.unschedulable = true;

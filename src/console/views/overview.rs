@@ -141,6 +141,9 @@ fn folded(line: Told, width: usize) -> Vec<Told> {
             }
         }
     }
+    if let Some(last) = first.last_mut() {
+        *last = text(last.content.trim_end().to_owned(), last.style);
+    }
     vec![Told { spans: first, ..line }, said("", second)]
 }
 

@@ -1,0 +1,251 @@
+//! The console without a screen (`--plain`): what changes is printed, a line each, for logs, screen readers and terminals
+//! that cannot draw. Time, object, what it came to, why.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
+
+use super::{
+    ConsoleOptions, brief,
+    facts::{self, Leader},
+    others, sources,
+};
+use crate::{
+    clock::{Now, Steady},
+    engine::{decide::Applying, snapshot::Seen},
+    model::{
+        entry::{EntryId, Stored},
+        reason::Reason,
+        time::whole_seconds,
+    },
+};
+
+/// What was told of an entry last: its state, and why it does not move.
+type Told = (String, String);
+
+/// Tells what changed between two looks.
+#[derive(Debug, Default)]
+pub struct Teller {
+    /// Something was told already: from there on only what changes.
+    begun: bool,
+    entries: BTreeMap<EntryId, (String, Told)>,
+    states: BTreeMap<&'static str, String>,
+    orphans: BTreeSet<String>,
+    lost: BTreeMap<&'static str, f64>,
+    upto: i64,
+}
+
+impl Teller {
+    /// The lines of what is otherwise than before. Nothing before etcd was read.
+    pub fn tell(&mut self, seen: &Seen, now: Now) -> Vec<String> {
+        let store = &seen.snapshot.store;
+        if !store.synced {
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        if self.upto == 0 {
+            // what was done before is in the audit
+            self.upto = store.revision;
+        }
+        for (_, audit) in store.fresh.deeds_after(self.upto) {
+            lines.push(others::sentence(audit));
+        }
+        self.sources(seen, now, &mut lines);
+        self.states(seen, &mut lines);
+        self.entries(seen, now, &mut lines);
+        for (node, why) in seen.orphans.iter().filter(|(node, _)| !self.orphans.contains(*node)) {
+            lines.push(format!("node {node}: {why}"));
+        }
+        self.orphans = seen.orphans.keys().cloned().collect();
+        (self.begun, self.upto) = (true, store.revision);
+        let at = whole_seconds(now.wall);
+        lines.into_iter().map(|line| format!("{at} {}", brief::safe(&line))).collect()
+    }
+
+    fn sources(&mut self, seen: &Seen, now: Now, lines: &mut Vec<String>) {
+        let boot = now.boot.as_secs_f64();
+        let lost = [facts::etcd_lost(seen, boot), facts::kube_lost(seen, boot), sources::sabakan_lost(seen)];
+        let lost: Vec<sources::Lost> = lost.into_iter().flatten().collect();
+        for one in &lost {
+            if self.lost.insert(one.source, one.heard.unwrap_or(boot)).is_none() {
+                let why = one.error.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+                lines.push(format!("{} is LOST{why}", one.source));
+            }
+        }
+        self.lost.retain(|source, since| {
+            let still = lost.iter().any(|one| one.source == *source);
+            if !still {
+                lines.push(format!("{source} is back after {}", super::when::seconds(boot - *since)));
+            }
+            still
+        });
+    }
+
+    /// What there is one of: the leader, the switches, the freeze, the gate.
+    fn states(&mut self, seen: &Seen, lines: &mut Vec<String>) {
+        let store = &seen.snapshot.store;
+        let leader = match facts::leader(seen) {
+            Leader::Us => "this program".to_owned(),
+            Leader::Other(host) => format!("{host} (another cketerm)"),
+            Leader::Cke(host) => format!("{host} (CKE)"),
+            Leader::Nobody => "NONE, nothing moves".to_owned(),
+        };
+        let on = |enabled: bool| if enabled { "enabled" } else { "DISABLED" }.to_owned();
+        let freeze = store.policy().freeze.clone().filter(|freeze| freeze.holds(seen.now.wall));
+        let frozen = freeze.map(|f| format!("FROZEN until {}: {}", whole_seconds(f.until), f.reason));
+        let observing = seen.snapshot.engine.observing.join("; ");
+        let gate = match &*seen.applying {
+            Applying::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
+            Applying::Error(why) => why.clone(),
+            _ => String::new(),
+        };
+        let registry = store.registry.url.is_some();
+        let all = [
+            ("leader", leader),
+            ("reboots", on(store.reboots.switch.enabled())),
+            ("repairs", on(store.repairs.switch.enabled())),
+            ("sabakan", if registry { on(store.sabakan.enabled()) } else { String::new() }),
+            ("automatic repair", if registry { on(store.auto_repair.enabled()) } else { String::new() }),
+            ("queues", frozen.unwrap_or_default()),
+            ("observing", observing),
+            ("definition", gate),
+        ];
+        for (name, now) in all {
+            let before = self.states.insert(name, now.clone()).unwrap_or_default();
+            match (before.is_empty(), now.is_empty()) {
+                _ if before == now => {}
+                (false, true) => lines.push(format!("{name}: no longer {before}")),
+                _ => lines.push(format!("{name}: {now}")),
+            }
+        }
+    }
+
+    fn entries(&mut self, seen: &Seen, now: Now, lines: &mut Vec<String>) {
+        let store = &seen.snapshot.store;
+        let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
+        let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
+        let there: Vec<EntryId> = reboots.chain(repairs).collect();
+        let gone: Vec<EntryId> = self.entries.keys().filter(|id| there.binary_search(id).is_err()).copied().collect();
+        for id in gone {
+            let Some((machine, (state, _))) = self.entries.remove(&id) else { continue };
+            let outcome = store.fresh.ended(id).map_or_else(
+                || format!("gone, it was {state} (ended, cancelled or deleted)"),
+                |outcome| format!("ended: {outcome}"),
+            );
+            lines.push(format!("{id} {machine}: {outcome}"));
+        }
+        for id in there {
+            let state = match (facts::entry(seen, id), facts::repair(seen, id)) {
+                (Some(entry), _) => brief::status(entry, now.wall).to_owned(),
+                (_, Some(entry)) => {
+                    let step = brief::step(seen, entry);
+                    let step = if step.is_empty() { step } else { format!(" step {step}") };
+                    format!("{} {}{step}", entry.operation, brief::repair_status(entry, now.wall))
+                }
+                _ => "broken".to_owned(),
+            };
+            let why = seen.reasons.get(&id);
+            let kind = why.map(kind).unwrap_or_default();
+            let machine = facts::machine(seen, id).unwrap_or_else(|| "?".to_owned());
+            let known = self.entries.get(&id).map(|(_, told)| told);
+            if known.is_some_and(|told| *told == (state.clone(), kind.clone())) {
+                continue;
+            }
+            let new = known.is_none() && self.begun;
+            let asked = store.requests.get(&id).and_then(Stored::get).filter(|_| new).map(|r| {
+                let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                format!(" (asked by {}{why})", r.who)
+            });
+            let why = why.filter(|_| !kind.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
+            lines.push(format!("{id} {machine} {state}{why}{}", asked.unwrap_or_default()));
+            self.entries.insert(id, (machine, (state, kind)));
+        }
+    }
+}
+
+/// A reason without what counts on by itself: while that alone changes, nothing is told.
+fn kind(why: &Reason) -> String {
+    match why {
+        Reason::Ready | Reason::Working { .. } => String::new(),
+        Reason::PodsLeaving { .. } => "pods are leaving".to_owned(),
+        Reason::WaitingForSlot { .. } => "waits for a slot".to_owned(),
+        Reason::WaitingForBoot { stuck, .. } => format!("boots, stuck: {stuck}"),
+        Reason::Stale { source, .. } => format!("{source} is stale"),
+        Reason::Settling { node, .. } => format!("settles {node}"),
+        other => other.to_string(),
+    }
+}
+
+/// Prints until it is ended by a signal, or nobody reads any more.
+pub async fn run(mut seen: watch::Receiver<Arc<Seen>>, options: ConsoleOptions) -> anyhow::Result<()> {
+    let steady = Steady::new(&options.clock);
+    let mut signals = Signals::new()?;
+    let mut stop = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let (mut teller, mut publisher) = (Teller::default(), true);
+    if !print(&[format!("{} connecting to {}", whole_seconds(steady.now().wall), options.endpoints.join(" "))])? {
+        return Ok(());
+    }
+    loop {
+        tokio::select! {
+            biased;
+            () = signals.ends() => return Ok(()),
+            _ = stop.recv() => {
+                eprintln!("cketerm: a stopped engine would keep the lock: it goes on; Ctrl-C ends it");
+                continue;
+            }
+            changed = seen.changed(), if publisher => publisher = changed.is_ok(),
+            _ = tick.tick() => {}
+        }
+        let news = Arc::clone(&seen.borrow_and_update());
+        if !print(&teller.tell(&news, steady.now()))? {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether somebody still reads.
+fn print(lines: &[String]) -> io::Result<bool> {
+    if lines.is_empty() {
+        return Ok(true);
+    }
+    let mut out = io::stdout().lock();
+    let written = lines.iter().try_for_each(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
+    match written {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn ends(&mut self) {
+        tokio::select! {
+            _ = self.hangup.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
