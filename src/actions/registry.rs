@@ -37,12 +37,13 @@ impl Operator {
         Ok(self.store.approve(digest, &self.who, reason).await?)
     }
 
-    /// Stops all applying of generated definitions, or (`hold` false) takes that back.
-    pub async fn hold_registry(&self, hold: bool, reason: Option<&str>) -> Result<(), ActionError> {
+    /// Stops all applying of generated definitions, or (`hold` false) takes that back; where `seen` is given, only while the hold
+    /// is the one of this `ModRevision` (0 = none).
+    pub async fn hold_registry(&self, hold: bool, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
         if !hold {
             self.refuse_mismatch().await?;
         }
-        Ok(self.store.set_hold(hold, &self.who, reason).await?)
+        Ok(self.store.set_hold(hold, seen, &self.who, reason).await?)
     }
 
     /// Checks and stores the variables of a question to sabakan, as they were written: those of the integration or of

@@ -128,8 +128,8 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
         SabakanWord::Approve { digest, reason } => {
             Box::pin(diff::approve(digest.as_deref(), reason.get(), context)).await
         }
-        SabakanWord::Hold(reason) => context.operator().await?.hold_registry(true, reason.get()).await,
-        SabakanWord::Unhold(reason) => context.operator().await?.hold_registry(false, reason.get()).await,
+        SabakanWord::Hold(reason) => context.operator().await?.hold_registry(true, None, reason.get()).await,
+        SabakanWord::Unhold(reason) => context.operator().await?.hold_registry(false, None, reason.get()).await,
         SabakanWord::GetVariables => get_variables(SwitchName::Sabakan, context).await,
         SabakanWord::Plan(args) => match args.machines.as_deref() {
             Some(machines) => plan_from_files(&args, machines, context),

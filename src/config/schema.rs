@@ -20,6 +20,10 @@ enum Form {
     List,
     /// Some of these.
     Some(fn() -> Vec<&'static str>),
+    /// One of these words, true or false.
+    Word(&'static [&'static str]),
+    /// Names, each with a list of texts.
+    Lists,
 }
 
 /// A key: its name, what its value may be, what it means.
@@ -64,7 +68,11 @@ const SECTIONS: &[(&str, &[Key])] = &[
         &[
             ("theme", Form::Text, "a theme by name"),
             ("view", Form::Text, "the view shown first"),
-            ("mouse", Form::Flag, "whether the mouse is used"),
+            ("mouse", Form::Word(&["always"]), "whether the mouse is used; true: not over SSH"),
+            ("title", Form::Flag, "the terminal's title says what the cluster is at"),
+            ("bell", Form::Word(&["never", "stuck", "ended", "both"]), "when the bell rings"),
+            ("ascii", Form::Word(&["auto"]), "lines and borders in ASCII"),
+            ("keys", Form::Lists, "keys by the names of docs/keys.md; an empty list unbinds"),
         ],
     ),
     ("power", &[("bmcs", Form::Text, "the file that says which BMC a node's address has")]),
@@ -107,6 +115,15 @@ impl Form {
             Self::List => json!({"description": about, "type": ["array", "string", "null"], "items": text()}),
             Self::Some(words) => {
                 json!({"description": about, "type": ["array", "string", "null"], "items": {"enum": words()}})
+            }
+            Self::Word(words) => {
+                let all: Vec<Value> =
+                    words.iter().map(|word| json!(word)).chain([json!(true), json!(false), Value::Null]).collect();
+                json!({"description": about, "enum": all})
+            }
+            Self::Lists => {
+                let list = json!({"type": ["array", "string", "null"], "items": text()});
+                json!({"description": about, "type": ["object", "null"], "additionalProperties": list})
             }
         }
     }

@@ -87,12 +87,14 @@ impl Message {
     /// For how long it is shown: long enough to be read, and longer where something went wrong.
     fn shown_for(&self) -> Duration {
         let words = u64::try_from(self.text.len() / 16).unwrap_or(0);
-        Duration::from_secs(if self.failed { 20 } else { 8 } + words)
+        Duration::from_secs((if self.failed { 20 } else { 8 } + words).min(60))
     }
 }
 
 /// Messages that are kept.
 const MESSAGES: usize = 200;
+/// Bytes of a message, above which it is shortened to a quarter: nobody reads more of it on a line.
+const LONGEST: usize = 4000;
 
 /// What the overlay shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -351,10 +353,10 @@ impl App {
         self.undo.as_ref().is_some_and(|offer| offer.refusal(self).is_none())
     }
 
-    /// Keeps columns and order of the open view for the next time.
-    pub fn keep_table(&mut self) {
+    /// Keeps something of the open view for the next time.
+    pub fn keep(&mut self, of_open: impl FnOnce(&Self) -> settings::Change) {
         if self.looks.kept {
-            let change = settings::of_open(self);
+            let change = of_open(self);
             self.effects.push(Effect::Keep(change));
         }
     }
@@ -379,6 +381,7 @@ impl App {
 
     /// Keeps a message for whoever looks for it, without showing it now.
     pub fn note(&mut self, text: String, failed: bool) {
+        let text = if text.len() > LONGEST { brief::squeezed(&text, LONGEST / 4) } else { text };
         let message = Message { text, failed, at: self.now.boot, here: false };
         self.messages.push_back((self.now.wall, message));
         while self.messages.len() > MESSAGES {

@@ -181,7 +181,8 @@ pub enum Registering {
     /// Let the change with this digest pass.
     Approve(String),
     /// Stop all applying, or let it go on.
-    Hold(bool),
+    /// It is bound to the hold of this `ModRevision`, 0 = none.
+    Hold(bool, i64),
     /// Enable or disable automatic repair.
     AutoRepair(bool),
     /// Set a constraint.
@@ -264,8 +265,8 @@ impl Action {
                 Registering::Enable(true) => "enabling the sabakan integration ...".to_owned(),
                 Registering::Enable(false) => "disabling the sabakan integration ...".to_owned(),
                 Registering::Approve(digest) => format!("approving {digest} ..."),
-                Registering::Hold(true) => "stopping all applying ...".to_owned(),
-                Registering::Hold(false) => "letting applying go on ...".to_owned(),
+                Registering::Hold(true, _) => "stopping all applying ...".to_owned(),
+                Registering::Hold(false, _) => "letting applying go on ...".to_owned(),
                 Registering::AutoRepair(true) => "enabling automatic repair ...".to_owned(),
                 Registering::AutoRepair(false) => "disabling automatic repair ...".to_owned(),
                 Registering::Constraint { name, .. } => format!("setting constraint {name} ..."),

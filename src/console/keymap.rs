@@ -316,7 +316,7 @@ mod tests {
         let before = [normal(begun.code, begun.modifiers)];
         let then = |c| map.hear(Detail, &before, KeyEvent::from(KeyCode::Char(c)));
         assert_eq!((then('c'), then('d')), (Heard::Command(Command::Cancel), Heard::Nothing));
-        assert_eq!(map.hear(Table, &[], KeyEvent::from(KeyCode::Char('c'))), Heard::Nothing, "the second key alone");
+        assert_eq!(map.hear(Table, &[], KeyEvent::from(KeyCode::Char('c'))), Heard::Command(Command::Copy), "alone");
         assert_eq!(map.chords(&before), [("c".to_owned(), "cancel"), ("r".to_owned(), "repaint")]);
         assert_eq!(map.shown("cancel"), "Ctrl-x c");
 

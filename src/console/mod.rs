@@ -20,6 +20,7 @@ pub mod facts;
 pub mod filter;
 pub mod footer;
 pub mod header;
+pub mod keeper;
 pub mod keymap;
 pub mod keys;
 pub mod letters;

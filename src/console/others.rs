@@ -1,8 +1,14 @@
 //! What other people do is said when they do it: the watch over etcd brings the audit as it is written, nothing is read
 //! for it.
 
-use super::{app::App, brief};
+use super::{
+    app::App,
+    brief::{self, squeezed},
+};
 use crate::model::ours::Audit;
+
+/// Characters of a deed that are said; the whole of it stands in Audit.
+const MOST: usize = 500;
 
 /// Says what others did since the console looked last.
 pub fn follow(app: &mut App) {
@@ -59,5 +65,5 @@ fn told(audit: &Audit, did: &str) -> String {
     let why = audit.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let failed = audit.result.starts_with("failed") || audit.result.starts_with("refused");
     let failed = if failed { format!(" ({})", audit.shown().result) } else { String::new() };
-    brief::safe(&format!("{}{host} {did} {}{why}{failed}", audit.who.user, audit.on))
+    brief::safe(&squeezed(&format!("{}{host} {did} {}{why}{failed}", audit.who.user, audit.on), MOST))
 }

@@ -103,8 +103,8 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
                     operator.set_constraint(&name, &value, reason).await.map_err(text)?;
                     Ok(format!("constraint {name} is {value}"))
                 }
-                Registering::Hold(hold) => {
-                    operator.hold_registry(hold, reason).await.map_err(text)?;
+                Registering::Hold(hold, seen) => {
+                    operator.hold_registry(hold, Some(seen), reason).await.map_err(text)?;
                     Ok(if hold { "nothing is applied until it is let go" } else { "applying goes on" }.to_owned())
                 }
             }

@@ -27,6 +27,7 @@ use super::{
     backend::Quiet,
     clipboard,
     event::{Effect, Event},
+    keeper::Keeper,
     keys::Keymap,
     letters::Letters,
     past::{Answer, Question},
@@ -189,6 +190,9 @@ pub async fn run(seen: watch::Receiver<Arc<Seen>>, hands: Hands, options: Consol
     let mut console = Console::new(looks, &options, Size::new(columns, rows), hands)?;
     let ended = console.until_left(seen, &options).await;
     console.hear_out().await;
+    if let Some(keeper) = console.keeper.take() {
+        keeper.end().await;
+    }
     drop(held);
     ended
 }
@@ -227,7 +231,7 @@ struct Console {
     pace: Pace,
     /// The servers were asked what this person may change.
     asked_rights: bool,
-    settings: Option<PathBuf>,
+    keeper: Option<Keeper>,
     /// Hears what the terminal says of its background, among the keys.
     ear: Ear,
     /// When the terminal was asked, and when a key came last.
@@ -249,6 +253,7 @@ impl Console {
         recall(&mut app, options);
         let terminal = Terminal::new(Quiet::new(std::io::stdout(), size))?;
         let (tell, done) = mpsc::unbounded_channel();
+        let keeper = options.settings.clone().map(|path| Keeper::new(path, tell.clone()));
         Ok(Self {
             app,
             steady,
@@ -260,7 +265,7 @@ impl Console {
             done,
             pace: Pace { paid: Instant::now() },
             asked_rights: false,
-            settings: options.settings.clone(),
+            keeper,
             ear: Ear::default(),
             asked: Instant::now(),
             pressed: Instant::now(),
@@ -340,7 +345,11 @@ impl Console {
                     Effect::Suspend => self.suspend(options).await?,
                     Effect::Repaint => self.repaint()?,
                     Effect::Act(action) => self.act(action),
-                    Effect::Keep(change) => self.keep(&change),
+                    Effect::Keep(change) => {
+                        if let Some(keeper) = &self.keeper {
+                            keeper.keep(change);
+                        }
+                    }
                     Effect::Ask(question) => self.ask(question),
                     Effect::Copy(text) => self.terminal.backend_mut().say(&clipboard::sequence(&text))?,
                 }
@@ -381,10 +390,13 @@ impl Console {
 
     /// Once a second: what was held back for an answer that did not go on is a person's.
     fn let_go(&mut self) {
-        if self.pressed.elapsed() < background::BUDGET {
+        let keys = if self.asked.elapsed() > background::PATIENCE {
+            self.ear.close()
+        } else if self.pressed.elapsed() >= background::BUDGET {
+            self.ear.let_go()
+        } else {
             return;
-        }
-        let keys = if self.asked.elapsed() > background::PATIENCE { self.ear.close() } else { self.ear.let_go() };
+        };
         self.heard.extend(keys.into_iter().map(Event::Key));
     }
 
@@ -422,15 +434,6 @@ impl Console {
             // the console may have been left
             let _ = done.send(Event::Done(result));
         });
-    }
-
-    fn keep(&self, change: &settings::Change) {
-        let (Some(path), done) = (self.settings.clone(), self.tell.clone()) else { return };
-        // some hundred bytes, when a person asked for it: one after the other, as they were asked for
-        let said = settings::write(&path, change);
-        let said =
-            said.map(|aside| aside.map(|aside| format!("what could not be read is kept as {}", aside.display())));
-        let _ = done.send(Event::Kept(said));
     }
 
     /// Once, as soon as somebody could change something.

@@ -3,7 +3,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -52,14 +53,31 @@ impl Default for Settings {
     }
 }
 
-/// Something to be written.
+/// Something to be written: each is put over what the file says then, so that two consoles do not take each other's choices
+/// away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A table's.
-    Keep(&'static str, OfTable),
+    /// A table's columns; none = its own.
+    Columns(&'static str, Vec<String>),
+    /// A table's order.
+    Sort(&'static str, Option<String>),
     /// The file goes.
     Forget,
 }
+
+/// Why a file says nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Unread {
+    /// It was not given out.
+    Failed(String),
+    /// A newer program wrote it.
+    Newer(String),
+    /// It cannot be understood.
+    Broken(String),
+}
+
+/// More than this is something else.
+const LARGEST: u64 = 64 * 1024;
 
 /// Where the file lies; none where this person has no home.
 pub fn path() -> Option<PathBuf> {
@@ -68,53 +86,78 @@ pub fn path() -> Option<PathBuf> {
 
 /// Reads the file; one that is not there is empty.
 pub fn read(path: &Path) -> Result<Settings, String> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
-        // a home that is none is no fault of the file
-        Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(Settings::default()),
-        Err(e) => return Err(e.to_string()),
-    };
-    let Version { version } = serde_yaml::from_str(&text).map_err(|e| e.to_string())?;
-    if version != VERSION {
-        return Err(format!("it is of version {version}, this program knows {VERSION}"));
-    }
-    serde_yaml::from_str(&text).map_err(|e| e.to_string())
+    found(path).map_err(|why| match why {
+        Unread::Failed(why) | Unread::Newer(why) | Unread::Broken(why) => why,
+    })
 }
 
-/// Writes a change, beside what other consoles wrote meanwhile. A file that cannot be read is kept under another name,
-/// which is returned.
+fn found(path: &Path) -> Result<Settings, Unread> {
+    let failed = |e: io::Error| Unread::Failed(e.to_string());
+    match fs::metadata(path) {
+        Ok(file) if !file.is_file() => return Err(Unread::Failed("it is no file".to_owned())),
+        Ok(file) if file.len() > LARGEST => return Err(Unread::Broken(format!("it has {} bytes", file.len()))),
+        Ok(_) => {}
+        // a home that is none is no fault of the file
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Settings::default());
+        }
+        Err(e) => return Err(failed(e)),
+    }
+    let broken = |e: serde_yaml::Error| Unread::Broken(e.to_string());
+    let bytes = fs::read(path).map_err(failed)?;
+    let Version { version } = serde_yaml::from_slice(&bytes).map_err(broken)?;
+    if version != VERSION {
+        let why = format!("it is of version {version}, this program knows {VERSION}");
+        return Err(if version > VERSION { Unread::Newer(why) } else { Unread::Broken(why) });
+    }
+    serde_yaml::from_slice(&bytes).map_err(broken)
+}
+
+/// Writes a change over what the file says now. One that cannot be understood is kept under another name, which is
+/// returned; one that a newer program wrote is left alone.
 pub fn write(path: &Path, change: &Change) -> Result<Option<PathBuf>, String> {
     let failed = |e: io::Error| format!("{} cannot be written: {e}", path.display());
-    let Change::Keep(table, of) = change else {
+    if *change == Change::Forget {
         return match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(failed(e)),
             _ => Ok(None),
         };
-    };
+    }
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
-    let found = read(path);
-    let mut broken = None;
-    if found.is_err() {
-        let aside = path.with_extension("yaml.broken");
-        fs::rename(path, &aside).map_err(failed)?;
-        broken = Some(aside);
+    let (mut settings, mut aside) = (Settings::default(), None);
+    match found(path) {
+        Ok(settings_now) => settings = settings_now,
+        Err(Unread::Failed(why) | Unread::Newer(why)) => {
+            return Err(format!("{} is left as it is: {why}", path.display()));
+        }
+        Err(Unread::Broken(_)) => {
+            let to = path.with_extension("yaml.broken");
+            fs::rename(path, &to).map_err(failed)?;
+            aside = Some(to);
+        }
     }
-    let mut settings = found.unwrap_or_default();
-    if *of == OfTable::default() {
-        settings.tables.remove(*table);
-    } else {
-        settings.tables.insert((*table).to_owned(), of.clone());
-    }
+    settings.put(change);
     let text = serde_yaml::to_string(&settings).map_err(|e| e.to_string())?;
-    let new = path.with_extension(format!("yaml.{}", std::process::id()));
-    let written = fs::write(&new, format!("{HEAD}{text}")).and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
+    let mut new = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    new.write_all(format!("{HEAD}{text}").as_bytes()).and_then(|()| new.as_file().sync_all()).map_err(failed)?;
+    new.persist(path).map_err(|e| failed(e.error))?;
+    Ok(aside)
+}
+
+impl Settings {
+    fn put(&mut self, change: &Change) {
+        let (Change::Columns(table, _) | Change::Sort(table, _)) = change else { return };
+        let of = self.tables.entry((*table).to_owned()).or_default();
+        match change {
+            Change::Columns(_, columns) => of.columns.clone_from(columns),
+            Change::Sort(_, sort) => of.sort.clone_from(sort),
+            Change::Forget => {}
+        }
+        if *of == OfTable::default() {
+            self.tables.remove(*table);
+        }
     }
-    written.map_err(failed)?;
-    Ok(broken)
 }
 
 /// Puts what was kept into force; returns what of it means nothing to this program.
@@ -147,38 +190,47 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
     odd
 }
 
-/// What is to be kept of the open view's table.
-pub fn of_open(app: &App) -> Change {
+/// The columns of the open view's table, to be kept.
+pub fn columns_of_open(app: &App) -> Change {
     let table = columns::table(app.view, app.of_cke);
     let chosen = app.chosen.get(table);
-    let columns = chosen.map(|names| names.iter().map(|name| (*name).to_owned()).collect()).unwrap_or_default();
+    Change::Columns(
+        table,
+        chosen.map(|names| names.iter().map(|name| (*name).to_owned()).collect()).unwrap_or_default(),
+    )
+}
+
+/// Its order, to be kept.
+pub fn sort_of_open(app: &App) -> Change {
     let sort = app.list().sort().map(|(by, desc)| format!("{by}{}", if desc { " desc" } else { "" }));
-    Change::Keep(table, OfTable { columns, sort })
+    Change::Sort(columns::table(app.view, app.of_cke), sort)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn keep(columns: &[&str], sort: Option<&str>) -> Change {
-        let columns = columns.iter().map(|c| (*c).to_owned()).collect();
-        Change::Keep("nodes", OfTable { columns, sort: sort.map(str::to_owned) })
+    fn columns(table: &'static str, names: &[&str]) -> Change {
+        Change::Columns(table, names.iter().map(|c| (*c).to_owned()).collect())
     }
 
     #[test]
-    fn what_is_kept_of_a_table_is_read_again_and_that_of_others_stays() {
+    fn what_is_kept_of_a_table_is_read_again_and_what_others_wrote_stays() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("new/console.yaml");
         assert_eq!(read(&path), Ok(Settings::default()));
-        assert_eq!(write(&path, &keep(&["node", "rack"], Some("rack desc"))), Ok(None));
-        let other = Change::Keep("audit", OfTable { columns: vec!["who".into()], sort: None });
-        assert_eq!(write(&path, &other), Ok(None));
+        assert_eq!(write(&path, &columns("nodes", &["node", "rack"])), Ok(None));
+        // another console that knows nothing of these columns
+        assert_eq!(write(&path, &Change::Sort("nodes", Some("rack desc".to_owned()))), Ok(None));
+        assert_eq!(write(&path, &columns("audit", &["who"])), Ok(None));
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("# Written by") && text.contains("version: 1"), "{text}");
         let kept = read(&path).unwrap();
         assert_eq!(kept.tables["nodes"].sort.as_deref(), Some("rack desc"));
+        assert_eq!(kept.tables["nodes"].columns, ["node", "rack"]);
         assert_eq!(kept.tables["audit"].columns, ["who"]);
-        assert_eq!(write(&path, &keep(&[], None)), Ok(None));
+        assert_eq!(write(&path, &columns("nodes", &[])), Ok(None));
+        assert_eq!(write(&path, &Change::Sort("nodes", None)), Ok(None));
         assert!(!read(&path).unwrap().tables.contains_key("nodes"), "its own again: nothing is kept");
         assert_eq!(write(&path, &Change::Forget), Ok(None));
         assert_eq!(write(&path, &Change::Forget), Ok(None), "what is gone is forgotten");
@@ -187,17 +239,30 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_kept_under_another_name() {
+    fn a_file_that_cannot_be_understood_is_kept_under_another_name() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("console.yaml");
-        for text in ["version: [", "version: 1\ntabels: {}\n", "version: 2\nsomething: new\n", ""] {
+        for text in ["version: [", "version: 1\ntabels: {}\n", "version: 0\n", "", "\u{fffd}\0"] {
             fs::write(&path, text).unwrap();
             assert!(read(&path).is_err(), "{text}");
             let aside = dir.path().join("console.yaml.broken");
-            assert_eq!(write(&path, &keep(&["node"], None)), Ok(Some(aside.clone())));
+            assert_eq!(write(&path, &columns("nodes", &["node"])), Ok(Some(aside.clone())));
             assert_eq!(fs::read_to_string(&aside).unwrap(), text);
             assert_eq!(read(&path).unwrap().tables["nodes"].columns, ["node"]);
         }
+    }
+
+    #[test]
+    fn a_newer_programs_file_and_what_is_no_file_are_left_alone() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("console.yaml");
+        fs::write(&path, "version: 2\nsomething: new\n").unwrap();
+        let why = write(&path, &columns("nodes", &["node"])).unwrap_err();
+        assert!(why.contains("left as it is: it is of version 2"), "{why}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "version: 2\nsomething: new\n");
+        let folder = dir.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        assert!(write(&folder, &columns("nodes", &["node"])).unwrap_err().contains("it is no file"));
     }
 
     #[test]
@@ -206,6 +271,6 @@ mod tests {
         let path = dir.path().join("file/console.yaml");
         fs::write(dir.path().join("file"), "no folder").unwrap();
         assert_eq!(read(&path), Ok(Settings::default()));
-        assert!(write(&path, &keep(&["node"], None)).unwrap_err().contains("console.yaml cannot be written"));
+        assert!(write(&path, &columns("nodes", &["node"])).unwrap_err().contains("console.yaml cannot be written"));
     }
 }

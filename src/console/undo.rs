@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::{
     app::App,
     calendar,
@@ -40,8 +42,8 @@ pub enum Way {
     LetGo(Vec<EntryId>),
     /// Applying goes on.
     Apply,
-    /// The end of a freeze.
-    Unfreeze,
+    /// The end of the freeze until then, for that reason.
+    Unfreeze(Timestamp, String),
     /// A constraint's old value.
     Constraint {
         /// Which.
@@ -85,14 +87,16 @@ impl Way {
             Action::Registry { what: Registering::AutoRepair(false), .. } => {
                 Self::Enable(SwitchName::AutoRepair).was(app)?
             }
-            Action::Registry { what: Registering::Hold(true), .. } if store.registry.hold.is_none() => Self::Apply,
+            Action::Registry { what: Registering::Hold(true, _), .. } if store.registry.hold.is_none() => Self::Apply,
             Action::Registry { what: Registering::Constraint { name, value }, .. } => {
                 let (old, new) = (constraint(app, name)?, value.parse().ok()?);
                 (old != new).then(|| Self::Constraint { name: name.clone(), old, new })?
             }
             Action::Hold { entries, hold: true, .. } => Self::LetGo(entries.iter().map(|(id, _)| *id).collect()),
             // in place of another freeze: its end would not bring that one back
-            Action::Freeze { .. } if calendar::freeze(app).is_none() => Self::Unfreeze,
+            Action::Freeze { until, reason } if calendar::freeze(app).is_none() => {
+                Self::Unfreeze(*until, reason.clone())
+            }
             Action::Cancel { entries, .. } => queue(app, entries)?,
             _ => return None,
         })
@@ -114,14 +118,20 @@ impl Way {
             Self::LetGo(ids) => {
                 let held = |id: &EntryId| {
                     let order = store.orders.get(id).filter(|_| facts::order(seen, *id) == Some(Verb::Hold));
+                    let order = order.filter(|o| o.get().is_some_and(|o| app.me.as_ref() == Some(&o.who)));
                     order.map(|order| format!("{id} {}", order.mod_revision))
                 };
                 let held: Vec<String> = ids.iter().filter_map(held).collect();
                 (held.len() == ids.len()).then(|| held.join(" "))
             }
-            Self::Apply => store.registry.hold.as_ref().map(|hold| hold.mod_revision.to_string()),
-            Self::Unfreeze => {
-                calendar::freeze(app).map(|freeze| format!("{} {} {}", freeze.until, freeze.reason, freeze.who))
+            Self::Apply => {
+                let hold = store.registry.hold.as_ref();
+                let mine = hold.filter(|hold| hold.get().is_some_and(|hold| app.me.as_ref() == Some(&hold.who)));
+                mine.map(|hold| hold.mod_revision.to_string())
+            }
+            Self::Unfreeze(until, reason) => {
+                let mine = calendar::freeze(app).filter(|f| f.until == *until && f.reason == *reason);
+                mine.map(|freeze| freeze.who.to_string())
             }
             Self::Constraint { name, new, .. } => {
                 (constraint(app, name) == Some(*new)).then(|| format!("{:?}", constraint_revisions(seen)))
@@ -145,7 +155,7 @@ impl Way {
             Self::Enable(_) => "enables it again".to_owned(),
             Self::LetGo(ids) => format!("lets {} go again", if ids.len() == 1 { "it" } else { "them" }),
             Self::Apply => "lets applying go on".to_owned(),
-            Self::Unfreeze => "ends the freeze again".to_owned(),
+            Self::Unfreeze(..) => "ends the freeze again".to_owned(),
             Self::Constraint { old, .. } => format!("sets it back to {old}"),
             Self::Queue { waited, others: 0, .. } => format!("queues {} again", count(waited.len(), "reboot")),
             Self::Queue { waited, .. } => {
@@ -163,10 +173,11 @@ impl Way {
             Self::Enable(SwitchName::AutoRepair) => Ok(dialog::registry::auto_repair(app)),
             Self::LetGo(ids) => dialog::hold::of(app, ids.clone(), false),
             Self::Apply => dialog::registry::hold(app, false),
-            Self::Unfreeze => dialog::freeze::unfreeze(app, ""),
+            Self::Unfreeze(..) => dialog::freeze::unfreeze(app, ""),
             Self::Constraint { name, old, .. } => dialog::registry::constraint_to(app, name, &old.to_string()),
             Self::Queue { waited, others, reason } => {
                 let mut again = dialog::add::of(app, waited.iter().map(|w| w.node.clone()).collect())?;
+                again.notes.push("at the end of the queue, as asked for by you".to_owned());
                 if *others > 0 {
                     let more = count(*others, "other entry");
                     again.notes.push(format!("! not the {more}: something was done for them already"));
@@ -236,7 +247,9 @@ fn queue(app: &App, entries: &[EntryId]) -> Option<Way> {
     let store = &app.seen.snapshot.store;
     let waited = entries.iter().filter_map(|id| {
         let entry = facts::entry(&app.seen, *id)?;
-        let only = entry.status == RebootStatus::Queued && entry.drain_backoff_count == 0;
+        // a hold or another order dies with its entry: queued anew without it, it would start
+        let ordered = store.orders.contains_key(id);
+        let only = entry.status == RebootStatus::Queued && entry.drain_backoff_count == 0 && !ordered;
         let node = app.seen.snapshot.machine(&entry.node);
         only.then_some(Waited { entry: *id, node })
     });

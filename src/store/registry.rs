@@ -109,8 +109,15 @@ impl Store {
         }
     }
 
-    /// Nothing is applied from now on, or (`hold` false) again.
-    pub async fn set_hold(&self, hold: bool, who: &Who, reason: Option<&str>) -> Result<(), StoreError> {
+    /// Nothing is applied from now on, or (`hold` false) again; where `seen` is given, only while the hold is the one of this
+    /// `ModRevision` (0 = none).
+    pub async fn set_hold(
+        &self,
+        hold: bool,
+        seen: Option<i64>,
+        who: &Who,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
         let (key, at) = (self.keys().hold(), self.clock().wall());
         let op = if hold {
             TxnOp::put(key, json(&Hold { who: who.clone(), at, reason: reason.map(str::to_owned) }), None)
@@ -119,6 +126,12 @@ impl Store {
         };
         let what = if hold { "sabakan hold" } else { "sabakan unhold" };
         let note = Note { who, what, on: "cluster", reason };
-        self.write(note, "done", Vec::new(), vec![op]).await.map(drop)
+        let compares = seen.map(|seen| Compare::mod_revision(self.keys().hold(), CompareOp::Equal, seen));
+        match self.write(note, "done", compares.into_iter().collect(), vec![op]).await? {
+            Wrote::At(_) => Ok(()),
+            Wrote::Conflict => Err(StoreError::NotAllowed(
+                "somebody held applying, or let it go on, meanwhile: nothing was done, look again".to_owned(),
+            )),
+        }
     }
 }

@@ -293,11 +293,14 @@ async fn bad_answers_are_told_and_the_definition_in_force_stays() {
 async fn a_hold_stops_all_applying_until_it_is_taken_back() {
     let place = Place::new("{enabled: true, repairs: 0, minimum_workers: 90}").await;
     place.until("settled", |s| *s.applying == Applying::Settled).await;
-    place.operator.hold_registry(true, Some("audit")).await.unwrap();
+    place.operator.hold_registry(true, Some(0), Some("audit")).await.unwrap();
     let address = place.state("w50", State::Unhealthy);
     let held = |s: &Seen| matches!(&*s.applying, Applying::Waits(why) if why.contains("on hold by ann") && why.contains("audit"));
     place.until("held", held).await;
     assert!(place.operator.approve("0000", None).await.unwrap_err().text.contains("on hold"));
-    place.operator.hold_registry(false, None).await.unwrap();
+    // bound to the hold that was shown
+    let old = place.operator.hold_registry(false, Some(1), None).await.unwrap_err();
+    assert!(old.text.contains("meanwhile"), "{}", old.text);
+    place.operator.hold_registry(false, None, None).await.unwrap();
     place.until("tainted", |s| tainted(s.snapshot.node_of(&address), "unhealthy")).await;
 }

@@ -25,6 +25,8 @@ pub enum Bound {
     Policy(i64),
     /// The change that waits at the gate.
     Digest(String),
+    /// The hold on applying at its `ModRevision` (0 = none), and the plan that was shown.
+    Applying(i64, Option<String>),
     /// A host, and what was shown of it.
     Host(HostId, String),
 }
@@ -69,6 +71,13 @@ impl Bound {
                 let found = facts::host(seen, id).map(|h| host::shown(h));
                 (found.as_ref() != Some(shown))
                     .then(|| format!("host {}/{} changed meanwhile: nothing was done, look again", id.0, id.1))
+            }
+            Self::Applying(hold, plan) => {
+                if registry::hold_revision(seen) != *hold {
+                    return Some("somebody held applying, or let it go on, meanwhile: nothing was done".to_owned());
+                }
+                let another = plan.as_ref().is_some_and(|plan| registry::plan(seen) != *plan);
+                another.then(|| "there is another plan meanwhile: nothing was done, look again".to_owned())
             }
             Self::Digest(digest) => {
                 let waits = matches!(&*seen.applying, Applying::Approval(d, _) if d == digest);

@@ -101,6 +101,8 @@ pub struct Dialog {
     pub pick: Option<Pick>,
     /// The value of what is chosen, where one has to be typed.
     pub value: Option<Input>,
+    /// What was put into it before anybody typed.
+    pub proposed: Option<String>,
     /// Whether a reason can be given.
     pub why: Why,
     /// The reason so far.
@@ -135,6 +137,7 @@ impl Dialog {
             deed,
             pick: None,
             value: None,
+            proposed: None,
             why: Why::Optional,
             reason: Input::default(),
             expect: None,
@@ -161,7 +164,7 @@ impl Dialog {
             self.focus = match &self.pick {
                 Some(pick) if pick.machine_type().is_none() => Focus::Type,
                 Some(pick) if pick.chosen().is_none() => Focus::Operation,
-                _ if self.value.is_some() => Focus::Value,
+                _ if self.value.is_some() && self.proposed.is_none() => Focus::Value,
                 _ if self.why != Why::Never => Focus::Reason,
                 _ => Focus::Cancel,
             };
@@ -219,10 +222,15 @@ impl Dialog {
         let missing = self.missing();
         if missing.is_some() {
             self.go_to_missing();
-        } else if self.expect.is_some() || self.value.is_some() || !self.reason.value().trim().is_empty() {
+        } else if self.expect.is_some() || self.typed_value() || !self.reason.value().trim().is_empty() {
             self.focus = Focus::Confirm;
         }
         missing
+    }
+
+    /// Whether a value was typed: one that was proposed and left as it is was not.
+    fn typed_value(&self) -> bool {
+        self.value.as_ref().is_some_and(|value| self.proposed.as_deref() != Some(value.value()))
     }
 
     /// Whether the focus is on a button.

@@ -74,11 +74,29 @@ pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
         return Err(if hold { "applying is on hold already" } else { "applying is not on hold" }.to_owned());
     }
     let (title, verb) = if hold { ("Stop all applying", "Hold") } else { ("Let applying go on", "Let go") };
-    let mut dialog =
-        dialog(format!("{title} of generated definitions in {}?", app.cluster_word()), verb, Registering::Hold(hold));
+    let mut dialog = dialog(
+        format!("{title} of generated definitions in {}?", app.cluster_word()),
+        verb,
+        Registering::Hold(hold, hold_revision(&app.seen)),
+    );
     dialog.lines = if hold { vec!["plans are still made and shown".to_owned()] } else { consequences(app) };
+    dialog.bound = vec![if hold {
+        Bound::Applying(hold_revision(&app.seen), None)
+    } else {
+        Bound::Applying(hold_revision(&app.seen), Some(plan(&app.seen)))
+    }];
     dialog.why = Why::Optional;
     Ok(dialog)
+}
+
+/// `ModRevision` of the hold on applying; 0 = none.
+pub fn hold_revision(seen: &Seen) -> i64 {
+    seen.snapshot.store.registry.hold.as_ref().map_or(0, |hold| hold.mod_revision)
+}
+
+/// The plan by what an approval of it would name; empty = there is none.
+pub fn plan(seen: &Seen) -> String {
+    registry::proposed(seen).map(|proposed| proposed.digest.clone()).unwrap_or_default()
 }
 
 /// Enables or disables automatic repair.
@@ -130,6 +148,7 @@ pub fn constraint_to(app: &App, name: &str, value: &str) -> Result<Dialog, Strin
         pick.choose(name);
     }
     dialog.value = Some(Input::new(value.to_owned()));
+    dialog.proposed = Some(value.to_owned());
     Ok(dialog)
 }
 

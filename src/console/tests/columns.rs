@@ -6,7 +6,7 @@ use crate::console::{
     columns,
     event::Effect,
     screen,
-    settings::{self, Change, OfTable},
+    settings::{self, Change},
 };
 
 /// The line of the titles.
@@ -91,10 +91,9 @@ fn columns_and_order_are_kept_for_the_next_time_and_forgotten_by_a_word() {
     let mut app = World::usual().console(80, 24);
     app.looks.kept = true;
     let effects = press(&mut app, "2 : \"columns node,state\" enter : \"sort node desc\" enter");
-    let of =
-        |sort: Option<&str>| OfTable { columns: vec!["node".into(), "state".into()], sort: sort.map(str::to_owned) };
-    let kept = |sort| Effect::Keep(Change::Keep("nodes", of(sort)));
-    assert_eq!(effects, [kept(None), kept(Some("node desc"))]);
+    let columns = Change::Columns("nodes", vec!["node".into(), "state".into()]);
+    let sort = Change::Sort("nodes", Some("node desc".into()));
+    assert_eq!(effects, [Effect::Keep(columns), Effect::Keep(sort)]);
 
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("console.yaml");

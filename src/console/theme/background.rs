@@ -113,13 +113,20 @@ impl Ear {
         }
         let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
         if inside {
-            // all of it is the answer's until it ends, or until nothing comes any more
-            if let KeyCode::Char(c) = key.code
-                && self.spelt.len() < LONGEST
-            {
-                self.spelt.push(c);
-            }
-            return Heard::default();
+            // what it says is the answer's until it ends, or until nothing comes any more; one that was cut off takes no more
+            // of a person's keys than an answer has letters, and never one that is no letter
+            return match key.code {
+                KeyCode::Char(c) if plain && self.spelt.len() < LONGEST => {
+                    self.spelt.push(c);
+                    Heard::default()
+                }
+                // its own escape, where that came in another piece than what follows
+                KeyCode::Esc => Heard::default(),
+                _ => {
+                    *self = Self::default();
+                    Heard { keys: vec![key], answer: None }
+                }
+            };
         }
         // the escape before it is Alt on the bracket, or a key of its own where it came in another piece
         let letter = match (key.code, self.spelt.is_empty()) {
@@ -255,8 +262,25 @@ mod tests {
         assert_eq!(hear(&mut ear, keys("\u{1b}]11;DELETE * X y\u{7}k")), ("k".to_owned(), None));
         let mut ear = Ear::open();
         let endless = format!("\u{1b}]11;{}", "X".repeat(5 * LONGEST));
-        assert_eq!(hear(&mut ear, keys(&endless)), (String::new(), None));
+        let rest = "X".repeat(5 * LONGEST - (LONGEST - HEAD.len()));
+        assert_eq!(hear(&mut ear, keys(&endless)), (rest, None), "no more than an answer has letters");
+        assert!(!ear.expects());
+        let mut ear = Ear::open();
+        hear(&mut ear, keys("\u{1b}]11;rgb:0"));
         assert_eq!(hear(&mut ear, keys("j")).0, "j", "after a silence keys are keys");
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_off_swallows_no_key_that_is_no_letter() {
+        let quit = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        for key in [quit, KeyEvent::from(KeyCode::Down), KeyEvent::from(KeyCode::Enter)] {
+            let mut ear = Ear::open();
+            for one in keys("\u{1b}]11;rgb:0000/00") {
+                assert_eq!(ear.hear(one).keys, []);
+            }
+            assert_eq!(ear.hear(key).keys, [key]);
+            assert_eq!(hear(&mut ear, keys("jX")).0, "jX");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::console::{
     chosen, columns,
     keys::Command,
     picker::Picker,
+    settings,
 };
 
 /// Opens the list.
@@ -48,7 +49,7 @@ pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
         "" => open(app),
         "default" => {
             app.chosen.remove(columns::table(app.view, app.of_cke));
-            app.keep_table();
+            app.keep(settings::columns_of_open);
         }
         names => {
             let names = chosen::read(app, names)?;
@@ -69,5 +70,5 @@ fn put(app: &mut App, names: Vec<&'static str>) {
     if app.message.as_ref().is_some_and(|message| message.here) {
         app.message = None;
     }
-    app.keep_table();
+    app.keep(settings::columns_of_open);
 }

@@ -11,7 +11,7 @@ use crate::console::{
     overview::Spot,
     past::PastId,
     racks,
-    settings::Change,
+    settings::{self, Change},
     tour, views,
 };
 use crate::{
@@ -242,7 +242,7 @@ pub(super) fn sorted(app: &mut App, by: Option<(&'static str, bool)>) {
     }
     app.list_mut().set_sort(by);
     super::seen::rows(app);
-    app.keep_table();
+    app.keep(settings::sort_of_open);
 }
 
 /// Goes to an object in its view, its pane open; Esc leads back here.

@@ -11,7 +11,8 @@ const WHEEL: isize = 3;
 
 /// Takes in what it did.
 pub(super) fn take_in(app: &mut App, event: MouseEvent) {
-    if views::too_small(app.size) {
+    // the list of columns is for keys alone
+    if views::too_small(app.size) || app.picker.is_some() {
         return;
     }
     match event.kind {

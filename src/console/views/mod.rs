@@ -99,7 +99,8 @@ pub fn table_height(app: &App) -> usize {
 pub fn row_at(app: &App, y: u16) -> Option<usize> {
     let table = parts(app).table;
     let racks = app.racks && app.view.registry();
-    if racks || app.view == View::Overview || !(table.y..table.bottom()).contains(&y) {
+    // the map of the racks hides the rows
+    if racks || super::racks::open(app) || app.view == View::Overview || !(table.y..table.bottom()).contains(&y) {
         return None;
     }
     usize::from(y - table.y).checked_sub(above(app, table) + 1).filter(|row| *row < table_height(app))

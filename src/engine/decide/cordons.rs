@@ -31,6 +31,7 @@ impl<'a> Pass<'a> {
         if self.definition.is_none() || !snap.store.synced {
             return;
         }
+        let unreadable = self.unreadable();
         for name in &snap.kube.marked {
             let Some(node) = snap.kube.nodes.get(name) else { continue };
             let address = self.address_of(node);
@@ -51,11 +52,11 @@ impl<'a> Pass<'a> {
             if self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry)) {
                 continue;
             }
-            // CKE's mark alone does not say for which entry: it may be one that cannot be read.
-            if let (None, true, Some(entry)) = (owner, node.unschedulable, self.unreadable())
-                && !self.ordered_uncordon(entry)
-            {
-                self.out.orphans.insert(name.clone(), Reason::OrphanedCordon { node: name.clone(), entry });
+            // CKE's mark alone does not say for which entry: it may be one that cannot be read. No order can mean this node
+            // alone: a person uncordons it in Kubernetes, or removes the entry.
+            if let Some(entry) = unreadable.filter(|_| owner.is_none() && node.unschedulable) {
+                let why = format!("{entry} cannot be read and may be this node's: its cordon stays");
+                self.out.orphans.insert(name.clone(), Reason::InvalidEntry { why });
                 continue;
             }
             match self.orphan(node, owner) {
