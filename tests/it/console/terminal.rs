@@ -114,10 +114,8 @@ impl Console {
             let screen = self.screen.lock().expect("the screen");
             let screen = screen.0.screen();
             let (rows, columns) = screen.size();
-            let (y, line) = (0..rows)
-                .rev()
-                .zip(screen.rows(0, columns).collect::<Vec<_>>().into_iter().rev())
-                .find(|(_, l)| l.contains(what))?;
+            let lines: Vec<String> = screen.rows(0, columns.get()).collect();
+            let (y, line) = (0..rows.get()).zip(&lines).filter(|(_, line)| line.contains(what)).last()?;
             let x = line.split(what).next()?.chars().count();
             Some(screen.cell(y, u16::try_from(x).ok()?)?.fgcolor())
         };
