@@ -48,6 +48,7 @@ const NEWS: Duration = Duration::from_millis(100);
 const RESIGN: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
 
 /// How the console looks and begins.
+#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
 #[derive(Debug)]
 pub struct ConsoleOptions {
     /// The first view.
