@@ -1,5 +1,5 @@
-//! Every key of a configuration file of our form: what the published JSON schema is made from. The reader asks for no key
-//! that is not here (a debug assertion), and a test asks the reader for every one that is.
+//! Every key of a configuration file of our form: what the published JSON schema is made from. The reader asks for no
+//! key that is not here (a debug assertion), and a test asks the reader for every one that is.
 
 use serde_json::{Map, Value, json};
 

@@ -1,5 +1,5 @@
-//! What people would rather look at than read: the phases of an entry as lengths, numbers over time as heights. Letters and
-//! signs of ASCII, which every font has.
+//! What people would rather look at than read: the phases of an entry as lengths, numbers over time as heights.
+//! Letters and signs of ASCII, which every font has.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -34,8 +34,8 @@ pub fn attempts<'a>(all: impl Iterator<Item = &'a Attempt>) -> Vec<Phase> {
 /// Most columns of a bar: a wider one tells no more.
 const WIDEST: usize = 72;
 
-/// `[qqqqqqqqqqddddrr]` in so many columns, and `q queued 11m  d draining 3m  r rebooting 42s` below it. Nothing where there
-/// are not two phases to be compared.
+/// `[qqqqqqqqqqddddrr]` in so many columns, and `q queued 11m  d draining 3m  r rebooting 42s` below it. Nothing where
+/// there are not two phases to be compared.
 pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> {
     all.sort_by_key(|phase| phase.from);
     all.dedup_by(|later, first| later.letter == first.letter);
@@ -76,7 +76,8 @@ pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> 
     vec![bar, words.collect::<Vec<_>>().join("  ")]
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // a share of a screen's width
+// a share of a screen's width
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 fn columns(share: f64, of: usize) -> usize {
     ((share.clamp(0.0, 1.0) * of as f64).round() as usize).min(of)
 }

@@ -135,8 +135,8 @@ fn counts(app: &App) -> Line<'static> {
     }
     // what a person has to see comes first, and what is not there is not told
     let mut line = Line::from(spans);
-    let there = states.into_iter().filter(|(n, ..)| *n > 0);
-    line.extend(bad.map(span).chain(off).chain(there.chain(good).map(span)));
+    let told = states.into_iter().filter(|(n, ..)| *n > 0);
+    line.extend(bad.map(span).chain(off).chain(told.chain(good).map(span)));
     line
 }
 

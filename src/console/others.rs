@@ -65,5 +65,19 @@ fn told(audit: &Audit, did: &str) -> String {
     let why = audit.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let failed = audit.result.starts_with("failed") || audit.result.starts_with("refused");
     let failed = if failed { format!(" ({})", audit.shown().result) } else { String::new() };
-    brief::safe(&squeezed(&format!("{}{host} {did} {}{why}{failed}", audit.who.user, audit.on), MOST))
+    brief::safe(&squeezed(&format!("{}{host} {did} {}{why}{failed}", audit.who.user, few(&audit.on)), MOST))
+}
+
+/// Most objects that are named one by one.
+const NAMED: usize = 3;
+
+/// The first of many objects; the audit has them all. ASCII, as all words of ours.
+fn few(on: &str) -> String {
+    let on = on.replace('\u{2013}', "-");
+    let objects: Vec<&str> = on.split(' ').collect();
+    let listed = objects.iter().all(|object| object.contains('.') || object.contains('/'));
+    match objects.split_first() {
+        Some((first, rest)) if listed && objects.len() > NAMED => format!("{first} and {} more", rest.len()),
+        _ => on,
+    }
 }

@@ -1,5 +1,5 @@
-//! The console without a screen (`--plain`): what changes is printed, a line each, for logs, screen readers and terminals
-//! that cannot draw. Time, object, what it came to, why.
+//! The console without a screen (`--plain`): what changes is printed, a line each, for logs, screen readers and
+//! terminals that cannot draw. Time, object, what it came to, why.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -225,7 +225,8 @@ impl Map {
         if self.widest > most {
             return (most, 1);
         }
-        (self.widest.max(1), (width + 1) / (self.widest.max(1) + self.label + EDGES + 1).max(1)).max((1, 1))
+        let per_line = self.widest.max(1);
+        (per_line, ((width + 1) / (per_line + self.label + EDGES + 1)).max(1))
     }
 
     /// Lines that a rack takes.

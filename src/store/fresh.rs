@@ -48,8 +48,8 @@ impl Fresh {
         }
     }
 
-    /// A value was written that people want to know of at once: what one of them did, how an entry ended. It is not read
-    /// for it: the watch brings it as it is.
+    /// A value was written that people want to know of at once: what one of them did, how an entry ended. It is not
+    /// read for it: the watch brings it as it is.
     pub(crate) fn told(&mut self, folder: Folder, revision: i64, value: &[u8]) {
         match folder {
             Folder::Audit => {

@@ -170,12 +170,16 @@ fn while_etcd_is_away_the_rows_stay_and_writing_is_refused_and_it_recovers_in_pl
     let mut console = Console::start(&world.config(), &["--observe", "--view", "reboots"], 80, 24);
     console.shows("queued", 20);
     world.act("freeze", "etcd");
-    console.shows("! etcd lost since", 30);
+    let text = console.shows("! etcd lost since", 30);
+    assert!(text.contains("next try in") || text.contains("trying now"), "{text}");
     console.press("X");
     let text = console.shows("nothing is written until it is back", 5);
     assert!(text.contains("w1"), "{text}");
     world.act("thaw", "etcd");
+    // the API server was away with its etcd: both are named where both come back at once
+    console.shows("back after", 60);
     wait_for("the banner goes", 30, || (!console.text().contains("etcd lost")).then_some(()));
+    assert!(console.text().contains("> 0 "), "the cursor is where it was: {}", console.text());
     console.press("X\ry");
     console.shows("cancelled reboots/0", 10);
 }

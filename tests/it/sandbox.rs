@@ -71,6 +71,42 @@ fn etcdctl_reads_what_cketerm_has_stored() {
     assert!(etcdctl.ok(&["put", "/mine", "1"]).contains("OK") && etcdctl.ok(&["get", "/mine"]).contains("/mine\n1"));
 }
 
+/// `--plain`: no terminal is needed; a signal ends it as it ends the console.
+#[test]
+fn without_a_screen_the_sandbox_tells_its_changes_as_lines_and_a_signal_ends_it() {
+    let mut child = command()
+        .args(["--sandbox", "--plain", "--nodes", "9", "--scenario", "budget", "--speed", "10"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let out = child.stdout.take().expect("a pipe");
+    let (tell, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let mut all: Vec<String> = Vec::new();
+    let wanted = ["connecting to the sandbox", "leader: this program", "reboots: enabled", " draining"];
+    while !wanted.iter().all(|what| all.iter().any(|line| line.contains(what))) {
+        match heard.recv_timeout(std::time::Duration::from_secs(60)) {
+            Ok(line) => all.push(line),
+            Err(e) => {
+                let _ = child.kill();
+                panic!("{e}: {all:?}");
+            }
+        }
+    }
+    assert!(all.iter().all(|line| line.contains("Z ") && !line.contains('\u{1b}')), "{all:?}");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn a_plan_names_waves_pods_and_what_blocks_now_and_touches_nothing() {
     let served = Served::start(&["--nodes", "9", "--scenario", "budget"]);

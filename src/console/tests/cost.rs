@@ -76,7 +76,7 @@ fn large() -> World {
 #[test]
 fn a_cursor_move_costs_at_most_160_bytes() {
     for (columns, rows) in [(80, 24), (200, 50)] {
-        for view in ["1", "2"] {
+        for view in ["1", "2", "2 v"] {
             let mut wire = Wire::new(large().console(columns, rows));
             press(&mut wire.app, view);
             wire.frame();

@@ -77,8 +77,8 @@ fn later(app: &mut App) {
 
 fn as_it_is(_: &mut App) {}
 
-fn refused() -> Option<String> {
-    Some("tcp connect error: connection refused (http://127.0.0.1:2379)".into())
+fn refused() -> String {
+    "tcp connect error: connection refused (http://127.0.0.1:2379)".into()
 }
 
 const BAD: &[Bad] = &[
@@ -86,7 +86,7 @@ const BAD: &[Bad] = &[
         "etcd_lost",
         View::Reboots,
         |w| {
-            w.store.error = refused();
+            w.store.error = Some(refused());
             w.store.line.retry = Some(BOOT + 97.0);
             w.each_source(|source| source.heard = BOOT + 95.0);
         },
@@ -107,7 +107,7 @@ const BAD: &[Bad] = &[
         },
         later,
     ),
-    ("both_lost", View::Overview, |w| w.store.error = refused(), later),
+    ("both_lost", View::Overview, |w| w.store.error = Some(refused()), later),
     ("broken_entries", View::Reboots, nothing, |app| drop(press(app, "G"))),
     (
         "nobody_leads",

@@ -167,7 +167,8 @@ fn draw_all(app: &App, frame: &mut Frame) {
                 machines::draw(app, frame.buffer_mut(), parts.table, lost);
             }
             View::Diff => {
-                diff::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
+                let lost = etcd_lost || app.seen.snapshot.registry.members.error.is_some();
+                diff::draw(app, frame.buffer_mut(), parts.table, lost);
             }
             View::Hosts => {
                 hosts::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some());

@@ -223,12 +223,14 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     ];
     let states = states.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>();
     let gap = if states.is_empty() { "" } else { ": " };
-    let mut spans = vec![text(state, style), Span::raw(format!("{slots}{gap}{}", states.join(", ")))];
+    let mut spans = vec![text(state, style)];
+    // what a person has to see comes first: narrow screens cut the end
     for (n, what) in [(counts.failed, "failed"), (counts.broken, "broken")] {
         if n > 0 {
             spans.push(text(format!(", {n} {what}"), theme.danger));
         }
     }
+    spans.push(Span::raw(format!("{slots}{gap}{}", states.join(", "))));
     spans
 }
 
@@ -276,13 +278,19 @@ fn day(app: &App) -> Option<Told> {
     Some(said("By hour", spans))
 }
 
+/// Most machines that are named of those that the same thing blocks.
+const NAMES: usize = 4;
+
 /// What blocks several drains at once.
 fn blocks(app: &App) -> Option<Told> {
     let (theme, all) = (&app.looks.theme, &app.summary.blocks);
     let most = all.first()?;
     let first = most.drains.first()?;
-    let names: Vec<String> = most.drains.iter().take(4).map(|id| name(app, *id)).collect();
-    let more = if most.drains.len() > names.len() { " ..." } else { "" };
+    let mut names: Vec<String> = most.drains.iter().map(|id| name(app, *id)).collect();
+    // a machine may be in both queues
+    names.dedup();
+    let more = if names.len() > NAMES { " ..." } else { "" };
+    names.truncate(NAMES);
     let pods = match (most.pods.len(), most.pods.first()) {
         (1, Some(pod)) => format!("pod {pod}, "),
         (0, _) | (_, None) => String::new(),

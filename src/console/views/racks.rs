@@ -1,4 +1,5 @@
-//! The racks of the Nodes as a map: a letter a machine; below it the machine under the cursor, and what the letters mean.
+//! The racks of the Nodes as a map: a letter a machine; below it the machine under the cursor, and what the letters
+//! mean.
 
 use ratatui::{
     buffer::Buffer,
@@ -39,7 +40,7 @@ pub(super) fn height(app: &App, area: Rect) -> usize {
 }
 
 /// Draws it.
-pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, stale: bool) {
+pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, old: bool) {
     let width = usize::from(area.width);
     let (per_line, _) = map.grid(width);
     let height = u16::try_from(height(app, area)).unwrap_or(area.height).min(area.height);
@@ -60,7 +61,7 @@ pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, stale:
             let first = x + 3 + u16::try_from(map.label).unwrap_or(0);
             for (x, machine) in (first..area.right()).zip(machines) {
                 let mut style = match machine.state {
-                    _ if stale => theme.muted,
+                    _ if old => theme.muted,
                     State::Stuck | State::NotReady => theme.danger,
                     State::Held | State::Backoff | State::NoNode | State::Unknown => theme.trouble,
                     state if state.moves() => theme.good,
