@@ -181,3 +181,19 @@ fn of_an_open_pane_the_whole_text_is_copied_unbroken_and_without_what_steers() {
     press(&mut app, "g");
     assert!(!copied(&mut app).contains('\n'), "what is pasted into a shell runs nothing");
 }
+
+#[test]
+fn the_map_of_the_racks_and_the_list_of_columns_are_for_keys() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 v");
+    let cursor = app.nodes.cursor.clone();
+    for y in 4..20 {
+        assert_eq!(click(&mut app, (8, y)), []);
+    }
+    assert_eq!(app.nodes.cursor, cursor, "no row of the list lies there");
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 |");
+    let audit = find(&app, "8 Aud");
+    click(&mut app, audit);
+    assert!(app.view == View::Nodes && app.picker.is_some());
+}

@@ -21,7 +21,10 @@ use crate::{
         registry::{Basis, Proposal, Proposed, Registry},
         snapshot::Seen,
     },
-    model::constraints::Constraints,
+    model::{
+        constraints::Constraints,
+        ours::{Hold, Who},
+    },
     sabakan::{
         Action, Plan,
         change::{Change, Gate, Kind, NodeChange},
@@ -165,6 +168,37 @@ fn the_key_of_an_approval_is_the_one_it_is_bound_to() {
 
 fn registering(what: Registering, reason: Option<&str>) -> [Effect; 1] {
     [Effect::Act(crate::console::event::Action::Registry { what, reason: reason.map(str::to_owned) })]
+}
+
+/// What is let go of is the hold that was shown, and what then applies is the plan that was shown (review 9).
+#[test]
+fn letting_applying_go_on_expires_with_another_hold_and_with_another_plan() {
+    let held = |revision: i64, plan: Option<Result<Plan, String>>| {
+        let mut world = World::usual();
+        let hold = Hold { who: Who { user: "ann".into(), ..Who::default() }, at: wall(), reason: None };
+        world.store.registry.hold = Some(stored("hold", revision, hold));
+        seen(&world, plan, Applying::Settled)
+    };
+    let before = held(30, Some(Ok(plan(true, &[]))));
+    let mut another = Seen::clone(&before);
+    let mut proposal = Proposal::clone(another.snapshot.registry.proposal.as_ref().unwrap());
+    proposal.outcome = proposal.outcome.map(|made| Proposed { digest: "d2".into(), ..made });
+    another.snapshot.registry = Arc::new(Registry { proposal: Some(Arc::new(proposal)), ..Registry::default() });
+    for (later, says) in [
+        (held(31, Some(Ok(plan(true, &[])))), "somebody held applying"),
+        (held(30, None), "another plan"),
+        (Arc::new(another), "another plan"),
+    ] {
+        let mut app = console(100, 30, Arc::clone(&before));
+        press(&mut app, "L");
+        update(&mut app, Event::Seen(later));
+        let expired = app.dialog.as_ref().and_then(|d| d.expired.clone()).unwrap_or_default();
+        assert!(expired.contains(says), "{expired}");
+    }
+    let mut app = console(100, 30, Arc::clone(&before));
+    press(&mut app, "L");
+    update(&mut app, Event::Seen(before));
+    assert_eq!(press(&mut app, "enter y"), registering(Registering::Hold(false, 30), None));
 }
 
 /// issue 7, Deliver 8: "set a constraint", judged as `constraints set` judges it, bound to what was shown.

@@ -11,7 +11,9 @@ use crate::{
     model::{
         constraints::Constraints,
         entry::{EntryId, QueueKind},
+        freeze::Freeze,
         ours::{Order, Verb, Who},
+        policy::Policy,
         reboot::RebootStatus,
     },
     store::view::Switch,
@@ -155,6 +157,35 @@ fn what_had_only_waited_is_queued_again_with_its_reason_and_what_ran_is_not() {
 }
 
 #[test]
+fn a_held_entry_that_was_cancelled_is_not_queued_again_without_its_hold() {
+    let mut world = World::usual();
+    let who = Who { user: "bob".into(), ..Who::default() };
+    let order = Order { verb: Verb::Hold, who, at: wall(), reason: None, entry_revision: 32 };
+    world.store.orders.insert(EntryId::reboot(5), stored("o", 70, order));
+    let mut app = world.console(80, 24);
+    press(&mut app, "j j X enter y");
+    done(&mut app, "cancelled reboots/5");
+    assert_eq!(message(&app), "cancelled reboots/5");
+    press(&mut app, "u");
+    assert!(app.dialog.is_none());
+}
+
+#[test]
+fn the_freeze_of_somebody_else_is_not_taken_for_ours() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, ": \"freeze 2h deploy\" enter enter y");
+    done(&mut app, "frozen");
+    let who = Who { user: "bob".into(), ..Who::default() };
+    let (until, reason) = ("2026-12-04T00:00:00Z".parse().unwrap(), "quarter end".to_owned());
+    let freeze = Some(Freeze { until, reason, who, unknown: serde_json::Map::new() });
+    world.store.policy = Some(stored("p", 70, Policy { freeze, ..Policy::default() }));
+    news(&mut app, &world);
+    press(&mut app, "u");
+    assert!(app.dialog.is_none(), "{}", screen::text(&app));
+}
+
+#[test]
 fn an_entry_that_began_to_drain_before_it_was_cancelled_is_not_queued_again() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
@@ -191,6 +222,9 @@ fn held_entries_are_let_go_again() {
     let order = Order { verb: Verb::Hold, who, at: wall(), reason: None, entry_revision: 32 };
     world.store.orders.insert(EntryId::reboot(5), stored("o", 70, order));
     news(&mut app, &world);
+    assert!(!app.undo_stands(), "it is not known to be ours");
+    app.me = Some(Who { user: "alice".into(), ..Who::default() });
+    news(&mut app, &world);
     press(&mut app, "1 G u");
     let effects = press(&mut app, "enter y");
     let entries = vec![(EntryId::reboot(5), Some(32))];
@@ -210,7 +244,8 @@ fn a_constraint_goes_back_to_what_it_was() {
     assert!(message(&app).ends_with("u sets it back to 3"), "{}", message(&app));
     world.store.constraints = Some(stored("c", 11, set(5)));
     news(&mut app, &world);
-    let effects = press(&mut app, "u enter enter y");
+    assert_eq!(press(&mut app, "u enter enter enter enter enter"), [], "Enter alone never does anything");
+    let effects = press(&mut app, "u right y");
     let what = Registering::Constraint { name: "maximum-repair-queue-entries".into(), value: "3".into() };
     assert_eq!(effects, [Effect::Act(Action::Registry { what, reason: None })], "{}", screen::text(&app));
 }
