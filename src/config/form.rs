@@ -369,9 +369,21 @@ impl Section {
 
     /// Lists of texts by name.
     fn lists(&mut self, name: &str) -> Result<BTreeMap<String, Vec<String>>, ConfigError> {
+        // a digit is a text here too
+        let text = |value: &mut Value| {
+            if let Value::Number(number) = value {
+                *value = Value::String(number.to_string());
+            }
+        };
         let left = match self.take(name) {
             None => return Ok(BTreeMap::new()),
-            Some(Value::Mapping(map)) => map,
+            Some(Value::Mapping(mut map)) => {
+                for (_, value) in &mut map {
+                    text(value);
+                    value.as_sequence_mut().into_iter().flatten().for_each(text);
+                }
+                map
+            }
             Some(_) => return Err(self.wrong(name, "expected names, each with a list of texts")),
         };
         let mut of = Self::new(&self.file, &format!("{}{name}.", self.path), left);

@@ -71,6 +71,17 @@ fn an_unknown_key_is_an_error_with_file_key_and_the_nearest_valid_one() {
     }
 }
 
+/// console.md: "every key can be remapped or unbound in the configuration".
+#[test]
+fn keys_are_read_by_the_names_of_their_commands() {
+    let text = "console:\n  keys: {cancel: [\"ctrl-x c\", f8], nodes: [2], hold: f9, force: []}\n";
+    let keys = Desk::new().load(text).unwrap().console.keys;
+    let found: Vec<(&str, Vec<&str>)> =
+        keys.iter().map(|(name, keys)| (name.as_str(), keys.iter().map(String::as_str).collect())).collect();
+    let wanted = [("cancel", vec!["ctrl-x c", "f8"]), ("force", vec![]), ("hold", vec!["f9"]), ("nodes", vec!["2"])];
+    assert_eq!(found, wanted);
+}
+
 #[test]
 fn values_of_the_wrong_kind_are_named() {
     let desk = Desk::new();
@@ -79,6 +90,8 @@ fn values_of_the_wrong_kind_are_named() {
         ("console:\n  bell: on\n", "console.bell: expected never, stuck, ended or both, not \"on\""),
         ("console:\n  ascii: 7\n", "console.ascii: expected auto, true or false, not \"7\""),
         ("console:\n  title: no\n", "console.title: expected true or false, not \"no\""),
+        ("console:\n  keys: [x]\n", "console.keys: expected names, each with a list of texts"),
+        ("console:\n  keys: {hold: {a: b}}\n", "console.keys.hold: expected a list of texts"),
         ("endpoints: [x]\ntimeout: 2 apples\n", "timeout: \"2 apples\""),
         ("endpoints: [x]\ntls-ca: nonsense\n", "tls-ca: no PEM"),
         ("endpoints: [x]\ntls-ca-file: /nowhere/ca\n", "/nowhere/ca cannot be read"),

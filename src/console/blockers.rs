@@ -39,7 +39,8 @@ pub fn all(app: &App) -> Vec<Holder> {
         let mut told = false;
         for blocker in blockers {
             let what = match &blocker.why {
-                PodHold::Leaving => continue,
+                PodHold::Leaving | PodHold::Terminating { node_ready: true, .. } => continue,
+                PodHold::Terminating { .. } => "pods that end on a node that is not Ready".to_owned(),
                 PodHold::Budget { budget, healthy, needed } => format!("pdb {budget} {healthy}/{needed}"),
                 PodHold::ManyBudgets { .. } | PodHold::Job { .. } => blocker.why.to_string(),
                 why => format!("{}: {why}", blocker.pod),

@@ -61,6 +61,8 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         palette::draw(app, line, frame.buffer_mut(), area);
         let said = match &line.error {
             Some(_) => (String::new(), theme.muted),
+            // the list above says it of every name
+            None if line.offers.before.is_empty() && !line.offers.words.is_empty() => (String::new(), theme.muted),
             None => (line::meaning(line.input.value()).unwrap_or_default(), theme.muted),
         };
         return prompt(app, frame, (area, hints), ":", &line.input, said);

@@ -1,7 +1,7 @@
 //! The way back of what this console did last: offered where there is one, for a minute, and only while what was done
 //! stands as it was done. It opens the confirmation of the inverse action, nothing else.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 
@@ -31,6 +31,8 @@ pub struct Waited {
     pub entry: EntryId,
     /// Its node's name, or address.
     pub node: String,
+    /// Its machine's address.
+    pub address: String,
 }
 
 /// What takes an action back.
@@ -141,9 +143,13 @@ impl Way {
                     facts::lies(seen, id).is_none()
                         || facts::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Cancelled)
                 };
-                let mine: Vec<EntryId> = waited.iter().map(|w| w.entry).collect();
-                let other = |w: &Waited| app.facts.reboot_of(&w.node).filter(|id| !mine.contains(id));
-                let free = waited.iter().all(|w| gone(w.entry) && other(w).is_none());
+                // another entry of the same machine that came after
+                let mine: BTreeSet<u64> = waited.iter().map(|w| w.entry.index).collect();
+                let first = mine.first().copied().unwrap_or_default();
+                let later = store.reboots.entries.range(first..).filter(|(index, _)| !mine.contains(index));
+                let later: BTreeSet<&str> =
+                    later.filter_map(|(_, stored)| stored.get()).map(|e| e.node.as_str()).collect();
+                let free = waited.iter().all(|w| gone(w.entry) && !later.contains(w.address.as_str()));
                 free.then(|| "gone".to_owned())
             }
         }
@@ -251,7 +257,7 @@ fn queue(app: &App, entries: &[EntryId]) -> Option<Way> {
         let ordered = store.orders.contains_key(id);
         let only = entry.status == RebootStatus::Queued && entry.drain_backoff_count == 0 && !ordered;
         let node = app.seen.snapshot.machine(&entry.node);
-        only.then_some(Waited { entry: *id, node })
+        only.then(|| Waited { entry: *id, node, address: entry.node.clone() })
     });
     let waited: Vec<Waited> = waited.collect();
     let reason = |id: &EntryId| store.requests.get(id).and_then(Stored::get).and_then(|r| r.reason.clone());

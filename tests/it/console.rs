@@ -51,7 +51,7 @@ fn columns_are_kept_for_the_next_console_and_a_broken_file_is_kept_aside() {
     let home = tempfile::TempDir::new().unwrap();
     let path = home.path().join(".config/cketerm/console.yaml");
     let (config, args) = (config.display().to_string(), ["--observe", "--view", "nodes"]);
-    let start = || Console::at(home.path(), &[&["--config", &config], args.as_slice()].concat(), 80, 24);
+    let start = || Console::at(home.path(), &[&["--config", &config], args.as_slice()].concat(), 200, 24);
     let mut console = start();
     console.shows("NODE     STATE", 5);
     console.press(":columns rack,node\r");

@@ -212,6 +212,22 @@ fn a_machine_that_somebody_queued_meanwhile_is_not_queued_twice() {
     assert!(app.dialog.is_none() && message(&app).contains("has changed since"), "{}", message(&app));
 }
 
+/// A look at the sandbox: of a machine that is rebooted already a second reboot was cancelled.
+#[test]
+fn an_older_entry_of_the_same_machine_does_not_stand_in_the_way() {
+    let mut world = World::usual();
+    world.entry(30, "10.0.0.15", RebootStatus::Queued, 10, 95);
+    let mut app = world.console(80, 24);
+    press(&mut app, "G X enter y");
+    done(&mut app, "cancelled reboots/30");
+    world.store.reboots.entries.remove(&30);
+    news(&mut app, &world);
+    world.store.reboots.entries.remove(&4);
+    news(&mut app, &world);
+    press(&mut app, "u");
+    assert!(screen::text(&app).contains("Queue 1 reboot on tokyo0?"), "{}", screen::text(&app));
+}
+
 #[test]
 fn held_entries_are_let_go_again() {
     let mut world = World::usual();

@@ -89,6 +89,7 @@ async fn a_configuration_is_checked_and_shown_without_its_secrets() {
         ("etcd: {endpoints: [\"10.0.0.1\"]}\n", "etcd.endpoints: \"10.0.0.1\" is no URL"),
         ("console: {view: nope}\n", "console.view: there is no view \"nope\""),
         ("console: {theme: nope}\n", "console.theme: "),
+        ("console: {keys: {cancel: [j]}}\n", "console.keys.cancel: j is the key of down already (the default table)"),
         ("engine: {http: here}\n", "engine.http: \"here\" is not an address"),
         ("log: {level: 'a=b=c'}\n", "log.level: "),
         ("kubernetes: {kubeconfig: /no/such/file}\n", "/no/such/file"),
