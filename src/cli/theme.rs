@@ -11,7 +11,7 @@ use super::{Context, args::Output, output::columns};
 use crate::{
     actions::ActionError,
     console::theme::{
-        ROLES,
+        AUTO, DEFAULT, ROLES,
         shelf::{Found, Shelf},
     },
     model::text::visible,
@@ -60,6 +60,9 @@ fn list(shelf: &Shelf, context: &Context) -> Result<(), ActionError> {
         (true, _) => "hidden by another of its name".to_owned(),
         (false, 1..) => "broken: see `theme check`".to_owned(),
         (false, 0) if found.name == chosen => "in use".to_owned(),
+        (false, 0) if chosen == AUTO && [DEFAULT, "light", "dark"].contains(&found.name.as_str()) => {
+            "in use by auto".to_owned()
+        }
         (false, 0) => String::new(),
     };
     let file = |found: &Found| found.path.as_ref().map(|path| path.display().to_string());

@@ -202,7 +202,7 @@ pub fn alike(faces: &BTreeMap<&'static str, Face>) -> Vec<String> {
 
 /// `g` and `r` for the greens and the reds.
 fn family(face: &Face) -> char {
-    match face.fg.as_deref().map(|fg| fg.to_lowercase()) {
+    match face.fg.as_deref().map(str::to_lowercase) {
         Some(fg) if fg.contains("green") => 'g',
         Some(fg) if fg.contains("red") => 'r',
         _ => '-',

@@ -177,13 +177,11 @@ impl Shelf {
     /// A theme by name, with its bases; or what is wrong with it or with one of them.
     pub fn whole(&self, name: &str) -> Result<Whole, Vec<Wrong>> {
         let all = self.list();
-        match all.iter().position(|found| found.name == name) {
-            Some(at) => put_together(&all, all[at].clone(), at + 1),
-            None => {
-                let fault = Fault { line: None, text: format!("there is no theme {name:?}{}", others(&all, name)) };
-                Err(vec![Wrong { place: "themes".to_owned(), fault }])
-            }
+        if let Some(at) = all.iter().position(|found| found.name == name) {
+            return put_together(&all, all[at].clone(), at + 1);
         }
+        let fault = Fault { line: None, text: format!("there is no theme {name:?}{}", others(&all, name)) };
+        Err(vec![Wrong { place: "themes".to_owned(), fault }])
     }
 
     /// What is wrong with one of these, roles that look alike included; empty = it is good.
@@ -219,8 +217,10 @@ fn said(wrong: &[Wrong]) -> String {
 
 fn others(all: &[Found], name: &str) -> String {
     let names = || all.iter().filter(|found| !found.hidden).map(|found| found.name.as_str());
-    let meant = nearest(name, names()).map(|meant| format!(", did you mean {meant:?}?")).unwrap_or_default();
-    format!("{meant}: there are {}", names().collect::<Vec<_>>().join(", "))
+    match nearest(name, names()) {
+        Some(meant) => format!(", did you mean {meant:?}?"),
+        None => format!(": there are {}", names().collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// Goes from a theme to its base and on; `below` is where one begins to look that names itself.

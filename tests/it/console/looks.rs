@@ -1,9 +1,6 @@
 //! Looks and terminals: themes, a terminal that is asked whether it is light, its title, the mouse, the clipboard.
 
-use super::{
-    nowhere,
-    terminal::{Console, Ground},
-};
+use super::{nowhere, terminal::Console};
 use crate::world::program::command;
 
 /// A configuration that names servers that are not there, and says this of the console.
@@ -18,7 +15,7 @@ fn saying(name: &str, console: &str) -> std::path::PathBuf {
 fn start(config: &std::path::Path, args: &[&str], environment: &[(&str, &str)]) -> Console {
     let config = config.display().to_string();
     let args = [&["--config", &config, "--observe"], args].concat();
-    Console::on(Ground { environment, ..Ground::default() }, &args, 80, 24)
+    Console::on(environment, &args, 80, 24)
 }
 
 fn leave(mut console: Console) -> Console {
@@ -186,7 +183,7 @@ fn the_mouse_is_used_where_it_was_asked_for_and_over_ssh_only_always() {
 #[test]
 fn a_terminal_whose_locale_is_not_utf8_gets_ascii() {
     let nodes = ["--sandbox", "--nodes", "9"];
-    let mut plain = Console::on(Ground { environment: &[("LC_ALL", "C")], ..Ground::default() }, &nodes, 80, 24);
+    let mut plain = Console::on(&[("LC_ALL", "C")], &nodes, 80, 24);
     plain.shows("leader: this console", 30);
     plain.press("2c");
     plain.shows("copied", 30);
@@ -224,4 +221,45 @@ fn after_a_storm_of_resizes_the_screen_is_whole() {
     // and it stays: nothing of a smaller screen comes after it
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert!(whole().is_some(), "{}", console.text());
+}
+
+#[test]
+fn themes_are_listed_shown_and_checked_with_file_and_line_and_an_exit_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("cketerm/themes");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("mine.yaml"), "base: dark\nkey: {}\n").unwrap();
+    std::fs::write(folder.join("round.yaml"), "base: round\n").unwrap();
+    let bad = dir.path().join("bad.yaml");
+    std::fs::write(&bad, "base: dark\ngoood: {}\ndanger: { fg: puce }\n").unwrap();
+    let run = |args: &[&str]| {
+        let ran = command().arg("theme").args(args).env("XDG_CONFIG_HOME", dir.path()).output().unwrap();
+        (ran.status.code(), String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap())
+    };
+    let (code, list, _) = run(&["list"]);
+    let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {list}"));
+    assert_eq!(code, Some(0));
+    assert!(row("mine").contains("user") && row("mine").contains("mine.yaml"), "{list}");
+    assert!(row("round").contains("broken") && row("terminal").contains("in use"), "{list}");
+    let (code, shown, _) = run(&["show", "mine"]);
+    assert_eq!(code, Some(0));
+    assert!(shown.contains("key: {}") && shown.contains("danger: { fg: light-red, bold: true }"), "{shown}");
+    // what is printed is a theme
+    let again = dir.path().join("again.yaml");
+    std::fs::write(&again, &shown).unwrap();
+    let (code, said, _) = run(&["check", again.to_str().unwrap()]);
+    assert!(code == Some(0) && said.ends_with("again.yaml: good\n"), "{said}");
+    let (code, said, stderr) = run(&["check", bad.to_str().unwrap()]);
+    assert_eq!((code, said.lines().count()), (Some(1), 2), "{said}");
+    assert!(said.contains("bad.yaml:2: \"goood\" is no role: did you mean good?"), "{said}");
+    assert!(said.contains("bad.yaml:3: danger: fg: \"puce\" is not one of the 16 colours"), "{said}");
+    assert!(stderr.contains("2 errors"), "{stderr}");
+    let (code, all, _) = run(&["check", "-o", "json"]);
+    let all: serde_json::Value = serde_json::from_str(&all).unwrap();
+    assert_eq!(
+        (code, all["errors"].as_array().map(Vec::len), &all["errors"][0]["line"]),
+        (Some(1), Some(1), &1.into())
+    );
+    assert_eq!(run(&["show", "nope"]).0, Some(1));
+    assert_eq!(run(&["shelve"]).0, Some(2));
 }

@@ -13,13 +13,6 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 /// How long a screen may take at least: a busy machine is no defect, and a test is no benchmark.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a console is started in.
-#[derive(Clone, Copy, Default)]
-pub struct Ground<'a> {
-    /// Variables beside those that every one has, or in their place.
-    pub environment: &'a [(&'a str, &'a str)],
-}
-
 /// A running console.
 pub struct Console {
     screen: Arc<Mutex<(vt100::Parser, Vec<u8>)>>,
@@ -37,17 +30,17 @@ impl Console {
 
     /// Starts `cketerm ARGS` on a terminal of that size.
     pub fn of(args: &[&str], columns: u16, rows: u16) -> Self {
-        Self::on(Ground::default(), args, columns, rows)
+        Self::on(&[], args, columns, rows)
     }
 
     /// The same for a person with this home.
     pub fn at(home: &Path, args: &[&str], columns: u16, rows: u16) -> Self {
         let home = home.display().to_string();
-        Self::on(Ground { environment: &[("HOME", &home)], ..Ground::default() }, args, columns, rows)
+        Self::on(&[("HOME", &home)], args, columns, rows)
     }
 
-    /// The same in another environment.
-    pub fn on(ground: Ground<'_>, args: &[&str], columns: u16, rows: u16) -> Self {
+    /// The same with variables beside those that every one has, or in their place.
+    pub fn on(environment: &[(&str, &str)], args: &[&str], columns: u16, rows: u16) -> Self {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_cketerm"));
@@ -57,7 +50,7 @@ impl Console {
         }
         let home = std::env::temp_dir().join(format!("cketerm-console-{}", std::process::id()));
         command.env("HOME", home);
-        for (name, value) in ground.environment {
+        for (name, value) in environment {
             command.env(name, value);
         }
         command.cwd("/");
@@ -115,7 +108,7 @@ impl Console {
             let screen = screen.0.screen();
             let (rows, columns) = screen.size();
             let lines: Vec<String> = screen.rows(0, columns.get()).collect();
-            let (y, line) = (0..rows.get()).zip(&lines).filter(|(_, line)| line.contains(what)).last()?;
+            let (y, line) = (0..rows.get()).zip(&lines).filter(|(_, line)| line.contains(what)).next_back()?;
             let x = line.split(what).next()?.chars().count();
             Some(screen.cell(y, u16::try_from(x).ok()?)?.fgcolor())
         };
