@@ -93,7 +93,7 @@ fn without_a_screen_the_sandbox_tells_its_changes_as_lines_and_a_signal_ends_it(
     let mut all: Vec<String> = Vec::new();
     let wanted = ["connecting to the sandbox", "leader: this program", "reboots: enabled", " draining"];
     while !wanted.iter().all(|what| all.iter().any(|line| line.contains(what))) {
-        match heard.recv_timeout(std::time::Duration::from_secs(60)) {
+        match heard.recv_timeout(std::time::Duration::from_mins(1)) {
             Ok(line) => all.push(line),
             Err(e) => {
                 let _ = child.kill();
