@@ -91,6 +91,8 @@ impl Message {
     }
 }
 
+/// How long a chord waits for its next key.
+const CHORD: Duration = Duration::from_secs(5);
 /// Messages that are kept.
 const MESSAGES: usize = 200;
 /// Bytes of a message, above which it is shortened to a quarter: nobody reads more of it on a line.
@@ -229,6 +231,10 @@ pub struct App {
     pub picker: Option<Picker>,
     /// Keys of a chord that is not through.
     pub chord: Vec<Stroke>,
+    /// Boot time at which a stop was asked for that gives the lock back.
+    pub stop_asked: Option<Duration>,
+    /// Boot time at which its last key was pressed.
+    pub chord_at: Duration,
     /// Lines that were carried out, oldest first.
     pub lines: Vec<String>,
     /// The way back of what is being done.
@@ -300,6 +306,8 @@ impl App {
             chosen: Chosen::new(),
             picker: None,
             chord: Vec::new(),
+            chord_at: Duration::ZERO,
+            stop_asked: None,
             lines: Vec::new(),
             leaving: None,
             undo: None,
@@ -386,6 +394,19 @@ impl App {
         self.messages.push_back((self.now.wall, message));
         while self.messages.len() > MESSAGES {
             self.messages.pop_front();
+        }
+    }
+
+    /// Whether the stop is asked for a second time within some seconds.
+    pub fn stops_twice(&mut self) -> bool {
+        let before = self.stop_asked.replace(self.now.boot);
+        before.is_some_and(|before| self.now.boot.saturating_sub(before) <= CHORD)
+    }
+
+    /// Drops a chord that nobody goes on with: its next key would be pressed for something else.
+    pub fn expire_chord(&mut self) {
+        if self.now.boot.saturating_sub(self.chord_at) > CHORD {
+            self.chord.clear();
         }
     }
 

@@ -375,6 +375,8 @@ pub enum Leader {
     Cke(String),
     /// Nobody.
     Nobody,
+    /// etcd does not answer, and this program does not lead: whose key lies there now is not known.
+    Unknown,
 }
 
 /// Who leads.

@@ -10,7 +10,7 @@ use ratatui::{
 use super::{
     app::{App, View},
     brief, calendar,
-    facts::{self, Leader},
+    facts::Leader,
     sources,
     table::{put, wrap},
 };
@@ -89,6 +89,10 @@ fn counts(app: &App) -> Line<'static> {
         } else {
             Span::styled("sabakan integration DISABLED", theme.danger)
         });
+        if let Some(hold) = &store.registry.hold {
+            let who = hold.get().map(|hold| format!(" by {}", brief::safe(&hold.who.user))).unwrap_or_default();
+            spans.push(Span::styled(format!("  applying ON HOLD{who}"), theme.danger));
+        }
         let repair =
             if store.auto_repair.enabled() { "  automatic repair enabled" } else { "  automatic repair DISABLED" };
         spans.push(Span::raw(repair));
@@ -147,13 +151,14 @@ fn leader(app: &App) -> Line<'static> {
     if !app.seen.snapshot.store.synced {
         return Line::default();
     }
-    match facts::leader(&app.seen) {
+    match sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) {
         Leader::Us => spans.push(Span::styled("leader: this console", theme.good)),
         Leader::Other(host) => spans.push(Span::raw(format!("leader: {} (another cketerm)", brief::safe(&host)))),
         Leader::Cke(host) => {
             spans.push(Span::raw(format!("leader: {} (CKE; its guarantees hold)", brief::safe(&host))));
         }
         Leader::Nobody => spans.push(Span::styled("leader: NONE, nothing moves", theme.danger)),
+        Leader::Unknown => spans.push(Span::styled("leader: not known, etcd is lost", theme.danger)),
     }
     match app.writes_until {
         _ if app.read_only() => spans.push(Span::styled("  read-only", theme.trouble)),
@@ -263,6 +268,9 @@ fn status(app: &App) -> Line<'static> {
     };
     if trouble > 0 {
         spans.push(Span::styled(format!("  ! {trouble} blocked ({})", app.key("trouble")), theme.trouble));
+    }
+    if matches!(app.view, View::History | View::Audit) && list.above() > 0 {
+        spans.push(Span::styled(format!("  {} newer above ({})", list.above(), app.key("top")), theme.key));
     }
     if !filter.is_empty() {
         spans.push(Span::styled(format!("  filter {:?} {shown}/{total}", brief::safe(filter)), theme.key));

@@ -162,6 +162,8 @@ pub trait Rows {
     fn sort(&self) -> Option<(&'static str, bool)>;
     /// Another order; the rows are made anew by whoever sets it.
     fn set_sort(&mut self, by: Option<(&'static str, bool)>);
+    /// Rows above the first visible one.
+    fn above(&self) -> usize;
     /// Moves the cursor by so many rows.
     fn go(&mut self, by: isize);
     /// Puts the cursor on a visible row, counted from the first one; false where there is none.
@@ -220,6 +222,9 @@ impl<Id: Ord + Clone> Rows for List<Id> {
         self.sort = by;
         self.unordered = by.is_some();
     }
+    fn above(&self) -> usize {
+        self.top
+    }
     fn go(&mut self, by: isize) {
         self.moved = true;
         self.step(by);
@@ -236,6 +241,7 @@ impl<Id: Ord + Clone> Rows for List<Id> {
         self.reveal(height);
     }
     fn mark(&mut self) {
+        self.moved = true;
         self.toggle_mark();
     }
     fn mark_all(&mut self) {

@@ -26,8 +26,12 @@ pub fn follow(app: &mut App) {
     for text in before {
         app.note(text.clone(), false);
     }
-    // what went wrong here is read to its end first
-    if app.busy > 0 || app.message.as_ref().is_some_and(|message| message.failed) {
+    // what went wrong here is read to its end first, and a question stays what it is
+    if app.busy > 0
+        || app.dialog.is_some()
+        || app.help.is_some()
+        || app.message.as_ref().is_some_and(|message| message.failed)
+    {
         app.note(last.clone(), false);
     } else {
         app.say(last.clone());

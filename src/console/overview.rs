@@ -340,7 +340,9 @@ fn day(app: &App) -> Day {
     for ended in rows() {
         if let Some(hour) = HOURS.checked_sub(1 + hours_ago(ended.at)).and_then(|at| day.ended.get_mut(at)) {
             *hour += 1;
-            day.bad += usize::from(!ended.good);
+            // what a person took away did not fail
+            let taken = ["cancelled", "deleted", "removed", "dequeued"].iter().any(|w| ended.outcome.starts_with(w));
+            day.bad += usize::from(!ended.good && !taken);
         }
     }
     if read.more {

@@ -97,6 +97,7 @@ impl Teller {
             Leader::Other(host) => format!("{host} (another cketerm)"),
             Leader::Cke(host) => format!("{host} (CKE)"),
             Leader::Nobody => "NONE, nothing moves".to_owned(),
+            Leader::Unknown => "not known, etcd is lost".to_owned(),
         };
         let on = |enabled: bool| if enabled { "enabled" } else { "DISABLED" }.to_owned();
         let freeze = store.policy().freeze.clone().filter(|freeze| freeze.holds(seen.now.wall));

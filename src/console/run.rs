@@ -506,7 +506,8 @@ impl Console {
         let (columns, rows) = crossterm::terminal::size()?;
         self.app.now = self.steady.now();
         self.terminal.backend_mut().resize(Size::new(columns, rows));
-        update(&mut self.app, Event::Resize(columns, rows));
+        // taken in by the loop, since what it asks for has to be carried out: a question nobody asked would be waited for
+        self.heard.push_back(Event::Resize(columns, rows));
         self.repaint()
     }
 }

@@ -3,7 +3,12 @@
 
 use ratatui::style::Style;
 
-use super::{app::App, brief, calendar, when};
+use super::{
+    app::App,
+    brief, calendar,
+    facts::{self, Leader},
+    when,
+};
 use crate::engine::snapshot::Seen;
 
 /// A source that has not been heard for too long, or whose last answer was none.
@@ -38,6 +43,15 @@ pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
         error: store.error.clone(),
         retry: store.line.retry,
     })
+}
+
+/// Who leads, as far as it can be known now (`boot`: boot time in seconds).
+pub fn leader_now(seen: &Seen, boot: f64) -> Leader {
+    match facts::leader(seen) {
+        Leader::Us => Leader::Us,
+        _ if etcd_lost(seen, boot).is_some() => Leader::Unknown,
+        known => known,
+    }
 }
 
 /// Kubernetes, when its nodes are stale.

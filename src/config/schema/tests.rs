@@ -59,6 +59,12 @@ fn faults(schema: &Value, value: &Value, at: &str) -> Vec<String> {
                 }
             }
             "additionalProperties" => {
+                if rule.is_object() {
+                    for (name, value) in value.as_object().into_iter().flatten() {
+                        found.extend(faults(rule, value, &format!("{at}.{name}")));
+                    }
+                    continue;
+                }
                 assert_eq!(rule, false);
                 let known = schema["properties"].as_object().unwrap();
                 let unknown = value.as_object().into_iter().flatten().filter(|(name, _)| !known.contains_key(*name));

@@ -214,7 +214,9 @@ fn choice(
 /// The two buttons as they are written.
 fn faces(dialog: &Dialog) -> (String, String) {
     let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
-    (bracket("Cancel", dialog.focus == Focus::Cancel), bracket(dialog.verb, dialog.focus == Focus::Confirm))
+    // where the deed itself is to cancel, the other button has another word
+    let no = if dialog.verb.starts_with("Cancel") { "Keep" } else { "Cancel" };
+    (bracket(no, dialog.focus == Focus::Cancel), bracket(dialog.verb, dialog.focus == Focus::Confirm))
 }
 
 fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x, y): (u16, u16), width: u16) {

@@ -1,11 +1,23 @@
 //! Leaving: asks only where this console leads and nobody stands by.
 
 use super::{Deed, Dialog, Why};
-use crate::console::{app::App, facts};
+use crate::console::{app::App, facts, sources};
 
 /// The question, or none where leaving harms nothing.
 pub fn open(app: &App) -> Option<Dialog> {
     let alone = app.seen.snapshot.store.candidates.len() <= 1;
+    let engine = &app.seen.snapshot.engine;
+    // this console's engine stood for the lock, and whether another takes it up cannot be seen
+    let blind = sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) == facts::Leader::Unknown;
+    if blind && !app.looks.sandbox && engine.observing.is_empty() && engine.standing_back.is_none() {
+        let mut dialog = Dialog::new("Leave while etcd does not answer?", "Leave", Deed::Quit);
+        dialog.lines = vec![
+            "who leads is not known: this console may have led until etcd was lost".to_owned(),
+            "if nobody else stands by, nothing moves when etcd is back".to_owned(),
+        ];
+        dialog.why = Why::Never;
+        return Some(dialog);
+    }
     if app.looks.sandbox || facts::leader(&app.seen) != facts::Leader::Us || !alone {
         return None;
     }

@@ -181,6 +181,32 @@ fn history_and_audit() {
     assert_snapshot!("audit_pane_80x24", shown(&world, View::Audit, 80, 24, "j j enter"));
 }
 
+/// Review 9 of the operator: Audit opened on a row that had been the newest long ago.
+#[test]
+fn whoever_has_not_chosen_a_row_of_the_past_looks_at_the_newest_and_others_are_told_what_lies_above() {
+    let mut app = World::usual().console_in(View::Audit, 80, 24);
+    told(&mut app);
+    let newer = |app: &mut App, from: i64| {
+        let many = (0..40).map(|i| {
+            let key = format!("/cke/cketerm/x/{}", from - i);
+            stored(&key, from - i, audit("alice", "cancel", &format!("reboots/{}", from - i), 100))
+        });
+        let page = Page { revision: from, values: many.collect(), more: false };
+        update(app, Event::Told(Box::new(Answer::Audit(Part::After(900), Ok(page)))));
+        update(app, Event::Tick(at(BOOT)));
+    };
+    newer(&mut app, 1000);
+    let text = screen::text(&app);
+    assert!(text.contains("> ") && text.contains("reboots/1000") && !text.contains("newer above"), "{text}");
+    press(&mut app, "j j");
+    newer(&mut app, 1100);
+    let text = screen::text(&app);
+    assert!(text.contains("newer above (g)") && text.contains("reboots/998"), "{text}");
+    press(&mut app, "g");
+    let text = screen::text(&app);
+    assert!(text.contains("reboots/1100") && !text.contains("newer above"), "{text}");
+}
+
 #[test]
 fn the_story_of_an_entry_that_ended_is_read_when_it_is_opened() {
     let world = World::usual();

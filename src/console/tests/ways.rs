@@ -260,8 +260,9 @@ fn a_constraint_goes_back_to_what_it_was() {
     assert!(message(&app).ends_with("u sets it back to 3"), "{}", message(&app));
     world.store.constraints = Some(stored("c", 11, set(5)));
     news(&mut app, &world);
-    assert_eq!(press(&mut app, "u enter enter enter enter enter"), [], "Enter alone never does anything");
-    let effects = press(&mut app, "u right y");
+    assert_eq!(press(&mut app, "u enter enter"), [], "Enter alone never does anything");
+    assert!(app.dialog.is_none(), "{}", screen::text(&app));
+    let effects = press(&mut app, "u enter y");
     let what = Registering::Constraint { name: "maximum-repair-queue-entries".into(), value: "3".into() };
     assert_eq!(effects, [Effect::Act(Action::Registry { what, reason: None })], "{}", screen::text(&app));
 }
@@ -304,4 +305,35 @@ fn what_a_dialog_asks_for_goes_once_it_is_there() {
     assert_eq!(app.message, None);
     press(&mut app, "backspace enter esc");
     assert_eq!(app.message, None, "nor does it outlive the dialog");
+}
+
+/// Review 9 of the operator: the console took its own stale key for another cketerm, and left without asking.
+#[test]
+fn while_etcd_is_lost_nobody_is_said_to_lead_and_leaving_asks() {
+    let mut world = World::usual();
+    world.engine.leading = None;
+    let mut app = world.console(80, 24);
+    world.boot = BOOT + 13.0;
+    update(&mut app, Event::Tick(at(BOOT + 13.0)));
+    let text = screen::text(&app);
+    assert!(text.contains("leader: not known, etcd is lost") && !text.contains("another cketerm"), "{text}");
+    press(&mut app, "0");
+    let text = screen::text(&app);
+    assert!(text.contains("NOT known, etcd is lost") && !text.contains("moving"), "{text}");
+    assert_eq!(press(&mut app, "q"), []);
+    assert!(screen::text(&app).contains("Leave while etcd does not answer?"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "enter"), [], "Cancel has the focus");
+    press(&mut app, "q");
+    assert_eq!(press(&mut app, "y"), [Effect::Quit]);
+}
+
+/// Review 9 of the operator: a slip of Ctrl-Z gave the leadership up, which `q` asks for.
+#[test]
+fn a_stop_that_gives_the_lock_back_is_asked_for_twice() {
+    let mut app = World::usual().console(80, 24);
+    assert_eq!(press(&mut app, "ctrl-z"), []);
+    assert!(message(&app).contains("again stops this console"), "{}", message(&app));
+    assert_eq!(press(&mut app, "ctrl-z"), [Effect::Suspend]);
+    update(&mut app, Event::Tick(at(BOOT + 60.0)));
+    assert_eq!(press(&mut app, "ctrl-z"), [], "a minute later it is another one");
 }

@@ -57,6 +57,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         Event::Tick(now) => {
             app.now = now;
             super::sources::follow(app);
+            app.expire_chord();
             app.expire_message();
             app.expire_writing();
             Vec::new()
@@ -166,7 +167,10 @@ fn heard(app: &mut App, context: Context, key: KeyEvent) -> Heard {
     let stroke = keys::normal(key.code, key.modifiers);
     let so_far = before.iter().copied().chain([stroke]);
     match heard {
-        Heard::Begun => app.chord = so_far.collect(),
+        Heard::Begun => {
+            app.chord = so_far.collect();
+            app.chord_at = app.now.boot;
+        }
         Heard::Nothing if !before.is_empty() => {
             let pressed = so_far.map(|s| keys::title(&keys::named(s))).collect::<Vec<_>>().join(" ");
             app.say_here(format!("{pressed} is the key of nothing"));
@@ -185,6 +189,13 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Undo => return verbs::undo(app),
         Command::Columns => columns::open(app),
         Command::Tour => tour::turn(app),
+        // the engine gives the lock back first: what leaving asks for, stopping asks for too
+        Command::Suspend if super::dialog::quit::open(app).is_some() && !app.stops_twice() => {
+            let key = app.key("suspend");
+            app.refuse(format!(
+                "{key} gives the lock back, and nobody else is known to stand by: {key} again stops this console"
+            ));
+        }
         Command::Suspend => return vec![Effect::Suspend],
         Command::Repaint => return vec![Effect::Repaint],
         Command::Copy => return copy(app),

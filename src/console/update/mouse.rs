@@ -37,6 +37,7 @@ fn wheel(app: &mut App, y: u16, by: isize) {
 }
 
 fn click(app: &mut App, x: u16, y: u16) {
+    app.chord.clear();
     if let Some(open) = &app.dialog {
         if let Some(focus) = dialog::draw::button_at(app, open, (x, y))
             && let Some(open) = &mut app.dialog

@@ -122,6 +122,10 @@ fn past(app: &mut App, folder: Folder) {
         Folder::Audit => app.past.audit.rows.contains_key(id),
     };
     list.refresh(arranged(app, &list, ids), total, exists);
+    if !list.moved {
+        // whoever has not chosen a row looks at the newest
+        list.select(0);
+    }
     *match folder {
         Folder::History => &mut app.history,
         Folder::Records => &mut app.records,

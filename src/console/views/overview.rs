@@ -17,7 +17,7 @@ use crate::{
         facts::{self, Counts, Leader},
         overview::{Spot, Stuck, Work, standing_by},
         pace::Tone,
-        when,
+        sources, when,
     },
     model::{
         entry::{EntryId, QueueKind},
@@ -200,7 +200,8 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let moves = work.used.saturating_sub(work.used_stuck);
     let idle = work.used + going + held + work.left.stuck == 0;
     let shut = calendar::stands(app, &store.policy(), queue).is_some_and(|stands| !stands.open);
-    let (state, style) = match facts::leader(&app.seen) {
+    let (state, style) = match sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) {
+        Leader::Unknown => ("NOT known, etcd is lost; last seen", theme.danger),
         _ if idle && switch.enabled() => ("nothing to do", theme.muted),
         _ if !switch.enabled() && work.used > 0 => ("DISABLED, ends what runs", theme.danger),
         _ if !switch.enabled() => ("DISABLED", theme.danger),
@@ -268,7 +269,7 @@ fn day(app: &App) -> Option<Told> {
     let hours = if day.unread == 0 { "24h".to_owned() } else { format!("{}h", known.len()) };
     let mut spans = vec![Span::raw(format!("{hours} {} {all} ended", spark(known, blocks)))];
     if day.bad > 0 {
-        spans.push(text(format!(", {} not well", day.bad), theme.trouble));
+        spans.push(text(format!(", {} failed", day.bad), theme.trouble));
     }
     if let (Some(least), Some(most), true) = (day.boots.iter().min(), day.boots.iter().max(), day.boots.len() > 2) {
         let span = |s: &u64| when::span(jiff::SignedDuration::from_secs(i64::try_from(*s).unwrap_or(0)));
@@ -321,7 +322,7 @@ fn name(app: &App, id: EntryId) -> String {
 /// Who leads, since when, and who would follow.
 fn leads(app: &App) -> Vec<Span<'static>> {
     let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
-    let mut spans = vec![match facts::leader(&app.seen) {
+    let mut spans = vec![match sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) {
         Leader::Us => {
             let since = engine.leading.as_ref().map(|l| app.now.boot.as_secs_f64() - l.since);
             let since = since.map(|s| format!(" since {}", when::seconds(s))).unwrap_or_default();
@@ -330,6 +331,7 @@ fn leads(app: &App) -> Vec<Span<'static>> {
         Leader::Other(host) => Span::raw(format!("{} (another cketerm)", brief::safe(&host))),
         Leader::Cke(host) => Span::raw(format!("{} (CKE: its guarantees, not ours)", brief::safe(&host))),
         Leader::Nobody => text("NOBODY: nothing moves", theme.danger),
+        Leader::Unknown => text("not known, etcd is lost", theme.danger),
     }];
     let others = standing_by(&app.seen);
     spans.push(match others.as_slice() {
