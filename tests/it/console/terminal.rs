@@ -108,7 +108,7 @@ impl Console {
             let screen = screen.0.screen();
             let (rows, columns) = screen.size();
             let lines: Vec<String> = screen.rows(0, columns.get()).collect();
-            let (y, line) = (0..rows.get()).zip(&lines).filter(|(_, line)| line.contains(what)).next_back()?;
+            let (y, line) = (0..rows.get()).zip(&lines).rfind(|(_, line)| line.contains(what))?;
             let x = line.split(what).next()?.chars().count();
             Some(screen.cell(y, u16::try_from(x).ok()?)?.fgcolor())
         };
