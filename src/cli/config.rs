@@ -11,7 +11,7 @@ use super::{Context, args::Output, output::columns};
 use crate::{
     actions::ActionError,
     clock::Clock,
-    config::Settings,
+    config::{Settings, schema},
     console::{ConsoleOptions, View, keys::Keymap},
     engine::command::Spawner,
     kubernetes::Kube,
@@ -40,7 +40,7 @@ pub enum ConfigWord {
 pub async fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError> {
     match word {
         ConfigWord::Default => context.out.text(Settings::default_yaml()),
-        ConfigWord::Schema => context.out.value(&crate::config::schema::schema(), Output::Json),
+        ConfigWord::Schema => context.out.text(&schema::printed()),
         ConfigWord::Show => show(&context.settings, context),
         ConfigWord::Check { file: None } => check("the settings", &context.settings, context).await,
         ConfigWord::Check { file: Some(file) } => {

@@ -175,5 +175,10 @@ pub fn schema() -> Value {
     })
 }
 
+/// The same as it is printed and published.
+pub fn printed() -> String {
+    format!("{:#}\n", schema())
+}
+
 #[cfg(test)]
 mod tests;

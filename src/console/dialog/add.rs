@@ -39,7 +39,7 @@ pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
         let uid = facts::node(&app.seen, name).map_or("", |n| n.uid.as_str());
         bound.push(Bound::Node(name.clone(), uid.to_owned()));
         addresses.push(member.address.clone());
-        let mut note = in_queue.map(|id| format!("  (in {id} already: would be rebooted TWICE)")).unwrap_or_default();
+        let mut note = in_queue.map(|id| format!("  (in {id} already: rebooted TWICE)")).unwrap_or_default();
         if let Some(id) = app.facts.repair_of(name) {
             let _ = write!(note, "  (in {id} too)");
         }
