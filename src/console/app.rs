@@ -130,6 +130,7 @@ pub struct Place {
 }
 
 /// What does not change while the console runs.
+#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
 #[derive(Clone, Debug)]
 pub struct Looks {
     /// Colours; those of `auto` change once, when the terminal says whether it is light or dark.

@@ -130,5 +130,5 @@ fn ten_thousand_entries_cost_a_frame_no_more_than_a_screenful() {
     let news = time(&mut || drop(update(&mut app, Event::Seen(Arc::clone(&seen)))));
     eprintln!("few {few:?} many {many:?} filter {filter:?} news {news:?}");
     assert!(many < few + Duration::from_secs(2), "a frame: {many:?}, of a small cluster {few:?}");
-    assert!(filter < Duration::from_secs(60) && news < Duration::from_secs(20), "{filter:?} {news:?}");
+    assert!(filter < Duration::from_mins(1) && news < Duration::from_secs(20), "{filter:?} {news:?}");
 }
