@@ -429,6 +429,8 @@ impl Console {
             let _ = done.send(Event::Done(Err(why)));
             return;
         };
+        // what comes back through the watch is known for one's own
+        self.app.me.get_or_insert_with(|| operator.who.clone());
         tokio::spawn(async move {
             let result = perform(&operator, action).await;
             // the console may have been left

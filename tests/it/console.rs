@@ -65,9 +65,9 @@ fn columns_are_kept_for_the_next_console_and_a_broken_file_is_kept_aside() {
     console.press("q");
     assert_eq!(console.ended(15), 0);
 
-    std::fs::write(&path, "version: 7\nof: somebody\n").unwrap();
+    std::fs::write(&path, "version: 0\nof: somebody\n").unwrap();
     let mut console = start();
-    console.shows("it is ignored: it is of version 7", 5);
+    console.shows("it is ignored: it is of version 0", 5);
     console.press(":columns node\r");
     console.shows("console.yaml.broken", 5);
     console.press(":settings forget\r");
@@ -76,7 +76,7 @@ fn columns_are_kept_for_the_next_console_and_a_broken_file_is_kept_aside() {
     assert_eq!(console.ended(15), 0);
     assert!(!path.exists());
     let aside = std::fs::read_to_string(path.with_extension("yaml.broken")).unwrap();
-    assert_eq!(aside, "version: 7\nof: somebody\n");
+    assert_eq!(aside, "version: 0\nof: somebody\n");
 }
 
 #[test]
