@@ -499,6 +499,9 @@ impl Console {
         // the reader owns stdin: it ends before the shell gets it back, and before another can be made
         self.hear_out().await;
         self.input = None;
+        // the end of the reader wakes whoever polls next; left there for the next reader, it would hide the first key that
+        // comes with it (crossterm reads on edges, and forgets the rest of a batch after a wake)
+        let _ = crossterm::event::poll(Duration::ZERO);
         terminal::leave(options.modes);
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
         // the process was stopped here; it goes on after SIGCONT

@@ -11,6 +11,7 @@ mod hostile;
 mod hosts;
 mod mouse;
 mod past;
+mod pictures;
 mod plan;
 mod registry;
 mod repairs;

@@ -1,0 +1,61 @@
+//! The pictures of docs/ against the screens of today: `make pictures` makes them anew.
+
+use super::world::{World, press};
+use crate::console::{View, screen};
+
+/// What a picture says.
+fn said(svg: &str) -> String {
+    let mut text = String::new();
+    let mut inside = false;
+    for c in svg.chars() {
+        match c {
+            '<' => inside = true,
+            '>' => inside = false,
+            c if !inside => text.push(c),
+            _ => {}
+        }
+    }
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+}
+
+/// The titles of the table on a screen, where there is one.
+fn titles(text: &str) -> Vec<String> {
+    let title = |word: &str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
+    let line = text.lines().skip(3).find(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.len() > 2 && words.iter().all(|word| title(word))
+    });
+    line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn every_view_has_a_picture_and_it_shows_the_titles_of_today() {
+    for view in View::ALL {
+        let path = format!("{}/docs/pictures/{}.svg", env!("CARGO_MANIFEST_DIR"), view.name());
+        let svg = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}: `make pictures`"));
+        let picture = said(&svg);
+        assert!(picture.contains(view.title()), "{path} has no tab {}: `make pictures`", view.title());
+        let world = if view == View::Repairs { World::with_repairs() } else { World::usual() };
+        let mut app = world.console_in(view, 110, 26);
+        super::past::told(&mut app);
+        let titles = titles(&screen::text(&app));
+        for title in &titles {
+            assert!(picture.contains(title.as_str()), "{path} has no column {title}: `make pictures`");
+        }
+        let tables = [View::Reboots, View::Nodes, View::Repairs, View::History, View::Audit, View::Logs];
+        assert!(!titles.is_empty() || !tables.contains(&view), "no titles:\n{}", screen::text(&app));
+    }
+}
+
+#[test]
+fn the_map_and_what_blocks_are_pictured_with_their_words_of_today() {
+    for (name, keys) in [("racks", "2 v"), ("blockers", "1 b")] {
+        let path = format!("{}/docs/pictures/{name}.svg", env!("CARGO_MANIFEST_DIR"));
+        let picture = said(&std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")));
+        let mut app = World::usual().console(110, 26);
+        press(&mut app, keys);
+        let text = screen::text(&app);
+        let word = if name == "racks" { "capitals: API servers" } else { "What blocks" };
+        assert!(text.contains(word) && picture.contains(word), "{path}: `make pictures`:\n{text}");
+    }
+}
