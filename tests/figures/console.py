@@ -87,7 +87,8 @@ class Cluster:
             began, done = time.monotonic(), 0
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 while time.monotonic() < end:
-                    patch = {"metadata": {"annotations": {"figures/churn": str(done)}}}
+                    # another value each time, also than in the run before: the same one would change nothing
+                    patch = {"metadata": {"annotations": {"figures/churn": str(time.monotonic_ns())}}}
                     pool.submit(self.ask, "PATCH", f"/api/v1/nodes/node-{done * 7 % self.nodes:05}", patch, "application/merge-patch+json")
                     done += 1
                     time.sleep(max(0, began + done / a_second - time.monotonic()))
