@@ -12,6 +12,7 @@ mod daemon;
 mod engine;
 mod generated;
 mod guide;
+mod house;
 mod kubernetes;
 mod notices;
 #[path = "../observers/mod.rs"]

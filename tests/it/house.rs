@@ -1,0 +1,230 @@
+//! The house itself: rooms use only what docs/architecture.md allows them, and in no circle; the documents name words,
+//! files, headings and targets of `make` that there are.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use cketerm::cli::Cli;
+use clap::Parser as _;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const ARCHITECTURE: &str = include_str!("../../docs/architecture.md");
+
+type Uses = BTreeMap<String, BTreeSet<String>>;
+
+/// What the table under "Rooms and what they use" says.
+fn allowed() -> Uses {
+    let table = ARCHITECTURE.split("<!-- uses: begin -->").nth(1).and_then(|t| t.split("<!-- uses: end -->").next());
+    let rows = table.expect("docs/architecture.md has the table of uses").lines().filter(|l| l.starts_with("| `"));
+    let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+        assert_eq!(cells.len(), 2, "{row}");
+        (words(cells[0])[0].clone(), words(cells[1]).into_iter().collect())
+    })
+    .collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()) {
+        if entry.is_dir() && entry.file_name().is_some_and(|n| n != "tests") {
+            sources(&entry, found);
+        } else if entry.extension().is_some_and(|e| e == "rs") && !entry.ends_with("tests.rs") {
+            found.push(entry);
+        }
+    }
+}
+
+/// The rooms that a source names: `crate::store::…`, `use crate::{model::…, store::{…}}`. Comments and what lies below
+/// `mod tests` do not count.
+fn named(text: &str) -> BTreeSet<String> {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let text: String = text.lines().map(|l| l.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
+    let word = |s: &str| s.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut found = BTreeSet::new();
+    for part in text.split("crate::").skip(1) {
+        let Some(group) = part.strip_prefix('{') else {
+            found.insert(word(part));
+            continue;
+        };
+        let (mut depth, mut top) = (0_i32, String::new());
+        for c in group.chars() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                c if depth == 0 => top.push(c),
+                _ => {}
+            }
+        }
+        found.extend(top.split(',').map(|s| word(s.trim())).filter(|s| !s.is_empty()));
+    }
+    found
+}
+
+fn used() -> Uses {
+    let (src, mut files) = (Path::new(ROOT).join("src"), Vec::new());
+    sources(&src, &mut files);
+    let mut uses = Uses::new();
+    for file in files {
+        let first = file.strip_prefix(&src).expect("below src").components().next().expect("a name");
+        let room = first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
+        if room != "lib" && room != "main" {
+            let text = fs::read_to_string(&file).expect("a source");
+            uses.entry(room.clone()).or_default().extend(named(&text).into_iter().filter(|n| *n != room));
+        }
+    }
+    uses
+}
+
+#[test]
+fn rooms_use_what_the_architecture_allows_and_nothing_else() {
+    let (allowed, used) = (allowed(), used());
+    assert!(used.len() > 15, "{used:?}");
+    assert_eq!(allowed.keys().collect::<Vec<_>>(), used.keys().collect::<Vec<_>>(), "the rooms of the table and of src");
+    for (room, uses) in &used {
+        let more: Vec<_> = uses.difference(&allowed[room]).collect();
+        let less: Vec<_> = allowed[room].difference(uses).collect();
+        assert!(more.is_empty(), "{room} uses {more:?}: turn the arrow round, or docs/architecture.md has to allow it");
+        assert!(less.is_empty(), "{room} no longer uses {less:?}: take them out of docs/architecture.md");
+    }
+}
+
+#[test]
+fn no_arrow_leads_back() {
+    let mut left = used();
+    while !left.is_empty() {
+        let free: Vec<String> =
+            left.iter().filter(|(_, uses)| uses.iter().all(|u| !left.contains_key(u))).map(|(r, _)| r.clone()).collect();
+        assert!(!free.is_empty(), "these rooms use one another in a circle: {left:?}");
+        left.retain(|room, _| !free.contains(room));
+    }
+}
+
+#[test]
+fn a_source_that_names_rooms_in_any_form_is_understood() {
+    let text = "use crate::{a::X, b::{self, c::Y}, d};\n// crate::no\nfn f() { crate::e::g() }\n#[cfg(test)]\nmod tests {\ncrate::z }";
+    assert_eq!(named(text).into_iter().collect::<Vec<_>>(), ["a", "b", "d", "e"]);
+}
+
+/// The README and everything in docs, with its name.
+fn documents() -> Vec<(String, String)> {
+    let docs = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs").map(|e| e.expect("an entry").path());
+    let mut paths: Vec<PathBuf> = docs.filter(|p| p.extension().is_some_and(|e| e == "md")).collect();
+    paths.push(Path::new(ROOT).join("README.md"));
+    paths.sort();
+    let name = |p: &Path| p.strip_prefix(ROOT).expect("below the root").display().to_string();
+    paths.into_iter().map(|p| (name(&p), fs::read_to_string(&p).expect("a document"))).collect()
+}
+
+/// What stands in capitals for a number in the documents.
+const NUMBERS: [&str; 3] = ["INDEX", "UNIXTIME", "N"];
+
+/// A command of the documents as words; `None` where it is elided (`…`).
+fn words(command: &str) -> Option<Vec<String>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for c in command.chars() {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(q), c) if c == q => quote = None,
+            (None, '#' | '|' | '>' | '<' | ';') => break,
+            (None, c) if c.is_whitespace() => words.extend(Some(std::mem::take(&mut word)).filter(|w| !w.is_empty())),
+            (_, c) => word.push(c),
+        }
+    }
+    words.extend(Some(word).filter(|w| !w.is_empty()));
+    if words.iter().any(|w| w.contains('…')) {
+        return None;
+    }
+    let number = |w: String| if NUMBERS.contains(&w.as_str()) { "1".to_owned() } else { w };
+    Some(words.into_iter().map(number).collect())
+}
+
+/// The commands of a document: indented lines, and what stands between backticks, that begin with the program.
+fn commands(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for line in text.lines() {
+        fenced ^= line.trim_start().starts_with("```");
+        let code = line.strip_prefix("    ").map(|l| l.trim_start_matches("$ ")).filter(|_| !fenced);
+        let code = code.map(|l| l.rsplit("| cketerm ").next().map_or(l.to_owned(), |r| {
+            if l.contains("| cketerm ") { format!("cketerm {r}") } else { l.to_owned() }
+        }));
+        let spans = line.split('`').skip(1).step_by(2).map(str::to_owned);
+        let all = code.into_iter().chain(spans).map(|c| c.replacen("target/release/cketerm", "cketerm", 1));
+        found.extend(all.filter(|c| c.starts_with("cketerm ") && !c.starts_with("cketerm CLUSTER")));
+    }
+    found
+}
+
+#[test]
+fn every_command_in_the_documents_is_one_that_the_program_understands() {
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for (name, text) in documents() {
+        for command in commands(&text) {
+            let Some(words) = words(&command) else { continue };
+            tried += 1;
+            // a word that is named alone (`cketerm hosts`) is asked for its help
+            let alone = |e: &clap::Error| {
+                use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+                matches!(e.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand | DisplayVersion)
+            };
+            if let Err(e) = Cli::try_parse_from(&words).map(drop).or_else(|e| if alone(&e) { Ok(()) } else { Err(e) }) {
+                wrong.push(format!("{name}: {command}\n    {}", e.to_string().lines().next().unwrap_or_default()));
+            }
+        }
+    }
+    assert!(tried > 100, "only {tried} commands were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A heading as GitHub's anchor.
+fn anchor(heading: &str) -> String {
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn every_link_in_the_documents_leads_somewhere() {
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for (name, text) in documents() {
+        for target in text.split("](").skip(1).filter_map(|t| t.split(')').next()) {
+            if target.contains("://") || target.contains(char::is_whitespace) {
+                continue;
+            }
+            tried += 1;
+            let (file, part) = target.split_once('#').unwrap_or((target, ""));
+            let here = Path::new(ROOT).join(&name);
+            let path = if file.is_empty() { here } else { here.parent().expect("a folder").join(file) };
+            let there = path.exists()
+                && (part.is_empty()
+                    || fs::read_to_string(&path)
+                        .is_ok_and(|t| t.lines().filter(|l| l.starts_with('#')).any(|l| anchor(l) == part)));
+            if !there {
+                wrong.push(format!("{name}: {target}"));
+            }
+        }
+    }
+    assert!(tried > 50, "only {tried} links were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_target_of_make_in_the_documents_is_in_the_makefile() {
+    let makefile = fs::read_to_string(Path::new(ROOT).join("Makefile")).expect("a Makefile");
+    let targets: BTreeSet<&str> = makefile.lines().filter_map(|l| l.split_once(':')).map(|(t, _)| t.trim()).collect();
+    let mut tried = 0;
+    for (name, text) in documents() {
+        let lines = text.lines().filter_map(|l| l.strip_prefix("    "));
+        let spans = text.split('`').skip(1).step_by(2);
+        for code in lines.chain(spans).filter_map(|c| c.split("make ").nth(1).filter(|_| c.contains("make ") && !c.contains("cmake"))) {
+            let target: String = code.chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit()).collect();
+            tried += 1;
+            assert!(targets.contains(target.as_str()), "{name}: make {target}");
+        }
+    }
+    assert!(tried > 10, "only {tried} were found");
+}
