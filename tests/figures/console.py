@@ -66,7 +66,7 @@ class Cluster:
             room = {"cpu": "32", "memory": "256Gi", "pods": "110"}
             self.ask("POST", "/api/v1/nodes", {
                 "apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{i:05}", "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
-                "status": {"addresses": [{"type": "InternalIP", "address": address(i)}], "allocatable": room, "capacity": room,
+                "status": {"addresses": [{"type": "InternalIP", "address": address(i)}, {"type": "Hostname", "address": f"node-{i:05}"}], "allocatable": room, "capacity": room,
                            "nodeInfo": info | {"kubeletVersion": "v1.35.4"}}})
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""What an engine costs on clusters of growing size, on a real etcd and kube-apiserver, in one run: where it is not linear, and what breaks first.
+
+usage: tests/figures/scale.py [PROGRAM] [--nodes 1000,5000,20000] [--pods 5] [--entries 10000] [--write docs/performance.md]
+
+For each size, from the smallest: servers of its own (tests/servers), so many Nodes, on each so many pods, a daemon. Measured are: start until it leads;
+requests that it made until then; memory; processor over 30 s without news, and over 20 s while 50 Nodes a second change; how long from an entry in etcd
+to the cordon in the API server; then, with the queue disabled, so many entries: how long `rq add`, `rq list` and `rq cancel-all` take, what a pass
+takes meanwhile, and the daemon's memory. (PROGRAM: default target/release/cketerm.)
+"""
+import argparse, concurrent.futures, json, math, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time, urllib.request
+
+from console import Cluster, SERVERS, address
+from ground import free_port
+
+IDLE, CHURN, REACTIONS = 30, 20, 10
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", nargs="?", default="target/release/cketerm")
+    parser.add_argument("--nodes", default="1000,5000,20000")
+    parser.add_argument("--pods", type=int, default=5, help="on each node")
+    parser.add_argument("--entries", type=int, default=10000)
+    parser.add_argument("--write", metavar="FILE")
+    return parser.parse_args()
+
+
+def fill_pods(cluster, each):
+    """Pods on every node but the first twenty, where drains are timed: nobody plays their kubelets."""
+    def make(i):
+        cluster.ask("POST", "/api/v1/namespaces/default/pods", {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{i}", "labels": {"app": f"a{i % 97}"}},
+            "spec": {"nodeName": f"node-{20 + i % (cluster.nodes - 20):05}", "tolerations": [{"operator": "Exists"}],
+                     "containers": [{"name": "c", "image": "registry.local/pause:1"}]}})
+
+    # the account that pods have by default is the controller manager's to make, and none runs here
+    cluster.ask("POST", "/api/v1/namespaces/default/serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(make, range(each * cluster.nodes)))
+
+
+class Daemon:
+    def __init__(self, program, config, folder):
+        self.port, self.log = free_port(), open(f"{folder}/daemon.log", "w")
+        self.began = time.monotonic()
+        self.process = subprocess.Popen([program, "--config", config, "--daemon", "--http", f"127.0.0.1:{self.port}"], stderr=self.log)
+
+    def page(self, name):
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{name}", timeout=5).read().decode()
+        except OSError:
+            return ""
+
+    def until(self, what, seconds=300):
+        while not what():
+            if time.monotonic() - self.began > seconds or self.process.poll() is not None:
+                sys.exit(f"the daemon does not get there: {self.page('readyz')}")
+            time.sleep(0.02)
+        return time.monotonic() - self.began
+
+    def leads(self):
+        return re.search(r"^cke_leader 1", self.page("metrics"), re.M) is not None
+
+    def memory(self):
+        status = open(f"/proc/{self.process.pid}/status").read()
+        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1024
+
+    def processor(self, seconds):
+        tick = os.sysconf("SC_CLK_TCK")
+        used = lambda: sum(map(int, open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()[11:13])) / tick
+        before, began = used(), time.monotonic()
+        time.sleep(seconds)
+        return 100 * (used() - before) / (time.monotonic() - began)
+
+    def passes(self):
+        """How many passes there were, and how many seconds they took together."""
+        page = self.page("metrics")
+        read = lambda name: float(re.search(rf"^cketerm_pass_seconds_{name} (\S+)", page, re.M).group(1))
+        return read("count"), read("sum")
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(100)
+
+
+def served(cluster):
+    """Requests that the API server has answered, those of its metrics left out."""
+    import http.client, ssl
+    line = http.client.HTTPSConnection(cluster.host, context=ssl._create_unverified_context())
+    line.request("GET", "/metrics", headers={"Authorization": "Bearer " + cluster.token})
+    text = line.getresponse().read().decode()
+    return sum(float(l.rsplit(" ", 1)[1]) for l in text.splitlines() if l.startswith("apiserver_request_total{"))
+
+
+def timed(work):
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
+
+
+def measure(program, nodes, args):
+    folder = tempfile.mkdtemp(prefix="cketerm-scale-")
+    cluster = Cluster(folder, nodes)
+    daemon = None
+    try:
+        cluster.fill()
+        fill_pods(cluster, args.pods)
+        config = f"{folder}/config.yaml"
+        with open(config, "w") as f:
+            json.dump({"etcd": {"endpoints": [cluster.facts["ETCD"]]}, "kubernetes": {"kubeconfig": cluster.facts["KUBECONFIG"]}}, f)
+
+        def word(*words, stdin=None):
+            out = subprocess.run([program, "--config", config, *words], input=stdin, text=True, capture_output=True)
+            if out.returncode:
+                sys.exit(f"cketerm {' '.join(words)}: exit {out.returncode}\n{out.stderr[:2000]}")
+            return out.stdout
+
+        machines = [{"address": address(i), "hostname": f"node-{i:05}", "user": "root", "control_plane": i < 1} for i in range(nodes)]
+        with open(f"{folder}/cluster.json", "w") as f:
+            json.dump({"name": "scale", "nodes": machines, "service_subnet": "10.0.0.0/8",
+                       "reboot": {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/sh", "-c", "echo true"], "max_concurrent_reboots": 5}}, f)
+        word("cluster", "set", f"{folder}/cluster.json")
+        word("policy", "set", "control_plane_probe", "node")
+        word("cluster", "identify", "--confirm")
+        figure, before = {"nodes": nodes, "pods": args.pods * nodes}, served(cluster)
+        daemon = Daemon(program, config, folder)
+        figure["leads_s"] = daemon.until(daemon.leads)
+        figure["requests"] = served(cluster) - before
+        time.sleep(10)
+        figure["idle_pct"] = daemon.processor(IDLE)
+        figure["rss_mib"] = daemon.memory()
+        churn = cluster.churn(CHURN + 4)
+        time.sleep(2)
+        figure["churn_pct"] = daemon.processor(CHURN)
+        churn.join()
+        figure["reaction_ms"] = statistics.median(reaction(cluster, word, i) for i in range(1, REACTIONS + 1))
+        word("rq", "disable")
+        many = [address(i) for i in range(20, 20 + min(args.entries, nodes - 20))]
+        figure["entries"] = len(many)
+        before = daemon.passes()
+        figure["add_s"] = timed(lambda: word("rq", "add", "-", stdin=" ".join(many)))
+        figure["list_s"] = timed(lambda: word("rq", "list"))
+        time.sleep(5)
+        after = daemon.passes()
+        figure["pass_ms"] = 1000 * (after[1] - before[1]) / max(1, after[0] - before[0])
+        figure["rss_queue_mib"] = daemon.memory()
+        figure["cancel_s"] = timed(lambda: word("rq", "cancel-all"))
+        began = time.monotonic()
+        while word("rq", "list").strip() != "[]":
+            if time.monotonic() - began > 600:
+                sys.exit("the queue does not get empty")
+            time.sleep(0.2)
+        figure["empty_s"] = time.monotonic() - began
+        print(json.dumps(figure), flush=True)
+        return figure
+    finally:
+        if daemon:
+            daemon.end()
+        cluster.down()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def reaction(cluster, word, i):
+    """From before `rq add` is called, its own start included, to the cordon: ms."""
+    node, began = f"/api/v1/nodes/node-{i:05}", time.monotonic()
+    word("rq", "add", "-", stdin=address(i))
+    cordoned = lambda: any(t["key"] == "node.kubernetes.io/unschedulable" for t in cluster.ask("GET", node)["spec"].get("taints", [])) or \
+        cluster.ask("GET", node)["spec"].get("unschedulable")
+    while not cordoned():
+        if time.monotonic() - began > 60:
+            sys.exit(f"node-{i:05} is not cordoned: {word('rq', 'why', str(i - 1))}")
+        time.sleep(0.005)
+    took = (time.monotonic() - began) * 1000
+    began = time.monotonic()
+    while word("rq", "list").strip() != "[]":
+        # nobody plays the kubelet: the boot is believed from the boot check, the Node stays Ready
+        if time.monotonic() - began > 120:
+            sys.exit(f"the reboot of node-{i:05} does not end: {word('rq', 'list', '-o', 'table')}")
+        time.sleep(0.1)
+    return took
+
+
+ROWS = [  # what, how to read it, whether a power of the size makes sense
+    ("nodes / pods", lambda f: f"{f['nodes']:,} / {f['pods']:,}", None),
+    ("start until it leads", lambda f: f"{f['leads_s']:.1f} s", "leads_s"),
+    ("… requests to Kubernetes", lambda f: f"{f['requests']:,.0f}", "requests"),
+    ("resident memory", lambda f: f"{f['rss_mib']:.0f} MiB", "rss_mib"),
+    ("idle: processor", lambda f: f"{f['idle_pct']:.2f} %", "idle_pct"),
+    ("50 changes of nodes a second: processor", lambda f: f"{f['churn_pct']:.2f} %", "churn_pct"),
+    ("`rq add` to the cordon, median", lambda f: f"{f['reaction_ms']:.0f} ms", "reaction_ms"),
+    ("entries put into the disabled queue", lambda f: f"{f['entries']:,}", None),
+    ("… `rq add` of all", lambda f: f"{f['add_s']:.2f} s", "add_s"),
+    ("… `rq list`", lambda f: f"{f['list_s']:.2f} s", "list_s"),
+    ("… a pass meanwhile, mean", lambda f: f"{f['pass_ms']:.2f} ms", "pass_ms"),
+    ("… resident memory", lambda f: f"{f['rss_queue_mib']:.0f} MiB", "rss_queue_mib"),
+    ("… `rq cancel-all`", lambda f: f"{f['cancel_s']:.2f} s", "cancel_s"),
+    ("… until the queue is empty", lambda f: f"{f['empty_s']:.1f} s", "empty_s"),
+]
+
+
+def table(figures):
+    first, last = figures[0], figures[-1]
+
+    def power(name):
+        if name is None or len(figures) < 2 or min(first[name], last[name]) <= 0:
+            return ""
+        return f"{math.log(last[name] / first[name]) / math.log(last['nodes'] / first['nodes']):.2f}"
+
+    head = "| what | " + " | ".join(f"{f['nodes']:,} nodes" for f in figures) + " | grows by the power |"
+    lines = [head, "| --- " * (len(figures) + 2) + "|"]
+    return "\n".join(lines + [f"| {what} | " + " | ".join(read(f) for f in figures) + f" | {power(name)} |" for what, read, name in ROWS])
+
+
+def main():
+    args = parse()
+    program = os.path.abspath(args.program)
+    figures = [measure(program, n, args) for n in sorted(int(n) for n in args.nodes.split(","))]
+    machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
+    text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run; {args.pods} pods a node.\n\n{table(figures)}"
+    print(text)
+    if args.write:
+        page = open(args.write).read()
+        begin, end = "<!-- scale: begin -->", "<!-- scale: end -->"
+        if begin not in page or end not in page:
+            sys.exit(f"{args.write} has no marks {begin} … {end}")
+        with open(args.write, "w") as f:
+            f.write(page.split(begin)[0] + begin + "\n" + text + "\n" + end + page.split(end)[1])
+
+
+if __name__ == "__main__":
+    main()
