@@ -77,6 +77,12 @@ impl<Id: Ord + Clone> List<Id> {
         }
     }
 
+    /// The world has changed while the list is not shown: its rows are made when it is.
+    pub fn stay_closed(&mut self, total: usize, exists: impl Fn(&Id) -> bool) {
+        self.total = total;
+        self.marks.retain(exists);
+    }
+
     /// Puts the cursor on a row, or on the last one.
     pub fn select(&mut self, place: usize) {
         self.place = place.min(self.rows.len().saturating_sub(1));
