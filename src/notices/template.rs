@@ -9,6 +9,10 @@ use crate::model::notice::{Kind, Notice};
 /// The name decides how values are written: as JSON.
 const NAME: &str = "notice.json";
 
+/// Bytes of one expression at most.
+const LONGEST: usize = 2000;
+const OPERATORS: [char; 12] = ['+', '-', '*', '/', '%', '~', '|', '.', '[', '(', '=', ','];
+
 /// How a notice is written for one receiver; without a source it is the notice's own fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template(Option<String>);
@@ -16,6 +20,12 @@ pub struct Template(Option<String>);
 impl Template {
     /// A template that renders JSON for a sample of every kind. The error names the line, the kind and what is wrong.
     pub fn new(source: &str) -> Result<Self, String> {
+        // the language takes one step down its stack for each operator
+        let begun = source.split(['{', '}']).find(|part| part.len() > LONGEST && part.len() < source.len());
+        if let Some(part) = begun.filter(|part| part.contains(OPERATORS)) {
+            let begins: String = part.chars().take(40).collect();
+            return Err(format!("an expression has more than {LONGEST} bytes: {begins:?}"));
+        }
         let template = Self(Some(source.to_owned()));
         for kind in Kind::ALL {
             template.render(&sample(kind))?;
