@@ -16,11 +16,11 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 
 test: setup lint ## format, lints, unit tests, tests on real servers, simulations
 	cargo test --locked
-	$(MAKE) sim
+	$(MAKE) sim SEEDS=1000
 	$(MAKE) sim MUTATION=all
 
-sim: ## simulations with faults: SEEDS=1000 of them from SEED_FROM=1; MUTATION=all: are faults put in on purpose found?
-	SEEDS=$(or $(SEEDS),1000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) RUSTFLAGS="--cfg tokio_unstable" \
+sim: ## simulations with faults: SEEDS=10000 of them from SEED_FROM=1, ONLY=f3,p1.5 of one; MUTATION=all: are faults put in on purpose found?
+	SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) RUSTFLAGS="--cfg tokio_unstable" \
 	  cargo test --locked --profile sim --features mutations --test sim
 
 lint:

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock::Clock, model::ours::Who};
+use crate::{
+    clock::Clock,
+    model::ours::Who,
+    mutation::{Mutation, on},
+};
 
 /// Our leadership: the key that every write compares, and how much of the lease is left.
 #[derive(Clone, Debug)]
@@ -97,8 +101,11 @@ impl Life {
 
     /// What is left of it by our own reckoning.
     pub fn remaining(&self) -> Duration {
-        if self.ended.load(Ordering::SeqCst) {
+        if self.ended.load(Ordering::SeqCst) && !on(Mutation::LateEffect) {
             return Duration::ZERO;
+        }
+        if on(Mutation::LateEffect) {
+            return self.ttl;
         }
         let since = millis(self.clock.boot()).saturating_sub(self.acknowledged.load(Ordering::SeqCst));
         self.ttl.saturating_sub(Duration::from_millis(since))

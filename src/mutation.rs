@@ -31,6 +31,76 @@ pub enum Mutation {
     HalfForgotten,
     /// A window that is shut keeps nothing back.
     WindowForgotten,
+    /// An API server in work does not keep another one back.
+    TwoApiServers,
+    /// API servers do not wait for the workers before them.
+    WorkersForgotten,
+    /// Workers in work do not count against the limit.
+    LimitIgnored,
+    /// A second entry of a machine is looked at while its first one waits.
+    DuplicateStarts,
+    /// Unreachable nodes keep nothing back.
+    GateForgotten,
+    /// The health of the other control planes keeps no API server back.
+    SickControlPlane,
+    /// A freeze keeps nothing back.
+    FreezeForgotten,
+    /// A cordon is made, and nothing says by whom and for what.
+    CordonUnrecorded,
+    /// A node that was cordoned before us is taken for one that was not.
+    ForeignCordonLost,
+    /// A cordon that an administrator made his goes with its entry.
+    KeepForgotten,
+    /// Entries start while their queue is disabled.
+    SwitchIgnored,
+    /// The node of a cancelled reboot is let go of before its machine has come back.
+    EarlyUncordon,
+    /// A budget that refuses the dry run is no blocker.
+    PreviewIgnored,
+    /// A pod whose eviction was accepted counts as gone.
+    DrainedTooEarly,
+    /// Evictions and deletions name the pod without its UID.
+    EvictionWithoutUid,
+    /// A pod that a budget holds is deleted, whatever protects its namespace.
+    DeleteProtected,
+    /// Pods of DaemonSets are evicted like any other.
+    DaemonSetsEvicted,
+    /// Pods are deleted without their grace.
+    ForceDelete,
+    /// A lease never runs out by our own reckoning.
+    LateEffect,
+    /// Fields of an entry that we do not know are lost when it is rewritten.
+    StrangeFieldsLost,
+    /// Of the workers that could start the last one does.
+    LastFirst,
+    /// The entry of a machine that is no member is named, and stays.
+    StrangerStays,
+    /// An entry that waits for a slot says nothing.
+    SilentEntry,
+    /// The wait after a backoff outlives its reset.
+    ResetIgnored,
+    /// A machine that does not come back is never reported.
+    StuckUnsaid,
+    /// Wall time is read anew for each decision.
+    ClockTrusted,
+    /// What is done to Kubernetes is not told before.
+    AuditForgotten,
+    /// That the queue is at rest is never written down.
+    RunsForEver,
+    /// Whether the success command was run is not looked at before it is run.
+    SuccessTwice,
+    /// A step whose watch is over is followed by itself.
+    StepTwice,
+    /// The next step does not wait until the one before was watched.
+    StepUnwatched,
+    /// The repair queue grows above its cap.
+    OverCap,
+    /// A repair does not wait for the reboot of the same machine.
+    RepairBesideReboot,
+    /// A host is turned on while somebody holds it off.
+    KeyOfOthers,
+    /// A look at what a drain would do begins it.
+    ReadsWrite,
 }
 
 /// All of them.
@@ -47,6 +117,41 @@ pub static ALL: &[Mutation] = &[
     Mutation::SlotEaten,
     Mutation::HalfForgotten,
     Mutation::WindowForgotten,
+    Mutation::TwoApiServers,
+    Mutation::WorkersForgotten,
+    Mutation::LimitIgnored,
+    Mutation::DuplicateStarts,
+    Mutation::GateForgotten,
+    Mutation::SickControlPlane,
+    Mutation::FreezeForgotten,
+    Mutation::CordonUnrecorded,
+    Mutation::ForeignCordonLost,
+    Mutation::KeepForgotten,
+    Mutation::SwitchIgnored,
+    Mutation::EarlyUncordon,
+    Mutation::PreviewIgnored,
+    Mutation::DrainedTooEarly,
+    Mutation::EvictionWithoutUid,
+    Mutation::DeleteProtected,
+    Mutation::DaemonSetsEvicted,
+    Mutation::ForceDelete,
+    Mutation::LateEffect,
+    Mutation::StrangeFieldsLost,
+    Mutation::LastFirst,
+    Mutation::StrangerStays,
+    Mutation::SilentEntry,
+    Mutation::ResetIgnored,
+    Mutation::StuckUnsaid,
+    Mutation::ClockTrusted,
+    Mutation::AuditForgotten,
+    Mutation::RunsForEver,
+    Mutation::SuccessTwice,
+    Mutation::StepTwice,
+    Mutation::StepUnwatched,
+    Mutation::OverCap,
+    Mutation::RepairBesideReboot,
+    Mutation::KeyOfOthers,
+    Mutation::ReadsWrite,
 ];
 
 #[cfg(feature = "mutations")]

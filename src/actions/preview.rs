@@ -6,13 +6,16 @@ use serde::Serialize;
 
 use crate::{
     engine::decide::{PodVerdict, judge},
+    fence::Person,
     kubernetes::{Kube, KubeError},
     model::{
         cluster::Eviction,
         kube::{KubeView, NodeRow, PodRow},
+        ours::Who,
         reason::{Blocker, PodHold},
         text::visible,
     },
+    mutation::{Mutation, on},
 };
 
 /// The preview of one node's drain.
@@ -34,6 +37,9 @@ impl Preview {
     /// Reads one node's pods and judges them.
     pub async fn of(kube: &Kube, node: &NodeRow, rules: Eviction<'_>, facts: &KubeView) -> Result<Self, KubeError> {
         let pods = kube.pods_on(&node.name).await?;
+        if let Some(pod) = pods.first().filter(|_| on(Mutation::ReadsWrite)) {
+            kube.evict_by_hand(&Person::asks(&Who::default()), pod, &[], false).await;
+        }
         Ok(Self::judged(node, pods, rules, facts))
     }
 

@@ -21,6 +21,7 @@ use crate::{
         reboot::RebootStatus,
         repair::StepStatus,
     },
+    mutation::{Mutation, on},
     store::{
         Store,
         commit::{Change, Put},
@@ -69,7 +70,8 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
     }
     // `true` while the queue is enabled and not empty, as CKE has it.
     let runs = snap.store.reboots.switch.enabled() && !snap.store.reboots.entries.is_empty();
-    if snap.store.running.as_deref() != Some(if runs { "true" } else { "false" }) {
+    let said = snap.store.running.as_deref() == Some(if runs { "true" } else { "false" });
+    if !said && !(on(Mutation::RunsForEver) && !runs) {
         change.puts.insert(0, Put { key: store.keys().running(), value: runs.to_string(), leased: false });
     }
     change.puts.truncate(BATCH);

@@ -15,6 +15,7 @@ use crate::{
         kube::{BudgetRow, PodRow},
         reason::PodHold,
     },
+    mutation::{Mutation, on},
 };
 
 impl Kube {
@@ -58,6 +59,9 @@ impl Kube {
         let mut options = preconditions(pod);
         options["apiVersion"] = json!("v1");
         options["kind"] = json!("DeleteOptions");
+        if on(Mutation::ForceDelete) {
+            options["gracePeriodSeconds"] = json!(0);
+        }
         self.verdict(with_body("DELETE", &pod_path(pod), "application/json", &options), pod, &[], "delete pods").await
     }
 
@@ -71,6 +75,9 @@ impl Kube {
 }
 
 fn preconditions(pod: &PodRow) -> Value {
+    if on(Mutation::EvictionWithoutUid) {
+        return json!({});
+    }
     json!({"preconditions": {"uid": pod.uid}})
 }
 

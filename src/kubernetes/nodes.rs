@@ -12,6 +12,7 @@ use super::{
 use crate::{
     fence::{Permit, Person},
     model::kube::{CKE_ANNOTATION, Description, KEEP_CORDONED_ANNOTATION, NodeRow, OWNER_ANNOTATION, Owner},
+    mutation::{Mutation, on},
 };
 
 pub(super) const MERGE: &str = "application/merge-patch+json";
@@ -81,6 +82,9 @@ impl Kube {
         let record = serde_json::to_string(owner)
             .map_err(|e| WriteError::Refused { code: 0, message: format!("the owner cannot be written: {e}") })?;
         let mut annotations = Map::from_iter([(OWNER_ANNOTATION.to_owned(), Value::String(record))]);
+        if on(Mutation::CordonUnrecorded) {
+            annotations.clear();
+        }
         if cke_mark {
             annotations.insert(CKE_ANNOTATION.to_owned(), json!("true"));
         }

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::mutation::{Mutation, on};
+
 /// Where an entry stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -77,7 +79,8 @@ impl RebootEntry {
     /// The same entry in another status since `now`, cut to whole seconds.
     #[must_use]
     pub fn moved_to(&self, status: RebootStatus, now: Timestamp) -> Self {
-        Self { status, last_transition_time: Some(super::time::whole_seconds(now)), ..self.clone() }
+        let unknown = if on(Mutation::StrangeFieldsLost) { Map::new() } else { self.unknown.clone() };
+        Self { status, last_transition_time: Some(super::time::whole_seconds(now)), unknown, ..self.clone() }
     }
 }
 

@@ -10,7 +10,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::redfish::Power;
-use crate::model::host::{Hindrance, HostRow, Mode};
+use crate::{
+    model::host::{Hindrance, HostRow, Mode},
+    mutation::{Mutation, on},
+};
 
 /// How long another field manager's write of `status.poweredOn` keeps us from running (spec/safety.md, Metal3).
 pub const FOREIGN: SignedDuration = SignedDuration::from_mins(10);
@@ -128,7 +131,9 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
         // "then the controller should remove the suffixless annotation (if present)"
         Power::Off if host.asked.base.is_some() => Step::RemoveBase,
         // "the controller will wait for all annotations of the form {key} to be removed before powering on the Host"
-        Power::Off if !host.asked.keys.is_empty() => Step::Wait(Why::Held(host.asked.keys.keys().cloned().collect())),
+        Power::Off if !host.asked.keys.is_empty() && !on(Mutation::KeyOfOthers) => {
+            Step::Wait(Why::Held(host.asked.keys.keys().cloned().collect()))
+        }
         // "the existing logic for powering on the Host should execute"
         Power::Off => match sent.on {
             Some(ago) if ago < limits.on => Step::Wait(Why::Asked("On")),

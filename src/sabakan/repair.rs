@@ -6,11 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::machine::{Machine, State};
-use crate::model::{
-    cluster::Cluster,
-    constraints::Constraints,
-    reboot::{RebootEntry, RebootStatus},
-    repair::{RepairEntry, RepairStatus, StepStatus},
+use crate::{
+    model::{
+        cluster::Cluster,
+        constraints::Constraints,
+        reboot::{RebootEntry, RebootStatus},
+        repair::{RepairEntry, RepairStatus, StepStatus},
+    },
+    mutation::{Mutation, on},
 };
 
 /// Everything that the choice depends on.
@@ -88,7 +91,7 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
     }
     let cap = usize::try_from(input.constraints.maximum_repair_queue_entries).unwrap_or(0);
     let total = input.repairs.len() + chosen.len() + counted;
-    if total > cap && !chosen.is_empty() {
+    if total > cap && !chosen.is_empty() && !on(Mutation::OverCap) {
         let why = format!(
             "{} entries and {} new ones would be more than maximum-repair-queue-entries {cap}: none is added",
             input.repairs.len(),

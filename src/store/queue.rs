@@ -20,6 +20,7 @@ use crate::model::{
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
 };
+use crate::mutation::{Mutation, on};
 
 /// How often a lost race is run again before the person is asked to look.
 pub(crate) const RACES: u32 = 50;
@@ -314,7 +315,7 @@ fn cancelled(entry: &RebootEntry) -> Option<RebootEntry> {
 fn without_backoff(entry: &RebootEntry) -> Option<RebootEntry> {
     (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some()).then(|| RebootEntry {
         drain_backoff_count: 0,
-        drain_backoff_expire: None,
+        drain_backoff_expire: entry.drain_backoff_expire.filter(|_| on(Mutation::ResetIgnored)),
         ..entry.clone()
     })
 }

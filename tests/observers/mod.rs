@@ -93,7 +93,9 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I38", told::i38),
     ("I38", repair::i38),
     ("I39", visibility::i39),
+    ("I40", repair::i40),
     ("I41", repair::i41),
+    ("I42", repair::i42),
     ("I43", repair::i43),
     ("I44", hosts::i44),
     ("I44", hosts::i44_rest),
@@ -103,8 +105,12 @@ pub static ALL: &[(&str, Observer)] = &[
 
 /// Every breach of every invariant, in the order of time.
 pub fn observe(record: &Record) -> Vec<Breach> {
-    let view = View::of(record);
-    let mut all: Vec<Breach> = ALL.iter().flat_map(|(_, observer)| observer(&view)).collect();
+    judge(&View::of(record))
+}
+
+/// The same of a record that was replayed already.
+pub fn judge(view: &View<'_>) -> Vec<Breach> {
+    let mut all: Vec<Breach> = ALL.iter().flat_map(|(_, observer)| observer(view)).collect();
     all.sort_by_key(|b| b.at);
     all
 }

@@ -1,6 +1,6 @@
 //! The queue: who starts, how many, in which order (I1 to I7, I30, I31).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm::model::{
     cluster::{Cluster, Node as Member},
@@ -411,7 +411,8 @@ fn excused(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool 
 
 /// I31: an attempt is written only for a member of the definition of that very revision; no power command begins for
 /// an entry whose machine has not been a member for longer than a command may be late; and the entry of a machine that
-/// is no member ends: it is gone 60 s and two TTL after its removal, where faults have ended by then.
+/// is no member ends: it is gone 60 s and two TTL after its removal, where faults have ended by then; and whoever leads
+/// does not say of it for longer than a TTL and 20 s that it is no member and leave it there.
 pub fn i31(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let absent = |address: &str, c: Option<&Cluster>| c.is_some_and(|c| member(c, address).is_none());
@@ -428,6 +429,22 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
         if view.clusters.throughout(from, power.at, |c| absent(&power.address, c)) {
             let what = format!("a power command of {} begins on {}, which is no member", power.entry, power.address);
             found.push(Breach { code: "I31", at: power.at, what });
+        }
+    }
+    let mut named: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
+    for said in view.leading() {
+        for (&index, reason) in said.reasons.iter().filter(|(_, r)| r["reason"] == "NotMember") {
+            let (since, last) = named.entry((&said.by, index)).or_insert((said.at, said.at));
+            if shift(*last, 2.5) < said.at {
+                *since = said.at;
+            }
+            *last = said.at;
+            if shift(*since, view.ttl() + 20.0) < said.at && view.entries.contains_key(&index) {
+                let what =
+                    format!("{} says since {since} that reboots/{index} is of no member, and leaves it", said.by);
+                found.push(Breach { code: "I31", at: said.at, what });
+                *since = Timestamp::MAX;
+            }
         }
     }
     let patience = 2.0 * view.ttl() + 75.0;

@@ -262,6 +262,11 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
         let Some(this) = first.value.as_ref() else { continue };
         if let Some(what) = premature(view, index, n, first.revision, this) {
             found.push(Breach { code: "I25", at: first.at, what: format!("attempt {n} of repairs/{index}: {what}") });
+            // a step that went well is over, whatever the health check says of it
+            if !this.success && what.ends_with("had succeeded") {
+                let what = format!("attempt {n} of repairs/{index} begins step {:?} again: {what}", this.step);
+                found.push(Breach { code: "I41", at: first.at, what });
+            }
         }
     }
     found
@@ -295,37 +300,87 @@ fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, this: &Attempt)
     }
 }
 
-/// I40 and I41, at each change of an entry by an engine: one that succeeded, failed or is deleted changes no more but its
-/// `nodename`; the step grows by one at most, only from `watching`, not while disabled, and not before the watch of the
-/// definition has lasted by the true clock; it never passes the last one. It ends by itself only while it is looked at.
+/// I42, at each revision in which an engine puts repairs into the queue: the entries that are there then, of whatever
+/// state, are not more than `maximum-repair-queue-entries` of that revision; and no machine has an entry already, nor two
+/// in one go.
+///
+/// Not seen: how long sabakan has called a machine unreachable.
+pub fn i42(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let all = moves(view);
+    for group in all.chunk_by(|a, b| a.revision == b.revision) {
+        let (at, revision) = (group[0].at, group[0].revision);
+        let added: Vec<(u64, &str)> = group
+            .iter()
+            .filter(|m| m.engine && m.before.is_none())
+            .filter_map(|m| Some((m.index, m.after?.address.as_str())))
+            .filter(|(index, _)| view.repairs[index].before(revision).is_none())
+            .collect();
+        if added.is_empty() {
+            continue;
+        }
+        let mut say = |what: String| found.push(Breach { code: "I42", at, what });
+        let there = view.repairs.values().filter(|l| l.get(revision).is_some()).count();
+        let cap = view.constraints.get(revision).map_or(0, |c| c.maximum_repair_queue_entries);
+        if i64::try_from(there).unwrap_or(i64::MAX) > cap {
+            say(format!("an engine adds {added:?}: {there} entries, and the cap is {cap}"));
+        }
+        let mut seen: BTreeSet<&str> =
+            view.repairs.values().filter_map(|l| Some(&*read(l.before(revision))?.address)).collect();
+        for (index, address) in added {
+            if !seen.insert(address) {
+                say(format!("an engine adds repairs/{index} of {address}, which has an entry"));
+            }
+        }
+    }
+    found
+}
+
+/// I40, at each change of an entry by an engine: one that succeeded, failed or is deleted changes no more but its
+/// `nodename`. That its success command begins at most once is judged by [`commands`].
+pub fn i40(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for m in moves(view).iter().filter(|m| m.engine) {
+        let (Some(before), Some(after)) = (m.before, m.after) else { continue };
+        let ended = matches!(before.status, RepairStatus::Succeeded | RepairStatus::Failed);
+        let stands = |e: &RepairEntry| (e.status, e.step, e.step_status, e.last_transition_time);
+        if (ended || before.deleted) && stands(before) != stands(after) {
+            let (was, deleted, is) = (before.status, before.deleted, after.status);
+            let what = format!("repairs/{}: it was {was} (deleted: {deleted}) and is {is} again", m.index);
+            found.push(Breach { code: "I40", at: m.at, what });
+        }
+    }
+    found
+}
+
+/// I41, at each change of an entry by an engine: the step grows by one at most, only from `watching`, not while disabled,
+/// and not before the watch of the definition has lasted by the true clock; it never passes the last one, and none that was
+/// watched is drained for again.
 pub fn i41(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for m in moves(view).iter().filter(|m| m.engine) {
         let (Some(before), Some(after)) = (m.before, m.after) else { continue };
-        let mut say = |code, what: String| {
+        let mut say = |what: String| {
             let what = format!("repairs/{}: {what}", m.index);
-            found.push(Breach { code, at: m.at, what });
+            found.push(Breach { code: "I41", at: m.at, what });
         };
-        let ended = matches!(before.status, RepairStatus::Succeeded | RepairStatus::Failed);
-        let same = |a: &RepairEntry, b: &RepairEntry| {
-            (a.status, a.step, a.step_status, a.last_transition_time)
-                == (b.status, b.step, b.step_status, b.last_transition_time)
-        };
-        if (ended || before.deleted) && !same(before, after) {
-            say("I40", format!("it was {} (deleted: {}) and is {} again", before.status, before.deleted, after.status));
-        }
         if after.step == before.step {
+            let watched = |e: &RepairEntry| e.claims_machine() && e.step_status == StepStatus::Watching;
+            let drains = after.claims_machine() && after.step_status == StepStatus::Draining;
+            if watched(before) && drains {
+                say(format!("step {} was watched, and is drained for again", before.step));
+            }
             continue;
         }
         if after.step != before.step + 1 || before.step_status != StepStatus::Watching {
-            say("I41", format!("from step {} ({}) to step {}", before.step, before.step_status, after.step));
+            say(format!("from step {} ({}) to step {}", before.step, before.step_status, after.step));
         }
         if !enabled(view, m.revision) {
-            say("I41", format!("goes on to step {} while the queue is disabled", after.step));
+            say(format!("goes on to step {} while the queue is disabled", after.step));
         }
         let Some(cluster) = view.clusters.get(m.revision) else { continue };
         if step_of(cluster, before, after.step).is_none() && after.status == RepairStatus::Processing {
-            say("I41", format!("goes on to step {}, which does not exist", after.step));
+            say(format!("goes on to step {}, which does not exist", after.step));
         }
         let Some(step) = step_of(cluster, before, before.step) else { continue };
         let line = &view.repairs[&m.index];
@@ -335,7 +390,7 @@ pub fn i41(view: &View<'_>) -> Vec<Breach> {
         let watch = f64::from(i32::try_from(step.watch_seconds.unwrap_or(0)).unwrap_or(i32::MAX));
         // times are whole seconds, and a leader's copy of its own write comes a little later
         if since.last().is_some_and(|s| shift(s.at, watch - 2.0) > m.at) {
-            say("I41", format!("step {} was watched for less than {watch} s", before.step));
+            say(format!("step {} was watched for less than {watch} s", before.step));
         }
     }
     found

@@ -122,9 +122,16 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
 /// change count and end stay. And no entry starts before its backoff has ended (clocks may differ by 15 s), unless a
 /// person's `force` was there.
 ///
+/// And a reset that was acknowledged left neither count nor end.
+///
 /// Not seen: counts below zero or at the end of the numbers, which only somebody else can have written.
 pub fn i34(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
+    for told in view.record.acknowledged.iter().filter(|t| matches!(t.word, Word::ResetBackoff(_))) {
+        if let Some(what) = super::words::unseen(view, told) {
+            found.push(Breach { code: "I34", at: told.at, what });
+        }
+    }
     for step in view.moves().iter().filter(|m| m.engine) {
         let (Some(Ok(before)), Some(Ok(after))) = (step.before, step.after) else { continue };
         let mut say = |what: String| {
@@ -232,11 +239,13 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// I37, after faults have ended and somebody leads (see [`i33`]), by the true clock: no drain takes a minute longer than
-/// its deadline.
+/// its deadline. And always: none is given up more than 2 s before its deadline for something that is only waited for
+/// (pods that are leaving or stuck, volumes, a cordon that somebody took), where the leadership that began it gives it up.
 ///
-/// Not seen: what the boot check was given; a drain that ended early for a clock, for it may have ended for a pod.
+/// Not seen: what the boot check was given; a drain that one leader began and another one gave up.
 pub fn i37(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
+    early(view, &mut found);
     let Some(calm) = view.record.calm_since else { return found };
     let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
     let longest = view.clusters.steps().iter().filter_map(|s| Some(s.value.as_ref()?.reboot.eviction_timeout())).max();
@@ -249,6 +258,34 @@ pub fn i37(view: &View<'_>) -> Vec<Breach> {
         }
     }
     found
+}
+
+/// What a drain waits for, as its audit record names it.
+const WAITS: [&str; 5] =
+    ["is leaving: ", " pods are leaving", "is stuck terminating since", "volumes still in use", "somebody uncordoned"];
+
+fn early(view: &View<'_>, found: &mut Vec<Breach>) {
+    let all = view.clusters.steps().iter().filter_map(|s| Some(s.value.as_ref()?.reboot.eviction_timeout()));
+    let Some(shortest) = all.min() else { return };
+    for step in view.moves().iter().filter(|m| m.engine && status(m.before) == Some(RebootStatus::Draining)) {
+        let (Some(Ok(before)), Some(Ok(after))) = (step.before, step.after) else { continue };
+        let gives_up = after.status == RebootStatus::Queued && after.drain_backoff_count > before.drain_backoff_count;
+        let why = view.audit_at(step.revision).filter(|_| gives_up);
+        let why = why.and_then(|a| a["reason"].as_str().map(str::to_owned)).unwrap_or_default();
+        if !WAITS.iter().any(|wait| why.contains(wait)) {
+            continue;
+        }
+        let line = &view.entries[&step.index];
+        let began = line.steps().iter().rev().skip_while(|s| s.revision >= step.revision);
+        let began = began.take_while(|s| status(s.value.as_ref()) == Some(RebootStatus::Draining)).last();
+        let leader = |revision: i64| view.leader(revision).map(|c| c.created);
+        let Some(began) = began.filter(|b| leader(b.revision) == leader(step.revision)) else { continue };
+        if shift(began.at, seconds(shortest) - 2.0) > step.at {
+            let what =
+                format!("reboots/{} drains since {}, and is given up before its time: {why}", step.index, began.at);
+            found.push(Breach { code: "I37", at: step.at, what });
+        }
+    }
 }
 
 /// When the state ended that was there before this revision had begun.

@@ -117,7 +117,8 @@ pub fn i28(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-fn unseen(view: &View<'_>, told: &Acknowledged) -> Option<String> {
+/// What was acknowledged and cannot be found.
+pub fn unseen(view: &View<'_>, told: &Acknowledged) -> Option<String> {
     let (from, to) = (told.asked, told.at);
     let entry = |index: &u64| view.entries.get(index);
     match &told.word {

@@ -3,16 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm::{
-    sandbox::faults::{Odds, State},
+    sandbox::{
+        faults::{Odds, State},
+        machines::{self, Behaviour},
+        sabakan,
+    },
     scenario::Stage,
 };
 use tokio::time::sleep;
 
-use crate::{engines::Engines, plan::Fault};
+use crate::{engines::Engines, plan::Fault, registry};
 
 /// Lets one fault happen, for as long as it lasts.
-pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>) {
-    let (engines, stage) = (Arc::clone(engines), Arc::clone(stage));
+pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &[String]) {
+    let (engines, stage, addresses) = (Arc::clone(engines), Arc::clone(stage), addresses.to_vec());
+    let all = Arc::clone(&engines);
     let slot = move |i: usize| {
         let slots = engines.lock().unwrap();
         (slots[i].gate.clone(), slots[i].lines.clone(), slots[i].clock.clone())
@@ -69,8 +74,38 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>) {
                 clock.step(jiff::SignedDuration::from_secs(-by));
             }
             Fault::Machine { machine, behaviour } => {
-                let all = stage.sandbox.machines.list();
-                stage.sandbox.machines.behave(&all[machine].address, behaviour);
+                stage.sandbox.machines.behave(&addresses[machine], behaviour);
+            }
+            Fault::Outage { machine, seconds } => {
+                let (address, machines) = (&addresses[machine], &stage.sandbox.machines);
+                machines.press(address, "ForceOff");
+                later(seconds).await;
+                // somebody finds out, whatever hinders its boots
+                while machines.look(address).is_some_and(|seen| seen.state == machines::State::Off) {
+                    machines.press(address, "On");
+                    later(10).await;
+                }
+            }
+            Fault::Ill { machine, repairs } => {
+                let (address, machines) = (&addresses[machine], &stage.sandbox.machines);
+                machines.behave(address, Behaviour { ill: repairs, ..Behaviour::default() });
+                registry::tell(&stage.sandbox, address, sabakan::State::Unhealthy);
+            }
+            Fault::Restart { etcd, seconds } => {
+                let turn = |state| {
+                    for slot in all.lock().unwrap().iter() {
+                        let line = if etcd { &slot.lines.etcd } else { &slot.lines.kubernetes };
+                        line.turn(state);
+                    }
+                };
+                if etcd {
+                    stage.sandbox.etcd.cut_watches()
+                } else {
+                    stage.sandbox.api.cut_watches()
+                }
+                turn(State::Cut);
+                later(seconds).await;
+                turn(State::Open);
             }
             Fault::BrokenEntry { seconds } => {
                 let key = "/cke/reboots/data/00000000000fffff";

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use cketerm::{
     clock::Clock,
     engine::run::Handle,
-    sandbox::faults::Hits,
+    sandbox::faults::{Hits, Met},
     scenario::{Lines, Stage, ground},
     tasks::Gate,
 };
@@ -26,6 +26,7 @@ pub struct Slot {
     rng: Rng,
     ttl: u64,
     hits: Hits,
+    met: Vec<Met>,
     hook: Option<Hook>,
 }
 
@@ -49,6 +50,7 @@ impl Slot {
             rng,
             ttl,
             hits: Hits::new(),
+            met: Vec::new(),
             hook: None,
         }
     }
@@ -84,6 +86,7 @@ impl Slot {
             for (name, count) in line.hits() {
                 *self.hits.entry(name).or_default() += count;
             }
+            self.met.extend(line.met());
         }
     }
 
@@ -91,5 +94,10 @@ impl Slot {
         self.keep_hits();
         self.lines = Lines::new(&self.name, &self.gate, 0);
         self.hits.clone()
+    }
+
+    /// The same one by one, where all of them were asked for before.
+    pub fn met(&self) -> &[Met] {
+        &self.met
     }
 }

@@ -15,9 +15,9 @@ use cketerm::{
 use fastrand::Rng;
 use jiff::Timestamp;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::plan::TROUBLE;
+use crate::{keep::Keep, plan::TROUBLE};
 
 /// Names and addresses, after all others in every list.
 const HOSTS: [(&str, &str); 2] = [("zz1", "10.99.0.1"), ("zz2", "10.99.0.2")];
@@ -56,52 +56,82 @@ fn annotate(sandbox: &Sandbox, name: &str, annotation: &str, value: Option<&str>
 }
 
 /// One client: asks for a reboot, or holds a host off under its own key for a while. Everything is released in the end.
-pub async fn client(sandbox: &Sandbox, key: &str, mut rng: Rng, began: Instant) {
-    while began.elapsed() < TROUBLE {
-        sleep(Duration::from_millis(rng.u64(5_000..120_000))).await;
-        let (name, _) = HOSTS[rng.usize(..HOSTS.len())];
-        let value = ["", r#"{"mode":"hard"}"#, r#"{"mode":"soft"}"#, "uid-of-a-machine"][rng.usize(..4)];
-        if rng.bool() {
-            annotate(sandbox, name, REBOOT, Some(value));
-        } else {
-            let annotation = format!("{REBOOT}/{key}");
-            annotate(sandbox, name, &annotation, Some(value));
-            sleep(Duration::from_millis(rng.u64(500..60_000))).await;
-            annotate(sandbox, name, &annotation, None);
+pub async fn client(sandbox: &Sandbox, key: &str, mut rng: Rng, began: Instant, keep: &Keep) {
+    let (mut at, mut n) = (began, 0);
+    loop {
+        at += Duration::from_millis(rng.u64(5_000..120_000));
+        if at >= began + TROUBLE {
+            return;
         }
+        sleep_until(at).await;
+        let mut dice = rng.fork();
+        if keep.has(&format!("h{key}{n}")) {
+            let (name, _) = HOSTS[dice.usize(..HOSTS.len())];
+            let value = ["", r#"{"mode":"hard"}"#, r#"{"mode":"soft"}"#, "uid-of-a-machine"][dice.usize(..4)];
+            if dice.bool() {
+                annotate(sandbox, name, REBOOT, Some(value));
+            } else {
+                let annotation = format!("{REBOOT}/{key}");
+                annotate(sandbox, name, &annotation, Some(value));
+                sleep(Duration::from_millis(dice.u64(500..60_000))).await;
+                annotate(sandbox, name, &annotation, None);
+            }
+        }
+        n += 1;
     }
 }
 
 /// Their BMCs are late, refuse, lie or are silent for a while.
-pub async fn trouble(sandbox: &Sandbox, mut rng: Rng, began: Instant) {
-    while began.elapsed() < TROUBLE {
-        sleep(Duration::from_millis(rng.u64(20_000..240_000))).await;
-        let (_, address) = HOSTS[rng.usize(..HOSTS.len())];
-        let mut behaviour = Behaviour::default();
-        match rng.u32(0..6) {
-            0 => behaviour.bmc_seconds = rng.f64() * 40.0,
-            1 => behaviour.fails = rng.u32(1..4),
-            2 => behaviour.bmc = OnBmc::Deaf,
-            3 => behaviour.bmc = OnBmc::Refuses,
-            4 => behaviour.bmc = OnBmc::Lies,
-            _ => behaviour.bmc = OnBmc::Mute,
+pub async fn trouble(sandbox: &Sandbox, mut rng: Rng, began: Instant, keep: &Keep) {
+    let (mut at, mut n) = (began, 0);
+    loop {
+        at += Duration::from_millis(rng.u64(20_000..240_000));
+        if at >= began + TROUBLE {
+            return;
         }
-        sandbox.machines.behave(address, behaviour);
-        sleep(Duration::from_millis(rng.u64(1_000..90_000))).await;
-        sandbox.machines.behave(address, Behaviour::default());
+        sleep_until(at).await;
+        let mut dice = rng.fork();
+        if keep.has(&format!("ht{n}")) {
+            let (_, address) = HOSTS[dice.usize(..HOSTS.len())];
+            let mut behaviour = Behaviour::default();
+            match dice.u32(0..6) {
+                0 => behaviour.bmc_seconds = dice.f64() * 40.0,
+                1 => behaviour.fails = dice.u32(1..4),
+                2 => behaviour.bmc = OnBmc::Deaf,
+                3 => behaviour.bmc = OnBmc::Refuses,
+                4 => behaviour.bmc = OnBmc::Lies,
+                _ => behaviour.bmc = OnBmc::Mute,
+            }
+            sandbox.machines.behave(address, behaviour);
+            sleep(Duration::from_millis(dice.u64(1_000..90_000))).await;
+            sandbox.machines.behave(address, Behaviour::default());
+        }
+        n += 1;
     }
 }
 
 /// The administrator switches the controller off and on again, at the worst moments: when a request has just been taken
 /// up. In the end it is off for good, or on, as `last` says.
-pub async fn administrator(sandbox: &Sandbox, operator: &Operator, mut rng: Rng, began: Instant, last: bool) {
+pub async fn administrator(
+    sandbox: &Sandbox,
+    operator: &Operator,
+    mut rng: Rng,
+    began: Instant,
+    last: bool,
+    keep: &Keep,
+) {
     let switch = async |on: bool| {
         while operator.set_policy("metal3_controller", &on.to_string(), None).await.is_err() {
             sleep(Duration::from_secs(1)).await;
         }
     };
+    let mut n = 0;
     while began.elapsed() < TROUBLE {
         sleep(Duration::from_millis(rng.u64(10_000..180_000))).await;
+        n += 1;
+        if !keep.has(&format!("hs{n}")) {
+            continue;
+        }
         while began.elapsed() < TROUBLE && !HOSTS.iter().any(|(name, _)| pending(sandbox, name)) {
             sleep(Duration::from_millis(500)).await;
         }

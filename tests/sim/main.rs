@@ -8,19 +8,26 @@
 #[path = "../observers/mod.rs"]
 mod observers;
 
+mod cover;
 mod disturb;
+mod editor;
 mod engines;
 mod gather;
 mod hook;
 mod hosts;
+mod keep;
 mod mutations;
 mod nights;
 mod office;
 mod people;
 mod plan;
+mod registry;
+mod regressions;
 mod run;
 mod settle;
+mod shrink;
 mod tell;
+mod viewer;
 
 use std::{
     collections::BTreeMap,
@@ -32,6 +39,7 @@ use std::{
     time::Instant,
 };
 
+use keep::Keep;
 use run::Outcome;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -53,8 +61,55 @@ fn main() -> ExitCode {
         Ok(name) if !name.is_empty() => return mutations::hunt(&name, from, threads),
         _ => {}
     }
-    let nights = verbose || nights::play();
+    if let Ok(line) = std::env::var("ONLY")
+        && !line.is_empty()
+    {
+        let outcome = run::seed_with(from, &Keep::parse(&line));
+        println!("{}\ndigest {:x}", outcome.report(), outcome.digest);
+        return if outcome.breaches.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let kept = verbose || (regressions::play() & nights::play());
     let began = Instant::now();
+    let total = play(seeds, from, threads, verbose);
+    total.print(began.elapsed().as_secs_f64());
+    let mut well = total.failed == 0 && kept;
+    if seeds >= 100 {
+        let missing = total.never_hit();
+        if !missing.is_empty() {
+            println!("faults that never hit: {}", missing.join(", "));
+        }
+        well &= missing.is_empty() & same_again(from, total.first.as_slice(), threads);
+    }
+    if seeds >= 1000 {
+        let missing = cover::missing(&total.pairs);
+        if !missing.is_empty() {
+            println!("faults that never met a state that they have to: {}", missing.join(", "));
+        }
+        well &= missing.is_empty();
+    }
+    for (seed, code) in total.to_shrink() {
+        match shrink::shrink(seed, code, REPLAYS) {
+            Some(short) => {
+                let (line, of, left) = (short.line(seed), short.of, short.names.len());
+                println!(
+                    "shrunk     {code} of seed {seed}: {of} to {left} in {} replays; again: {line}",
+                    short.replays
+                );
+                print!("{}", short.report);
+            }
+            None => println!("shrunk     {code} of seed {seed} did not happen again"),
+        }
+    }
+    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Seeds that are played twice, and have to be the same story.
+const TWICE: usize = 20;
+/// Seeds that are shrunk, and replays of each.
+const SHRUNK: usize = 3;
+const REPLAYS: u32 = 60;
+
+fn play(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
     let (next, total) = (AtomicU64::new(from), Mutex::new(Total::default()));
     std::thread::scope(|scope| {
         for _ in 0..threads.min(seeds).max(1) {
@@ -76,14 +131,15 @@ fn main() -> ExitCode {
             });
         }
     });
-    let total = total.into_inner().unwrap();
-    total.print(began.elapsed().as_secs_f64());
-    let missing = total.never_hit();
-    if seeds >= 100 && !missing.is_empty() {
-        println!("faults that never hit: {}", missing.join(", "));
-        return ExitCode::FAILURE;
-    }
-    if total.failed == 0 && nights { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    total.into_inner().unwrap()
+}
+
+/// The first seeds once more: the same stories?
+fn same_again(from: u64, first: &[(u64, u64)], threads: u64) -> bool {
+    let again = play(first.len() as u64, from, threads, false);
+    let other: Vec<u64> = first.iter().filter(|d| !again.first.contains(d)).map(|(seed, _)| *seed).collect();
+    println!("again      {} seeds played twice, {} of them another story {other:?}", first.len(), other.len());
+    other.is_empty()
 }
 
 /// What all seeds came to.
@@ -94,7 +150,10 @@ struct Total {
     virtual_minutes: f64,
     hits: BTreeMap<String, u64>,
     states: BTreeMap<String, u64>,
-    breaches: BTreeMap<String, Vec<u64>>,
+    breaches: BTreeMap<&'static str, Vec<u64>>,
+    pairs: cover::Pairs,
+    /// The first seeds with their digests.
+    first: Vec<(u64, u64)>,
 }
 
 impl Total {
@@ -109,11 +168,23 @@ impl Total {
             *self.states.entry(name.clone()).or_default() += u64::from(*count);
         }
         for breach in &outcome.breaches {
-            let seeds = self.breaches.entry(breach.code.to_owned()).or_default();
+            let seeds = self.breaches.entry(breach.code).or_default();
             if seeds.last() != Some(&outcome.seed) {
                 seeds.push(outcome.seed);
             }
         }
+        for (pair, count) in &outcome.pairs {
+            *self.pairs.entry(*pair).or_default() += count;
+        }
+        self.first.push((outcome.seed, outcome.digest));
+        self.first.sort_unstable();
+        self.first.truncate(TWICE);
+    }
+
+    /// One seed of each invariant that was broken.
+    fn to_shrink(&self) -> Vec<(u64, &'static str)> {
+        let each = self.breaches.iter().filter(|(code, _)| **code != "panic");
+        each.filter_map(|(code, seeds)| Some((*seeds.first()?, *code))).take(SHRUNK).collect()
     }
 
     /// Faults that no seed met: the simulation then proves nothing about them.
@@ -128,6 +199,8 @@ impl Total {
         println!("seeds      {} in {seconds:.1} s, {:.0} virtual minutes", self.seeds, self.virtual_minutes);
         println!("faults     {}", line(&self.hits));
         println!("states     {}", line(&self.states));
+        println!("pairs      faults by the states that they met");
+        print!("{}", cover::table(&self.pairs));
         for (code, seeds) in &self.breaches {
             println!("BREACH     {code}: {} seeds, such as {:?}", seeds.len(), &seeds[..seeds.len().min(5)]);
         }

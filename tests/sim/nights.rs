@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::{
     engines::{Engines, Slot},
     gather,
+    keep::Keep,
     observers::{self, View, record::Breach},
     people::Person,
     run::sample,
@@ -90,6 +91,8 @@ async fn story(wall: jiff::Timestamp, hours: u64) -> Night {
         told: Arc::clone(&told),
         addresses: addresses.clone(),
         clock: clock.clone(),
+        keep: Keep::all(),
+        act: String::new(),
     };
     // the whole site again and again, before the first window opens
     let queue = async |all: &[String]| operator.add_reboots(all, Some("a night")).await.map(drop).unwrap();

@@ -5,9 +5,9 @@ use std::time::Duration;
 use cketerm::actions::Operator;
 use fastrand::Rng;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::plan::TROUBLE;
+use crate::{keep::Keep, plan::TROUBLE};
 
 /// Windows of some minutes in an hour, now and then with others for a rack.
 fn windows(rng: &mut Rng) -> Value {
@@ -36,29 +36,42 @@ fn windows(rng: &mut Rng) -> Value {
 }
 
 /// Acts until everybody goes home. What is refused (windows in which nothing could start) is part of the story.
-pub async fn work(operator: Operator, mut rng: Rng, began: Instant) {
-    while began.elapsed() < TROUBLE {
-        sleep(Duration::from_millis(rng.u64(5_000..150_000))).await;
-        match rng.u32(0..10) {
-            0..3 => {
-                let _ = operator.set_policy("windows", &windows(&mut rng).to_string(), None).await;
-            }
-            3..5 => {
-                let _ = operator.set_policy("windows", "none", None).await;
-            }
-            5..7 => {
-                let seconds = rng.i64(5..120);
-                let now = operator.store.clock().wall();
-                let until = now + jiff::SignedDuration::from_secs(seconds);
-                let _ = operator.freeze(until, "simulated").await;
-            }
-            7 => {
-                let _ = operator.unfreeze(Some("simulated")).await;
-            }
-            _ => {
-                let groups = [r#"{"by": "rack"}"#, r#"{"by": "rack", "limit": 2}"#, "none"][rng.usize(..3)];
-                let _ = operator.set_policy("groups", groups, None).await;
-            }
+pub async fn work(operator: Operator, mut rng: Rng, began: Instant, keep: &Keep) {
+    let (mut at, mut n) = (began, 0);
+    loop {
+        at += Duration::from_millis(rng.u64(5_000..150_000));
+        if at >= began + TROUBLE {
+            return;
+        }
+        sleep_until(at).await;
+        let mut dice = rng.fork();
+        if keep.has(&format!("o{n}")) {
+            act(&operator, &mut dice).await;
+        }
+        n += 1;
+    }
+}
+
+async fn act(operator: &Operator, rng: &mut Rng) {
+    match rng.u32(0..10) {
+        0..3 => {
+            let _ = operator.set_policy("windows", &windows(rng).to_string(), None).await;
+        }
+        3..5 => {
+            let _ = operator.set_policy("windows", "none", None).await;
+        }
+        5..7 => {
+            let seconds = rng.i64(5..120);
+            let now = operator.store.clock().wall();
+            let until = now + jiff::SignedDuration::from_secs(seconds);
+            let _ = operator.freeze(until, "simulated").await;
+        }
+        7 => {
+            let _ = operator.unfreeze(Some("simulated")).await;
+        }
+        _ => {
+            let groups = [r#"{"by": "rack"}"#, r#"{"by": "rack", "limit": 2}"#, "none"][rng.usize(..3)];
+            let _ = operator.set_policy("groups", groups, None).await;
         }
     }
 }

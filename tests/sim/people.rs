@@ -16,6 +16,7 @@ use cketerm::{
     sandbox::{
         Sandbox,
         kubernetes::resource::{NODES, PODS},
+        machines::State,
     },
     store::{Store, keys::SwitchName, repairs::Which},
 };
@@ -23,7 +24,10 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use crate::observers::record::{Acknowledged, Word};
+use crate::{
+    keep::Keep,
+    observers::record::{Acknowledged, Word},
+};
 
 /// A machine that is no member of the cluster.
 pub const OUTSIDE: &str = "10.250.0.11";
@@ -36,6 +40,9 @@ pub struct Person {
     pub told: Arc<Mutex<Vec<Acknowledged>>>,
     pub addresses: Vec<String>,
     pub clock: cketerm::clock::Clock,
+    /// What happens, and the name of the act that is next.
+    pub keep: Arc<Keep>,
+    pub act: String,
 }
 
 impl Person {
@@ -115,6 +122,11 @@ impl Person {
                 let mut some = self.addresses.clone();
                 self.rng.shuffle(&mut some);
                 some.truncate(count);
+                let mut letters = 'a'..;
+                some.retain(|_| letters.next().is_some_and(|letter| self.keep.has(&format!("{}{letter}", self.act))));
+                if some.is_empty() {
+                    return;
+                }
                 if let Ok(added) = self.operator.add_reboots(&some, Some("simulated")).await {
                     self.note(asked, Word::Add(added.indexes.into_iter().zip(some).collect()));
                 }
@@ -209,9 +221,13 @@ pub async fn ckecli(store: &Store, rng: &mut Rng, addresses: &[String]) {
             .kvs()
             .first()
             .map_or((0, 0), |kv| (kv.value_str().ok().and_then(|v| v.parse().ok()).unwrap_or(0), kv.mod_revision()));
-        let address = &addresses[rng.usize(..addresses.len())];
+        // now and then a machine that is no member
+        let address = match rng.u32(0..8) {
+            0 => OUTSIDE,
+            _ => &addresses[rng.usize(..addresses.len())],
+        };
         let entry = format!(
-            "{{\"index\":\"{index}\",\"node\":\"{address}\",\"status\":\"queued\",\"last_transition_time\":\"0001-01-01T00:00:00Z\",\"drain_backoff_expire\":\"0001-01-01T00:00:00Z\"}}"
+            "{{\"index\":\"{index}\",\"node\":\"{address}\",\"ticket\":\"T-{index}\",\"status\":\"queued\",\"last_transition_time\":\"0001-01-01T00:00:00Z\",\"drain_backoff_expire\":\"0001-01-01T00:00:00Z\"}}"
         );
         let txn = Txn::new().when([Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)]).and_then([
             TxnOp::put(keys.entry(EntryId::reboot(index)), entry, None),
@@ -293,6 +309,9 @@ pub async fn administrator(sandbox: &Sandbox, rng: &mut Rng, names: &[String]) {
             set(sandbox, node, "annotations", "cketerm.io/keep-cordoned", None);
             set(sandbox, node, "spec", "unschedulable", None);
         }
+        7 => {
+            delete_node(sandbox, rng, node).await;
+        }
         _ => {
             let (pods, _) = objects.list(&PODS, "");
             if !pods.is_empty() {
@@ -302,6 +321,28 @@ pub async fn administrator(sandbox: &Sandbox, rng: &mut Rng, names: &[String]) {
             }
         }
     }
+}
+
+/// Deletes a Node; its kubelet registers it anew, under another UID, after a while, or when it boots.
+async fn delete_node(sandbox: &Sandbox, rng: &mut Rng, name: &str) {
+    let Some(before) = sandbox.objects.get(&NODES, "", name) else { return };
+    let _ = sandbox.objects.remove(&NODES, "", name, |_| Ok(()));
+    tokio::time::sleep(Duration::from_secs(rng.u64(1..40))).await;
+    let seen = sandbox.machines.address_of(name).and_then(|address| sandbox.machines.look(&address));
+    let Some(seen) = seen.filter(|seen| seen.state == State::Up) else { return };
+    let mut again = Value::clone(&before);
+    if let Some(meta) = again["metadata"].as_object_mut() {
+        for field in ["uid", "resourceVersion", "creationTimestamp", "annotations"] {
+            meta.remove(field);
+        }
+    }
+    if let Some(spec) = again["spec"].as_object_mut() {
+        spec.remove("unschedulable");
+        spec.remove("taints");
+    }
+    again["status"]["nodeInfo"]["bootID"] = json!(seen.boot_id);
+    // where it is there by then it has booted meanwhile
+    let _ = sandbox.objects.create(&NODES, "", again);
 }
 
 /// As `kubectl patch` would: a field of a Node's `spec`, or one of its annotations, set or taken away.

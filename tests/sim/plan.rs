@@ -18,6 +18,8 @@ pub static FAULTS: &[&str] = &[
     "doubled",
     "crash-before",
     "crash-after",
+    "pause-before",
+    "pause-after",
     "killed",
     "frozen",
     "etcd-cut",
@@ -30,7 +32,11 @@ pub static FAULTS: &[&str] = &[
     "lease-expired",
     "clock-step",
     "machine",
+    "outage",
+    "ill",
     "broken-entry",
+    "etcd-restart",
+    "api-restart",
 ];
 
 /// One fault.
@@ -56,8 +62,14 @@ pub enum Fault {
     Step { engine: usize, by: i64, seconds: u64 },
     /// A machine behaves so from now on.
     Machine { machine: usize, behaviour: Behaviour },
+    /// A machine loses its power by itself for so long.
+    Outage { machine: usize, seconds: u64 },
+    /// A machine falls ill: a repair, or two, heals it. sabakan hears of it.
+    Ill { machine: usize, repairs: u32 },
     /// An entry that cannot be read lies in the queue for so long.
     BrokenEntry { seconds: u64 },
+    /// etcd, or the API server, is away for everybody for so long.
+    Restart { etcd: bool, seconds: u64 },
 }
 
 impl Fault {
@@ -77,7 +89,11 @@ impl Fault {
             Self::Expire => "lease-expired",
             Self::Step { .. } => "clock-step",
             Self::Machine { .. } => "machine",
+            Self::Outage { .. } => "outage",
+            Self::Ill { .. } => "ill",
             Self::BrokenEntry { .. } => "broken-entry",
+            Self::Restart { etcd: true, .. } => "etcd-restart",
+            Self::Restart { .. } => "api-restart",
         }
     }
 }
@@ -117,8 +133,7 @@ impl Plan {
         // machines that a repair heals, or two
         for _ in 0..rng.usize(2..8) {
             let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_secs() * 1000 - 60_000));
-            let behaviour = Behaviour { ill: rng.u32(1..4), ..Behaviour::default() };
-            faults.push((at, Fault::Machine { machine: rng.usize(..machines), behaviour }));
+            faults.push((at, Fault::Ill { machine: rng.usize(..machines), repairs: rng.u32(1..4) }));
         }
         faults.sort_by_key(|(at, _)| *at);
         Self {
@@ -147,6 +162,8 @@ fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {
                 double: rng.u32(0..60),
                 crash_before: rng.u32(0..20),
                 crash_after: rng.u32(0..20),
+                pause_before: rng.u32(0..20),
+                pause_after: rng.u32(0..20),
             };
             Fault::Odds { engine, odds, crashes: rng.u32(0..3), seconds: seconds * 3 }
         }
@@ -161,7 +178,9 @@ fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {
         70..74 => Fault::Compact,
         74..79 => Fault::Expire,
         79..83 => Fault::Step { engine, by: rng.i64(-3600..3600), seconds },
-        83..88 => Fault::BrokenEntry { seconds: seconds * 4 },
+        83..87 => Fault::BrokenEntry { seconds: seconds * 4 },
+        87..90 => Fault::Outage { machine: rng.usize(..machines), seconds: seconds * 2 },
+        90..92 => Fault::Restart { etcd: rng.bool(), seconds: seconds / 3 + 1 },
         _ => Fault::Machine { machine: rng.usize(..machines), behaviour: behaviour(rng) },
     }
 }

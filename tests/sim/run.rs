@@ -13,7 +13,7 @@ use cketerm::{
     clock::Clock,
     model::entry::QueueKind,
     sandbox::{
-        faults::{Odds, State},
+        faults::{Fate, Odds, State},
         machines::Behaviour,
     },
     scenario::{Lines, Options, Scenario, Stage, ground},
@@ -23,11 +23,14 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
+    cover::{self, Pairs},
     disturb::disturb,
+    editor,
     engines::{Engines, Slot},
     gather,
     hook::Hook,
     hosts,
+    keep::Keep,
     observers::{
         self,
         record::{Breach, Said},
@@ -35,8 +38,10 @@ use crate::{
     office,
     people::{self, Person},
     plan::{Fault, Plan, TROUBLE},
+    registry,
     settle::settle,
     tell::{digest, dump, states},
+    viewer,
 };
 
 /// After the people went home everything ends within this: all entries one after another, each with its boots and
@@ -50,6 +55,10 @@ pub struct Outcome {
     pub hits: BTreeMap<String, u32>,
     pub states: BTreeMap<String, u32>,
     pub breaches: Vec<Breach>,
+    /// Which faults met which states.
+    pub pairs: Pairs,
+    /// Faults, acts and queued machines by name: what can be left out of it.
+    pub met: Vec<String>,
     pub trace: Vec<String>,
     /// Of everything that was recorded: the same seed, the same story.
     pub digest: u64,
@@ -95,6 +104,18 @@ repair:
       repair_steps:
       - {repair_command: [sandbox-machine, repair], command_timeout_seconds: 15, command_retries: 1, command_interval: 3, watch_seconds: 20}
       - {repair_command: [sandbox-machine, reinstall], need_drain: true, command_timeout_seconds: 15, watch_seconds: 90}
+    - operation: unhealthy
+      health_check_command: [sandbox-machine, health]
+      command_timeout_seconds: 15
+      success_command: [sandbox-machine, 'on']
+      success_command_timeout: 15
+      repair_steps:
+      - {repair_command: [sandbox-machine, repair], command_timeout_seconds: 15, watch_seconds: 30}
+    - operation: unreachable
+      health_check_command: [sandbox-machine, health]
+      command_timeout_seconds: 15
+      repair_steps:
+      - {repair_command: [sandbox-machine, reboot], command_timeout_seconds: 15, command_retries: 1, command_interval: 3, watch_seconds: 60}
     - operation: drained
       health_check_command: [sandbox-machine, health]
       command_timeout_seconds: 15
@@ -106,6 +127,11 @@ type Trace = Arc<Mutex<Vec<String>>>;
 
 /// Runs one seed on a runtime of its own. A panic anywhere is a breach too.
 pub fn seed(seed: u64) -> Outcome {
+    seed_with(seed, &Keep::all())
+}
+
+/// The same with what is kept of its story.
+pub fn seed_with(seed: u64, keep: &Arc<Keep>) -> Outcome {
     let trace: Trace = Arc::default();
     let told = Arc::clone(&trace);
     let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -114,7 +140,7 @@ pub fn seed(seed: u64) -> Outcome {
         #[cfg(tokio_unstable)]
         builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
         let runtime = builder.enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(story(seed, &told))
+        runtime.block_on(story(seed, keep, &told))
     }));
     let mut outcome = ran.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
@@ -125,15 +151,18 @@ pub fn seed(seed: u64) -> Outcome {
             hits: BTreeMap::new(),
             states: BTreeMap::new(),
             breaches: vec![breach],
+            pairs: Pairs::new(),
+            met: Vec::new(),
             trace: Vec::new(),
             digest: 0,
         }
     });
     outcome.trace = std::mem::take(&mut *trace.lock().unwrap());
+    outcome.met = keep.met();
     outcome
 }
 
-async fn story(seed: u64, trace: &Trace) -> Outcome {
+async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     let mut rng = Rng::with_seed(seed);
     let began = Instant::now();
     let clock = Clock::tokio("2026-01-01T00:00:00Z".parse().unwrap());
@@ -170,25 +199,41 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         let name = format!("person-{i}");
         let who = people::who(&name);
         let operator = Operator { store: ground.store, kube: ground.kube, who, bmcs: None };
-        let mut person =
-            Person { name, operator, rng, told: Arc::clone(&told), addresses: addresses.clone(), clock: clock.clone() };
-        let store = store.clone();
+        let mut person = Person {
+            name,
+            operator,
+            rng: Rng::new(),
+            told: Arc::clone(&told),
+            addresses: addresses.clone(),
+            clock: clock.clone(),
+            keep: Arc::clone(keep),
+            act: String::new(),
+        };
+        let (store, keep) = (store.clone(), Arc::clone(keep));
         crowd.push(tokio::spawn(async move {
-            while began.elapsed() < TROUBLE {
-                sleep(Duration::from_millis(person.rng.u64(100..60_000))).await;
-                person.act(&store).await;
+            let mut ticks = Ticks::new(began, 100..60_000);
+            while let Some(n) = ticks.next(&mut rng).await {
+                (person.rng, person.act) = (rng.fork(), format!("p{i}.{n}"));
+                if keep.has(&person.act) {
+                    person.act(&store).await;
+                }
             }
         }));
     }
     {
         let (stage, store, mut rng, addresses) = (Arc::clone(&stage), store.clone(), rng.fork(), addresses.clone());
+        let (names, keep) = (names.clone(), Arc::clone(keep));
         crowd.push(tokio::spawn(async move {
-            while began.elapsed() < TROUBLE {
-                sleep(Duration::from_millis(rng.u64(1_000..90_000))).await;
-                if rng.bool() {
-                    people::ckecli(&store, &mut rng, &addresses).await;
+            let mut ticks = Ticks::new(began, 1_000..90_000);
+            while let Some(n) = ticks.next(&mut rng).await {
+                let (cke, mut dice) = (rng.bool(), rng.fork());
+                if !keep.has(&format!("{}{n}", if cke { "c" } else { "k" })) {
+                    continue;
+                }
+                if cke {
+                    people::ckecli(&store, &mut dice, &addresses).await;
                 } else {
-                    people::administrator(&stage.sandbox, &mut rng, &names).await;
+                    people::administrator(&stage.sandbox, &mut dice, &names).await;
                 }
             }
         }));
@@ -197,35 +242,61 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
     // dice of their own: the rest of a seed's story stays what it is
     let mut dice = Rng::with_seed(seed ^ 0x686f_7374);
     for key in ["a", "b"] {
-        let (stage, rng) = (Arc::clone(&stage), dice.fork());
-        crowd.push(tokio::spawn(async move { hosts::client(&stage.sandbox, key, rng, began).await }));
+        let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
+        crowd.push(tokio::spawn(async move { hosts::client(&stage.sandbox, key, rng, began, &keep).await }));
     }
     // half of the seeds have an office
     let office = dice.bool().then(|| stage.operator("office"));
     if let Some(operator) = office.clone() {
-        let rng = dice.fork();
-        crowd.push(tokio::spawn(Box::pin(office::work(operator, rng, began))));
+        let (rng, keep) = (dice.fork(), Arc::clone(keep));
+        crowd.push(tokio::spawn(Box::pin(async move { office::work(operator, rng, began, &keep).await })));
     }
     {
-        let (stage, rng) = (Arc::clone(&stage), dice.fork());
-        crowd.push(tokio::spawn(async move { hosts::trouble(&stage.sandbox, rng, began).await }));
+        let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
+        crowd.push(tokio::spawn(async move { hosts::trouble(&stage.sandbox, rng, began, &keep).await }));
     }
     // one day in two ends with nobody to carry requests out
     let carried_out = dice.bool();
     {
-        let (stage, rng) = (Arc::clone(&stage), dice.fork());
+        let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
         let operator = stage.operator("administrator");
         crowd.push(tokio::spawn(async move {
-            hosts::administrator(&stage.sandbox, &operator, rng, began, carried_out).await;
+            hosts::administrator(&stage.sandbox, &operator, rng, began, carried_out, &keep).await;
         }));
     }
-    for (at, fault) in &plan.faults {
+    // one in two has a registry, one in two somebody who edits the definition
+    if dice.bool() {
+        let (stage, rng, addresses) = (Arc::clone(&stage), dice.fork(), addresses.clone());
+        let operator = stage.operator("registrar");
+        registry::settle(&stage.sandbox, &operator, &machines, dice.u64(3..9)).await;
+        crowd.push(tokio::spawn(Box::pin(async move {
+            registry::watch(&stage.sandbox, operator, &addresses, rng, began).await;
+        })));
+    }
+    if dice.bool() {
+        let (operator, definition) = (stage.operator("editor"), stage.definition());
+        let (rng, keep) = (dice.fork(), Arc::clone(keep));
+        crowd.push(tokio::spawn(Box::pin(async move { editor::edit(operator, definition, rng, began, &keep).await })));
+    }
+    {
+        let lines = Lines::new(viewer::VIEWER, &Gate::default(), 0);
+        let ground = ground(&stage.sandbox, viewer::VIEWER, clock.clone(), &lines);
+        let (rng, names, keep) = (dice.fork(), names.clone(), Arc::clone(keep));
+        let (store, kube) = (ground.store, ground.kube.unwrap());
+        crowd.push(tokio::spawn(Box::pin(async move { viewer::look(store, kube, names, rng, began, &keep).await })));
+    }
+    let mut happened: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
+    for (i, (at, fault)) in plan.faults.iter().enumerate() {
+        if !keep.has(&format!("f{i}")) {
+            continue;
+        }
         sleep_until(began + *at).await;
         say(format!("{fault:?}"));
         if !matches!(fault, Fault::Odds { .. }) {
             *hits.lock().unwrap().entry(fault.word().to_owned()).or_default() += 1;
+            happened.push((clock.wall(), fault.word()));
         }
-        disturb(fault.clone(), &engines, &stage);
+        disturb(fault.clone(), &engines, &stage, &addresses);
     }
     for one in crowd {
         one.await.unwrap();
@@ -254,6 +325,8 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         told: Arc::clone(&told),
         addresses: addresses.clone(),
         clock: clock.clone(),
+        keep: Keep::all(),
+        act: String::new(),
     };
     last.tidy(&store).await;
     if let Some(operator) = &office {
@@ -293,19 +366,55 @@ async fn story(seed: u64, trace: &Trace) -> Outcome {
         for (name, count) in slot.all_hits() {
             *all.entry(name.to_owned()).or_default() += count;
         }
+        for met in slot.met() {
+            let at = start + met.at.duration_since(began);
+            happened.push((at, met.fate.word()));
+            if let Fate::PauseBefore(long) | Fate::PauseAfter(long) = met.fate {
+                record.frozen.push((slot.name.clone(), at, at + long));
+            }
+        }
     }
     if let Ok(path) = std::env::var("SIM_DUMP") {
         std::fs::write(path, dump(&record)).unwrap();
     }
-    let breaches = observers::observe(&record);
+    record.frozen.sort_by_key(|(_, from, _)| *from);
+    let view = observers::View::of(&record);
+    let breaches = observers::judge(&view);
     Outcome {
         seed,
         virtual_minutes: began.elapsed().as_secs_f64() / 60.0,
         hits: all,
         states: states(&record.said),
         breaches,
+        pairs: cover::pairs(&view, &happened),
+        met: Vec::new(),
         trace: Vec::new(),
         digest: digest(&record),
+    }
+}
+
+/// Moments at which somebody acts, until everybody goes home: what one of them does never moves the others, unless it lasts.
+struct Ticks {
+    at: Instant,
+    n: usize,
+    every: std::ops::Range<u64>,
+    over: Instant,
+}
+
+impl Ticks {
+    fn new(began: Instant, every: std::ops::Range<u64>) -> Self {
+        Self { at: began, n: 0, every, over: began + TROUBLE }
+    }
+
+    /// Waits for the next one, and says which it is.
+    async fn next(&mut self, rng: &mut Rng) -> Option<usize> {
+        self.at += Duration::from_millis(rng.u64(self.every.clone()));
+        if self.at >= self.over {
+            return None;
+        }
+        sleep_until(self.at).await;
+        self.n += 1;
+        Some(self.n - 1)
     }
 }
 
@@ -345,6 +454,10 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
         for slot in engines.lock().unwrap().iter() {
             let Some(handle) = slot.handle.as_ref().filter(|_| !slot.gate.is_dead()) else { continue };
             let seen = handle.seen().borrow().clone();
+            // nobody asks what an engine says that does not lead
+            if seen.snapshot.engine.leading.is_none() {
+                continue;
+            }
             let moving = |queue| {
                 let all = seen.snapshot.in_flight.values().filter_map(|f| f.entry);
                 all.filter(|e| e.queue == queue).map(|e| e.index).collect()
@@ -356,7 +469,7 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
             said.lock().unwrap().push(Said {
                 at: clock.wall(),
                 by: slot.name.clone(),
-                leads: seen.snapshot.engine.leading.is_some(),
+                leads: true,
                 revision: seen.snapshot.store.revision,
                 reasons: reasons(QueueKind::Reboot),
                 moving: moving(QueueKind::Reboot),

@@ -18,6 +18,7 @@ use crate::{
         kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
         reason::{PodHold, Reason},
     },
+    mutation::{Mutation, on},
 };
 
 /// A pod and the budgets that select it.
@@ -222,6 +223,7 @@ pub(crate) fn previewed(pods: &[Budgeted], answers: &BTreeMap<String, Answer>) -
             {
                 return Came::Failed(format!("preview of {}: {hold}", pod.full_name()));
             }
+            Some(Verdict::Held { .. }) if on(Mutation::PreviewIgnored) => {}
             Some(Verdict::Held { hold, .. }) => return Came::Previewed(Some(held_reason(pod, hold))),
             Some(Verdict::Failed(text)) => {
                 let refused = Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() };

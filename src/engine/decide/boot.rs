@@ -16,6 +16,7 @@ use crate::{
         reason::Reason,
         time::seconds_between,
     },
+    mutation::{Mutation, on},
 };
 
 impl<'a> Pass<'a> {
@@ -164,6 +165,6 @@ impl<'a> Pass<'a> {
         let since = case.since.unwrap_or(self.now.wall);
         #[allow(clippy::cast_precision_loss)] // seconds
         let stuck = seconds_between(since, self.now.wall) >= self.policy.stuck_seconds as f64;
-        Reason::WaitingForBoot { since, last, stuck }
+        Reason::WaitingForBoot { since, last, stuck: stuck && !on(Mutation::StuckUnsaid) }
     }
 }

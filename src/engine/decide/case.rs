@@ -17,6 +17,7 @@ use crate::{
         reboot::RebootEntry,
         repair::RepairEntry,
     },
+    mutation::{Mutation, on},
     store::view::Switch,
 };
 
@@ -255,7 +256,7 @@ impl<'a> Pass<'a> {
         if let Some(held) = self.on_hold(case) {
             return Some(held);
         }
-        if !self.switch(case.queue()).enabled() {
+        if !self.switch(case.queue()).enabled() && !on(Mutation::SwitchIgnored) {
             return Some(Reason::QueueDisabled);
         }
         if let Some(missing) = self.no_command(case) {

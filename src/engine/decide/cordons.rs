@@ -129,6 +129,7 @@ impl<'a> Pass<'a> {
         let id = owner.entry;
         // A command that was cancelled before it could start did nothing to the machine.
         let powered = attempts::commanded(self.snap, id) || owner.taken_over_rebooting;
+        let powered = powered && !on(Mutation::EarlyUncordon);
         let stays_in_queue = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         if !powered || stays_in_queue {
             return Orphan::LetGo;
@@ -172,7 +173,7 @@ impl<'a> Pass<'a> {
         let ours = drain::schedulable_before(node);
         let effect = Effect::Release {
             node: Arc::clone(node),
-            uncordon: ours && !node.keep_cordoned,
+            uncordon: ours && (!node.keep_cordoned || on(Mutation::KeepForgotten)),
             drop_keep: ours && node.keep_cordoned,
             // An entry that stays in the queue keeps its orders, such as the hold that took it back, and its attempts, from
             // which a repair's tries are counted.

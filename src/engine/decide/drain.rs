@@ -264,7 +264,9 @@ impl<'a> Pass<'a> {
                 next.held.get_or_insert_with(|| held_reason(pod, hold));
                 match hold {
                     // Refused by a budget: in an unprotected namespace the pod is deleted (I18).
-                    PodHold::Budget { .. } | PodHold::BudgetLag { .. } if way == Way::Evict => {
+                    PodHold::Budget { .. } | PodHold::BudgetLag { .. }
+                        if way == Way::Evict || on(Mutation::DeleteProtected) =>
+                    {
                         next.delete.push(Arc::clone(pod));
                     }
                     // Retry-After is a wait, not a try; else the budget's change is waited for.
@@ -415,7 +417,7 @@ struct Next {
 pub(super) fn schedulable_before(node: &NodeRow) -> bool {
     match node.owner() {
         Some(owner) => owner.schedulable_before,
-        None => node.cke_mark || !node.unschedulable,
+        None => node.cke_mark || !node.unschedulable || on(Mutation::ForeignCordonLost),
     }
 }
 

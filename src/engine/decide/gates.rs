@@ -1,7 +1,10 @@
 //! What stops new starts, and only those: completion, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
 
 use super::{Pass, case::Case, sound::probe_missing};
-use crate::model::{policy::UnreachableRule, reason::Reason, time::after};
+use crate::{
+    model::{policy::UnreachableRule, reason::Reason, time::after},
+    mutation::{Mutation, on},
+};
 
 /// While a copy is older than this, no new work starts (spec/etcd.md, Reading and watching), in seconds.
 pub(super) const STALE: f64 = 10.0;
@@ -91,7 +94,7 @@ impl Pass<'_> {
             }
         }
         let count = i64::try_from(names.len()).unwrap_or(i64::MAX);
-        (count > limit).then_some(Reason::UnreachableGate { count, limit, names })
+        (count > limit && !on(Mutation::GateForgotten)).then_some(Reason::UnreachableGate { count, limit, names })
     }
 
     /// Before the next API server starts: every control-plane node is Ready, and the probe of every one was good
@@ -112,6 +115,9 @@ impl Pass<'_> {
     fn unhealthy_but(&self, address: &str) -> Option<Reason> {
         let definition = self.definition?;
         let mut members = definition.members.control_planes(&definition.cluster).filter(|m| m.address != address);
+        if on(Mutation::SickControlPlane) {
+            return None;
+        }
         members.find_map(|member| {
             let missing = self.unhealthy(member.node_name(), &member.address);
             missing.map(|why| Reason::ControlPlaneUnhealthy { node: member.node_name().to_owned(), why })

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::{Effect, Pass, attempts, case::Case};
-use crate::model::{entry::QueueKind, kube::NodeRow, policy::ApiServerOrder, reason::Reason};
+use crate::{
+    model::{entry::QueueKind, kube::NodeRow, policy::ApiServerOrder, reason::Reason},
+    mutation::{Mutation, on},
+};
 
 impl<'a> Pass<'a> {
     /// Picks from the front of the queue as many nodes as the limits allow, and says of each other entry why it waits.
@@ -57,7 +60,7 @@ impl<'a> Pass<'a> {
         }
         self.start_workers(workers);
         let before = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
-        match before {
+        match before.filter(|_| !on(Mutation::WorkersForgotten)) {
             Some(holder) => {
                 for member in api_servers {
                     self.reason(member.id, Reason::WaitingForWorkers { holder });
@@ -95,7 +98,9 @@ impl<'a> Pass<'a> {
     /// API servers are not processed simultaneously with anything else of this queue. One whose *later* entry is in work
     /// may go on with the smaller index – the machine counts once –, but nothing else starts beside it (I2).
     fn api_server_in_work(&mut self, workers: &[Case<'a>], api_servers: &[Case<'a>]) -> bool {
-        let own = |address: &String| api_servers.first().is_some_and(|m| m.address == *address);
+        let own = |address: &String| {
+            on(Mutation::TwoApiServers) || api_servers.first().is_some_and(|m| m.address == *address)
+        };
         let in_work = &self.claims.api_servers;
         let Some(address) = in_work.keys().find(|a| !own(a)).or_else(|| in_work.keys().next()).cloned() else {
             return false;
@@ -123,10 +128,12 @@ impl<'a> Pass<'a> {
     fn start_workers(&mut self, workers: &[Case<'a>]) {
         let limit = self.definition.map_or(0, |d| d.cluster.reboot.concurrency());
         let taken = self.claims.workers.len() + self.claims.api_servers.len();
+        let taken = if on(Mutation::LimitIgnored) { 0 } else { taken };
         let mut free = usize::try_from(limit).unwrap_or(0).saturating_sub(taken);
         let holder = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
         let mut groups = self.groups(workers);
-        for &member in workers {
+        let last_first = on(Mutation::LastFirst).then(|| workers.iter().rev().copied().collect::<Vec<_>>());
+        for &member in last_first.as_deref().unwrap_or(workers) {
             // A later entry of the same machine may be in work already: the machine counts once.
             let counted = self.claims.workers.contains_key(member.address);
             let room = if counted { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
@@ -136,7 +143,7 @@ impl<'a> Pass<'a> {
             } else if room {
                 free -= usize::from(!counted);
                 self.start(member);
-            } else {
+            } else if !on(Mutation::SilentEntry) {
                 self.reason(member.id, Reason::WaitingForSlot { holder, limit });
             }
         }

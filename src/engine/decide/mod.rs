@@ -66,6 +66,7 @@ use super::snapshot::Snapshot;
 use crate::{
     clock::Now,
     model::{entry::EntryId, reason::Reason, reboot::RebootStatus, repair::RepairEntry},
+    mutation::{Mutation, on},
     store::view::Definition,
 };
 
@@ -178,11 +179,13 @@ impl<'a> Pass<'a> {
             let member = place.and_then(|place| definition.cluster.nodes.get(place).zip(seen.get_mut(place)));
             let Some((node, first)) = member else {
                 self.reasons.push((id, Reason::NotMember { address: entry.node.clone() }));
-                self.remove(id, stored.mod_revision, &entry.node, End::NotMember);
+                if !on(Mutation::StrangerStays) {
+                    self.remove(id, stored.mod_revision, &entry.node, End::NotMember);
+                }
                 continue;
             };
             // Two entries for one node: only the one with the smaller index is looked at (I4).
-            if let Some(first) = *first {
+            if let Some(first) = first.filter(|_| !on(Mutation::DuplicateStarts)) {
                 self.reasons.push((id, Reason::DuplicateOf { index: first }));
                 continue;
             }

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::model::{
-    cluster::Eviction,
-    kube::{KubeView, PodRow},
-    reason::{PodHold, Reason},
+use crate::{
+    model::{
+        cluster::Eviction,
+        kube::{KubeView, PodRow},
+        reason::{PodHold, Reason},
+    },
+    mutation::{Mutation, on},
 };
 
 /// What a drain does with one pod. Decided for all pods first, as data; acted on second.
@@ -31,7 +34,8 @@ pub enum PodVerdict {
 
 /// What to do with a pod, by the rules of its queue.
 pub fn judge(pod: &PodRow, rules: Eviction<'_>, kube: &KubeView) -> PodVerdict {
-    if pod.mirror || pod.finished() || pod.controlled_by("DaemonSet").is_some() {
+    let daemon = pod.controlled_by("DaemonSet").is_some() && !on(Mutation::DaemonSetsEvicted);
+    if pod.mirror || pod.finished() || daemon {
         return PodVerdict::Ignore;
     }
     if let Some(job) = pod.controlled_by("Job") {
@@ -49,7 +53,7 @@ pub fn judge(pod: &PodRow, rules: Eviction<'_>, kube: &KubeView) -> PodVerdict {
         };
     }
     if pod.terminating_since.is_some() {
-        return PodVerdict::Terminating;
+        return if on(Mutation::DrainedTooEarly) { PodVerdict::Ignore } else { PodVerdict::Terminating };
     }
     // A missing selector protects all namespaces. One that we have not seen yet counts as protected too.
     let protected = rules.protected_namespaces.is_none_or(|selector| {

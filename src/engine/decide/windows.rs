@@ -70,7 +70,7 @@ impl<'a> Pass<'a> {
 
     /// Frozen, or outside the machine's window: a drain that is under way is unwound.
     pub(super) fn closed(&self, case: Case<'_>) -> Option<Reason> {
-        if let Some(frozen) = &self.times.frozen {
+        if let Some(frozen) = self.times.frozen.as_ref().filter(|_| !on(Mutation::FreezeForgotten)) {
             return Some(frozen.clone());
         }
         let stands = self.stands(case).filter(|stands| !stands.open && !on(Mutation::WindowForgotten))?;

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tower::{BoxError, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{Fate, Hits, Odds, body::Over};
@@ -48,9 +51,27 @@ struct Inner {
 struct Dice {
     rng: fastrand::Rng,
     odds: Odds,
+    /// Crashes and pauses that there may still be.
     crashes_left: u32,
     hits: Hits,
+    met: Vec<Met>,
     forced: Option<(String, Fate)>,
+}
+
+/// One fate that a request met.
+#[derive(Clone, Copy, Debug)]
+pub struct Met {
+    /// When, by tokio's time.
+    pub at: Instant,
+    /// Which.
+    pub fate: Fate,
+}
+
+impl Dice {
+    fn count(&mut self, fate: Fate) {
+        *self.hits.entry(fate.word()).or_default() += 1;
+        self.met.push(Met { at: Instant::now(), fate });
+    }
 }
 
 /// What a broken connection says.
@@ -66,6 +87,7 @@ impl Line {
             odds: Odds::default(),
             crashes_left: 0,
             hits: Hits::new(),
+            met: Vec::new(),
             forced: None,
         };
         Self(Arc::new(Inner {
@@ -110,6 +132,11 @@ impl Line {
         self.dice().hits.clone()
     }
 
+    /// The same in the order of time.
+    pub fn met(&self) -> Vec<Met> {
+        self.dice().met.clone()
+    }
+
     /// The service over this line. `wrap` makes the transport's body.
     pub fn over<B, R>(
         &self,
@@ -152,20 +179,32 @@ impl Line {
         {
             let fate = *fate;
             dice.forced = None;
-            *dice.hits.entry(fate.word()).or_default() += 1;
+            dice.count(fate);
             return fate;
         }
         let mut fate = dice.odds.draw(&mut dice.rng, write);
-        if matches!(fate, Fate::CrashBefore | Fate::CrashAfter) {
+        if fate.of_the_process() {
             match dice.crashes_left.checked_sub(1) {
                 Some(left) => dice.crashes_left = left,
                 None => fate = Fate::Pass,
             }
         }
         if fate != Fate::Pass {
-            *dice.hits.entry(fate.word()).or_default() += 1;
+            dice.count(fate);
         }
         fate
+    }
+
+    /// The process at its end stands still.
+    async fn pause(&self, by: std::time::Duration) {
+        let gate = self.0.gate.clone();
+        gate.freeze();
+        tokio::spawn(async move {
+            sleep(by).await;
+            gate.thaw();
+        });
+        // what is behind the gate goes no further than here
+        tokio::task::yield_now().await;
     }
 
     /// Waits while the line is silent; fails when it is cut.
@@ -281,6 +320,15 @@ where
                 drop(self.apply(&parts, &body).await);
                 self.line.0.gate.kill();
                 std::future::pending().await
+            }
+            Fate::PauseBefore(by) => {
+                self.line.pause(by).await;
+                self.send(&parts, &body).await
+            }
+            Fate::PauseAfter(by) => {
+                let answer = self.apply(&parts, &body).await;
+                self.line.pause(by).await;
+                answer
             }
         }
     }

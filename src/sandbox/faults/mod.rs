@@ -7,7 +7,7 @@
 mod body;
 mod line;
 
-pub use line::{Line, State, USER_HEADER};
+pub use line::{Line, Met, State, USER_HEADER};
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -32,9 +32,18 @@ pub enum Fate {
     CrashBefore,
     /// It is applied, and the caller's process ends before it hears of it.
     CrashAfter,
+    /// The caller's process stands still for so long, then it is sent: by a leader that may lead no longer.
+    PauseBefore(Duration),
+    /// It is applied, and the caller's process stands still for so long before it hears of it.
+    PauseAfter(Duration),
 }
 
 impl Fate {
+    /// It befalls the caller's process, not the request.
+    pub fn of_the_process(self) -> bool {
+        matches!(self, Self::CrashBefore | Self::CrashAfter | Self::PauseBefore(_) | Self::PauseAfter(_))
+    }
+
     /// Its name in traces and counts.
     pub fn word(self) -> &'static str {
         match self {
@@ -47,6 +56,8 @@ impl Fate {
             Self::Double => "doubled",
             Self::CrashBefore => "crash-before",
             Self::CrashAfter => "crash-after",
+            Self::PauseBefore(_) => "pause-before",
+            Self::PauseAfter(_) => "pause-after",
         }
     }
 }
@@ -70,12 +81,17 @@ pub struct Odds {
     pub crash_before: u32,
     /// [`Fate::CrashAfter`]; writes only.
     pub crash_after: u32,
+    /// [`Fate::PauseBefore`], for up to a minute and a half; writes only.
+    pub pause_before: u32,
+    /// [`Fate::PauseAfter`], likewise.
+    pub pause_after: u32,
 }
 
 impl Odds {
     /// Throws the dice for one request.
     pub fn draw(&self, dice: &mut fastrand::Rng, write: bool) -> Fate {
         let (mut at, late) = (dice.u32(0..1000), Duration::from_millis(dice.u64(5..2000)));
+        let still = late * 45;
         let fates = [
             (self.delay_request, Fate::DelayRequest(late)),
             (self.delay_reply, Fate::DelayReply(late)),
@@ -85,11 +101,12 @@ impl Odds {
             (self.double, Fate::Double),
             (self.crash_before, Fate::CrashBefore),
             (self.crash_after, Fate::CrashAfter),
+            (self.pause_before, Fate::PauseBefore(still)),
+            (self.pause_after, Fate::PauseAfter(still)),
         ];
         for (odds, fate) in fates {
             if at < odds {
-                let crash = matches!(fate, Fate::CrashBefore | Fate::CrashAfter);
-                return if crash && !write { Fate::Pass } else { fate };
+                return if fate.of_the_process() && !write { Fate::Pass } else { fate };
             }
             at -= odds;
         }

@@ -241,6 +241,19 @@ fn i31_an_entry_of_no_member_that_stays_is_seen() {
 }
 
 #[test]
+fn i31_an_entry_that_is_said_to_be_of_no_member_and_is_left_there_is_seen() {
+    for (seconds, codes) in [(25, &[][..]), (40, &["I31"])] {
+        let mut s = Scene::new();
+        s.add(0, "w5");
+        let mut smaller = definition();
+        smaller["nodes"].as_array_mut().unwrap().pop();
+        s.write("console", &[("cluster", smaller)], &[]);
+        s.says(seconds, &[(0, json!({"reason": "NotMember"}))], &[]);
+        sees(&s, codes);
+    }
+}
+
+#[test]
 fn i27_a_cancel_that_is_overwritten_is_seen_and_one_that_ckecli_overwrites_is_not_ours() {
     for (by, codes) in [("engine-0", &["I27"][..]), ("ckecli", &[])] {
         let mut s = Scene::new();

@@ -253,3 +253,45 @@ fn i41_a_step_too_early_too_far_or_while_disabled_is_seen() {
     change(&mut disabled, 0, "processing", 1, "watching");
     sees(&disabled, &["I41"]);
 }
+
+#[test]
+fn i41_a_step_that_is_over_and_is_begun_again_is_seen() {
+    let mut drained = queued(&["w1"]);
+    command(&mut drained, 0, 1, "w1", 0, &["one"], false);
+    drained.pass(61.0);
+    change(&mut drained, 0, "processing", 0, "draining");
+    sees(&drained, &["I41"]);
+    let mut s = queued(&["w1"]);
+    command(&mut s, 0, 1, "w1", 0, &["one"], false);
+    s.pass(1.0);
+    let place = "cketerm/attempts/repairs/0/1";
+    let closed = Scene::ended(&s.get(place), 0, s.now);
+    s.engine("repair", &[(place, closed)], &[]);
+    s.pass(61.0);
+    command(&mut s, 0, 2, "w1", 0, &["one"], false);
+    sees(&s, &["I25", "I41"]);
+}
+
+#[test]
+fn i42_a_queue_above_its_cap_and_a_machine_with_two_entries_are_seen() {
+    let adds = |s: &mut Scene, index: u64, node: &str| {
+        let entry = json!({"index": index.to_string(), "address": address(node), "nodename": node, "machine_type": "t",
+            "operation": "o", "status": "queued", "step": 0, "step_status": "waiting", "deleted": false,
+            "last_transition_time": "0001-01-01T00:00:00Z", "drain_backoff_expire": "0001-01-01T00:00:00Z"});
+        s.engine("repair add", &[(&key(index), entry)], &[]);
+    };
+    let capped = |cap: u32| {
+        let mut s = queued(&["w1"]);
+        s.write("console", &[("constraints", json!({"maximum-repair-queue-entries": cap}))], &[]);
+        s.pass(1.0);
+        s
+    };
+    let mut below = capped(2);
+    adds(&mut below, 1, "w2");
+    sees(&below, &[]);
+    adds(&mut below, 2, "w3");
+    sees(&below, &["I42"]);
+    let mut twice = capped(5);
+    adds(&mut twice, 1, "w1");
+    sees(&twice, &["I42"]);
+}

@@ -225,6 +225,36 @@ fn i37_a_drain_that_outlives_its_deadline_is_seen() {
 }
 
 #[test]
+fn i37_a_drain_that_is_given_up_early_for_what_it_only_waits_for_is_seen() {
+    let pdb = "pod safe/p is kept by pdb safe/b (healthy 1, needs 1)";
+    for (seconds, why, codes) in
+        [(20.0, "2 pods are leaving, a among them", &["I37"][..]), (20.0, pdb, &[]), (60.0, "one pod is leaving: a", &[])]
+    {
+        let mut s = Scene::new();
+        s.add(0, "w1");
+        s.moves(0, "draining");
+        s.pass(seconds);
+        s.moves(0, "queued");
+        let told = s.record.keys.iter_mut().rfind(|k| k.key.starts_with("cketerm/audit/")).unwrap();
+        let mut audit: Value = serde_json::from_slice(told.value.as_ref().unwrap()).unwrap();
+        audit["reason"] = json!(why);
+        told.value = Some(audit.to_string().into_bytes());
+        sees(&s, codes);
+    }
+}
+
+#[test]
+fn i34_a_reset_that_was_acknowledged_and_did_nothing_is_seen() {
+    let mut s = Scene::new();
+    s.add(0, "w1");
+    s.moves(0, "draining");
+    s.moves(0, "queued");
+    s.pass(1.0);
+    s.told(Word::ResetBackoff(vec![0]));
+    sees(&s, &["I28", "I34"]);
+}
+
+#[test]
 fn i38_an_attempt_without_an_audit_record_and_an_open_one_that_is_dropped_are_seen() {
     let mut s = Scene::new();
     s.add(0, "w1");

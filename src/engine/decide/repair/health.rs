@@ -20,6 +20,7 @@ use crate::{
         ours::Verb,
         reason::Reason,
     },
+    mutation::{Mutation, on},
 };
 
 /// Health checks under way at once.
@@ -136,6 +137,7 @@ impl<'a> Pass<'a> {
         let success = self.success_task(case);
         if let Some(task) = success
             && self.attempts_for(case.id, task).next_back().is_some()
+            && !on(Mutation::SuccessTwice)
         {
             return Some(self.after_success(case, task));
         }

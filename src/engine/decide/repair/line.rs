@@ -7,6 +7,7 @@ use super::super::{
 use crate::{
     engine::snapshot::CheckAnswer,
     model::{entry::QueueKind, reason::Reason, repair::RepairStatus},
+    mutation::{Mutation, on},
 };
 
 impl<'a> Pass<'a> {
@@ -43,7 +44,8 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.waits_by_itself(case) {
             return Some(reason);
         }
-        if let Some(&entry) = self.claims.machines.get(case.address) {
+        let claimed = self.claims.machines.get(case.address);
+        if let Some(&entry) = claimed.filter(|e| e.queue == QueueKind::Repair || !on(Mutation::RepairBesideReboot)) {
             let live = attempts::has_live_entry(self.snap, entry);
             return Some(match entry.queue {
                 _ if entry == case.id => Reason::Working { phase: "starts".to_owned() },

@@ -17,6 +17,7 @@ use crate::{
         repair::{RepairStatus, StepStatus},
         time::{after, seconds_between},
     },
+    mutation::{Mutation, on},
 };
 
 impl<'a> Pass<'a> {
@@ -94,7 +95,8 @@ impl<'a> Pass<'a> {
 
     fn next_step(&mut self, case: Case<'a>, last: &str) -> Reason {
         let Of::Repair { entry, operation, step } = case.of else { return Reason::Ready };
-        let next = Case { of: Of::Repair { entry, operation, step: step.saturating_add(1) }, ..case };
+        let further = i64::from(!on(Mutation::StepTwice));
+        let next = Case { of: Of::Repair { entry, operation, step: step.saturating_add(further) }, ..case };
         if operation.step(step.saturating_add(1)).is_none() {
             let why = format!("{}, the health check says: {last}", past_the_last(operation.steps().len()));
             return self.finish_repair(case, End::Failed(why));
@@ -152,7 +154,8 @@ impl<'a> Pass<'a> {
 /// When the watch after this command is over.
 fn watch_until(case: Case<'_>, outcome: &Outcome) -> Timestamp {
     let Of::Repair { operation, step, .. } = case.of else { return outcome.at };
-    let seconds = operation.step(step).and_then(|s| s.watch_seconds).unwrap_or(0);
+    let watched = |s: &crate::model::cluster::Step| s.watch_seconds.filter(|_| !on(Mutation::StepUnwatched));
+    let seconds = operation.step(step).and_then(watched).unwrap_or(0);
     after(outcome.at, seconds.max(0))
 }
 

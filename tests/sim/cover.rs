@@ -1,0 +1,128 @@
+//! Which faults met which states: counted from the record, with the time of each fault.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use cketerm::model::{
+    reboot::RebootStatus,
+    repair::{RepairStatus, StepStatus},
+};
+use jiff::Timestamp;
+
+use crate::{observers::View, plan};
+
+/// States in which a fault may find the site.
+pub static STATES: &[&str] = &[
+    "idle",
+    "queued",
+    "backoff",
+    "draining",
+    "rebooting",
+    "cancelled",
+    "unreadable",
+    "command",
+    "orphan",
+    "disabled",
+    "window",
+    "repair queued",
+    "repair draining",
+    "repair watching",
+    "repair backoff",
+    "host asked",
+    "host off",
+];
+
+/// The states that every kind of fault has to meet somewhere in a run of a thousand seeds.
+pub static REQUIRED: &[&str] =
+    &["queued", "backoff", "draining", "rebooting", "command", "repair draining", "repair watching", "host off"];
+
+/// How often which fault met which state.
+pub type Pairs = BTreeMap<(&'static str, &'static str), u32>;
+
+/// Counts the pairs of one story: `hits` are the faults and when each of them began.
+pub fn pairs(view: &View<'_>, hits: &[(Timestamp, &'static str)]) -> Pairs {
+    let mut pairs = Pairs::new();
+    for (at, fault) in hits {
+        for state in states(view, *at) {
+            *pairs.entry((fault, state)).or_default() += 1;
+        }
+    }
+    pairs
+}
+
+/// Those that a large run has to have met and has not.
+pub fn missing(pairs: &Pairs) -> Vec<String> {
+    let wanted = plan::FAULTS.iter().flat_map(|fault| REQUIRED.iter().map(move |state| (*fault, *state)));
+    wanted.filter(|pair| !pairs.contains_key(pair)).map(|(fault, state)| format!("{fault} × {state}")).collect()
+}
+
+/// The table: a line for each fault, and how often it met each state.
+pub fn table(pairs: &Pairs) -> String {
+    let mut text = String::new();
+    for fault in plan::FAULTS {
+        let met = STATES.iter().filter_map(|state| Some(format!("{state} {}", pairs.get(&(*fault, *state))?)));
+        let _ = writeln!(text, "  {fault:18} {}", met.collect::<Vec<_>>().join(", "));
+    }
+    text
+}
+
+/// The states of the site at this moment.
+fn states(view: &View<'_>, at: Timestamp) -> Vec<&'static str> {
+    let mut found: Vec<&'static str> = Vec::new();
+    for line in view.entries.values() {
+        found.extend(match line.at(at) {
+            None => continue,
+            Some(Err(())) => Some("unreadable"),
+            Some(Ok(entry)) => Some(match entry.status {
+                RebootStatus::Queued if entry.drain_backoff_expire.is_some_and(|until| until > at) => "backoff",
+                RebootStatus::Queued => "queued",
+                RebootStatus::Draining => "draining",
+                RebootStatus::Rebooting => "rebooting",
+                RebootStatus::Cancelled => "cancelled",
+            }),
+        });
+    }
+    for ((index, _), line) in &view.attempts {
+        let Some(attempt) = line.at(at) else { continue };
+        let there = view.entries.get(index).and_then(|l| l.at(at)).is_some();
+        found.extend(attempt.open().then_some("command"));
+        found.extend((!there).then_some("orphan"));
+    }
+    for line in view.repairs.values() {
+        let Some(Ok(entry)) = line.at(at) else { continue };
+        found.extend(match (entry.status, entry.step_status) {
+            _ if !entry.unfinished() || entry.deleted => None,
+            _ if entry.drain_backoff_expire.is_some_and(|until| until > at) => Some("repair backoff"),
+            (RepairStatus::Processing, StepStatus::Draining) => Some("repair draining"),
+            (RepairStatus::Processing, StepStatus::Watching) => Some("repair watching"),
+            _ => Some("repair queued"),
+        });
+    }
+    if found.is_empty() {
+        found.push("idle");
+    }
+    if view.switch.at(at).is_some_and(|raw| raw == b"true") {
+        found.push("disabled");
+    }
+    if view.policies.at(at).is_some_and(|p| p.windows.is_some() || p.freeze.as_ref().is_some_and(|f| f.holds(at))) {
+        found.push("window");
+    }
+    found.extend(hosts(view, at));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn hosts(view: &View<'_>, at: Timestamp) -> Vec<&'static str> {
+    let mut last = BTreeMap::new();
+    for change in view.record.objects.iter().filter(|c| c.resource == "baremetalhosts" && c.at <= at) {
+        last.insert(&change.name, change.after.as_ref());
+    }
+    let mut found = Vec::new();
+    for host in last.into_values().flatten() {
+        found.extend((host["status"]["poweredOn"] == false).then_some("host off"));
+        let asked = host["metadata"]["annotations"].as_object();
+        let asked = asked.is_some_and(|all| all.keys().any(|name| name.starts_with("reboot.metal3.io")));
+        found.extend(asked.then_some("host asked"));
+    }
+    found
+}

@@ -1,0 +1,74 @@
+//! A seed that fails, made short: faults, acts and queued machines are left out by halves, for as long as the same
+//! invariant is broken.
+
+use std::collections::BTreeSet;
+
+use crate::{keep::Keep, run};
+
+/// What was found.
+pub struct Short {
+    pub code: &'static str,
+    /// How much there was.
+    pub of: usize,
+    /// What is left.
+    pub names: Vec<String>,
+    pub replays: u32,
+    /// The trace and the breaches of the short story.
+    pub report: String,
+}
+
+impl Short {
+    /// The line that plays it again.
+    pub fn line(&self, seed: u64) -> String {
+        format!("SEEDS=1 SEED_FROM={seed} ONLY={} make sim", self.names.join(","))
+    }
+}
+
+/// Shrinks a seed in which `code` was broken, with so many replays at most; none if it is not broken again.
+pub fn shrink(seed: u64, code: &'static str, most: u32) -> Option<Short> {
+    let mut replays = 0;
+    let mut breaks = |names: &[String]| {
+        replays += 1;
+        let outcome = run::seed_with(seed, &Keep::only(names));
+        let found = outcome.breaches.iter().any(|b| b.code == code);
+        found.then(|| (outcome.met.clone(), outcome.report()))
+    };
+    let all = {
+        let keep = Keep::all();
+        let outcome = run::seed_with(seed, &keep);
+        if !outcome.breaches.iter().any(|b| b.code == code) {
+            return None;
+        }
+        outcome.met
+    };
+    let of = all.len();
+    let (mut left, mut report) = (all, String::new());
+    let mut parts = 2;
+    let mut used = 0;
+    while left.len() > 1 && used < most {
+        let size = left.len().div_ceil(parts);
+        let mut shorter = None;
+        for part in left.chunks(size) {
+            if used >= most {
+                break;
+            }
+            used += 1;
+            let without: BTreeSet<&String> = part.iter().collect();
+            let rest: Vec<String> = left.iter().filter(|n| !without.contains(n)).cloned().collect();
+            if let Some(found) = breaks(&rest) {
+                shorter = Some(found);
+                break;
+            }
+        }
+        match shorter {
+            // what is not met any more in the shorter story is not needed either
+            Some((met, text)) => {
+                (left, report) = (met, text);
+                parts = parts.saturating_sub(1).max(2);
+            }
+            None if size == 1 => break,
+            None => parts = (parts * 2).min(left.len()),
+        }
+    }
+    Some(Short { code, of, names: left, replays, report })
+}

@@ -1,0 +1,38 @@
+//! Somebody who only looks (I45): lists, plans and previews at any moment, of a process whose writes would all be seen.
+
+use std::time::Duration;
+
+use cketerm::{actions::preview::Preview, kubernetes::Kube, model::entry::QueueKind, store::Store};
+use fastrand::Rng;
+use tokio::time::{Instant, sleep_until};
+
+use crate::{keep::Keep, plan::TROUBLE};
+
+/// The name of the process, by which observers know it.
+pub const VIEWER: &str = "viewer";
+
+/// Looks until everybody goes home.
+pub async fn look(store: Store, kube: Kube, names: Vec<String>, mut rng: Rng, began: Instant, keep: &Keep) {
+    let (mut at, mut n) = (began, 0);
+    loop {
+        at += Duration::from_millis(rng.u64(5_000..120_000));
+        if at >= began + TROUBLE {
+            return;
+        }
+        sleep_until(at).await;
+        let name = &names[rng.usize(..names.len())];
+        if keep.has(&format!("v{n}")) {
+            once(&store, &kube, name).await;
+        }
+        n += 1;
+    }
+}
+
+async fn once(store: &Store, kube: &Kube, name: &str) {
+    let Ok(view) = store.read_view().await else { return };
+    let (Ok(Some(node)), Ok(facts)) = (kube.node(name).await, kube.drain_facts().await) else { return };
+    let Some(definition) = view.definition() else { return };
+    for queue in [QueueKind::Reboot, QueueKind::Repair] {
+        let _ = Preview::of(kube, &node, definition.cluster.eviction(queue), &facts).await;
+    }
+}
