@@ -79,11 +79,11 @@ impl Http {
         most: usize,
     ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let made = OnceLock::new();
+        let kept = OnceLock::new();
         Self::by(move |request| {
-            let client = match made.get() {
+            let client = match kept.get() {
                 Some(client) => Ok(reqwest::Client::clone(client)),
-                None => make().map(|client| made.get_or_init(|| client).clone()),
+                None => make().map(|client| kept.get_or_init(|| client).clone()),
             };
             Box::pin(async move {
                 let client = client.map_err(|e| NoAnswer(format!("no client for it can be made: {e}")))?;

@@ -275,9 +275,9 @@ mod tests {
         for (what, change) in changes {
             let mut view = KubeView::default();
             Nodes.put(&mut view, row("n", "1", &["10.0.0.1"]));
-            let mut changed = row("n", "2", &["10.0.0.1"]);
-            change(&mut changed);
-            assert_eq!(Nodes.put(&mut view, changed), News::Loud, "{what}");
+            let mut newer = row("n", "2", &["10.0.0.1"]);
+            change(&mut newer);
+            assert_eq!(Nodes.put(&mut view, newer), News::Loud, "{what}");
         }
     }
 

@@ -111,7 +111,8 @@ impl NodeRow {
             shown_labels,
             described: Described { labels, annotations: _, taints },
         } = newer;
-        (name, uid, addresses, boot_id, kubelet) == (&self.name, &self.uid, &self.addresses, &self.boot_id, &self.kubelet)
+        (name, uid, addresses, boot_id, kubelet)
+            == (&self.name, &self.uid, &self.addresses, &self.boot_id, &self.kubelet)
             && (unschedulable, ready, ready_since) == (&self.unschedulable, &self.ready, &self.ready_since)
             && (cke_mark, owner, keep_cordoned) == (&self.cke_mark, &self.owner, &self.keep_cordoned)
             && (volumes_in_use, shown_labels) == (&self.volumes_in_use, &self.shown_labels)

@@ -155,7 +155,7 @@ fn news_that_change_no_name_make_no_rows_and_no_map_anew() {
     assert_eq!(rows, first.0);
     assert_ne!(map, first.1);
     let legend = app.map.as_ref().unwrap().legend();
-    assert!(legend.contains("x 1 not ready"), "{legend}");
+    assert!(legend.contains("x 2 not ready"), "{legend}");
     // another order is another map
     let map = made(&app).1;
     press(&mut app, "s s");

@@ -25,10 +25,8 @@ pub fn counterpart(app: &App) -> Option<Target> {
     match app.target()? {
         Target::Entry(id) => facts::machine(&app.seen, id).and_then(node),
         Target::Node(name) => {
-            let reboot =
-                app.facts.reboot_of(&name).filter(|id| lies(id) && app.reboots.good.passes(&Of(app, id)));
-            let repair =
-                || app.facts.repair_of(&name).filter(|id| lies(id) && app.repairs.good.passes(&Of(app, id)));
+            let reboot = app.facts.reboot_of(&name).filter(|id| lies(id) && app.reboots.good.passes(&Of(app, id)));
+            let repair = || app.facts.repair_of(&name).filter(|id| lies(id) && app.repairs.good.passes(&Of(app, id)));
             reboot.or_else(repair).map(Target::Entry)
         }
         Target::Machine(address) => node(app.seen.snapshot.machine(&address)),
