@@ -25,7 +25,7 @@ use super::{
     picker::Picker,
     racks,
     registry::{self, Row, Serial},
-    settings,
+    settings, sources,
     tour::Tour,
     undo::{Offer, Way},
 };
@@ -266,6 +266,13 @@ impl App {
     /// Whether changes are refused: it was started so, and nobody allowed them for a while.
     pub fn read_only(&self) -> bool {
         self.looks.read_only && self.writes_until.is_none_or(|(until, _)| self.now.boot >= until)
+    }
+
+    /// The moment up to which the state of the queues is known: while etcd is lost ages go no further.
+    pub fn known(&self) -> Timestamp {
+        let boot = self.now.boot.as_secs_f64();
+        let heard = sources::etcd_lost(&self.seen, boot).and_then(|lost| lost.heard);
+        heard.map_or(self.now.wall, |heard| sources::moment(self, heard))
     }
 
     /// Says when the time is over for which changes were allowed.

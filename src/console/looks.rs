@@ -22,6 +22,8 @@ pub struct Looks {
     pub sandbox: bool,
     /// Columns and orders are kept for the next time.
     pub kept: bool,
+    /// The terminal takes what is copied.
+    pub copies: bool,
     /// What the terminal can show.
     pub letters: Letters,
 }
@@ -37,6 +39,7 @@ impl Default for Looks {
             sandbox: false,
             kept: false,
             blocks: false,
+            copies: true,
             letters: Letters::default(),
         }
     }

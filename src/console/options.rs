@@ -49,6 +49,8 @@ pub struct ConsoleOptions {
     pub settings: Option<PathBuf>,
     /// The terminal's characters are UTF-8, and its font has blocks.
     pub blocks: bool,
+    /// The terminal takes what is copied.
+    pub copies: bool,
     /// etcd's endpoints, for the first screen.
     pub endpoints: Vec<String>,
     /// Where ages come from.
@@ -79,6 +81,7 @@ impl Default for ConsoleOptions {
             sandbox: false,
             settings: None,
             blocks: false,
+            copies: true,
             endpoints: Vec::new(),
             clock: Clock::Host,
             logs: None,
@@ -99,6 +102,7 @@ impl ConsoleOptions {
             endpoints: self.endpoints.clone(),
             read_only: self.read_only,
             blocks: self.blocks,
+            copies: self.copies,
             sandbox: self.sandbox,
             kept: self.settings.is_some(),
             letters: self.letters,

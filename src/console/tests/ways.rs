@@ -24,7 +24,7 @@ fn news(app: &mut App, world: &World) {
 }
 
 fn done(app: &mut App, text: &str) {
-    update(app, Event::Done(Ok(text.to_owned())));
+    update(app, Event::Done(Ok(text.into())));
 }
 
 fn message(app: &App) -> &str {

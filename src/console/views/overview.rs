@@ -18,7 +18,7 @@ use crate::{
         sources, when,
     },
     model::entry::{EntryId, QueueKind},
-    store::view::Switch,
+    store::{keys::SwitchName, view::Switch},
 };
 
 /// Columns of the labels.
@@ -49,9 +49,11 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let (going, held) = (work.left.left, work.left.held);
     // what is in work and goes on
     let moves = work.used.saturating_sub(work.used_stuck);
-    let idle = work.used + going + held + work.left.stuck == 0;
+    let idle = work.used == 0 && work.left.nothing();
+    let boot = app.now.boot.as_secs_f64();
+    let lost = sources::etcd_lost(&app.seen, boot).is_some();
     let shut = calendar::stands(app, &store.policy(), queue).is_some_and(|stands| !stands.open);
-    let (state, style) = match sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) {
+    let (state, style) = match sources::leader_now(&app.seen, boot) {
         Leader::Unknown => ("NOT known, etcd is lost; last seen", theme.danger),
         _ if idle && switch.enabled() => ("nothing to do", theme.muted),
         _ if !switch.enabled() && work.used > 0 => ("DISABLED, ends what runs", theme.danger),
@@ -59,9 +61,13 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         Leader::Nobody => ("NOT moving, nobody leads", theme.danger),
         _ if moves == 0 && going > 0 && calendar::freeze(app).is_some() => ("FROZEN", theme.danger),
         _ if moves == 0 && going > 0 && shut => ("waits for the window", theme.trouble),
-        _ if going == 0 && held > 0 && work.left.stuck == 0 => ("ON HOLD", theme.trouble),
+        _ if going == 0 && held > 0 && work.left.resting() == 0 => ("ON HOLD", theme.trouble),
         _ if work.used > 0 && (going == 0 || moves == 0) => ("STUCK", theme.trouble),
+        _ if work.used > 0 && sources::kube_lost(&app.seen, boot).is_some() => {
+            ("held up, Kubernetes is lost", theme.trouble)
+        }
         _ if work.used > 0 => ("moving", theme.good),
+        _ if going == 0 && work.left.stuck == 0 => ("backs off", theme.trouble),
         _ if going == 0 => ("STUCK", theme.trouble),
         _ => ("waiting", theme.trouble),
     };
@@ -75,7 +81,13 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     ];
     let states = states.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>();
     let gap = if states.is_empty() { "" } else { ": " };
-    let mut spans = vec![text(state, style)];
+    let (seen_at, style) = match lost {
+        // nobody knows whether it is still so
+        true => (format!("as of {}: ", calendar::time(app, app.known())), theme.danger),
+        false => (String::new(), style),
+    };
+    let by = (!switch.enabled()).then(|| who_disabled(app, queue)).flatten().unwrap_or_default();
+    let mut spans = vec![text(format!("{seen_at}{state}"), style), text(by, theme.trouble)];
     // what a person has to see comes first: narrow screens cut the end
     for (n, what) in [(counts.failed, "failed"), (counts.broken, "broken")] {
         if n > 0 {
@@ -84,6 +96,16 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     }
     spans.push(Span::raw(format!("{slots}{gap}{}", states.join(", "))));
     spans
+}
+
+/// Who disabled a queue, when and why, as the audit has it: `, by bob at 09:17Z: storage incident`.
+fn who_disabled(app: &App, queue: QueueKind) -> Option<String> {
+    let on = SwitchName::from(queue).title();
+    let read = app.past.audit.rows.values().filter_map(|row| row.as_ref().ok());
+    let newest = read.filter(|a| a.on == on && matches!(a.what.as_str(), "enable" | "disable")).max_by_key(|a| a.at);
+    let audit = newest.filter(|audit| audit.what == "disable")?;
+    let why = audit.reason.as_ref().map(|why| format!(" ({})", brief::squeezed(why, 30))).unwrap_or_default();
+    Some(brief::safe(&format!(" by {} at {}{why}", audit.who.user, calendar::short(app, audit.at))))
 }
 
 /// How long to go, and from what that is known: a line for each queue that has something left.
@@ -140,7 +162,7 @@ fn waiting(app: &App) -> Vec<Span<'static>> {
     let (theme, sums) = (&app.looks.theme, &app.summary);
     let Some((id, since)) = sums.oldest else { return vec![text("nothing", theme.muted)] };
     let waits: Vec<String> = sums.waits.iter().map(|(what, n)| format!("{n} for {what}")).collect();
-    let oldest = format!("; longest {} {id} {}", when::age(since, app.now.wall), name(app, id));
+    let oldest = format!("; longest {} {id} {}", when::age(since, app.known()), name(app, id));
     vec![Span::raw(waits.join(", ")), text(oldest, theme.muted)]
 }
 
@@ -179,17 +201,21 @@ fn data(app: &App) -> Vec<Span<'static>> {
     let (theme, boot) = (&app.looks.theme, app.now.boot.as_secs_f64());
     let snap = &app.seen.snapshot;
     let mut spans = Vec::new();
-    let mut source = |name: &str, lost: Option<f64>, known: bool| {
+    let mut source = |name: &str, lost: Option<f64>, known: bool, heard: f64| {
         let gap = if spans.is_empty() { "" } else { "  " };
         spans.push(match lost {
             Some(heard) => text(format!("{gap}{name} LOST for {}", when::seconds(boot - heard)), theme.danger),
+            None if known && boot - heard > sources::SILENT => {
+                text(format!("{gap}{name} silent for {}", when::seconds(boot - heard)), theme.trouble)
+            }
             None if known => Span::raw(format!("{gap}{name} live")),
             None => text(format!("{gap}{name} not heard yet"), theme.trouble),
         });
     };
-    source("etcd", facts::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced);
-    let nodes = snap.kube.sources.get("nodes").is_some_and(|s| s.synced);
-    source("Kubernetes", facts::kube_lost(&app.seen, boot).and_then(|l| l.heard), nodes);
+    source("etcd", facts::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced, snap.store.heard);
+    let nodes = snap.kube.sources.get("nodes");
+    let (known, heard) = (nodes.is_some_and(|s| s.synced), nodes.map_or(boot, |s| s.heard));
+    source("Kubernetes", facts::kube_lost(&app.seen, boot).and_then(|l| l.heard), known, heard);
     if snap.store.registry.url.is_some() {
         let members = &snap.registry.members;
         let age = members.good.as_ref().map(|good| when::coarse(boot - good.at));
@@ -247,7 +273,7 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
 
 /// What is in work, longest first.
 fn work(app: &App) -> Vec<Told> {
-    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.now.wall);
+    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
     let mut lines: Vec<Told> = Vec::new();
     for id in &app.summary.work {
         let status = match (facts::entry(seen, *id), facts::repair(seen, *id)) {
@@ -287,7 +313,7 @@ fn stuck(app: &App) -> Vec<Told> {
 }
 
 fn stuck_line(app: &App, group: &Stuck) -> Told {
-    let (theme, now) = (&app.looks.theme, app.now.wall);
+    let (theme, now) = (&app.looks.theme, app.known());
     let since = group.since.map(|at| when::age(at, now)).unwrap_or_default();
     let why = group.entry.and_then(|id| app.seen.reasons.get(&id)).map(|why| brief::reason(why, now));
     let node = group.node.as_deref().map(|n| brief::squeezed(n, 24)).filter(|n| !n.is_empty());
