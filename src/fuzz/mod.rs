@@ -116,7 +116,8 @@ impl Fuzz {
         let known = self.seeds.len() + kept.len();
         let texts = kept.into_iter().filter_map(|bytes| String::from_utf8(bytes).ok());
         let seeds: Vec<String> = self.seeds.iter().cloned().chain(texts).collect();
-        let config = Config { cases: self.cases, failure_persistence: None, max_shrink_iters: 600, ..Config::default() };
+        let config =
+            Config { cases: self.cases, failure_persistence: None, max_shrink_iters: 600, ..Config::default() };
         let mut runner = TestRunner::new(config);
         let outcome = runner.run(&inputs(seeds), |input| {
             let count = if input.changed { &changed } else { &noise };

@@ -31,7 +31,9 @@ fn meta(name: &str) -> Value {
 /// An event of a watch with this object; the parser of the objects alone meets the same bytes.
 fn event<W: serde::de::DeserializeOwned, R: From<W>>(bytes: &[u8]) -> Option<R> {
     match serde_json::from_slice::<WatchEvent<W>>(bytes) {
-        Ok(WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object)) => Some(object.into()),
+        Ok(WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object)) => {
+            Some(object.into())
+        }
         _ => serde_json::from_slice::<W>(bytes).ok().map(Into::into),
     }
 }

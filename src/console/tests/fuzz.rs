@@ -96,7 +96,7 @@ fn screens_of_odd_values() {
         ("screen-progress", "cketerm/progress/reboots/3", vec![progress.to_owned()]),
         ("screen-attempt", "cketerm/attempts/reboots/4/1", vec![attempt]),
     ] {
-        Fuzz::new(name, 60).seeds(seeds).run(|bytes| {
+        Fuzz::new(name, 30).seeds(seeds).run(|bytes| {
             let mut world = full();
             let mut row = Row::new(&format!("/cke/{key}"), "", 60, 60);
             row.value = bytes.to_vec();
@@ -181,7 +181,8 @@ fn lines() {
 
 #[test]
 fn themes_and_settings() {
-    let theme = "base: dark\ngood: { fg: green, bold: true }\nbad: { fg: \"#ff0000\", bg: 17 }\ntitle: { underline: true }\n";
+    let theme =
+        "base: dark\ngood: { fg: green, bold: true }\nbad: { fg: \"#ff0000\", bg: 17 }\ntitle: { underline: true }\n";
     Fuzz::new("theme", 500).seeds([theme, "good: red\n"]).run(|bytes| {
         let (file, faults) = theme::file::read(&String::from_utf8_lossy(bytes));
         if faults.iter().any(|fault| fault.text.is_empty()) {

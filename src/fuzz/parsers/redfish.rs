@@ -46,7 +46,7 @@ fn answered(bytes: &[u8], request: &Request<Bytes>, asked: usize) -> Response<By
     };
     let mut response = Response::builder().status(status);
     if path == "/redfish/v1/S" {
-        response = response.header("x-auth-token", "t");
+        response = response.header("x-auth-token", "hunter2-session");
     }
     for name in ["location", "date"] {
         if let Some(text) = whole.as_ref().and_then(|v| v[name].as_str())
@@ -94,7 +94,10 @@ fn answers_of_a_bmc() {
             let cycle = bmc.cycle(Mode::Hard, &patience, &tell).await;
             bmc.close().await;
             let said = [off.map(|_| ()), on.map(|_| ()), cycle.map(|_| ())];
-            (system.map(|_| ()), said.into_iter().chain([Ok(())]).filter_map(Result::err).map(|e| e.to_string()).collect::<Vec<_>>())
+            (
+                system.map(|_| ()),
+                said.into_iter().chain([Ok(())]).filter_map(Result::err).map(|e| e.to_string()).collect::<Vec<_>>(),
+            )
         });
         // the password goes to no other server, and into no message
         if seen.lock().unwrap().iter().any(|uri| uri.host() != Some("bmc.example")) {

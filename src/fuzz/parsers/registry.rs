@@ -52,7 +52,7 @@ repair:
       health_check_command: [health]
       success_command: [done]
       repair_steps: [{repair_command: [fix], watch_seconds: 60, need_drain: true, command_retries: 1}]
-options: {kube-api: {extra_args: [a]}, kubelet: {config: {a: 1}}}
+options: {kube-api: {extra_args: [a]}, kubelet: {cri_endpoint: /run/c.sock, config: {a: 1}}}
 x-later: {a: [1]}
 ";
 
@@ -153,9 +153,6 @@ fn definitions() {
             Err(_) => return Ok(Took::Refused),
         };
         let checked = check(&value, Some(&Constraints { control_plane_count: 1, ..Constraints::default() }));
-        if std::env::var_os("CKETERM_FUZZ_SHOW").is_some() {
-            eprintln!("{:?}", checked.faults);
-        }
         let read = serde_json::from_value::<Cluster>(value.clone());
         if read.is_err() && checked.faults.is_empty() {
             return Err("what cannot be read has no fault".to_owned());
@@ -183,8 +180,8 @@ fn templates() {
     let constraints =
         Constraints { control_plane_count: 1, minimum_workers: Some(2), ..serde_json::from_str(CONSTRAINTS).unwrap() };
     let small = "name: t\nnodes:\n- {user: u, control_plane: true, labels: {cke.cybozu.com/role: compute}}\n\
-                 - user: u\n  labels: {cke.cybozu.com/weight: \"0.5\", rack: \"{{ .Spec.Rack }}\"}\n\
-                 \x20 annotations: {a: '{{ if eq .Spec.Role \"cs\" }}x{{ else }}{{ .Spec.Serial | printf \"%05s\" }}{{ end }}'}\n";
+                 - user: u\n  labels: {cke.cybozu.com/weight: \"0.5\", rack: \"{{ .Rack }}\"}\n\
+                 \x20 annotations: {a: '{{ if eq .Role \"cs\" }}x{{ else }}{{ .Serial | printf \"%05s\" }}{{ end }}'}\n";
     Fuzz::new("template", 400).seeds([small, small, TEMPLATE]).run(|bytes| {
         let text = String::from_utf8_lossy(bytes);
         let read = Template::read(&text);
@@ -207,12 +204,12 @@ fn texts_of_templates() {
     machines[0].serial = "\u{0}{{ }}\u{202e}".to_owned();
     machines[1].state = State::ALL[3];
     let seeds = [
-        "{{ .Spec.Rack }}-{{ .Spec.IndexInRack | printf \"%03d\" }}",
-        "{{ if eq .Spec.Role \"cs\" }}a{{ else if ne .Spec.Rack 3 }}b{{ else }}c{{ end }}",
-        "{{- /* a word */ -}} {{ .Spec.RegisterDate.Format \"2006-01-02\" }}",
-        "{{ with .Spec.Labels }}{{ . }}{{ end }}{{ `raw` }}{{ \"q\\n\\u00e9\" }}",
-        "{{ printf \"%-10s|%+d|%q|%x|%v|%5.2f\" .Spec.Serial .Spec.Rack .Spec.Role 255 .Spec.BMC.Type 0.5 }}",
-        "{{ index .Spec.IPv4 0 }}{{ len .Spec.Labels }}{{ and true (or false (not true)) }}",
+        "{{ .Rack }}-{{ .IndexInRack | printf \"%03d\" }}",
+        "{{ if eq .Role \"cs\" }}a{{ else if ne .Rack 3 }}b{{ else }}c{{ end }}",
+        "{{- /* a word */ -}} {{ .RegisterDate.Format \"2006-01-02\" }}",
+        "{{ index .Labels \"machine-type\" }}{{ `raw` }}{{ \"q\\n\\u00e9\" }}",
+        "{{ printf \"%-10s|%05d|%q|%x|%v\" .Serial .Rack .Role 255 .BMC.Type }}",
+        "{{ index .IPv4 0 }}{{ and true (or false (not true)) }}",
     ];
     Fuzz::new("go-text", 1500).seeds(seeds).run(|bytes| {
         let read = GoText::parse(&String::from_utf8_lossy(bytes));

@@ -28,7 +28,7 @@ fn arguments() {
         "cketerm policy set windows -",
         "cketerm audit --since 90m",
     ];
-    Fuzz::new("arguments", 300).seeds(seeds).run(|bytes| {
+    Fuzz::new("arguments", 100).seeds(seeds).run(|bytes| {
         let text = String::from_utf8_lossy(bytes).replace('\0', "");
         let read = Cli::try_parse_from(text.split(' '));
         if let Err(why) = &read

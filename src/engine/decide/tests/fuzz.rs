@@ -19,8 +19,8 @@ use crate::{
         entry::EntryId,
         ours::{Audit, Ending},
         reboot::{RebootEntry, RebootStatus},
-        repair::RepairEntry,
         record::Record,
+        repair::RepairEntry,
     },
     store::{
         apply::Row,
@@ -187,7 +187,14 @@ fn settings_in_etcd() {
         ("etcd-policy", "cketerm/policy", vec![policy.to_string(), policy.to_string()]),
         ("etcd-constraints", "constraints", vec![constraints.to_string()]),
         ("etcd-own-constraints", "cketerm/constraints", vec![constraints.to_string()]),
-        ("etcd-identity", "cketerm/identity", vec![json!({"uid": "u", "confirmed_by": {"user": "ann", "host": "h"}, "at": "2026-08-01T11:00:00Z"}).to_string()]),
+        (
+            "etcd-identity",
+            "cketerm/identity",
+            vec![
+                json!({"uid": "u", "confirmed_by": {"user": "ann", "host": "h"}, "at": "2026-08-01T11:00:00Z"})
+                    .to_string(),
+            ],
+        ),
         ("etcd-schema", "cketerm/schema", vec!["1".to_owned()]),
         ("etcd-status", "status", vec![json!({"phase": "completed", "timestamp": "2026-08-01T11:00:00Z"}).to_string()]),
         ("etcd-template", "sabakan/template", vec![json!({"name": "t", "nodes": []}).to_string()]),
