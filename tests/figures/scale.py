@@ -14,6 +14,8 @@ from console import Cluster, SERVERS, address
 from ground import free_port
 
 IDLE, CHURN, REACTIONS = 30, 20, 10
+# The definition is one value in etcd, as in CKE: some 130 bytes a node, of at most 1.5 MiB as etcd is set up by default.
+MEMBERS = 10_000
 
 
 def parse():
@@ -116,7 +118,7 @@ def measure(program, nodes, args):
                 sys.exit(f"cketerm {' '.join(words)}: exit {out.returncode}\n{out.stderr[:2000]}")
             return out.stdout
 
-        machines = [{"address": address(i), "hostname": f"node-{i:05}", "user": "root", "control_plane": i < 1} for i in range(nodes)]
+        machines = [{"address": address(i), "hostname": f"node-{i:05}", "user": "root", "control_plane": i < 1} for i in range(min(nodes, MEMBERS))]
         with open(f"{folder}/cluster.json", "w") as f:
             json.dump({"name": "scale", "nodes": machines, "service_subnet": "10.0.0.0/8",
                        "reboot": {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/sh", "-c", "echo true"], "max_concurrent_reboots": 5}}, f)
@@ -136,7 +138,7 @@ def measure(program, nodes, args):
         churn.join()
         figure["reaction_ms"] = statistics.median(reaction(cluster, word, i) for i in range(1, REACTIONS + 1))
         word("rq", "disable")
-        many = [address(i) for i in range(20, 20 + min(args.entries, nodes - 20))]
+        many = [address(i) for i in range(20, 20 + min(args.entries, min(nodes, MEMBERS) - 20))]
         figure["entries"] = len(many)
         before = daemon.passes()
         figure["add_s"] = timed(lambda: word("rq", "add", "-", stdin=" ".join(many)))
