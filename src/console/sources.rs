@@ -106,7 +106,7 @@ fn said(app: &App, lost: &Lost) -> String {
     let heard = match lost.heard {
         Some(heard) => {
             let silent = when::seconds(app.now.boot.as_secs_f64() - heard);
-            format!("lost, last heard {} ({silent} ago)", calendar::time(app, moment(app, heard)))
+            format!("lost, last heard {}, {silent} ago", calendar::time(app, moment(app, heard)))
         }
         None => "has not answered yet".to_owned(),
     };
@@ -219,7 +219,7 @@ mod tests {
             ("tcp connect error: refused (http://10.0.0.1:2379)", "tcp connect error: refused"),
             (
                 "error sending request for url (https://api:6443/api/v1/nodes): timeout",
-                "error sending request for url timeout",
+                "error sending request for url: timeout",
             ),
             ("deadline has elapsed", "deadline has elapsed"),
         ] {

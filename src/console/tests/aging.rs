@@ -33,10 +33,12 @@ fn line(app: &App, of: &str) -> String {
 /// Review 9 of the operator, 6: `moving` and `command runs 25s` under a banner that says that etcd is lost.
 #[test]
 fn ages_stop_where_etcd_is_lost_and_nothing_is_said_to_move() {
-    let mut app = World::usual().console_in(View::Overview, 80, 24);
+    let mut world = World::usual();
+    world.each_source(|source| source.heard = BOOT + 4000.0);
+    let mut app = world.console_in(View::Overview, 80, 24);
     tick(&mut app, 13.0);
     assert!(line(&app, "Reboots  ").contains("as of 10:00:00Z: moving"), "{}", screen::text(&app));
-    assert!(line(&app, "! etcd").contains("lost, last heard 10:00:00Z (13s ago)"), "{}", screen::text(&app));
+    assert!(line(&app, "! etcd").contains("lost, last heard 10:00:00Z, 13s ago"), "{}", screen::text(&app));
     let before = line(&app, "worker-2 rebooting");
     tick(&mut app, 400.0);
     assert_eq!(line(&app, "worker-2 rebooting"), before);

@@ -43,7 +43,7 @@ fn what_was_lost_and_is_back_is_said_and_everybody_stays_where_he_was() {
     assert!(matches!(pane, Some(Pane { of: Target::Entry(_), .. })));
     update(&mut app, Event::Tick(at(BOOT + 60.0)));
     let text = screen::text(&app);
-    assert!(text.contains("! etcd lost, last heard 10:00:00Z (1m ago); nothing is written; trying now"), "{text}");
+    assert!(text.contains("! etcd lost, last heard 10:00:00Z, 1m ago; nothing is written; trying now"), "{text}");
     assert!(text.contains("! Kubernetes lost, last heard 10:00:00Z"), "{text}");
     assert!(app.messages.iter().any(|(_, m)| m.text == "etcd is lost" && m.failed));
     later(&mut world, 125.0);

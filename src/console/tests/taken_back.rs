@@ -75,14 +75,13 @@ fn a_constraint_goes_back_to_what_was_replaced_not_to_what_the_screen_had() {
 #[test]
 fn a_freeze_in_place_of_one_that_was_not_seen_has_no_way_back() {
     let mut app = World::usual().console(80, 24);
-    press(&mut app, ": \"freeze 2h deploy\" enter enter y");
+    press(&mut app, ": \"freeze 2h deploy\" enter y");
     came(&mut app, Came { replaced: Some(Replaced::Freeze), ..Came::from("frozen") });
     assert_eq!((message(&app), app.undo.is_none()), ("frozen", true));
     // and one in place of nothing has
     let mut world = World::usual();
     let mut app = world.console(80, 24);
-    let Some(Effect::Act(Action::Freeze { until, reason })) =
-        press(&mut app, ": \"freeze 2h deploy\" enter enter y").pop()
+    let Some(Effect::Act(Action::Freeze { until, reason })) = press(&mut app, ": \"freeze 2h deploy\" enter y").pop()
     else {
         panic!("{}", screen::text(&app))
     };
@@ -153,9 +152,9 @@ fn a_host_that_was_held_off_is_released_again() {
     assert!(!app.undo_stands(), "not seen yet");
     let mut world = world;
     let id = ("metal3".to_owned(), "m1".to_owned());
-    let mut held = crate::model::host::HostRow::clone(&world.kube.hosts[&id]);
-    held.asked.keys.insert("cketerm".into(), format!("{{\"mode\":\"soft\",\"by\":\"a@b\",\"since\":\"{}\"}}", wall()));
-    world.kube.hosts.insert(id, std::sync::Arc::new(held));
+    let mut off = crate::model::host::HostRow::clone(&world.kube.hosts[&id]);
+    off.asked.keys.insert("cketerm".into(), format!("{{\"mode\":\"soft\",\"by\":\"a@b\",\"since\":\"{}\"}}", wall()));
+    world.kube.hosts.insert(id, std::sync::Arc::new(off));
     news(&mut app, &world);
     press(&mut app, "u");
     assert!(screen::text(&app).contains("Release metal3/m1 on tokyo0?"), "{}", screen::text(&app));

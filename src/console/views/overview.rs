@@ -81,10 +81,11 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     ];
     let states = states.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>();
     let gap = if states.is_empty() { "" } else { ": " };
-    let (seen_at, style) = match lost {
-        // nobody knows whether it is still so
-        true => (format!("as of {}: ", calendar::time(app, app.known())), theme.danger),
-        false => (String::new(), style),
+    // nobody knows whether it is still so
+    let (seen_at, style) = if lost {
+        (format!("as of {}: ", calendar::time(app, app.known())), theme.danger)
+    } else {
+        (String::new(), style)
     };
     let by = (!switch.enabled()).then(|| who_disabled(app, queue)).flatten().unwrap_or_default();
     let mut spans = vec![text(format!("{seen_at}{state}"), style), text(by, theme.trouble)];
