@@ -50,9 +50,22 @@ pub fn pairs(view: &View<'_>, hits: &[(Timestamp, &'static str)]) -> Pairs {
 }
 
 /// Those that a large run has to have met and has not.
-pub fn missing(pairs: &Pairs) -> Vec<String> {
+pub fn missing(pairs: &Pairs, aimed: &Pairs) -> Vec<String> {
     let wanted = plan::FAULTS.iter().flat_map(|fault| REQUIRED.iter().map(move |state| (*fault, *state)));
-    wanted.filter(|pair| !pairs.contains_key(pair)).map(|(fault, state)| format!("{fault} × {state}")).collect()
+    let states = wanted.filter(|pair| !pairs.contains_key(pair));
+    let wanted = plan::BEFALLS.iter().flat_map(|fate| plan::EFFECTS.iter().map(move |aim| (*fate, aim.what)));
+    let effects = wanted.filter(|pair| !aimed.contains_key(pair));
+    states.chain(effects).map(|(fault, met)| format!("{fault} × {met}")).collect()
+}
+
+/// What befell which kind of effect: a line for each.
+pub fn effects(aimed: &Pairs) -> String {
+    let mut text = String::new();
+    for aim in plan::EFFECTS {
+        let met = aimed.iter().filter(|((_, what), _)| *what == aim.what).map(|((fate, _), n)| format!("{fate} {n}"));
+        let _ = writeln!(text, "  {:18} {}", aim.what, met.collect::<Vec<_>>().join(", "));
+    }
+    text
 }
 
 /// The table: a line for each fault, and how often it met each state.

@@ -28,9 +28,9 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::CancelOverwritten => &["I27", "I28", "I23"],
         Mutation::SharedArguments => &["I26"],
         Mutation::BackoffOverflow => &["I34"],
-        Mutation::UncordonOnDisable => &["I13"],
+        Mutation::UncordonOnDisable | Mutation::SwitchIgnored => &["I13"],
         Mutation::SlotEaten => &["I5"],
-        Mutation::HalfForgotten => &["I44"],
+        Mutation::HalfForgotten | Mutation::KeyOfOthers => &["I44"],
         Mutation::WindowForgotten | Mutation::FreezeForgotten => &["I8"],
         Mutation::TwoApiServers => &["I1"],
         Mutation::WorkersForgotten => &["I2"],
@@ -41,7 +41,6 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::CordonUnrecorded => &["I9"],
         Mutation::ForeignCordonLost => &["I11"],
         Mutation::KeepForgotten => &["I12"],
-        Mutation::SwitchIgnored => &["I13"],
         Mutation::EarlyUncordon => &["I14"],
         Mutation::PreviewIgnored => &["I15"],
         Mutation::DrainedTooEarly => &["I21"],
@@ -63,7 +62,6 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::StepTwice | Mutation::StepUnwatched => &["I41"],
         Mutation::OverCap => &["I42"],
         Mutation::RepairBesideReboot => &["I43"],
-        Mutation::KeyOfOthers => &["I44"],
         Mutation::ReadsWrite => &["I45"],
     }
 }
