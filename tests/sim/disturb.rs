@@ -87,10 +87,11 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &
                     later(10).await;
                 }
             }
-            Fault::Aimed { engine, aim, fate } => {
-                let (_, lines, _) = slot(engine);
-                let line = if aim.path.contains("/KV/") { lines.etcd } else { lines.kubernetes };
-                line.aim(aim, fate);
+            Fault::Aimed { aim, fate } => {
+                for slot in all.lock().unwrap().iter() {
+                    let line = if aim.path.contains("/KV/") { &slot.lines.etcd } else { &slot.lines.kubernetes };
+                    line.aim(aim, fate);
+                }
             }
             Fault::Ill { machine, repairs } => {
                 let (address, machines) = (&addresses[machine], &stage.sandbox.machines);
@@ -105,9 +106,9 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &
                     }
                 };
                 if etcd {
-                    stage.sandbox.etcd.cut_watches()
+                    stage.sandbox.etcd.cut_watches();
                 } else {
-                    stage.sandbox.api.cut_watches()
+                    stage.sandbox.api.cut_watches();
                 }
                 turn(State::Cut);
                 later(seconds).await;

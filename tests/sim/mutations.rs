@@ -53,7 +53,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::LastFirst => &["I30"],
         Mutation::StrangerStays => &["I31"],
         Mutation::SilentEntry => &["I32"],
-        Mutation::ResetIgnored => &["I34", "I28"],
+        Mutation::ResetIgnored => &["I34"],
         Mutation::StuckUnsaid => &["I35"],
         Mutation::ClockTrusted => &["I37"],
         Mutation::AuditForgotten => &["I38"],

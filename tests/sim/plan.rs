@@ -59,13 +59,16 @@ pub static EFFECTS: &[Aim] = &[
 /// What has to befall each of them in a large run.
 pub static BEFALLS: &[&str] = &["crash-before", "crash-after", "pause-before", "pause-after"];
 
+/// The first so many of [`FAULTS`] befall single requests.
+pub const REQUESTS: usize = 6;
+
 /// One fault.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Requests of one engine meet these odds for so long, with so many crashes at most.
     Odds { engine: usize, odds: Odds, crashes: u32, seconds: u64 },
-    /// The next such request of one engine meets this.
-    Aimed { engine: usize, aim: Aim, fate: Fate },
+    /// The next such request of each engine meets this.
+    Aimed { aim: Aim, fate: Fate },
     /// One engine dies as after SIGKILL.
     Kill(usize),
     /// One engine stands still for so long.
@@ -184,7 +187,7 @@ fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {
                 4 => Fate::LoseReply,
                 _ => Fate::Double,
             };
-            Fault::Aimed { engine, aim: EFFECTS[rng.usize(..EFFECTS.len())], fate }
+            Fault::Aimed { aim: EFFECTS[rng.usize(..EFFECTS.len())], fate }
         }
         0..30 => {
             let odds = Odds {
@@ -217,7 +220,7 @@ fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {
             let machines = (0..rng.usize(1..4)).map(|_| rng.usize(..machines)).collect();
             Fault::Outage { machines, seconds: seconds * 2 }
         }
-        91..93 => Fault::Restart { etcd: rng.bool(), seconds: seconds / 3 + 1 },
+        91..95 => Fault::Restart { etcd: rng.bool(), seconds: seconds / 3 + 1 },
         _ => Fault::Machine { machine: rng.usize(..machines), behaviour: behaviour(rng) },
     }
 }

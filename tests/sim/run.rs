@@ -456,10 +456,13 @@ async fn revive(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace,
     }
 }
 
+/// Why entries do not move, by index.
+type Reasons = BTreeMap<u64, serde_json::Value>;
+
 /// Notes once a second what each engine says.
 pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
     // what is said again is not written again
-    let mut last = BTreeMap::new();
+    let mut last: BTreeMap<String, (Arc<_>, Arc<Reasons>, Arc<Reasons>)> = BTreeMap::new();
     loop {
         sleep(Duration::from_secs(1)).await;
         for slot in engines.lock().unwrap().iter() {
@@ -473,12 +476,11 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
                 let all = seen.snapshot.in_flight.values().filter_map(|f| f.entry);
                 all.filter(|e| e.queue == queue).map(|e| e.index).collect()
             };
-            let reasons = |queue| -> BTreeMap<u64, serde_json::Value> {
+            let reasons = |queue| -> Reasons {
                 let all = seen.reasons.iter().filter(|(id, _)| id.queue == queue);
                 all.map(|(id, reason)| (id.index, serde_json::to_value(reason).unwrap())).collect()
             };
-            let known =
-                last.get(&slot.name).filter(|(of, ..): &&(Arc<_>, _, _)| Arc::ptr_eq(of, &seen.reasons)).cloned();
+            let known = last.get(&slot.name).filter(|known| Arc::ptr_eq(&known.0, &seen.reasons)).cloned();
             let written = known.unwrap_or_else(|| {
                 let all = (QueueKind::Reboot, QueueKind::Repair);
                 (Arc::clone(&seen.reasons), Arc::new(reasons(all.0)), Arc::new(reasons(all.1)))

@@ -11,6 +11,7 @@ use cketerm::{
         repair::RepairEntry,
     },
     scenario::Stage,
+    store::view::StoreView,
 };
 use tokio::time::{Instant, sleep};
 
@@ -27,7 +28,7 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
     let mut ordered: BTreeMap<u64, Instant> = BTreeMap::new();
     let mut mended: BTreeMap<u64, Instant> = BTreeMap::new();
     // read anew when something was written
-    let mut read = None;
+    let mut read: Option<(i64, StoreView)> = None;
     loop {
         sleep(Duration::from_secs(5)).await;
         let revision = stage.sandbox.etcd.revision();

@@ -430,3 +430,41 @@ fn writes(parts: &http::request::Parts) -> bool {
     }
     !matches!(parts.method, http::Method::GET | http::Method::HEAD)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patch(path: &str) -> http::request::Parts {
+        Request::patch(path).body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn what_is_aimed_waits_for_its_method_path_and_body_and_hits_once() {
+        let line = Line::new("engine-0", Gate::default(), 1);
+        let cordon = Aim { what: "cordon", path: "PATCH /api/v1/nodes/", body: "unschedulable" };
+        line.aim(cordon, Fate::CrashAfter);
+        let get = Request::get("/api/v1/nodes/w1").body(()).unwrap().into_parts().0;
+        assert_eq!(line.fate(&get, b"unschedulable"), Fate::Pass);
+        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"{}"), Fate::Pass);
+        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"{\"unschedulable\":true}"), Fate::CrashAfter);
+        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"{\"unschedulable\":true}"), Fate::Pass);
+        assert_eq!(line.met().len(), 1);
+        line.aim(cordon, Fate::CrashAfter);
+        line.disarm();
+        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"unschedulable"), Fate::Pass);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_holds_the_process_and_lets_it_go_on() {
+        let gate = Gate::default();
+        let line = Line::new("engine-0", gate.clone(), 1);
+        let long = std::time::Duration::from_secs(40);
+        let task = tokio::spawn(gate.hold(async move {
+            line.pause(long).await;
+            Instant::now()
+        }));
+        let began = Instant::now();
+        assert!(task.await.unwrap() - began >= long);
+    }
+}
