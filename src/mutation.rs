@@ -67,7 +67,7 @@ pub enum Mutation {
     DaemonSetsEvicted,
     /// Pods are deleted without their grace.
     ForceDelete,
-    /// A lease never runs out by our own reckoning.
+    /// A lease never runs out by our own reckoning, and a command may begin at any time.
     LateEffect,
     /// Fields of an entry that we do not know are lost when it is rewritten.
     StrangeFieldsLost,

@@ -302,7 +302,7 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
         }
     }
     for said in view.leading() {
-        for (index, reason) in &said.reasons {
+        for (index, reason) in said.reasons.iter() {
             let name = reason["reason"].as_str().unwrap_or_default();
             if !matches!(name, "PodsLeaving" | "BlockedByPDB" | "BlockedByManyPDBs" | "EvictionRefused") {
                 continue;

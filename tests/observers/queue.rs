@@ -311,7 +311,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
         }
     }
     for said in view.leading() {
-        for (&index, reason) in &said.reasons {
+        for (&index, reason) in said.reasons.iter() {
             let name = reason["reason"].as_str().unwrap_or_default();
             // windows and freezes hold further tries of a command back, too: see I8
             let gate = name == "UnreachableGate";
@@ -433,7 +433,7 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
     }
     let mut named: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
     for said in view.leading() {
-        for (&index, reason) in said.reasons.iter().filter(|(_, r)| r["reason"] == "NotMember") {
+        for (&index, _) in said.reasons.iter().filter(|(_, r)| r["reason"] == "NotMember") {
             let (since, last) = named.entry((&said.by, index)).or_insert((said.at, said.at));
             if shift(*last, 2.5) < said.at {
                 *since = said.at;

@@ -3,7 +3,7 @@
 //! All times are of one true clock: the sandbox's, or this host's where the servers are real. Every list is in the order
 //! in which things happened.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -196,11 +196,11 @@ pub struct Said {
     /// Revision of etcd that it had seen.
     pub revision: i64,
     /// By index: the reason that it named (JSON of `model::reason::Reason`), for entries that do not move.
-    pub reasons: BTreeMap<u64, Value>,
+    pub reasons: Arc<BTreeMap<u64, Value>>,
     /// Indexes of the entries that have an effect in flight.
     pub moving: Vec<u64>,
     /// The same of the repair queue: reasons, and what has an effect in flight.
-    pub repairs: BTreeMap<u64, Value>,
+    pub repairs: Arc<BTreeMap<u64, Value>>,
     /// Indexes of the repairs that have an effect in flight.
     pub moving_repairs: Vec<u64>,
 }

@@ -20,6 +20,14 @@ fn sees(scene: &Scene, codes: &[&str]) {
 }
 
 #[test]
+fn every_invariant_has_an_observer() {
+    let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
+    let missing: Vec<String> =
+        (1..=45).map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
 fn a_whole_round_breaks_nothing() {
     let mut s = Scene::new();
     for (index, node) in ["w1", "w2", "cp1"].into_iter().enumerate() {

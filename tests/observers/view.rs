@@ -26,7 +26,7 @@ pub use self::{
     timeline::Timeline,
     writes::{NodeWrite, PodWrite},
 };
-use super::record::{KeyChange, Record, Txn};
+use super::record::{KeyChange, Record, Said, Txn};
 
 /// An entry of the reboot queue, or that it cannot be read.
 pub type Lies = Result<RebootEntry, ()>;
@@ -125,6 +125,8 @@ pub struct View<'a> {
     /// Names and resourceVersions of Nodes that engines made.
     made_by_engines: BTreeSet<(String, i64)>,
     pods_on: HashMap<String, Vec<String>>,
+    /// See [`View::leading`].
+    leading: Vec<&'a Said>,
     writers: HashMap<i64, &'a Txn>,
     /// Revisions at which an engine's audit record was put: who wrote, where nobody could listen.
     audited: BTreeSet<i64>,
@@ -180,6 +182,7 @@ impl<'a> View<'a> {
             pod_writes: Vec::new(),
             made_by_engines: BTreeSet::new(),
             pods_on: HashMap::new(),
+            leading: bounds::leading(record),
             writers: HashMap::new(),
             audited: BTreeSet::new(),
             policy: Policy::default(),

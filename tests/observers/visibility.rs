@@ -309,7 +309,7 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
         let seen = keys[..keys.partition_point(|k| k.revision <= said.revision)].last();
         let Some(to) = seen.map(|k| k.at) else { continue };
         let from = shift(to, -2.0);
-        for (&index, reason) in &said.reasons {
+        for (&index, reason) in said.reasons.iter() {
             let Some(line) = view.entries.get(&index) else { continue };
             let reason_name = name(Some(reason));
             let readable = |l: Option<&Lies>| matches!(l, Some(Ok(_)));

@@ -46,7 +46,10 @@ pub fn shut(policy: &Policy, cluster: &Cluster, of: (QueueKind, &str), at: Times
 fn shut_at(view: &View<'_>, revision: i64, of: (QueueKind, &str), written: Timestamp, margin: bool) -> Option<String> {
     let (policy, cluster) = (view.policy(revision), view.clusters.get(revision)?);
     let why = shut(policy, cluster, of, written, margin)?;
-    shut(policy, cluster, of, shift(written, CUT), margin).map(|_| why)
+    // a freeze may end within this second, and another window begin with the next one
+    let end = policy.freeze.as_ref().map(|f| f.until).filter(|u| *u > written && *u < shift(written, CUT));
+    let later = [end, Some(shift(written, CUT))].into_iter().flatten();
+    later.map(|at| shut(policy, cluster, of, at, margin)).all(|shut| shut.is_some()).then_some(why)
 }
 
 /// Shut all along this time, by the policies and definitions of the time, also for a clock that is ahead.

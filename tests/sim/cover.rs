@@ -32,8 +32,10 @@ pub static STATES: &[&str] = &[
 ];
 
 /// The states that every kind of fault has to meet somewhere in a run of a thousand seeds.
-pub static REQUIRED: &[&str] =
-    &["queued", "backoff", "draining", "rebooting", "command", "repair draining", "repair watching", "host off"];
+pub static REQUIRED: &[&str] = &["queued", "draining", "rebooting", "repair watching", "host off"];
+
+/// Those that what befalls single requests has to meet, too: states that are over soon.
+pub static REQUIRED_OF_REQUESTS: &[&str] = &["backoff", "command", "repair draining"];
 
 /// How often which fault met which state.
 pub type Pairs = BTreeMap<(&'static str, &'static str), u32>;
@@ -50,9 +52,24 @@ pub fn pairs(view: &View<'_>, hits: &[(Timestamp, &'static str)]) -> Pairs {
 }
 
 /// Those that a large run has to have met and has not.
-pub fn missing(pairs: &Pairs) -> Vec<String> {
-    let wanted = plan::FAULTS.iter().flat_map(|fault| REQUIRED.iter().map(move |state| (*fault, *state)));
-    wanted.filter(|pair| !pairs.contains_key(pair)).map(|(fault, state)| format!("{fault} × {state}")).collect()
+pub fn missing(pairs: &Pairs, aimed: &Pairs) -> Vec<String> {
+    let each = plan::FAULTS.iter().flat_map(|fault| REQUIRED.iter().map(move |state| (*fault, *state)));
+    let requests = plan::FAULTS[..plan::REQUESTS].iter();
+    let wanted = each.chain(requests.flat_map(|fault| REQUIRED_OF_REQUESTS.iter().map(move |state| (*fault, *state))));
+    let states = wanted.filter(|pair| !pairs.contains_key(pair));
+    let wanted = plan::BEFALLS.iter().flat_map(|fate| plan::EFFECTS.iter().map(move |aim| (*fate, aim.what)));
+    let effects = wanted.filter(|pair| !aimed.contains_key(pair));
+    states.chain(effects).map(|(fault, met)| format!("{fault} × {met}")).collect()
+}
+
+/// What befell which kind of effect: a line for each.
+pub fn effects(aimed: &Pairs) -> String {
+    let mut text = String::new();
+    for aim in plan::EFFECTS {
+        let met = aimed.iter().filter(|((_, what), _)| *what == aim.what).map(|((fate, _), n)| format!("{fate} {n}"));
+        let _ = writeln!(text, "  {:18} {}", aim.what, met.collect::<Vec<_>>().join(", "));
+    }
+    text
 }
 
 /// The table: a line for each fault, and how often it met each state.

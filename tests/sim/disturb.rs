@@ -76,14 +76,21 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &
             Fault::Machine { machine, behaviour } => {
                 stage.sandbox.machines.behave(&addresses[machine], behaviour);
             }
-            Fault::Outage { machine, seconds } => {
-                let (address, machines) = (&addresses[machine], &stage.sandbox.machines);
-                machines.press(address, "ForceOff");
-                later(seconds).await;
-                // somebody finds out, whatever hinders its boots
-                while machines.look(address).is_some_and(|seen| seen.state == machines::State::Off) {
-                    machines.press(address, "On");
+            Fault::Outage { machines: all, seconds } => {
+                let machines = &stage.sandbox.machines;
+                let off = |i: &usize| machines.look(&addresses[*i]).is_some_and(|m| m.state == machines::State::Off);
+                all.iter().for_each(|i| machines.press(&addresses[*i], "ForceOff"));
+                later(seconds.max(5)).await;
+                // until somebody has switched all of them on
+                while all.iter().any(off) {
+                    all.iter().filter(|i| off(i)).for_each(|i| machines.press(&addresses[*i], "On"));
                     later(10).await;
+                }
+            }
+            Fault::Aimed { aim, fate } => {
+                for slot in all.lock().unwrap().iter() {
+                    let line = if aim.path.contains("/KV/") { &slot.lines.etcd } else { &slot.lines.kubernetes };
+                    line.aim(aim, fate);
                 }
             }
             Fault::Ill { machine, repairs } => {
@@ -99,9 +106,9 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &
                     }
                 };
                 if etcd {
-                    stage.sandbox.etcd.cut_watches()
+                    stage.sandbox.etcd.cut_watches();
                 } else {
-                    stage.sandbox.api.cut_watches()
+                    stage.sandbox.api.cut_watches();
                 }
                 turn(State::Cut);
                 later(seconds).await;

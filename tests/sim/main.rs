@@ -81,7 +81,7 @@ fn main() -> ExitCode {
         well &= missing.is_empty() & same_again(from, total.first.as_slice(), threads);
     }
     if seeds >= 1000 {
-        let missing = cover::missing(&total.pairs);
+        let missing = cover::missing(&total.pairs, &total.aimed);
         if !missing.is_empty() {
             println!("faults that never met a state that they have to: {}", missing.join(", "));
         }
@@ -152,6 +152,7 @@ struct Total {
     states: BTreeMap<String, u64>,
     breaches: BTreeMap<&'static str, Vec<u64>>,
     pairs: cover::Pairs,
+    aimed: cover::Pairs,
     /// The first seeds with their digests.
     first: Vec<(u64, u64)>,
 }
@@ -173,8 +174,10 @@ impl Total {
                 seeds.push(outcome.seed);
             }
         }
-        for (pair, count) in &outcome.pairs {
-            *self.pairs.entry(*pair).or_default() += count;
+        for (from, to) in [(&outcome.pairs, &mut self.pairs), (&outcome.aimed, &mut self.aimed)] {
+            for (pair, count) in from {
+                *to.entry(*pair).or_default() += count;
+            }
         }
         self.first.push((outcome.seed, outcome.digest));
         self.first.sort_unstable();
@@ -201,6 +204,8 @@ impl Total {
         println!("states     {}", line(&self.states));
         println!("pairs      faults by the states that they met");
         print!("{}", cover::table(&self.pairs));
+        println!("effects    what befell them right before or after");
+        print!("{}", cover::effects(&self.aimed));
         for (code, seeds) in &self.breaches {
             println!("BREACH     {code}: {} seeds, such as {:?}", seeds.len(), &seeds[..seeds.len().min(5)]);
         }

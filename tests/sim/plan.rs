@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cketerm::sandbox::{
-    faults::{Odds, State},
+    faults::{Aim, Fate, Odds, State},
     machines::{Behaviour, OnBoot, OnCheck, OnCommand},
 };
 use fastrand::Rng;
@@ -39,11 +39,36 @@ pub static FAULTS: &[&str] = &[
     "api-restart",
 ];
 
+const fn aim(what: &'static str, path: &'static str, body: &'static str) -> Aim {
+    Aim { what, path, body }
+}
+
+/// Every kind of effect, right before and after which processes end or stand still.
+pub static EFFECTS: &[Aim] = &[
+    aim("transition", "/KV/Txn", "reboots/data/0"),
+    aim("repair", "/KV/Txn", "repairs/data/0"),
+    aim("command", "/KV/Txn", "cketerm/attempts/"),
+    aim("last look", "/KV/Range", "reboots/data/0"),
+    aim("told", "/KV/Txn", "cketerm/audit/"),
+    aim("cordon", "PATCH /api/v1/nodes/", ""),
+    aim("eviction", "POST /api/v1/namespaces/", "Eviction"),
+    aim("deletion", "DELETE /api/v1/namespaces/", ""),
+    aim("host", "PATCH /apis/metal3.io/", ""),
+];
+
+/// What has to befall each of them in a large run.
+pub static BEFALLS: &[&str] = &["crash-before", "crash-after", "pause-before", "pause-after"];
+
+/// The first so many of [`FAULTS`] befall single requests.
+pub const REQUESTS: usize = 6;
+
 /// One fault.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Requests of one engine meet these odds for so long, with so many crashes at most.
     Odds { engine: usize, odds: Odds, crashes: u32, seconds: u64 },
+    /// The next such request of each engine meets this.
+    Aimed { aim: Aim, fate: Fate },
     /// One engine dies as after SIGKILL.
     Kill(usize),
     /// One engine stands still for so long.
@@ -62,8 +87,8 @@ pub enum Fault {
     Step { engine: usize, by: i64, seconds: u64 },
     /// A machine behaves so from now on.
     Machine { machine: usize, behaviour: Behaviour },
-    /// A machine loses its power by itself for so long.
-    Outage { machine: usize, seconds: u64 },
+    /// A machine loses its power by itself for so long, or several do.
+    Outage { machines: Vec<usize>, seconds: u64 },
     /// A machine falls ill: a repair, or two, heals it. sabakan hears of it.
     Ill { machine: usize, repairs: u32 },
     /// An entry that cannot be read lies in the queue for so long.
@@ -76,7 +101,7 @@ impl Fault {
     /// Its name in counts and traces; odds count themselves, request by request.
     pub fn word(&self) -> &'static str {
         match self {
-            Self::Odds { .. } => "odds",
+            Self::Odds { .. } | Self::Aimed { .. } => "odds",
             Self::Kill(_) => "killed",
             Self::Freeze { .. } => "frozen",
             Self::Line { etcd: true, state: State::Cut, .. } => "etcd-cut",
@@ -151,7 +176,19 @@ impl Plan {
 fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {
     let engine = rng.usize(..engines);
     let seconds = rng.u64(1..60);
-    match rng.u32(0..100) {
+    match rng.u32(0..115) {
+        100.. => {
+            let still = Duration::from_secs(rng.u64(1..90));
+            let fate = match rng.u32(0..6) {
+                0 => Fate::CrashBefore,
+                1 => Fate::CrashAfter,
+                2 => Fate::PauseBefore(still),
+                3 => Fate::PauseAfter(still),
+                4 => Fate::LoseReply,
+                _ => Fate::Double,
+            };
+            Fault::Aimed { aim: EFFECTS[rng.usize(..EFFECTS.len())], fate }
+        }
         0..30 => {
             let odds = Odds {
                 delay_request: rng.u32(0..60),
@@ -179,8 +216,11 @@ fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {
         74..79 => Fault::Expire,
         79..83 => Fault::Step { engine, by: rng.i64(-3600..3600), seconds },
         83..87 => Fault::BrokenEntry { seconds: seconds * 4 },
-        87..90 => Fault::Outage { machine: rng.usize(..machines), seconds: seconds * 2 },
-        90..92 => Fault::Restart { etcd: rng.bool(), seconds: seconds / 3 + 1 },
+        87..91 => {
+            let machines = (0..rng.usize(1..4)).map(|_| rng.usize(..machines)).collect();
+            Fault::Outage { machines, seconds: seconds * 2 }
+        }
+        91..95 => Fault::Restart { etcd: rng.bool(), seconds: seconds / 3 + 1 },
         _ => Fault::Machine { machine: rng.usize(..machines), behaviour: behaviour(rng) },
     }
 }

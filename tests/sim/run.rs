@@ -57,6 +57,8 @@ pub struct Outcome {
     pub breaches: Vec<Breach>,
     /// Which faults met which states.
     pub pairs: Pairs,
+    /// What befell which kind of effect.
+    pub aimed: Pairs,
     /// Faults, acts and queued machines by name: what can be left out of it.
     pub met: Vec<String>,
     pub trace: Vec<String>,
@@ -85,7 +87,7 @@ pace: {boot: {seconds: 15, jitter: 30}, command: {seconds: 1, jitter: 3}, check:
   kubelet_start: {seconds: 1, jitter: 3}, node_ready: {seconds: 1, jitter: 5}, api_settle: 5, node_monitor_grace: 10,
   pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 0.5, jitter: 8}, lag: 0.1, budget_lag: 0.3}
 reboot: {eviction_timeout_seconds: 60, command_timeout_seconds: 15, command_interval: 3, evict_retries: 1, evict_interval: 3}
-policy: {stuck_seconds: 300, metal3_controller: true}
+policy: {stuck_seconds: 120, metal3_controller: true}
 racks: 2
 outside: 1
 repair:
@@ -152,6 +154,7 @@ pub fn seed_with(seed: u64, keep: &Arc<Keep>) -> Outcome {
             states: BTreeMap::new(),
             breaches: vec![breach],
             pairs: Pairs::new(),
+            aimed: Pairs::new(),
             met: Vec::new(),
             trace: Vec::new(),
             digest: 0,
@@ -292,7 +295,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         }
         sleep_until(began + *at).await;
         say(format!("{fault:?}"));
-        if !matches!(fault, Fault::Odds { .. }) {
+        if !matches!(fault, Fault::Odds { .. } | Fault::Aimed { .. }) {
             *hits.lock().unwrap().entry(fault.word().to_owned()).or_default() += 1;
             happened.push((clock.wall(), fault.word()));
         }
@@ -307,6 +310,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         slot.gate.thaw();
         for line in [&slot.lines.etcd, &slot.lines.kubernetes] {
             line.odds(Odds::default(), 0);
+            line.disarm();
             line.turn(State::Open);
         }
     }
@@ -361,6 +365,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         })
         .collect();
     record.ttl_seconds = u32::try_from(plan.ttl).unwrap();
+    let mut aimed = Pairs::new();
     let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
     for slot in engines.lock().unwrap().iter_mut() {
         for (name, count) in slot.all_hits() {
@@ -369,6 +374,9 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         for met in slot.met() {
             let at = start + met.at.duration_since(began);
             happened.push((at, met.fate.word()));
+            if let Some(what) = met.aim {
+                *aimed.entry((met.fate.word(), what)).or_default() += 1;
+            }
             if let Fate::PauseBefore(long) | Fate::PauseAfter(long) = met.fate {
                 record.frozen.push((slot.name.clone(), at, at + long));
             }
@@ -387,6 +395,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         states: states(&record.said),
         breaches,
         pairs: cover::pairs(&view, &happened),
+        aimed,
         met: Vec::new(),
         trace: Vec::new(),
         digest: digest(&record),
@@ -447,8 +456,13 @@ async fn revive(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace,
     }
 }
 
+/// Why entries do not move, by index.
+type Reasons = BTreeMap<u64, serde_json::Value>;
+
 /// Notes once a second what each engine says.
 pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
+    // what is said again is not written again
+    let mut last: BTreeMap<String, (Arc<_>, Arc<Reasons>, Arc<Reasons>)> = BTreeMap::new();
     loop {
         sleep(Duration::from_secs(1)).await;
         for slot in engines.lock().unwrap().iter() {
@@ -462,18 +476,24 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
                 let all = seen.snapshot.in_flight.values().filter_map(|f| f.entry);
                 all.filter(|e| e.queue == queue).map(|e| e.index).collect()
             };
-            let reasons = |queue| {
+            let reasons = |queue| -> Reasons {
                 let all = seen.reasons.iter().filter(|(id, _)| id.queue == queue);
                 all.map(|(id, reason)| (id.index, serde_json::to_value(reason).unwrap())).collect()
             };
+            let known = last.get(&slot.name).filter(|known| Arc::ptr_eq(&known.0, &seen.reasons)).cloned();
+            let written = known.unwrap_or_else(|| {
+                let all = (QueueKind::Reboot, QueueKind::Repair);
+                (Arc::clone(&seen.reasons), Arc::new(reasons(all.0)), Arc::new(reasons(all.1)))
+            });
+            last.insert(slot.name.clone(), written.clone());
             said.lock().unwrap().push(Said {
                 at: clock.wall(),
                 by: slot.name.clone(),
                 leads: true,
                 revision: seen.snapshot.store.revision,
-                reasons: reasons(QueueKind::Reboot),
+                reasons: Arc::clone(&written.1),
                 moving: moving(QueueKind::Reboot),
-                repairs: reasons(QueueKind::Repair),
+                repairs: Arc::clone(&written.2),
                 moving_repairs: moving(QueueKind::Repair),
             });
         }

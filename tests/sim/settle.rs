@@ -11,6 +11,7 @@ use cketerm::{
         repair::RepairEntry,
     },
     scenario::Stage,
+    store::view::StoreView,
 };
 use tokio::time::{Instant, sleep};
 
@@ -26,9 +27,16 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
     // a person gives a machine its time before he orders again; what the entry says may come from a wrong clock
     let mut ordered: BTreeMap<u64, Instant> = BTreeMap::new();
     let mut mended: BTreeMap<u64, Instant> = BTreeMap::new();
+    // read anew when something was written
+    let mut read: Option<(i64, StoreView)> = None;
     loop {
         sleep(Duration::from_secs(5)).await;
-        let Ok(view) = person.operator.store.read_view().await else { continue };
+        let revision = stage.sandbox.etcd.revision();
+        if read.as_ref().is_none_or(|(of, _)| *of != revision) {
+            let Ok(view) = person.operator.store.read_view().await else { continue };
+            read = Some((revision, view));
+        }
+        let Some((_, view)) = &read else { continue };
         let unfinished = |s: &Stored<RepairEntry>| s.get().is_none_or(RepairEntry::unfinished);
         if view.reboots.entries.is_empty() && !view.repairs.entries.values().any(unfinished) {
             return;

@@ -43,7 +43,7 @@ pub fn dump(record: &Record) -> String {
     }
     let mut last = BTreeMap::new();
     for s in record.said.iter().filter(|s| s.leads) {
-        for (index, reason) in &s.reasons {
+        for (index, reason) in s.reasons.iter() {
             if last.insert(*index, reason.clone()).as_ref() != Some(reason) {
                 lines.push((s.at, format!("said {} {index} {reason}", s.by)));
             }

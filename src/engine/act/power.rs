@@ -263,7 +263,7 @@ impl Actor {
                 argv,
                 bound: attempt.bound_seconds,
                 purpose: Purpose::Power,
-                start_before: Some(before),
+                start_before: Some(before).filter(|_| !on(Mutation::LateEffect)),
                 entry: attempt.entry.to_string(),
                 attempt: attempt.id.clone(),
                 input: None,

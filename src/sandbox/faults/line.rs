@@ -56,6 +56,27 @@ struct Dice {
     hits: Hits,
     met: Vec<Met>,
     forced: Option<(String, Fate)>,
+    aimed: Vec<(Aim, Fate)>,
+}
+
+/// The request that a fate waits for: the first with this in its path and this in its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aim {
+    /// What such a request is for.
+    pub what: &'static str,
+    /// A part of its path, behind its method where one is named: `PATCH /api/v1/nodes/`.
+    pub path: &'static str,
+    /// A part of its body; empty = any.
+    pub body: &'static str,
+}
+
+impl Aim {
+    fn meets(&self, parts: &http::request::Parts, body: &[u8]) -> bool {
+        let (method, path) = self.path.split_once(' ').unwrap_or(("", self.path));
+        (method.is_empty() || parts.method == method)
+            && parts.uri.path().contains(path)
+            && (self.body.is_empty() || body.windows(self.body.len()).any(|w| w == self.body.as_bytes()))
+    }
 }
 
 /// One fate that a request met.
@@ -65,12 +86,14 @@ pub struct Met {
     pub at: Instant,
     /// Which.
     pub fate: Fate,
+    /// What it was aimed at, if it was.
+    pub aim: Option<&'static str>,
 }
 
 impl Dice {
-    fn count(&mut self, fate: Fate) {
+    fn count(&mut self, fate: Fate, aim: Option<&'static str>) {
         *self.hits.entry(fate.word()).or_default() += 1;
-        self.met.push(Met { at: Instant::now(), fate });
+        self.met.push(Met { at: Instant::now(), fate, aim });
     }
 }
 
@@ -89,6 +112,7 @@ impl Line {
             hits: Hits::new(),
             met: Vec::new(),
             forced: None,
+            aimed: Vec::new(),
         };
         Self(Arc::new(Inner {
             name: HeaderValue::from_str(name).ok(),
@@ -125,6 +149,16 @@ impl Line {
     /// The next write whose path contains this meets that fate.
     pub fn next(&self, path: &str, fate: Fate) {
         self.dice().forced = Some((path.to_owned(), fate));
+    }
+
+    /// The first request that this describes, a read or a write, meets that fate.
+    pub fn aim(&self, aim: Aim, fate: Fate) {
+        self.dice().aimed.push((aim, fate));
+    }
+
+    /// Nothing that was aimed and has not been met is met any more.
+    pub fn disarm(&self) {
+        self.dice().aimed.clear();
     }
 
     /// What was met so far.
@@ -170,16 +204,22 @@ impl Line {
         }))
     }
 
-    fn fate(&self, path: &str, write: bool) -> Fate {
+    fn fate(&self, parts: &http::request::Parts, body: &[u8]) -> Fate {
+        let (path, write) = (parts.uri.path(), writes(parts));
         let mut dice = self.dice();
         let dice = &mut *dice;
+        if let Some(at) = dice.aimed.iter().position(|(aim, _)| aim.meets(parts, body)) {
+            let (aim, fate) = dice.aimed.remove(at);
+            dice.count(fate, Some(aim.what));
+            return fate;
+        }
         if let Some((part, fate)) = &dice.forced
             && write
             && path.contains(part.as_str())
         {
             let fate = *fate;
             dice.forced = None;
-            dice.count(fate);
+            dice.count(fate, None);
             return fate;
         }
         let mut fate = dice.odds.draw(&mut dice.rng, write);
@@ -190,7 +230,7 @@ impl Line {
             }
         }
         if fate != Fate::Pass {
-            dice.count(fate);
+            dice.count(fate, None);
         }
         fate
     }
@@ -287,7 +327,7 @@ where
         }
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(Into::into)?.to_bytes();
-        let fate = self.line.fate(parts.uri.path(), writes(&parts));
+        let fate = self.line.fate(&parts, &body);
         match fate {
             Fate::Pass => self.send(&parts, &body).await,
             Fate::DelayRequest(by) => {
@@ -389,4 +429,42 @@ fn writes(parts: &http::request::Parts) -> bool {
         return ["/Put", "/Txn", "/DeleteRange", "/LeaseGrant", "/LeaseRevoke"].iter().any(|w| path.ends_with(w));
     }
     !matches!(parts.method, http::Method::GET | http::Method::HEAD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patch(path: &str) -> http::request::Parts {
+        Request::patch(path).body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn what_is_aimed_waits_for_its_method_path_and_body_and_hits_once() {
+        let line = Line::new("engine-0", Gate::default(), 1);
+        let cordon = Aim { what: "cordon", path: "PATCH /api/v1/nodes/", body: "unschedulable" };
+        line.aim(cordon, Fate::CrashAfter);
+        let get = Request::get("/api/v1/nodes/w1").body(()).unwrap().into_parts().0;
+        assert_eq!(line.fate(&get, b"unschedulable"), Fate::Pass);
+        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"{}"), Fate::Pass);
+        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"{\"unschedulable\":true}"), Fate::CrashAfter);
+        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"{\"unschedulable\":true}"), Fate::Pass);
+        assert_eq!(line.met().len(), 1);
+        line.aim(cordon, Fate::CrashAfter);
+        line.disarm();
+        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"unschedulable"), Fate::Pass);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_holds_the_process_and_lets_it_go_on() {
+        let gate = Gate::default();
+        let line = Line::new("engine-0", gate.clone(), 1);
+        let long = std::time::Duration::from_secs(40);
+        let task = tokio::spawn(gate.hold(async move {
+            line.pause(long).await;
+            Instant::now()
+        }));
+        let began = Instant::now();
+        assert!(task.await.unwrap() - began >= long);
+    }
 }

@@ -7,7 +7,7 @@
 mod body;
 mod line;
 
-pub use line::{Line, Met, State, USER_HEADER};
+pub use line::{Aim, Line, Met, State, USER_HEADER};
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -2,7 +2,7 @@
 
 mod cluster;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -321,9 +321,9 @@ impl Scene {
                 by: "engine-0".to_owned(),
                 leads: true,
                 revision: self.revision,
-                reasons: reasons.iter().cloned().collect(),
+                reasons: Arc::new(reasons.iter().cloned().collect()),
                 moving: moving.to_vec(),
-                repairs: self.repairs_said.clone(),
+                repairs: Arc::new(self.repairs_said.clone()),
                 moving_repairs: Vec::new(),
             });
         }

@@ -227,9 +227,11 @@ fn i37_a_drain_that_outlives_its_deadline_is_seen() {
 #[test]
 fn i37_a_drain_that_is_given_up_early_for_what_it_only_waits_for_is_seen() {
     let pdb = "pod safe/p is kept by pdb safe/b (healthy 1, needs 1)";
-    for (seconds, why, codes) in
-        [(20.0, "2 pods are leaving, a among them", &["I37"][..]), (20.0, pdb, &[]), (60.0, "one pod is leaving: a", &[])]
-    {
+    for (seconds, why, codes) in [
+        (20.0, "2 pods are leaving, a among them", &["I37"][..]),
+        (20.0, pdb, &[]),
+        (60.0, "one pod is leaving: a", &[]),
+    ] {
         let mut s = Scene::new();
         s.add(0, "w1");
         s.moves(0, "draining");

@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{super::record::Said, Node, Pod, PodState, View, is_engine, shift};
+use super::{
+    super::record::{Record, Said},
+    Node, Pod, PodState, View, is_engine, shift,
+};
 
 /// Seconds that a request to etcd or the start of a command may come late on the way.
 const ON_THE_WAY: f64 = 3.0;
@@ -52,10 +55,7 @@ impl View<'_> {
 
     /// What engines said that led and were alive to say it: neither standing still, nor just waking up.
     pub fn leading(&self) -> impl Iterator<Item = &Said> {
-        let awake = |s: &&Said| {
-            !self.record.frozen.iter().any(|(by, from, to)| *by == s.by && s.at >= *from && s.at <= shift(*to, 2.0))
-        };
-        self.record.said.iter().filter(|s| s.leads).filter(awake)
+        self.leading.iter().copied()
     }
 
     /// The lease under which this process stood for election at this time.
@@ -100,4 +100,11 @@ impl View<'_> {
         let bound = self.pods_on.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid));
         bound.filter(|pod| pod.states.throughout(from, to, |s| s.is_some_and(|s| s.node == node && so(s)))).collect()
     }
+}
+
+/// See [`View::leading`].
+pub(super) fn leading(record: &Record) -> Vec<&Said> {
+    let still: Vec<_> = record.frozen.iter().map(|(by, from, to)| (by, *from, shift(*to, 2.0))).collect();
+    let awake = |s: &&Said| !still.iter().any(|(by, from, to)| s.at >= *from && s.at <= *to && **by == s.by);
+    record.said.iter().filter(|s| s.leads).filter(awake).collect()
 }

@@ -136,8 +136,7 @@ impl<'a> Pass<'a> {
         }
         let success = self.success_task(case);
         if let Some(task) = success
-            && self.attempts_for(case.id, task).next_back().is_some()
-            && !on(Mutation::SuccessTwice)
+            && self.attempts_for(case.id, task).count() > usize::from(on(Mutation::SuccessTwice))
         {
             return Some(self.after_success(case, task));
         }
