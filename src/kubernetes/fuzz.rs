@@ -43,6 +43,7 @@ fn seeds(object: &Value) -> Vec<String> {
     vec![object.to_string(), event("ADDED"), event("DELETED")]
 }
 
+#[allow(clippy::unnecessary_wraps)] // as every try says it
 fn took<R>(row: Option<&R>) -> Tried {
     Ok(if row.is_some() { Took::Accepted } else { Took::Refused })
 }

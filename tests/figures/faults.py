@@ -46,9 +46,13 @@ class Line:
         for near, far in pairs:
             if mood == "cut":
                 for end in (near, far):
-                    # so that both ends hear of it at once
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-                    end.close()
+                    try:
+                        # so that both ends hear of it at once
+                        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+                        end.shutdown(socket.SHUT_RDWR)
+                        end.close()
+                    except OSError:
+                        pass  # it has ended by itself
             elif mood == "half":
                 try:
                     near.shutdown(socket.SHUT_WR)
@@ -376,9 +380,18 @@ def memory(s):
     tight = g.daemons[0]
     size = int(open(f"/proc/{tight.pid}/statm").read().split()[0]) * 4096
     subprocess.run(["prlimit", "--pid", str(tight.pid), f"--as={size}"], check=True)
-    g.daemon(program, "well")
+    well = g.daemon(program, "well")
+    time.sleep(30)
+    if tight.process.poll() is None and g.record.leader() == tight.pid:
+        # it cannot start a program any more, says so, and does nothing else; a person ends it
+        why = [g.ran(program, "rq", "why", str(i), "-o", "json").stdout for i in g.of_status("rebooting")]
+        s.check("what keeps it is said", all("Cannot allocate memory" in text for text in why))
+        tight.end(signal.SIGKILL)
+        s.leads(well)
+        s.checked["the one whose room was taken"] = "led on without starting anything, until it was ended"
+    else:
+        s.checked["the one whose room was taken"] = "ended" if tight.process.poll() is not None else "led no more"
     finishes(s)
-    s.checked["the one whose room was taken"] = "still runs" if tight.process.poll() is None else f"ended with {tight.process.returncode}"
 
 
 STORIES = {"members": members, "etcd": etcd, "line-etcd": line_etcd, "line-api": line_api, "revoked": revoked, "apiserver": apiserver,

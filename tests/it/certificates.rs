@@ -62,7 +62,7 @@ impl Site {
             self.etcd.url,
             self.file("ca.crt"),
             self.file(&format!("{who}.crt")),
-            self.served.kubeconfig("hunter2-kube-token").display(),
+            self.served.kubeconfig("admin").display(),
         );
         self.private(&format!("{who}.yaml"), &text)
     }
@@ -166,12 +166,21 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     assert_eq!(went, 1, "one cycle for one entry: {log:?}");
 
     // a certificate of the same authority without a role, and one of another authority, get nothing
-    for (who, says) in [("stranger", "permission"), ("other", "certificate")] {
+    for (who, says) in [("stranger", "permission"), ("other", "etcd")] {
         let ran = run(&site.config(who, ""), &["rq", "list"]);
         assert!(ran.code != 0 && ran.stderr.to_lowercase().contains(says), "{who}: {ran:?}");
     }
 
-    let said = everything(&site, &daemon, &engine, &operator, &logs);
+    // a token that Kubernetes refuses: what fails is what says most
+    let planted = served.dir.join("kubeconfig-planted");
+    std::fs::rename(served.kubeconfig("hunter2-kube-token"), &planted).unwrap();
+    let text = std::fs::read_to_string(&engine).unwrap();
+    let own = served.kubeconfig("admin").display().to_string();
+    let refused = site.private("refused.yaml", &text.replace(&own, &planted.display().to_string()));
+    let ran = run(&refused, &["nodes", "list"]);
+    assert!(ran.code != 0 && ran.stderr.contains("401"), "{ran:?}");
+
+    let said = everything(&site, &daemon, [&engine, &operator, &refused], &logs);
     let key = std::fs::read_to_string(site.file("engine.key")).unwrap();
     let body = key.lines().nth(1).expect("the key itself").to_owned();
     for (place, text) in &said {
@@ -188,8 +197,9 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
 }
 
 /// All that anybody can read of it: what words print, what the engine logs and serves, what lies in etcd and Kubernetes.
-fn everything(site: &Site, daemon: &Daemon, engine: &Path, operator: &Path, logs: &Path) -> Vec<(String, String)> {
+fn everything(site: &Site, daemon: &Daemon, configs: [&Path; 3], logs: &Path) -> Vec<(String, String)> {
     let mut said = Vec::new();
+    let [engine, operator, refused] = configs;
     let state = site.served.dir.join("state.json");
     std::fs::write(&state, run(operator, &["state"]).stdout).unwrap();
     let state = state.to_str().unwrap();
@@ -227,7 +237,7 @@ fn everything(site: &Site, daemon: &Daemon, engine: &Path, operator: &Path, logs
         &["screenshot", "--view", "reboots", "--size", "200x60", "--keys", "?"],
         &["nonsense", "--reason", "x"],
     ];
-    for (who, config) in [("engine", engine), ("operator", operator)] {
+    for (who, config) in [("engine", engine), ("operator", operator), ("refused", refused)] {
         for word in words {
             let ran = run(config, word);
             said.push((format!("{who}: {word:?}"), format!("{}{}", ran.stdout, ran.stderr)));
@@ -250,9 +260,12 @@ fn everything(site: &Site, daemon: &Daemon, engine: &Path, operator: &Path, logs
     said.push(("the engine's standard error".to_owned(), daemon.logged()));
     for file in std::fs::read_dir(logs).expect("the folder of logs").flatten() {
         let text = String::from_utf8_lossy(&std::fs::read(file.path()).unwrap()).into_owned();
-        assert!(!text.is_empty(), "{} is empty", file.path().display());
         said.push((format!("the log {}", file.path().display()), text));
     }
+    assert!(
+        said.iter().any(|(place, text)| place.starts_with("the log ") && text.contains("leads")),
+        "nothing was logged"
+    );
     // a program that is asked for its command line
     let cmdline = std::fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap_or_default();
     said.push(("its command line".to_owned(), String::from_utf8_lossy(&cmdline).into_owned()));
