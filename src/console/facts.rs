@@ -63,8 +63,10 @@ pub struct Facts {
     pub names: usize,
     /// Columns that the longest node name takes.
     pub name_width: usize,
-    /// What both were counted from.
+    /// What both were counted from, and how often that has changed.
     named: Option<Named>,
+    /// Counts up when names may have changed.
+    pub namings: u64,
 }
 
 /// Where nodes have their names, racks and roles from. Cheap to make and to compare.
@@ -106,6 +108,7 @@ impl Facts {
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             (self.names, self.name_width) = names(seen).fold((0, 0), |(n, most), name| (n + 1, most.max(name.len())));
             self.named = Some(named);
+            self.namings += 1;
         }
     }
 

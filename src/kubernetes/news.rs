@@ -100,7 +100,7 @@ mod tests {
     async fn what_may_decide_is_told_at_once_and_the_rest_within_a_second() {
         let (bell, times) = (Arc::new(Bell::default()), Arc::new(AtomicUsize::new(0)));
         let (heeded, counted) = (Arc::clone(&bell), Arc::clone(&times));
-        tokio::spawn(async move { heeded.heed(|| drop(counted.fetch_add(1, Ordering::SeqCst))).await });
+        tokio::spawn(async move { heeded.heed(|| _ = counted.fetch_add(1, Ordering::SeqCst)).await });
         let loud = |bell: &Bell| bell.ring(News::Loud);
         let quiet = |bell: &Bell| bell.ring(News::Quiet);
         assert_eq!(published(&bell, &times, 5, loud).await, 1);
@@ -117,7 +117,7 @@ mod tests {
     async fn fifty_quiet_changes_a_second_are_told_about_once_a_second() {
         let (bell, times) = (Arc::new(Bell::default()), Arc::new(AtomicUsize::new(0)));
         let (heeded, counted) = (Arc::clone(&bell), Arc::clone(&times));
-        tokio::spawn(async move { heeded.heed(|| drop(counted.fetch_add(1, Ordering::SeqCst))).await });
+        tokio::spawn(async move { heeded.heed(|| _ = counted.fetch_add(1, Ordering::SeqCst)).await });
         for _ in 0..500 {
             bell.ring(News::Quiet);
             sleep(Duration::from_millis(20)).await;
@@ -130,7 +130,7 @@ mod tests {
     async fn for_whoever_waits_everything_is_told_at_once() {
         let (bell, times) = (Arc::new(Bell::default()), Arc::new(AtomicUsize::new(0)));
         let (heeded, counted) = (Arc::clone(&bell), Arc::clone(&times));
-        tokio::spawn(async move { heeded.heed(|| drop(counted.fetch_add(1, Ordering::SeqCst))).await });
+        tokio::spawn(async move { heeded.heed(|| _ = counted.fetch_add(1, Ordering::SeqCst)).await });
         bell.ring(News::Quiet);
         sleep(Duration::from_millis(100)).await;
         let awaited = bell.awaited();

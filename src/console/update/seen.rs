@@ -43,11 +43,19 @@ pub(super) fn rows(app: &mut App) {
     let seen = Arc::clone(&app.seen);
     let (store, kube) = (&seen.snapshot.store, &seen.snapshot.kube);
     macro_rules! list {
-        ($list:ident of $view:ident, $total:expr, $ids:expr, $exists:expr) => {{
+        ($list:ident of $view:ident, $total:expr, $ids:expr, $exists:expr) => {
+            list!($list of $view, 0, $total, $ids, $exists)
+        };
+        // `made_of`: counts the states of the world that have other rows; 0 = nobody counts them
+        ($list:ident of $view:ident, $made_of:expr, $total:expr, $ids:expr, $exists:expr) => {{
             let mut list = std::mem::take(&mut app.$list);
             if app.view == View::$view {
                 let plain = list.good.is_empty() && list.sort.is_none();
-                let same = plain && list.rows.len() == $total && $ids.zip(&list.rows).all(|(a, b)| *a == *b);
+                let made_of: u64 = $made_of;
+                let known = plain && made_of != 0 && list.made_of == made_of;
+                let same = known
+                    || plain && list.rows.len() == $total && $ids.zip(&list.rows).all(|(a, b)| *a == *b);
+                list.made_of = if plain { made_of } else { 0 };
                 let rows = if same {
                     std::mem::take(&mut list.rows)
                 } else {
@@ -72,7 +80,7 @@ pub(super) fn rows(app: &mut App) {
     list!(machines of Machines, machines, app.registry.machines.keys(), |id| app.registry.machines.contains_key(id));
     list!(diff of Diff, changes, app.registry.rows.iter(), |row| app.registry.rows.binary_search(row).is_ok());
     list!(hosts of Hosts, kube.hosts.len(), kube.hosts.keys(), |id| kube.hosts.contains_key(id));
-    list!(nodes of Nodes, app.facts.names, facts::names(&seen), |name| facts::known(&seen, name));
+    list!(nodes of Nodes, app.facts.namings, app.facts.names, facts::names(&seen), |name| facts::known(&seen, name));
     crate::console::racks::refresh(app);
     match app.view {
         View::History if app.of_cke => past(app, Folder::Records),
