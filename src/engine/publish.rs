@@ -71,7 +71,7 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
     // `true` while the queue is enabled and not empty, as CKE has it.
     let runs = snap.store.reboots.switch.enabled() && !snap.store.reboots.entries.is_empty();
     let said = snap.store.running.as_deref() == Some(if runs { "true" } else { "false" });
-    if !said && !(on(Mutation::RunsForEver) && !runs) {
+    if !(said || on(Mutation::RunsForEver) && !runs) {
         change.puts.insert(0, Put { key: store.keys().running(), value: runs.to_string(), leased: false });
     }
     change.puts.truncate(BATCH);

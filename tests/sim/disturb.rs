@@ -79,7 +79,9 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &
             Fault::Outage { machines: all, seconds } => {
                 let machines = &stage.sandbox.machines;
                 let off = |i: &usize| machines.look(&addresses[*i]).is_some_and(|m| m.state == machines::State::Off);
-                all.iter().for_each(|i| machines.press(&addresses[*i], "ForceOff"));
+                for i in &all {
+                    machines.press(&addresses[*i], "ForceOff");
+                }
                 later(seconds.max(5)).await;
                 // until somebody has switched all of them on
                 while all.iter().any(off) {

@@ -252,7 +252,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     let office = dice.bool().then(|| stage.operator("office"));
     if let Some(operator) = office.clone() {
         let (rng, keep) = (dice.fork(), Arc::clone(keep));
-        crowd.push(tokio::spawn(Box::pin(async move { office::work(operator, rng, began, &keep).await })));
+        crowd.push(tokio::spawn(async move { Box::pin(office::work(operator, rng, began, &keep)).await }));
     }
     {
         let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
@@ -273,20 +273,20 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         let operator = stage.operator("registrar");
         registry::settle(&stage.sandbox, &operator, &machines, dice.u64(3..9)).await;
         crowd.push(tokio::spawn(Box::pin(async move {
-            registry::watch(&stage.sandbox, operator, &addresses, rng, began).await;
+            Box::pin(registry::watch(&stage.sandbox, operator, &addresses, rng, began)).await;
         })));
     }
     if dice.bool() {
         let (operator, definition) = (stage.operator("editor"), stage.definition());
         let (rng, keep) = (dice.fork(), Arc::clone(keep));
-        crowd.push(tokio::spawn(Box::pin(async move { editor::edit(operator, definition, rng, began, &keep).await })));
+        crowd.push(tokio::spawn(async move { Box::pin(editor::edit(operator, definition, rng, began, &keep)).await }));
     }
     {
         let lines = Lines::new(viewer::VIEWER, &Gate::default(), 0);
         let ground = ground(&stage.sandbox, viewer::VIEWER, clock.clone(), &lines);
         let (rng, names, keep) = (dice.fork(), names.clone(), Arc::clone(keep));
         let (store, kube) = (ground.store, ground.kube.unwrap());
-        crowd.push(tokio::spawn(Box::pin(async move { viewer::look(store, kube, names, rng, began, &keep).await })));
+        crowd.push(tokio::spawn(async move { Box::pin(viewer::look(store, kube, names, rng, began, &keep)).await }));
     }
     let mut happened: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
     for (i, (at, fault)) in plan.faults.iter().enumerate() {

@@ -7,6 +7,7 @@ use crate::{keep::Keep, run};
 
 /// What was found.
 pub struct Short {
+    #[cfg_attr(not(feature = "mutations"), expect(dead_code, reason = "told by the hunt for mutations alone"))]
     pub code: &'static str,
     /// How much there was.
     pub of: usize,
