@@ -1,6 +1,8 @@
 # `make run` shows cketerm at work, `make test` tests everything. Both set up what they need and say what they skip.
 # Where cargo builds.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What is shipped, and therefore what is measured.
+PROGRAM := $(TARGET)/dist/cketerm
 .PHONY: run demo test sim lint docs pictures figures bench day2 build package setup
 
 run: ## the console on a data centre inside the process
@@ -25,9 +27,9 @@ lint:
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 
-build: ## the program as it is shipped
+build: ## the program as it is shipped: small, and slow to build; `cargo build --release` is quicker
 	tests/servers/setup --build-only
-	cargo build --locked --release
+	cargo build --locked --profile dist --bin cketerm
 
 package: ## a static program and a Debian package, under target/package
 	tests/servers/setup --build-only
@@ -37,21 +39,21 @@ docs: ## writes anew what is generated: docs/keys.md, docs/commands.md, docs/met
 	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the
 
 pictures: build ## the pictures of docs/views.md anew
-	docs/pictures/make $(TARGET)/release/cketerm
+	docs/pictures/make $(PROGRAM)
 
 figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`; one pass; a round of health checks
-	python3 tests/figures/drain.py $(TARGET)/release/cketerm
-	cargo bench --locked --bench pass
-	cargo bench --locked --bench health
-	cargo bench --locked --bench health -- $(TARGET)/release/cketerm
+	python3 tests/figures/drain.py $(PROGRAM)
+	cargo bench --locked --profile dist --bench pass
+	cargo bench --locked --profile dist --bench health
+	cargo bench --locked --profile dist --bench health -- $(PROGRAM)
 
 bench: setup build ## what the console costs, beside sofka and kubetui, into docs/performance.md
-	cargo bench --locked --bench frame -- docs/performance.md
-	python3 tests/figures/console.py $(TARGET)/release/cketerm --build-peers --write docs/performance.md
+	cargo bench --locked --profile dist --bench frame -- docs/performance.md
+	python3 tests/figures/console.py $(PROGRAM) --build-peers --write docs/performance.md
 
 day2: setup build ## windows, a freeze, a stuck rack and bad receivers on real servers for ten minutes; OLD=PROGRAM: upgrade and downgrade beside that one
-	python3 tests/figures/windows.py $(TARGET)/release/cketerm
-	$(if $(OLD),python3 tests/figures/upgrade.py $(OLD) $(TARGET)/release/cketerm)
+	python3 tests/figures/windows.py $(PROGRAM)
+	$(if $(OLD),python3 tests/figures/upgrade.py $(OLD) $(PROGRAM))
 
 setup:
 	tests/servers/setup

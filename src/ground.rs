@@ -65,7 +65,7 @@ impl Ground {
             // Not `current_exe`: an upgrade may have replaced the file under a running engine.
             spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env),
             probes: Http::for_liveness(probe::TIMEOUT)?,
-            registry: Http::verified(client::PATIENCE, client::MOST_BYTES)?,
+            registry: Http::verified(client::PATIENCE, client::MOST_BYTES),
             bmcs: Reach::network(settings.bmcs.clone()),
             notices: Arc::new(settings.notices.clone()),
             webhooks: Http::for_webhooks(WEBHOOK)?,

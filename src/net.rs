@@ -1,6 +1,10 @@
 //! HTTP that is neither etcd nor Kubernetes (probes, registries, BMCs, webhooks) goes through one value: reqwest on the network, the sandbox's machines inside it (DESIGN.md, "The sandbox speaks the real protocols").
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -58,26 +62,48 @@ impl Http {
     }
 
     /// Over the network, certificates verified; an answer that is not complete in time or larger than `most` bytes is
-    /// none. Fails only if no client can be made.
-    pub fn verified(timeout: Duration, most: usize) -> Result<Self, reqwest::Error> {
+    /// none.
+    pub fn verified(timeout: Duration, most: usize) -> Self {
+        Self::when_asked(
+            move || reqwest::Client::builder().timeout(timeout).pool_max_idle_per_host(1).no_proxy().build(),
+            timeout,
+            most,
+        )
+    }
+
+    /// By a client that is made for the first request: to read whom the host trusts takes tens of milliseconds, in which a
+    /// console that starts could show something, and a megabyte.
+    fn when_asked(
+        make: impl Fn() -> Result<reqwest::Client, reqwest::Error> + Send + Sync + 'static,
+        timeout: Duration,
+        most: usize,
+    ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().timeout(timeout).pool_max_idle_per_host(1).no_proxy().build()?;
-        Ok(Self::by(move |request| {
-            let client = client.clone();
-            Box::pin(async move { over_the_network(&client, request, timeout, most).await })
-        }))
+        let kept = OnceLock::new();
+        Self::by(move |request| {
+            let client = match kept.get() {
+                Some(client) => Ok(reqwest::Client::clone(client)),
+                None => make().map(|client| kept.get_or_init(|| client).clone()),
+            };
+            Box::pin(async move {
+                let client = client.map_err(|e| NoAnswer(format!("no client for it can be made: {e}")))?;
+                over_the_network(&client, request, timeout, most).await
+            })
+        })
     }
 
     /// Over the network to a BMC. Redirects are not followed: they could take a password elsewhere. Fails if no client
     /// can be made, and for authorities that are no PEM.
     pub fn for_bmc(timeout: Duration, trust: &Trust) -> Result<Self, reqwest::Error> {
+        let builder = move || {
+            let builder = reqwest::Client::builder().timeout(timeout).pool_max_idle_per_host(1).no_proxy();
+            builder.redirect(reqwest::redirect::Policy::none())
+        };
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = reqwest::Client::builder().timeout(timeout).pool_max_idle_per_host(1).no_proxy();
-        let builder = builder.redirect(reqwest::redirect::Policy::none());
         let client = match trust {
-            Trust::Host => builder,
-            Trust::Only(pem) => builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?),
-            Trust::Anybody => builder.tls_danger_accept_invalid_certs(true),
+            Trust::Host => return Ok(Self::when_asked(move || builder().build(), timeout, MOST_BYTES)),
+            Trust::Only(pem) => builder().tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?),
+            Trust::Anybody => builder().tls_danger_accept_invalid_certs(true),
         };
         let client = client.build()?;
         Ok(Self::by(move |request| {

@@ -166,9 +166,9 @@ async fn bmcs(context: &Context) -> Bmcs {
     if settings.bmcs.is_none() || !settings.sources.contains_key("etcd") {
         return bmcs;
     }
-    match (context.store().await, Http::verified(client::PATIENCE, client::MOST_BYTES)) {
-        (Ok(store), Ok(http)) => bmcs.and_registry(store, http),
-        _ => bmcs,
+    match context.store().await {
+        Ok(store) => bmcs.and_registry(store, Http::verified(client::PATIENCE, client::MOST_BYTES)),
+        Err(_) => bmcs,
     }
 }
 

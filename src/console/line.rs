@@ -1,6 +1,8 @@
 //! The command line: what can be typed after `:`, and the proposals that tab goes through. Its words are the key
 //! table's names and a few that need an argument.
 
+use std::borrow::Cow;
+
 use nucleo_matcher::{
     Config, Matcher,
     pattern::{CaseMatching, Normalization, Pattern},
@@ -216,7 +218,8 @@ pub fn proposals(app: &App, text: &str) -> Proposals {
     let mut words = before.split_whitespace();
     let (first, place) = (words.next(), words.count());
     let argument = first.and_then(|name| WORDS.iter().find(|w| w.name == name)).map(|w| w.argument);
-    let nodes = || app.seen.snapshot.kube.nodes.keys().cloned();
+    // only those that are proposed are copied
+    let nodes = || app.seen.snapshot.kube.nodes.keys().map(|name| Cow::Borrowed(name.as_str()));
     let owned = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<String>>();
     let words: Vec<String> = match (first, argument) {
         // of a reason nothing is known
@@ -236,7 +239,7 @@ pub fn proposals(app: &App, text: &str) -> Proposals {
         (Some("freeze"), _) if place == 0 => propose(last, owned(&TIMES).into_iter()),
         (Some("filter" | "mark"), _) => propose(last, columns::of(app).iter().map(|c| format!("{c}:"))),
         (Some("reboot" | "repair"), _) => propose(last, nodes()),
-        (Some("goto"), _) => propose(last, nodes().chain(entries(app, true, true))),
+        (Some("goto"), _) => propose(last, nodes().chain(entries(app, true, true).map(Cow::Owned))),
         (_, Some("THEME")) => propose(last, BUILT_IN.iter().map(|(name, _)| (*name).to_owned())),
         (Some(verb), None) if ON_ROWS.contains(&verb) => {
             let repairs = app.view == View::Repairs;
@@ -257,18 +260,19 @@ fn entries(app: &App, reboots: bool, repairs: bool) -> impl Iterator<Item = Stri
 }
 
 /// The words that a text may mean, best first: those that begin with it, or where none does, those that resemble it.
-fn propose(text: &str, words: impl Iterator<Item = String>) -> Vec<String> {
+fn propose<T: AsRef<str> + Into<String>>(text: &str, words: impl Iterator<Item = T>) -> Vec<String> {
     if text.is_empty() {
-        return words.take(MOST).collect();
+        return words.take(MOST).map(Into::into).collect();
     }
     let mut matcher = Matcher::new(Config::DEFAULT);
     let pattern = Pattern::parse(text, CaseMatching::Ignore, Normalization::Smart);
-    let mut found: Vec<(String, u32)> = pattern.match_list(words, &mut matcher);
-    if found.iter().any(|(word, _)| word.starts_with(text)) {
-        found.retain(|(word, _)| word.starts_with(text));
+    let mut found: Vec<(T, u32)> = pattern.match_list(words, &mut matcher);
+    let begins = |(word, _): &(T, u32)| word.as_ref().starts_with(text);
+    if found.iter().any(begins) {
+        found.retain(begins);
     }
-    found.sort_by_key(|(word, score)| (word.len(), std::cmp::Reverse(*score)));
-    found.into_iter().map(|(word, _)| word).take(MOST).collect()
+    found.sort_by_key(|(word, score)| (word.as_ref().len(), std::cmp::Reverse(*score)));
+    found.into_iter().map(|(word, _)| word.into()).take(MOST).collect()
 }
 
 #[cfg(test)]

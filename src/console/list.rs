@@ -36,6 +36,8 @@ pub struct List<Id> {
     /// The cursor's object vanished, and the cursor was put on its neighbour: a verb pressed right then was meant for
     /// the other one.
     pub strayed: bool,
+    /// Which state of the world the rows were made from, where that is counted and nothing is filtered or sorted; else 0.
+    pub made_of: u64,
 }
 
 impl<Id> Default for List<Id> {
@@ -55,6 +57,7 @@ impl<Id> Default for List<Id> {
             moved: false,
             left: Vec::new(),
             strayed: false,
+            made_of: 0,
         }
     }
 }
@@ -75,6 +78,12 @@ impl<Id: Ord + Clone> List<Id> {
             }
             None => self.select(0),
         }
+    }
+
+    /// The world has changed while the list is not shown: its rows are made when it is.
+    pub fn stay_closed(&mut self, total: usize, exists: impl Fn(&Id) -> bool) {
+        self.total = total;
+        self.marks.retain(exists);
     }
 
     /// Puts the cursor on a row, or on the last one.

@@ -1,15 +1,23 @@
 //! The map of the racks: every machine a letter by its state. Made anew when what is seen changes; only what the screen
 //! shows is drawn of it. The cursor and the marks are those of the Nodes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
-use super::{app::App, facts};
+use imbl::OrdMap;
+
+use super::{
+    app::App,
+    facts::{self, Named},
+};
 use crate::model::{
-    entry::{EntryId, QueueKind},
-    ours::Verb,
+    entry::{EntryId, QueueKind, Stored},
+    ours::{Order, Verb},
     reason::Reason,
-    reboot::RebootStatus,
-    repair::{RepairStatus, StepStatus},
+    reboot::{RebootEntry, RebootStatus},
+    repair::{RepairEntry, RepairStatus, StepStatus},
 };
 
 /// What becomes of a machine, as far as a letter can say it; the first that is true.
@@ -183,6 +191,49 @@ pub struct Map {
     widest: usize,
     /// Columns of the names.
     pub label: usize,
+    /// What it was made from.
+    of: Option<Basis>,
+}
+
+/// What the machines' states, racks and roles are made from.
+#[derive(Clone, Debug)]
+struct Basis {
+    named: Named,
+    synced: bool,
+    reboots: OrdMap<u64, Stored<RebootEntry>>,
+    repairs: OrdMap<u64, Stored<RepairEntry>>,
+    orders: OrdMap<EntryId, Stored<Order>>,
+    reasons: Arc<BTreeMap<EntryId, Reason>>,
+    orphans: Arc<BTreeMap<String, Reason>>,
+    /// Entries that back off: their time ends by the clock.
+    backoff: usize,
+}
+
+impl Basis {
+    fn of(app: &App) -> Self {
+        let (seen, store, kube) = (&app.seen, &app.seen.snapshot.store, &app.seen.snapshot.kube);
+        Self {
+            named: Named::by(seen),
+            synced: kube.sources.get("nodes").is_some_and(|s| s.synced),
+            reboots: store.reboots.entries.clone(),
+            repairs: store.repairs.entries.clone(),
+            orders: store.orders.clone(),
+            reasons: Arc::clone(&seen.reasons),
+            orphans: Arc::clone(&seen.orphans),
+            backoff: app.facts.reboots.backoff + app.facts.repairs.backoff,
+        }
+    }
+
+    /// Nothing has changed, as far as can be told without looking at every machine.
+    fn is(&self, other: &Self) -> bool {
+        self.named.is(&other.named)
+            && (self.synced, self.backoff) == (other.synced, other.backoff)
+            && self.reboots.ptr_eq(&other.reboots)
+            && self.repairs.ptr_eq(&other.repairs)
+            && self.orders.ptr_eq(&other.orders)
+            && self.reasons == other.reasons
+            && self.orphans == other.orphans
+    }
 }
 
 /// Most columns of a rack's name.
@@ -193,7 +244,7 @@ const EDGES: usize = 3;
 impl Map {
     /// The map of the nodes that pass the filter.
     pub fn of(app: &App, top: usize) -> Self {
-        let mut map = Self { top, ..Self::default() };
+        let mut map = Self { top, of: Some(Basis::of(app)), ..Self::default() };
         let mut racks: BTreeMap<(String, u64, String), Vec<Machine>> = BTreeMap::new();
         for name in &app.nodes.rows {
             let rack = facts::rack(&app.seen, name);
@@ -275,6 +326,19 @@ impl Map {
         self.places.get(name).copied()
     }
 
+    /// Whether it would be the same if it were made again.
+    fn stands(&self, app: &App) -> bool {
+        let mut filled = vec![0; self.racks.len()];
+        let mut in_order = |name: &String| {
+            let Some(&(rack, place)) = self.places.get(name) else { return false };
+            let next = filled.get_mut(rack);
+            next.is_some_and(|next| std::mem::replace(next, place + 1) == place)
+        };
+        self.of.as_ref().is_some_and(|of| of.is(&Basis::of(app)))
+            && app.nodes.rows.len() == self.places.len()
+            && app.nodes.rows.iter().all(&mut in_order)
+    }
+
     fn name_at(&self, rack: usize, place: usize) -> Option<String> {
         let machines = &self.racks.get(rack)?.machines;
         machines.get(place.min(machines.len().saturating_sub(1))).map(|m| m.name.clone())
@@ -338,9 +402,9 @@ pub fn open(app: &App) -> bool {
     app.view == super::app::View::Nodes && app.map.is_some()
 }
 
-/// Makes the map anew, where it is shown.
+/// Makes the map anew where it is shown, and shows another thing now.
 pub fn refresh(app: &mut App) {
-    if open(app) {
+    if open(app) && !app.map.as_ref().is_some_and(|map| map.stands(app)) {
         let top = app.map.as_ref().map_or(0, |map| map.top);
         app.map = Some(Map::of(app, top));
     }

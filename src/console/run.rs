@@ -57,6 +57,12 @@ const FRAME: Duration = Duration::from_millis(34);
 const BURST: u32 = 3;
 /// Between two frames that nobody asked for by a key.
 const NEWS: Duration = Duration::from_millis(100);
+/// The same for so long after the start: what is waited for is shown as soon as it is there.
+const SOON: Duration = Duration::from_millis(10);
+const START: Duration = Duration::from_secs(3);
+/// Without news for so long the ages on the screen go on by themselves: a little longer than the engine, which tells what
+/// it sees once a second, so that an idle console wakes once and not twice.
+const TICK: Duration = Duration::from_millis(1100);
 /// For so long after the question an answer may still be under way.
 const HEAR_OUT: Duration = Duration::from_secs(2);
 /// How long an engine may take to resign before the process is stopped: a moment more than it takes at most. A stopped
@@ -285,11 +291,12 @@ impl Console {
             self.terminal.backend_mut().say(background::QUESTION)?;
         }
         self.draw()?;
-        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        let mut tick = tokio::time::interval_at(Instant::now() + TICK, TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         // when the next frame is due, if one is
         let mut due: Option<Instant> = None;
-        let mut news_at = Instant::now();
+        let began = Instant::now();
+        let mut news_at = began;
         let mut fresh = true;
         let mut publisher = true;
         loop {
@@ -319,7 +326,13 @@ impl Console {
                 Some(event) = self.done.recv() => event,
                 () = sleep_until(news_at), if fresh => {
                     fresh = false;
-                    news_at = Instant::now() + NEWS;
+                    news_at = Instant::now() + if began.elapsed() < START { SOON } else { NEWS };
+                    // news come with the time of day: no tick is needed beside them
+                    tick.reset();
+                    if began.elapsed() > TICK {
+                        self.ask_rights();
+                        self.let_go();
+                    }
                     Event::Seen(Arc::clone(&seen.borrow_and_update()))
                 }
                 changed = seen.changed(), if !fresh && publisher => {

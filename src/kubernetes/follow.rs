@@ -9,6 +9,7 @@ use kube::core::{Status, WatchEvent};
 use super::{
     call::{CALL, Fault, get},
     live::Shared,
+    news::News,
     sources::Kind,
     wire::Wire,
 };
@@ -135,7 +136,10 @@ impl<K: Kind> Follow<K> {
     fn complete(&mut self, rows: Vec<K::Row>, version: String) {
         self.version = Some(version);
         self.wait = WAIT.0;
-        self.shared.heard(self.link, true, |view| self.kind.replace(view, rows));
+        self.shared.heard(self.link, true, |view| {
+            self.kind.replace(view, rows);
+            News::Loud
+        });
     }
 
     /// Opens a watch, with the list before it if `listing`, and follows it to its end.
@@ -158,7 +162,7 @@ impl<K: Kind> Follow<K> {
             .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL.as_secs())))??;
         let mut stream = std::pin::pin!(stream);
         if !listing {
-            self.shared.heard(self.link, false, |_| {});
+            self.shared.heard(self.link, false, |_| News::Quiet);
         }
         let (mut listing, mut rows) = (listing, Vec::new());
         loop {
@@ -188,7 +192,10 @@ impl<K: Kind> Follow<K> {
                 }
                 Some(WatchEvent::Deleted(object)) => {
                     self.version = Some(object.meta().resource_version.clone());
-                    self.shared.heard(self.link, false, |view| self.kind.remove(view, object.meta()));
+                    self.shared.heard(self.link, false, |view| {
+                        self.kind.remove(view, object.meta());
+                        News::Loud
+                    });
                 }
                 Some(WatchEvent::Bookmark(mark)) => {
                     let version = mark.metadata.resource_version;
@@ -197,7 +204,7 @@ impl<K: Kind> Follow<K> {
                         self.complete(std::mem::take(&mut rows), version);
                     } else if !listing {
                         self.version = Some(version);
-                        self.shared.heard(self.link, false, |_| {});
+                        self.shared.heard(self.link, false, |_| News::Quiet);
                     }
                 }
             }

@@ -1,4 +1,5 @@
-//! The live copy: one view that the watches keep, published at most fifty times a second.
+//! The live copy: one view that the watches keep, published at most fifty times a second; once a second while there is
+//! nothing but signs of life and what no decision waits for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,21 +10,16 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinHandle,
-};
+use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     connect::Kube,
     follow::Follow,
+    news::{Bell, News},
     pulse,
     sources::{Budgets, DaemonSets, Hosts, Kind, Namespaces, Nodes, PodsOn},
 };
 use crate::model::kube::{KubeView, NodePods, SourceState};
-
-/// A burst of events is published as one view.
-const COALESCE: Duration = Duration::from_millis(20);
 
 /// Whether lists may come as streams (`sendInitialEvents`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +52,7 @@ impl Drop for Task {
 pub(super) struct Shared {
     pub(super) kube: Kube,
     state: Mutex<State>,
-    changed: Notify,
+    bell: Bell,
     published: watch::Sender<Arc<KubeView>>,
     streaming: AtomicBool,
     /// Counted up when connections are to be made anew: the server was away.
@@ -68,6 +64,8 @@ struct State {
     view: KubeView,
     links: BTreeMap<u64, Link>,
     last_link: u64,
+    /// There is something in the view that has not been published.
+    fresh: bool,
     /// When the server is asked for a sign of life again, while it gives none.
     beat: Option<f64>,
 }
@@ -89,7 +87,7 @@ impl Live {
         let shared = Arc::new(Shared {
             kube: kube.clone(),
             state: Mutex::default(),
-            changed: Notify::new(),
+            bell: Bell::default(),
             published: watch::Sender::new(Arc::default()),
             streaming: AtomicBool::new(streaming == Streaming::Auto),
             epoch: watch::Sender::new(0),
@@ -107,9 +105,17 @@ impl Live {
         Self { shared, tasks, pods: Mutex::default(), endpoints: Mutex::default(), hosts: Mutex::default() }
     }
 
-    /// The view as it is now.
+    /// The view as it is now, with what has come since it was published last.
     pub fn borrow(&self) -> Arc<KubeView> {
+        self.shared.bring_up_to_date();
         Arc::clone(&self.shared.published.borrow())
+    }
+
+    /// Waits until the view shows something that is expected of it, for so long at most.
+    pub async fn shows(&self, within: Duration, what: impl FnMut(&Arc<KubeView>) -> bool) {
+        let _awaited = self.shared.bell.awaited();
+        let mut views = self.subscribe();
+        let _ = tokio::time::timeout(within, views.wait_for(what)).await;
     }
 
     /// Follows the view.
@@ -194,11 +200,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Publishes what changed, and gathers what comes in the meantime.
 async fn publish(shared: Arc<Shared>) {
-    loop {
-        shared.changed.notified().await;
-        shared.publish();
-        tokio::time::sleep(COALESCE).await;
-    }
+    shared.bell.heed(|| shared.publish()).await;
 }
 
 impl Shared {
@@ -222,9 +224,23 @@ impl Shared {
         self.streaming.store(false, Ordering::Relaxed);
     }
 
+    /// Publishes the view and wakes those who follow it.
     fn publish(&self) {
-        let view = lock(&self.state).view.clone();
-        self.published.send_replace(Arc::new(view));
+        // under the lock, so that no older view comes after a newer one
+        let mut state = lock(&self.state);
+        state.fresh = false;
+        self.published.send_replace(Arc::new(state.view.clone()));
+    }
+
+    /// Publishes what has come since, for whoever looks now. Those who follow the view are woken for it in its time.
+    fn bring_up_to_date(&self) {
+        let mut state = lock(&self.state);
+        if std::mem::take(&mut state.fresh) {
+            self.published.send_if_modified(|published| {
+                *published = Arc::new(state.view.clone());
+                false
+            });
+        }
     }
 
     fn link(&self, source: &'static str) -> u64 {
@@ -246,22 +262,29 @@ impl Shared {
     }
 
     /// A sign of life with what it brought. `complete` = a whole list.
-    pub(super) fn heard(&self, id: u64, complete: bool, change: impl FnOnce(&mut KubeView)) {
+    pub(super) fn heard(&self, id: u64, complete: bool, change: impl FnOnce(&mut KubeView) -> News) {
         let now = self.now();
         self.update(id, |view, link| {
-            change(view);
+            let news = change(view);
             link.open = true;
             link.retry = None;
             link.state.synced |= complete;
             link.state.heard = now;
             link.state.error = None;
+            news
         });
     }
 
     /// There is nothing to watch, and that was said definitely: as good as a whole list, for as long as the server answers.
     pub(super) fn absent(&self, id: u64, why: &str, clear: impl FnOnce(&mut KubeView)) {
-        self.heard(id, true, clear);
-        self.update(id, |_, link| link.state.error = Some(why.to_owned()));
+        self.heard(id, true, |view| {
+            clear(view);
+            News::Loud
+        });
+        self.update(id, |_, link| {
+            link.state.error = Some(why.to_owned());
+            News::Loud
+        });
     }
 
     /// The connection is closed: by plan, or for a reason.
@@ -271,39 +294,48 @@ impl Shared {
             if error.is_some() {
                 link.state.error = error;
             }
+            News::Loud
         });
     }
 
     /// The connection is tried again after so long.
     pub(super) fn tries_again(&self, id: u64, after: Duration) {
         let at = self.now() + after.as_secs_f64();
-        self.update(id, |_, link| link.retry = Some(at));
+        self.update(id, |_, link| {
+            link.retry = Some(at);
+            News::Loud
+        });
     }
 
-    fn update(&self, id: u64, change: impl FnOnce(&mut KubeView, &mut Link)) {
+    fn update(&self, id: u64, change: impl FnOnce(&mut KubeView, &mut Link) -> News) {
         let mut state = lock(&self.state);
         let State { view, links, .. } = &mut *state;
         let Some(link) = links.get_mut(&id) else { return };
         let source = link.source;
-        change(view, link);
+        let before = link.standing();
+        let news = change(view, link);
+        let same = before == link.standing();
         state.sum_up(source);
+        state.fresh = true;
         drop(state);
-        self.changed.notify_one();
+        self.bell.ring(if same { news } else { News::Loud });
     }
 
     /// The server answered a cheap request: every open connection is as good as heard.
     pub(super) fn alive(&self, took: Duration, change: impl FnOnce(&mut KubeView)) {
         let now = self.now();
         let mut state = lock(&self.state);
-        state.beat = None;
-        state.view.line.lag = took.as_secs();
+        let was = (state.beat, state.view.line.lag);
+        (state.beat, state.view.line.lag) = (None, took.as_secs());
+        let news = News::loud_if(was != (state.beat, state.view.line.lag));
         for link in state.links.values_mut().filter(|l| l.open) {
             link.state.heard = now;
         }
         state.sum_up_all();
         change(&mut state.view);
+        state.fresh = true;
         drop(state);
-        self.changed.notify_one();
+        self.bell.ring(news);
     }
 
     /// The server did not answer it: no connection can be trusted.
@@ -316,14 +348,25 @@ impl Shared {
             link.state.error.get_or_insert_with(|| why.to_owned());
         }
         state.sum_up_all();
+        state.fresh = true;
         drop(state);
-        self.changed.notify_one();
+        self.bell.ring(News::Loud);
     }
 
     /// Changes what belongs to no watch.
     pub(super) fn note(&self, change: impl FnOnce(&mut KubeView)) {
-        change(&mut lock(&self.state).view);
-        self.changed.notify_one();
+        let mut state = lock(&self.state);
+        change(&mut state.view);
+        state.fresh = true;
+        drop(state);
+        self.bell.ring(News::Loud);
+    }
+}
+
+impl Link {
+    /// How it stands, but for when it was heard last.
+    fn standing(&self) -> (bool, Option<f64>, bool, Option<String>) {
+        (self.open, self.retry, self.state.synced, self.state.error.clone())
     }
 }
 

@@ -18,7 +18,7 @@
 //! | `endpoints` | the addresses behind the API server's service |
 //! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
 //! | `host_power` | what the controller role writes to them, BMC passwords, the upstream operator |
-//! | `live` | the live copy; `follow` one watch of it, `pulse` its liveness, `sources` what is watched |
+//! | `live` | the live copy; `follow` one watch of it, `pulse` its liveness, `sources` what is watched, `news` who is woken |
 
 mod call;
 mod connect;
@@ -29,6 +29,7 @@ mod follow;
 mod host_power;
 mod hosts;
 mod live;
+mod news;
 mod nodes;
 mod pulse;
 mod read;

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{follow::Follow, hosts::NO_HOSTS, live::Shared, sources::Hosts};
+use super::{follow::Follow, hosts::NO_HOSTS, live::Shared, news::News, sources::Hosts};
 
 /// How often the server is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(4);
@@ -128,7 +128,11 @@ pub(super) async fn keep_endpoints(shared: Arc<Shared>, link: u64) {
     let mut epoch = shared.epoch.subscribe();
     loop {
         match shared.kube.endpoints().await {
-            Ok(rows) => shared.heard(link, true, |view| view.endpoints = rows),
+            Ok(rows) => shared.heard(link, true, |view| {
+                let news = News::loud_if(view.endpoints != rows);
+                view.endpoints = rows;
+                news
+            }),
             Err(error) => shared.closed(link, Some(format!("endpoints: {error}"))),
         }
         tokio::select! {

@@ -6,6 +6,7 @@ use imbl::OrdMap;
 
 use super::{
     hosts,
+    news::News,
     read::on_node,
     wire::{self, Meta, Wire},
 };
@@ -32,7 +33,7 @@ pub(super) trait Kind: Clone + Send + Sync + 'static {
     /// A complete list came: what is not in it has vanished.
     fn replace(&self, view: &mut KubeView, rows: Vec<Self::Row>);
     /// One object was added or changed.
-    fn put(&self, view: &mut KubeView, row: Self::Row);
+    fn put(&self, view: &mut KubeView, row: Self::Row) -> News;
     /// One object vanished.
     fn remove(&self, view: &mut KubeView, meta: &Meta);
 }
@@ -80,8 +81,12 @@ impl Kind for Nodes {
         }
     }
 
-    fn put(&self, view: &mut KubeView, row: NodeRow) {
+    /// The kubelet's report every five minutes brings nothing but another version, and other programs write annotations
+    /// as often as they like: nobody is woken for those.
+    fn put(&self, view: &mut KubeView, row: NodeRow) -> News {
+        let loud = view.by_name.get(&row.name).is_none_or(|old| !old.says_the_same(&row));
         view.put_node(row);
+        News::loud_if(loud)
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -103,8 +108,9 @@ impl Kind for Namespaces {
         replace(&mut view.namespaces, rows, |r| r.name.clone());
     }
 
-    fn put(&self, view: &mut KubeView, row: NamespaceRow) {
+    fn put(&self, view: &mut KubeView, row: NamespaceRow) -> News {
         view.namespaces.insert(row.name.clone(), Arc::new(row));
+        News::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -126,8 +132,9 @@ impl Kind for Budgets {
         replace(&mut view.budgets, rows, |r| (r.namespace.clone(), r.name.clone()));
     }
 
-    fn put(&self, view: &mut KubeView, row: BudgetRow) {
+    fn put(&self, view: &mut KubeView, row: BudgetRow) -> News {
         view.budgets.insert((row.namespace.clone(), row.name.clone()), Arc::new(row));
+        News::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -149,8 +156,9 @@ impl Kind for DaemonSets {
         replace(&mut view.daemon_sets, rows, |r| r.uid.clone());
     }
 
-    fn put(&self, view: &mut KubeView, row: DaemonSetRow) {
+    fn put(&self, view: &mut KubeView, row: DaemonSetRow) -> News {
         view.daemon_sets.insert(row.uid.clone(), Arc::new(row));
+        News::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -172,8 +180,9 @@ impl Kind for Hosts {
         replace(&mut view.hosts, rows, |r| (r.namespace.clone(), r.name.clone()));
     }
 
-    fn put(&self, view: &mut KubeView, row: HostRow) {
+    fn put(&self, view: &mut KubeView, row: HostRow) -> News {
         view.hosts.insert((row.namespace.clone(), row.name.clone()), Arc::new(row));
+        News::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -207,11 +216,100 @@ impl Kind for PodsOn {
         pods.synced = true;
     }
 
-    fn put(&self, view: &mut KubeView, row: PodRow) {
+    fn put(&self, view: &mut KubeView, row: PodRow) -> News {
         self.pods(view).pods.insert(row.uid.clone(), Arc::new(row));
+        News::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
         self.pods(view).pods.remove(&meta.uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::model::kube::Words;
+
+    fn row(name: &str, version: &str, addresses: &[&str]) -> NodeRow {
+        let addresses = addresses.iter().map(|a| (*a).to_owned()).collect();
+        NodeRow { name: name.into(), resource_version: version.into(), addresses, ready: true, ..NodeRow::default() }
+    }
+
+    fn words(value: &str) -> Words {
+        [("example.org/churn".to_owned(), value.to_owned())].into_iter().collect()
+    }
+
+    #[test]
+    fn a_node_that_only_reports_wakes_nobody_and_is_kept_all_the_same() {
+        let mut view = KubeView::default();
+        assert_eq!(Nodes.put(&mut view, row("n", "1", &["10.0.0.1"])), News::Loud, "a new one");
+        let mut reports = row("n", "2", &["10.0.0.1"]);
+        reports.described.annotations = words("1");
+        assert_eq!(Nodes.put(&mut view, reports), News::Quiet);
+        let kept = view.by_name.get("n").unwrap();
+        assert_eq!((kept.resource_version.as_str(), &kept.described.annotations), ("2", &words("1")));
+        assert!(Arc::ptr_eq(kept, view.nodes.get("n").unwrap()));
+    }
+
+    #[test]
+    fn a_node_of_which_anything_else_changes_wakes_everybody() {
+        type Change = fn(&mut NodeRow);
+        let changes: [(&str, Change); 13] = [
+            ("uid", |n| n.uid = "2".into()),
+            ("addresses", |n| n.addresses.push("10.0.0.2".into())),
+            ("cordon", |n| n.unschedulable = true),
+            ("ready", |n| n.ready = false),
+            ("ready since", |n| n.ready_since = Some(jiff::Timestamp::UNIX_EPOCH)),
+            ("boot id", |n| n.boot_id = "2".into()),
+            ("kubelet", |n| n.kubelet = "v2".into()),
+            ("volumes", |n| n.volumes_in_use.push("v".into())),
+            ("CKE's mark", |n| n.cke_mark = true),
+            ("our record", |n| n.owner = Some(Err("odd".into()))),
+            ("kept cordoned", |n| n.keep_cordoned = true),
+            ("labels", |n| n.described.labels = words("1")),
+            ("taints", |n| n.described.taints.push(crate::model::cluster::Taint::default())),
+        ];
+        for (what, change) in changes {
+            let mut view = KubeView::default();
+            Nodes.put(&mut view, row("n", "1", &["10.0.0.1"]));
+            let mut newer = row("n", "2", &["10.0.0.1"]);
+            change(&mut newer);
+            assert_eq!(Nodes.put(&mut view, newer), News::Loud, "{what}");
+        }
+    }
+
+    /// Addresses that two Nodes claim one after the other, Nodes that lose and regain theirs: as if everything were put in
+    /// anew each time.
+    #[test]
+    fn the_indexes_are_those_of_the_rows_however_the_rows_came() {
+        let (names, addresses) = (["a", "b", "c"], ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+        let mut dice = fastrand::Rng::with_seed(7);
+        for _ in 0..300 {
+            let (mut view, mut claims) = (KubeView::default(), BTreeMap::<String, String>::new());
+            for version in 0..12 {
+                let name = names[dice.usize(..3)];
+                if dice.u8(..4) == 0 {
+                    view.remove_node(name);
+                    claims.retain(|_, of| of != name);
+                    continue;
+                }
+                let has: Vec<&str> = addresses.iter().filter(|_| dice.bool()).copied().collect();
+                let mut new = row(name, &version.to_string(), &has);
+                (new.ready, new.cke_mark) = (dice.bool(), dice.bool());
+                view.put_node(new);
+                claims.retain(|_, of| of != name);
+                claims.extend(has.iter().map(|address| ((*address).to_owned(), name.to_owned())));
+            }
+            let indexed = view.by_address.iter().map(|(a, n)| (a.clone(), n.clone())).collect::<BTreeMap<_, _>>();
+            assert_eq!(indexed, claims);
+            let of = |wanted: fn(&NodeRow) -> bool| {
+                view.nodes.values().filter(|n| wanted(n)).map(|n| n.name.clone()).collect::<imbl::OrdSet<_>>()
+            };
+            assert_eq!((&view.not_ready, &view.marked), (&of(|n| !n.ready), &of(|n| n.cke_mark)));
+            assert_eq!(view.by_name.len(), view.nodes.len());
+        }
     }
 }

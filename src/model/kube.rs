@@ -90,6 +90,34 @@ impl NodeRow {
     pub fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref().and_then(|o| o.as_ref().ok())
     }
+
+    /// Whether a newer row differs in nothing but its version and its annotations, ours excepted: what no decision waits
+    /// for. (Every field is named here, so that a new one is thought of.)
+    pub fn says_the_same(&self, newer: &Self) -> bool {
+        let Self {
+            name,
+            uid,
+            resource_version: _,
+            addresses,
+            unschedulable,
+            ready,
+            ready_since,
+            boot_id,
+            kubelet,
+            volumes_in_use,
+            cke_mark,
+            owner,
+            keep_cordoned,
+            shown_labels,
+            described: Described { labels, annotations: _, taints },
+        } = newer;
+        (name, uid, addresses, boot_id, kubelet)
+            == (&self.name, &self.uid, &self.addresses, &self.boot_id, &self.kubelet)
+            && (unschedulable, ready, ready_since) == (&self.unschedulable, &self.ready, &self.ready_since)
+            && (cke_mark, owner, keep_cordoned) == (&self.cke_mark, &self.owner, &self.keep_cordoned)
+            && (volumes_in_use, shown_labels) == (&self.volumes_in_use, &self.shown_labels)
+            && (labels, taints) == (&self.described.labels, &self.described.taints)
+    }
 }
 
 /// The controlling owner of a pod.
@@ -305,18 +333,20 @@ impl KubeView {
             .all(|name| self.sources.get(*name).is_some_and(|s| s.synced))
     }
 
-    /// Puts a node in, keeping the indexes.
+    /// Puts a node in, keeping the indexes. What stays as it was is not written: it would be copied.
     pub fn put_node(&mut self, row: NodeRow) {
-        self.remove_node(&row.name.clone());
+        if let Some(old) = self.nodes.get(&row.name).cloned() {
+            for address in old.addresses.iter().filter(|address| !row.addresses.contains(*address)) {
+                self.forget_address(address, &row.name);
+            }
+        }
         for address in &row.addresses {
-            self.by_address.insert(address.clone(), row.name.clone());
+            if self.by_address.get(address) != Some(&row.name) {
+                self.by_address.insert(address.clone(), row.name.clone());
+            }
         }
-        if !row.ready {
-            self.not_ready.insert(row.name.clone());
-        }
-        if row.cke_mark || row.owner.is_some() {
-            self.marked.insert(row.name.clone());
-        }
+        keep(&mut self.not_ready, &row.name, !row.ready);
+        keep(&mut self.marked, &row.name, row.cke_mark || row.owner.is_some());
         let row = Arc::new(row);
         self.by_name.insert(row.name.clone(), Arc::clone(&row));
         self.nodes.insert(row.name.clone(), row);
@@ -331,14 +361,19 @@ impl KubeView {
     pub fn remove_node(&mut self, name: &str) {
         if let Some(old) = self.nodes.remove(name) {
             for address in &old.addresses {
-                if self.by_address.get(address).is_some_and(|n| n == name) {
-                    self.by_address.remove(address);
-                }
+                self.forget_address(address, name);
             }
         }
         self.by_name.remove(name);
         self.not_ready.remove(name);
         self.marked.remove(name);
+    }
+
+    /// An address is not this node's any more.
+    fn forget_address(&mut self, address: &str, name: &str) {
+        if self.by_address.get(address).is_some_and(|n| n == name) {
+            self.by_address.remove(address);
+        }
     }
 
     /// The budgets that select a pod.
@@ -348,5 +383,14 @@ impl KubeView {
             .take_while(|((namespace, _), _)| *namespace == pod.namespace)
             .map(|(_, budget)| budget)
             .filter(|budget| budget.selects(pod))
+    }
+}
+
+/// Whether a name is in a set.
+fn keep(names: &mut OrdSet<String>, name: &str, in_it: bool) {
+    match (names.contains(name), in_it) {
+        (false, true) => drop(names.insert(name.to_owned())),
+        (true, false) => drop(names.remove(name)),
+        _ => {}
     }
 }

@@ -70,8 +70,7 @@ async fn in_registry(
     context: &Context,
     misses: &mut Misses,
 ) -> Result<Option<Found>, ActionError> {
-    let http = Http::verified(client::PATIENCE, client::MOST_BYTES)
-        .map_err(|e| ActionError::failed(format!("no HTTP client can be made: {e}")))?;
+    let http = Http::verified(client::PATIENCE, client::MOST_BYTES);
     match bmcs.and_registry(context.store().await?, http).in_registry(address, book).await? {
         Registered::Found(found, serial) => {
             context.say_more(&format!("the BMC is the one that sabakan has for {serial}"));

@@ -111,6 +111,57 @@ fn a_repaint_after_a_resize_stays_small() {
     }
 }
 
+#[test]
+fn lists_that_nobody_looks_at_have_no_rows_made_and_yet_their_numbers_and_marks() {
+    let mut world = large();
+    let mut app = world.console(200, 50);
+    press(&mut app, "2 space space 1");
+    let (nodes, marks) = (app.nodes.rows.len(), app.nodes.marks.clone());
+    assert_eq!((nodes, marks.len()), (5008, 2));
+    let before = app.nodes.rows.clone();
+    let gone = marks.first().unwrap().clone();
+    world.kube.remove_node(&gone);
+    world.store.cluster = None;
+    world.entry(20_000, "10.9.0.1", RebootStatus::Queued, 900, 60);
+    update(&mut app, Event::Seen(world.seen()));
+    assert_eq!(app.nodes.rows, before, "they were not looked at");
+    assert_eq!((app.nodes.total, app.nodes.marks.len()), (nodes - 1, 1));
+    let entries = app.reboots.rows.len();
+    assert_eq!(entries, world.store.reboots.entries.len());
+    press(&mut app, "2");
+    assert_eq!((app.nodes.rows.len(), app.nodes.rows.contains(&gone)), (nodes - 1, false));
+    // and the other way round
+    world.store.reboots.entries.remove(&20_000);
+    update(&mut app, Event::Seen(world.seen()));
+    assert_eq!((app.reboots.rows.len(), app.reboots.total), (entries, entries - 1));
+}
+
+#[test]
+fn news_that_change_no_name_make_no_rows_and_no_map_anew() {
+    let mut world = large();
+    let mut app = world.console(200, 50);
+    press(&mut app, "2 v");
+    let made = |app: &App| (app.nodes.rows.as_ptr(), app.map.as_ref().unwrap().racks.as_ptr());
+    let first = made(&app);
+    (world.boot, world.store.heard, world.store.revision) = (BOOT + 1.0, BOOT + 1.0, world.store.revision + 1);
+    update(&mut app, Event::Seen(world.seen()));
+    assert_eq!(made(&app), first);
+    // a node that reports something else on the map
+    let mut row = (**world.kube.nodes.get("node-00007").unwrap()).clone();
+    row.ready = false;
+    world.kube.put_node(row);
+    update(&mut app, Event::Seen(world.seen()));
+    let (rows, map) = made(&app);
+    assert_eq!(rows, first.0);
+    assert_ne!(map, first.1);
+    let legend = app.map.as_ref().unwrap().legend();
+    assert!(legend.contains("x 2 not ready"), "{legend}");
+    // another order is another map
+    let map = made(&app).1;
+    press(&mut app, "s s");
+    assert_ne!(made(&app).1, map, "{:?}", app.nodes.sort);
+}
+
 /// Generous bounds for an unoptimized build on a busy machine; what they forbid is work that grows with the cluster.
 #[test]
 fn ten_thousand_entries_cost_a_frame_no_more_than_a_screenful() {

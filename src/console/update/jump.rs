@@ -5,6 +5,7 @@ use super::look::{arrived, depart, enter, return_, visit};
 use crate::{
     console::{
         app::{App, Target, View},
+        columns::Of,
         facts,
         past::PastId,
     },
@@ -15,12 +16,17 @@ use crate::{
 /// Where `jump` leads from here: from an entry to its node, from a node to its entry – its reboot first, from there over
 /// the node to its repair –, from an audit record to what it is about.
 pub fn counterpart(app: &App) -> Option<Target> {
-    let node = |name: String| app.nodes.place_of(&name).map(|_| Target::Node(name));
+    // those lists are closed: what they would show is asked of the world and of their filters
+    let node = |name: String| {
+        let shown = facts::known(&app.seen, &name) && app.nodes.good.passes(&Of(app, &name));
+        shown.then_some(Target::Node(name))
+    };
+    let lies = |id: &EntryId| facts::lies(&app.seen, *id).is_some();
     match app.target()? {
         Target::Entry(id) => facts::machine(&app.seen, id).and_then(node),
         Target::Node(name) => {
-            let reboot = app.facts.reboot_of(&name).filter(|id| app.reboots.place_of(id).is_some());
-            let repair = || app.facts.repair_of(&name).filter(|id| app.repairs.place_of(id).is_some());
+            let reboot = app.facts.reboot_of(&name).filter(|id| lies(id) && app.reboots.good.passes(&Of(app, id)));
+            let repair = || app.facts.repair_of(&name).filter(|id| lies(id) && app.repairs.good.passes(&Of(app, id)));
             reboot.or_else(repair).map(Target::Entry)
         }
         Target::Machine(address) => node(app.seen.snapshot.machine(&address)),
@@ -74,7 +80,7 @@ fn about(app: &App, id: &PastId) -> Option<About> {
     }
     let word = on.strip_prefix("node ").unwrap_or(&on).split([' ', ',']).next()?;
     let by_address = app.seen.snapshot.machine(word);
-    let known = |name: &&str| facts::node(&app.seen, name).is_some() || facts::member(&app.seen, name).is_some();
+    let known = |name: &&str| facts::known(&app.seen, name);
     [word, &by_address].into_iter().find(known).map(|name| About::Node(name.to_owned()))
 }
 

@@ -193,7 +193,7 @@ fn find(app: &App, text: &str) -> Result<Target, String> {
     let seen = &app.seen;
     let by_address = seen.snapshot.machine(text);
     for name in [text, &by_address] {
-        if facts::node(seen, name).is_some() || facts::member(seen, name).is_some() {
+        if facts::known(seen, name) {
             return Ok(Target::Node(name.to_owned()));
         }
     }

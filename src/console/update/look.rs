@@ -217,9 +217,8 @@ pub(super) fn enter(app: &mut App, view: View) {
     app.help = None;
     match view {
         View::Overview => super::past::sums(app),
-        View::Nodes => racks::refresh(app),
-        View::History | View::Audit | View::Logs => super::seen::rows(app),
-        _ => {}
+        // a list that was closed has its rows made now
+        _ => super::seen::rows(app),
     }
 }
 

@@ -52,14 +52,13 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             seen::take_in(app, news);
             super::sources::follow(app);
             super::others::follow(app);
+            expire(app);
             Vec::new()
         }
         Event::Tick(now) => {
             app.now = now;
             super::sources::follow(app);
-            app.expire_chord();
-            app.expire_message();
-            app.expire_writing();
+            expire(app);
             Vec::new()
         }
         Event::Done(result) => {
@@ -92,6 +91,13 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
     effects.append(&mut app.effects);
     effects.extend(past::questions(app));
     effects
+}
+
+/// What has had its time goes.
+fn expire(app: &mut App) {
+    app.expire_chord();
+    app.expire_message();
+    app.expire_writing();
 }
 
 /// Where a key would be heard now.

@@ -1,20 +1,20 @@
 //! Taking in what the engine saw: rows anew, cursor and marks by identity, dialogs checked.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     console::{
         app::{App, View},
         columns::{Of, Told},
+        facts,
         filter::{Cells, Value},
         list::List,
         logs::LineId,
         past::PastId,
-        registry::Serial,
         undo,
     },
     engine::snapshot::Seen,
-    model::{cluster::Node, entry::EntryId},
+    model::entry::EntryId,
     store::keys::Folder,
 };
 
@@ -37,55 +37,50 @@ pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
     }
 }
 
-/// Makes the rows of both views anew; the filter of each is applied.
+/// Makes the rows of the open view anew, its filter applied. Of the other lists only what is shown wherever one looks: how
+/// many rows they have, and which marks still stand for something; their rows are made when they are opened.
 pub(super) fn rows(app: &mut App) {
     let seen = Arc::clone(&app.seen);
-    let entries = &seen.snapshot.store.reboots.entries;
-    let all: Vec<EntryId> = entries.keys().map(|index| EntryId::reboot(*index)).collect();
-    let total = all.len();
-    let shown = arranged(app, &app.reboots, all);
-    app.reboots.refresh(shown, total, |id| entries.contains_key(&id.index));
-
-    let repairs = &seen.snapshot.store.repairs.entries;
-    let all: Vec<EntryId> = repairs.keys().map(|index| EntryId::repair(*index)).collect();
-    let total = all.len();
-    let shown = arranged(app, &app.repairs, all);
-    app.repairs.refresh(shown, total, |id| repairs.contains_key(&id.index));
-
-    let all: Vec<Serial> = app.registry.machines.keys().cloned().collect();
-    let total = all.len();
-    let shown = arranged(app, &app.machines, all);
-    let mut machines = std::mem::take(&mut app.machines);
-    machines.refresh(shown, total, |serial| app.registry.machines.contains_key(serial));
-    app.machines = machines;
-
-    let (all, total) = (app.registry.rows.clone(), app.registry.rows.len());
-    let shown = arranged(app, &app.diff, all);
-    let mut diff = std::mem::take(&mut app.diff);
-    diff.refresh(shown, total, |row| app.registry.rows.binary_search(row).is_ok());
-    app.diff = diff;
-
-    let hosts = &seen.snapshot.kube.hosts;
-    let plain = app.hosts.good.is_empty() && app.hosts.sort.is_none();
-    let same = hosts.len() == app.hosts.rows.len() && hosts.keys().eq(app.hosts.rows.iter());
-    let shown = if same && plain {
-        std::mem::take(&mut app.hosts.rows)
-    } else {
-        arranged(app, &app.hosts, hosts.keys().cloned().collect())
+    let (store, kube) = (&seen.snapshot.store, &seen.snapshot.kube);
+    macro_rules! list {
+        ($list:ident of $view:ident, $total:expr, $ids:expr, $exists:expr) => {
+            list!($list of $view, 0, $total, $ids, $exists)
+        };
+        // `made_of`: counts the states of the world that have other rows; 0 = nobody counts them
+        ($list:ident of $view:ident, $made_of:expr, $total:expr, $ids:expr, $exists:expr) => {{
+            let mut list = std::mem::take(&mut app.$list);
+            if app.view == View::$view {
+                let plain = list.good.is_empty() && list.sort.is_none();
+                let made_of: u64 = $made_of;
+                let known = plain && made_of != 0 && list.made_of == made_of;
+                let same = known
+                    || plain && list.rows.len() == $total && $ids.zip(&list.rows).all(|(a, b)| *a == *b);
+                list.made_of = if plain { made_of } else { 0 };
+                let rows = if same {
+                    std::mem::take(&mut list.rows)
+                } else {
+                    arranged(app, &list, $ids.map(ToOwned::to_owned).collect())
+                };
+                list.refresh(rows, $total, $exists);
+            } else {
+                list.stay_closed($total, $exists);
+            }
+            app.$list = list;
+        }};
+    }
+    let (reboots, repairs) = (&store.reboots.entries, &store.repairs.entries);
+    let ids: Vec<EntryId> = match app.view {
+        View::Reboots => reboots.keys().map(|index| EntryId::reboot(*index)).collect(),
+        View::Repairs => repairs.keys().map(|index| EntryId::repair(*index)).collect(),
+        _ => Vec::new(),
     };
-    app.hosts.refresh(shown, hosts.len(), |id| hosts.contains_key(id));
-
-    let members = seen.snapshot.store.definition().into_iter().flat_map(|d| &d.cluster.nodes);
-    let names: BTreeSet<&str> =
-        members.map(Node::node_name).chain(seen.snapshot.kube.nodes.keys().map(String::as_str)).collect();
-    let total = names.len();
-    let shown = if app.nodes.good.is_empty() && app.nodes.sort.is_none() {
-        let same = names.len() == app.nodes.rows.len() && names.iter().zip(&app.nodes.rows).all(|(a, b)| *a == b);
-        if same { std::mem::take(&mut app.nodes.rows) } else { names.iter().map(|n| (*n).to_owned()).collect() }
-    } else {
-        arranged(app, &app.nodes, names.iter().map(|n| (*n).to_owned()).collect())
-    };
-    app.nodes.refresh(shown, total, |name| names.contains(name.as_str()));
+    list!(reboots of Reboots, reboots.len(), ids.iter(), |id| reboots.contains_key(&id.index));
+    list!(repairs of Repairs, repairs.len(), ids.iter(), |id| repairs.contains_key(&id.index));
+    let (machines, changes) = (app.registry.machines.len(), app.registry.rows.len());
+    list!(machines of Machines, machines, app.registry.machines.keys(), |id| app.registry.machines.contains_key(id));
+    list!(diff of Diff, changes, app.registry.rows.iter(), |row| app.registry.rows.binary_search(row).is_ok());
+    list!(hosts of Hosts, kube.hosts.len(), kube.hosts.keys(), |id| kube.hosts.contains_key(id));
+    list!(nodes of Nodes, app.facts.namings, app.facts.names, facts::names(&seen), |name| facts::known(&seen, name));
     crate::console::racks::refresh(app);
     match app.view {
         View::History if app.of_cke => past(app, Folder::Records),

@@ -84,11 +84,10 @@ impl Actor {
             Ok(_) => {
                 let entry = of.map(|of| of.to_string());
                 tracing::info!(entry, node = before.name, "{what}");
-                let mut live = self.kube_live.subscribe();
                 let changed = |view: &Arc<crate::model::kube::KubeView>| {
                     view.nodes.get(&before.name).is_none_or(|n| n.resource_version != before.resource_version)
                 };
-                let _ = tokio::time::timeout(SHOWN_WITHIN, live.wait_for(changed)).await;
+                self.kube_live.shows(SHOWN_WITHIN, changed).await;
                 Ok(Came::Done)
             }
             Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),
@@ -203,9 +202,8 @@ impl Actor {
         match written {
             Ok(()) => {
                 tracing::info!(name, addresses = addresses.join(","), "endpoints set");
-                let mut live = self.kube_live.subscribe();
                 let changed = |view: &Arc<crate::model::kube::KubeView>| !view.endpoints.contains(row);
-                let _ = tokio::time::timeout(SHOWN_WITHIN, live.wait_for(changed)).await;
+                self.kube_live.shows(SHOWN_WITHIN, changed).await;
                 Ok(Came::Done)
             }
             Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),

@@ -163,11 +163,10 @@ impl Actor {
         self.came_of(told, written.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
         match written {
             Ok(row) => {
-                let mut live = self.kube_live.subscribe();
                 let shown = |view: &Arc<KubeView>| {
                     view.by_name.get(&row.name).is_none_or(|n| n.resource_version != node.resource_version)
                 };
-                let _ = tokio::time::timeout(SHOWN_WITHIN, live.wait_for(shown)).await;
+                self.kube_live.shows(SHOWN_WITHIN, shown).await;
                 Ok(Came::Done)
             }
             Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),
