@@ -189,6 +189,9 @@ impl Settings {
         if overrides.sandbox {
             // No file and no variable has a say in it: a broken one must not keep anybody out.
             settings.lease_ttl_seconds = 10;
+            if let Some(path) = &overrides.config {
+                settings.console = settings.looks_of(path);
+            }
             return Ok(settings);
         }
         for (place, path) in places {
@@ -230,6 +233,20 @@ impl Settings {
             return Err(ConfigError(format!("engine.lease_ttl_seconds: {ttl} is too short; give 2 or more")));
         }
         Ok(settings)
+    }
+
+    /// What a file that was named says of the console: keys and themes can be tried out in a sandbox. Nothing else of it
+    /// counts there, and one that cannot be read keeps nobody out.
+    fn looks_of(&mut self, path: &Path) -> ConsoleSettings {
+        let mut named = Self::default();
+        let text = std::fs::read_to_string(path).map_err(|e| ConfigError(e.to_string()));
+        match text.and_then(|text| named.take_file(Place::Ours, path, &text)) {
+            Ok(()) => named.console,
+            Err(e) => {
+                self.warnings.push(format!("{} has no say in the sandbox: {e}", path.display()));
+                Self::default().console
+            }
+        }
     }
 
     fn take_file(&mut self, place: Place, path: &Path, text: &str) -> Result<(), ConfigError> {

@@ -79,7 +79,7 @@ impl Operator {
     }
 
     /// Turns one of the four switches.
-    pub async fn set_switch(&self, name: SwitchName, enabled: bool, reason: Option<&str>) -> Result<(), ActionError> {
+    pub async fn set_switch(&self, name: SwitchName, enabled: bool, reason: Option<&str>) -> Result<i64, ActionError> {
         if enabled {
             self.refuse_mismatch().await?;
         }

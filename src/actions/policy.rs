@@ -81,8 +81,20 @@ impl Operator {
         value: &str,
         reason: Option<&str>,
     ) -> Result<Constraints, ActionError> {
+        self.replace_constraint(name, value, reason).await.map(|set| set.now)
+    }
+
+    /// The same, with what it replaced.
+    pub async fn replace_constraint(
+        &self,
+        name: &str,
+        value: &str,
+        reason: Option<&str>,
+    ) -> Result<ConstraintSet, ActionError> {
+        let mut before = None;
         let number = constraint(name, value).map_err(ActionError::misused)?;
         let set = self.store.update_constraints(&self.who, reason, |c| {
+            before = value_of(c, name);
             put(c, name, number);
             match (c.minimum_workers, c.maximum_workers) {
                 (Some(least), Some(most)) if most > 0 && least > most => {
@@ -91,8 +103,25 @@ impl Operator {
                 _ => Ok(()),
             }
         });
-        Ok(set.await?)
+        let (now, revision) = set.await?;
+        Ok(ConstraintSet { now, before, revision })
     }
+}
+
+/// What became of the constraints when one was set.
+#[derive(Clone, Debug)]
+pub struct ConstraintSet {
+    /// All of them.
+    pub now: Constraints,
+    /// What that one was before; none where it was not set.
+    pub before: Option<i64>,
+    /// The revision of the write.
+    pub revision: i64,
+}
+
+/// A constraint's value; none where it is not set.
+fn value_of(constraints: &Constraints, name: &str) -> Option<i64> {
+    serde_json::to_value(constraints).ok()?.get(name)?.as_i64()
 }
 
 /// `settle_seconds to 5`, as the audit trail names it; of a document its first words.

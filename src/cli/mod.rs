@@ -53,7 +53,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::RepairQueue { word } => Box::pin(repair_queue::run(word, context)).await,
         Command::Sabakan { word } => Box::pin(sabakan::run(word, context)).await,
         Command::AutoRepair { word } => sabakan::run_auto_repair(word, context).await,
-        Command::Constraints { word } => constraints::run(word, context).await,
+        Command::Constraints { word } => Box::pin(constraints::run(word, context)).await,
         Command::Cluster { word } => Box::pin(cluster::run(word, context)).await,
         Command::Machines { word: MachinesWord::List } => registry::machines(context).await,
         Command::Nodes { word } => Box::pin(nodes::run(word, context)).await,

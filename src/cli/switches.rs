@@ -20,8 +20,8 @@ pub enum SwitchWord {
 pub async fn run(word: SwitchWord, name: SwitchName, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator().await?;
     match word {
-        SwitchWord::Enable(reason) => operator.set_switch(name, true, reason.get()).await,
-        SwitchWord::Disable(reason) => operator.set_switch(name, false, reason.get()).await,
+        SwitchWord::Enable(reason) => operator.set_switch(name, true, reason.get()).await.map(drop),
+        SwitchWord::Disable(reason) => operator.set_switch(name, false, reason.get()).await.map(drop),
         SwitchWord::IsEnabled => {
             let switch = operator.store.switch(name).await?;
             if let Some(odd) = switch.odd() {

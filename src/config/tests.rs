@@ -154,7 +154,13 @@ fn later_places_win_and_a_file_with_endpoints_does_not_inherit_another_files_pas
     assert!(!sandbox.configured() && sandbox.etcd == EtcdSettings::default() && sandbox.files.is_empty());
     // a file that cannot be read keeps nobody out of the sandbox
     let broken = Overrides { config: Some("/nonexistent".into()), sandbox: true, ..Overrides::default() };
-    assert!(Settings::load_from(&broken, environment, &places).is_ok());
+    assert_eq!(Settings::load_from(&broken, environment, &places).unwrap().warnings.len(), 1);
+    // keys can be tried out there, and nothing else of the file counts
+    let keys = "etcd:\n  endpoints: [\"http://b:1\"]\nconsole:\n  theme: plain\n  keys:\n    top: [\"g g\"]\n";
+    let tried = Overrides { config: Some(desk.file("keys.yaml", keys)), ..broken };
+    let tried = Settings::load_from(&tried, environment, &places).unwrap();
+    assert_eq!((tried.console.theme.as_str(), tried.console.keys["top"].len()), ("plain", 1));
+    assert!(!tried.configured() && tried.warnings.is_empty(), "{:?}", tried.warnings);
 }
 
 #[test]

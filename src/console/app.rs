@@ -10,15 +10,13 @@ use jiff::Timestamp;
 use ratatui::layout::Size;
 use tui_input::Input;
 
-pub use super::view::View;
 use super::{
     brief,
     chosen::Chosen,
     dialog::Dialog,
     event::{Action, Effect},
-    facts::{self, Facts},
-    keys::{Keymap, Stroke},
-    letters::Letters,
+    facts::Facts,
+    keys::Stroke,
     line::CommandLine,
     list::{List, Rows},
     logs::{LineId, Logs},
@@ -27,11 +25,11 @@ use super::{
     picker::Picker,
     racks,
     registry::{self, Row, Serial},
-    settings,
-    theme::Theme,
+    settings, sources,
     tour::Tour,
     undo::{Offer, Way},
 };
+pub use super::{looks::Looks, messages::Message, view::View};
 use crate::{
     clock::Now,
     engine::snapshot::Seen,
@@ -70,34 +68,8 @@ pub struct Pane {
     pub scroll: usize,
 }
 
-/// How the last action ended, or why a key did nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// What.
-    pub text: String,
-    /// Whether it went wrong.
-    pub failed: bool,
-    /// Boot time at which it came.
-    pub at: Duration,
-    /// It tells of what is on the screen: it goes with its view.
-    pub here: bool,
-}
-
-impl Message {
-    /// For how long it is shown: long enough to be read, and longer where something went wrong.
-    fn shown_for(&self) -> Duration {
-        let words = u64::try_from(self.text.len() / 16).unwrap_or(0);
-        Duration::from_secs((if self.failed { 20 } else { 8 } + words).min(60))
-    }
-}
-
 /// How long a chord waits for its next key.
 const CHORD: Duration = Duration::from_secs(5);
-/// Messages that are kept.
-const MESSAGES: usize = 200;
-/// Bytes of a message, above which it is shortened to a quarter: nobody reads more of it on a line.
-const LONGEST: usize = 4000;
-
 /// What the overlay shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sheet {
@@ -127,46 +99,6 @@ pub struct Place {
     pub found: Option<(String, usize)>,
     /// The filter that was there before the one that led there.
     pub under: Option<String>,
-}
-
-/// What does not change while the console runs.
-#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
-#[derive(Clone, Debug)]
-pub struct Looks {
-    /// Colours; those of `auto` change once, when the terminal says whether it is light or dark.
-    pub theme: Theme,
-    /// Keys in force.
-    pub keymap: Keymap,
-    /// The badge's word; none = the cluster's name.
-    pub badge: Option<String>,
-    /// etcd's endpoints, for the first screen.
-    pub endpoints: Vec<String>,
-    /// Actions are refused.
-    pub read_only: bool,
-    /// Heights are drawn with the block characters of UTF-8; else with ASCII.
-    pub blocks: bool,
-    /// It is a sandbox: leaving ends it, and harms nobody.
-    pub sandbox: bool,
-    /// Columns and orders are kept for the next time.
-    pub kept: bool,
-    /// What the terminal can show.
-    pub letters: Letters,
-}
-
-impl Default for Looks {
-    fn default() -> Self {
-        Self {
-            theme: Theme::named("terminal", true).unwrap_or_else(|_| Theme::bare()),
-            keymap: Keymap::default(),
-            badge: None,
-            endpoints: Vec::new(),
-            read_only: false,
-            sandbox: false,
-            kept: false,
-            blocks: false,
-            letters: Letters::default(),
-        }
-    }
 }
 
 /// The state.
@@ -336,24 +268,18 @@ impl App {
         self.looks.read_only && self.writes_until.is_none_or(|(until, _)| self.now.boot >= until)
     }
 
+    /// The moment up to which the state of the queues is known: while etcd is lost ages go no further.
+    pub fn known(&self) -> Timestamp {
+        let boot = self.now.boot.as_secs_f64();
+        let heard = sources::etcd_lost(&self.seen, boot).and_then(|lost| lost.heard);
+        heard.map_or(self.now.wall, |heard| sources::moment(self, heard))
+    }
+
     /// Says when the time is over for which changes were allowed.
     pub fn expire_writing(&mut self) {
         if self.writes_until.is_some_and(|(until, _)| self.now.boot >= until) {
             self.writes_until = None;
             self.say("read-only again: the time that :write allowed is over");
-        }
-    }
-
-    /// Says that something went wrong or cannot be done, with what to do.
-    pub fn refuse(&mut self, text: impl Into<String>) {
-        self.tell(text.into(), true);
-    }
-
-    /// The same of what is on the screen now: it goes with it.
-    pub fn refuse_here(&mut self, text: impl Into<String>) {
-        self.tell(text.into(), true);
-        if let Some(message) = &mut self.message {
-            message.here = true;
         }
     }
 
@@ -370,34 +296,6 @@ impl App {
         }
     }
 
-    /// Says what is so of the view that is open, and of no other.
-    pub fn say_here(&mut self, text: impl Into<String>) {
-        self.tell(text.into(), false);
-        if let Some(message) = &mut self.message {
-            message.here = true;
-        }
-    }
-
-    /// Says what happened.
-    pub fn say(&mut self, text: impl Into<String>) {
-        self.tell(text.into(), false);
-    }
-
-    fn tell(&mut self, text: String, failed: bool) {
-        self.note(text, failed);
-        self.message = self.messages.back().map(|(_, message)| message.clone());
-    }
-
-    /// Keeps a message for whoever looks for it, without showing it now.
-    pub fn note(&mut self, text: String, failed: bool) {
-        let text = if text.len() > LONGEST { brief::squeezed(&text, LONGEST / 4) } else { text };
-        let message = Message { text, failed, at: self.now.boot, here: false };
-        self.messages.push_back((self.now.wall, message));
-        while self.messages.len() > MESSAGES {
-            self.messages.pop_front();
-        }
-    }
-
     /// Whether the stop is asked for a second time within some seconds.
     pub fn stops_twice(&mut self) -> bool {
         let before = self.stop_asked.replace(self.now.boot);
@@ -411,101 +309,6 @@ impl App {
         }
     }
 
-    /// Takes the message away once it has stood for long enough; never while what it tells of is under way.
-    pub fn expire_message(&mut self) {
-        let old = |m: &Message| self.now.boot.saturating_sub(m.at) > m.shown_for();
-        if self.busy == 0 && self.message.as_ref().is_some_and(old) {
-            self.message = None;
-        }
-    }
-
-    /// What a verb is about: the pane's object, else the row under the cursor.
-    pub fn target(&self) -> Option<Target> {
-        if let Some(pane) = &self.pane {
-            return Some(pane.of.clone());
-        }
-        match self.view {
-            View::Reboots => self.reboots.cursor.map(Target::Entry),
-            View::Nodes => self.nodes.cursor.clone().map(Target::Node),
-            View::Repairs => self.repairs.cursor.map(Target::Entry),
-            View::Machines => {
-                let machine = self.registry.machine(&self.seen, self.machines.cursor.as_ref()?);
-                machine.map(|m| Target::Machine(m.address.clone()))
-            }
-            View::Diff => match self.diff.cursor.clone()? {
-                Row::Node(_, address) => Some(Target::Machine(address)),
-                Row::Fold(what) => Some(Target::Fold(what)),
-                Row::Field(_) => None,
-            },
-            View::Hosts => self.hosts.cursor.clone().map(Target::Host),
-            View::Overview => self.spots.cursor.as_ref().and_then(Spot::target),
-            View::History if self.of_cke => self.records.cursor.clone().map(|id| Target::Past(Folder::Records, id)),
-            View::History => self.history.cursor.clone().map(|id| Target::Past(Folder::History, id)),
-            View::Audit => self.audit.cursor.clone().map(|id| Target::Past(Folder::Audit, id)),
-            View::Logs => self.log.cursor.map(Target::Line),
-        }
-    }
-
-    /// The addresses of machines that a verb is about, in the registry's views.
-    pub fn chosen_addresses(&self) -> Vec<String> {
-        let address = |serial: &Serial| self.registry.machine(&self.seen, serial).map(|m| m.address.clone());
-        let ended = |id: &PastId| self.past.history.get(id).map(|e| e.address.clone());
-        match (&self.pane, self.view) {
-            (Some(Pane { of: Target::Machine(address), .. }), _) => vec![address.clone()],
-            (Some(Pane { of: Target::Past(Folder::History, id), .. }), _) => ended(id).into_iter().collect(),
-            (None, View::History) if !self.of_cke => self.history.chosen().iter().filter_map(ended).collect(),
-            (None, View::Machines) => self.machines.chosen().iter().filter_map(address).collect(),
-            (None, View::Diff) => {
-                let rows = self.diff.chosen();
-                rows.into_iter().filter_map(|r| if let Row::Node(_, a) = r { Some(a) } else { None }).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// The entries that a verb is about: those marked, of the pane, or under the cursor; of nodes, their live entries
-    /// of both queues.
-    pub fn chosen_entries(&self) -> Vec<EntryId> {
-        match (&self.pane, self.view) {
-            (Some(Pane { of: Target::Entry(id), .. }), _) => vec![*id],
-            (Some(Pane { of: Target::Node(name), .. }), _) => self.facts.entries_of(name).collect(),
-            (None, View::Overview) => match self.target() {
-                Some(Target::Entry(id)) => vec![id],
-                _ => Vec::new(),
-            },
-            (None, View::Reboots) => self.reboots.chosen(),
-            (None, View::Repairs) => self.repairs.chosen(),
-            (None, View::Nodes) => self.nodes.chosen().iter().flat_map(|name| self.facts.entries_of(name)).collect(),
-            _ => self.chosen_nodes().iter().flat_map(|name| self.facts.entries_of(name)).collect(),
-        }
-    }
-
-    /// The nodes that a verb is about.
-    pub fn chosen_nodes(&self) -> Vec<String> {
-        let machine = |id: &EntryId| facts::machine(&self.seen, *id);
-        match (&self.pane, self.view) {
-            (Some(Pane { of: Target::Node(name), .. }), _) => vec![name.clone()],
-            (Some(Pane { of: Target::Entry(id), .. }), _) => machine(id).into_iter().collect(),
-            (None, View::Nodes) => self.nodes.chosen(),
-            (None, View::Reboots) => self.reboots.chosen().iter().filter_map(machine).collect(),
-            (None, View::Repairs) => self.repairs.chosen().iter().filter_map(machine).collect(),
-            (Some(Pane { of: Target::Host(_), .. }), _) | (None, View::Hosts) => {
-                let hosts = self.chosen_hosts();
-                hosts.iter().filter_map(|id| facts::host_node(&self.seen, id)).map(|n| n.name.clone()).collect()
-            }
-            _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
-        }
-    }
-
-    /// The hosts that a verb is about.
-    pub fn chosen_hosts(&self) -> Vec<HostId> {
-        match (&self.pane, self.view) {
-            (Some(Pane { of: Target::Host(id), .. }), _) => vec![id.clone()],
-            (None, View::Hosts) => self.hosts.chosen(),
-            _ => Vec::new(),
-        }
-    }
-
     /// The cluster's name, as the definition has it.
     pub fn cluster(&self) -> Option<&str> {
         self.seen.snapshot.store.definition().map(|d| d.cluster.name.as_str()).filter(|n| !n.is_empty())
@@ -514,11 +317,6 @@ impl App {
     /// What large changes ask to be typed: the badge's word, else the cluster's name; as it is shown, and so it is typed.
     pub fn cluster_word(&self) -> String {
         brief::safe(self.cluster().or(self.looks.badge.as_deref()).unwrap_or("cluster"))
-    }
-
-    /// Why nothing is chosen, and what to do.
-    pub fn nothing_chosen(&self, what: &str) -> String {
-        format!("no {what} is chosen: move the cursor to one, or mark some with {}", self.key("mark"))
     }
 
     /// The key of a command, for sentences; the command line's word where none is bound.

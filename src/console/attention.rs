@@ -2,7 +2,10 @@
 //!
 //! The title is written only when it changes and rarely; an idle console writes nothing.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use unicode_width::UnicodeWidthChar;
 
@@ -12,10 +15,12 @@ use super::{
     facts::{self, Counts},
     letters::Letters,
 };
-use crate::config::Bell;
+use crate::{config::Bell, model::entry::EntryId};
 
 /// Between two titles at least.
 const PACE: Duration = Duration::from_secs(3);
+/// For so long the same entry does not ring again.
+const AGAIN: Duration = Duration::from_mins(1);
 /// Columns of a title at most: what a tab shows, and more.
 const MOST: usize = 80;
 /// Keeps the title that the terminal had on its own stack.
@@ -37,14 +42,16 @@ pub struct Attention {
     bell: Bell,
     /// The title that stands there, and since when (boot time).
     told: Option<(String, Duration)>,
-    /// How many were stuck and in work when that was looked at last.
-    before: Option<(usize, usize)>,
+    /// Who was stuck, and how many were in work, when that was looked at last.
+    before: Option<(BTreeSet<Stuck>, usize)>,
+    /// For whom it rang, and when (boot time): one that comes and goes is no news.
+    rung: BTreeMap<Stuck, Duration>,
 }
 
 impl Attention {
     /// One that writes titles, or does not, and rings.
     pub fn new(title: bool, bell: Bell) -> Self {
-        Self { title, bell, told: None, before: None }
+        Self { title, bell, told: None, before: None, rung: BTreeMap::new() }
     }
 
     /// Somebody else wrote a title meanwhile: a shell, while the console was stopped.
@@ -77,10 +84,26 @@ impl Attention {
         if !app.seen.snapshot.store.synced {
             return false;
         }
-        let now = (stuck(app), in_work(app));
-        let Some(before) = self.before.replace(now) else { return false };
-        (self.bell.stuck() && now.0 > before.0) || (self.bell.ended() && now.1 == 0 && before.1 > 0)
+        let (who, work, at) = (who_is_stuck(app), in_work(app), app.now.boot);
+        self.rung.retain(|_, rang| at.saturating_sub(*rang) < AGAIN);
+        let Some((stuck, worked)) = self.before.replace((who.clone(), work)) else { return false };
+        let newly: Vec<Stuck> = who.difference(&stuck).filter(|id| !self.rung.contains_key(id)).cloned().collect();
+        let rings = self.bell.stuck() && !newly.is_empty();
+        self.rung.extend(newly.into_iter().map(|id| (id, at)));
+        rings || (self.bell.ended() && work == 0 && worked > 0)
     }
+}
+
+/// An entry, or a node whose cordon was left.
+type Stuck = (Option<EntryId>, String);
+
+fn who_is_stuck(app: &App) -> BTreeSet<Stuck> {
+    let seen = &app.seen;
+    let store = &seen.snapshot.store;
+    let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
+    let ids = reboots.chain(store.repairs.entries.keys().map(|index| EntryId::repair(*index)));
+    let entries = ids.filter(|id| facts::in_trouble(seen, *id)).map(|id| (Some(id), String::new()));
+    entries.chain(seen.orphans.keys().map(|node| (None, node.clone()))).collect()
 }
 
 fn stuck(app: &App) -> usize {

@@ -122,9 +122,9 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::WaitingForControlPlane { .. } | Reason::Settling { .. } => "an API server",
         Reason::Backoff { .. } => "the end of a backoff",
         Reason::OnHold { .. } => "a person (on hold)",
-        Reason::DuplicateOf { .. } | Reason::MachineInRepair { .. } | Reason::MachineInReboot { .. } => {
-            "the same machine's other entry"
-        }
+        Reason::DuplicateOf { .. } => "the same machine's other entry",
+        Reason::MachineInRepair { .. } => "a repair of the same machine",
+        Reason::MachineInReboot { .. } => "a reboot of the same machine",
         Reason::QueueDisabled => "the queue (disabled)",
         Reason::EngineObserving { .. } | Reason::NoEngine { .. } => "an engine that leads",
         Reason::EngineElsewhere { .. } => "the engine elsewhere",
@@ -341,7 +341,7 @@ pub fn host(app: &App, id: &HostId) -> (String, bool) {
 /// The one truthful state of a node, e.g. `Ready cordoned draining 12/40 blocked: pdb shop/web`.
 /// Also whether a person should look.
 pub fn node_state(app: &App, name: &str) -> (String, bool) {
-    let (seen, now) = (&app.seen, app.now.wall);
+    let (seen, now) = (&app.seen, app.known());
     let mut words: Vec<String> = Vec::new();
     let mut trouble = false;
     match facts::node(seen, name) {
@@ -354,7 +354,9 @@ pub fn node_state(app: &App, name: &str) -> (String, bool) {
         }
         Some(row) => {
             words.push(if row.ready { "Ready".to_owned() } else { "NotReady".to_owned() });
-            trouble |= !row.ready;
+            // one whose command was run is away because it was asked to be
+            let away = |id| crate::console::overview::ends_anyway(seen, id);
+            trouble |= !row.ready && !app.facts.entries_of(name).any(away);
             if row.unschedulable {
                 let kept = row.keep_cordoned || row.owner().is_some_and(|o| !o.schedulable_before);
                 words.push(if kept { "cordoned (kept)".to_owned() } else { "cordoned".to_owned() });

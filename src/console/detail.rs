@@ -90,7 +90,7 @@ pub fn title(app: &App, of: &Target) -> String {
 
 impl Text<'_> {
     fn now(&self) -> Timestamp {
-        self.app.now.wall
+        self.app.known()
     }
 
     /// A labelled text, wrapped under itself.
@@ -285,8 +285,17 @@ impl Text<'_> {
         // the drain of one that reboots already: as the audit has it, where it was read
         let on = id.to_string();
         let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
-        let drains = drains.into_iter().chain(read.filter(|a| a.what == "drain" && a.on == on).map(|a| a.at));
-        all.extend(drains.map(|at| phase(at, 'd', "draining")));
+        let read: Vec<_> = read.filter(|audit| audit.on == on).collect();
+        let of = |what: &'static str| read.iter().filter(move |audit| audit.what == what).map(|audit| audit.at);
+        all.extend(drains.into_iter().chain(of("drain")).map(|at| phase(at, 'd', "draining")));
+        // between two drains nothing is drained
+        let moved = match (facts::entry(seen, id), facts::repair(seen, id)) {
+            (Some(e), _) => e.last_transition_time,
+            (_, Some(e)) => e.last_transition_time,
+            _ => None,
+        };
+        let rests = moved.filter(|_| facts::backs_off(seen, id).is_some());
+        all.extend(rests.into_iter().chain(of("back off")).map(|at| phase(at, 'b', "backoff")));
         all.extend(bar::attempts(store.attempts_of(id).filter_map(Stored::get)));
         let end = facts::repair(seen, id).filter(|e| e.finished()).and_then(|e| e.last_transition_time);
         self.bar(all, end.unwrap_or(self.now()));

@@ -37,11 +37,39 @@ pub enum Event {
     /// Time passed.
     Tick(Now),
     /// An action ended: what is to be said of it.
-    Done(Result<String, String>),
+    Done(Result<Came, String>),
     /// A question was answered.
     Told(Box<Answer>),
     /// What was to be kept was written: what is to be said of it.
     Kept(Result<Option<String>, String>),
+}
+
+/// What came of an action.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Came {
+    /// What is to be said of it.
+    pub said: String,
+    /// The entries that it queued.
+    pub queued: Vec<EntryId>,
+    /// The revision at which it wrote the one thing that it changed.
+    pub wrote: Option<i64>,
+    /// What it replaced.
+    pub replaced: Option<Replaced>,
+}
+
+/// What an action replaced, as the store had it when it was written: the screen may have been behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// This value of a constraint; none = it was not set.
+    Constraint(Option<i64>),
+    /// Somebody's freeze.
+    Freeze,
+}
+
+impl<T: Into<String>> From<T> for Came {
+    fn from(said: T) -> Self {
+        Self { said: said.into(), ..Self::default() }
+    }
 }
 
 /// Something that the console wants done by whoever runs it.

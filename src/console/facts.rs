@@ -16,7 +16,7 @@ use crate::{
         host::HostRow,
         kube::NodeRow,
         ours::{Progress, Verb},
-        reason::Reason,
+        reason::{Reason, SWITCHED_OFF},
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, RepairStatus, StepStatus},
         time::after,
@@ -232,9 +232,22 @@ pub fn host_node<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<No
 pub fn own_trouble(reason: &Reason) -> bool {
     match reason {
         Reason::EngineObserving { .. } | Reason::NoEngine { .. } | Reason::Stale { .. } => false,
-        Reason::Backoff { cause, .. } => cause.is_some(),
+        // whom the switch sent back nothing holds up but a timer
+        Reason::Backoff { cause, .. } => cause.as_ref().is_some_and(|why| !why.starts_with(SWITCHED_OFF)),
         other => other.needs_attention(),
     }
+}
+
+/// Until when an entry is not tried again, whatever else keeps it meanwhile.
+pub fn backs_off(seen: &Seen, id: EntryId) -> Option<Timestamp> {
+    let expires = match id.queue {
+        QueueKind::Reboot => entry(seen, id).filter(|e| e.status == RebootStatus::Queued)?.drain_backoff_expire,
+        QueueKind::Repair => {
+            let waits = |e: &&RepairEntry| e.unfinished() && e.step_status == StepStatus::Waiting;
+            repair(seen, id).filter(waits)?.drain_backoff_expire
+        }
+    };
+    expires.filter(|until| *until > seen.now.wall)
 }
 
 /// Why an entry of either queue cannot be read.

@@ -25,8 +25,9 @@ const MOST: usize = 3;
 fn message(app: &App) -> (Vec<String>, bool) {
     let typed = app.line.as_ref().and_then(|line| line.error.as_deref());
     let typed = typed.or_else(|| app.typing.as_ref().and_then(|_| app.list().fault()));
-    // an open dialog says it itself: on a small screen it lies over this line
-    let (text, failed) = match (typed, app.message.as_ref().filter(|_| app.dialog.is_none())) {
+    // what is about an open dialog stands in it
+    let shown = app.message.as_ref().filter(|message| app.dialog.is_none() || !message.here);
+    let (text, failed) = match (typed, shown) {
         (Some(why), _) => (why, true),
         (None, Some(message)) => (message.text.as_str(), message.failed),
         (None, None) => return (Vec::new(), false),

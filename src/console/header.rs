@@ -267,7 +267,7 @@ fn status(app: &App) -> Line<'static> {
         _ => 0,
     };
     if trouble > 0 {
-        spans.push(Span::styled(format!("  ! {trouble} blocked ({})", app.key("trouble")), theme.trouble));
+        spans.push(Span::styled(format!("  ! {trouble} stuck ({})", app.key("trouble")), theme.trouble));
     }
     if matches!(app.view, View::History | View::Audit) && list.above() > 0 {
         spans.push(Span::styled(format!("  {} newer above ({})", list.above(), app.key("top")), theme.key));

@@ -156,10 +156,28 @@ impl Keymap {
     }
 }
 
+/// What a terminal sends for a key with control that is another key to it.
+fn never_heard((code, modifiers): Stroke) -> Option<&'static str> {
+    match code {
+        KeyCode::Char(c) if modifiers.contains(KeyModifiers::CONTROL) => match c {
+            'i' => Some("tab"),
+            'm' => Some("enter"),
+            '[' => Some("esc"),
+            'A'..='Z' => Some("the same key without shift"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// What a command may not be bound to: chords where text is typed, and for a verb that changes the cluster keys that
 /// fingers press for something harmless.
 fn fits(binding: &Binding, text: &str, strokes: &[Stroke]) -> Result<(), String> {
     let name = binding.name;
+    if let Some((heard, stroke)) = strokes.iter().find_map(|stroke| Some((never_heard(*stroke)?, *stroke))) {
+        let key = named(stroke);
+        return Err(format!("keys.{name}: {text:?}: a terminal sends {key} as {heard}: take another key"));
+    }
     if strokes.len() > 1 {
         if matches!(binding.context, Dialog | Field) {
             return Err(format!("keys.{name}: {text:?}: chords work in tables and panes, not where text is typed"));
@@ -339,6 +357,16 @@ mod tests {
         }
         let change = BTreeMap::from([("down".to_owned(), vec!["ctrl-d".to_owned()])]);
         assert!(Keymap::new(&change).is_ok(), "one that only looks may have it");
+    }
+
+    /// Review 9 of the engineer: such keys were taken, and nobody could press them.
+    #[test]
+    fn a_key_that_a_terminal_sends_as_another_one_is_refused() {
+        for (key, heard) in [("ctrl-i", "tab"), ("ctrl-m", "enter"), ("ctrl-[", "esc"), ("ctrl-x ctrl-m", "enter")] {
+            let change = BTreeMap::from([("top".to_owned(), vec![key.to_owned()])]);
+            let why = Keymap::new(&change).unwrap_err();
+            assert!(why.contains(&format!(" as {heard}: take another key")), "{why}");
+        }
     }
 
     #[test]

@@ -203,7 +203,7 @@ pub const TABLE: &[Binding] = &[
     look(Everywhere, &["esc"], Command::Back, "back", "", "Peel off: pane, filter, marks, message"),
     look(Everywhere, &["?"], Command::Help, "help", "help", "These keys"),
     look(Everywhere, &["q", "ctrl-c"], Command::Quit, "quit", "quit", "Leave; asks when this console leads and no other engine stands by"),
-    look(Everywhere, &["ctrl-z"], Command::Suspend, "suspend", "", "Stop the program; `fg` brings it back"),
+    look(Everywhere, &["ctrl-z"], Command::Suspend, "suspend", "", "Stop the program; `fg` brings it back. Where it leads and nobody is known to stand by it says so first, and stops at the second press"),
     look(Everywhere, &["c"], Command::Copy, "copy", "", "Copy what the cursor is on, or the text of the open pane, to the clipboard, by the terminal (OSC 52)"),
     look(Everywhere, &["ctrl-l"], Command::Repaint, "repaint", "", "Paint everything again"),
     look(Dialog, &["y"], Command::Yes, "yes", "yes", "On the buttons: yes, do it. Elsewhere, and every other letter: text of the reason"),

@@ -39,6 +39,11 @@ fn utf8(environment: impl Fn(&str) -> Option<String>) -> bool {
     })
 }
 
+/// Whether a terminal that shows UTF-8 has the eight blocks: not one whose font is known to lack them.
+pub fn has_blocks(term: Option<&str>) -> bool {
+    !matches!(term, None | Some("linux" | "dumb" | "vt100" | "vt220"))
+}
+
 /// Puts it right.
 pub fn settle(buffer: &mut Buffer, letters: Letters) {
     let width = usize::from(buffer.area.width);

@@ -13,7 +13,6 @@ use super::{
     app::{App, View},
     columns,
     keys::{Command, TABLE, typed},
-    theme::shelf::BUILT_IN,
 };
 use crate::model::entry::EntryId;
 
@@ -240,7 +239,6 @@ pub fn proposals(app: &App, text: &str) -> Proposals {
         (Some("filter" | "mark"), _) => propose(last, columns::of(app).iter().map(|c| format!("{c}:"))),
         (Some("reboot" | "repair"), _) => propose(last, nodes()),
         (Some("goto"), _) => propose(last, nodes().chain(entries(app, true, true).map(Cow::Owned))),
-        (_, Some("THEME")) => propose(last, BUILT_IN.iter().map(|(name, _)| (*name).to_owned())),
         (Some(verb), None) if ON_ROWS.contains(&verb) => {
             let repairs = app.view == View::Repairs;
             let all = (verb == "reset-backoff" && place == 0).then(|| "all".to_owned());

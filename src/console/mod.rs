@@ -10,6 +10,7 @@ pub mod bar;
 pub mod blockers;
 pub mod brief;
 pub mod calendar;
+mod choice;
 pub mod chosen;
 pub mod clipboard;
 pub mod columns;
@@ -19,7 +20,9 @@ pub mod event;
 pub mod facts;
 pub mod filter;
 pub mod footer;
+mod frames;
 pub mod header;
+mod hearing;
 pub mod keeper;
 pub mod keymap;
 pub mod keys;
@@ -27,6 +30,8 @@ pub mod letters;
 pub mod line;
 pub mod list;
 pub mod logs;
+mod looks;
+mod messages;
 mod others;
 pub mod overview;
 pub mod pace;
@@ -48,6 +53,7 @@ pub mod views;
 pub mod when;
 
 pub mod backend;
+pub mod options;
 pub mod perform;
 pub mod plain;
 pub mod reader;
@@ -57,7 +63,8 @@ pub mod shot;
 pub mod terminal;
 
 pub use app::View;
-pub use run::{ConsoleOptions, Hand, Hands, run};
+pub use options::ConsoleOptions;
+pub use run::{Hand, Hands, run};
 
 #[cfg(test)]
 mod tests;

@@ -153,12 +153,13 @@ pub fn summary(app: &App) -> Summary {
             sums.work.push(id);
         }
         let since = facts::since(seen, id);
+        let rests = facts::backs_off(seen, id).filter(|_| !held(seen, id));
+        if let Some(until) = rests {
+            let (n, next) = queue.left.backoff.unwrap_or((0, until));
+            queue.left.backoff = Some((n + 1, next.min(until)));
+        }
         if facts::in_trouble(seen, id) {
-            queue.left.stuck += 1;
-            if let Some(Reason::Backoff { until, .. }) = seen.reasons.get(&id) {
-                let (n, next) = queue.left.backoff.unwrap_or((0, *until));
-                queue.left.backoff = Some((n + 1, next.min(*until)));
-            }
+            queue.left.stuck += usize::from(rests.is_none());
             queue.used_stuck += usize::from(working);
             let (on, node) = (stuck_on(app, id), facts::machine(seen, id));
             add(&mut stuck, Stuck { on, count: 1, since, entry: Some(id), node });
@@ -169,7 +170,9 @@ pub fn summary(app: &App) -> Summary {
         }
         if held(seen, id) {
             queue.left.held += 1;
-        } else {
+        } else if behind(seen, id) {
+            queue.left.behind += 1;
+        } else if rests.is_none() {
             queue.left.left += 1;
             queue.left.ending += usize::from(ends_anyway(seen, id));
             let address = facts::address_of(seen, id);
@@ -260,8 +263,27 @@ fn held(seen: &Seen, id: EntryId) -> bool {
         || (facts::order(seen, id) == Some(Verb::Hold) && waits())
 }
 
+/// Entries of one machine that wait for each other, at most.
+const LINKS: usize = 8;
+
+/// It waits for another entry of its machine, and that one does not move by itself.
+fn behind(seen: &Seen, id: EntryId) -> bool {
+    let mut at = id;
+    for _ in 0..LINKS {
+        at = match seen.reasons.get(&at) {
+            Some(Reason::DuplicateOf { index }) => EntryId::reboot(*index),
+            Some(Reason::MachineInRepair { entry } | Reason::MachineInReboot { entry }) => *entry,
+            _ => {
+                let stands = || held(seen, at) || facts::in_trouble(seen, at) || facts::backs_off(seen, at).is_some();
+                return at != id && stands();
+            }
+        };
+    }
+    false
+}
+
 /// Its command was run: it waits for nothing but its machine.
-fn ends_anyway(seen: &Seen, id: EntryId) -> bool {
+pub fn ends_anyway(seen: &Seen, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => facts::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
         QueueKind::Repair => facts::repair(seen, id)

@@ -4,7 +4,10 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{event::count, past::Ended, when};
-use crate::{actions::start::Start, model::entry::QueueKind};
+use crate::{
+    actions::start::{Bar, Start},
+    model::entry::QueueKind,
+};
 
 /// From so many entries on a pace is told.
 const FEWEST: usize = 3;
@@ -18,6 +21,8 @@ const GAP: SignedDuration = SignedDuration::from_hours(1);
 pub struct Pace {
     /// From one entry that ended well to the next.
     pub each: SignedDuration,
+    /// How long one of them takes from its command to its end: several at once end faster one after the other.
+    pub one: SignedDuration,
     /// Made from so many entries.
     pub of: usize,
 }
@@ -40,17 +45,18 @@ pub fn pace<'a>(
     now: Timestamp,
     busy: Option<Timestamp>,
 ) -> Option<Pace> {
-    let mut ended = ended.filter(|e| e.good && e.entry.queue == queue).map(|e| e.at).peekable();
-    let newest = *ended.peek()?;
+    let mut ended = ended.filter(|e| e.good && e.entry.queue == queue).peekable();
+    let newest = ended.peek()?.at;
     let began = busy.map_or(now, |since| since.max(newest));
     let mut after = if busy.is_some() { now } else { newest };
-    let mut times: Vec<Timestamp> = Vec::new();
-    for at in ended.take(MOST) {
-        if after.duration_since(at) > GAP {
+    let (mut times, mut away): (Vec<Timestamp>, Vec<SignedDuration>) = (Vec::new(), Vec::new());
+    for one in ended.take(MOST) {
+        if after.duration_since(one.at) > GAP {
             break;
         }
-        after = at;
-        times.push(at);
+        after = one.at;
+        times.push(one.at);
+        away.extend(one.commanded.map(|began| one.at.duration_since(began)));
     }
     if times.len() < fewest {
         return None;
@@ -62,7 +68,8 @@ pub fn pace<'a>(
     // nothing has ended for longer than that: it is slower by now
     gaps.push(now.duration_since(began));
     let each = each.max(mean(&gaps)?);
-    (each > SignedDuration::ZERO).then_some(Pace { each, of: times.len() })
+    let one = mean(&away).unwrap_or_default();
+    (each > SignedDuration::ZERO).then_some(Pace { each, one, of: times.len() })
 }
 
 fn mean(gaps: &[SignedDuration]) -> Option<SignedDuration> {
@@ -81,7 +88,9 @@ pub struct Left {
     pub held: usize,
     /// Entries that need a person.
     pub stuck: usize,
-    /// Of these, those that back off and are tried again by themselves, and when the first of them is.
+    /// Entries that wait behind one that does not move: of a machine that is held, backs off or is stuck otherwise.
+    pub behind: usize,
+    /// Entries that back off and are tried again by themselves, and when the first of them is.
     pub backoff: Option<(usize, Timestamp)>,
     /// Of those that are left, API servers: each goes alone.
     pub alone: usize,
@@ -107,18 +116,25 @@ pub enum Tone {
 }
 
 impl Left {
-    /// `about 4m for 8 reboots; 6 on hold (to 10:10 UTC: 18s each by the last 16)`, `8 reboots not before 04:51 UTC
+    /// `about 4m for 8 reboots; 6 on hold (done by 10:10 UTC, one every 18s as the last 16)`, `8 reboots not before 04:51 UTC
     /// (freeze)`: what matters first, since narrow screens cut the end. Empty where nothing is left.
     pub fn said(&self, what: &str, clock: impl Fn(Timestamp) -> String) -> Vec<(String, Tone)> {
-        if self.left + self.held + self.stuck == 0 {
+        if self.nothing() {
             return Vec::new();
         }
-        let bar = self.start.as_ref().and_then(|start| start.bar.as_ref()).filter(|_| self.ending < self.left);
+        let shut = self.start.as_ref().and_then(|start| start.bar.as_ref());
+        let bar = shut.filter(|_| self.ending < self.left);
         let (left, mut aside) = (count(self.left, what), String::new());
         let mut said = match (bar, &self.pace) {
-            _ if self.left == 0 => vec![match self.backoff {
-                Some((_, next)) => (format!("the next {what} is tried again {}", clock(next)), Tone::Trouble),
-                None => (format!("no {what} will end by itself"), Tone::Trouble),
+            _ if self.left == 0 => vec![match (self.backoff, shut) {
+                (Some(_), Some(bar @ (Bar::Disabled | Bar::Not(_)))) => {
+                    (format!("no {what} starts {}", bar.said(&clock)), Tone::Trouble)
+                }
+                (Some((_, next)), bar) => {
+                    let next = if let Some(Bar::Before(at, _)) = bar { next.max(*at) } else { next };
+                    (format!("the next {what} is tried again {}", clock(next)), Tone::Trouble)
+                }
+                (None, _) => (format!("no {what} will end by itself"), Tone::Trouble),
             }],
             (Some(bar), _) => {
                 let bar = format!("not {}", bar.said(&clock));
@@ -145,20 +161,19 @@ impl Left {
             let start = self.start.as_ref().filter(|start| bar.is_some() || start.bar.is_none());
             let end = start.and_then(|start| start.end(work)).map(|(at, openings)| {
                 let windows = if openings > 1 { format!(" in {openings} windows") } else { String::new() };
-                format!("to {}{windows}", clock(at))
+                format!("done by {}{windows}", clock(at))
             });
             let then = bar.map(|_| format!("then about {}", when::span(work)));
-            let told: Vec<String> = then.into_iter().chain(end).collect();
-            let gap = if told.is_empty() { "" } else { ": " };
-            aside = format!(" ({}{gap}{} each by the last {})", told.join(", "), when::span(pace.each), pace.of);
+            let rate = format!("one every {} as the last {}", when::span(pace.each), pace.of);
+            let told: Vec<String> = then.into_iter().chain(end).chain([rate]).collect();
+            aside = format!(" ({})", told.join(", "));
         }
         let mut gap = "; ";
-        let backoff = self.backoff.map_or(0, |(n, _)| n);
-        let rest = self.stuck.saturating_sub(backoff);
         for (n, how, tone) in [
             (self.held, "on hold", Tone::Plain),
-            (backoff, "in backoff", Tone::Trouble),
-            (rest, "stuck", Tone::Trouble),
+            (self.backoff.map_or(0, |(n, _)| n), "in backoff", Tone::Trouble),
+            (self.stuck, "stuck", Tone::Trouble),
+            (self.behind, "behind those", Tone::Plain),
         ] {
             if n > 0 {
                 said.push((format!("{gap}{n} {how}"), tone));
@@ -169,6 +184,16 @@ impl Left {
             said.push((aside, Tone::Aside));
         }
         said
+    }
+
+    /// Whether nothing is left, in whatever state.
+    pub fn nothing(&self) -> bool {
+        self.left + self.held + self.behind + self.resting() == 0
+    }
+
+    /// Entries that are stuck or back off.
+    pub fn resting(&self) -> usize {
+        self.stuck + self.backoff.map_or(0, |(n, _)| n)
     }
 
     fn work(&self, pace: &Pace) -> SignedDuration {
@@ -182,19 +207,16 @@ pub fn as_one_by_one(entries: usize, alone: usize, slots: usize) -> usize {
 }
 
 impl Pace {
-    /// How long so many entries take.
+    /// How long so many entries take: never less than one does.
     pub fn through(&self, left: usize) -> SignedDuration {
-        self.each * i32::try_from(left).unwrap_or(i32::MAX)
+        (self.each * i32::try_from(left).unwrap_or(i32::MAX)).max(self.one)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        actions::start::Bar,
-        model::{entry::EntryId, time::after},
-    };
+    use crate::model::{entry::EntryId, time::after};
 
     fn now() -> Timestamp {
         "2026-11-21T10:00:00Z".parse().unwrap()
@@ -229,6 +251,34 @@ mod tests {
         let pace = told(&[60, 180, -200, 300, 420]).unwrap();
         assert_eq!((pace.each.as_secs(), pace.of), (120, 4));
         assert_eq!(pace.through(5).as_secs(), 600);
+    }
+
+    /// Review 9 of the operator, 4: "5s each" of machines that are away for ten, three at once.
+    #[test]
+    fn one_alone_takes_no_less_than_one_did() {
+        let three_at_once = |i: i64| Ended { commanded: Some(after(now(), -60 - 5 * i)), ..end(50 + 5 * i) };
+        let ended: Vec<Ended> = (0..6).map(three_at_once).collect();
+        let pace = pace(ended.iter(), QueueKind::Reboot, 3, now(), None).unwrap();
+        assert_eq!((pace.each.as_secs(), pace.one.as_secs()), (5, 10));
+        assert_eq!([1, 2, 4].map(|n| pace.through(n).as_secs()), [10, 10, 20]);
+    }
+
+    /// Review 9 of the operator, 4: what waits behind a held one was "about 5s".
+    #[test]
+    fn what_backs_off_behind_a_closed_queue_is_not_said_to_start() {
+        let left = Left { backoff: Some((4, after(now(), 420))), behind: 1, ..Left::default() };
+        let told = |bar: Option<Bar>| {
+            let start = Some(Start::at(now(), bar));
+            let left = Left { start, ..left.clone() };
+            left.said("reboot", |at| at.strftime("%H:%M").to_string()).into_iter().map(|(t, _)| t).collect::<String>()
+        };
+        assert_eq!(told(None), "the next reboot is tried again 10:07; 4 in backoff, 1 behind those");
+        assert_eq!(
+            told(Some(Bar::Disabled)),
+            "no reboot starts while the queue is disabled; 4 in backoff, 1 behind those"
+        );
+        let opens = Bar::Before(after(now(), 3600), "window");
+        assert_eq!(told(Some(opens)), "the next reboot is tried again 11:00; 4 in backoff, 1 behind those");
     }
 
     #[test]
@@ -271,47 +321,55 @@ mod tests {
     /// Review of the operator, 2: a time that ignores all that stops the queue.
     #[test]
     fn i8_what_is_left_is_told_with_all_that_stops_it() {
-        let pace = Some(Pace { each: SignedDuration::from_secs(18), of: 16 });
+        let pace = Some(Pace { each: SignedDuration::from_secs(18), one: SignedDuration::ZERO, of: 16 });
         let frozen = || Bar::Before(after(now(), 6660), "freeze");
         let opens = || Bar::Before("2026-11-23T02:00:00Z".parse().unwrap(), "window");
         let left = |left, held, stuck| Left { left, held, stuck, pace, fewest: Some(3), ..Left::default() };
         let table: &[(Left, Option<Bar>, &str)] = &[
             (left(0, 0, 0), None, ""),
-            (left(8, 0, 0), None, "about 2m for 8 reboots (to 10:02: 18s each by the last 16)"),
-            (left(8, 6, 0), None, "about 2m for 8 reboots; 6 on hold (to 10:02: 18s each by the last 16)"),
-            (left(8, 6, 1), None, "about 2m for 8 reboots; 6 on hold, 1 stuck (to 10:02: 18s each by the last 16)"),
+            (left(8, 0, 0), None, "about 2m for 8 reboots (done by 10:02, one every 18s as the last 16)"),
+            (left(8, 6, 0), None, "about 2m for 8 reboots; 6 on hold (done by 10:02, one every 18s as the last 16)"),
+            (
+                left(8, 6, 1),
+                None,
+                "about 2m for 8 reboots; 6 on hold, 1 stuck (done by 10:02, one every 18s as the last 16)",
+            ),
             (left(0, 6, 0), None, "no reboot will end by itself; 6 on hold"),
             (
-                Left { backoff: Some((3, after(now(), 420))), ..left(0, 0, 4) },
+                Left { backoff: Some((3, after(now(), 420))), ..left(0, 0, 1) },
                 None,
                 "the next reboot is tried again 10:07; 3 in backoff, 1 stuck",
             ),
             (
                 Left { alone: 3, slots: 4, ..left(3, 0, 0) },
                 None,
-                "about 3m for 3 reboots (to 10:03: 18s each by the last 16)",
+                "about 3m for 3 reboots (done by 10:03, one every 18s as the last 16)",
             ),
             (left(0, 6, 2), Some(frozen()), "no reboot will end by itself; 6 on hold, 2 stuck"),
             (
                 left(14, 0, 1),
                 Some(frozen()),
-                "14 reboots not before 11:51 (freeze); 1 stuck (then about 4m, to 11:55: 18s each by the last 16)",
+                "14 reboots not before 11:51 (freeze); 1 stuck (then about 4m, done by 11:55, one every 18s as the last 16)",
             ),
             (
                 left(1, 0, 0),
                 Some(opens()),
-                "1 reboot not before 02:00 (window) (then about 18s, to 02:00: 18s each by the last 16)",
+                "1 reboot not before 02:00 (window) (then about 18s, done by 02:00, one every 18s as the last 16)",
             ),
             (
                 Left { ending: 2, ..left(8, 0, 0) },
                 Some(frozen()),
-                "2 reboots in work, 6 not before 11:51 (freeze) (then about 2m, to 11:53: 18s each by the last 16)",
+                "2 reboots in work, 6 not before 11:51 (freeze) (then about 2m, done by 11:53, one every 18s as the last 16)",
             ),
-            (Left { ending: 2, ..left(2, 0, 0) }, Some(frozen()), "about 36s for 2 reboots (18s each by the last 16)"),
+            (
+                Left { ending: 2, ..left(2, 0, 0) },
+                Some(frozen()),
+                "about 36s for 2 reboots (one every 18s as the last 16)",
+            ),
             (
                 left(8, 0, 0),
                 Some(Bar::Disabled),
-                "8 reboots not while the queue is disabled (then about 2m: 18s each by the last 16)",
+                "8 reboots not while the queue is disabled (then about 2m, one every 18s as the last 16)",
             ),
             (
                 Left { pace: None, ..left(8, 1, 0) },

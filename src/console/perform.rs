@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, stream};
 
-use super::event::{Action, Registering, count};
+use super::event::{Action, Came, Registering, Replaced, count};
 use crate::{
     actions::{Operator, WantedRepair},
     model::{
@@ -18,13 +18,14 @@ const AT_ONCE: usize = 8;
 const RACES: usize = 3;
 
 /// Carries it out. The error is what a person should read: what failed, on which object, what to do.
-pub async fn perform(operator: &Operator, action: Action) -> Result<String, String> {
-    match action {
+pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String> {
+    Ok(match action {
         Action::AddReboots { addresses, reason } => {
             let added = operator.add_reboots(&addresses, reason.as_deref()).await.map_err(text)?;
             let ids: Vec<EntryId> = added.indexes.iter().map(|i| EntryId::reboot(*i)).collect();
             let queued = format!("queued {}: {}", count(added.indexes.len(), "reboot"), indexes(&ids));
-            Ok(std::iter::once(queued).chain(added.notes).collect::<Vec<_>>().join("; "))
+            let said = std::iter::once(queued).chain(added.notes).collect::<Vec<_>>().join("; ");
+            Came { queued: ids, ..said.into() }
         }
         Action::AddRepairs { addresses, machine_type, operation, reason } => {
             let (mut done, mut notes, mut failed) = (Vec::new(), Vec::new(), Vec::new());
@@ -44,12 +45,13 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
                 }
             }
             let said = summed("queued", &done, &failed)?;
-            Ok(std::iter::once(said).chain(notes).collect::<Vec<_>>().join("; "))
+            let said = std::iter::once(said).chain(notes).collect::<Vec<_>>().join("; ");
+            Came { queued: done, ..said.into() }
         }
-        Action::Cancel { entries, reason } => cancel(operator, &entries, reason.as_deref()).await,
+        Action::Cancel { entries, reason } => cancel(operator, &entries, reason.as_deref()).await?.into(),
         Action::Remove { entry, seen, reason } => {
             operator.remove_unreadable(entry, seen, reason.as_deref()).await.map_err(text)?;
-            Ok(format!("removed {entry}"))
+            format!("removed {entry}").into()
         }
         Action::ResetBackoff { entries, reason } => {
             let (mut done, mut failed) = (Vec::new(), Vec::new());
@@ -59,7 +61,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
                     Err(e) => failed.push(e.text),
                 }
             }
-            summed("backoff reset of", &done, &failed)
+            summed("backoff reset of", &done, &failed)?.into()
         }
         Action::Hold { entries, hold, reason } => {
             let (mut done, mut failed) = (Vec::new(), Vec::new());
@@ -78,34 +80,38 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
                     Err(e) => failed.push(e.text),
                 }
             }
-            summed(if hold { "on hold:" } else { "let go:" }, &done, &failed)
+            summed(if hold { "on hold:" } else { "let go:" }, &done, &failed)?.into()
         }
         Action::Switch { queue, enabled, reason } => {
-            operator.set_switch(queue.into(), enabled, reason.as_deref()).await.map_err(text)?;
-            Ok(format!("the {queue} queue is {}", if enabled { "enabled" } else { "disabled" }))
+            let wrote = operator.set_switch(queue.into(), enabled, reason.as_deref()).await.map_err(text)?;
+            let said = format!("the {queue} queue is {}", if enabled { "enabled" } else { "disabled" });
+            Came { wrote: Some(wrote), ..said.into() }
         }
         Action::Registry { what, reason } => {
             let reason = reason.as_deref();
             match what {
                 Registering::Enable(enabled) => {
-                    operator.set_switch(SwitchName::Sabakan, enabled, reason).await.map_err(text)?;
-                    Ok(format!("the sabakan integration is {}", if enabled { "enabled" } else { "disabled" }))
+                    let wrote = operator.set_switch(SwitchName::Sabakan, enabled, reason).await.map_err(text)?;
+                    let said = format!("the sabakan integration is {}", if enabled { "enabled" } else { "disabled" });
+                    Came { wrote: Some(wrote), ..said.into() }
                 }
                 Registering::Approve(digest) => {
                     let approval = operator.approve(&digest, reason).await.map_err(text)?;
-                    Ok(format!("approved {digest} until {}", approval.until.strftime("%H:%M:%SZ")))
+                    format!("approved {digest} until {}", approval.until.strftime("%H:%M:%SZ")).into()
                 }
                 Registering::AutoRepair(enabled) => {
-                    operator.set_switch(SwitchName::AutoRepair, enabled, reason).await.map_err(text)?;
-                    Ok(format!("automatic repair is {}", if enabled { "enabled" } else { "disabled" }))
+                    let wrote = operator.set_switch(SwitchName::AutoRepair, enabled, reason).await.map_err(text)?;
+                    let said = format!("automatic repair is {}", if enabled { "enabled" } else { "disabled" });
+                    Came { wrote: Some(wrote), ..said.into() }
                 }
                 Registering::Constraint { name, value } => {
-                    operator.set_constraint(&name, &value, reason).await.map_err(text)?;
-                    Ok(format!("constraint {name} is {value}"))
+                    let set = operator.replace_constraint(&name, &value, reason).await.map_err(text)?;
+                    let replaced = Some(Replaced::Constraint(set.before));
+                    Came { wrote: Some(set.revision), replaced, ..format!("constraint {name} is {value}").into() }
                 }
                 Registering::Hold(hold, seen) => {
                     operator.hold_registry(hold, Some(seen), reason).await.map_err(text)?;
-                    Ok(if hold { "nothing is applied until it is let go" } else { "applying goes on" }.to_owned())
+                    if hold { "nothing is applied until it is let go" } else { "applying goes on" }.into()
                 }
             }
         }
@@ -118,29 +124,33 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<String, Stri
                     Err(e) => failed.push(e.text),
                 }
             }
-            if failed.is_empty() { Ok(done.join("; ")) } else { Err([failed, done].concat().join("; ")) }
+            if !failed.is_empty() {
+                return Err([failed, done].concat().join("; "));
+            }
+            done.join("; ").into()
         }
         Action::Order { entry, verb, seen, reason } => {
             operator.order(entry, verb, seen, reason.as_deref()).await.map_err(text)?;
-            Ok(format!("ordered {verb} of {entry}: the leader takes it up at its next pass"))
+            format!("ordered {verb} of {entry}: the leader takes it up at its next pass").into()
         }
         Action::Freeze { until, reason } => {
-            operator.freeze(until, &reason).await.map_err(text)?;
-            Ok(format!("frozen until {until}: nothing new starts"))
+            let before = operator.freeze(until, &reason).await.map_err(text)?;
+            let said = format!("frozen until {until}: nothing new starts");
+            Came { replaced: before.map(|_| Replaced::Freeze), ..said.into() }
         }
         Action::Unfreeze { reason } => match operator.unfreeze(reason.as_deref()).await.map_err(text)? {
-            Some(freeze) => Ok(format!("the freeze is over; it was until {}", freeze.until)),
-            None => Ok("no freeze was on".to_owned()),
+            Some(freeze) => format!("the freeze is over; it was until {}", freeze.until).into(),
+            None => "no freeze was on".into(),
         },
         Action::KeepCordoned { node, keep } => {
             operator.keep_cordoned(&node, keep, None).await.map_err(text)?;
-            Ok(if keep {
-                format!("{node} stays cordoned when the work ends; the same key gives it back")
+            if keep {
+                format!("{node} stays cordoned when the work ends; the same key gives it back").into()
             } else {
-                format!("{node}'s cordon is the queue's again")
-            })
+                format!("{node}'s cordon is the queue's again").into()
+            }
         }
-    }
+    })
 }
 
 /// Cancels and deletes, some at once. What ended on the way to it is as good as cancelled.

@@ -130,7 +130,7 @@ impl State {
 }
 
 fn of_entry(app: &App, id: EntryId) -> Option<State> {
-    let (seen, now) = (&app.seen, app.now.wall);
+    let (seen, now) = (&app.seen, app.known());
     let held =
         matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) || facts::order(seen, id) == Some(Verb::Hold);
     let waits = |backoff: bool| match (held, backoff) {

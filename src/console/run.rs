@@ -4,16 +4,13 @@
 //! together at most thirty times. An idle console writes nothing.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    future::{pending, ready},
-    path::PathBuf,
+    future::pending,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context as _;
-use crossterm::event::{Event as TerminalEvent, EventStream};
-use futures::StreamExt;
 use ratatui::{Terminal, layout::Size};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -22,39 +19,33 @@ use tokio::{
 };
 
 use super::{
-    app::{App, Looks, View},
+    app::{App, Looks},
     attention::Attention,
     backend::Quiet,
     clipboard,
     event::{Effect, Event},
+    frames::Pace,
+    hearing::{Hearing, Themes},
     keeper::Keeper,
-    keys::Keymap,
-    letters::Letters,
+    options::ConsoleOptions,
     past::{Answer, Question},
     perform::perform,
-    reader, settings,
-    terminal::{self, Held, Modes},
-    theme::{
-        self, Shelf, Theme,
-        background::{self, Background, Ear},
-    },
+    reader,
+    settings::{self, Settings},
+    terminal::{self, Held},
+    theme::background::{self, Background},
     update::update,
     views,
 };
 use crate::{
     actions::Operator,
-    clock::{Clock, Steady},
-    config::Bell,
+    clock::Steady,
     engine::{run::LONGEST_END, snapshot::Seen},
     kubernetes::Kube,
     store::Store,
     telemetry::Ring,
 };
 
-/// Between two frames on average: thirty a second.
-const FRAME: Duration = Duration::from_millis(34);
-/// How many frames may come sooner than that, so that a key is answered at once although news were just drawn.
-const BURST: u32 = 3;
 /// Between two frames that nobody asked for by a key.
 const NEWS: Duration = Duration::from_millis(100);
 /// The same for so long after the start: what is waited for is shown as soon as it is there.
@@ -63,115 +54,9 @@ const START: Duration = Duration::from_secs(3);
 /// Without news for so long the ages on the screen go on by themselves: a little longer than the engine, which tells what
 /// it sees once a second, so that an idle console wakes once and not twice.
 const TICK: Duration = Duration::from_millis(1100);
-/// For so long after the question an answer may still be under way.
-const HEAR_OUT: Duration = Duration::from_secs(2);
 /// How long an engine may take to resign before the process is stopped: a moment more than it takes at most. A stopped
 /// process would keep the lock, and a machine between off and on, for as long as nobody looks.
 const RESIGN: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
-
-/// How the console looks and begins.
-#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
-#[derive(Debug)]
-pub struct ConsoleOptions {
-    /// The first view.
-    pub view: View,
-    /// The badge's word; none = the cluster's name.
-    pub cluster_badge: Option<String>,
-    /// The badge's colour: one of the 16 by name.
-    pub badge_colour: Option<String>,
-    /// A theme's name; `auto` = light or dark as the terminal is.
-    pub theme: String,
-    /// Where themes lie.
-    pub shelf: Shelf,
-    /// The terminal may be asked whether it is light or dark, and has a say in the theme.
-    pub ask_background: bool,
-    /// What the terminal can show.
-    pub letters: Letters,
-    /// Title and mouse.
-    pub modes: Modes,
-    /// When the bell rings.
-    pub bell: Bell,
-    /// Whether colours are used: false for `NO_COLOR` and `--color never`.
-    pub colour: bool,
-    /// Keys that differ from the table, by command name; an empty list unbinds.
-    pub keys: BTreeMap<String, Vec<String>>,
-    /// No actions.
-    pub read_only: bool,
-    /// Lines in place of a screen.
-    pub plain: bool,
-    /// It is a sandbox that ends with the console.
-    pub sandbox: bool,
-    /// The file in which columns and orders are kept; none = they are not.
-    pub settings: Option<PathBuf>,
-    /// The terminal's characters are UTF-8, and its font has blocks.
-    pub blocks: bool,
-    /// etcd's endpoints, for the first screen.
-    pub endpoints: Vec<String>,
-    /// Where ages come from.
-    pub clock: Clock,
-    /// The last lines of this process's log.
-    pub logs: Option<Ring>,
-    /// Asked before the process stops (Ctrl-Z, SIGTSTP), so that the engine beside us resigns first; it answers when
-    /// it has.
-    pub resign: Option<mpsc::Sender<oneshot::Sender<()>>>,
-}
-
-impl Default for ConsoleOptions {
-    fn default() -> Self {
-        Self {
-            view: View::Overview,
-            cluster_badge: None,
-            badge_colour: None,
-            theme: theme::DEFAULT.to_owned(),
-            shelf: Shelf::here(),
-            ask_background: false,
-            letters: Letters::default(),
-            modes: Modes::default(),
-            bell: Bell::default(),
-            colour: true,
-            keys: BTreeMap::new(),
-            read_only: false,
-            plain: false,
-            sandbox: false,
-            settings: None,
-            blocks: false,
-            endpoints: Vec::new(),
-            clock: Clock::Host,
-            logs: None,
-            resign: None,
-        }
-    }
-}
-
-impl ConsoleOptions {
-    /// Theme and keys, or what is wrong with them: to be called before the terminal is taken.
-    pub fn looks(&self) -> Result<Looks, String> {
-        // until it is known whether the terminal is light or dark, its own colours do for both
-        let name = if self.theme == theme::AUTO { theme::DEFAULT } else { &self.theme };
-        Ok(Looks {
-            theme: self.theme_named(name)?,
-            keymap: Keymap::new(&self.keys)?,
-            badge: self.cluster_badge.clone(),
-            endpoints: self.endpoints.clone(),
-            read_only: self.read_only,
-            blocks: self.blocks,
-            sandbox: self.sandbox,
-            kept: self.settings.is_some(),
-            letters: self.letters,
-        })
-    }
-
-    fn theme_named(&self, name: &str) -> Result<Theme, String> {
-        let mut theme = self.shelf.theme(name, self.colour)?;
-        if let Some(name) = &self.badge_colour {
-            let colour = theme::colour(name)?;
-            if self.colour {
-                theme.badge = theme.badge.fg(colour);
-            }
-        }
-        Ok(theme)
-    }
-}
 
 /// What the console reads and acts through, once the servers are connected.
 #[derive(Clone)]
@@ -190,17 +75,51 @@ pub type Hands = watch::Receiver<Option<Hand>>;
 /// Runs the console until it is left (`q`, SIGTERM, SIGHUP). The terminal is restored however it ends. To be awaited on
 /// the main thread: only its panics tear the screen down.
 pub async fn run(seen: watch::Receiver<Arc<Seen>>, hands: Hands, options: ConsoleOptions) -> anyhow::Result<()> {
-    let looks = options.looks().map_err(anyhow::Error::msg)?;
+    let ready = Ready::read(&options).map_err(anyhow::Error::msg)?;
     let (columns, rows) = crossterm::terminal::size().context("the terminal does not tell its size")?;
     let held = Held::take(options.modes).context("the terminal could not be taken")?;
-    let mut console = Console::new(looks, &options, Size::new(columns, rows), hands)?;
+    let mut console = Console::new(ready, &options, Size::new(columns, rows), hands)?;
     let ended = console.until_left(seen, &options).await;
-    console.hear_out().await;
+    console.hearing.hear_out().await;
     if let Some(keeper) = console.keeper.take() {
         keeper.end().await;
     }
     drop(held);
     ended
+}
+
+/// What is read of the user's home: before the terminal is taken, since a home may lie on a server that does not answer.
+struct Ready {
+    looks: Looks,
+    /// Those of `auto`, by what the terminal may say of its background; one that cannot be read leaves the terminal's own
+    /// colours.
+    themes: Themes,
+    /// Columns and orders of the last time, and where they lie.
+    kept: Option<(PathBuf, Result<Settings, String>)>,
+}
+
+impl Ready {
+    fn read(options: &ConsoleOptions) -> Result<Self, String> {
+        let looks = options.looks()?;
+        let of = |background| options.background_theme(background);
+        let themes = Themes { light: of(Background::Light), dark: of(Background::Dark) };
+        let kept = options.settings.clone().map(|path| {
+            let read = settings::read(&path);
+            (path, read)
+        });
+        Ok(Self { looks, themes, kept })
+    }
+}
+
+/// Puts columns and orders of the last time into force; what is wrong with the file is said, and the file left alone.
+fn recall(app: &mut App, path: &Path, kept: Result<Settings, String>) {
+    let said = match kept {
+        Ok(kept) => settings::apply(app, &kept),
+        Err(why) => vec![format!("it is ignored: {}", why.lines().next().unwrap_or_default())],
+    };
+    if !said.is_empty() {
+        app.refuse(format!("{}: {}", path.display(), said.join("; ")));
+    }
 }
 
 /// SIGHUP, SIGTERM, SIGINT, SIGTSTP.
@@ -227,8 +146,7 @@ struct Console {
     app: App,
     steady: Steady,
     terminal: Terminal<Quiet<std::io::Stdout>>,
-    /// None only while the process is about to stop.
-    input: Option<EventStream>,
+    hearing: Hearing,
     hands: Hands,
     logs: Option<Ring>,
     /// What became of actions and questions; bounded by what a person confirms, and by one question a folder.
@@ -238,25 +156,21 @@ struct Console {
     /// The servers were asked what this person may change.
     asked_rights: bool,
     keeper: Option<Keeper>,
-    /// Hears what the terminal says of its background, among the keys.
-    ear: Ear,
-    /// When the terminal was asked, and when a key came last.
-    asked: Instant,
-    pressed: Instant,
-    /// What was made of the keys and has not been taken in yet.
-    heard: VecDeque<Event>,
     attention: Attention,
 }
 
 impl Console {
-    fn new(looks: Looks, options: &ConsoleOptions, size: Size, hands: Hands) -> anyhow::Result<Self> {
+    fn new(ready: Ready, options: &ConsoleOptions, size: Size, hands: Hands) -> anyhow::Result<Self> {
+        let Ready { looks, themes, kept } = ready;
         let steady = Steady::new(&options.clock);
         let mut app = App::new(looks, options.view, steady.now());
         app.size = size;
         if options.sandbox {
             app.say("a data centre of its own, where nothing is real: :tour shows the first steps");
         }
-        recall(&mut app, options);
+        if let Some((path, kept)) = kept {
+            recall(&mut app, &path, kept);
+        }
         let terminal = Terminal::new(Quiet::new(std::io::stdout(), size))?;
         let (tell, done) = mpsc::unbounded_channel();
         let keeper = options.settings.clone().map(|path| Keeper::new(path, tell.clone()));
@@ -264,18 +178,14 @@ impl Console {
             app,
             steady,
             terminal,
-            input: Some(EventStream::new()),
+            hearing: Hearing::new(themes),
             hands,
             logs: options.logs.clone(),
             tell,
             done,
-            pace: Pace { paid: Instant::now() },
+            pace: Pace::new(),
             asked_rights: false,
             keeper,
-            ear: Ear::default(),
-            asked: Instant::now(),
-            pressed: Instant::now(),
-            heard: VecDeque::new(),
             attention: Attention::new(options.modes.title, options.bell),
         })
     }
@@ -287,7 +197,7 @@ impl Console {
     ) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
         if options.ask_background {
-            self.ear = Ear::open();
+            self.hearing.expect_answer();
             self.terminal.backend_mut().say(background::QUESTION)?;
         }
         self.draw()?;
@@ -302,7 +212,6 @@ impl Console {
         loop {
             let event = tokio::select! {
                 biased;
-                Some(event) = ready(self.heard.pop_front()) => event,
                 _ = signals.hangup.recv() => return Ok(()),
                 _ = signals.terminate.recv() => return Ok(()),
                 _ = signals.interrupt.recv() => return Ok(()),
@@ -310,13 +219,10 @@ impl Console {
                     self.suspend(options).await?;
                     continue;
                 }
-                key = next(&mut self.input) => match key {
-                    Some(Ok(event)) => {
-                        self.hear(event, options);
-                        continue;
-                    }
+                heard = self.hearing.next() => match heard {
+                    Some(event) => event,
                     // the terminal is gone
-                    Some(Err(_)) | None => return Ok(()),
+                    None => return Ok(()),
                 },
                 () = until(due) => {
                     due = None;
@@ -343,7 +249,7 @@ impl Console {
                 }
                 _ = tick.tick() => {
                     self.ask_rights();
-                    self.let_go();
+                    self.hearing.let_go();
                     Event::Tick(self.steady.now())
                 }
             };
@@ -380,53 +286,6 @@ impl Console {
             } else {
                 due = Some(due.map_or(next, |d| d.min(next)));
             }
-        }
-    }
-
-    /// What the terminal sent: keys, among which its answer may be.
-    fn hear(&mut self, event: TerminalEvent, options: &ConsoleOptions) {
-        match event {
-            TerminalEvent::Key(key) => {
-                self.pressed = Instant::now();
-                let heard = self.ear.hear(key);
-                self.heard.extend(heard.keys.into_iter().map(Event::Key));
-                // a theme of the user's that cannot be read: the terminal's own colours stay
-                let theme = |background: Background| options.theme_named(background.theme()).ok();
-                self.heard.extend(heard.answer.and_then(theme).map(|theme| Event::Themed(Box::new(theme))));
-            }
-            TerminalEvent::Paste(text) => self.heard.push_back(Event::Paste(text)),
-            TerminalEvent::Mouse(event) => self.heard.push_back(Event::Mouse(event)),
-            TerminalEvent::Resize(columns, rows) => self.heard.push_back(Event::Resize(columns, rows)),
-            TerminalEvent::FocusGained | TerminalEvent::FocusLost => {}
-        }
-    }
-
-    /// Once a second: what was held back for an answer that did not go on is a person's.
-    fn let_go(&mut self) {
-        let keys = if self.asked.elapsed() > background::PATIENCE {
-            self.ear.close()
-        } else if self.pressed.elapsed() >= background::BUDGET {
-            self.ear.let_go()
-        } else {
-            return;
-        };
-        self.heard.extend(keys.into_iter().map(Event::Key));
-    }
-
-    /// Waits a moment for an answer that is under way: the shell would take it for typing.
-    async fn hear_out(&mut self) {
-        let answered = async {
-            while self.ear.expects() {
-                match next(&mut self.input).await {
-                    Some(Ok(TerminalEvent::Key(key))) => drop(self.ear.hear(key)),
-                    Some(Ok(_)) => {}
-                    Some(Err(_)) | None => return,
-                }
-            }
-        };
-        // who has not answered by now does not answer such questions
-        if self.asked.elapsed() < HEAR_OUT {
-            let _ = tokio::time::timeout(background::BUDGET, answered).await;
         }
     }
 
@@ -510,60 +369,20 @@ impl Console {
             self.app.message = None;
         }
         // the reader owns stdin: it ends before the shell gets it back, and before another can be made
-        self.hear_out().await;
-        self.input = None;
-        // the end of the reader wakes whoever polls next; left there for the next reader, it would hide the first key that
-        // comes with it (crossterm reads on edges, and forgets the rest of a batch after a wake)
-        let _ = crossterm::event::poll(Duration::ZERO);
+        self.hearing.hear_out().await;
+        self.hearing.end();
         terminal::leave(options.modes);
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
         // the process was stopped here; it goes on after SIGCONT
         terminal::enter(options.modes)?;
         self.attention.forget();
-        self.input = Some(EventStream::new());
+        self.hearing.begin();
         let (columns, rows) = crossterm::terminal::size()?;
         self.app.now = self.steady.now();
         self.terminal.backend_mut().resize(Size::new(columns, rows));
         // taken in by the loop, since what it asks for has to be carried out: a question nobody asked would be waited for
-        self.heard.push_back(Event::Resize(columns, rows));
+        self.hearing.push(Event::Resize(columns, rows));
         self.repaint()
-    }
-}
-
-/// Puts columns and orders of the last time into force; what is wrong with the file is said, and the file left alone.
-fn recall(app: &mut App, options: &ConsoleOptions) {
-    let Some(path) = &options.settings else { return };
-    let said = match settings::read(path) {
-        Ok(kept) => settings::apply(app, &kept),
-        Err(why) => vec![format!("it is ignored: {}", why.lines().next().unwrap_or_default())],
-    };
-    if !said.is_empty() {
-        app.refuse(format!("{}: {}", path.display(), said.join("; ")));
-    }
-}
-
-/// Lets frames through: thirty a second on average, a few at once.
-struct Pace {
-    /// Until when the frames so far have used up the time.
-    paid: Instant,
-}
-
-impl Pace {
-    /// When the next frame may be drawn.
-    fn next(&self) -> Instant {
-        self.paid.checked_sub(FRAME * BURST).unwrap_or(self.paid)
-    }
-
-    /// A frame is drawn now.
-    fn spend(&mut self) {
-        self.paid = self.paid.max(Instant::now()) + FRAME;
-    }
-}
-
-async fn next(input: &mut Option<EventStream>) -> Option<std::io::Result<TerminalEvent>> {
-    match input {
-        Some(input) => input.next().await,
-        None => pending().await,
     }
 }
 
@@ -571,26 +390,5 @@ async fn until(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
         None => pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_after_news_is_answered_at_once_and_thirty_frames_a_second_are_never_exceeded_for_long() {
-        let mut pace = Pace { paid: Instant::now() };
-        pace.spend();
-        assert!(pace.next() <= Instant::now(), "right after a frame");
-        let (began, mut frames) = (Instant::now(), 0);
-        while began.elapsed() < Duration::from_secs(1) {
-            if Instant::now() >= pace.next() {
-                pace.spend();
-                frames += 1;
-            }
-            tokio::time::advance(Duration::from_millis(1)).await;
-        }
-        assert!((25..=33).contains(&frames), "{frames}");
     }
 }

@@ -14,10 +14,9 @@ use super::{
     app::App,
     event::{Effect, Event},
     keys,
+    options::ConsoleOptions,
     past::{Answer, Question},
-    reader,
-    run::ConsoleOptions,
-    screen,
+    reader, screen,
     update::update,
 };
 use crate::{clock::Now, engine::snapshot::Seen, kubernetes::Kube, store::Store};

@@ -1,6 +1,7 @@
 //! The sources of what is shown: which is lost, since when, how old its rows are, why, and when it is tried again; and
 //! which answers slowly.
 
+use jiff::{SignedDuration, Timestamp};
 use ratatui::style::Style;
 
 use super::{
@@ -27,7 +28,7 @@ pub struct Lost {
 /// Seconds of silence above which a source counts as stale.
 pub const STALE_SECONDS: f64 = 10.0;
 /// Seconds of silence above which a source that is asked every few seconds is slow, lost or not.
-const SILENT: f64 = 7.0;
+pub const SILENT: f64 = 7.0;
 /// Seconds above which an answer is slow.
 const SLOW: u64 = 3;
 /// The same for sabakan, which lists all machines at once.
@@ -102,17 +103,41 @@ fn said(app: &App, lost: &Lost) -> String {
         "Kubernetes" => "no drain goes on",
         _ => "nothing is generated",
     };
-    let since = match lost.heard {
+    let heard = match lost.heard {
         Some(heard) => {
-            let silent = app.now.boot.as_secs_f64() - heard;
-            let at = app.now.wall.checked_sub(jiff::SignedDuration::try_from_secs_f64(silent).unwrap_or_default());
-            let at = at.map(|at| calendar::time(app, at)).unwrap_or_default();
-            format!("lost since {at}, data {} old", when::seconds(silent))
+            let silent = when::seconds(app.now.boot.as_secs_f64() - heard);
+            format!("lost, last heard {}, {silent} ago", calendar::time(app, moment(app, heard)))
         }
         None => "has not answered yet".to_owned(),
     };
-    let error = lost.error.as_deref().map(|e| format!(": {e}")).unwrap_or_default();
-    brief::safe(&format!("! {} {since}; {effect}; {}{error}", lost.source, next_try(app, lost)))
+    let error = lost.error.as_deref().map(|e| format!(": {}", without_addresses(e))).unwrap_or_default();
+    brief::safe(&format!("! {} {heard}; {effect}; {}{error}", lost.source, next_try(app, lost)))
+}
+
+/// The hour of a moment in boot-time seconds.
+pub fn moment(app: &App, boot: f64) -> Timestamp {
+    let ago = SignedDuration::try_from_secs_f64(app.now.boot.as_secs_f64() - boot).unwrap_or_default();
+    app.now.wall.checked_sub(ago).unwrap_or(app.now.wall)
+}
+
+/// An error without the addresses of who was asked: they are long, everybody here knows them, and what is to be done
+/// stands behind them.
+fn without_addresses(error: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for word in error.split_whitespace() {
+        if !word.contains("://") {
+            words.push(word.to_owned());
+            continue;
+        }
+        if matches!(words.last().map(String::as_str), Some("at" | "to" | "from")) {
+            words.pop();
+        }
+        let end = word.trim_end_matches(')').chars().next_back().filter(|c| ":;".contains(*c));
+        if let (Some(end), Some(last)) = (end, words.last_mut()) {
+            last.push(end);
+        }
+    }
+    words.join(" ")
 }
 
 /// `next try in 4s`, or that it is being tried.
@@ -181,4 +206,24 @@ pub fn follow(app: &mut App) {
     app.lost.retain(|source, _| !names.contains(source));
     let are = if names.len() == 1 { "is" } else { "are" };
     app.say(format!("{} {are} back after {}", names.join(" and "), when::seconds(boot - first)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_done_is_not_pushed_off_the_banner_by_an_address() {
+        for (error, said) in [
+            ("etcd at http://10.0.0.1:2379: no answer; its port is open", "etcd: no answer; its port is open"),
+            ("tcp connect error: refused (http://10.0.0.1:2379)", "tcp connect error: refused"),
+            (
+                "error sending request for url (https://api:6443/api/v1/nodes): timeout",
+                "error sending request for url: timeout",
+            ),
+            ("deadline has elapsed", "deadline has elapsed"),
+        ] {
+            assert_eq!(without_addresses(error), said);
+        }
+    }
 }

@@ -3,7 +3,10 @@
 use std::{
     io::{self, Write},
     panic,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
@@ -36,8 +39,12 @@ pub struct Modes {
 const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
 const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
 
+/// Whether the console has the terminal: a panic gives it back before `Held` does.
+static HELD: AtomicBool = AtomicBool::new(false);
+
 /// Raw mode, alternate screen, hidden cursor, pasted text marked as such.
 pub fn enter(modes: Modes) -> io::Result<()> {
+    HELD.store(true, Ordering::SeqCst);
     enable_raw_mode()?;
     let title = if modes.title { attention::KEEP_TITLE } else { "" };
     let mouse = if modes.mouse { MOUSE_ON } else { "" };
@@ -45,8 +52,11 @@ pub fn enter(modes: Modes) -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, Hide, EnableBracketedPaste, more, Clear(ClearType::All))
 }
 
-/// Everything back as it was. Errors are of no use to anybody here: the terminal may be gone.
+/// Everything back as it was; once, since a terminal keeps titles on a stack, and the second one is somebody else's. Errors are of no use to anybody here: the terminal may be gone.
 pub fn leave(modes: Modes) {
+    if !HELD.swap(false, Ordering::SeqCst) {
+        return;
+    }
     let title = if modes.title { attention::GIVE_TITLE_BACK } else { "" };
     let mouse = if modes.mouse { MOUSE_OFF } else { "" };
     let more = Print(format!("{mouse}{title}"));

@@ -6,13 +6,14 @@ use std::{collections::BTreeSet, time::Duration};
 use jiff::Timestamp;
 
 use super::{
-    app::App,
+    app::{App, HostId},
     calendar,
     dialog::{self, Dialog, registry::constraint_revisions},
-    event::{Action, Registering, count},
-    facts,
+    event::{Action, Came, Registering, Replaced, count},
+    facts, when,
 };
 use crate::{
+    actions::HostDeed,
     model::{
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,
@@ -55,6 +56,10 @@ pub enum Way {
         /// What it was set to.
         new: i64,
     },
+    /// Entries cancelled that were queued, as far as nothing was done for them.
+    Unqueue(Vec<EntryId>),
+    /// A host released that was held off.
+    Release(HostId),
     /// Reboots queued again that had only waited.
     Queue {
         /// Those.
@@ -73,6 +78,8 @@ pub struct Offer {
     pub way: Way,
     /// Boot time at which the action ended.
     since: Duration,
+    /// The revision at which it was written, where it was one thing.
+    wrote: Option<i64>,
     /// What stands since the action, once that was seen.
     stands: Option<String>,
     /// It was something else meanwhile.
@@ -100,11 +107,42 @@ impl Way {
                 Self::Unfreeze(*until, reason.clone())
             }
             Action::Cancel { entries, .. } => queue(app, entries)?,
+            // which ones, is known when they are queued
+            Action::AddReboots { .. } | Action::AddRepairs { .. } => Self::Unqueue(Vec::new()),
+            Action::Hosts { hosts, deed: Some(HostDeed::Hold(_)), .. } => {
+                let [(name, _)] = hosts.as_slice() else { return None };
+                let id = app.seen.snapshot.kube.hosts.iter().find(|(_, host)| host.full_name() == *name)?.0;
+                Self::Release(id.clone()).was(app)?
+            }
             _ => return None,
         })
     }
 
-    /// Where a switch was on.
+    /// The same after it was done, by what was written and what that replaced; none where it takes nothing back by now.
+    pub fn after(self, came: &Came) -> Option<Self> {
+        match (self, came.replaced) {
+            (Self::Unqueue(_), _) => (!came.queued.is_empty()).then(|| Self::Unqueue(came.queued.clone())),
+            (Self::Queue { waited, .. }, _) if waited.is_empty() => None,
+            // in place of one that was not seen yet: its end would not bring that one back
+            (Self::Unfreeze(..), Some(Replaced::Freeze)) => None,
+            (Self::Constraint { name, new, .. }, Some(Replaced::Constraint(old))) => {
+                let old = old.filter(|old| *old != new)?;
+                Some(Self::Constraint { name, old, new })
+            }
+            (way, _) => Some(way),
+        }
+    }
+
+    /// The revision of the one thing that it is about; none where it is about several.
+    fn revision(&self, app: &App) -> Option<i64> {
+        match self {
+            Self::Enable(name) => Some(dialog::bound::found(&app.seen, *name).mod_revision),
+            Self::Constraint { .. } => Some(constraint_revisions(&app.seen).0),
+            _ => None,
+        }
+    }
+
+    /// Where it was otherwise before.
     fn was(self, app: &App) -> Option<Self> {
         self.stands(app).is_none().then_some(self)
     }
@@ -138,6 +176,14 @@ impl Way {
             Self::Constraint { name, new, .. } => {
                 (constraint(app, name) == Some(*new)).then(|| format!("{:?}", constraint_revisions(seen)))
             }
+            Self::Unqueue(ids) => {
+                ids.iter().any(|id| dialog::cancel::unbegun(app, *id)).then(|| "not begun".to_owned())
+            }
+            Self::Release(id) => {
+                let host = facts::host(seen, id)?;
+                let ours = host.asked.keys.get(dialog::host::OURS)?;
+                Some(format!("{} {ours}", host.uid))
+            }
             Self::Queue { waited, .. } => {
                 let gone = |id: EntryId| {
                     facts::lies(seen, id).is_none()
@@ -163,6 +209,9 @@ impl Way {
             Self::Apply => "lets applying go on".to_owned(),
             Self::Unfreeze(..) => "ends the freeze again".to_owned(),
             Self::Constraint { old, .. } => format!("sets it back to {old}"),
+            Self::Unqueue(ids) if ids.len() == 1 => "cancels it, unless it has begun".to_owned(),
+            Self::Unqueue(_) => "cancels those that have not begun".to_owned(),
+            Self::Release(_) => "releases it again".to_owned(),
             Self::Queue { waited, others: 0, .. } => format!("queues {} again", count(waited.len(), "reboot")),
             Self::Queue { waited, .. } => {
                 format!("queues those {} again that had only waited", waited.len())
@@ -181,6 +230,8 @@ impl Way {
             Self::Apply => dialog::registry::hold(app, false),
             Self::Unfreeze(..) => dialog::freeze::unfreeze(app, ""),
             Self::Constraint { name, old, .. } => dialog::registry::constraint_to(app, name, &old.to_string()),
+            Self::Unqueue(ids) => dialog::cancel::queued(app, ids.clone()),
+            Self::Release(id) => dialog::host::release_of(app, id),
             Self::Queue { waited, others, reason } => {
                 let mut again = dialog::add::of(app, waited.iter().map(|w| w.node.clone()).collect())?;
                 again.notes.push("at the end of the queue, as asked for by you".to_owned());
@@ -199,9 +250,23 @@ impl Way {
 
 impl Offer {
     /// Offers it from now on.
-    pub fn new(app: &App, way: Way) -> Self {
-        let stands = way.stands(app);
-        Self { way, since: app.now.boot, stands, changed: false }
+    pub fn new(app: &App, way: Way, wrote: Option<i64>) -> Self {
+        let mut offer = Self { way, since: app.now.boot, wrote, stands: None, changed: false };
+        offer.look(app);
+        offer
+    }
+
+    /// Looks at what stands now: only what was written is taken for ours, never what somebody wrote over it.
+    fn look(&mut self, app: &App) {
+        let mut now = self.way.stands(app);
+        if let (Some(wrote), Some(found)) = (self.wrote, self.way.revision(app)) {
+            self.changed |= found > wrote;
+            now = now.filter(|_| found == wrote);
+        }
+        match (&self.stands, now) {
+            (None, now) => self.stands = now,
+            (Some(stood), now) => self.changed |= now.as_ref() != Some(stood),
+        }
     }
 
     /// Why it cannot be taken any more.
@@ -217,7 +282,10 @@ impl Offer {
 
     /// Opens the confirmation of the inverse action.
     pub fn open(&self, app: &App) -> Result<Dialog, String> {
-        self.way.open(app)
+        let mut opened = self.way.open(app)?;
+        let ago = app.now.boot.saturating_sub(self.since).as_secs_f64();
+        opened.notes.insert(0, format!("takes back what was done here {} ago", when::seconds(ago)));
+        Ok(opened)
     }
 }
 
@@ -230,11 +298,7 @@ pub fn look(app: &mut App) {
         *others += before - waited.len();
     }
     let Some(mut offer) = app.undo.take() else { return };
-    let now = offer.way.stands(app);
-    match (&offer.stands, now) {
-        (None, now) => offer.stands = now,
-        (Some(stood), now) => offer.changed |= now.as_ref() != Some(stood),
-    }
+    offer.look(app);
     app.undo = Some(offer);
 }
 

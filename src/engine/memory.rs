@@ -12,7 +12,7 @@ use crate::{
         drain::Verdict,
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
-        reason::{PodHold, Reason},
+        reason::{PodHold, Reason, SWITCHED_OFF},
         reboot::RebootStatus,
         repair::StepStatus,
     },
@@ -133,7 +133,7 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
         (Effect::BackOff { cause, .. }, Came::Done) => {
             // Shown until the next try: by then the queue may long be enabled again.
             let cause = match cause {
-                Reason::QueueDisabled => "the queue was disabled (reset-backoff ends the wait)".to_owned(),
+                Reason::QueueDisabled => format!("{SWITCHED_OFF} (reset-backoff ends the wait)"),
                 cause => cause.to_string(),
             };
             begin_anew(work, id, Some(cause));

@@ -9,7 +9,11 @@ use cketerm::{
     clock::Clock,
     config::Settings,
     console::{
-        self, ConsoleOptions, Hand, Hands, View, attention::has_title, letters::Letters, terminal::Modes, theme,
+        self, ConsoleOptions, Hand, Hands, View,
+        attention::has_title,
+        letters::{Letters, has_blocks},
+        terminal::Modes,
+        theme,
     },
     engine::{run::LONGEST_END, snapshot::Seen},
     ground::{Ground, host_name},
@@ -51,21 +55,14 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         colour,
         read_only: run.read_only,
         plain: run.plain,
-        blocks: letters == Letters::All && blocks(),
+        blocks: letters == Letters::All && has_blocks(term.as_deref()),
+        copies: has_title(term.as_deref()),
         sandbox: run.sandbox,
         endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
         ..ConsoleOptions::default()
     };
     options.looks()?;
     Ok(options)
-}
-
-/// Whether the terminal takes UTF-8, and is none whose font is known to lack the eight blocks.
-fn blocks() -> bool {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_uppercase();
-    let utf8 = locale.contains("UTF-8") || locale.contains("UTF8");
-    utf8 && !matches!(set("TERM").as_deref(), None | Some("linux" | "dumb" | "vt100" | "vt220"))
 }
 
 /// Runs both until the console is left; the engine then ends what runs and resigns. The console is there at once: what

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::EntryId;
 
+/// How the cause of a backoff begins that only the queue's switch brought about.
+pub const SWITCHED_OFF: &str = "the queue was disabled";
+
 /// What keeps one pod on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {

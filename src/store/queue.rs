@@ -291,18 +291,18 @@ impl Store {
         Ok(raw.map_or_else(Switch::default, |r| Switch { mod_revision: r.mod_revision, raw: Some(r.text) }))
     }
 
-    /// Turns one of the four switches.
+    /// Turns one of the four switches; returns the revision of the write.
     pub async fn set_switch(
         &self,
         name: SwitchName,
         enabled: bool,
         who: &Who,
         reason: Option<&str>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<i64, StoreError> {
         let what = if enabled { "enable" } else { "disable" };
         let note = Note { who, what, on: name.title(), reason };
         let value = if enabled { "false" } else { "true" };
-        self.put_raw(&self.keys().switch(name), value, None, note).await.map(|_| ())
+        self.put_raw(&self.keys().switch(name), value, None, note).await
     }
 }
 

@@ -110,13 +110,14 @@ impl Store {
     }
 
     /// Changes the constraints; `change` may refuse with a sentence, and is asked again after a conflict. The two
-    /// that `ckecli` drops are kept in our own key too, in the same transaction.
+    /// that `ckecli` drops are kept in our own key too, in the same transaction. Returns them, and the revision of
+    /// the write.
     pub async fn update_constraints(
         &self,
         who: &Who,
         reason: Option<&str>,
         mut change: impl FnMut(&mut Constraints) -> Result<(), String> + Send,
-    ) -> Result<Constraints, StoreError> {
+    ) -> Result<(Constraints, i64), StoreError> {
         let (key, copy) = (self.keys().constraints(), self.keys().our_constraints());
         for _ in 0..RACES {
             let (theirs, revision) = self.readable::<Constraints>(&key).await?;
@@ -142,8 +143,8 @@ impl Store {
                 ops.push(TxnOp::put(copy.as_str(), json(&workers), None));
             }
             let note = Note { who, what: "constraints set", on: &on, reason };
-            if let Wrote::At(_) = self.write(note, &json(&constraints), compares, ops).await? {
-                return Ok(constraints);
+            if let Wrote::At(revision) = self.write(note, &json(&constraints), compares, ops).await? {
+                return Ok((constraints, revision));
             }
         }
         Err(StoreError::Conflict { what: "constraints".to_owned() })

@@ -132,16 +132,21 @@ def ended(story):
     return story.ground.record.all("cketerm/history/reboots-")
 
 
+def leads_alone(s, program, name, kept):
+    """PROGRAM begins a story alone: it leads, one worker's pods are held back, and all machines are queued."""
+    s.begin(program)
+    s.since = s.ground.record.revision()
+    s.holds_back(kept)
+    first = s.ground.daemon(program, name)
+    s.leads(first)
+    s.queue(program, s.machines)
+    return first
+
+
 def up(s):
     """OLD leads with a queue in work, NEW waits beside it; OLD is stopped in mid-queue, NEW goes on."""
-    g = s.ground
-    s.begin(old)
-    s.since = g.record.revision()
-    kept = s.workers[3]
-    s.holds_back(kept)
-    first = g.daemon(old, "old")
-    s.leads(first)
-    s.queue(old, s.machines)
+    g, kept = s.ground, s.workers[3]
+    first = leads_alone(s, old, "old", kept)
     g.wait("it works", lambda: len(ended(s)) >= 1, LONG)
     second = g.daemon(new, "new")
     g.wait("NEW stands in line", lambda: len(g.record.under("leader//")) == 2)
@@ -227,14 +232,8 @@ def down(s):
 
 def killed(s, one, other):
     """The leader is killed in mid-drain, the other version goes on, and is killed in mid-command; the first comes back."""
-    g = s.ground
-    s.begin(one)
-    s.since = g.record.revision()
-    kept = s.workers[1]
-    s.holds_back(kept)
-    first = g.daemon(one, "one")
-    s.leads(first)
-    s.queue(one, s.machines)
+    g, kept = s.ground, s.workers[1]
+    first = leads_alone(s, one, "one", kept)
     g.wait("one drains, one has ended", lambda: g.of_status("draining") and ended(s), LONG)
     second = g.daemon(other, "other")
     g.wait("the other stands in line", lambda: len(g.record.under("leader//")) == 2)

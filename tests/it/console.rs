@@ -170,7 +170,7 @@ fn while_etcd_is_away_the_rows_stay_and_writing_is_refused_and_it_recovers_in_pl
     let mut console = Console::start(&world.config(), &["--observe", "--view", "reboots"], 80, 24);
     console.shows("queued", 20);
     world.act("freeze", "etcd");
-    let text = console.shows("! etcd lost since", 30);
+    let text = console.shows("! etcd lost, last heard", 30);
     assert!(text.contains("next try in") || text.contains("trying now"), "{text}");
     console.press("X");
     let text = console.shows("nothing is written until it is back", 5);

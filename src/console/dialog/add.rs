@@ -25,11 +25,28 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     of(app, chosen)
 }
 
-/// The same for these nodes.
-pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
+/// What is found of the nodes that are to be rebooted.
+struct Found {
+    addresses: Vec<String>,
+    /// Not in the definition.
+    strangers: Vec<String>,
+    lines: Vec<String>,
+    bound: Vec<Bound>,
+    api_servers: usize,
+}
+
+/// The lines as things are now.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    let named = |bound: &Bound| if let Bound::Node(name, _) = bound { Some(name.clone()) } else { None };
+    let mut chosen: Vec<String> = dialog.bound.iter().filter_map(named).collect();
+    chosen.extend(dialog.left_out.iter().cloned());
+    dialog.lines = gather(app, &chosen).lines;
+}
+
+fn gather(app: &App, chosen: &[String]) -> Found {
     let (mut addresses, mut lines, mut bound, mut api) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut strangers, mut queued, mut ours) = (Vec::new(), 0, Vec::new());
-    for name in &chosen {
+    for name in chosen {
         let Some(member) = facts::member(&app.seen, name) else {
             strangers.push(name.clone());
             continue;
@@ -50,12 +67,6 @@ pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
             ours.push(format!("{shown}{note}"));
         }
     }
-    if addresses.is_empty() {
-        return Err(format!(
-            "{} is not in the cluster definition: only its nodes can be rebooted",
-            strangers.join(", ")
-        ));
-    }
     let api_servers = api.len();
     if api_servers > 0 {
         lines.push(format!("! {} among them: one at a time, alone", count(api_servers, "API server")));
@@ -71,6 +82,18 @@ pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
     }
     lines.extend(api);
     lines.extend(ours);
+    Found { addresses, strangers, lines, bound, api_servers }
+}
+
+/// The same for these nodes.
+pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
+    let Found { addresses, strangers, lines, bound, api_servers } = gather(app, &chosen);
+    if addresses.is_empty() {
+        return Err(format!(
+            "{} is not in the cluster definition: only its nodes can be rebooted",
+            strangers.join(", ")
+        ));
+    }
     let n = addresses.len();
     let title = format!("Queue {} on {}?", count(n, "reboot"), app.cluster_word());
     let known = super::plan::reboots(app, &addresses);
@@ -80,6 +103,7 @@ pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
     dialog.lines = lines;
     dialog.plan = Some(plan);
     dialog.bound = bound;
+    dialog.left_out = strangers;
     dialog.expect = tier::typed(app, "reboot", n, api_servers);
     Ok(dialog)
 }

@@ -41,7 +41,7 @@ fn of(app: &App, chosen: &[EntryId], none: &str) -> Result<Dialog, String> {
         };
         api += usize::from(facts::is_api_server(&app.seen, &name));
         let next = next.map(|t| when::until(t, app.now.wall)).unwrap_or_default();
-        lines.push(format!("{id}  {name}  backed off {times} times, next {next}"));
+        lines.push(format!("{id}  {name}  backed off {times}x, next {next}"));
         entries.push(*id);
         bound.push(Bound::Entry(*id, revision));
     }

@@ -13,7 +13,7 @@ use crate::{
     model::{
         entry::{EntryId, QueueKind, Stored},
         reboot::RebootStatus,
-        repair::{RepairEntry, StepStatus},
+        repair::{RepairEntry, RepairStatus, StepStatus},
     },
 };
 
@@ -31,6 +31,8 @@ struct Going {
     broken: Vec<EntryId>,
     /// On their way out already.
     ended: Vec<EntryId>,
+    /// Something was done for them, and that is not meant.
+    begun: Vec<EntryId>,
 }
 
 fn gather(app: &App, stops: &Stops) -> Going {
@@ -44,6 +46,10 @@ fn gather(app: &App, stops: &Stops) -> Going {
             going.broken.push(*id);
             continue;
         };
+        if stops.unbegun && !unbegun(app, *id) {
+            going.begun.push(*id);
+            continue;
+        }
         let api = if facts::is_api_server(&app.seen, &name) { "  API server" } else { "" };
         let state = match (facts::entry(&app.seen, *id), facts::repair(&app.seen, *id)) {
             (Some(e), _) if e.status != RebootStatus::Cancelled => {
@@ -65,13 +71,39 @@ fn gather(app: &App, stops: &Stops) -> Going {
     going
 }
 
+/// Whether nothing was done for an entry so far: it was queued, and waits.
+pub fn unbegun(app: &App, id: EntryId) -> bool {
+    let seen = &app.seen;
+    let tried = seen.snapshot.store.attempts_of(id).next().is_some();
+    let waits = match id.queue {
+        QueueKind::Reboot => {
+            facts::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Queued && e.drain_backoff_count == 0)
+        }
+        QueueKind::Repair => facts::repair(seen, id)
+            .is_some_and(|e| e.status == RepairStatus::Queued && !e.deleted && e.drain_backoff_count == 0),
+    };
+    waits && !tried
+}
+
+/// Opens it for entries that were queued just now: those for which something was done already are left alone.
+pub fn queued(app: &App, ids: Vec<EntryId>) -> Result<Dialog, String> {
+    let stops = Stops { ids, unfinished: false, unbegun: true };
+    let going = gather(app, &stops);
+    if going.entries.is_empty() {
+        return Err("something was done for all of them already, or they are gone: cancel them as others".to_owned());
+    }
+    let mut dialog = dialog(app, &going, false);
+    dialog.stops = Some(stops);
+    Ok(dialog)
+}
+
 /// Opens it for what is chosen, or says why there is nothing to cancel or to delete.
 pub fn open(app: &App) -> Result<Dialog, String> {
     let chosen = app.chosen_entries();
     if chosen.is_empty() {
         return Err(app.nothing_chosen("entry"));
     }
-    let stops = Stops { ids: chosen, unfinished: false };
+    let stops = Stops { ids: chosen, unfinished: false, unbegun: false };
     let mut going = gather(app, &stops);
     if going.entries.is_empty() {
         return match going.broken.as_slice() {
@@ -110,7 +142,7 @@ fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
 pub fn all(app: &App) -> Result<Dialog, String> {
     let entries = &app.seen.snapshot.store.reboots.entries;
     let ids = entries.keys().map(|index| EntryId::reboot(*index)).collect();
-    let mut going = gather(app, &Stops { ids, unfinished: false });
+    let mut going = gather(app, &Stops { ids, unfinished: false, unbegun: false });
     going.ended.clear();
     let n = going.entries.len();
     if n == 0 {
@@ -140,7 +172,8 @@ pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
         .to_owned());
     }
     let n = chosen.len();
-    let mut dialog = dialog(app, &gather(app, &Stops { ids: chosen, unfinished: !finished }), !finished);
+    let mut dialog =
+        dialog(app, &gather(app, &Stops { ids: chosen, unfinished: !finished, unbegun: false }), !finished);
     let what = if finished { "finished" } else { "UNFINISHED" };
     dialog.title = format!("Delete all {n} {what} repairs on {}?", app.cluster_word());
     dialog.expect = tier::typed(app, if finished { "delete-finished" } else { "delete-unfinished" }, n, 0);
@@ -152,7 +185,12 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
     let Some(stops) = &dialog.stops else { return };
     let going = gather(app, stops);
     if going.entries.is_empty() {
-        dialog.expire("all of them ended meanwhile: nothing is left to stop".to_owned());
+        let why = if going.begun.is_empty() {
+            "all of them ended meanwhile: nothing is left to stop"
+        } else {
+            "they have begun meanwhile, or ended: nothing was done, cancel them as others"
+        };
+        dialog.expire(why.to_owned());
         return;
     }
     dialog.lines = lines(app, &going);
@@ -163,8 +201,11 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 
 /// What the dialog says of them.
 fn lines(app: &App, going: &Going) -> Vec<String> {
-    let Going { entries, lines: each, commands, broken, ended } = going;
+    let Going { entries, lines: each, commands, broken, ended, begun } = going;
     let mut lines = Vec::new();
+    if !begun.is_empty() {
+        lines.push(left_out("! begun already, left out", begun));
+    }
     if !ended.is_empty() {
         lines.push(left_out("! ended meanwhile, left out", ended));
     }
@@ -205,7 +246,7 @@ fn dialog(app: &App, going: &Going, unfinished: bool) -> Dialog {
         _ => ("Cancel or delete", "Cancel and delete"),
     };
     let title = format!("{what} {} on {}?", count(n, "entry"), app.cluster_word());
-    let stops = Stops { ids: entries.clone(), unfinished };
+    let stops = Stops { ids: entries.clone(), unfinished, unbegun: false };
     let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Cancel { entries, reason: None }));
     dialog.lines = lines(app, going);
     dialog.stops = Some(stops);

@@ -91,7 +91,8 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
             y += 2;
         }
     }
-    if let Some(message) = &app.message {
+    // what is said of something else stands where it always stands
+    if let Some(message) = app.message.as_ref().filter(|message| message.here) {
         let (sign, style) = if message.failed { ("! ", theme.danger) } else { ("", Style::new()) };
         put(buffer, x, y, line, &brief::safe(&format!("{sign}{}", message.text)), style);
     }

@@ -71,7 +71,7 @@ pub fn of(app: &App, chosen: Vec<EntryId>, hold: bool) -> Result<Dialog, String>
     let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Hold { entries, hold, reason: None }));
     dialog.lines = lines(app, &found, hold);
     if hold {
-        dialog.stops = Some(Stops { ids: chosen, unfinished: true });
+        dialog.stops = Some(Stops { ids: chosen, unfinished: true, unbegun: false });
     } else {
         dialog.bound = found.entries.iter().map(|(id, revision)| Bound::Entry(*id, *revision)).collect();
         dialog.expect = tier::typed(app, "unhold", n, 0);

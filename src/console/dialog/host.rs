@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What our keys begin with.
-const OURS: &str = "cketerm";
+pub const OURS: &str = "cketerm";
 const REBOOT: &str = "reboot";
 const HOLD: &str = "hold off";
 const OFF: &str = "turn off";
@@ -129,7 +129,14 @@ fn single(app: &App) -> Result<(HostId, &HostRow), String> {
 
 /// Opens the dialog that takes a key of ours off.
 pub fn release(app: &App) -> Result<Dialog, String> {
-    let (id, host) = single(app)?;
+    let (id, _) = single(app)?;
+    release_of(app, &id)
+}
+
+/// The same for this host.
+pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
+    let host = facts::host(&app.seen, id).ok_or_else(|| format!("host {}/{} is gone", id.0, id.1))?;
+    let (id, host) = (id.clone(), &**host);
     let ours = |key: &&String| *key == OURS || key.starts_with("cketerm-");
     let keys: Vec<&String> = host.asked.keys.keys().filter(ours).collect();
     let others: Vec<&str> = host.asked.keys.keys().filter(|key| !ours(key)).map(String::as_str).collect();

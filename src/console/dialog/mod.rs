@@ -80,6 +80,8 @@ pub struct Stops {
     pub ids: Vec<EntryId>,
     /// Only those that are unfinished are meant.
     pub unfinished: bool,
+    /// Only those are meant for which nothing has been done.
+    pub unbegun: bool,
 }
 
 /// An open dialog.
@@ -115,6 +117,8 @@ pub struct Dialog {
     pub focus: Focus,
     /// What it is bound to.
     pub bound: Vec<Bound>,
+    /// What was chosen and is not meant.
+    pub left_out: Vec<String>,
     /// What it stops; none for all that stops no entry.
     pub stops: Option<Stops>,
     /// What it would meet: asked of Kubernetes while the dialog stands.
@@ -144,6 +148,7 @@ impl Dialog {
             typed: Input::default(),
             focus: Focus::Cancel,
             bound: Vec::new(),
+            left_out: Vec::new(),
             stops: None,
             plan: None,
             expired: None,
@@ -351,7 +356,7 @@ impl Dialog {
     }
 }
 
-/// Looks at an open dialog again after news: one that stops entries follows them, any other one may expire.
+/// Looks at an open dialog again after news, and once a second: one that stops entries follows them, any other one may expire.
 pub fn refresh(app: &App, dialog: &mut Dialog) {
     if dialog.expired.is_none() {
         match &dialog.deed {
@@ -359,8 +364,12 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
             Deed::Act(Action::Hold { hold: true, .. }) => hold::follow(app, dialog),
             Deed::Act(Action::Freeze { .. }) => freeze::follow(app, dialog),
             Deed::Act(Action::Switch { .. }) => switch::follow(app, dialog),
-            _ => {}
+            Deed::Act(Action::AddReboots { .. }) => add::follow(app, dialog),
+            Deed::Quit => quit::follow(app, dialog),
+            Deed::Act(_) => {}
         }
+        plan::refresh(app, dialog);
+        plan::renew(app, dialog);
     }
     dialog.check(&app.seen);
 }

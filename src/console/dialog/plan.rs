@@ -1,8 +1,11 @@
 //! The preview of a bulk action: waves and pace at once, pods and blockers as soon as Kubernetes has answered.
 
+use std::time::Duration;
+
 use super::{Deed, Dialog};
 use crate::{
     actions::{line::line, plan::Drains, start::Bar},
+    clock::Now,
     console::{
         app::App,
         calendar,
@@ -14,6 +17,10 @@ use crate::{
     model::{entry::QueueKind, policy::ApiServerOrder},
 };
 
+/// After so long an answer is asked for anew.
+const RENEWED: Duration = Duration::from_secs(15);
+/// After so long it is said how old it is.
+const OLD: Duration = Duration::from_secs(45);
 /// Nodes that are named with what blocks them.
 const NAMED: usize = 12;
 
@@ -32,16 +39,23 @@ pub struct Plan {
     pub known: Vec<String>,
     /// What was answered, in lines.
     pub told: Option<Vec<String>>,
+    /// When that was.
+    pub told_at: Option<Now>,
+    /// The answer after which it was asked anew.
+    renewed: Option<Now>,
+    /// The hour of it, once that is long ago: the question that was to renew it has not been answered.
+    pub old: Option<String>,
 }
 
 impl Plan {
     /// A preview of these drains.
     pub fn new(queue: QueueKind, nodes: Vec<String>, known: Vec<String>) -> Self {
-        Self { number: 0, queue, nodes, asked: false, known, told: None }
+        Self { number: 0, queue, nodes, asked: false, known, told: None, told_at: None, renewed: None, old: None }
     }
 
     /// Takes an answer in.
-    pub fn take(&mut self, answer: Result<Drains, String>) {
+    pub fn take(&mut self, answer: Result<Drains, String>, now: Now) {
+        (self.told_at, self.old) = (Some(now), None);
         self.told = Some(match answer {
             Ok(drains) => lines(&drains),
             Err(why) => vec![format!("! pods were not looked at: {why}")],
@@ -55,7 +69,8 @@ impl Plan {
             None if self.nodes.is_empty() => Vec::new(),
             None => vec![format!("pods on {}: asking Kubernetes ...", count(self.nodes.len(), "node"))],
         };
-        self.known.iter().cloned().chain(pods).collect()
+        let old = self.old.iter().map(|at| format!("! pods as of {at}: Kubernetes has not answered since"));
+        self.known.iter().cloned().chain(old).chain(pods).collect()
     }
 }
 
@@ -92,6 +107,20 @@ fn lines(drains: &Drains) -> Vec<String> {
     lines
 }
 
+/// Asks anew what a dialog that stands open was told some time ago; says how old it is where no answer comes.
+pub fn renew(app: &App, dialog: &mut Dialog) {
+    let Some(plan) = &mut dialog.plan else { return };
+    let Some(told_at) = plan.told_at else { return };
+    let age = app.now.boot.saturating_sub(told_at.boot);
+    if age > OLD {
+        plan.old = Some(calendar::time(app, told_at.wall));
+    } else if age > RENEWED && plan.old.is_none() && plan.asked {
+        // once for each answer
+        plan.asked = plan.renewed == Some(told_at);
+        plan.renewed = Some(told_at);
+    }
+}
+
 /// What is known without asking, anew: how long similar entries took is read while the dialog stands.
 pub fn refresh(app: &App, dialog: &mut Dialog) {
     let known = match &dialog.deed {
@@ -125,7 +154,7 @@ fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String
         let alone = addresses.iter().filter(api_server).count();
         let slots = slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
         let through = when::span(pace.through(as_one_by_one(addresses.len(), alone, slots)));
-        format!("about {through} for them alone: {} each by the last {}", when::span(pace.each), pace.of)
+        format!("about {through} for them alone, one every {} as the last {}", when::span(pace.each), pace.of)
     }));
     lines
 }
@@ -142,8 +171,9 @@ pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
         .unwrap_or_default();
     if line.waves() > 1 {
         let first = snap.store.policy().api_server_order == ApiServerOrder::First;
-        let order = if first { "API servers first" } else { "API servers last" };
-        lines.push(format!("{} of at most {slots} at once, {order} and alone", count(line.waves(), "wave")));
+        let order = if first { ", API servers first and alone" } else { ", API servers last and alone" };
+        let order = if addresses.iter().any(|address| control_plane(app, address)) { order } else { "" };
+        lines.push(format!("{} of at most {slots} at once{order}", count(line.waves(), "wave")));
     }
     lines.extend(how_long(app, QueueKind::Reboot, Some(slots), addresses));
     lines

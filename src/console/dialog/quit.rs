@@ -3,6 +3,15 @@
 use super::{Deed, Dialog, Why};
 use crate::console::{app::App, facts, sources};
 
+/// The counts as they stand now. A question that is another one by now, or none, is not answered by a key that was meant for
+/// this one.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    match open(app) {
+        Some(now) if now.title == dialog.title => dialog.lines = now.lines,
+        _ => dialog.expire(format!("this has changed meanwhile; {} asks what is to be asked now", app.key("quit"))),
+    }
+}
+
 /// The question, or none where leaving harms nothing.
 pub fn open(app: &App) -> Option<Dialog> {
     let alone = app.seen.snapshot.store.candidates.len() <= 1;

@@ -104,6 +104,28 @@ fn the_bell_rings_when_something_becomes_stuck_and_when_the_last_work_ends_and_o
     assert_eq!(rings(Bell::Both), [3, 6]);
 }
 
+/// Review 9 of the engineer: counts were compared, and one that flaps rang at each look.
+#[test]
+fn the_bell_rings_for_another_one_that_is_stuck_and_not_for_one_that_comes_and_goes() {
+    let (mut world, held) = (quiet(), World::usual().reasons[&EntryId::reboot(3)].clone());
+    world.entry(3, "10.0.0.14", RebootStatus::Draining, 5, 70);
+    world.entry(4, "10.0.0.15", RebootStatus::Draining, 5, 71);
+    let mut app = world.console(80, 24);
+    let mut attention = Attention::new(false, Bell::Stuck);
+    let mut rings = |stuck: &[u64], second: f64| {
+        world.reasons = stuck.iter().map(|index| (EntryId::reboot(*index), held.clone())).collect();
+        told(&mut attention, &mut app, &mut world, second) == "$"
+    };
+    assert!(!rings(&[], 0.0));
+    assert!(rings(&[3], 1.0));
+    assert!(rings(&[4], 2.0), "as many, but another one");
+    for second in 3..30 {
+        assert!(!rings(if second % 2 == 0 { &[3] } else { &[4] }, f64::from(second)), "{second}");
+    }
+    assert!(!rings(&[], 70.0));
+    assert!(rings(&[3], 71.0), "a minute later it is news");
+}
+
 #[test]
 fn a_console_that_finds_things_stuck_when_it_starts_does_not_ring() {
     let app = World::usual().console(80, 24);

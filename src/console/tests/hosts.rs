@@ -193,3 +193,16 @@ fn a_host_leads_to_its_node_and_a_reboot_of_it_goes_through_the_queue() {
     let action = Action::AddReboots { addresses: vec!["10.0.0.18".into()], reason: None };
     assert_eq!(effects, [Effect::Act(action)], "R means the same in every view");
 }
+
+/// Review 9 of the operator, 11: in Hosts a host was looked for in the queue.
+#[test]
+fn a_host_is_released_by_its_name_or_its_nodes() {
+    for name in ["m2", "metal3/m2", "worker-4"] {
+        let app = console(80, 24, &format!("6 : \"unhold {name}\" enter"));
+        assert!(screen::text(&app).contains("Release metal3/m2 on tokyo0?"), "{name}: {}", screen::text(&app));
+    }
+    let app = console(80, 24, "6 : \"unhold w9\" enter");
+    assert!(screen::text(&app).contains("w9 is no host, and no node of one"), "{}", screen::text(&app));
+    let app = console(80, 24, "6 : \"hold m1\" enter");
+    assert!(screen::text(&app).contains("W holds a host off"), "{}", screen::text(&app));
+}

@@ -1,5 +1,6 @@
 //! Keys and hand-built snapshots in; state, effects and screens out.
 
+mod aging;
 mod attention;
 mod broken;
 mod columns;
@@ -17,6 +18,7 @@ mod registry;
 mod repairs;
 mod screens;
 mod seeing;
+mod taken_back;
 mod tasks;
 mod tour;
 mod typing;

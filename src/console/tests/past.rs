@@ -384,8 +384,8 @@ fn a_preview_reads_how_long_similar_entries_took_whatever_view_was_open_before()
     let mut app = World::usual().console_in(View::Nodes, 80, 24);
     let asked = press(&mut app, "* R");
     assert!(asked.contains(&Effect::Ask(Question::Page(Folder::History, Part::Newest))), "{asked:?}");
-    assert!(!screen::text(&app).contains("each by the last"));
+    assert!(!screen::text(&app).contains("one every"));
     let ended = (0..20).map(|i| Ended::from(&ending(i, "booted", 60 * i64::try_from(i).unwrap()))).collect();
     update(&mut app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(page(ended, false))))));
-    assert!(screen::text(&app).contains("each by the last"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("one every"), "{}", screen::text(&app));
 }

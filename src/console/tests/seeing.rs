@@ -43,14 +43,14 @@ fn what_was_lost_and_is_back_is_said_and_everybody_stays_where_he_was() {
     assert!(matches!(pane, Some(Pane { of: Target::Entry(_), .. })));
     update(&mut app, Event::Tick(at(BOOT + 60.0)));
     let text = screen::text(&app);
-    assert!(text.contains("! etcd lost since 10:00:00Z, data 1m old; nothing is written; trying now"), "{text}");
-    assert!(text.contains("! Kubernetes lost since 10:00:00Z"), "{text}");
+    assert!(text.contains("! etcd lost, last heard 10:00:00Z, 1m ago; nothing is written; trying now"), "{text}");
+    assert!(text.contains("! Kubernetes lost, last heard 10:00:00Z"), "{text}");
     assert!(app.messages.iter().any(|(_, m)| m.text == "etcd is lost" && m.failed));
     later(&mut world, 125.0);
     heard(&mut world);
     update(&mut app, Event::Seen(world.seen()));
     let text = screen::text(&app);
-    assert!(!text.contains("lost since"), "{text}");
+    assert!(!text.contains("last heard"), "{text}");
     assert!(text.contains("Kubernetes and etcd are back after 2m"), "{text}");
     assert_eq!((app.reboots.cursor, &app.pane, app.reboots.filter.as_str()), (cursor, &pane, "worker"));
 }
@@ -241,7 +241,7 @@ fn all_times_are_told_in_the_zone_of_the_windows_and_without_fractions() {
     press(&mut app, "j enter");
     update(&mut app, Event::Tick(at(BOOT + 60.0)));
     let text = screen::text(&app);
-    assert!(text.contains("lost since 19:00:00 JST") && text.contains("boot since 18:59:21 JST"), "{text}");
+    assert!(text.contains("last heard 19:00:00 JST") && text.contains("boot since 18:59:21 JST"), "{text}");
     let utc = text.split_whitespace().any(|word| word.len() > 8 && word.trim_end_matches([',', ')']).ends_with('Z'));
     assert!(!utc && !text.contains("09:5"), "{text}");
 }

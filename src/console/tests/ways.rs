@@ -24,7 +24,7 @@ fn news(app: &mut App, world: &World) {
 }
 
 fn done(app: &mut App, text: &str) {
-    update(app, Event::Done(Ok(text.to_owned())));
+    update(app, Event::Done(Ok(text.into())));
 }
 
 fn message(app: &App) -> &str {
@@ -174,7 +174,7 @@ fn a_held_entry_that_was_cancelled_is_not_queued_again_without_its_hold() {
 fn the_freeze_of_somebody_else_is_not_taken_for_ours() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
-    press(&mut app, ": \"freeze 2h deploy\" enter enter y");
+    press(&mut app, ": \"freeze 2h deploy\" enter y");
     done(&mut app, "frozen");
     let who = Who { user: "bob".into(), ..Who::default() };
     let (until, reason) = ("2026-12-04T00:00:00Z".parse().unwrap(), "quarter end".to_owned());

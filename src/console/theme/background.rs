@@ -155,6 +155,11 @@ impl Ear {
         if inside { Vec::new() } else { held }
     }
 
+    /// Something came that is no key: keys that were held back came before it. An answer that has begun goes on behind it.
+    pub fn interrupted(&mut self) -> Vec<KeyEvent> {
+        if self.spelt.starts_with(HEAD) { Vec::new() } else { self.let_go() }
+    }
+
     /// No answer is expected any more.
     pub fn close(&mut self) -> Vec<KeyEvent> {
         self.open = false;

@@ -77,7 +77,12 @@ impl Found {
                 text.ok_or_else(|| "is not in the program".to_owned())
             }
             Some(path) => {
-                let length = std::fs::metadata(path).map_err(|e| format!("cannot be read: {e}"))?.len();
+                let file = std::fs::metadata(path).map_err(|e| format!("cannot be read: {e}"))?;
+                // a pipe has no bytes, and whoever opens it waits for ever
+                if !file.is_file() {
+                    return Err("is no file".to_owned());
+                }
+                let length = file.len();
                 if length > MOST {
                     return Err(format!("is no theme: it has {length} bytes"));
                 }

@@ -5,7 +5,7 @@ use tui_input::{Input, backend::crossterm::EventHandler};
 
 use crate::{
     console::{
-        app::{App, Target, View},
+        app::{App, HostId, Target, View},
         calendar,
         columns::{self, Of},
         dialog,
@@ -236,6 +236,11 @@ fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
 fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
     let view = match command {
         Command::Reboot | Command::Repair => View::Nodes,
+        Command::Unhold if app.view == View::Hosts => View::Hosts,
+        Command::Hold if app.view == View::Hosts => {
+            let [key, queue] = ["host-power", "reboots"].map(|name| app.key(name));
+            return Err(format!("{key} holds a host off; an entry is held in its queue ({queue}), by its index"));
+        }
         _ if app.view == View::Repairs => View::Repairs,
         _ => View::Reboots,
     };
@@ -274,6 +279,11 @@ fn chosen(app: &mut App, view: View, rows: &str) -> Result<(), String> {
         app.nodes.marks = named?.into_iter().collect();
         return Ok(());
     }
+    if view == View::Hosts {
+        let named: Result<Vec<HostId>, String> = words.iter().map(|word| host(app, word)).collect();
+        app.hosts.marks = named?.into_iter().collect();
+        return Ok(());
+    }
     let mut ids = Vec::new();
     for word in &words {
         ids.extend(entries(app, view, word)?);
@@ -294,6 +304,23 @@ fn entries(app: &App, view: View, word: &str) -> Result<Vec<EntryId>, String> {
     let node = named(app, word)?;
     let found: Vec<EntryId> = app.facts.entries_of(&node).filter(|id| id.queue == queue).collect();
     if found.is_empty() { Err(format!("{node} has no entry in the {queue} queue")) } else { Ok(found) }
+}
+
+/// A host by its name, with or without its namespace, or by its node's.
+fn host(app: &App, word: &str) -> Result<HostId, String> {
+    let (seen, node) = (&app.seen, app.seen.snapshot.machine(word));
+    let named = |id: &&HostId| id.1 == word || format!("{}/{}", id.0, id.1) == word;
+    let of_node = |id: &&HostId| facts::host_node(seen, id).is_some_and(|row| row.name == word || row.name == node);
+    let hosts = || seen.snapshot.kube.hosts.keys();
+    let mut found: Vec<&HostId> = hosts().filter(named).collect();
+    if found.is_empty() {
+        found = hosts().filter(of_node).collect();
+    }
+    match found.as_slice() {
+        [only] => Ok((*only).clone()),
+        [] => Err(format!("{word} is no host, and no node of one")),
+        _ => Err(format!("{word} is the name of several hosts: give NAMESPACE/NAME")),
+    }
 }
 
 /// A node by its name or address.

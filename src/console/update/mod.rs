@@ -59,6 +59,10 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             app.now = now;
             super::sources::follow(app);
             expire(app);
+            if let Some(mut dialog) = app.dialog.take() {
+                super::dialog::refresh(app, &mut dialog);
+                app.dialog = Some(dialog);
+            }
             Vec::new()
         }
         Event::Done(result) => {
@@ -206,7 +210,7 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Repaint => return vec![Effect::Repaint],
         Command::Copy => return copy(app),
         Command::Quit => match super::dialog::quit::open(app) {
-            Some(question) => app.dialog = Some(question),
+            Some(question) => verbs::show(app, question),
             None => return vec![Effect::Quit],
         },
         Command::Cancel
@@ -240,6 +244,10 @@ fn copy(app: &mut App) -> Vec<Effect> {
         app.say_here("nothing here can be copied: move the cursor to a row");
         return Vec::new();
     };
+    if !app.looks.copies {
+        app.refuse_here("this terminal takes nothing to copy: it would print the sequence (OSC 52)");
+        return Vec::new();
+    }
     app.say(format!("copied {} (if the terminal allows it: OSC 52)", copied.what));
     vec![Effect::Copy(copied.text)]
 }

@@ -51,7 +51,7 @@ pub(super) fn take_in(app: &mut App, answer: Answer) {
     if let Answer::Plan(number, drains) = answer {
         let plan = app.dialog.as_mut().and_then(|d| d.plan.as_mut());
         if let Some(plan) = plan.filter(|plan| plan.number == number) {
-            plan.take(drains);
+            plan.take(drains, app.now);
         }
         return;
     }

@@ -4,7 +4,7 @@ use crate::{
     console::{
         app::{App, Pane, Target, View},
         dialog::{self, Deed, Dialog},
-        event::{Action, Effect},
+        event::{Action, Came, Effect},
         facts,
         keys::Command,
         past::Question,
@@ -108,7 +108,8 @@ fn show_numbered(app: &mut App, mut opened: Dialog) {
     show(app, opened);
 }
 
-fn show(app: &mut App, dialog: Dialog) {
+/// Opens it; nothing that was said before stands beside it.
+pub(super) fn show(app: &mut App, dialog: Dialog) {
     app.help = None;
     app.message = None;
     app.dialog = Some(dialog);
@@ -148,18 +149,17 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
 }
 
 /// An action ended: what is to be said of it, and the way back where there is one.
-pub(super) fn ended(app: &mut App, result: Result<String, String>) {
+pub(super) fn ended(app: &mut App, result: Result<Came, String>) {
     let way = app.leaving.take().filter(|_| app.busy == 0);
-    let text = match result {
-        Ok(text) => text,
+    let came = match result {
+        Ok(came) => came,
         Err(text) => return app.refuse(text),
     };
-    let way = way.filter(|way| !matches!(way, Way::Queue { waited, .. } if waited.is_empty()));
-    match way {
-        None => app.say(text),
+    match way.and_then(|way| way.after(&came)) {
+        None => app.say(came.said),
         Some(way) => {
-            app.say(format!("{text}; {} {}", app.key("undo"), way.word()));
-            app.undo = Some(Offer::new(app, way));
+            app.say(format!("{}; {} {}", came.said, app.key("undo"), way.word()));
+            app.undo = Some(Offer::new(app, way, came.wrote));
         }
     }
 }

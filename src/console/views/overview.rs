@@ -1,37 +1,28 @@
 //! The Overview: in five seconds, is it moving, what is stuck and on what, who leads, how long to go.
 
-use ratatui::{
-    buffer::Buffer,
-    layout::Rect,
-    style::Style,
-    text::{Line, Span},
-};
+mod columns;
+mod past;
 
-use unicode_width::UnicodeWidthStr;
+use ratatui::{style::Style, text::Span};
+
+pub use columns::spots;
+pub(super) use columns::{draw, spot_at};
 
 use crate::{
     console::{
         app::App,
-        bar::spark,
         brief, calendar,
         facts::{self, Counts, Leader},
         overview::{Spot, Stuck, Work, standing_by},
         pace::Tone,
         sources, when,
     },
-    model::{
-        entry::{EntryId, QueueKind},
-        ours::Audit,
-    },
-    store::view::Switch,
+    model::entry::{EntryId, QueueKind},
+    store::{keys::SwitchName, view::Switch},
 };
 
 /// Columns of the labels.
 const LABEL: usize = 9;
-/// From so many lines on, long ones may take two, and the last day is told.
-const ROOM: usize = 18;
-/// From this width on the past stands beside the present.
-const TWO: u16 = 150;
 
 /// One line: what Enter opens on it, and its text.
 struct Told {
@@ -48,146 +39,6 @@ fn text(text: impl Into<String>, style: Style) -> Span<'static> {
     Span::styled(text.into(), style)
 }
 
-/// The lines of both columns; the right one is empty on a narrow screen.
-fn columns(app: &App, area: Rect) -> (Vec<Told>, Vec<Told>) {
-    let room = usize::from(area.height);
-    let mut left = vec![said("Reboots", queue(app, QueueKind::Reboot)), said("Repairs", queue(app, QueueKind::Repair))];
-    // where there is room, what is long goes on in a second line
-    let width = if room < ROOM { usize::MAX } else { usize::from(left_width(area)).saturating_sub(LABEL + 2) };
-    left.extend(to_go(app).into_iter().flat_map(|line| folded(line, width)));
-    let told = [said("Waiting", waiting(app)), said("Leads", leads(app)), said("Data", data(app))];
-    left.extend(told.into_iter().flat_map(|line| folded(line, width)));
-    left.extend(switches(app, area.width).into_iter().map(|spans| said("", spans)));
-    if room >= ROOM {
-        left.extend(day(app));
-    }
-    left.extend(blocks(app));
-    let (work, stuck) = (work(app), stuck(app));
-    let (ended, deeds) = (ended(app), deeds(app));
-    if area.width >= TWO {
-        let rest = room.saturating_sub(left.len());
-        let parts = shares(rest, &[work.len(), stuck.len()]);
-        left.extend(part("In work", work, parts[0]));
-        left.extend(part("Stuck", stuck, parts[1]));
-        let parts = shares(room, &[ended.len(), deeds.len()]);
-        let mut right = part("Ended", ended, parts[0]);
-        right.extend(part("Actions", deeds, parts[1]));
-        return (left, right);
-    }
-    let rest = room.saturating_sub(left.len());
-    let parts = shares(rest, &[stuck.len(), work.len(), ended.len(), deeds.len()]);
-    left.extend(part("In work", work, parts[1]));
-    left.extend(part("Stuck", stuck, parts[0]));
-    left.extend(part("Ended", ended, parts[2]));
-    left.extend(part("Actions", deeds, parts[3]));
-    (left, Vec::new())
-}
-
-/// Divides lines: one for each, then what each needs, the first ones first but leaving two to the others.
-fn shares(room: usize, needs: &[usize]) -> Vec<usize> {
-    let mut parts = vec![0; needs.len()];
-    let mut left = room;
-    for fair in [1, 3, room] {
-        for (part, need) in parts.iter_mut().zip(needs) {
-            let more = need.min(&fair).saturating_sub(*part).min(left);
-            *part += more;
-            left -= more;
-        }
-    }
-    parts
-}
-
-/// The first lines of a section under its label; how many are left out stands on the last.
-fn part(label: &'static str, lines: Vec<Told>, room: usize) -> Vec<Told> {
-    let hidden = lines.len().saturating_sub(room);
-    let mut shown: Vec<Told> = lines.into_iter().take(room).collect();
-    if let Some(first) = shown.first_mut() {
-        first.label = label;
-    }
-    if hidden > 0
-        && let Some(last) = shown.last_mut()
-    {
-        last.spans.insert(0, text(format!("(+{hidden}) "), Style::new()));
-    }
-    shown
-}
-
-/// The lines that can be opened, in the order of the screen.
-pub fn spots(app: &App, area: Rect) -> Vec<Spot> {
-    let (left, right) = columns(app, area);
-    left.into_iter().chain(right).filter_map(|line| line.spot).collect()
-}
-
-/// Columns of the left half, or of all.
-fn left_width(area: Rect) -> u16 {
-    if area.width >= TWO { split(area).saturating_sub(1) } else { area.width }
-}
-
-/// A line that is too long goes on below itself; what is too long for that too is cut.
-fn folded(line: Told, width: usize) -> Vec<Told> {
-    let long = line.spans.iter().map(Span::width).sum::<usize>() > width;
-    if !long {
-        return vec![line];
-    }
-    let (mut first, mut second, mut used) = (Vec::new(), Vec::new(), 0);
-    for span in line.spans {
-        let style = span.style;
-        for word in span.content.split_inclusive(' ') {
-            if second.is_empty() && used + word.trim_end().width() <= width {
-                used += word.width();
-                first.push(text(word.to_owned(), style));
-            } else {
-                second.push(text(word.to_owned(), style));
-            }
-        }
-    }
-    if let Some(last) = first.last_mut() {
-        *last = text(last.content.trim_end().to_owned(), last.style);
-    }
-    vec![Told { spans: first, ..line }, said("", second)]
-}
-
-/// What can be opened at this place of the screen.
-pub(super) fn spot_at(app: &App, area: Rect, x: u16, y: u16) -> Option<Spot> {
-    let (left, right) = columns(app, area);
-    let lines = if area.width >= TWO && x >= area.x + split(area) { right } else { left };
-    let nth = usize::from(y.checked_sub(area.y).filter(|nth| *nth < area.height)?);
-    lines.into_iter().nth(nth)?.spot
-}
-
-/// Where the right column begins.
-fn split(area: Rect) -> u16 {
-    if area.width >= TWO { area.width * 11 / 20 } else { area.width }
-}
-
-/// Draws it.
-pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if let Some(lines) = super::connecting(app) {
-        super::say_empty(buffer, area, &lines, app);
-        return;
-    }
-    let (left, right) = columns(app, area);
-    let split = split(area);
-    column(app, buffer, Rect { width: left_width(area), ..area }, left, stale);
-    column(app, buffer, Rect { x: area.x + split, width: area.width - split, ..area }, right, stale);
-}
-
-fn column(app: &App, buffer: &mut Buffer, area: Rect, lines: Vec<Told>, stale: bool) {
-    let theme = &app.looks.theme;
-    for (y, line) in (area.y..area.bottom()).zip(lines) {
-        let at_cursor = line.spot.is_some() && line.spot == app.spots.cursor;
-        let mut spans = vec![text(format!("{:<LABEL$}", line.label), theme.title)];
-        spans.push(if at_cursor { text("> ", theme.cursor) } else { Span::raw("  ") });
-        spans.extend(line.spans.into_iter().map(|span| if stale { span.style(theme.muted) } else { span }));
-        let line = Line::from(spans);
-        let long = line.width() > usize::from(area.width);
-        buffer.set_line(area.x, y, &line, area.width);
-        if long {
-            buffer.set_stringn(area.right().saturating_sub(1), y, "~", 1, theme.muted);
-        }
-    }
-}
-
 /// Is it moving: slots, and the entries by state.
 fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let (theme, store) = (&app.looks.theme, &app.seen.snapshot.store);
@@ -198,9 +49,11 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let (going, held) = (work.left.left, work.left.held);
     // what is in work and goes on
     let moves = work.used.saturating_sub(work.used_stuck);
-    let idle = work.used + going + held + work.left.stuck == 0;
+    let idle = work.used == 0 && work.left.nothing();
+    let boot = app.now.boot.as_secs_f64();
+    let lost = sources::etcd_lost(&app.seen, boot).is_some();
     let shut = calendar::stands(app, &store.policy(), queue).is_some_and(|stands| !stands.open);
-    let (state, style) = match sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) {
+    let (state, style) = match sources::leader_now(&app.seen, boot) {
         Leader::Unknown => ("NOT known, etcd is lost; last seen", theme.danger),
         _ if idle && switch.enabled() => ("nothing to do", theme.muted),
         _ if !switch.enabled() && work.used > 0 => ("DISABLED, ends what runs", theme.danger),
@@ -208,9 +61,13 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         Leader::Nobody => ("NOT moving, nobody leads", theme.danger),
         _ if moves == 0 && going > 0 && calendar::freeze(app).is_some() => ("FROZEN", theme.danger),
         _ if moves == 0 && going > 0 && shut => ("waits for the window", theme.trouble),
-        _ if going == 0 && held > 0 && work.left.stuck == 0 => ("ON HOLD", theme.trouble),
+        _ if going == 0 && held > 0 && work.left.resting() == 0 => ("ON HOLD", theme.trouble),
         _ if work.used > 0 && (going == 0 || moves == 0) => ("STUCK", theme.trouble),
+        _ if work.used > 0 && sources::kube_lost(&app.seen, boot).is_some() => {
+            ("held up, Kubernetes is lost", theme.trouble)
+        }
         _ if work.used > 0 => ("moving", theme.good),
+        _ if going == 0 && work.left.stuck == 0 => ("backs off", theme.trouble),
         _ if going == 0 => ("STUCK", theme.trouble),
         _ => ("waiting", theme.trouble),
     };
@@ -224,7 +81,14 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     ];
     let states = states.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>();
     let gap = if states.is_empty() { "" } else { ": " };
-    let mut spans = vec![text(state, style)];
+    // nobody knows whether it is still so
+    let (seen_at, style) = if lost {
+        (format!("as of {}: ", calendar::time(app, app.known())), theme.danger)
+    } else {
+        (String::new(), style)
+    };
+    let by = (!switch.enabled()).then(|| who_disabled(app, queue)).flatten().unwrap_or_default();
+    let mut spans = vec![text(format!("{seen_at}{state}"), style), text(by, theme.trouble)];
     // what a person has to see comes first: narrow screens cut the end
     for (n, what) in [(counts.failed, "failed"), (counts.broken, "broken")] {
         if n > 0 {
@@ -233,6 +97,16 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     }
     spans.push(Span::raw(format!("{slots}{gap}{}", states.join(", "))));
     spans
+}
+
+/// Who disabled a queue, when and why, as the audit has it: `, by bob at 09:17Z: storage incident`.
+fn who_disabled(app: &App, queue: QueueKind) -> Option<String> {
+    let on = SwitchName::from(queue).title();
+    let read = app.past.audit.rows.values().filter_map(|row| row.as_ref().ok());
+    let newest = read.filter(|a| a.on == on && matches!(a.what.as_str(), "enable" | "disable")).max_by_key(|a| a.at);
+    let audit = newest.filter(|audit| audit.what == "disable")?;
+    let why = audit.reason.as_ref().map(|why| format!(" ({})", brief::squeezed(why, 30))).unwrap_or_default();
+    Some(brief::safe(&format!(" by {} at {}{why}", audit.who.user, calendar::short(app, audit.at))))
 }
 
 /// How long to go, and from what that is known: a line for each queue that has something left.
@@ -255,28 +129,6 @@ fn to_go(app: &App) -> Vec<Told> {
         lines.push(said("To go", vec![text("both queues are through", theme.muted)]));
     }
     lines
-}
-
-/// The last day at a glance: what ended in each hour, and how long the machines were away.
-fn day(app: &App) -> Option<Told> {
-    let (theme, day) = (&app.looks.theme, &app.summary.day);
-    let all: u64 = day.ended.iter().sum();
-    if all == 0 {
-        return None;
-    }
-    let blocks = app.looks.blocks;
-    let known = day.ended.get(day.unread..).unwrap_or_default();
-    let hours = if day.unread == 0 { "24h".to_owned() } else { format!("{}h", known.len()) };
-    let mut spans = vec![Span::raw(format!("{hours} {} {all} ended", spark(known, blocks)))];
-    if day.bad > 0 {
-        spans.push(text(format!(", {} failed", day.bad), theme.trouble));
-    }
-    if let (Some(least), Some(most), true) = (day.boots.iter().min(), day.boots.iter().max(), day.boots.len() > 2) {
-        let span = |s: &u64| when::span(jiff::SignedDuration::from_secs(i64::try_from(*s).unwrap_or(0)));
-        let boots = format!("; away {} {} to {}", spark(&day.boots, blocks), span(least), span(most));
-        spans.push(text(boots, theme.muted));
-    }
-    Some(said("By hour", spans))
 }
 
 /// Most machines that are named of those that the same thing blocks.
@@ -311,7 +163,7 @@ fn waiting(app: &App) -> Vec<Span<'static>> {
     let (theme, sums) = (&app.looks.theme, &app.summary);
     let Some((id, since)) = sums.oldest else { return vec![text("nothing", theme.muted)] };
     let waits: Vec<String> = sums.waits.iter().map(|(what, n)| format!("{n} for {what}")).collect();
-    let oldest = format!("; longest {} {id} {}", when::age(since, app.now.wall), name(app, id));
+    let oldest = format!("; longest {} {id} {}", when::age(since, app.known()), name(app, id));
     vec![Span::raw(waits.join(", ")), text(oldest, theme.muted)]
 }
 
@@ -350,17 +202,21 @@ fn data(app: &App) -> Vec<Span<'static>> {
     let (theme, boot) = (&app.looks.theme, app.now.boot.as_secs_f64());
     let snap = &app.seen.snapshot;
     let mut spans = Vec::new();
-    let mut source = |name: &str, lost: Option<f64>, known: bool| {
+    let mut source = |name: &str, lost: Option<f64>, known: bool, heard: f64| {
         let gap = if spans.is_empty() { "" } else { "  " };
         spans.push(match lost {
             Some(heard) => text(format!("{gap}{name} LOST for {}", when::seconds(boot - heard)), theme.danger),
+            None if known && boot - heard > sources::SILENT => {
+                text(format!("{gap}{name} silent for {}", when::seconds(boot - heard)), theme.trouble)
+            }
             None if known => Span::raw(format!("{gap}{name} live")),
             None => text(format!("{gap}{name} not heard yet"), theme.trouble),
         });
     };
-    source("etcd", facts::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced);
-    let nodes = snap.kube.sources.get("nodes").is_some_and(|s| s.synced);
-    source("Kubernetes", facts::kube_lost(&app.seen, boot).and_then(|l| l.heard), nodes);
+    source("etcd", facts::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced, snap.store.heard);
+    let nodes = snap.kube.sources.get("nodes");
+    let (known, heard) = (nodes.is_some_and(|s| s.synced), nodes.map_or(boot, |s| s.heard));
+    source("Kubernetes", facts::kube_lost(&app.seen, boot).and_then(|l| l.heard), known, heard);
     if snap.store.registry.url.is_some() {
         let members = &snap.registry.members;
         let age = members.good.as_ref().map(|good| when::coarse(boot - good.at));
@@ -418,7 +274,7 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
 
 /// What is in work, longest first.
 fn work(app: &App) -> Vec<Told> {
-    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.now.wall);
+    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
     let mut lines: Vec<Told> = Vec::new();
     for id in &app.summary.work {
         let status = match (facts::entry(seen, *id), facts::repair(seen, *id)) {
@@ -458,7 +314,7 @@ fn stuck(app: &App) -> Vec<Told> {
 }
 
 fn stuck_line(app: &App, group: &Stuck) -> Told {
-    let (theme, now) = (&app.looks.theme, app.now.wall);
+    let (theme, now) = (&app.looks.theme, app.known());
     let since = group.since.map(|at| when::age(at, now)).unwrap_or_default();
     let why = group.entry.and_then(|id| app.seen.reasons.get(&id)).map(|why| brief::reason(why, now));
     let node = group.node.as_deref().map(|n| brief::squeezed(n, 24)).filter(|n| !n.is_empty());
@@ -472,69 +328,5 @@ fn stuck_line(app: &App, group: &Stuck) -> Told {
         spot: Some(Spot::Stuck(group.on.clone(), group.entry, group.node.clone())),
         label: "",
         spans: vec![Span::raw(format!("{since:>5} ")), text(words, theme.trouble)],
-    }
-}
-
-/// What ended last.
-fn ended(app: &App) -> Vec<Told> {
-    let theme = &app.looks.theme;
-    let read = &app.past.history;
-    let mut lines: Vec<Told> = Vec::new();
-    for id in &app.summary.ended {
-        let Some(e) = read.get(id) else { continue };
-        // a machine was away from its command on; without one, it waited from the request on
-        let took = match (e.commanded, &e.request) {
-            (Some(began), _) => Some(format!(" in {}", when::age(began, e.at))),
-            (None, Some(r)) => Some(format!(" after {}", when::age(r.at, e.at))),
-            (None, None) => None,
-        };
-        let by = e.request.as_ref().map(|r| format!(" ({})", brief::safe(&r.who.user))).unwrap_or_default();
-        let node = brief::squeezed(&app.seen.snapshot.machine(&e.address), 24);
-        let style = super::history::style(app, e);
-        lines.push(Told {
-            spot: Some(Spot::Ended(id.clone())),
-            label: "",
-            spans: vec![
-                Span::raw(format!("{} {node} ", calendar::short(app, e.at))),
-                text(brief::safe(&e.outcome), style),
-                text(format!("{}{by}", took.unwrap_or_default()), theme.muted),
-            ],
-        });
-    }
-    if lines.is_empty() {
-        lines.push(said("", vec![nothing_read(app, read.begun, read.error.as_ref())]));
-    }
-    lines
-}
-
-/// What people did last.
-fn deeds(app: &App) -> Vec<Told> {
-    let read = &app.past.audit;
-    let mut lines: Vec<Told> = Vec::new();
-    for id in &app.summary.deeds {
-        let Some(audit) = read.get(id) else { continue };
-        lines.push(Told {
-            spot: Some(Spot::Deed(id.clone())),
-            label: "",
-            spans: vec![Span::raw(format!("{} {}", calendar::short(app, audit.at), deed(audit)))],
-        });
-    }
-    if lines.is_empty() {
-        lines.push(said("", vec![nothing_read(app, read.begun, read.error.as_ref())]));
-    }
-    lines
-}
-
-fn deed(audit: &Audit) -> String {
-    let why = audit.reason.as_ref().map(|why| format!(" \"{why}\"")).unwrap_or_default();
-    brief::safe(&format!("{}: {} {}{why}", audit.who.user, audit.what, audit.on))
-}
-
-fn nothing_read(app: &App, begun: bool, error: Option<&String>) -> Span<'static> {
-    let theme = &app.looks.theme;
-    match error {
-        Some(why) => text(format!("not read: {}", brief::safe(why)), theme.trouble),
-        None if begun => text("nothing yet", theme.muted),
-        None => text("reading ...", theme.muted),
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 }
 
 fn row(app: &App, id: EntryId, width: usize) -> Row {
-    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.now.wall);
+    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
     let mut cells = vec![Cell::plain(id.index.to_string())];
     let why = seen.reasons.get(&id).map(|why| brief::reason(why, now));
     let mut text = why.unwrap_or_default();

@@ -1,0 +1,208 @@
+//! What is known ages: below a lost source nothing goes on as if it were alive, and a dialog that stands open is renewed or
+//! expires.
+
+use super::world::{BOOT, World, at, press};
+use crate::{
+    actions::plan::Drains,
+    console::{
+        app::{App, View},
+        brief,
+        event::{Effect, Event},
+        facts,
+        past::{Answer, Question},
+        screen,
+        update::update,
+    },
+    model::{entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus, time::after},
+    store::view::Switch,
+};
+
+fn tick(app: &mut App, seconds: f64) -> Vec<Effect> {
+    update(app, Event::Tick(at(BOOT + seconds)))
+}
+
+fn news(app: &mut App, world: &World) {
+    update(app, Event::Seen(world.seen()));
+}
+
+fn line(app: &App, of: &str) -> String {
+    let text = screen::text(app);
+    text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of:?}:\n{text}")).to_owned()
+}
+
+/// Review 9 of the operator, 6: `moving` and `command runs 25s` under a banner that says that etcd is lost.
+#[test]
+fn ages_stop_where_etcd_is_lost_and_nothing_is_said_to_move() {
+    let mut world = World::usual();
+    world.each_source(|source| source.heard = BOOT + 4000.0);
+    let mut app = world.console_in(View::Overview, 80, 24);
+    tick(&mut app, 13.0);
+    assert!(line(&app, "Reboots  ").contains("as of 10:00:00Z: moving"), "{}", screen::text(&app));
+    assert!(line(&app, "! etcd").contains("lost, last heard 10:00:00Z, 13s ago"), "{}", screen::text(&app));
+    let before = line(&app, "worker-2 rebooting");
+    tick(&mut app, 400.0);
+    assert_eq!(line(&app, "worker-2 rebooting"), before);
+    press(&mut app, "1");
+    let before = (line(&app, "worker-2 rebooting"), line(&app, "worker-1 draining"));
+    tick(&mut app, 4000.0);
+    assert_eq!((line(&app, "worker-2 rebooting"), line(&app, "worker-1 draining")), before);
+}
+
+#[test]
+fn a_source_that_is_silent_is_not_called_live_and_without_kubernetes_nothing_moves() {
+    let mut world = World::usual();
+    let mut app = world.console_in(View::Overview, 80, 24);
+    tick(&mut app, 8.0);
+    assert!(line(&app, "Data ").contains("etcd silent for 8s  Kubernetes silent for 8s"), "{}", screen::text(&app));
+    (world.boot, world.store.heard) = (BOOT + 60.0, BOOT + 60.0);
+    tick(&mut app, 60.0);
+    news(&mut app, &world);
+    assert!(line(&app, "Reboots  ").contains("held up, Kubernetes is lost"), "{}", screen::text(&app));
+    assert!(line(&app, "Data ").contains("etcd live  Kubernetes LOST for 1m"));
+}
+
+fn plan(effects: &[Effect]) -> Option<u64> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Ask(Question::Plan(number, ..)) => Some(*number),
+        _ => None,
+    })
+}
+
+fn answered(app: &mut App, number: u64) {
+    let met = Drains { nodes: 1, evict: 5, delete: 0, stay: 2, blocked: Vec::new(), unread: Vec::new(), more: 0 };
+    update(app, Event::Told(Box::new(Answer::Plan(number, Ok(met)))));
+}
+
+/// Review 9 of the operator, 10: "nothing blocks a drain now" of a minute ago was confirmed.
+#[test]
+fn the_preview_of_a_dialog_that_stands_open_is_renewed_and_says_how_old_it_is_where_it_cannot_be() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    let number = plan(&press(&mut app, "2 G R")).unwrap();
+    let mut live = |app: &mut App, seconds: f64| {
+        (world.boot, world.store.heard) = (BOOT + seconds, BOOT + seconds);
+        world.each_source(|source| source.heard = BOOT + seconds);
+        let asked = tick(app, seconds);
+        news(app, &world);
+        plan(&asked)
+    };
+    assert_eq!(live(&mut app, 20.0), None, "it has not been answered yet");
+    answered(&mut app, number);
+    assert_eq!(live(&mut app, 30.0), None);
+    assert_eq!(live(&mut app, 36.0), Some(number), "16 s old");
+    assert_eq!(live(&mut app, 38.0), None, "once for each answer");
+    answered(&mut app, number);
+    assert!(!screen::text(&app).contains("as of"), "{}", screen::text(&app));
+    assert_eq!(live(&mut app, 54.0), Some(number));
+    live(&mut app, 90.0);
+    assert!(
+        screen::text(&app).contains("! pods as of 10:00:38Z: Kubernetes has not answered"),
+        "{}",
+        screen::text(&app)
+    );
+}
+
+#[test]
+fn what_a_dialog_says_of_its_nodes_follows_them() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "2 G R");
+    assert!(!screen::text(&app).contains("already in the queue"));
+    world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
+    news(&mut app, &world);
+    let text = screen::text(&app);
+    assert!(
+        text.contains("! 1 already in the queue") && text.contains("in reboots/30 already: rebooted TWICE"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_question_before_leaving_counts_anew_and_expires_when_it_is_another_one() {
+    let mut world = World::usual();
+    let mut app = world.console_in(View::Overview, 80, 24);
+    press(&mut app, "q");
+    assert!(screen::text(&app).contains("reboots: 1 draining, 1 rebooting, 3 queued"), "{}", screen::text(&app));
+    world.store.reboots.entries.remove(&5);
+    news(&mut app, &world);
+    assert!(screen::text(&app).contains("reboots: 1 draining, 1 rebooting, 2 queued"), "{}", screen::text(&app));
+    press(&mut app, "esc");
+    // etcd is lost by another console's engine, and comes back
+    world.engine.leading = None;
+    news(&mut app, &world);
+    tick(&mut app, 13.0);
+    press(&mut app, "q");
+    assert!(screen::text(&app).contains("Leave while etcd does not answer?"), "{}", screen::text(&app));
+    (world.boot, world.store.heard) = (BOOT + 14.0, BOOT + 14.0);
+    tick(&mut app, 14.0);
+    news(&mut app, &world);
+    let text = screen::text(&app);
+    assert!(text.contains("EXPIRED: this has changed meanwhile; q asks what is to be asked now"), "{text}");
+    assert_eq!(press(&mut app, "y"), []);
+    assert_eq!(press(&mut app, "esc q"), [Effect::Quit], "somebody else leads: nothing is to be asked");
+}
+
+/// Review 9 of the operator, 10: somebody else's news stood between a reason and its buttons.
+#[test]
+fn what_is_said_of_something_else_stands_outside_of_a_dialog() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 G R");
+    update(&mut app, Event::Done(Ok("reboots/3 was cancelled".into())));
+    let said = line(&app, "reboots/3 was cancelled");
+    assert!(said.starts_with("reboots/3"), "{said:?}");
+    press(&mut app, "esc 0");
+    app.say("an older message");
+    press(&mut app, "q");
+    assert!(!screen::text(&app).contains("an older message"), "{}", screen::text(&app));
+}
+
+/// Review 9 of the operator, 4: a duplicate of one on hold was "about 5s".
+#[test]
+fn what_waits_behind_an_entry_that_does_not_move_is_not_counted_as_left() {
+    let mut world = World::usual();
+    let left = |world: &World| world.console_in(View::Overview, 80, 24).summary.reboots.left;
+    let before = left(&world);
+    assert_eq!((before.left, before.held, before.behind, before.stuck), (3, 0, 0, 2));
+    assert_eq!(before.backoff.map(|(n, _)| n), Some(1));
+    world.reasons.insert(EntryId::reboot(5), Reason::OnHold { who: "bob".into(), why: None });
+    world.entry(30, "10.0.0.16", RebootStatus::Queued, 10, 95);
+    world.reasons.insert(EntryId::reboot(30), Reason::DuplicateOf { index: 5 });
+    world.entry(31, "10.0.0.17", RebootStatus::Queued, 10, 96);
+    world.reasons.insert(EntryId::reboot(31), Reason::DuplicateOf { index: 6 });
+    world.entry(32, "10.0.0.15", RebootStatus::Queued, 10, 97);
+    world.reasons.insert(EntryId::reboot(32), Reason::DuplicateOf { index: 4 });
+    let after = left(&world);
+    assert_eq!((after.left, after.held, after.behind), (3, 1, 2), "4, 7, and 32 behind one that reboots");
+    // disabled: what backs off does so still
+    world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 71 };
+    world.reasons.insert(EntryId::reboot(6), Reason::QueueDisabled);
+    assert_eq!(left(&world).backoff.map(|(n, _)| n), Some(1));
+}
+
+/// Review 9 of the operator, 12 and 13: `n` went to machines that merely boot, and to all that the switch had sent back.
+#[test]
+fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
+    let mut world = World::usual();
+    let row = NodeRow { ready: false, ..NodeRow::clone(&world.kube.nodes["worker-2"]) };
+    world.kube.put_node(row);
+    let trouble = facts::in_trouble;
+    assert!(trouble(&world.seen(), EntryId::reboot(6)), "a budget held it up");
+    let cause = Some("the queue was disabled (reset-backoff ends the wait)".to_owned());
+    let until = after(super::world::wall(), 400);
+    world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 2, until, cause });
+    assert!(!trouble(&world.seen(), EntryId::reboot(6)));
+    let app = world.console_in(View::Nodes, 80, 24);
+    assert_eq!(app.facts.reboots.trouble, 2);
+    assert!(!brief::node_state(&app, "worker-2").1, "it reboots");
+    assert!(brief::node_state(&app, "worker-5").1, "NotReady of itself");
+}
+
+/// Review 9 of the operator, 17.
+#[test]
+fn the_overviews_first_lines_say_who_disabled_a_queue() {
+    let mut world = World::usual();
+    world.store.repairs.switch = Switch { raw: Some("true".into()), mod_revision: 71 };
+    let mut app = world.console_in(View::Overview, 80, 24);
+    super::past::told(&mut app);
+    assert!(line(&app, "Repairs  ").contains("DISABLED by bob at 08:53:20Z (disk"), "{}", screen::text(&app));
+}

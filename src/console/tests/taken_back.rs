@@ -1,0 +1,161 @@
+//! Ways back are bound to what was written, and to what that replaced.
+
+use super::world::{World, press, stored, wall};
+use crate::{
+    actions::HostDeed,
+    console::{
+        app::App,
+        event::{Action, Came, Effect, Event, Replaced},
+        screen,
+        undo::Way,
+        update::update,
+    },
+    model::{
+        constraints::Constraints, entry::EntryId, freeze::Freeze, host::Mode, ours::Who, policy::Policy,
+        reboot::RebootStatus,
+    },
+    store::view::Switch,
+};
+
+fn news(app: &mut App, world: &World) {
+    update(app, Event::Seen(world.seen()));
+}
+
+fn came(app: &mut App, came: Came) {
+    update(app, Event::Done(Ok(came)));
+}
+
+fn message(app: &App) -> &str {
+    app.message.as_ref().map_or("", |m| &m.text)
+}
+
+/// Review 9 of the engineer, 4: what was seen first was taken for ours.
+#[test]
+fn a_switch_that_somebody_wrote_over_before_it_was_seen_is_not_taken_back() {
+    for (found, ours) in [(71, true), (72, false)] {
+        let mut world = World::usual();
+        let mut app = world.console(80, 24);
+        press(&mut app, "E enter y");
+        came(&mut app, Came { wrote: Some(71), ..Came::from("the reboot queue is disabled") });
+        // an older one is not it either
+        world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
+        news(&mut app, &world);
+        assert!(!app.undo_stands());
+        world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: found };
+        news(&mut app, &world);
+        press(&mut app, "u");
+        assert_eq!(app.dialog.is_some(), ours, "{found}: {}", screen::text(&app));
+        let said = if ours { "takes back what was done here 0s ago" } else { "has changed since" };
+        assert!(screen::text(&app).contains(said), "{}", screen::text(&app));
+    }
+}
+
+#[test]
+fn a_constraint_goes_back_to_what_was_replaced_not_to_what_the_screen_had() {
+    let set = |n| Constraints { maximum_repair_queue_entries: n, ..Constraints::default() };
+    for (replaced, back) in [(Some(7), Some("u sets it back to 7")), (Some(5), None), (None, None)] {
+        let mut world = World::usual();
+        world.store.constraints = Some(stored("c", 10, set(3)));
+        let mut app = world.console(80, 24);
+        press(&mut app, "S right right right right enter \"5\" enter enter y");
+        let replaced = Some(Replaced::Constraint(replaced));
+        came(&mut app, Came { wrote: Some(12), replaced, ..Came::from("it is 5") });
+        match back {
+            Some(back) => assert!(message(&app).ends_with(back), "{}", message(&app)),
+            None => assert_eq!(message(&app), "it is 5"),
+        }
+        // the same value, written by somebody else
+        world.store.constraints = Some(stored("c", 13, set(5)));
+        news(&mut app, &world);
+        press(&mut app, "u");
+        assert!(app.dialog.is_none(), "{}", screen::text(&app));
+    }
+}
+
+#[test]
+fn a_freeze_in_place_of_one_that_was_not_seen_has_no_way_back() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, ": \"freeze 2h deploy\" enter y");
+    came(&mut app, Came { replaced: Some(Replaced::Freeze), ..Came::from("frozen") });
+    assert_eq!((message(&app), app.undo.is_none()), ("frozen", true));
+    // and one in place of nothing has
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    let Some(Effect::Act(Action::Freeze { until, reason })) = press(&mut app, ": \"freeze 2h deploy\" enter y").pop()
+    else {
+        panic!("{}", screen::text(&app))
+    };
+    came(&mut app, "frozen".into());
+    let freeze = Some(Freeze { until, reason, who: Who::default(), unknown: serde_json::Map::new() });
+    world.store.policy = Some(stored("p", 70, Policy { freeze, ..Policy::default() }));
+    news(&mut app, &world);
+    assert!(app.undo_stands());
+}
+
+/// Review 9 of the operator, 8: "oh no, wrong rack" had no way back.
+#[test]
+fn reboots_that_were_queued_are_cancelled_as_far_as_they_have_not_begun() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "2 G R enter y");
+    let queued = vec![EntryId::reboot(30), EntryId::reboot(31), EntryId::reboot(32)];
+    came(&mut app, Came { queued, ..Came::from("queued 3 reboots") });
+    assert_eq!(message(&app), "queued 3 reboots; u cancels those that have not begun");
+    assert!(!app.undo_stands(), "they are not seen yet");
+    world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
+    world.entry(31, "10.0.0.17", RebootStatus::Draining, 10, 96);
+    world.entry(32, "10.0.0.13", RebootStatus::Queued, 10, 97);
+    news(&mut app, &world);
+    press(&mut app, "u");
+    let text = screen::text(&app);
+    assert!(
+        text.contains("Cancel 2 entries on tokyo0?") && text.contains("! begun already, left out: reboots/31"),
+        "{text}"
+    );
+    world.entry(32, "10.0.0.13", RebootStatus::Draining, 1, 98);
+    news(&mut app, &world);
+    let entries = vec![EntryId::reboot(30)];
+    assert_eq!(press(&mut app, "enter y"), [Effect::Act(Action::Cancel { entries, reason: None })]);
+}
+
+#[test]
+fn when_all_of_them_have_begun_nothing_is_taken_back() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "2 G R enter y");
+    came(&mut app, Came { queued: vec![EntryId::reboot(30)], ..Came::from("queued 1 reboot") });
+    assert!(message(&app).ends_with("u cancels it, unless it has begun"), "{}", message(&app));
+    world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
+    news(&mut app, &world);
+    press(&mut app, "u");
+    world.entry(30, "10.0.0.18", RebootStatus::Draining, 1, 96);
+    news(&mut app, &world);
+    assert!(screen::text(&app).contains("EXPIRED: they have begun meanwhile"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "enter y esc u"), []);
+    assert!(message(&app).contains("has changed since"), "{}", message(&app));
+}
+
+#[test]
+fn a_host_that_was_held_off_is_released_again() {
+    let world = World::with_hosts();
+    let mut app = world.console(80, 24);
+    let hold = |host: &str| {
+        let deed = Some(HostDeed::Hold(Mode::Soft));
+        Action::Hosts { hosts: vec![(host.to_owned(), "uid".to_owned())], deed, reason: None }
+    };
+    assert_eq!(Way::of(&app, &hold("metal3/m2")), None, "it was held before");
+    let way = Way::of(&app, &hold("metal3/m1")).unwrap();
+    app.leaving = Some(way);
+    app.busy = 1;
+    came(&mut app, "metal3/m1 is held off".into());
+    assert!(message(&app).ends_with("; u releases it again"), "{}", message(&app));
+    assert!(!app.undo_stands(), "not seen yet");
+    let mut world = world;
+    let id = ("metal3".to_owned(), "m1".to_owned());
+    let mut off = crate::model::host::HostRow::clone(&world.kube.hosts[&id]);
+    off.asked.keys.insert("cketerm".into(), format!("{{\"mode\":\"soft\",\"by\":\"a@b\",\"since\":\"{}\"}}", wall()));
+    world.kube.hosts.insert(id, std::sync::Arc::new(off));
+    news(&mut app, &world);
+    press(&mut app, "u");
+    assert!(screen::text(&app).contains("Release metal3/m1 on tokyo0?"), "{}", screen::text(&app));
+}

@@ -1,0 +1,164 @@
+//! What stands where: one column or two, what is folded, and how many lines each section gets.
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Style,
+    text::{Line, Span},
+};
+use unicode_width::UnicodeWidthStr;
+
+use super::{
+    LABEL, Told, blocks, data, leads,
+    past::{day, deeds, ended},
+    queue, said, stuck, switches, text, to_go, waiting, work,
+};
+use crate::{
+    console::{app::App, overview::Spot, views},
+    model::entry::QueueKind,
+};
+
+/// From so many lines on, long ones may take two, and the last day is told.
+const ROOM: usize = 18;
+/// From this width on the past stands beside the present.
+const TWO: u16 = 150;
+
+/// The lines of both columns; the right one is empty on a narrow screen.
+fn columns(app: &App, area: Rect) -> (Vec<Told>, Vec<Told>) {
+    let room = usize::from(area.height);
+    let mut left = vec![said("Reboots", queue(app, QueueKind::Reboot)), said("Repairs", queue(app, QueueKind::Repair))];
+    // where there is room, what is long goes on in a second line
+    let width = if room < ROOM { usize::MAX } else { usize::from(left_width(area)).saturating_sub(LABEL + 2) };
+    left.extend(to_go(app).into_iter().flat_map(|line| folded(line, width)));
+    let told = [said("Waiting", waiting(app)), said("Leads", leads(app)), said("Data", data(app))];
+    left.extend(told.into_iter().flat_map(|line| folded(line, width)));
+    left.extend(switches(app, area.width).into_iter().map(|spans| said("", spans)));
+    if room >= ROOM {
+        left.extend(day(app));
+    }
+    left.extend(blocks(app));
+    let (work, stuck) = (work(app), stuck(app));
+    let (ended, deeds) = (ended(app), deeds(app));
+    if area.width >= TWO {
+        let rest = room.saturating_sub(left.len());
+        let parts = shares(rest, &[work.len(), stuck.len()]);
+        left.extend(part("In work", work, parts[0]));
+        left.extend(part("Stuck", stuck, parts[1]));
+        let parts = shares(room, &[ended.len(), deeds.len()]);
+        let mut right = part("Ended", ended, parts[0]);
+        right.extend(part("Actions", deeds, parts[1]));
+        return (left, right);
+    }
+    let rest = room.saturating_sub(left.len());
+    let parts = shares(rest, &[stuck.len(), work.len(), ended.len(), deeds.len()]);
+    left.extend(part("In work", work, parts[1]));
+    left.extend(part("Stuck", stuck, parts[0]));
+    left.extend(part("Ended", ended, parts[2]));
+    left.extend(part("Actions", deeds, parts[3]));
+    (left, Vec::new())
+}
+
+/// Divides lines: one for each, then what each needs, the first ones first but leaving two to the others.
+fn shares(room: usize, needs: &[usize]) -> Vec<usize> {
+    let mut parts = vec![0; needs.len()];
+    let mut left = room;
+    for fair in [1, 3, room] {
+        for (part, need) in parts.iter_mut().zip(needs) {
+            let more = need.min(&fair).saturating_sub(*part).min(left);
+            *part += more;
+            left -= more;
+        }
+    }
+    parts
+}
+
+/// The first lines of a section under its label; how many are left out stands on the last.
+fn part(label: &'static str, lines: Vec<Told>, room: usize) -> Vec<Told> {
+    let hidden = lines.len().saturating_sub(room);
+    let mut shown: Vec<Told> = lines.into_iter().take(room).collect();
+    if let Some(first) = shown.first_mut() {
+        first.label = label;
+    }
+    if hidden > 0
+        && let Some(last) = shown.last_mut()
+    {
+        last.spans.insert(0, text(format!("(+{hidden}) "), Style::new()));
+    }
+    shown
+}
+
+/// The lines that can be opened, in the order of the screen.
+pub fn spots(app: &App, area: Rect) -> Vec<Spot> {
+    let (left, right) = columns(app, area);
+    left.into_iter().chain(right).filter_map(|line| line.spot).collect()
+}
+
+/// Columns of the left half, or of all.
+fn left_width(area: Rect) -> u16 {
+    if area.width >= TWO { split(area).saturating_sub(1) } else { area.width }
+}
+
+/// A line that is too long goes on below itself; what is too long for that too is cut.
+fn folded(line: Told, width: usize) -> Vec<Told> {
+    let long = line.spans.iter().map(Span::width).sum::<usize>() > width;
+    if !long {
+        return vec![line];
+    }
+    let (mut first, mut second, mut used) = (Vec::new(), Vec::new(), 0);
+    for span in line.spans {
+        let style = span.style;
+        for word in span.content.split_inclusive(' ') {
+            if second.is_empty() && used + word.trim_end().width() <= width {
+                used += word.width();
+                first.push(text(word.to_owned(), style));
+            } else {
+                second.push(text(word.to_owned(), style));
+            }
+        }
+    }
+    if let Some(last) = first.last_mut() {
+        *last = text(last.content.trim_end().to_owned(), last.style);
+    }
+    vec![Told { spans: first, ..line }, said("", second)]
+}
+
+/// What can be opened at this place of the screen.
+pub(in crate::console::views) fn spot_at(app: &App, area: Rect, x: u16, y: u16) -> Option<Spot> {
+    let (left, right) = columns(app, area);
+    let lines = if area.width >= TWO && x >= area.x + split(area) { right } else { left };
+    let nth = usize::from(y.checked_sub(area.y).filter(|nth| *nth < area.height)?);
+    lines.into_iter().nth(nth)?.spot
+}
+
+/// Where the right column begins.
+fn split(area: Rect) -> u16 {
+    if area.width >= TWO { area.width * 11 / 20 } else { area.width }
+}
+
+/// Draws it.
+pub(in crate::console::views) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    if let Some(lines) = views::connecting(app) {
+        views::say_empty(buffer, area, &lines, app);
+        return;
+    }
+    let (left, right) = columns(app, area);
+    let split = split(area);
+    column(app, buffer, Rect { width: left_width(area), ..area }, left, stale);
+    column(app, buffer, Rect { x: area.x + split, width: area.width - split, ..area }, right, stale);
+}
+
+fn column(app: &App, buffer: &mut Buffer, area: Rect, lines: Vec<Told>, stale: bool) {
+    let theme = &app.looks.theme;
+    for (y, line) in (area.y..area.bottom()).zip(lines) {
+        let at_cursor = line.spot.is_some() && line.spot == app.spots.cursor;
+        let mut spans = vec![text(format!("{:<LABEL$}", line.label), theme.title)];
+        spans.push(if at_cursor { text("> ", theme.cursor) } else { Span::raw("  ") });
+        spans.extend(line.spans.into_iter().map(|span| if stale { span.style(theme.muted) } else { span }));
+        let line = Line::from(spans);
+        let long = line.width() > usize::from(area.width);
+        buffer.set_line(area.x, y, &line, area.width);
+        if long {
+            buffer.set_stringn(area.right().saturating_sub(1), y, "~", 1, theme.muted);
+        }
+    }
+}

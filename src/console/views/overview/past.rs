@@ -1,0 +1,95 @@
+//! What was: the last day at a glance, what ended, what people did.
+
+use ratatui::text::Span;
+
+use super::{Told, said, text};
+use crate::{
+    console::{app::App, bar::spark, brief, calendar, overview::Spot, views::history, when},
+    model::ours::Audit,
+};
+
+/// The last day at a glance: what ended in each hour, and how long the machines were away.
+pub(super) fn day(app: &App) -> Option<Told> {
+    let (theme, day) = (&app.looks.theme, &app.summary.day);
+    let all: u64 = day.ended.iter().sum();
+    if all == 0 {
+        return None;
+    }
+    let blocks = app.looks.blocks;
+    let known = day.ended.get(day.unread..).unwrap_or_default();
+    let hours = if day.unread == 0 { "24h".to_owned() } else { format!("{}h", known.len()) };
+    let mut spans = vec![Span::raw(format!("{hours} {} {all} ended", spark(known, blocks)))];
+    if day.bad > 0 {
+        spans.push(text(format!(", {} failed", day.bad), theme.trouble));
+    }
+    if let (Some(least), Some(most), true) = (day.boots.iter().min(), day.boots.iter().max(), day.boots.len() > 2) {
+        let span = |s: &u64| when::span(jiff::SignedDuration::from_secs(i64::try_from(*s).unwrap_or(0)));
+        let boots = format!("; away {} {} to {}", spark(&day.boots, blocks), span(least), span(most));
+        spans.push(text(boots, theme.muted));
+    }
+    Some(said("By hour", spans))
+}
+
+/// What ended last.
+pub(super) fn ended(app: &App) -> Vec<Told> {
+    let theme = &app.looks.theme;
+    let read = &app.past.history;
+    let mut lines: Vec<Told> = Vec::new();
+    for id in &app.summary.ended {
+        let Some(e) = read.get(id) else { continue };
+        // a machine was away from its command on; without one, it waited from the request on
+        let took = match (e.commanded, &e.request) {
+            (Some(began), _) => Some(format!(" in {}", when::age(began, e.at))),
+            (None, Some(r)) => Some(format!(" after {}", when::age(r.at, e.at))),
+            (None, None) => None,
+        };
+        let by = e.request.as_ref().map(|r| format!(" ({})", brief::safe(&r.who.user))).unwrap_or_default();
+        let node = brief::squeezed(&app.seen.snapshot.machine(&e.address), 24);
+        let style = history::style(app, e);
+        lines.push(Told {
+            spot: Some(Spot::Ended(id.clone())),
+            label: "",
+            spans: vec![
+                Span::raw(format!("{} {node} ", calendar::short(app, e.at))),
+                text(brief::safe(&e.outcome), style),
+                text(format!("{}{by}", took.unwrap_or_default()), theme.muted),
+            ],
+        });
+    }
+    if lines.is_empty() {
+        lines.push(said("", vec![nothing_read(app, read.begun, read.error.as_ref())]));
+    }
+    lines
+}
+
+/// What people did last.
+pub(super) fn deeds(app: &App) -> Vec<Told> {
+    let read = &app.past.audit;
+    let mut lines: Vec<Told> = Vec::new();
+    for id in &app.summary.deeds {
+        let Some(audit) = read.get(id) else { continue };
+        lines.push(Told {
+            spot: Some(Spot::Deed(id.clone())),
+            label: "",
+            spans: vec![Span::raw(format!("{} {}", calendar::short(app, audit.at), deed(audit)))],
+        });
+    }
+    if lines.is_empty() {
+        lines.push(said("", vec![nothing_read(app, read.begun, read.error.as_ref())]));
+    }
+    lines
+}
+
+fn deed(audit: &Audit) -> String {
+    let why = audit.reason.as_ref().map(|why| format!(" \"{why}\"")).unwrap_or_default();
+    brief::safe(&format!("{}: {} {}{why}", audit.who.user, audit.what, audit.on))
+}
+
+fn nothing_read(app: &App, begun: bool, error: Option<&String>) -> Span<'static> {
+    let theme = &app.looks.theme;
+    match error {
+        Some(why) => text(format!("not read: {}", brief::safe(why)), theme.trouble),
+        None if begun => text("nothing yet", theme.muted),
+        None => text("reading ...", theme.muted),
+    }
+}
