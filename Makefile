@@ -3,7 +3,7 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What is shipped, and therefore what is measured.
 PROGRAM := $(TARGET)/dist/cketerm
-.PHONY: run demo test sim lint docs pictures figures bench day2 build package setup
+.PHONY: run demo test sim fuzz faults soak deny scale lint docs pictures figures bench day2 build package setup
 
 run: ## the console on a data centre inside the process
 	tests/servers/setup --build-only
@@ -22,6 +22,19 @@ test: setup lint ## format, lints, unit tests, tests on real servers, simulation
 sim: ## simulations with faults: SEEDS=1000 of them from SEED_FROM=1; MUTATION=all: are faults put in on purpose found?
 	SEEDS=$(or $(SEEDS),1000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) RUSTFLAGS="--cfg tokio_unstable" \
 	  cargo test --locked --profile sim --features mutations --test sim
+
+fuzz: ## fifty times as many bad inputs as `cargo test` tries; TIMES=50 of them; what is found is kept in tests/corpus
+	CKETERM_FUZZ=$(or $(TIMES),50) cargo test --locked --lib fuzz:: -- --test-threads 2
+
+faults: setup build ## processes killed, stopped, cut off, a full disk, little memory, on real servers; STORIES="members line-etcd" alone
+	python3 tests/figures/faults.py $(PROGRAM) $(STORIES)
+
+soak: build ## an engine and a console beside 5,000 nodes under churn for MINUTES=60: does anything grow? WRITE=docs/reliability.md
+	python3 tests/figures/soak.py $(PROGRAM) --minutes $(or $(MINUTES),60) $(if $(WRITE),--write $(WRITE))
+
+deny: ## licences, sources and duplicates by cargo-deny, where it is; `cargo test` holds the same lists (tests/it/supply.rs)
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \
+	  else echo "SKIP: cargo-deny is not installed (cargo install --locked cargo-deny): licences, bans and sources are checked by cargo test, ADVISORIES BY NOBODY" >&2; fi
 
 lint:
 	cargo fmt --check
@@ -50,6 +63,9 @@ figures: setup build ## requests and time of a drain beside kubectl's, and of `r
 bench: setup build ## what the console costs, beside sofka and kubetui, into docs/performance.md
 	cargo bench --locked --profile dist --bench frame -- docs/performance.md
 	python3 tests/figures/console.py $(PROGRAM) --build-peers --write docs/performance.md
+
+scale: setup build ## an engine on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md (half an hour)
+	python3 tests/figures/scale.py $(PROGRAM) --write docs/performance.md
 
 day2: setup build ## windows, a freeze, a stuck rack and bad receivers on real servers for ten minutes; OLD=PROGRAM: upgrade and downgrade beside that one
 	python3 tests/figures/windows.py $(PROGRAM)

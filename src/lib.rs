@@ -11,6 +11,8 @@ pub mod console;
 pub mod daemon;
 pub mod engine;
 pub mod fence;
+#[cfg(test)]
+mod fuzz;
 pub mod ground;
 pub mod kubernetes;
 pub mod model;

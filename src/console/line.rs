@@ -212,8 +212,9 @@ const TIMES: [&str; 6] = ["15m", "30m", "1h", "2h", "8h", "1d"];
 /// The proposals for the last word of a line, by the kind of argument that stands there.
 pub fn proposals(app: &App, text: &str) -> Proposals {
     let commas = text.starts_with("columns ");
-    let at = text.rfind(|c: char| c.is_whitespace() || (commas && c == ',')).map_or(0, |at| at + 1);
-    let (before, last) = text.split_at(at);
+    // a space may be wider than one byte: input methods type U+3000
+    let last = text.rsplit(|c: char| c.is_whitespace() || (commas && c == ',')).next().unwrap_or_default();
+    let before = &text[..text.len() - last.len()];
     let mut words = before.split_whitespace();
     let (first, place) = (words.next(), words.count());
     let argument = first.and_then(|name| WORDS.iter().find(|w| w.name == name)).map(|w| w.argument);

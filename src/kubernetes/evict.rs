@@ -79,7 +79,7 @@ fn pod_path(pod: &PodRow) -> String {
 }
 
 /// What an answer that is not 2xx means.
-fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right: &str) -> Verdict {
+pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right: &str) -> Verdict {
     let details = status.details.as_ref();
     let causes = details.map(|d| d.causes.as_slice()).unwrap_or_default();
     let retry_after = details.map(|d| u64::from(d.retry_after_seconds)).filter(|s| *s > 0);

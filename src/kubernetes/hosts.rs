@@ -9,7 +9,7 @@ use super::{
     call::{Fault, Listed, encoded, get, with_body},
     connect::{Kube, KubeError},
     nodes::{MERGE, WriteError},
-    wire::{Meta, Wire},
+    wire::{Meta, Wire, time},
 };
 use crate::model::host::{
     Asked, DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, NODE_ANNOTATION, PAUSED_ANNOTATION, REBOOT_ANNOTATION,
@@ -48,6 +48,7 @@ impl Wire for Host {
 #[serde(default)]
 struct Managed {
     manager: String,
+    #[serde(deserialize_with = "time")]
     time: Option<Timestamp>,
     #[serde(rename = "fieldsV1")]
     fields: Value,
@@ -97,7 +98,9 @@ struct Status {
 #[serde(rename_all = "camelCase", default)]
 struct Provisioning {
     state: String,
+    #[serde(deserialize_with = "time")]
     last_powered_on: Option<Timestamp>,
+    #[serde(deserialize_with = "time")]
     pending_reboot_since: Option<Timestamp>,
 }
 

@@ -26,6 +26,8 @@ mod endpoints;
 mod events;
 mod evict;
 mod follow;
+#[cfg(test)]
+mod fuzz;
 mod host_power;
 mod hosts;
 mod live;

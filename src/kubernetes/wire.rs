@@ -1,9 +1,9 @@
 //! The fields of objects that we read, and nothing else: the parser skips the rest without keeping it.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::model::{
     cluster::Taint,
@@ -27,6 +27,7 @@ pub(super) struct Meta {
     pub(super) resource_version: String,
     pub(super) labels: Words,
     pub(super) annotations: Words,
+    #[serde(deserialize_with = "time")]
     deletion_timestamp: Option<Timestamp>,
     deletion_grace_period_seconds: Option<i64>,
     owner_references: Vec<OwnerReference>,
@@ -53,8 +54,19 @@ struct OwnerReference {
 struct Condition {
     r#type: String,
     status: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "time")]
     last_transition_time: Option<Timestamp>,
+}
+
+/// A time of Kubernetes'. Its calendar is wider than ours, and a kubelet may write what it likes into its own Node: what we
+/// cannot hold becomes the nearest that we can, so that one odd object does not end the watch of them all.
+pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<Cow<'_, str>>::deserialize(from)?;
+    let read = |text: Cow<'_, str>| {
+        let nearest = if text.starts_with('9') { Timestamp::MAX } else { Timestamp::MIN };
+        text.parse().unwrap_or(nearest)
+    };
+    Ok(text.map(read))
 }
 
 /// The condition `Ready` among these.

@@ -155,6 +155,8 @@ mod tests {
             ("GET https://root:hunter2@bmc/redfish failed", "GET https://***@bmc/redfish failed"),
             ("GET http://bmc/?token=hunter2&n=1 failed", "?token=***&n=1 failed"),
             ("http://root:hunt/er2@bmc", "http://***@bmc"),
+            ("\u{300c}password=hunter2 x", "\u{300c}password=*** x"),
+            ("wei\u{df}\u{e9}token:hunter2", "\u{e9}token:***"),
             ("--bmc-password hunter2 --verbose", "--bmc-password *** --verbose"),
         ] {
             let said = masked(text);

@@ -9,6 +9,18 @@ use crate::model::notice::{Kind, Notice};
 /// The name decides how values are written: as JSON.
 const NAME: &str = "notice.json";
 
+/// Bytes of one expression at most: the language takes a step down its stack for each operator.
+const LONGEST: usize = 2000;
+
+/// What stands between `{{` or `{%` and its end.
+fn expressions(source: &str) -> impl Iterator<Item = &str> {
+    let begun = source.match_indices("{{").map(|at| (at, "}}")).chain(source.match_indices("{%").map(|at| (at, "%}")));
+    begun.map(|((at, _), end)| {
+        let inside = &source[at + 2..];
+        &inside[..inside.find(end).unwrap_or(inside.len())]
+    })
+}
+
 /// How a notice is written for one receiver; without a source it is the notice's own fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template(Option<String>);
@@ -16,6 +28,10 @@ pub struct Template(Option<String>);
 impl Template {
     /// A template that renders JSON for a sample of every kind. The error names the line, the kind and what is wrong.
     pub fn new(source: &str) -> Result<Self, String> {
+        if let Some(long) = expressions(source).find(|inside| inside.len() > LONGEST) {
+            let begins: String = long.chars().take(40).collect();
+            return Err(format!("an expression has more than {LONGEST} bytes: {begins:?}"));
+        }
         let template = Self(Some(source.to_owned()));
         for kind in Kind::ALL {
             template.render(&sample(kind))?;

@@ -6,6 +6,7 @@ mod blocked;
 mod commands;
 mod events;
 mod failover;
+mod faults;
 mod repairs;
 mod round;
 mod standing_back;

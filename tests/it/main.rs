@@ -5,6 +5,7 @@
 //! with a loud line (see `world`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod certificates;
 mod commands;
 mod conformance;
 mod console;
@@ -24,4 +25,5 @@ mod rights;
 mod roles;
 mod sandbox;
 mod store;
+mod supply;
 mod world;

@@ -13,7 +13,7 @@ use crate::world::{
 };
 
 /// The commands of the document, in its order.
-fn documented() -> Vec<Vec<String>> {
+pub fn documented() -> Vec<Vec<String>> {
     let text = include_str!("../../docs/etcd-roles.md");
     let commands = text.lines().filter_map(|l| l.strip_prefix("    etcdctl "));
     commands.map(|c| c.split_whitespace().map(str::to_owned).collect()).collect()

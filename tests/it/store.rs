@@ -1,7 +1,7 @@
 //! The store on a real etcd: what is written is asserted with etcdctl, not with our own reads.
 
-mod connection;
-mod etcd;
+pub mod connection;
+pub mod etcd;
 mod leading;
 mod live;
 mod queue;

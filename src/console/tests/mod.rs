@@ -8,6 +8,7 @@ mod cost;
 mod dialogs;
 mod every;
 mod flows;
+mod fuzz;
 mod hostile;
 mod hosts;
 mod mouse;

@@ -12,6 +12,8 @@
 mod crier;
 mod due;
 mod fold;
+#[cfg(test)]
+mod fuzz;
 mod postman;
 mod scene;
 #[cfg(test)]

@@ -148,8 +148,8 @@ impl Walk {
             rest = after;
             let name = before[..at].trim_end_matches(['"', '\'', '\\']);
             let quoted = name.len() < at;
-            let begins = name.rfind(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c))).map_or(0, |i| i + 1);
-            let name = name.get(begins..).unwrap_or_default();
+            let apart = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
+            let name = name.rsplit(apart).next().unwrap_or_default();
             let scheme = name.eq_ignore_ascii_case("authorization");
             if matches!(name, "--user" | "--proxy-user") {
                 out.push_str(&user(rest));

@@ -202,6 +202,9 @@ fn index<'a>(expr: &Expr, values: &[Value<'a>]) -> Result<Value<'a>, Fault> {
     }
 }
 
+/// More than any label or annotation may have.
+const LONGEST: usize = 256 << 10;
+
 fn printf(expr: &Expr, values: &[Value<'_>]) -> Result<String, Fault> {
     let bad = |what: String| Fault::new(expr.at, what);
     let Some((Value::Text(format), mut rest)) = values.split_first() else {
@@ -254,6 +257,10 @@ fn printf(expr: &Expr, values: &[Value<'_>]) -> Result<String, Fault> {
             (false, false) => write!(out, "{text:>width$}"),
         };
         done.map_err(|e| bad(e.to_string()))?;
+        // each %q of a %q may be twice as long
+        if out.len() > LONGEST {
+            return Err(bad(format!("printf: the text has more than {LONGEST} bytes")));
+        }
     }
     match rest.len() {
         0 => Ok(out),

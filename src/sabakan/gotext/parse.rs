@@ -89,7 +89,7 @@ const OTHER_WORDS: [&str; 8] = ["range", "with", "define", "template", "block", 
 
 pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Node>, Fault> {
     let end = tokens.last().map_or(0, |t| t.at);
-    let mut reader = Reader { tokens: tokens.into_iter().peekable(), end };
+    let mut reader = Reader { tokens: tokens.into_iter().peekable(), end, branches: 0, parentheses: 0 };
     let (nodes, stop) = reader.list()?;
     match stop {
         None => Ok(nodes),
@@ -97,9 +97,21 @@ pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Node>, Fault> {
     }
 }
 
+/// How deep ifs and parentheses may lie in each other, and how many commands a pipeline may have. Whoever writes templates into
+/// etcd must not end every engine that reads them.
+const DEEPEST: usize = 64;
+
 struct Reader {
     tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
     end: usize,
+    branches: usize,
+    parentheses: usize,
+}
+
+/// One step further into something, or why not.
+fn deeper(depth: &mut usize, at: usize, what: &str) -> Result<(), Fault> {
+    *depth += 1;
+    if *depth > DEEPEST { Err(Fault::new(at, format!("more than {DEEPEST} {what}"))) } else { Ok(()) }
 }
 
 /// Where a list of nodes stopped: the place and the word, `else` or `end`.
@@ -141,6 +153,13 @@ impl Reader {
     }
 
     fn branch(&mut self, at: usize) -> Result<Node, Fault> {
+        deeper(&mut self.branches, at, "ifs within each other")?;
+        let branch = self.whole_branch(at);
+        self.branches -= 1;
+        branch
+    }
+
+    fn whole_branch(&mut self, at: usize) -> Result<Node, Fault> {
         let test = self.pipeline()?;
         self.close()?;
         let (yes, stop) = self.list()?;
@@ -176,8 +195,9 @@ impl Reader {
     }
 
     fn pipeline(&mut self) -> Result<Expr, Fault> {
-        let mut value = self.command(None)?;
-        while self.tokens.next_if(|t| t.what == What::Pipe).is_some() {
+        let (mut value, mut pipes) = (self.command(None)?, 0);
+        while let Some(pipe) = self.tokens.next_if(|t| t.what == What::Pipe) {
+            deeper(&mut pipes, pipe.at, "commands in a pipeline")?;
             value = self.command(Some(value))?;
         }
         Ok(value)
@@ -236,7 +256,9 @@ impl Reader {
             }
             What::Word(word) => return Err(Fault::new(at, format!("{word} means nothing here"))),
             What::Left => {
+                deeper(&mut self.parentheses, at, "parentheses within each other")?;
                 let inner = self.pipeline()?;
+                self.parentheses -= 1;
                 return match self.tokens.next() {
                     Some(Token { what: What::Right, .. }) => Ok(inner),
                     _ => Err(Fault::new(at, "the parenthesis is not closed")),

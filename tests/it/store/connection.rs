@@ -17,18 +17,23 @@ async fn connect(settings: &EtcdSettings) -> Result<Store, StoreError> {
     Store::connect(settings, Clock::Host).await
 }
 
-fn openssl(dir: &Path, args: &str) {
+pub fn openssl(dir: &Path, args: &str) {
     let out = Command::new("openssl").args(args.split_whitespace()).current_dir(dir).output().unwrap();
     assert!(out.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
 /// An authority, a server's and a client's certificate.
 fn certificates(dir: &Path) {
+    authority(dir, &["server", "client"]);
+}
+
+/// An authority, another one, and certificates for these names.
+pub fn authority(dir: &Path, names: &[&str]) {
     let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
     openssl(dir, &format!("req -x509 {new} -days 2 -subj /CN=ca -keyout ca.key -out ca.crt"));
     openssl(dir, &format!("req -x509 {new} -days 2 -subj /CN=other -keyout other.key -out other.crt"));
     std::fs::write(dir.join("ext"), "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n").unwrap();
-    for name in ["server", "client"] {
+    for name in names {
         openssl(dir, &format!("req {new} -subj /CN={name} -keyout {name}.key -out {name}.csr"));
         openssl(
             dir,

@@ -4,6 +4,7 @@ mod api_servers;
 mod boot;
 mod cordons;
 mod drain;
+mod fuzz;
 mod groups;
 mod line;
 mod registry;

@@ -1,0 +1,62 @@
+//! What receivers answer, and our own records of what they were told.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::{Response, StatusCode, header::RETRY_AFTER};
+
+use super::postman::{Delivery, Postman};
+use crate::{
+    engine::command::Spawner,
+    fuzz::{Fuzz, Took, one_line},
+    model::notice::{Kind, Told},
+    net::Http,
+    notices::{Hidden, Limits, Origin, Receiver, Template, Way, sample},
+};
+
+#[test]
+fn answers_of_receivers() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let url = Origin::Here(Hidden::parse("http://hooks.example.com/hunter2").unwrap());
+    let receiver = Receiver {
+        name: "r".to_owned(),
+        kinds: Kind::CHOICE.into(),
+        way: Way::Webhook { url, headers: None },
+        template: Template::default(),
+        limits: Limits { timeout: Duration::from_secs(3), ..Limits::default() },
+    };
+    let seeds = ["200 ok", "503 99999999999999999999", "429 30\nslow down", "302 x", "422 invalid_payload", "500 -1"];
+    Fuzz::new("notice-answer", 500).seeds(seeds).run(|bytes| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let (code, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let status = code.parse().ok().and_then(|n: u16| StatusCode::from_u16(n).ok()).unwrap_or(StatusCode::OK);
+        let mut response = Response::new(Bytes::copy_from_slice(bytes));
+        *response.status_mut() = status;
+        let first = rest.lines().next().unwrap_or_default();
+        if let Ok(value) = http::HeaderValue::from_str(first) {
+            response.headers_mut().insert(RETRY_AFTER, value);
+        }
+        let http = Http::by(move |_| std::future::ready(Ok(response.clone())).boxed());
+        let postman = Postman { http, spawner: Spawner::new("/no/such/helper".into(), None, &[]) };
+        let delivery = runtime.block_on(postman.deliver(&receiver, &sample(Kind::Stuck)));
+        let (said, took) = match &delivery {
+            Delivery::Taken(said) => (said, Took::Accepted),
+            Delivery::Unwanted(why) => (why, Took::Refused),
+            Delivery::Failed { why, wait } => {
+                if wait.is_some_and(|wait| wait > Duration::from_mins(10)) {
+                    return Err(format!("it is waited for {wait:?}"));
+                }
+                (why, Took::Refused)
+            }
+        };
+        one_line(said)?;
+        if said.chars().count() > 400 { Err(format!("{} characters are kept", said.chars().count())) } else { Ok(took) }
+    });
+}
+
+#[test]
+fn our_own_records_of_them() {
+    let seeds = [serde_json::to_string(&Told::default()).unwrap()];
+    Fuzz::new("notice-record", 300).seeds(seeds).run(|bytes| Ok(Took::of(&serde_json::from_slice::<Told>(bytes))));
+}

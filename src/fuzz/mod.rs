@@ -1,0 +1,221 @@
+//! Every parser that meets foreign bytes is given bad ones: noise, and good inputs that were changed. What was found before
+//! lies in `tests/corpus/NAME/` and is tried first, each time; what is found anew is written there by itself.
+//!
+//! `make fuzz` tries more (`CKETERM_FUZZ` = so many times as many). Each parser says in one line what it was given.
+
+mod change;
+mod parsers;
+
+use std::{
+    cell::Cell,
+    io::Write as _,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use proptest::{
+    prelude::{Strategy, any, prop, prop_oneof},
+    test_runner::{Config, TestCaseError, TestError, TestRunner},
+};
+
+use self::change::{Change, changed};
+
+/// What a parser made of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Took {
+    /// It was read.
+    Accepted,
+    /// It was refused, in words.
+    Refused,
+}
+
+impl Took {
+    /// By whether it could be read.
+    pub(crate) fn of<T, E>(result: &Result<T, E>) -> Self {
+        if result.is_ok() { Self::Accepted } else { Self::Refused }
+    }
+}
+
+/// What a try says: what became of the input, or which promise was broken.
+pub(crate) type Tried = Result<Took, String>;
+
+/// A parser under test.
+pub(crate) struct Fuzz {
+    name: &'static str,
+    cases: u32,
+    seeds: Vec<String>,
+}
+
+/// The bytes of one try; shown as text, so that a failure can be read.
+#[derive(Clone)]
+pub(crate) struct Input {
+    bytes: Vec<u8>,
+    changed: bool,
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let begin: String = text.chars().take(2000).collect();
+        write!(f, "{} bytes: {begin:?}", self.bytes.len())
+    }
+}
+
+/// No input takes as long: beyond it a parser hangs.
+const HANGS: Duration = Duration::from_mins(2);
+
+fn corpus(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(name)
+}
+
+/// So many times as many as in `cargo test`.
+fn factor() -> u32 {
+    std::env::var("CKETERM_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
+impl Fuzz {
+    /// A parser, by the name of its corpus, and so many cases in `cargo test`.
+    pub(crate) fn new(name: &'static str, cases: u32) -> Self {
+        Self { name, cases: cases * factor(), seeds: Vec::new() }
+    }
+
+    /// Good inputs, to be changed.
+    pub(crate) fn seeds<T: Into<String>>(mut self, seeds: impl IntoIterator<Item = T>) -> Self {
+        self.seeds.extend(seeds.into_iter().map(Into::into));
+        self
+    }
+
+    /// Tries the seeds, the corpus, noise and changed seeds; fails where one of them panics, hangs, or breaks a promise.
+    pub(crate) fn run(self, parser: impl Fn(&[u8]) -> Tried) {
+        let mut kept = Vec::new();
+        if let Ok(dir) = std::fs::read_dir(corpus(self.name)) {
+            let mut files: Vec<PathBuf> = dir.filter_map(|file| Some(file.ok()?.path())).collect();
+            files.sort();
+            kept.extend(files.iter().map(|file| std::fs::read(file).unwrap()));
+        }
+        let watch = Watch::over(self.name);
+        let (accepted, refused, noise, changed) = (Cell::new(0_u64), Cell::new(0_u64), Cell::new(0), Cell::new(0));
+        let one = |bytes: &[u8]| -> Result<(), String> {
+            watch.begins(bytes);
+            match parser(bytes)? {
+                Took::Accepted => accepted.set(accepted.get() + 1),
+                Took::Refused => refused.set(refused.get() + 1),
+            }
+            Ok(())
+        };
+        for (i, seed) in self.seeds.iter().enumerate() {
+            one(seed.as_bytes()).unwrap_or_else(|why| panic!("{}: seed {i}: {why}", self.name));
+        }
+        for bytes in &kept {
+            one(bytes).unwrap_or_else(|why| panic!("{}: {why}: {:?}", self.name, String::from_utf8_lossy(bytes)));
+        }
+        let known = self.seeds.len() + kept.len();
+        let texts = kept.into_iter().filter_map(|bytes| String::from_utf8(bytes).ok());
+        let seeds: Vec<String> = self.seeds.iter().cloned().chain(texts).collect();
+        let config =
+            Config { cases: self.cases, failure_persistence: None, max_shrink_iters: 600, ..Config::default() };
+        let mut runner = TestRunner::new(config);
+        let outcome = runner.run(&inputs(seeds), |input| {
+            let count = if input.changed { &changed } else { &noise };
+            count.set(count.get() + 1);
+            one(&input.bytes).map_err(TestCaseError::fail)
+        });
+        drop(watch);
+        if let Err(TestError::Fail(why, input)) = outcome {
+            let file = self.keep(&input.bytes);
+            panic!("{}: {why}\n{input:?}\nkept as {}", self.name, file.display());
+        }
+        say(&format!(
+            "fuzz {:<20} tried {:>6} inputs ({known} kept, {} noise, {} changed): {} accepted, {} refused",
+            self.name,
+            accepted.get() + refused.get(),
+            noise.get(),
+            changed.get(),
+            accepted.get(),
+            refused.get()
+        ));
+    }
+
+    fn keep(&self, bytes: &[u8]) -> PathBuf {
+        use std::hash::{BuildHasher as _, RandomState};
+        let dir = corpus(self.name);
+        let _ = std::fs::create_dir_all(&dir);
+        let file = dir.join(format!("found-{:08x}", RandomState::new().hash_one(bytes) >> 32));
+        let _ = std::fs::write(&file, bytes);
+        file
+    }
+}
+
+/// Says something past the capture of the test harness: the count must be seen.
+fn say(text: &str) {
+    let _ = std::fs::OpenOptions::new().append(true).open("/dev/stderr").and_then(|mut err| writeln!(err, "{text}"));
+}
+
+fn inputs(seeds: Vec<String>) -> impl Strategy<Value = Input> {
+    let noise = prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..200),
+        prop::collection::vec(any::<char>(), 0..100).prop_map(|text| text.into_iter().collect::<String>().into_bytes()),
+        // what parsers look for
+        prop::collection::vec(prop::sample::select(change::SNIPPETS.to_vec()), 0..30)
+            .prop_map(|parts| parts.concat().into_bytes()),
+    ];
+    let noise = noise.prop_map(|bytes| Input { bytes, changed: false });
+    if seeds.is_empty() {
+        return noise.boxed();
+    }
+    // most with one change, so that half of what is behind a parser is met too
+    let change = || any::<(u8, usize, usize, usize)>().prop_map(Change::from);
+    let changes = prop_oneof![3 => prop::collection::vec(change(), 1), 1 => prop::collection::vec(change(), 2..5)];
+    let made = (prop::sample::select(seeds), changes)
+        .prop_map(|(seed, changes)| Input { bytes: changed(&seed, &changes), changed: true });
+    prop_oneof![1 => noise, 4 => made].boxed()
+}
+
+/// Ends the run where one input takes for ever, and leaves it in a file; so does one that ends the process.
+struct Watch {
+    begun: Arc<Mutex<Instant>>,
+    over: Arc<AtomicBool>,
+    file: PathBuf,
+}
+
+impl Watch {
+    fn over(name: &'static str) -> Self {
+        let file = std::env::temp_dir().join(format!("cketerm-fuzz-{name}-{}", std::process::id()));
+        let (begun, over) = (Arc::new(Mutex::new(Instant::now())), Arc::new(AtomicBool::new(false)));
+        let (seen, ended, lies) = (Arc::clone(&begun), Arc::clone(&over), file.clone());
+        std::thread::spawn(move || {
+            while !ended.load(Ordering::SeqCst) {
+                if seen.lock().unwrap().elapsed() > HANGS {
+                    say(&format!("fuzz {name} hangs on {}", lies.display()));
+                    std::process::abort();
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        Self { begun, over, file }
+    }
+
+    fn begins(&self, bytes: &[u8]) {
+        *self.begun.lock().unwrap() = Instant::now();
+        let _ = std::fs::write(&self.file, bytes);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// Whether a message can stand on a line of a screen or a log as it is.
+pub(crate) fn one_line(text: &str) -> Result<(), String> {
+    match text.chars().find(|c| c.is_control()) {
+        Some(c) => Err(format!("a message holds {c:?}: {:?}", text.chars().take(400).collect::<String>())),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,78 @@
+//! What `tests/figures/faults.py` does at length, once in every run: a lease revoked in mid-drain, the leader stopped in
+//! mid-command and overtaken, the API server killed; each machine is rebooted once all the same.
+
+use serde_json::json;
+
+use crate::world::{
+    Options, World,
+    cluster::{Power, machines},
+    in_both_worlds, leader, wait_for,
+};
+
+in_both_worlds! {
+    Options { kcm: true, kwok: true, audit: false, etcd34: false };
+    i23_i25_a_lease_revoked_a_leader_stopped_and_the_api_server_killed_cost_no_reboot_and_make_none_twice,
+}
+
+fn i23_i25_a_lease_revoked_a_leader_stopped_and_the_api_server_killed_cost_no_reboot_and_make_none_twice(
+    world: &World,
+) {
+    let machines = machines(1, 3);
+    world.add_nodes(&machines);
+    world.add_pod("default", "held", "w1", "plain", None);
+    world.pods_run("default");
+    world.set_up(&machines, &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 8}));
+    world.commands_take(3);
+    // nobody plays the kubelets: the drain lasts until we say so
+    world.act("freeze", "kwok");
+    world.queue(&machines.iter().collect::<Vec<_>>());
+    let (first, second) = (world.daemon("first"), world.daemon("second"));
+    wait_for("a drain runs", 60, || world.entries().values().any(|e| e["status"] == "draining").then_some(()));
+    let (lease, _) = wait_for("somebody leads", 30, || leader::now(&world.etcd));
+    leader::revoke(&world.etcd, lease);
+    wait_for("another lease leads", 60, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
+    world.act("thaw", "kwok");
+
+    // a command has begun and not ended: whoever ordered it stands still until the other has taken over
+    let open = || {
+        let log = world.power();
+        let ended = |p: &Power| log.iter().any(|q| q.what == "end" && q.address == p.address);
+        log.iter().any(|p| p.what == "begin" && !ended(p)).then_some(())
+    };
+    wait_for("a reboot command runs", 60, open);
+    let (lease, pid) = wait_for("somebody leads", 30, || leader::now(&world.etcd));
+    let stopped = if pid == Some(first.pid()) { &first } else { &second };
+    stopped.signal("STOP");
+    wait_for("the other leads", 60, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
+    stopped.signal("CONT");
+
+    world.act("kill", "apiserver");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    world.act("start", "apiserver");
+
+    // a command that was recorded and never began is ordered again by a person who has looked at the machine
+    wait_for("the queue is empty", 240, || {
+        let entries = world.entries();
+        let begun = world.power();
+        for (index, entry) in entries.iter().filter(|(_, e)| e["status"] == "rebooting") {
+            let index = index.to_string();
+            if begun.iter().all(|p| entry["node"] != p.address)
+                && crate::world::program::cketerm(&world.config(), &["rq", "why", &index, "-o", "json"])
+                    .stdout
+                    .contains("OutcomeUnknown")
+            {
+                crate::world::program::cketerm(&world.config(), &["rq", "retry", &index, "--reason", "it never began"]);
+            }
+        }
+        entries.is_empty().then_some(())
+    });
+    wait_for("uncordoned", 60, || world.cordoned().is_empty().then_some(()));
+    let log = world.power();
+    for m in &machines {
+        let of = |what: &str| log.iter().filter(|p| p.address == m.address && p.what == what).count();
+        assert_eq!((of("begin"), of("end")), (1, 1), "{}: {log:?}", m.name);
+    }
+    for daemon in [&first, &second] {
+        assert!(!daemon.logged().contains("panicked"), "{}", daemon.logged());
+    }
+}

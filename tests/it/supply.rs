@@ -1,0 +1,182 @@
+//! What the program is built from, held to `deny.toml` without cargo-deny: licences, sources, what is there twice.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    process::Command,
+};
+
+const DENY: &str = include_str!("../../deny.toml");
+const LOCK: &str = include_str!("../../Cargo.lock");
+
+/// The strings of one list of `deny.toml`; of tables, what stands behind `crate =`.
+fn list(section: &str, name: &str) -> Vec<String> {
+    let section = DENY.split(&format!("\n[{section}]\n")).nth(1).expect("the section").split("\n[").next().expect("it");
+    let from = section.split(&format!("\n{name} = [")).nth(1).unwrap_or_else(|| panic!("no {name}"));
+    let inside = from.split("\n]").next().expect("its end");
+    let tables = inside.contains("crate = ");
+    let lines = inside.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let text = |line: &str| {
+        let line = if tables { line.split("crate = ").nth(1)? } else { line };
+        line.split('"').nth(1).map(str::to_owned)
+    };
+    lines.filter_map(text).collect()
+}
+
+/// Whether an SPDX expression can be met with these licences; `/` is how old crates write `OR`.
+fn met(expression: &str, allowed: &[String]) -> bool {
+    let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut at = 0;
+    let good = any(&words, &mut at, allowed);
+    good && at == words.len()
+}
+
+fn any(words: &[&str], at: &mut usize, allowed: &[String]) -> bool {
+    let mut good = all(words, at, allowed);
+    while words.get(*at) == Some(&"OR") {
+        *at += 1;
+        good |= all(words, at, allowed);
+    }
+    good
+}
+
+fn all(words: &[&str], at: &mut usize, allowed: &[String]) -> bool {
+    let mut good = one(words, at, allowed);
+    while words.get(*at) == Some(&"AND") {
+        *at += 1;
+        good &= one(words, at, allowed);
+    }
+    good
+}
+
+fn one(words: &[&str], at: &mut usize, allowed: &[String]) -> bool {
+    let word = words.get(*at).copied().unwrap_or_default();
+    *at += 1;
+    if word == "(" {
+        let good = any(words, at, allowed);
+        *at += 1;
+        return good;
+    }
+    let mut name = word.trim_end_matches('+').to_owned();
+    if words.get(*at) == Some(&"WITH") {
+        name = format!("{name} WITH {}", words.get(*at + 1).copied().unwrap_or_default());
+        *at += 2;
+    }
+    allowed.contains(&name)
+}
+
+/// Name, version and licence of every crate that is built on Linux, for the program and for its tests.
+fn crates() -> Vec<(String, String, String)> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["tree", "--locked", "--offline", "-e", "normal,build,dev"]);
+    cargo.args(["--target", "x86_64-unknown-linux-gnu", "--prefix", "none", "--format", "{p}|{l}"]);
+    let out = cargo.output().expect("cargo starts");
+    assert!(out.status.success(), "cargo tree: {}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let found: BTreeSet<_> = text
+        .lines()
+        .filter_map(|line| line.trim_end_matches(" (*)").split_once('|'))
+        .map(|(package, licence)| {
+            let mut words = package.split(' ');
+            let (name, version) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            // where it is not from the registry, its place stands behind it
+            let odd: Vec<&str> = words.filter(|word| *word != "(proc-macro)").collect();
+            assert!(name == "cketerm" || odd.is_empty(), "{package}");
+            (name.to_owned(), version.trim_start_matches('v').to_owned(), licence.to_owned())
+        })
+        .collect();
+    found.into_iter().collect()
+}
+
+#[test]
+fn every_crate_has_a_licence_that_may_be_here() {
+    let allowed = list("licenses", "allow");
+    let crates = crates();
+    assert!(crates.len() > 200, "only {} crates were found", crates.len());
+    let not: Vec<_> = crates.iter().filter(|(_, _, licence)| !met(licence, &allowed)).collect();
+    assert!(not.is_empty(), "not among those of deny.toml: {not:?}");
+    // and one that may not is found
+    for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND AGPL-3.0", "", "Apache-2.0 WITH Other"] {
+        assert!(!met(bad, &allowed), "{bad}");
+    }
+    for good in ["MIT/Apache-2.0", "GPL-2.0 OR MIT", "(GPL-2.0 OR ISC) AND Zlib", "MPL-2.0+"] {
+        assert!(met(good, &allowed), "{good}");
+    }
+}
+
+#[test]
+fn everything_comes_from_crates_io_with_a_checksum() {
+    for package in LOCK.split("\n[[package]]\n").skip(1) {
+        let field = |name: &str| package.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"")));
+        let name = field("name").expect("a name").trim_end_matches('"');
+        if name == "cketerm" {
+            continue;
+        }
+        assert_eq!(field("source"), Some("registry+https://github.com/rust-lang/crates.io-index\""), "{name}");
+        assert!(field("checksum").is_some_and(|sum| sum.len() == 65), "{name} has no checksum");
+        assert!(!list("bans", "deny").iter().any(|banned| banned == name), "{name} is banned");
+    }
+}
+
+#[test]
+fn what_is_there_twice_is_known_and_has_a_reason() {
+    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, version, _) in crates() {
+        versions.entry(name).or_default().insert(version);
+    }
+    let skipped = list("bans", "skip");
+    let known = |name: &str, version: &str| {
+        skipped.iter().any(|skip| {
+            let (of, from) = skip.split_once('@').expect("NAME@VERSION");
+            of == name && (version == from || version.starts_with(&format!("{from}.")))
+        })
+    };
+    for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
+        let more: Vec<_> = versions.iter().filter(|version| !known(name, version)).collect();
+        assert!(more.len() <= 1, "{name} is there {} times: {versions:?}; say why in deny.toml", versions.len());
+    }
+    for skip in &skipped {
+        let (of, from) = skip.split_once('@').expect("NAME@VERSION");
+        let there = versions.get(of).is_some_and(|all| all.iter().any(|v| v.starts_with(&format!("{from}."))));
+        assert!(there, "{skip} is there no more: take it out of deny.toml");
+    }
+}
+
+/// The table of `docs/reliability.md`: every invariant once, and what shows it exists.
+#[test]
+fn the_promises_name_what_shows_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = include_str!("../../docs/reliability.md");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| I")).collect();
+    let codes: Vec<String> = rows.iter().map(|row| row[2..].split(' ').next().unwrap_or_default().to_owned()).collect();
+    let wanted: Vec<String> = (1..=45).map(|i| format!("I{i}")).collect();
+    assert_eq!(codes, wanted, "every invariant once, in its order");
+    let mut sources = String::new();
+    for folder in ["src", "tests/it", "tests/observers", "tests/sim"] {
+        gather(&root.join(folder), &mut sources);
+    }
+    for row in rows {
+        let named: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "nothing shows {row}");
+        for name in named {
+            let there = if name.contains('/') {
+                root.join(name).exists()
+            } else {
+                sources.contains(&format!("fn {name}(")) || sources.contains(&format!("    {name},"))
+            };
+            assert!(there, "{name} is neither a file nor a test: {row}");
+        }
+    }
+}
+
+fn gather(folder: &Path, out: &mut String) {
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            gather(&path, out);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push_str(&std::fs::read_to_string(&path).expect("a file"));
+        }
+    }
+}
