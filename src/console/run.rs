@@ -237,7 +237,7 @@ impl Console {
                     tick.reset();
                     if began.elapsed() > TICK {
                         self.ask_rights();
-                        self.let_go();
+                        self.hearing.let_go();
                     }
                     Event::Seen(Arc::clone(&seen.borrow_and_update()))
                 }

@@ -6,7 +6,7 @@ usage: tests/figures/scale.py [PROGRAM] [--nodes 1000,5000,20000] [--pods 5] [--
 For each size, from the smallest: servers of its own (tests/servers), so many Nodes, on each so many pods, a daemon. Measured are: start until it leads;
 requests that it made until then; memory; processor over 30 s without news, and over 20 s while 50 Nodes a second change; how long from an entry in etcd
 to the cordon in the API server; then, with the queue disabled, so many entries: how long `rq add`, `rq list` and `rq cancel-all` take, what a pass
-takes meanwhile, and the daemon's memory. (PROGRAM: default target/release/cketerm.)
+takes meanwhile, and the daemon's memory. (PROGRAM: default target/dist/cketerm.)
 """
 import argparse, concurrent.futures, json, math, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time, urllib.request
 
@@ -14,11 +14,13 @@ from console import Cluster, SERVERS, address
 from ground import free_port
 
 IDLE, CHURN, REACTIONS = 30, 20, 10
+# The definition is one value in etcd, as in CKE: some 130 bytes a node, of at most 1.5 MiB as etcd is set up by default.
+MEMBERS = 10_000
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", nargs="?", default="target/release/cketerm")
+    parser.add_argument("program", nargs="?", default="target/dist/cketerm")
     parser.add_argument("--nodes", default="1000,5000,20000")
     parser.add_argument("--pods", type=int, default=5, help="on each node")
     parser.add_argument("--entries", type=int, default=10000)
@@ -116,7 +118,7 @@ def measure(program, nodes, args):
                 sys.exit(f"cketerm {' '.join(words)}: exit {out.returncode}\n{out.stderr[:2000]}")
             return out.stdout
 
-        machines = [{"address": address(i), "hostname": f"node-{i:05}", "user": "root", "control_plane": i < 1} for i in range(nodes)]
+        machines = [{"address": address(i), "hostname": f"node-{i:05}", "user": "root", "control_plane": i < 1} for i in range(min(nodes, MEMBERS))]
         with open(f"{folder}/cluster.json", "w") as f:
             json.dump({"name": "scale", "nodes": machines, "service_subnet": "10.0.0.0/8",
                        "reboot": {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/sh", "-c", "echo true"], "max_concurrent_reboots": 5}}, f)
@@ -136,7 +138,7 @@ def measure(program, nodes, args):
         churn.join()
         figure["reaction_ms"] = statistics.median(reaction(cluster, word, i) for i in range(1, REACTIONS + 1))
         word("rq", "disable")
-        many = [address(i) for i in range(20, 20 + min(args.entries, nodes - 20))]
+        many = [address(i) for i in range(20, 20 + min(args.entries, min(nodes, MEMBERS) - 20))]
         figure["entries"] = len(many)
         before = daemon.passes()
         figure["add_s"] = timed(lambda: word("rq", "add", "-", stdin=" ".join(many)))
