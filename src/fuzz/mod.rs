@@ -19,7 +19,7 @@ use std::{
 
 use proptest::{
     prelude::{Strategy, any, prop, prop_oneof},
-    test_runner::{Config, TestCaseError, TestError, TestRunner},
+    test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
 };
 
 use self::change::{Change, changed};
@@ -118,7 +118,13 @@ impl Fuzz {
         let seeds: Vec<String> = self.seeds.iter().cloned().chain(texts).collect();
         let config =
             Config { cases: self.cases, failure_persistence: None, max_shrink_iters: 600, ..Config::default() };
-        let mut runner = TestRunner::new(config);
+        // `cargo test` tries the same inputs each time, on every machine; `make fuzz` others each time
+        let mut runner = if factor() > 1 {
+            TestRunner::new(config)
+        } else {
+            let seed: Vec<u8> = self.name.bytes().cycle().take(32).collect();
+            TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
+        };
         let outcome = runner.run(&inputs(seeds), |input| {
             let count = if input.changed { &changed } else { &noise };
             count.set(count.get() + 1);
@@ -141,10 +147,12 @@ impl Fuzz {
     }
 
     fn keep(&self, bytes: &[u8]) -> PathBuf {
-        use std::hash::{BuildHasher as _, RandomState};
+        use std::hash::{DefaultHasher, Hash as _, Hasher as _};
         let dir = corpus(self.name);
         let _ = std::fs::create_dir_all(&dir);
-        let file = dir.join(format!("found-{:08x}", RandomState::new().hash_one(bytes) >> 32));
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        let file = dir.join(format!("found-{:08x}", hasher.finish() >> 32));
         let _ = std::fs::write(&file, bytes);
         file
     }

@@ -234,14 +234,17 @@ impl Book {
     }
 }
 
-/// The parser's words without values of the file; the unknown field's name is one of ours or a slip.
+/// The parser's words without values of the file; the unknown field's name is one of ours or a slip, shown where it cannot
+/// be a value that a forgotten colon has made a name.
 fn fault(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
     let place = error.location().map(|l| format!("line {}", l.line())).unwrap_or_default();
-    match text.find("unknown field") {
-        Some(_) => format!("no BMC file: {text}"),
-        None if place.is_empty() => "no BMC file: see docs/power.md".to_owned(),
-        None => format!("no BMC file: it cannot be understood at {place}; see docs/power.md"),
+    let named = text.split("unknown field `").nth(1).and_then(|t| t.split('`').next());
+    let like_ours = |name: &str| name.len() < 20 && name.chars().all(|c| c.is_ascii_lowercase() || "-_".contains(c));
+    match named {
+        Some(name) if like_ours(name) => format!("no BMC file: {text}"),
+        _ if place.is_empty() => "no BMC file: see docs/power.md".to_owned(),
+        _ => format!("no BMC file: it cannot be understood at {place}; see docs/power.md"),
     }
 }
 

@@ -33,9 +33,11 @@ fn allowed() -> Uses {
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()) {
-        if entry.is_dir() && entry.file_name().is_some_and(|n| n != "tests") {
+        // what only tests are made of may look everywhere
+        let tests = entry.file_stem().is_some_and(|n| n == "tests" || n == "fuzz");
+        if entry.is_dir() && !tests {
             sources(&entry, found);
-        } else if entry.extension().is_some_and(|e| e == "rs") && !entry.ends_with("tests.rs") {
+        } else if entry.extension().is_some_and(|e| e == "rs") && !tests {
             found.push(entry);
         }
     }

@@ -35,12 +35,19 @@ struct Found {
     api_servers: usize,
 }
 
-/// The lines as things are now.
+/// The lines as things are now; expires where other machines than those that were shown would be meant.
 pub fn follow(app: &App, dialog: &mut Dialog) {
     let named = |bound: &Bound| if let Bound::Node(name, _) = bound { Some(name.clone()) } else { None };
     let mut chosen: Vec<String> = dialog.bound.iter().filter_map(named).collect();
     chosen.extend(dialog.left_out.iter().cloned());
-    dialog.lines = gather(app, &chosen).lines;
+    let Found { addresses, strangers, lines, api_servers, .. } = gather(app, &chosen);
+    let Deed::Act(Action::AddReboots { addresses: shown, .. }) = &dialog.deed else { return };
+    let same = addresses == *shown && strangers == dialog.left_out;
+    if same && dialog.expect == tier::typed(app, "reboot", addresses.len(), api_servers) {
+        dialog.lines = lines;
+    } else {
+        dialog.expire("the definition changed: other nodes are in it, or other API servers".to_owned());
+    }
 }
 
 fn gather(app: &App, chosen: &[String]) -> Found {

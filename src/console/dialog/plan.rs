@@ -19,6 +19,8 @@ use crate::{
 
 /// After so long an answer is asked for anew.
 const RENEWED: Duration = Duration::from_secs(15);
+/// So often: a dialog that was forgotten does not ask for pods all night.
+const RENEWALS: u8 = 8;
 /// After so long it is said how old it is.
 const OLD: Duration = Duration::from_secs(45);
 /// Nodes that are named with what blocks them.
@@ -43,6 +45,8 @@ pub struct Plan {
     pub told_at: Option<Now>,
     /// The answer after which it was asked anew.
     renewed: Option<Now>,
+    /// How often it was asked anew.
+    renewals: u8,
     /// The hour of it, once that is long ago: the question that was to renew it has not been answered.
     pub old: Option<String>,
 }
@@ -50,7 +54,18 @@ pub struct Plan {
 impl Plan {
     /// A preview of these drains.
     pub fn new(queue: QueueKind, nodes: Vec<String>, known: Vec<String>) -> Self {
-        Self { number: 0, queue, nodes, asked: false, known, told: None, told_at: None, renewed: None, old: None }
+        Self {
+            number: 0,
+            queue,
+            nodes,
+            asked: false,
+            known,
+            told: None,
+            told_at: None,
+            renewed: None,
+            renewals: 0,
+            old: None,
+        }
     }
 
     /// Takes an answer in.
@@ -69,7 +84,9 @@ impl Plan {
             None if self.nodes.is_empty() => Vec::new(),
             None => vec![format!("pods on {}: asking Kubernetes ...", count(self.nodes.len(), "node"))],
         };
-        let old = self.old.iter().map(|at| format!("! pods as of {at}: Kubernetes has not answered since"));
+        let why =
+            if self.renewals < RENEWALS { "Kubernetes has not answered since" } else { "Esc and the key ask anew" };
+        let old = self.old.iter().map(|at| format!("! pods as of {at}: {why}"));
         self.known.iter().cloned().chain(old).chain(pods).collect()
     }
 }
@@ -114,10 +131,12 @@ pub fn renew(app: &App, dialog: &mut Dialog) {
     let age = app.now.boot.saturating_sub(told_at.boot);
     if age > OLD {
         plan.old = Some(calendar::time(app, told_at.wall));
-    } else if age > RENEWED && plan.old.is_none() && plan.asked {
+    } else if age > RENEWED && plan.old.is_none() && plan.asked && plan.renewals < RENEWALS {
         // once for each answer
-        plan.asked = plan.renewed == Some(told_at);
+        let again = plan.renewed == Some(told_at);
+        plan.asked = again;
         plan.renewed = Some(told_at);
+        plan.renewals += u8::from(!again);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is known ages: below a lost source nothing goes on as if it were alive, and a dialog that stands open is renewed or
 //! expires.
 
-use super::world::{BOOT, World, at, press};
+use super::world::{BOOT, World, at, press, stored};
 use crate::{
     actions::plan::Drains,
     console::{
@@ -201,8 +201,26 @@ fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
 #[test]
 fn the_overviews_first_lines_say_who_disabled_a_queue() {
     let mut world = World::usual();
-    world.store.repairs.switch = Switch { raw: Some("true".into()), mod_revision: 71 };
+    world.store.repairs.switch = Switch { raw: Some("true".into()), mod_revision: 898 };
     let mut app = world.console_in(View::Overview, 80, 24);
     super::past::told(&mut app);
     assert!(line(&app, "Repairs  ").contains("DISABLED by bob at 08:53:20Z (disk"), "{}", screen::text(&app));
+    // by ckecli, which leaves no record: it was not bob
+    world.store.repairs.switch.mod_revision = 950;
+    news(&mut app, &world);
+    assert!(line(&app, "Repairs  ").contains("DISABLED") && !line(&app, "Repairs  ").contains("bob"));
+}
+
+/// Review 10 of the engineer, E3: the lines followed, what was sent did not.
+#[test]
+fn a_dialog_expires_when_a_node_that_it_named_leaves_the_definition() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "2 G R");
+    let mut cluster = world.store.definition().unwrap().cluster.clone();
+    cluster.nodes.pop();
+    world.store.cluster = Some(stored("/cke/cluster", 6, cluster.into()));
+    news(&mut app, &world);
+    let text = screen::text(&app);
+    assert!(text.contains("EXPIRED") && text.contains("the definition changed"), "{text}");
 }

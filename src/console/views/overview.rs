@@ -87,7 +87,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     } else {
         (String::new(), style)
     };
-    let by = (!switch.enabled()).then(|| who_disabled(app, queue)).flatten().unwrap_or_default();
+    let by = (!switch.enabled()).then(|| who_disabled(app, queue, switch.mod_revision)).flatten().unwrap_or_default();
     let mut spans = vec![text(format!("{seen_at}{state}"), style), text(by, theme.trouble)];
     // what a person has to see comes first: narrow screens cut the end
     for (n, what) in [(counts.failed, "failed"), (counts.broken, "broken")] {
@@ -99,12 +99,12 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     spans
 }
 
-/// Who disabled a queue, when and why, as the audit has it: `, by bob at 09:17Z: storage incident`.
-fn who_disabled(app: &App, queue: QueueKind) -> Option<String> {
+/// Who disabled a queue, when and why, where the audit has it: ` by bob at 09:17Z (storage incident)`. Only the record of the
+/// very transaction is meant: `ckecli` and `etcdctl` write none.
+fn who_disabled(app: &App, queue: QueueKind, written: i64) -> Option<String> {
     let on = SwitchName::from(queue).title();
-    let read = app.past.audit.rows.values().filter_map(|row| row.as_ref().ok());
-    let newest = read.filter(|a| a.on == on && matches!(a.what.as_str(), "enable" | "disable")).max_by_key(|a| a.at);
-    let audit = newest.filter(|audit| audit.what == "disable")?;
+    let read = app.past.audit.rows.iter().filter(|(id, _)| id.revision.0 == written);
+    let audit = read.filter_map(|(_, row)| row.as_ref().ok()).find(|a| a.on == on && a.what == "disable")?;
     let why = audit.reason.as_ref().map(|why| format!(" ({})", brief::squeezed(why, 30))).unwrap_or_default();
     Some(brief::safe(&format!(" by {} at {}{why}", audit.who.user, calendar::short(app, audit.at))))
 }

@@ -226,9 +226,12 @@ impl<'a> Pass<'a> {
         }
         let mut attempt = self.next_attempt(case, task, node.map(AsRef::as_ref));
         let before = self.attempts_for(case.id, task).next_back();
-        // The boot id that counts is the one from before the first command.
+        // The boot id that counts is the one from before the first command that may have done something: before one that
+        // never began, the machine may have been rebooted by another entry.
+        if let Some(first) = self.attempts_for(case.id, task).filter_map(Stored::get).find(|a| a.began()) {
+            attempt.boot_id.clone_from(&first.boot_id);
+        }
         if let Some(before) = before.and_then(Stored::get) {
-            attempt.boot_id.clone_from(&before.boot_id);
             attempt.forced = before.forced;
         }
         attempt.ordered_by = order.as_ref().and_then(Stored::get).map(|o| {

@@ -72,10 +72,14 @@ impl Claims {
     /// Cancel removes an entry at once, but a command that runs is let to end: it keeps its slot and bars the machine;
     /// an API server so orphaned is in progress until it has come back (spec/safety.md, Effects: Cancel).
     fn add_commands_without_entry(&mut self, snap: &Snapshot, now: Now) {
-        for ((id, _), stored) in &snap.store.attempts {
+        let store = &snap.store;
+        for ((id, _), stored) in &store.attempts {
             let Some(attempt) = stored.get() else { continue };
             let may_run = attempts::may_still_run(snap, attempt, now).is_some();
-            if attempts::has_live_entry(snap, *id) {
+            // One whose machine left the definition goes in this very pass, and what takes its slot may start in it too.
+            let leaves = id.queue == QueueKind::Reboot
+                && store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &attempt.address).is_none());
+            if attempts::has_live_entry(snap, *id) && !leaves {
                 // A success command runs for an entry that may not have started: nothing else happens to the machine.
                 if may_run && id.queue == QueueKind::Repair {
                     self.machines.entry(attempt.address.clone()).or_insert(*id);

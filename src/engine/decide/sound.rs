@@ -121,9 +121,9 @@ pub(super) fn back_again(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow
     not_ready(node)
 }
 
-/// The boot id from before the first command, where it was recorded.
+/// The boot id from before the first command that may have done something, where it was recorded.
 pub(super) fn recorded_boot_id(snap: &Snapshot, id: EntryId, node: &NodeRow) -> Option<String> {
-    let attempt = snap.store.attempts_of(id).next().and_then(Stored::get);
+    let attempt = snap.store.attempts_of(id).filter_map(Stored::get).find(|a| a.began());
     attempt
         .and_then(|a| a.boot_id.clone())
         .or_else(|| node.owner().filter(|o| o.entry == id && !o.taken_over_rebooting).map(|o| o.boot_id.clone()))

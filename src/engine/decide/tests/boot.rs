@@ -8,6 +8,7 @@ use crate::{
     },
     model::{
         attempt::Ended,
+        entry::EntryId,
         host::{Asked, HostRow},
         ours::Verb,
         policy::WorkerCompletion,
@@ -244,6 +245,28 @@ fn i10_a_reboot_that_cke_started_is_ended_by_us_and_leaves_no_orphan() {
     let Some(Effect::Stamp { owner, cordon: false, .. }) = scene.effect(0) else { panic!() };
     assert!(!owner.taken_over_rebooting);
     assert_eq!(scene.owner(11, |o| o.taken_over_rebooting = false).ends(0), Some(End::Booted));
+}
+
+/// Found by a simulation: before the command that was withheld another entry had rebooted the machine.
+#[test]
+fn i14_the_boot_id_from_before_is_that_of_the_first_command_that_began() {
+    let withheld = Ended::Withheld("the cluster definition was changed meanwhile".to_owned());
+    let tried = Scene::new(1).rebooting(0, 11, 30, Some(withheld.clone())).booted(11);
+    let Some(Effect::RunAgain { attempt, .. }) = tried.effect(0) else { panic!("{:?}", tried.effect(0)) };
+    assert_eq!((attempt.number, attempt.boot_id.as_deref()), (2, Some("after")));
+    // cancelled after that second command: the Node has to come back with yet another one
+    let orphan = |id: &'static str| {
+        let scene = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(withheld.clone()));
+        let scene = scene.attempt(0, 11, 2, LEASE, 30, Some(Ended::Exit(0))).with(|s| {
+            let stored = s.store.attempts.get_mut(&(EntryId::reboot(0), 2)).unwrap();
+            let mut attempt = stored.get().unwrap().clone();
+            attempt.boot_id = Some("after".to_owned());
+            stored.value = Ok(attempt.into());
+        });
+        scene.node(11, move |n| n.boot_id = id.to_owned()).decide().orphans.contains_key("10.0.0.11")
+    };
+    assert!(orphan("after"));
+    assert!(!orphan("third"));
 }
 
 fn scene_of_a_withheld_command() -> Scene {

@@ -1,7 +1,8 @@
 //! Who starts, who waits, and why.
 
-use super::scene::{Scene, now};
+use super::scene::{BOOT, Scene, now};
 use crate::model::{
+    attempt::Ended,
     entry::EntryId,
     ours::Verb,
     policy::UnreachableRule,
@@ -53,6 +54,22 @@ fn i5_a_broken_entry_takes_no_slot_and_is_shown() {
 fn cancelled_entries_and_those_of_foreign_nodes_are_removed_even_when_the_queue_is_disabled() {
     let scene = Scene::new(2).entry(0, 11, Cancelled, 5).queued(&[(1, 99)]).disabled();
     assert_eq!((scene.does(0), scene.does(1)), (Some("removing"), Some("removing")));
+}
+
+/// Found by simulations: the pass that dequeues such an entry took its slot for free.
+#[test]
+fn i3_a_machine_that_leaves_the_definition_while_its_command_runs_keeps_its_slot_until_that_has_ended() {
+    let scene = |last: u8, end: Option<Ended>| {
+        Scene::new(2).rebooting(0, last, 3, end).queued(&[(1, 12), (2, 2)]).with(|s| {
+            s.cluster.reboot.max_concurrent_reboots = Some(1);
+            // an attempt of a leader that has just gone may still run
+            s.snap.engine.leading.as_mut().unwrap().since = BOOT - 5.0;
+            s.cluster.nodes.retain(|n| n.address != Scene::address(last));
+        })
+    };
+    assert_eq!(scene(11, None).starts(), Vec::<u64>::new());
+    assert_eq!(scene(11, Some(Ended::Exit(0))).starts(), [1]);
+    assert_eq!(scene(1, None).starts(), Vec::<u64>::new(), "an API server (I1)");
 }
 
 #[test]
