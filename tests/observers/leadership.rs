@@ -107,8 +107,9 @@ fn unguarded(view: &View<'_>, revision: i64, what: &str) -> Option<Breach> {
 pub fn i24(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for (index, power) in physical::begins(view) {
-        let first = view.attempt(index, &power.attempt).and_then(|(_, l)| l.steps().first()?.value.as_ref());
-        let Some(attempt) = first else { continue };
+        // one that was withheld and taken back leaves its number to the next: what was written last before counts
+        let written = view.attempt(index, &power.attempt).and_then(|(_, l)| l.at(power.at));
+        let Some(attempt) = written else { continue };
         let lease = format!("{:x}", attempt.lease);
         if !view.led(&lease, shift(power.at, -view.late()), power.at) {
             let what = format!("a command of {} begins under lease {lease}, which leads no longer", power.entry);

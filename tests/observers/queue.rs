@@ -434,12 +434,14 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
     let mut named: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
     for said in view.leading() {
         for (&index, _) in said.reasons.iter().filter(|(_, r)| r["reason"] == "NotMember") {
+            // somebody else may have removed it: a watch that lags shows it a while longer
+            let there = view.entries.get(&index).is_some_and(|line| line.at(said.at).is_some());
             let (since, last) = named.entry((&said.by, index)).or_insert((said.at, said.at));
             if shift(*last, 2.5) < said.at {
                 *since = said.at;
             }
             *last = said.at;
-            if shift(*since, view.ttl() + 20.0) < said.at && view.entries.contains_key(&index) {
+            if shift(*since, view.ttl() + 20.0) < said.at && there {
                 let what =
                     format!("{} says since {since} that reboots/{index} is of no member, and leaves it", said.by);
                 found.push(Breach { code: "I31", at: said.at, what });

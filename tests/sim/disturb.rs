@@ -91,7 +91,7 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &
             }
             Fault::Aimed { aim, fate } => {
                 for slot in all.lock().unwrap().iter() {
-                    let line = if aim.path.contains("/KV/") { &slot.lines.etcd } else { &slot.lines.kubernetes };
+                    let line = if aim.path.contains(".KV/") { &slot.lines.etcd } else { &slot.lines.kubernetes };
                     line.aim(aim, fate);
                 }
             }

@@ -11,6 +11,7 @@ use cketerm::{
 };
 use fastrand::Rng;
 use jiff::SignedDuration;
+use tokio::time::Instant;
 
 use crate::hook::Hook;
 
@@ -21,8 +22,9 @@ pub struct Slot {
     pub lines: Lines,
     pub clock: Clock,
     pub handle: Option<Handle>,
-    /// How often it was started.
+    /// How often it was started, and when.
     pub lives: u32,
+    pub births: Vec<Instant>,
     rng: Rng,
     ttl: u64,
     hits: Hits,
@@ -47,6 +49,7 @@ impl Slot {
             clock,
             handle: None,
             lives: 0,
+            births: Vec::new(),
             rng,
             ttl,
             hits: Hits::new(),
@@ -67,6 +70,7 @@ impl Slot {
             let slot = &mut slots[at];
             slot.keep_hits();
             slot.lives += 1;
+            slot.births.push(Instant::now());
             slot.gate = Gate::default();
             slot.lines = Lines::new(&slot.name, &slot.gate, slot.rng.u64(..));
             let mut ground = ground(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.lines);

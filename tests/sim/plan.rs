@@ -45,11 +45,11 @@ const fn aim(what: &'static str, path: &'static str, body: &'static str) -> Aim 
 
 /// Every kind of effect, right before and after which processes end or stand still.
 pub static EFFECTS: &[Aim] = &[
-    aim("transition", "/KV/Txn", "reboots/data/0"),
-    aim("repair", "/KV/Txn", "repairs/data/0"),
-    aim("command", "/KV/Txn", "cketerm/attempts/"),
-    aim("last look", "/KV/Range", "reboots/data/0"),
-    aim("told", "/KV/Txn", "cketerm/audit/"),
+    aim("transition", ".KV/Txn", "reboots/data/0"),
+    aim("repair", ".KV/Txn", "repairs/data/0"),
+    aim("command", ".KV/Txn", "cketerm/attempts/"),
+    aim("last look", ".KV/Range", "reboots/data/0"),
+    aim("told", ".KV/Txn", "cketerm/audit/"),
     aim("cordon", "PATCH /api/v1/nodes/", ""),
     aim("eviction", "POST /api/v1/namespaces/", "Eviction"),
     aim("deletion", "DELETE /api/v1/namespaces/", ""),

@@ -356,7 +356,9 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     record.frozen = plan
         .faults
         .iter()
-        .filter_map(|(at, fault)| match fault {
+        .enumerate()
+        .filter(|(i, _)| keep.has(&format!("f{i}")))
+        .filter_map(|(_, (at, fault))| match fault {
             Fault::Freeze { engine, seconds } => {
                 let from = start + *at;
                 Some((format!("engine-{engine}"), from, from + Duration::from_secs(*seconds)))
@@ -367,7 +369,9 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     record.ttl_seconds = u32::try_from(plan.ttl).unwrap();
     let mut aimed = Pairs::new();
     let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
+    let mut births: BTreeMap<String, Vec<jiff::Timestamp>> = BTreeMap::new();
     for slot in engines.lock().unwrap().iter_mut() {
+        births.insert(slot.name.clone(), slot.births.iter().map(|at| start + at.duration_since(began)).collect());
         for (name, count) in slot.all_hits() {
             *all.entry(name.to_owned()).or_default() += count;
         }
@@ -385,7 +389,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     if let Ok(path) = std::env::var("SIM_DUMP") {
         std::fs::write(path, dump(&record)).unwrap();
     }
-    record.frozen.sort_by_key(|(_, from, _)| *from);
+    record.frozen = stood_still(record.frozen, &births);
     let view = observers::View::of(&record);
     let breaches = observers::judge(&view);
     Outcome {
@@ -498,4 +502,26 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
             });
         }
     }
+}
+
+/// When which process stood still, in the order of time: a standstill ends at the latest when another process of the name is
+/// born, and those that overlap are one.
+fn stood_still(
+    mut all: Vec<(String, jiff::Timestamp, jiff::Timestamp)>,
+    births: &BTreeMap<String, Vec<jiff::Timestamp>>,
+) -> Vec<(String, jiff::Timestamp, jiff::Timestamp)> {
+    for (name, from, to) in &mut all {
+        let next = births.get(name).and_then(|all| all.iter().find(|born| *born > from));
+        *to = next.map_or(*to, |born| *born.min(to));
+    }
+    all.sort();
+    all.dedup_by(|later, earlier| {
+        let one = later.0 == earlier.0 && later.1 <= earlier.2;
+        if one {
+            earlier.2 = earlier.2.max(later.2);
+        }
+        one
+    });
+    all.sort_by_key(|(_, from, _)| *from);
+    all
 }
