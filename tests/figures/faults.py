@@ -2,7 +2,7 @@
 """The faults of the simulation on real servers: processes killed, stopped and cut off, a full disk, little memory; the same observers
 as for an upgrade judge what etcd, the API server and the machines themselves recorded.
 
-usage: tests/figures/faults.py [PROGRAM] [STORY…] [--keep]                              (PROGRAM: default target/release/cketerm)
+usage: tests/figures/faults.py [PROGRAM] [STORY…] [--keep]                              (PROGRAM: default target/dist/cketerm)
 
 Two engines on etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers) for each story: three API servers and eight workers
 are queued, two may be in work at once, and the faults come while drains and commands run. At the end every machine was rebooted exactly
@@ -17,7 +17,7 @@ from ground import *
 from story import *
 
 parser = argparse.ArgumentParser()
-parser.add_argument("program", nargs="?", default="target/release/cketerm")
+parser.add_argument("program", nargs="?", default="target/dist/cketerm")
 parser.add_argument("stories", nargs="*")
 parser.add_argument("--keep", action="store_true", help="keep the folders with the logs in any case")
 args = parser.parse_args()
