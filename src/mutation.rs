@@ -3,12 +3,16 @@
 //! Only with the cargo feature `mutations`, which no shipped build has; without it every question here is answered `false` by
 //! the compiler, and nothing is left.
 
+#[cfg(all(feature = "mutations", not(debug_assertions)))]
+compile_error!(
+    "the feature `mutations` is for simulations (`make sim`): no program that is optimised and shipped may have it"
+);
+
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Mutation {
     /// Transactions of the engine compare no revision of what they were decided from.
-    CompareNothing = 1,
+    CompareNothing,
     /// A Node is not let go of when its entry has ended.
     ForgottenCordon,
     /// Tries of a command are counted by the leader that ran them.
@@ -101,6 +105,16 @@ pub enum Mutation {
     KeyOfOthers,
     /// A look at what a drain would do begins it.
     ReadsWrite,
+    /// That somebody has let go of the node in mid-drain is not looked at before its machine is rebooted.
+    UncordonUnseen,
+    /// Volumes that are in use keep nothing back.
+    VolumesForgotten,
+    /// What refused an eviction is not named.
+    RefusalUnnamed,
+    /// A wait after a backoff that is over goes on.
+    BackoffForEver,
+    /// A cancelled entry stays while others are in work.
+    CancelWaits,
 }
 
 /// All of them.
@@ -152,21 +166,29 @@ pub static ALL: &[Mutation] = &[
     Mutation::RepairBesideReboot,
     Mutation::KeyOfOthers,
     Mutation::ReadsWrite,
+    Mutation::UncordonUnseen,
+    Mutation::VolumesForgotten,
+    Mutation::RefusalUnnamed,
+    Mutation::BackoffForEver,
+    Mutation::CancelWaits,
 ];
 
 #[cfg(feature = "mutations")]
-static CURRENT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+thread_local! {
+    /// A simulation lives on one thread: others play with something else broken meanwhile.
+    static CURRENT: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
+}
 
-/// Breaks that, and nothing else, in this process from now on.
+/// Breaks that, and nothing else, on this thread from now on.
 #[cfg(feature = "mutations")]
 pub fn set(mutation: Option<Mutation>) {
-    CURRENT.store(mutation.map_or(0, |m| m as u8), std::sync::atomic::Ordering::SeqCst);
+    CURRENT.set(mutation);
 }
 
 /// Whether that is broken.
 #[cfg(feature = "mutations")]
 pub fn on(mutation: Mutation) -> bool {
-    CURRENT.load(std::sync::atomic::Ordering::Relaxed) == mutation as u8
+    CURRENT.get() == Some(mutation)
 }
 
 /// Whether that is broken: never in this build.

@@ -6,16 +6,13 @@ use serde::Serialize;
 
 use crate::{
     engine::decide::{PodVerdict, judge},
-    fence::Person,
     kubernetes::{Kube, KubeError},
     model::{
         cluster::Eviction,
         kube::{KubeView, NodeRow, PodRow},
-        ours::Who,
         reason::{Blocker, PodHold},
         text::visible,
     },
-    mutation::{Mutation, on},
 };
 
 /// The preview of one node's drain.
@@ -33,13 +30,21 @@ pub struct Preview {
     pub volumes: Vec<String>,
 }
 
+/// Not in any build that is shipped: the fault put in on purpose that a simulation has to find (I45).
+#[cfg(feature = "mutations")]
+async fn evict_all_the_same(kube: &Kube, pods: &[PodRow]) {
+    use crate::{fence::Person, model::ours::Who, mutation};
+    if let Some(pod) = pods.first().filter(|_| mutation::on(mutation::Mutation::ReadsWrite)) {
+        kube.evict_by_hand(&Person::asks(&Who::default()), pod, &[], false).await;
+    }
+}
+
 impl Preview {
     /// Reads one node's pods and judges them.
     pub async fn of(kube: &Kube, node: &NodeRow, rules: Eviction<'_>, facts: &KubeView) -> Result<Self, KubeError> {
         let pods = kube.pods_on(&node.name).await?;
-        if let Some(pod) = pods.first().filter(|_| on(Mutation::ReadsWrite)) {
-            kube.evict_by_hand(&Person::asks(&Who::default()), pod, &[], false).await;
-        }
+        #[cfg(feature = "mutations")]
+        evict_all_the_same(kube, &pods).await;
         Ok(Self::judged(node, pods, rules, facts))
     }
 

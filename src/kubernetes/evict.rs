@@ -59,7 +59,8 @@ impl Kube {
         let mut options = preconditions(pod);
         options["apiVersion"] = json!("v1");
         options["kind"] = json!("DeleteOptions");
-        if on(Mutation::ForceDelete) {
+        #[cfg(feature = "mutations")]
+        if crate::mutation::on(crate::mutation::Mutation::ForceDelete) {
             options["gracePeriodSeconds"] = json!(0);
         }
         self.verdict(with_body("DELETE", &pod_path(pod), "application/json", &options), pod, &[], "delete pods").await

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{
     physical,
     record::Breach,
-    view::{Node, Pod, PodState, PodWrite, View, member, shift, status},
+    view::{Node, Pod, PodState, PodWrite, View, member, named, shift, status},
 };
 
 /// Seconds after which a terminating pod is named as stuck, with what clocks and passes may add.
@@ -303,7 +303,7 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
     }
     for said in view.leading() {
         for (index, reason) in said.reasons.iter() {
-            let name = reason["reason"].as_str().unwrap_or_default();
+            let name = named(reason);
             if !matches!(name, "PodsLeaving" | "BlockedByPDB" | "BlockedByManyPDBs" | "EvictionRefused") {
                 continue;
             }

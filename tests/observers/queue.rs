@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::{
     physical,
     record::{Breach, What},
-    view::{Move, Node, View, in_work, member, shift, status},
+    view::{Move, Node, View, in_work, member, named, shift, status},
 };
 
 /// Seconds by which clocks of engines may differ.
@@ -234,7 +234,7 @@ pub fn i5(view: &View<'_>) -> Vec<Breach> {
     let mut since: Option<Timestamp> = None;
     let mut told = false;
     for said in view.leading() {
-        let waiting = said.reasons.iter().filter(|(_, r)| r["reason"] == "WaitingForSlot");
+        let waiting = said.reasons.iter().filter(|(_, r)| named(r) == "WaitingForSlot");
         let broken = |index: &u64| {
             let line = view.entries.get(index);
             line.is_some_and(|l| l.throughout(shift(said.at, -3.0), said.at, |lies| matches!(lies, Some(Err(())))))
@@ -312,7 +312,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
     }
     for said in view.leading() {
         for (&index, reason) in said.reasons.iter() {
-            let name = reason["reason"].as_str().unwrap_or_default();
+            let name = named(reason);
             // windows and freezes hold further tries of a command back, too: see I8
             let gate = name == "UnreachableGate";
             let older = view.policies.sometime(shift(said.at, -5.0), said.at, |p| {
@@ -405,7 +405,7 @@ pub fn i30(view: &View<'_>) -> Vec<Breach> {
 fn excused(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     let line = ["WaitingForSlot", "WaitingForWorkers", "WaitingForControlPlane", "Ready"];
     let said = view.record.said.iter().filter(|s| s.leads && s.at >= from && s.at <= to);
-    let mut reasons = said.filter_map(|s| s.reasons.get(&index)).filter_map(|r| r["reason"].as_str());
+    let mut reasons = said.filter_map(|s| s.reasons.get(&index)).map(named);
     reasons.any(|name| !line.contains(&name))
 }
 
@@ -433,7 +433,7 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
     }
     let mut named: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
     for said in view.leading() {
-        for (&index, _) in said.reasons.iter().filter(|(_, r)| r["reason"] == "NotMember") {
+        for (&index, _) in said.reasons.iter().filter(|(_, r)| named(r) == "NotMember") {
             // somebody else may have removed it: a watch that lags shows it a while longer
             let there = view.entries.get(&index).is_some_and(|line| line.at(said.at).is_some());
             let (since, last) = named.entry((&said.by, index)).or_insert((said.at, said.at));

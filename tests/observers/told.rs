@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     record::{Asked, Breach},
-    view::{PodWrite, View, is_engine, shift, status},
+    view::{PodWrite, View, is_engine, named, shift, status},
 };
 use cketerm::model::reboot::RebootStatus;
 
@@ -130,7 +130,7 @@ fn unnamed(
         .filter(|s| s.by == *by && s.at >= from && s.at <= to)
         .filter_map(|s| s.reasons.get(index))
         .collect();
-    let name = |r: &Value| r["reason"].as_str().unwrap_or_default().to_owned();
+    let name = |r: &Value| named(r).to_owned();
     let told = said.iter().any(|r| codes.iter().any(|code| fits(*code, &name(r))));
     let what = format!("{pod} of reboots/{index} was refused with {codes:?}, and {by} only said {:?}", said.last());
     (said.len() >= 3 && !told).then_some(Breach { code: "I20", at: *at, what })

@@ -383,6 +383,12 @@ impl<'a> View<'a> {
     }
 }
 
+/// The name of a reason that was said. Its first field as a rule: found without hashing, for all that is said each second.
+pub fn named(reason: &serde_json::Value) -> &str {
+    let fields = reason.as_object().into_iter().flatten();
+    fields.filter(|(field, _)| *field == "reason").find_map(|(_, name)| name.as_str()).unwrap_or_default()
+}
+
 /// The member with this address.
 pub fn member<'c>(cluster: &'c Cluster, address: &str) -> Option<&'c Member> {
     cluster.nodes.iter().find(|n| n.address == address)

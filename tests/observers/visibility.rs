@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use super::{
     record::{Breach, Said, Word},
-    view::{Lies, Timeline, View, in_work, member, shift, status},
+    view::{Lies, Timeline, View, in_work, member, named, shift, status},
 };
 
 /// Seconds by which clocks of engines may differ.
 const CLOCKS: f64 = 15.0;
 
 fn name(reason: Option<&Value>) -> &str {
-    reason.and_then(|r| r["reason"].as_str()).unwrap_or_default()
+    reason.map(named).unwrap_or_default()
 }
 
 fn seconds(n: i64) -> f64 {

@@ -42,6 +42,10 @@ use std::{
 use keep::Keep;
 use run::Outcome;
 
+/// The program's own: a fifth of a story is allocation.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }

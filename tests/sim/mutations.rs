@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::{
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -62,10 +62,42 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::OverCap => &["I42"],
         Mutation::RepairBesideReboot => &["I43"],
         Mutation::ReadsWrite => &["I45"],
+        Mutation::UncordonUnseen | Mutation::VolumesForgotten => &["I16"],
+        Mutation::RefusalUnnamed => &["I20"],
+        Mutation::BackoffForEver => &["I33"],
+        Mutation::CancelWaits => &["I36"],
     }
 }
 
-/// Breaks one, or `all` of them one after another, and plays seeds until each is found.
+/// The seed that has found it last, which is tried first: others would take minutes.
+fn last(mutation: Mutation) -> u64 {
+    match mutation {
+        Mutation::BackoffOverflow
+        | Mutation::UncordonOnDisable
+        | Mutation::SlotEaten
+        | Mutation::DuplicateStarts
+        | Mutation::FreezeForgotten
+        | Mutation::SwitchIgnored
+        | Mutation::DrainedTooEarly
+        | Mutation::StrangerStays
+        | Mutation::AuditForgotten => 2,
+        Mutation::WindowForgotten | Mutation::ResetIgnored => 3,
+        Mutation::OverCap => 4,
+        Mutation::GateForgotten | Mutation::PreviewIgnored | Mutation::StuckUnsaid | Mutation::RepairBesideReboot => 5,
+        Mutation::StepTwice | Mutation::StepUnwatched => 8,
+        Mutation::SecondRun | Mutation::HalfForgotten => 10,
+        Mutation::UncordonUnseen => 12,
+        Mutation::SickControlPlane => 16,
+        Mutation::KeepForgotten => 20,
+        Mutation::LateEffect => 21,
+        Mutation::SharedArguments => 22,
+        Mutation::ClockTrusted => 142,
+        Mutation::RetriesInMemory => 355,
+        _ => 1,
+    }
+}
+
+/// Breaks one, or `all` of them, and plays seeds until each is found.
 #[cfg(feature = "mutations")]
 pub fn hunt(name: &str, from: u64, threads: u64) -> ExitCode {
     let wanted: Vec<Mutation> = mutation::ALL
@@ -77,50 +109,52 @@ pub fn hunt(name: &str, from: u64, threads: u64) -> ExitCode {
         println!("MUTATION={name}: unknown; known: all, {:?}", mutation::ALL);
         return ExitCode::FAILURE;
     }
-    let (mut missed, mut to_shrink) = (0, None);
-    for mutation in &wanted {
-        mutation::set(Some(*mutation));
-        let began = Instant::now();
-        let (next, found) = (AtomicU64::new(from), AtomicBool::new(false));
-        let how = Mutex::new(None);
-        std::thread::scope(|scope| {
-            for _ in 0..threads.max(1) {
-                scope.spawn(|| {
-                    loop {
-                        let seed = next.fetch_add(1, Ordering::SeqCst);
-                        if seed >= from + WITHIN || found.load(Ordering::SeqCst) {
-                            return;
-                        }
-                        let outcome = run::seed(seed);
-                        let breach = outcome.breaches.into_iter().find(|b| names(*mutation).contains(&b.code));
-                        if let Some(breach) = breach {
-                            found.store(true, Ordering::SeqCst);
-                            how.lock().unwrap().get_or_insert((seed, breach));
-                        }
-                    }
-                });
-            }
-        });
-        let seconds = began.elapsed().as_secs_f64();
-        match how.into_inner().unwrap() {
-            Some((seed, breach)) => {
-                println!("found  {mutation:?} by {} with seed {seed} in {seconds:.1} s: {}", breach.code, breach.what);
-                if *mutation == Mutation::EvictionWithoutUid {
-                    to_shrink = Some(seed);
+    let (began, next) = (Instant::now(), AtomicUsize::new(0));
+    let found: Mutex<Vec<(Mutation, u64)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while let Some(mutation) = wanted.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let seed = one(*mutation, from);
+                    found.lock().unwrap().extend(seed.map(|seed| (*mutation, seed)));
                 }
-            }
-            None => {
-                missed += 1;
-                println!("MISSED {mutation:?}: not by {:?} within {WITHIN} seeds, {seconds:.1} s", names(*mutation));
-            }
+            });
         }
-    }
+    });
+    let found = found.into_inner().unwrap();
+    let mut missed = wanted.len() - found.len();
+    println!("mutations found {}/{} in {:.0} s", found.len(), wanted.len(), began.elapsed().as_secs_f64());
     if name == "all" {
-        missed += usize::from(!to_shrink.is_some_and(shortens));
+        let seed = found.iter().find(|(mutation, _)| *mutation == Mutation::EvictionWithoutUid);
+        missed += usize::from(!seed.is_some_and(|(_, seed)| shortens(*seed)));
     }
-    mutation::set(None);
-    println!("mutations found {}/{}", wanted.len() - missed, wanted.len());
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Plays seeds until the mutation is found: which found it.
+#[cfg(feature = "mutations")]
+fn one(mutation: Mutation, from: u64) -> Option<u64> {
+    mutation::set(Some(mutation));
+    let began = Instant::now();
+    let remembered = last(mutation);
+    let mut seeds = std::iter::once(remembered).chain((from..from + WITHIN).filter(|seed| *seed != remembered));
+    let found = seeds.find_map(|seed| {
+        let breaches = run::seed(seed).breaches;
+        breaches.into_iter().find(|b| names(mutation).contains(&b.code)).map(|breach| (seed, breach))
+    });
+    mutation::set(None);
+    let seconds = began.elapsed().as_secs_f64();
+    match &found {
+        Some((seed, breach)) => {
+            let other = if *seed == remembered { "" } else { " (to be remembered)" };
+            println!(
+                "found  {mutation:?} by {} with seed {seed}{other} in {seconds:.1} s: {}",
+                breach.code, breach.what
+            );
+        }
+        None => println!("MISSED {mutation:?}: not by {:?} within {WITHIN} seeds, {seconds:.1} s", names(mutation)),
+    }
+    found.map(|(seed, _)| seed)
 }
 
 /// Whether a seed that fails for a mutation gets short: a handful of names is left of some sixty.
@@ -140,13 +174,14 @@ fn shortens(seed: u64) -> bool {
         short.line(seed)
     );
     let again = run::seed_with(seed, &Keep::only(&short.names));
+    mutation::set(None);
     short.names.len() * 4 <= short.of && again.breaches.iter().any(|b| b.code == short.code)
 }
 
 /// Nothing can be broken in this build.
 #[cfg(not(feature = "mutations"))]
 pub fn hunt(name: &str, _: u64, _: u64) -> ExitCode {
-    let _ = (mutation::ALL, names, run::seed, WITHIN);
+    let _ = (mutation::ALL, names, last, run::seed, WITHIN);
     println!("MUTATION={name} needs --features mutations");
     ExitCode::FAILURE
 }

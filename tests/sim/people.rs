@@ -23,10 +23,12 @@ use cketerm::{
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use fastrand::Rng;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
     keep::Keep,
     observers::record::{Acknowledged, Word},
+    plan::TROUBLE,
 };
 
 /// A machine that is no member of the cluster.
@@ -207,6 +209,30 @@ impl Person {
     }
 }
 
+/// Late in the day, when somebody leads and all is well: two machines are queued, and when the first is in work the second one
+/// is cancelled (I36).
+pub async fn change_of_mind(person: &Person, store: &Store, ttl: u64) {
+    tokio::time::sleep(Duration::from_secs(2 * ttl + 80)).await;
+    let some = [person.addresses[6].clone(), person.addresses[7].clone()];
+    let asked = person.clock.wall();
+    let Ok(added) = person.operator.add_reboots(&some, Some("simulated")).await else { return };
+    person.note(asked, Word::Add(added.indexes.iter().copied().zip(some).collect()));
+    let [first, second] = added.indexes[..] else { return };
+    for _ in 0..600 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let Ok(view) = store.read_view().await else { continue };
+        let entry = |index| view.reboots.entries.get(&index).and_then(|s| s.get());
+        let (Some(ahead), Some(_)) = (entry(first), entry(second)) else { return };
+        if matches!(ahead.status, RebootStatus::Draining | RebootStatus::Rebooting) {
+            let asked = person.clock.wall();
+            if person.operator.cancel_reboot(second, None, None).await.is_ok() {
+                person.note(asked, Word::Cancel(second));
+            }
+            return;
+        }
+    }
+}
+
 /// What `ckecli` does: blind puts, and its own way to enqueue.
 pub async fn ckecli(store: &Store, rng: &mut Rng, addresses: &[String]) {
     let mut client = store.client();
@@ -288,6 +314,30 @@ async fn ckecli_repair(store: &Store, rng: &mut Rng, addresses: &[String]) {
     tokio::time::sleep(Duration::from_millis(rng.u64(0..20))).await;
     entry["deleted"] = json!(true);
     let _ = client.put(kv.key(), entry.to_string(), None).await;
+}
+
+/// Volumes that are still in use on a Node for a while, whatever its pods do.
+pub async fn volumes(sandbox: &Sandbox, names: &[String], mut rng: Rng, began: Instant, keep: &Keep) {
+    let (mut at, mut n) = (began, 0);
+    loop {
+        at += Duration::from_millis(rng.u64(10_000..120_000));
+        if at >= began + TROUBLE {
+            break;
+        }
+        sleep_until(at).await;
+        let mut dice = rng.fork();
+        if keep.has(&format!("vo{n}")) {
+            let node = &names[dice.usize(..names.len())];
+            set(sandbox, node, "status", "volumesInUse", Some(json!(["kubernetes.io/csi/disk"])));
+            tokio::time::sleep(Duration::from_secs(dice.u64(5..50))).await;
+            set(sandbox, node, "status", "volumesInUse", None);
+        }
+        n += 1;
+    }
+    // a Node that was deleted and came again brought them along
+    for node in names {
+        set(sandbox, node, "status", "volumesInUse", None);
+    }
 }
 
 /// What an administrator does by hand: on the objects, as kubectl would.

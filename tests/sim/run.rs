@@ -288,6 +288,12 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         let (store, kube) = (ground.store, ground.kube.unwrap());
         crowd.push(tokio::spawn(async move { Box::pin(viewer::look(store, kube, names, rng, began, &keep)).await }));
     }
+    {
+        let (stage, names, rng, keep) = (Arc::clone(&stage), names.clone(), dice.fork(), Arc::clone(keep));
+        crowd.push(tokio::spawn(async move { people::volumes(&stage.sandbox, &names, rng, began, &keep).await }));
+    }
+    // one day in four ends with a change of mind
+    let changes_mind = dice.u8(0..4) == 0;
     let mut happened: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
     for (i, (at, fault)) in plan.faults.iter().enumerate() {
         if !keep.has(&format!("f{i}")) {
@@ -337,7 +343,12 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         office::go_home(operator).await;
     }
     let calm = clock.wall();
-    let all = async { tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox, carried_out)) };
+    let all = async {
+        if changes_mind {
+            people::change_of_mind(&last, &store, plan.ttl).await;
+        }
+        tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox, carried_out));
+    };
     let empty = tokio::time::timeout(REST, all).await.is_ok();
     // what is left to be cleaned up after the last entry: cordons, progress
     sleep(Duration::from_mins(2)).await;

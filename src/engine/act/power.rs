@@ -173,7 +173,8 @@ impl Actor {
         let id = target.entry.id();
         let record =
             |o: &crate::model::kube::Owner| o.entry == id && o.lease == self.fence.lease() && o.uid == fresh.uid;
-        let ours = !target.drained || (fresh.unschedulable && fresh.owner().is_some_and(record));
+        let cordoned = fresh.unschedulable || on(Mutation::UncordonUnseen);
+        let ours = !target.drained || (cordoned && fresh.owner().is_some_and(record));
         let same = fresh.uid == node.uid && fresh.addresses.iter().any(|a| a == target.entry.address());
         if same && ours { Ok(Some(fresh)) } else { Err(Stop(Came::Stale)) }
     }
@@ -194,7 +195,8 @@ impl Actor {
         let kube = self.kube_live.borrow();
         let rules = definition.cluster.eviction(target.entry.queue());
         let left = pods.iter().find(|p| judge(p, rules, &kube) != PodVerdict::Ignore);
-        if forced || (left.is_none() && node.volumes_in_use.is_empty()) {
+        let detached = node.volumes_in_use.is_empty() || on(Mutation::VolumesForgotten);
+        if forced || (left.is_none() && detached) {
             self.permit(guard, decided)?;
             return Ok(pods);
         }

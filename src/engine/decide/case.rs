@@ -269,7 +269,7 @@ impl<'a> Pass<'a> {
     pub(super) fn backing_off(&mut self, case: Case<'a>) -> Option<Reason> {
         let (count, until) = case.backoff;
         let forced = self.order(case.id, 0, Verb::Force).is_some();
-        let until = until.filter(|until| *until > self.now.wall && !forced)?;
+        let until = until.filter(|until| (*until > self.now.wall || on(Mutation::BackoffForEver)) && !forced)?;
         self.wake_at_wall(until);
         if let Some(longer) = self.outlasts(case, until) {
             return Some(longer);

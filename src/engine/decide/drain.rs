@@ -113,7 +113,7 @@ impl<'a> Pass<'a> {
             if leaving.len() > 0 {
                 return Err(self.clear_out(case, node, work, rules, &leaving));
             }
-            if !node.volumes_in_use.is_empty() {
+            if !node.volumes_in_use.is_empty() && !on(Mutation::VolumesForgotten) {
                 return Err(Waits::For(Reason::VolumeAttached { names: node.volumes_in_use.clone() }));
             }
         }
@@ -125,7 +125,7 @@ impl<'a> Pass<'a> {
         let lease = self.snap.engine.lease;
         let mine = node.owner().filter(|o| o.entry == case.id && o.lease == lease);
         let recordoned = match mine {
-            Some(_) if node.unschedulable => return Ok(()),
+            Some(_) if node.unschedulable || on(Mutation::UncordonUnseen) => return Ok(()),
             // An uncordon by somebody else is noticed: cordon again once, then wait with the reason (I12).
             Some(owner) if owner.recordoned > 0 => {
                 let since = work.drain.uncordoned.unwrap_or(self.now.wall);
@@ -301,7 +301,10 @@ impl<'a> Pass<'a> {
             }
             self.wake_at(self.boot() + STUCK - for_seconds + 0.01);
         }
-        held.unwrap_or_else(|| {
+        held.filter(|_| !on(Mutation::RefusalUnnamed)).unwrap_or_else(|| {
+            if on(Mutation::RefusalUnnamed) {
+                return Reason::Working { phase: "drains".to_owned() };
+            }
             let first =
                 (leaving.terminating.first()).or(leaving.evict.first().map(|(pod, _)| pod)).or(leaving.delete.first());
             Reason::PodsLeaving {

@@ -65,7 +65,12 @@ pub(crate) use self::{
 use super::snapshot::Snapshot;
 use crate::{
     clock::Now,
-    model::{entry::EntryId, reason::Reason, reboot::RebootStatus, repair::RepairEntry},
+    model::{
+        entry::EntryId,
+        reason::Reason,
+        reboot::{RebootEntry, RebootStatus},
+        repair::RepairEntry,
+    },
     mutation::{Mutation, on},
     store::view::Definition,
 };
@@ -167,7 +172,11 @@ impl<'a> Pass<'a> {
                 if let Some(first) = place_of(&entry.node).and_then(|place| seen.get_mut(place)) {
                     first.get_or_insert(index);
                 }
-                self.remove(id, stored.mod_revision, &entry.node, End::Cancelled);
+                if on(Mutation::CancelWaits) && self.others_in_work() {
+                    self.reasons.push((id, Reason::Working { phase: "is cancelled".to_owned() }));
+                } else {
+                    self.remove(id, stored.mod_revision, &entry.node, End::Cancelled);
+                }
                 continue;
             }
             // Without a definition nobody can say who is a member: nothing is removed, nothing moves.
@@ -202,6 +211,12 @@ impl<'a> Pass<'a> {
             self.reason(id, reason);
         }
         waiting
+    }
+
+    /// Whether any reboot is in work: asked for a fault put in on purpose alone.
+    fn others_in_work(&self) -> bool {
+        let in_work = |e: &RebootEntry| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting);
+        self.snap.store.reboots.entries.values().any(|s| s.get().is_some_and(in_work))
     }
 
     fn no_definition(&self) -> Reason {
