@@ -47,6 +47,9 @@ pub struct Attempt {
     /// The node's boot id before, where it was known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
+    /// The Node was not Ready then: its boot id may be one of before an earlier reboot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_ready: bool,
     /// UID of the Node before, where it was known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,

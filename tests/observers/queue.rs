@@ -431,12 +431,12 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
             found.push(Breach { code: "I31", at: power.at, what });
         }
     }
-    let mut named: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
+    let mut strangers: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
     for said in view.leading() {
         for (&index, _) in said.reasons.iter().filter(|(_, r)| named(r) == "NotMember") {
             // somebody else may have removed it: a watch that lags shows it a while longer
             let there = view.entries.get(&index).is_some_and(|line| line.at(said.at).is_some());
-            let (since, last) = named.entry((&said.by, index)).or_insert((said.at, said.at));
+            let (since, last) = strangers.entry((&said.by, index)).or_insert((said.at, said.at));
             if shift(*last, 2.5) < said.at {
                 *since = said.at;
             }

@@ -91,6 +91,8 @@ fn last(mutation: Mutation) -> u64 {
         Mutation::KeepForgotten => 20,
         Mutation::LateEffect => 21,
         Mutation::SharedArguments => 22,
+        Mutation::VolumesForgotten => 7,
+        Mutation::BackoffForEver => 14,
         Mutation::ClockTrusted => 142,
         Mutation::RetriesInMemory => 355,
         _ => 1,

@@ -128,6 +128,7 @@ impl World {
             argv: vec![command.into(), "10.0.0.16".into()],
             bound_seconds: 30,
             boot_id: None,
+            not_ready: false,
             node_uid: None,
             start: after(wall(), -ago),
             forced: false,

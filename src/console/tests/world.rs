@@ -221,6 +221,7 @@ impl World {
             argv: vec!["/usr/local/bin/reboot-node".into(), "--soft".into(), "10.0.0.15".into()],
             bound_seconds: 60,
             boot_id: None,
+            not_ready: false,
             node_uid: None,
             start: after(wall(), -42),
             forced: false,

@@ -292,6 +292,7 @@ impl<'a> Pass<'a> {
             argv,
             bound_seconds: task.bound,
             boot_id: node.map(|n| n.boot_id.clone()).filter(|id| !id.is_empty()),
+            not_ready: node.is_some_and(|n| !n.ready),
             node_uid: node.map(|n| n.uid.clone()),
             start: self.now.wall,
             forced: false,

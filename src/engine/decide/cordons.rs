@@ -115,7 +115,7 @@ impl<'a> Pass<'a> {
         // A repair that stays in the queue has ended, or has backed off: both let go of the node.
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         let powered = owner.taken_over_rebooting || attempts::commanded(self.snap, id);
-        !stays && powered && sound::back_again(self.snap, id, Some(node)).is_some() && !self.checked_back(id, node)
+        !stays && powered && sound::back_from_all(self.snap, id, Some(node)).is_some() && !self.checked_back(id, node)
     }
 
     /// A deleted repair's machine: its health check takes the place of the boot id.
@@ -138,8 +138,8 @@ impl<'a> Pass<'a> {
         if !node.unschedulable || self.ordered_uncordon(id) {
             return Orphan::LetGo;
         }
-        let recorded = sound::recorded_boot_id(self.snap, id, node).is_some();
-        let back = sound::back_again(self.snap, id, Some(node)).is_none();
+        let recorded = sound::is_recorded(self.snap, id, node);
+        let back = sound::back_from_all(self.snap, id, Some(node)).is_none();
         if (back && recorded) || self.checked_back(id, node) {
             return Orphan::LetGo;
         }

@@ -10,6 +10,7 @@ use crate::{
     clock::Now,
     engine::snapshot::Snapshot,
     model::{
+        attempt::Attempt,
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
         policy::WorkerCompletion,
@@ -121,13 +122,34 @@ pub(super) fn back_again(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow
     not_ready(node)
 }
 
-/// The boot id from before the first command that may have done something, where it was recorded.
-pub(super) fn recorded_boot_id(snap: &Snapshot, id: EntryId, node: &NodeRow) -> Option<String> {
-    let attempt = snap.store.attempts_of(id).filter_map(Stored::get).find(|a| a.began());
+/// The same for a machine whose entry is gone: different from what each command that may have done something found. One
+/// that failed may have rebooted the machine all the same, and the next one again (I14).
+pub(super) fn back_from_all(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
+    let found = node.is_some_and(|node| began(snap, id).any(|a| a.boot_id.as_ref() == Some(&node.boot_id)));
+    if found {
+        return Some("the Node still has the boot id that it had before the last command".to_owned());
+    }
+    back_again(snap, id, node)
+}
+
+/// Whether the boot id is known that the machine had at each command that may have done something. A Node that was not
+/// Ready may have said the one before an earlier reboot: an entry that is there asks its boot check all the same.
+pub(super) fn is_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool {
+    let known = |a: &Attempt| id.queue == QueueKind::Repair || (a.boot_id.is_some() && !a.not_ready);
+    began(snap, id).all(known) && recorded_boot_id(snap, id, node).is_some()
+}
+
+/// The boot id from before the first command that may have done something, else from the cordon, where it was recorded.
+fn recorded_boot_id(snap: &Snapshot, id: EntryId, node: &NodeRow) -> Option<String> {
+    let attempt = began(snap, id).next();
     attempt
         .and_then(|a| a.boot_id.clone())
         .or_else(|| node.owner().filter(|o| o.entry == id && !o.taken_over_rebooting).map(|o| o.boot_id.clone()))
         .filter(|b| !b.is_empty())
+}
+
+fn began(snap: &Snapshot, id: EntryId) -> impl Iterator<Item = &Attempt> {
+    snap.store.attempts_of(id).filter_map(Stored::get).filter(|a| a.began() && !a.success)
 }
 
 /// What is wrong with one control plane's probe; none = good now, or not asked for by the policy.

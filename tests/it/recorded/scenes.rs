@@ -135,6 +135,7 @@ fn attempt(id: EntryId, address: &str) -> Attempt {
         argv: vec!["reboot".to_owned(), address.to_owned()],
         bound_seconds: 30,
         boot_id: Some("before".to_owned()),
+        not_ready: false,
         node_uid: None,
         start: after(now(), -60),
         forced: false,

@@ -269,6 +269,30 @@ fn i14_the_boot_id_from_before_is_that_of_the_first_command_that_began() {
     assert!(!orphan("third"));
 }
 
+/// A command that failed may have rebooted its machine, and the next one again: another boot id than the first one's is not
+/// enough. Nor is one that a Node reported which was not Ready.
+#[test]
+fn i14_after_a_cancel_the_boot_id_is_new_to_each_command() {
+    let orphan = |id: &'static str, not_ready: bool, check: Option<CheckAnswer>| {
+        let scene = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(255)));
+        let scene = scene.attempt(0, 11, 2, LEASE, 30, Some(Ended::Exit(0))).with(|s| {
+            let stored = s.store.attempts.get_mut(&(EntryId::reboot(0), 2)).unwrap();
+            let mut attempt = stored.get().unwrap().clone();
+            (attempt.boot_id, attempt.not_ready) = (Some("after".to_owned()), not_ready);
+            stored.value = Ok(attempt.into());
+        });
+        let scene = match check {
+            Some(answer) => scene.checked(0, answer, None),
+            None => scene,
+        };
+        scene.node(11, move |n| n.boot_id = id.to_owned()).decide().orphans.contains_key("10.0.0.11")
+    };
+    assert!(orphan("before", false, None) && orphan("after", false, None), "one of the two may be under way");
+    assert!(!orphan("third", false, None));
+    assert!(orphan("third", true, None), "the third may have been there already: the boot check has to say it");
+    assert!(!orphan("third", true, Some(CheckAnswer::Yes)));
+}
+
 fn scene_of_a_withheld_command() -> Scene {
     Scene::new(1).rebooting(0, 11, 3, Some(Ended::Withheld("the lease ran out".to_owned())))
 }

@@ -124,6 +124,7 @@ impl Scene {
             argv: vec!["fix".to_owned(), entry.address],
             bound_seconds: 30,
             boot_id: None,
+            not_ready: false,
             node_uid: None,
             start: after(now(), -age - 1),
             forced: false,

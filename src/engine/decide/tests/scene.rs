@@ -163,6 +163,7 @@ impl Scene {
             argv: vec!["reboot".to_owned(), Self::address(last)],
             bound_seconds: 30,
             boot_id: Some("before".to_owned()),
+            not_ready: false,
             node_uid: Some(format!("uid-{}", Self::address(last))),
             start: after(now(), -age),
             forced: false,
