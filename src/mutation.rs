@@ -196,3 +196,27 @@ pub fn on(mutation: Mutation) -> bool {
 pub const fn on(_: Mutation) -> bool {
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+
+    /// The table of `docs/reliability.md`: every fault a row, and every invariant the one to be broken by some of them.
+    #[test]
+    fn the_mutations_are_those_of_the_table() {
+        let document = include_str!("../docs/reliability.md");
+        let (_, table) = document.split_once("## Mutations").expect("a heading");
+        let (table, _) = table.split_once("\n## ").expect("another");
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+        let mut named: Vec<(&str, &str)> = rows.collect();
+        let codes: Vec<&str> = named.iter().flat_map(|(_, row)| row.split(" | ").next()).collect();
+        let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
+        for code in (1..=45).map(|i| format!("I{i}")) {
+            assert!(codes.contains(&code.as_str()), "no fault breaks {code}");
+        }
+        named.sort_unstable();
+        let mut all: Vec<String> = ALL.iter().map(|m| format!("{m:?}")).collect();
+        all.sort_unstable();
+        assert_eq!(named.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), all);
+    }
+}

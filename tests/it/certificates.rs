@@ -180,7 +180,22 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     let ran = run(&refused, &["nodes", "list"]);
     assert!(ran.code != 0 && ran.stderr.contains("401"), "{ran:?}");
 
-    let said = everything(&site, &daemon, [&engine, &operator, &refused], &logs);
+    // a password instead, the right one and a wrong one
+    site.root(&["user", "add", "named:hunter2-etcd"]);
+    site.root(&["user", "grant-role", "named", "cketerm-operator"]);
+    let text = std::fs::read_to_string(&operator).unwrap();
+    let with = |name: &str, password: &str| {
+        let more = format!("etcd:\n  username: named\n  password: {password}\n");
+        site.private(name, &text.replacen("etcd:\n", &more, 1))
+    };
+    let (named, wrong) = (with("named.yaml", "hunter2-etcd"), with("wrong.yaml", "hunter2-mistyped"));
+    let ran = run(&named, &["-v", "rq", "list"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let ran = run(&wrong, &["-v", "rq", "list"]);
+    assert!(ran.code != 0 && ran.stderr.contains("authentication"), "{ran:?}");
+
+    let configs = [("engine", &*engine), ("refused", &*refused), ("named", &*named), ("wrong", &*wrong)];
+    let said = everything(&site, &daemon, &operator, &configs, &logs);
     let key = std::fs::read_to_string(site.file("engine.key")).unwrap();
     let body = key.lines().nth(1).expect("the key itself").to_owned();
     for (place, text) in &said {
@@ -199,9 +214,15 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
 }
 
 /// All that anybody can read of it: what words print, what the engine logs and serves, what lies in etcd and Kubernetes.
-fn everything(site: &Site, daemon: &Daemon, configs: [&Path; 3], logs: &Path) -> Vec<(String, String)> {
+fn everything(
+    site: &Site,
+    daemon: &Daemon,
+    operator: &Path,
+    configs: &[(&str, &Path)],
+    logs: &Path,
+) -> Vec<(String, String)> {
     let mut said = Vec::new();
-    let [engine, operator, refused] = configs;
+    let engine = configs[0].1;
     let state = site.served.dir.join("state.json");
     std::fs::write(&state, run(operator, &["state"]).stdout).unwrap();
     let state = state.to_str().unwrap();
@@ -239,7 +260,7 @@ fn everything(site: &Site, daemon: &Daemon, configs: [&Path; 3], logs: &Path) ->
         &["screenshot", "--view", "reboots", "--size", "200x60", "--keys", "?"],
         &["nonsense", "--reason", "x"],
     ];
-    for (who, config) in [("engine", engine), ("refused", refused)] {
+    for (who, config) in configs {
         for word in words {
             let ran = run(config, word);
             said.push((format!("{who}: {word:?}"), format!("{}{}", ran.stdout, ran.stderr)));
