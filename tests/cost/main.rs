@@ -3,6 +3,7 @@
 //! allocator that counts is the whole program's.
 //!
 //! `UPDATE_DOCS=1 cargo test --test cost` writes the table anew.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod cases;
 #[path = "../figures/scene.rs"]
@@ -38,7 +39,7 @@ fn scenes() -> [Seen; 2] {
 
 fn allocations() -> Vec<Figures> {
     let scenes = scenes();
-    let count = |case: &Case, scene| allocation_counter::measure(&mut warm(case, scene)).count_total;
+    let count = |case: &Case, scene| allocation_counter::measure(warm(case, scene)).count_total;
     CASES.iter().map(|case| scenes.each_ref().map(|scene| count(case, scene))).collect()
 }
 
