@@ -44,7 +44,7 @@ build: ## the program as it is shipped: small, and slow to build; `cargo build -
 	tests/servers/setup --build-only
 	cargo build --locked --profile dist --bin cketerm
 
-package: ## a static program and a Debian package, under target/package
+package: ## a static program and a Debian package, under target/package; installation, upgrade, removal and purge are tried (docs/package/try)
 	tests/servers/setup --build-only
 	docs/package/build
 

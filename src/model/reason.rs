@@ -1,6 +1,8 @@
 //! Why an entry does not move (spec/invariants.md, Reasons). Each names its object; the wording is an interface.
 
-use std::fmt;
+mod sentence;
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,9 @@ use super::entry::EntryId;
 
 /// How the cause of a backoff begins that only the queue's switch brought about.
 pub const SWITCHED_OFF: &str = "the queue was disabled";
+
+/// How many nodes a reason names at most; how many there are is a number beside them.
+pub const NAMED: usize = 20;
 
 /// What keeps one pod on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,24 +72,6 @@ pub enum PodHold {
     },
 }
 
-impl fmt::Display for PodHold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Budget { budget, healthy, needed } => write!(f, "pdb {budget} (healthy {healthy}, needs {needed})"),
-            Self::BudgetLag { budget } => write!(f, "pdb {budget} is still being processed"),
-            Self::ManyBudgets { budgets } => write!(f, "several pdbs: {}", budgets.join(", ")),
-            Self::Job { job } => write!(f, "protected job {job}"),
-            Self::NamespaceTerminating => f.write_str("namespace is terminating"),
-            Self::Replaced => f.write_str("replaced by a new pod of that name"),
-            Self::Terminating { since, node_ready } => {
-                write!(f, "terminating since {}{}", at(*since), if *node_ready { "" } else { ", node not Ready" })
-            }
-            Self::Leaving => f.write_str("leaving"),
-            Self::Refused { answer } => write!(f, "eviction refused: {answer}"),
-        }
-    }
-}
-
 /// Why an entry does not move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "PascalCase")]
@@ -100,10 +87,12 @@ pub enum Reason {
     WaitingForControlPlane {
         other: String,
     },
+    /// The first [`NAMED`] of them by name. Every entry that waits says the same: shared, or an outage would cost nodes
+    /// times entries.
     UnreachableGate {
         count: i64,
         limit: i64,
-        names: Vec<String>,
+        names: Arc<[String]>,
     },
     ControlPlaneUnhealthy {
         node: String,
@@ -313,138 +302,4 @@ impl Reason {
             _ => false,
         }
     }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WaitingForSlot { holder: Some(holder), limit } => {
-                write!(f, "waits for a slot ({limit} in use, one by {holder})")
-            }
-            Self::WaitingForSlot { holder: None, limit } => write!(f, "waits for a slot (limit {limit})"),
-            Self::WaitingForWorkers { holder } => write!(f, "API server: waits for the workers before it ({holder})"),
-            Self::WaitingForControlPlane { other } => write!(f, "waits for API server {other}"),
-            Self::UnreachableGate { count, limit, names } => {
-                write!(
-                    f,
-                    "{count} node{} unreachable, limit {limit}: {}",
-                    if *count == 1 { "" } else { "s" },
-                    some(names, 3)
-                )
-            }
-            Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
-            Self::OutsideWindow { next_open, closes } => {
-                match closes {
-                    None => f.write_str("outside the window, ")?,
-                    Some(closes) => write!(f, "too late for a drain, the window closes {}, ", at(*closes))?,
-                }
-                match next_open {
-                    Some(open) => write!(f, "opens {}", at(*open)),
-                    None => f.write_str("which never opens"),
-                }
-            }
-            Self::WaitingForGroup { by, group, holder } => write!(f, "waits for {by} {group} ({holder})"),
-            Self::Backoff { count, until, cause } => {
-                write!(f, "backed off {count}×, until {}", at(*until))?;
-                cause.as_ref().map_or(Ok(()), |c| write!(f, ": {c}"))
-            }
-            Self::BlockedByPdb { pod, pdb, healthy, needed } => {
-                write!(f, "pod {pod} is kept by pdb {pdb} (healthy {healthy}, needs {needed})")
-            }
-            Self::BlockedByManyPdbs { pod, pdbs } => {
-                write!(f, "pod {pod} has several pdbs, so nothing can evict it: {}", pdbs.join(", "))
-            }
-            Self::BlockedByJob { pod, job } => write!(f, "pod {pod} belongs to the protected running job {job}"),
-            Self::PodsLeaving { left: 1, first } => write!(f, "one pod is leaving: {first}"),
-            Self::PodsLeaving { left, first } => write!(f, "{left} pods are leaving, {first} among them"),
-            Self::EvictionRefused { pod, answer } => write!(f, "eviction of {pod} was refused: {answer}"),
-            Self::TerminatingStuck { pod, since, node_ready } => write!(
-                f,
-                "pod {pod} is stuck terminating since {}{}",
-                at(*since),
-                if *node_ready { "" } else { " on a node that is not Ready" }
-            ),
-            Self::VolumeAttached { names } => write!(f, "volumes still in use: {}", some(names, 2)),
-            Self::UncordonedByOther { since } => write!(f, "somebody uncordoned the node at {}", at(*since)),
-            Self::CommandRunning { attempt, since } => {
-                write!(f, "command runs since {} (attempt {attempt})", at(*since))
-            }
-            Self::CommandFailed { how, stderr } if stderr.is_empty() => write!(f, "command failed: {how}"),
-            Self::CommandFailed { how, stderr } => write!(f, "command failed: {how}: {}", last_line(stderr)),
-            Self::OutcomeUnknown { until: Some(until), .. } => {
-                write!(f, "a command of a dead leader may still be running, until {}", at(*until))
-            }
-            Self::OutcomeUnknown { attempt: Some(attempt), .. } => {
-                write!(f, "outcome of attempt {attempt} unknown: retry, done, or wait for the check")
-            }
-            Self::OutcomeUnknown { attempt: None, .. } => {
-                f.write_str("started by another program, outcome unknown: retry, done, or wait for the check")
-            }
-            Self::CheckUnavailable { why } => write!(f, "the check gives no answer: {why}"),
-            Self::NodeMismatch { expected, found } => {
-                write!(f, "not the machine that was meant: expected {expected}, found {found}; cancel and add again")
-            }
-            Self::OrphanedCordon { node, entry } => {
-                write!(f, "node {node} stays cordoned after {entry} until it is back, or until you uncordon it")
-            }
-            Self::AwaitingApproval { digest } => write!(f, "waits for approval of {digest}"),
-            Self::Frozen { until, why } => {
-                write!(f, "frozen until {}", at(*until))?;
-                if why.is_empty() { Ok(()) } else { write!(f, ": {why}") }
-            }
-            Self::EngineElsewhere { holder } => write!(f, "{holder} leads: the queue is processed there"),
-            Self::EngineObserving { why } => write!(f, "the engine only observes: {why}"),
-            Self::NoEngine { why } => write!(f, "no engine leads: {why}"),
-            Self::OnHold { who, why } => {
-                write!(f, "on hold by {who}")?;
-                why.as_ref().map_or(Ok(()), |w| write!(f, ": {w}"))
-            }
-            Self::Stale { source, since } => write!(f, "{source} was last heard at {}", at(*since)),
-            Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
-            Self::DuplicateOf { index } => write!(f, "the same machine is in entry {index}"),
-            Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
-            Self::MachineInReboot { entry } => write!(f, "the machine is being rebooted ({entry})"),
-            Self::WaitingForHealth { step, until, last } => {
-                write!(f, "step {}: watches the health check", step + 1)?;
-                until.map_or(Ok(()), |u| write!(f, " until {}", at(u)))?;
-                if last.is_empty() { Ok(()) } else { write!(f, " (check: {last})") }
-            }
-            Self::WaitingForJoin { node } => write!(f, "waits for {node} to join"),
-            Self::WaitingForBoot { since, last, stuck } => {
-                write!(f, "{}waits for boot since {}", if *stuck { "STUCK: " } else { "" }, at(*since))?;
-                if last.is_empty() { Ok(()) } else { write!(f, " (check: {last})") }
-            }
-            Self::Settling { node, until, missing } => {
-                write!(f, "API server {node} settles: {missing}")?;
-                until.map_or(Ok(()), |u| write!(f, ", until {}", at(u)))
-            }
-            Self::PowerError { text } => write!(f, "power error: {text}"),
-            Self::HeldByOtherKey { keys } => write!(f, "held off by {}", keys.join(", ")),
-            Self::QueueDisabled => f.write_str("the queue is disabled"),
-            Self::NoCommand { field } => write!(f, "the definition has no {field}"),
-            Self::NotMember { address } => write!(f, "{address} is not in the cluster definition"),
-            Self::InvalidEntry { why } => f.write_str(why),
-            Self::EffectFailed { what, why } => write!(f, "{what} failed, is tried again: {why}"),
-            Self::Working { phase } => f.write_str(phase),
-            Self::Ready => f.write_str("next"),
-        }
-    }
-}
-
-/// The first `n` names and how many more there are.
-fn some(names: &[String], n: usize) -> String {
-    let shown = names.iter().take(n).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(n) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-fn last_line(text: &str) -> &str {
-    text.trim_end().lines().last().unwrap_or_default()
-}
-
-/// A time as people read it: whole seconds.
-fn at(time: Timestamp) -> Timestamp {
-    super::time::whole_seconds(time)
 }

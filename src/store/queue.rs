@@ -150,19 +150,31 @@ impl Store {
         who: &Who,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
-        let id = EntryId::reboot(index);
+        let said = |entry: &RebootEntry| format!("cancelled {} ({})", entry.node, entry.status);
+        self.change_entry(EntryId::reboot(index), expect, ("reboot cancel", who, reason), cancelled, said).await
+    }
+
+    /// Changes one entry where `change` gives a new value, compared; `expect` is the ModRevision that the person saw.
+    /// `(what, who, why)` go into the audit, with what `said` makes of the entry.
+    pub(super) async fn change_entry<E: DeserializeOwned + Serialize>(
+        &self,
+        id: EntryId,
+        expect: Option<i64>,
+        (what, who, reason): (&str, &Who, Option<&str>),
+        change: impl Fn(&E) -> Option<E>,
+        said: impl Fn(&E) -> String,
+    ) -> Result<(), StoreError> {
         for _ in 0..RACES {
-            let (entry, mod_revision) = self.entry::<RebootEntry>(id).await?;
+            let (entry, mod_revision) = self.entry::<E>(id).await?;
             if expect.is_some_and(|seen| seen != mod_revision) {
                 return Err(StoreError::Conflict { what: id.to_string() });
             }
-            let Some(cancelled) = cancelled(&entry) else { return Ok(()) };
-            let note = Note { who, what: "reboot cancel", on: &id.to_string(), reason };
-            let result = format!("cancelled {} ({})", entry.node, entry.status);
+            let Some(changed) = change(&entry) else { return Ok(()) };
+            let note = Note { who, what, on: &id.to_string(), reason };
             let key = self.keys().entry(id);
             let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, mod_revision)];
-            let ops = vec![TxnOp::put(key, json(&cancelled), None)];
-            if let Wrote::At(_) = self.write(note, &result, compares, ops).await? {
+            let ops = vec![TxnOp::put(key, json(&changed), None)];
+            if let Wrote::At(_) = self.write(note, &said(&entry), compares, ops).await? {
                 return Ok(());
             }
         }

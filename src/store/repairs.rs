@@ -60,23 +60,8 @@ impl Store {
         who: &Who,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
-        let id = EntryId::repair(index);
-        for _ in 0..RACES {
-            let (entry, mod_revision) = self.entry::<RepairEntry>(id).await?;
-            if expect.is_some_and(|seen| seen != mod_revision) {
-                return Err(StoreError::Conflict { what: id.to_string() });
-            }
-            let Some(deleted) = deleted(&entry) else { return Ok(()) };
-            let note = Note { who, what: "repair delete", on: &id.to_string(), reason };
-            let result = format!("deleted {} ({} {})", entry.address, entry.operation, entry.status);
-            let key = self.keys().entry(id);
-            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, mod_revision)];
-            let ops = vec![TxnOp::put(key, json(&deleted), None)];
-            if let Wrote::At(_) = self.write(note, &result, compares, ops).await? {
-                return Ok(());
-            }
-        }
-        Err(StoreError::Conflict { what: id.to_string() })
+        let said = |entry: &RepairEntry| format!("deleted {} ({} {})", entry.address, entry.operation, entry.status);
+        self.change_entry(EntryId::repair(index), expect, ("repair delete", who, reason), deleted, said).await
     }
 
     /// Marks all finished or all unfinished repairs as deleted; returns the indexes it marked. Entries that cannot be

@@ -12,15 +12,11 @@ between that is slow, silent, half closed, cut), revoked (leases taken away), ap
 killed in mid-command), disk (the log's disk is full), memory (address space for hardly more than itself).
 One JSON line a story; exit 1 if something fails, and then its folder with all logs is kept.
 """
-import argparse, collections, json, os, resource, shutil, signal, socket, subprocess, sys, threading, time
+import collections, json, os, resource, shutil, signal, socket, subprocess, sys, threading, time
 from ground import *
 from story import *
 
-parser = argparse.ArgumentParser()
-parser.add_argument("program", nargs="?", default="target/dist/cketerm")
-parser.add_argument("stories", nargs="*")
-parser.add_argument("--keep", action="store_true", help="keep the folders with the logs in any case")
-args = parser.parse_args()
+args = arguments("program", program="target/dist/cketerm")
 program = os.path.abspath(args.program)
 # longer than the lock lasts
 LOST = TTL + 4
@@ -348,13 +344,7 @@ def disk(s):
     else:
         print("SKIP: no tmpfs may be mounted here: standard error is /dev/full instead of a folder on a full disk", file=sys.stderr)
         config = g.config
-    daemon = Daemon.__new__(Daemon)
-    daemon.http, daemon.log = f"127.0.0.1:{free_port()}", f"{g.folder}/full-disk.log"
-    open(daemon.log, "w").close()
-    daemon.process = subprocess.Popen([program, "--daemon", "--config", config, "--http", daemon.http], stdin=subprocess.DEVNULL,
-                                      stdout=open("/dev/full", "w"), stderr=open("/dev/full", "w"), env=g.environment())
-    daemon.pid = daemon.process.pid
-    g.daemons.append(daemon)
+    daemon = g.daemon(program, "full-disk", config, said="/dev/full")
     try:
         s.leads(daemon)
         finishes(s)
@@ -370,13 +360,7 @@ def memory(s):
     g = s.ground
     begins(s, kept=False)
     for name, mib in (("tight", 1024), ("too-tight", 160)):
-        daemon = Daemon.__new__(Daemon)
-        daemon.http, daemon.log = f"127.0.0.1:{free_port()}", f"{g.folder}/{name}.log"
-        with open(daemon.log, "w") as log:
-            daemon.process = subprocess.Popen(["prlimit", f"--as={mib << 20}", program, "--daemon", "--config", g.config, "--http", daemon.http],
-                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=g.environment())
-        daemon.pid = daemon.process.pid
-        g.daemons.append(daemon)
+        daemon = g.daemon(program, name, by=["prlimit", f"--as={mib << 20}"])
         if name == "tight":
             s.leads(daemon)
     commands(s)
@@ -400,19 +384,4 @@ def memory(s):
 
 STORIES = {"members": members, "etcd": etcd, "line-etcd": line_etcd, "line-api": line_api, "revoked": revoked, "apiserver": apiserver,
            "engine": engine, "disk": disk, "memory": memory}
-well = True
-for name in args.stories or STORIES:
-    began, s = time.monotonic(), site(name, members=name == "members")
-    try:
-        STORIES[name](s)
-    except Failure as e:
-        s.wrong.append(str(e))
-        s.wrong += panics(s.ground)
-    finally:
-        counted = s.counted()
-        if hasattr(s.ground, "members"):
-            s.ground.members.end()
-        s.ground.down(keep=args.keep or bool(s.wrong) or sys.exc_info()[0] is not None)
-    well = well and not s.wrong
-    say(story=name, ok=not s.wrong, seconds=round(time.monotonic() - began), **counted, checked=s.checked, **({"wrong": s.wrong} if s.wrong else {}))
-sys.exit(0 if well else 1)
+tell(STORIES, args, lambda name: site(name, members=name == "members"), lambda s: s.ground.members.end() if hasattr(s.ground, "members") else None)

@@ -241,8 +241,8 @@ class Ground:
             raise Failure(f"cketerm {' '.join(words)}: exit {out.returncode}\n{out.stdout}{out.stderr}")
         return out.stdout
 
-    def daemon(self, program, name, config=None):
-        daemon = Daemon(self, program, name, config or self.config)
+    def daemon(self, program, name, config=None, **how):
+        daemon = Daemon(self, program, name, config or self.config, **how)
         self.daemons.append(daemon)
         return daemon
 
@@ -275,11 +275,13 @@ class Ground:
 class Daemon:
     """An engine in a process of its own."""
 
-    def __init__(self, ground, program, name, config):
+    def __init__(self, ground, program, name, config, by=(), said=None):
+        """`by`: words in front of the program; `said`: where what it says goes, instead of its log."""
         self.http, self.log = f"127.0.0.1:{free_port()}", f"{ground.folder}/{name}.log"
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen([program, "--daemon", "--config", config, "--http", self.http], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, env=ground.environment())
+        open(self.log, "w").close()
+        with open(said or self.log, "w") as out:
+            self.process = subprocess.Popen([*by, program, "--daemon", "--config", config, "--http", self.http], stdin=subprocess.DEVNULL,
+                                            stdout=out, stderr=out, env=ground.environment())
         self.pid = self.process.pid
 
     def page(self, path):

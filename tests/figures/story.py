@@ -1,5 +1,5 @@
 """A site and what has to be true of its record at the end, whatever happened to the engines: `upgrade.py` and `faults.py`."""
-import collections, json
+import argparse, collections, json, sys, time
 
 from ground import *
 
@@ -90,3 +90,32 @@ class Story:
         power = self.ground.power()
         return {"commands": sum(p.what == "begin" for p in power), "leaders": len({l[1] for l in self.ground.record.leaders() if l[1]}),
                 "revisions": self.ground.record.revision()}
+
+
+def arguments(*programs, **defaults):
+    """The words of a proof made of stories: the programs, then which stories, `--keep`."""
+    parser = argparse.ArgumentParser()
+    for name in programs:
+        parser.add_argument(name, **({"nargs": "?", "default": defaults[name]} if name in defaults else {}))
+    parser.add_argument("stories", nargs="*")
+    parser.add_argument("--keep", action="store_true", help="keep the folders with the logs in any case")
+    return parser.parse_args()
+
+
+def tell(stories, args, begin, end=lambda story: None):
+    """Tells the stories that are asked for, each from what `begin` makes of its name, with a line of JSON about each; ends the program."""
+    well = True
+    for name in args.stories or stories:
+        began, s = time.monotonic(), begin(name)
+        try:
+            stories[name](s)
+        except Failure as e:
+            s.wrong.append(str(e))
+            s.wrong += panics(s.ground)
+        finally:
+            counted = s.counted()
+            end(s)
+            s.ground.down(keep=args.keep or bool(s.wrong) or sys.exc_info()[0] is not None)
+        well = well and not s.wrong
+        say(story=name, ok=not s.wrong, seconds=round(time.monotonic() - began), **counted, checked=s.checked, **({"wrong": s.wrong} if s.wrong else {}))
+    sys.exit(0 if well else 1)

@@ -8,16 +8,11 @@ Starts etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers) fo
 in the log that the reboot command itself writes; everything else is read from etcd's watch. One JSON line a story with what was
 checked and `ok`; exit 1 if something fails, and then its folder with all logs is kept.
 """
-import argparse, collections, json, os, signal, sys, threading, time, http.server
+import collections, json, os, signal, sys, threading, time, http.server
 from ground import *
 from story import *
 
-parser = argparse.ArgumentParser()
-parser.add_argument("old")
-parser.add_argument("new")
-parser.add_argument("stories", nargs="*")
-parser.add_argument("--keep", action="store_true", help="keep the folders with the logs in any case")
-args = parser.parse_args()
+args = arguments("old", "new")
 old, new = os.path.abspath(args.old), os.path.abspath(args.new)
 NAMES = {old: "OLD", new: "NEW"}
 
@@ -307,17 +302,4 @@ def later(s):
 
 
 STORIES = {"up": up, "down": down, "killed-old": lambda s: killed(s, old, new), "killed-new": lambda s: killed(s, new, old), "words": words, "later": later}
-well = True
-for name in args.stories or STORIES:
-    began, s = time.monotonic(), Story(name)
-    try:
-        STORIES[name](s)
-    except Failure as e:
-        s.wrong.append(str(e))
-        s.wrong += panics(s.ground)
-    finally:
-        counted = s.counted()
-        s.ground.down(keep=args.keep or bool(s.wrong) or sys.exc_info()[0] is not None)
-    well = well and not s.wrong
-    say(story=name, ok=not s.wrong, seconds=round(time.monotonic() - began), **counted, checked=s.checked, **({"wrong": s.wrong} if s.wrong else {}))
-sys.exit(0 if well else 1)
+tell(STORIES, args, Story)

@@ -24,30 +24,41 @@ fn commands(section: &str) -> Vec<String> {
     part.lines().filter_map(|l| l.strip_prefix("    ")).map(str::to_owned).collect()
 }
 
-/// A folder with a `cketerm` that reads `config`, as an installed one reads /etc/cketerm/config.yaml.
-fn installed(dir: &Path, config: &Path) -> PathBuf {
-    let bin = dir.join("bin");
-    fs::create_dir_all(&bin).expect("a folder");
-    let script =
-        format!("#!/bin/sh\nexec '{}' --config '{}' \"$@\"\n", env!("CARGO_BIN_EXE_cketerm"), config.display());
-    fs::write(bin.join("cketerm"), script).expect("it is written");
-    fs::set_permissions(bin.join("cketerm"), PermissionsExt::from_mode(0o755)).expect("its mode is set");
-    bin
+/// A reader's shell: it has a `cketerm` that reads a configuration, as an installed one reads /etc/cketerm/config.yaml.
+pub struct Shell {
+    dir: PathBuf,
+    path: String,
+}
+
+impl Shell {
+    /// In that folder.
+    pub fn new(dir: &Path, config: &Path) -> Self {
+        let bin = dir.join("bin");
+        fs::create_dir_all(&bin).expect("a folder");
+        let program = env!("CARGO_BIN_EXE_cketerm");
+        let script = format!("#!/bin/sh\nCKETERM_CONFIG='{}' exec '{program}' \"$@\"\n", config.display());
+        fs::write(bin.join("cketerm"), script).expect("it is written");
+        fs::set_permissions(bin.join("cketerm"), PermissionsExt::from_mode(0o755)).expect("its mode is set");
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path"));
+        Self { dir: dir.to_owned(), path }
+    }
+
+    /// A line as it stands, comment included: whether it succeeded, data, messages.
+    pub fn run(&self, line: &str) -> (bool, String, String) {
+        // what the tests' own environment names is left out, as for every other run of the program
+        let mut shell = Command::new("bash");
+        shell.env_clear().envs(command().get_envs().filter_map(|(k, v)| Some((k, v?)))).env("PATH", &self.path);
+        let out = shell.args(["-c", line]).current_dir(&self.dir).stdin(Stdio::null()).output().expect("a shell");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.success(), text(&out.stdout), text(&out.stderr))
+    }
 }
 
 fn a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot(world: &World) {
     let all = machines(1, 3);
     world.add_nodes(&all);
-    let bin = installed(world.dir(), &world.config());
-    let shell = |line: &str| {
-        // what the tests' own environment names is left out, as for every other run of the program
-        let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path"));
-        let mut shell = Command::new("bash");
-        shell.env_clear().envs(command().get_envs().filter_map(|(k, v)| Some((k, v?)))).env("PATH", path);
-        let out = shell.args(["-c", line]).current_dir(world.dir()).stdin(Stdio::null()).output().expect("a shell");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (out.status.success(), text(&out.stdout), text(&out.stderr))
-    };
+    let reader = Shell::new(world.dir(), &world.config());
+    let shell = |line: &str| reader.run(line);
     let site = commands("### Without CKE");
     assert_eq!(site.len(), 4, "{site:?}");
     for line in site {

@@ -123,7 +123,7 @@ fn a_source_that_names_rooms_in_any_form_is_understood() {
 }
 
 /// The README and everything in docs, with its name.
-fn documents() -> Vec<(String, String)> {
+pub fn documents() -> Vec<(String, String)> {
     let docs = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs").map(|e| e.expect("an entry").path());
     let mut paths: Vec<PathBuf> = docs.filter(|p| p.extension().is_some_and(|e| e == "md")).collect();
     paths.push(Path::new(ROOT).join("README.md"));

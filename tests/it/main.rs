@@ -10,6 +10,7 @@ mod commands;
 mod conformance;
 mod console;
 mod daemon;
+mod documents;
 mod engine;
 mod generated;
 mod guide;

@@ -2,7 +2,11 @@
 
 use super::{Pass, case::Case, sound::probe_missing};
 use crate::{
-    model::{policy::UnreachableRule, reason::Reason, time::after},
+    model::{
+        policy::UnreachableRule,
+        reason::{NAMED, Reason},
+        time::after,
+    },
     mutation::{Mutation, on},
 };
 
@@ -84,17 +88,20 @@ impl Pass<'_> {
         let kube = &self.snap.kube;
         // Both are in the order of names: one walk beside each other, instead of a search for each of 5,000 members.
         let mut rows = kube.nodes.iter().peekable();
-        let mut names: Vec<String> = Vec::new();
+        let (mut names, mut count): (Vec<String>, i64) = (Vec::new(), 0);
         for node in definition.members.by_order_of_name(&definition.cluster) {
             let name = node.node_name();
             while rows.next_if(|(row, _)| row.as_str() < name).is_some() {}
             let down = rows.peek().is_none_or(|(row, node)| row.as_str() != name || !node.ready);
             if down && !(newer && self.claims.reboots(&node.address)) {
-                names.push(name.to_owned());
+                count += 1;
+                if names.len() < NAMED {
+                    names.push(name.to_owned());
+                }
             }
         }
-        let count = i64::try_from(names.len()).unwrap_or(i64::MAX);
-        (count > limit && !on(Mutation::GateForgotten)).then_some(Reason::UnreachableGate { count, limit, names })
+        let shut = count > limit && !on(Mutation::GateForgotten);
+        shut.then(|| Reason::UnreachableGate { count, limit, names: names.into() })
     }
 
     /// Before the next API server starts: every control-plane node is Ready, and the probe of every one was good

@@ -337,7 +337,7 @@ fn an_entry_that_waits_for_a_person_is_told_with_machine_reason_and_who_asked() 
 
 #[test]
 fn what_holds_a_whole_queue_is_one_condition_and_turns_are_none() {
-    let gate = Reason::UnreachableGate { count: 3, limit: 1, names: vec!["w1".to_owned()] };
+    let gate = Reason::UnreachableGate { count: 3, limit: 1, names: ["w1".to_owned()].into() };
     let backoff = |count| Reason::Backoff { count, until: at(0), cause: None };
     let reasons = [
         (EntryId::reboot(1), gate.clone()),

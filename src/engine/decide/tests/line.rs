@@ -6,7 +6,7 @@ use crate::model::{
     entry::EntryId,
     ours::Verb,
     policy::UnreachableRule,
-    reason::Reason,
+    reason::{NAMED, Reason},
     reboot::RebootStatus::{Cancelled, Draining, Queued, Rebooting},
     repair::RepairEntry,
     time::after,
@@ -146,9 +146,24 @@ fn i6_newer_rule_unreachable_nodes_outside_the_reboot_process_stop_new_drains_on
     assert_eq!(scene.starts(), [1], "the node under reboot does not count");
     let scene = scene.node(13, |n| n.ready = false);
     assert!(scene.starts().is_empty());
-    assert_eq!(scene.reason(1), Reason::UnreachableGate { count: 1, limit: 0, names: vec!["10.0.0.13".to_owned()] });
+    assert_eq!(scene.reason(1), Reason::UnreachableGate { count: 1, limit: 0, names: ["10.0.0.13".to_owned()].into() });
     let scene = scene.with(|s| s.constraints.maximum_unreachable_nodes_for_reboot = 1);
     assert_eq!(scene.starts(), [1], "more than the limit, not as many");
+}
+
+#[test]
+fn a_lost_cluster_is_counted_and_its_first_nodes_are_named_once_for_all_entries() {
+    let mut scene = Scene::new(60).queued(&[(0, 11), (1, 12)]);
+    for i in 11..71 {
+        scene = scene.node(i, |n| n.ready = false);
+    }
+    let reasons = [scene.reason(0), scene.reason(1)];
+    let said = reasons.each_ref().map(|reason| match reason {
+        Reason::UnreachableGate { count, names, .. } => (*count, names.clone()),
+        other => panic!("{other}"),
+    });
+    assert_eq!((said[0].0, said[0].1.len()), (60, NAMED));
+    assert!(reasons[0].to_string().ends_with("and 57 more"), "{}", reasons[0]);
 }
 
 #[test]

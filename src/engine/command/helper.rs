@@ -1,0 +1,240 @@
+//! The helper that runs one command: `cketerm run-command`, a process of its own between engine and command.
+
+use std::{
+    io::{Read, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Command, ExitCode, Stdio},
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group, setsid};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::Clock,
+    model::{attempt::Ended, text},
+};
+
+/// Bytes kept of each output.
+pub const TAIL: usize = 4096;
+/// Between SIGTERM and SIGKILL of a group whose time is over.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long output is still read after the command has ended, for children that keep its pipes.
+const DRAINING: Duration = Duration::from_millis(300);
+
+/// What the helper prints when the command has ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Report {
+    pub(super) end: Ended,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+/// `cketerm run-command --timeout SECONDS [--end-with-engine] [--input=BYTES] -- ARGV…`: the helper. Prints one JSON line at
+/// the end. So many bytes of its own input are the command's.
+pub fn helper_main(words: &[String]) -> ExitCode {
+    let Some(split) = words.iter().position(|a| a == "--") else { return ExitCode::from(2) };
+    let (options, argv) = (&words[..split], &words[split + 1..]);
+    let timeout = options.iter().position(|a| a == "--timeout").and_then(|i| options.get(i + 1)?.parse().ok());
+    let (Some(timeout), false) = (timeout, argv.is_empty()) else { return ExitCode::from(2) };
+    // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
+    let _ = setsid();
+    let bytes = options.iter().find_map(|a| a.strip_prefix("--input=")?.parse::<u64>().ok());
+    let input = bytes.map(|bytes| {
+        let mut input = Vec::new();
+        let _ = std::io::stdin().take(bytes).read_to_end(&mut input);
+        input
+    });
+    let limit = options.iter().find_map(|a| a.strip_prefix("--start-before=")?.parse().ok()).map(Duration::from_millis);
+    let late = limit.is_some_and(|at| Clock::Host.boot() >= at).then_some("its time to start had passed");
+    // the engine ended while it wrote
+    let cut = input.as_ref().zip(bytes).is_some_and(|(input, bytes)| (input.len() as u64) < bytes);
+    let withheld = late.or_else(|| cut.then_some("its input was cut off"));
+    let report = if let Some(why) = withheld {
+        Report { end: Ended::Withheld(why.to_owned()), stdout: String::new(), stderr: String::new() }
+    } else {
+        supervise(argv, timeout, options.iter().any(|a| a == "--end-with-engine"), input)
+    };
+    let mut line = serde_json::to_string(&report).unwrap_or_default();
+    line.push('\n');
+    // The engine may be gone: nobody reads.
+    let _ = std::io::stdout().write_all(line.as_bytes());
+    ExitCode::SUCCESS
+}
+
+enum Event {
+    Ended(std::io::Result<std::process::ExitStatus>),
+    EngineGone,
+}
+
+fn supervise(argv: &[String], timeout: u64, end_with_engine: bool, input: Option<Vec<u8>>) -> Report {
+    let spawned = Command::new(&argv[0])
+        .args(&argv[1..])
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .current_dir("/")
+        .process_group(0)
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(e) => {
+            let end = Ended::NotStarted(format!("{}: {e}", text::visible(&argv[0], false)));
+            return Report { end, stdout: String::new(), stderr: String::new() };
+        }
+    };
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (out, err) = (keep_tail(child.stdout.take()), keep_tail(child.stderr.take()));
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        // It may read nothing of it.
+        thread::spawn(move || stdin.write_all(&input));
+    }
+    let (events, inbox) = mpsc::channel();
+    let waiter = events.clone();
+    thread::spawn(move || waiter.send(Event::Ended(child.wait())));
+    if end_with_engine {
+        thread::spawn(move || {
+            let mut nothing = Vec::new();
+            let _ = std::io::stdin().read_to_end(&mut nothing);
+            events.send(Event::EngineGone)
+        });
+    }
+    // In boot time: on a host that was suspended the command's time is over too.
+    let deadline = Clock::Host.boot() + Duration::from_secs(timeout);
+    let end = loop {
+        let left = deadline.saturating_sub(Clock::Host.boot());
+        match inbox.recv_timeout(left.min(Duration::from_secs(1))) {
+            Ok(Event::Ended(status)) => break ended(status),
+            Ok(Event::EngineGone) => {
+                end_group(group, &inbox);
+                break Ended::Unknown("the engine went away".to_owned());
+            }
+            Err(_) if left.is_zero() => {
+                end_group(group, &inbox);
+                break Ended::TimedOut(timeout);
+            }
+            Err(_) => {}
+        }
+    };
+    Report { end, stdout: out.finish(), stderr: err.finish() }
+}
+
+fn ended(status: std::io::Result<std::process::ExitStatus>) -> Ended {
+    match status {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => Ended::Exit(code),
+            (None, Some(signal)) => Ended::Signal(signal),
+            (None, None) => Ended::Unknown(status.to_string()),
+        },
+        Err(e) => Ended::Unknown(e.to_string()),
+    }
+}
+
+/// SIGTERM for the whole group, then SIGKILL.
+fn end_group(group: Option<Pid>, inbox: &mpsc::Receiver<Event>) {
+    let Some(group) = group else { return };
+    let _ = kill_process_group(group, Signal::TERM);
+    let until = Instant::now() + GRACE;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        match inbox.recv_timeout(left) {
+            Ok(Event::Ended(_)) | Err(_) => break,
+            Ok(Event::EngineGone) => {}
+        }
+    }
+    // Its children may be there still.
+    let _ = kill_process_group(group, Signal::KILL);
+}
+
+/// The tail of one output, read to the end by a thread of its own, so that a command that prints megabytes never waits.
+struct Tail {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    done: mpsc::Receiver<()>,
+}
+
+fn keep_tail(from: Option<impl Read + Send + 'static>) -> Tail {
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let (tx, done) = mpsc::channel();
+    let kept = Arc::clone(&bytes);
+    thread::spawn(move || {
+        let mut buffer = [0; 8192];
+        if let Some(mut from) = from {
+            while let Ok(n @ 1..) = from.read(&mut buffer) {
+                if let Ok(mut kept) = kept.lock() {
+                    kept.extend_from_slice(&buffer[..n]);
+                    let surplus = kept.len().saturating_sub(TAIL);
+                    kept.drain(..surplus);
+                }
+            }
+        }
+        let _ = tx.send(());
+    });
+    Tail { bytes, done }
+}
+
+impl Tail {
+    fn finish(self) -> String {
+        let _ = self.done.recv_timeout(DRAINING);
+        self.bytes.lock().map_or_else(|_| String::new(), |bytes| text::tail(&bytes, TAIL))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str, timeout: u64) -> Report {
+        supervise(&["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], timeout, false, None)
+    }
+
+    #[test]
+    fn a_command_reads_its_input_or_leaves_it() {
+        let cat = |script: &str| {
+            let argv = ["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()];
+            supervise(&argv, 10, false, Some(vec![b'x'; 200_000]))
+        };
+        assert_eq!(cat("wc -c").stdout.trim(), "200000");
+        assert_eq!(cat("exit 0").end, Ended::Exit(0));
+        assert_eq!(sh("wc -c", 10).stdout.trim(), "0");
+    }
+
+    #[test]
+    fn exit_and_outputs_are_reported() {
+        let report = sh("echo true; echo oops >&2; exit 3", 10);
+        assert_eq!((report.end, report.stdout.trim(), report.stderr.trim()), (Ended::Exit(3), "true", "oops"));
+    }
+
+    #[test]
+    fn a_command_that_prints_megabytes_ends_and_only_its_tail_is_kept() {
+        let report = sh("head -c 5000000 /dev/zero | tr '\\0' x; echo END", 30);
+        assert_eq!(report.end, Ended::Exit(0));
+        assert!(report.stdout.len() <= TAIL && report.stdout.trim_end().ends_with("xEND"));
+    }
+
+    #[test]
+    fn control_characters_become_visible() {
+        assert_eq!(sh("printf 'a\\033[2Jb'", 10).stdout, "a␛[2Jb");
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_with_its_whole_group() {
+        let marker = tempfile::NamedTempFile::new().unwrap();
+        let path = marker.path().display().to_string();
+        let script = format!("(sleep 3; echo survived > {path}) & sleep 60");
+        assert_eq!(sh(&script, 1).end, Ended::TimedOut(1));
+        thread::sleep(Duration::from_millis(3500));
+        assert_eq!(std::fs::read_to_string(marker.path()).unwrap(), "");
+    }
+
+    #[test]
+    fn a_signal_that_is_not_our_timeouts_is_told_apart() {
+        assert_eq!(sh("kill -9 $$", 10).end, Ended::Signal(9));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_not_started() {
+        let report = supervise(&["/no/such/program".to_owned()], 5, false, None);
+        assert!(matches!(report.end, Ended::NotStarted(why) if why.contains("/no/such/program")));
+    }
+}

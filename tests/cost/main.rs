@@ -1,0 +1,112 @@
+//! What the hot paths cost, counted and not timed: allocations, and instructions where valgrind is here. Held to the table
+//! in `docs/performance.md`, with a little slack, and to how they may grow with the cluster. A program of its own: the
+//! allocator that counts is the whole program's.
+//!
+//! `UPDATE_DOCS=1 cargo test --test cost` writes the table anew.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod cases;
+#[path = "../figures/scene.rs"]
+mod scene;
+mod table;
+
+use std::{fs, hint::black_box, process::Command};
+
+use cketerm::engine::snapshot::Seen;
+
+use self::{
+    cases::{CASES, Case},
+    table::{Budget, Figures},
+};
+
+/// The sizes that are compared, in nodes; twice as many entries.
+const SIZES: [u64; 2] = [500, 5_000];
+/// Counted alone, when everything that is kept has been made.
+const WARM: usize = 3;
+
+/// Does it until it costs what it always costs.
+fn warm(case: &Case, scene: &Seen) -> Box<dyn FnMut()> {
+    let mut work = (case.prepare)(scene);
+    for _ in 0..WARM {
+        work();
+    }
+    work
+}
+
+fn scenes() -> [Seen; 2] {
+    SIZES.map(|nodes| scene::seen(nodes, 2 * nodes))
+}
+
+fn allocations() -> Vec<Figures> {
+    let scenes = scenes();
+    let count = |case: &Case, scene| allocation_counter::measure(warm(case, scene)).count_total;
+    CASES.iter().map(|case| scenes.each_ref().map(|scene| count(case, scene))).collect()
+}
+
+/// What valgrind counts: nothing outside of this.
+#[inline(never)]
+fn counted_by_callgrind(work: &mut dyn FnMut()) {
+    black_box(work)();
+}
+
+#[test]
+#[ignore = "run by the test below, in valgrind"]
+fn every_case_once() {
+    let scenes = scenes();
+    for case in &CASES {
+        for scene in &scenes {
+            counted_by_callgrind(&mut warm(case, scene));
+        }
+    }
+}
+
+/// Thousands of instructions of each case; `None` without valgrind.
+fn instructions() -> Option<Vec<Figures>> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("SKIP: no valgrind here (apt-get install valgrind): INSTRUCTIONS ARE COUNTED BY NOBODY");
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let of = |option: &str| format!("--{option}=cost::counted_by_callgrind");
+    let run = Command::new("valgrind")
+        .args(["--tool=callgrind", &of("toggle-collect"), &of("dump-after")])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", "every_case_once", "--ignored", "--test-threads", "1"])
+        .output()
+        .expect("valgrind runs");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    // a file for each time that the function was left: out.1, out.2, …, and some with nothing in them
+    let texts = (1..).map_while(|n| fs::read_to_string(folder.path().join(format!("out.{n}"))).ok());
+    let totals =
+        texts.filter_map(|text| text.lines().find_map(|l| l.strip_prefix("totals:")?.trim().parse::<u64>().ok()));
+    let totals: Vec<u64> = totals.filter(|n| *n > 0).map(|n| n / 1000).collect();
+    assert_eq!(totals.len(), CASES.len() * SIZES.len(), "valgrind told all of them apart: {totals:?}");
+    Some(totals.chunks(SIZES.len()).map(|pair| [pair[0], pair[1]]).collect())
+}
+
+#[test]
+fn nothing_costs_more_than_its_budget_nor_grows_faster_than_its_work() {
+    let (allocations, instructions) = (allocations(), instructions());
+    for (i, case) in CASES.iter().enumerate() {
+        println!("{}: {:?} {:?}", case.name, allocations[i], instructions.as_ref().map(|all| all[i]));
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let instructions = instructions.expect("only where valgrind is");
+        table::write(&CASES, &allocations, &instructions);
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (i, case) in CASES.iter().enumerate() {
+        let budget = Budget::of(case.name);
+        wrong.extend(budget.allocations.overrun("allocations", allocations[i], case.allocations_grow));
+        // budgets are of the build that `cargo test` makes; how it grows holds for every one
+        if let Some(all) = &instructions {
+            let most = if cfg!(debug_assertions) { budget.instructions } else { table::Most::ANY };
+            wrong.extend(most.overrun("thousand instructions", all[i], case.instructions_grow));
+        }
+        wrong.iter_mut().filter(|w| !w.contains(": ")).for_each(|w| *w = format!("{}: {w}", case.name));
+    }
+    assert!(wrong.is_empty(), "{}\nMeant so? UPDATE_DOCS=1 cargo test --test cost", wrong.join("\n"));
+}

@@ -1,0 +1,93 @@
+//! The table of budgets in docs/performance.md, read and written.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use crate::cases::Case;
+
+const PAGE: &str = include_str!("../../docs/performance.md");
+const BEGIN: &str = "<!-- costs: begin -->\n";
+const END: &str = "<!-- costs: end -->";
+/// What may come on top of the table, in percent.
+const SLACK: u64 = 15;
+/// And this many, where the table has next to nothing.
+const FEW: u64 = 5;
+
+/// Counted at the small and at the large size.
+pub type Figures = [u64; 2];
+
+/// What the table has at both sizes.
+#[derive(Clone, Copy)]
+pub struct Most(Figures);
+
+impl Most {
+    /// No limit.
+    pub const ANY: Self = Self([u64::MAX / 200; 2]);
+
+    /// What is too much of it, in words.
+    pub fn overrun(self, what: &str, found: Figures, grows: f64) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (found, most) in found.into_iter().zip(self.0) {
+            if found > most * (100 + SLACK) / 100 + FEW {
+                wrong.push(format!("{found} {what}, the table has {most}"));
+            }
+        }
+        #[allow(clippy::cast_precision_loss)] // far below
+        let [few, many] = found.map(|n| n as f64);
+        if many > few * grows + 5.0 {
+            wrong
+                .push(format!("{few} {what} grew to {many} with ten times the nodes, at most {grows} times are right"));
+        }
+        wrong
+    }
+}
+
+/// A row of the table.
+pub struct Budget {
+    /// How many allocations.
+    pub allocations: Most,
+    /// How many thousand instructions.
+    pub instructions: Most,
+}
+
+impl Budget {
+    /// The row of this name.
+    pub fn of(name: &str) -> Self {
+        let table = PAGE.split(BEGIN).nth(1).and_then(|t| t.split(END).next()).expect("marks in docs/performance.md");
+        let row = table.lines().find(|l| l.starts_with(&format!("| {name} |")));
+        let row = row.unwrap_or_else(|| panic!("no row \"{name}\": UPDATE_DOCS=1 cargo test --test cost"));
+        let numbers: Vec<u64> = row.split('|').skip(2).filter_map(|c| c.replace(',', "").trim().parse().ok()).collect();
+        let [few, many, small, large] = numbers[..] else { panic!("four numbers and two limits: {row}") };
+        Self { allocations: Most([few, many]), instructions: Most([small, large]) }
+    }
+}
+
+/// A number with commas.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Writes the table anew.
+pub fn write(cases: &[Case], allocations: &[Figures], instructions: &[Figures]) {
+    let mut table =
+        "| once, at 500 and 5,000 nodes | allocations | | grow at most | thousand instructions | | grow at most |\n\
+        | --- | --- | --- | --- | --- | --- | --- |\n"
+            .to_owned();
+    for ((case, [few, many]), [small, large]) in cases.iter().zip(allocations).zip(instructions) {
+        let numbers = [few, many, small, large].map(|n| grouped(*n));
+        let [few, many, small, large] = numbers;
+        let (a, i) = (case.allocations_grow, case.instructions_grow);
+        let _ = writeln!(table, "| {} | {few} | {many} | {a} × | {small} | {large} | {i} × |", case.name);
+    }
+    let (before, rest) = PAGE.split_once(BEGIN).expect("a mark");
+    let (_, after) = rest.split_once(END).expect("a mark");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    fs::write(path, format!("{before}{BEGIN}{table}{END}{after}")).expect("written");
+}

@@ -1,0 +1,168 @@
+//! The large cluster from which figures and budgets are taken: so many Nodes with an API server's copy of them, so many
+//! queued entries, an engine that leads, and a console on a line that counts.
+#![allow(dead_code)] // each figure takes its part
+
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    io::{self, Write},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use cketerm::{
+    clock::Now,
+    console::{
+        app::{App, Looks, View},
+        backend::Quiet,
+        event::Event,
+        update::update,
+        views,
+    },
+    engine::snapshot::{Engine, Leading, Seen, Snapshot},
+    model::{
+        cluster::{Cluster, Members, Node},
+        entry::{EntryId, Stored},
+        kube::{KubeView, NodeRow, SourceState},
+        reason::Reason,
+        reboot::RebootEntry,
+    },
+    store::view::{Definition, StoreView},
+};
+use crossterm::event::{KeyCode, KeyEvent};
+use ratatui::{Terminal, layout::Size};
+
+/// How many may be in reboot at once: so many drains start.
+pub const SLOTS: u32 = 20;
+/// The console's screen.
+pub const SIZE: Size = Size::new(200, 50);
+
+/// A second after everything was heard.
+pub fn now() -> Now {
+    Now { boot: Duration::from_secs(1001), wall: "2026-08-01T12:00:00Z".parse().unwrap() }
+}
+
+fn stored<T>(key: String, value: T) -> Stored<T> {
+    Stored { key, mod_revision: 5, value: Ok(Arc::new(value)) }
+}
+
+/// The key of an entry.
+pub fn key_of(index: u64) -> String {
+    format!("/cke/reboots/data/{index:016x}")
+}
+
+/// The address of a node.
+pub fn address(i: u64) -> String {
+    format!("10.{}.{}.{}", i / 60_000, i / 250 % 240, i % 250 + 1)
+}
+
+/// The name of a node.
+pub fn name(i: u64) -> String {
+    format!("node-{i:05}")
+}
+
+/// A Node with this kubelet.
+pub fn node(i: u64, kubelet: &str) -> NodeRow {
+    let uid = i.to_string();
+    NodeRow {
+        name: name(i),
+        uid,
+        addresses: vec![address(i)],
+        ready: true,
+        kubelet: kubelet.to_owned(),
+        ..NodeRow::default()
+    }
+}
+
+/// So many nodes, the first five of them control planes, and so many queued entries.
+pub fn snapshot(nodes: u64, entries: u64) -> Snapshot {
+    let mut cluster = Cluster { name: "large".to_owned(), ..Cluster::default() };
+    cluster.reboot.reboot_command = Some(vec!["reboot".to_owned()]);
+    cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
+    cluster.reboot.max_concurrent_reboots = Some(SLOTS.into());
+    let mut kube = KubeView::default();
+    for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
+        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, error: None });
+    }
+    for i in 0..nodes {
+        cluster.nodes.push(Node { address: address(i), hostname: name(i), control_plane: i < 5, ..Node::default() });
+        kube.put_node(node(i, "v1.35.0"));
+    }
+    let mut store = StoreView { synced: true, heard: 1000.0, ..StoreView::default() };
+    for i in 0..entries {
+        store.reboots.entries.insert(i, stored(key_of(i), RebootEntry::queued(i, &address(i % nodes))));
+    }
+    let members = Members::of(&cluster);
+    store.cluster = Some(stored("/cke/cluster".to_owned(), Definition { cluster, members }));
+    let leading = Leading { key: "leader//1".to_owned(), create_revision: 1, since: 0.0, acknowledged: 0.0 };
+    Snapshot {
+        store: Arc::new(store),
+        kube: Arc::new(kube),
+        engine: Engine { lease: 1, ttl: 60, leading: Some(leading), ..Engine::default() },
+        ..Snapshot::default()
+    }
+}
+
+/// What a console is told of it: every entry waits for a slot.
+pub fn seen(nodes: u64, entries: u64) -> Seen {
+    let waits = Reason::WaitingForSlot { holder: Some(EntryId::reboot(0)), limit: 10 };
+    let reasons: BTreeMap<_, _> = (0..entries).map(|i| (EntryId::reboot(i), waits.clone())).collect();
+    Seen { snapshot: snapshot(nodes, entries), reasons: Arc::new(reasons), ..Seen::default() }
+}
+
+/// Counts what would go over the line.
+#[derive(Clone, Default)]
+pub struct Line {
+    pub bytes: Rc<Cell<usize>>,
+    pub writes: Rc<Cell<usize>>,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.set(self.bytes.get() + bytes.len());
+        self.writes.set(self.writes.get() + 1);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A console without a terminal.
+pub struct Console {
+    pub app: App,
+    pub terminal: Terminal<Quiet<Line>>,
+    pub line: Line,
+}
+
+impl Console {
+    /// With its first frame drawn.
+    pub fn new(seen: Seen) -> Self {
+        let mut app = App::new(Looks::default(), View::Nodes, now());
+        app.size = SIZE;
+        let line = Line::default();
+        let terminal = Terminal::new(Quiet::new(line.clone(), SIZE)).unwrap();
+        let mut console = Self { app, terminal, line };
+        update(&mut console.app, Event::Seen(Arc::new(seen)));
+        console.draw();
+        console
+    }
+
+    /// A frame.
+    pub fn draw(&mut self) {
+        let app = &self.app;
+        self.terminal.draw(|frame| views::draw(app, frame)).unwrap();
+    }
+
+    /// What happens, and the frame after it.
+    pub fn take(&mut self, event: Event) {
+        update(&mut self.app, event);
+        self.draw();
+    }
+}
+
+/// A key pressed.
+pub fn key(code: KeyCode) -> Event {
+    Event::Key(KeyEvent::from(code))
+}

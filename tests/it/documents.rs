@@ -1,0 +1,179 @@
+//! Every `cketerm …` line in the documents' blocks is run as it is written, or it is named below with the reason why not. A
+//! sandbox behind ports and one engine for each document; addresses and files of the documents become those of the sandbox.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{
+    guide::Shell,
+    house::documents,
+    world::{program::Daemon, sandbox::Served},
+};
+
+/// A document, and what it needs to be run.
+struct Document {
+    name: &'static str,
+    /// What the reader puts in.
+    put_in: &'static [(&'static str, &'static str)],
+    /// Run before the first line that contains it.
+    before: &'static [(&'static str, &'static str)],
+}
+
+/// All that have such lines.
+const DOCUMENTS: [Document; 7] = [
+    Document { name: "README.md", put_in: &[("target/release/cketerm", "cketerm")], before: &[] },
+    Document {
+        name: "docs/from-ckecli.md",
+        put_in: &[("/etc/cke/config.yml", "cke.yml"), (" FILE", " kubeconfig"), ("why 17", "why 0")],
+        before: &[("info", "echo 10.1.3.11 | cketerm rq add -; cketerm rq hold 0")],
+    },
+    Document {
+        name: "docs/guide.md",
+        put_in: &[
+            ("/etc/cke/config.yml", "cke.yml"),
+            (" FILE", " kubeconfig"),
+            ("10.0.1.", "10.1.3."),
+            ("why 17", "why 0"),
+            ("wait 17", "wait 0"),
+            ("cancel 17", "cancel $(cketerm rq list -o table | awk 'END {print $1}')"),
+            ("unreachable R640", "reinstall IPMI-2.0"),
+            ("why 3", "why 0"),
+            ("delete 3", "delete 0"),
+        ],
+        before: &[
+            ("rq add -", "cketerm policy set engine cketerm"),
+            ("rq cancel", "echo 10.1.2.13 | cketerm rq add -"),
+        ],
+    },
+    Document { name: "docs/packaging.md", put_in: &[("/etc/cketerm/", "./made-")], before: &[] },
+    Document { name: "docs/sandbox.md", put_in: &[("--config CONFIG", "--config config.yaml")], before: &[] },
+    Document { name: "docs/troubleshooting.md", put_in: &[], before: &[] },
+    Document {
+        name: "docs/windows.md",
+        put_in: &[(" FILE", " windows.yaml"), ("2026-12-28T", "$(date -d +30days +%F)T")],
+        before: &[],
+    },
+];
+
+/// Not run, and why. A line ends here if it begins so.
+const NOT_RUN: [(&str, &str, &str); 13] = [
+    ("README.md", "cketerm   ", CONSOLE),
+    ("README.md", "cketerm --daemon", DAEMON),
+    ("docs/from-ckecli.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE --read-only", CONSOLE),
+    ("docs/from-ckecli.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE\n", CONSOLE),
+    ("docs/guide.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE   ", CONSOLE),
+    (
+        "docs/guide.md",
+        "cketerm cluster ",
+        "tests/it/guide.rs runs that section, and fills in the definition as its comment says",
+    ),
+    ("docs/guide.md", "cketerm constraints set control-plane-count", "tests/it/guide.rs, likewise"),
+    ("docs/guide.md", "cketerm nodes keep-cordoned", "needs an entry in mid-work: tests/it/kubernetes/cordons.rs"),
+    ("docs/sandbox.md", "cketerm --sandbox", CONSOLE),
+    ("docs/sandbox.md", "cketerm sandbox serve", "it is what all of these run on"),
+    ("docs/sandbox.md", "cketerm --config CONFIG --daemon", DAEMON),
+    ("docs/sabakan.md", "cketerm sabakan plan ", PLANS),
+    ("docs/sabakan.md", "cketerm auto-repair plan ", PLANS),
+];
+const CONSOLE: &str = "a console: tests/it/console.rs starts it on a terminal";
+const DAEMON: &str = "an engine, which does not end: one runs beside all of these";
+const PLANS: &str = "files of a site: tests/it/commands/registry.rs runs these words on its own";
+
+/// The lines of a document that run the program: in indented blocks, not in fenced ones.
+fn lines(text: &str) -> Vec<String> {
+    let (mut fenced, mut found) = (false, Vec::new());
+    for line in text.lines() {
+        fenced ^= line.trim_start().starts_with("```");
+        let Some(code) = line.strip_prefix("    ").filter(|_| !fenced) else { continue };
+        let code = code.trim_start_matches("$ ").replacen("target/release/cketerm", "cketerm", 1);
+        if code == "cketerm" || code.starts_with("cketerm ") || code.contains("| cketerm ") {
+            found.push(code);
+        }
+    }
+    found
+}
+
+/// Why a line is not run.
+fn reason(name: &str, line: &str) -> Option<&'static str> {
+    let whole = format!("{line}\n");
+    NOT_RUN.iter().find(|(of, begins, _)| *of == name && whole.starts_with(begins)).map(|(_, _, why)| *why)
+}
+
+/// What lies in the reader's folder: CKE's file for this etcd, windows that are always open.
+fn lay_out(dir: &Path, facts: &Value) {
+    fs::write(dir.join("cke.yml"), format!("endpoints: [{}]\n", facts["etcd"])).expect("a file");
+    fs::write(dir.join("windows.yaml"), "time_zone: UTC\nallow: [\"* * * * *\"]\n").expect("a file");
+}
+
+fn run(name: &str) {
+    let document = DOCUMENTS.iter().find(|d| d.name == name).expect("a document");
+    let (_, text) = documents().into_iter().find(|(n, _)| n == name).expect("its text");
+    let served = Served::start(&["--nodes", "30"]);
+    lay_out(&served.dir, &served.facts);
+    let config = served.dir.join("config.yaml");
+    let daemon = Daemon::start(&served.dir, &config, "engine");
+    daemon.ready();
+    let shell = Shell::new(&served.dir, &config);
+    let (mut ran, mut wrong, mut before) = (0, Vec::new(), document.before.to_vec());
+    for line in lines(&text) {
+        if let Some(why) = reason(name, &line) {
+            eprintln!("NOT RUN: {name}: {line}: {why}");
+            continue;
+        }
+        while let Some(at) = before.iter().position(|(begins, _)| line.contains(begins)) {
+            let (_, command) = before.remove(at);
+            let (good, _, said) = shell.run(command);
+            assert!(good, "{command}: {said}");
+        }
+        let command = document.put_in.iter().fold(line.clone(), |line, (from, to)| line.replace(from, to));
+        let (good, out, said) = shell.run(&command);
+        ran += 1;
+        if !good {
+            wrong.push(format!("{line}\n  as {command}\n  {out}{said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{name}:\n{}\n{}", wrong.join("\n"), daemon.logged());
+    assert!(ran > 0, "{name} has nothing that could be run");
+    eprintln!("{name}: {ran} lines were run");
+}
+
+macro_rules! run {
+    ($($test:ident: $name:literal),+ $(,)?) => {$(
+        #[test]
+        fn $test() {
+            run($name);
+        }
+    )+};
+}
+
+run! {
+    the_quick_start_runs_as_it_is_written: "README.md",
+    the_first_hour_beside_cke_runs_as_it_is_written: "docs/from-ckecli.md",
+    the_guide_runs_as_it_is_written: "docs/guide.md",
+    setting_up_a_host_runs_as_it_is_written: "docs/packaging.md",
+    the_sandbox_runs_as_it_is_written: "docs/sandbox.md",
+    troubleshooting_runs_as_it_is_written: "docs/troubleshooting.md",
+    windows_and_freezes_run_as_they_are_written: "docs/windows.md",
+}
+
+#[test]
+fn every_line_of_the_documents_is_run_or_named_with_its_reason() {
+    let (mut all, mut left, mut listed) = (0, Vec::new(), [false; NOT_RUN.len()]);
+    for (name, text) in documents() {
+        for line in lines(&text) {
+            all += 1;
+            let whole = format!("{line}\n");
+            let entry = NOT_RUN.iter().position(|(of, begins, _)| *of == name && whole.starts_with(begins));
+            match entry {
+                Some(i) => listed[i] = true,
+                None if DOCUMENTS.iter().any(|d| d.name == name) => {}
+                None => left.push(format!("{name}: {line}")),
+            }
+        }
+    }
+    assert!(all > 60, "only {all} lines were found");
+    assert!(left.is_empty(), "neither run nor named:\n{}", left.join("\n"));
+    let stale: Vec<_> = NOT_RUN.iter().zip(listed).filter(|(_, there)| !there).map(|(entry, _)| entry).collect();
+    assert!(stale.is_empty(), "no longer in the documents: {stale:?}");
+}
