@@ -11,6 +11,7 @@ use super::{
     facts::{self, Leader},
     pace::{Left, Pace, fewest, pace},
     past::PastId,
+    trouble::{self, Trouble},
 };
 use crate::{
     actions::start::Start,
@@ -32,6 +33,8 @@ pub enum Spot {
     Work(EntryId),
     /// What is stuck, by what it is stuck on; the entry or the node that is stuck for longest.
     Stuck(String, Option<EntryId>, Option<String>),
+    /// What entries wait on, by that; the one that does for longest.
+    WaitsOn(String, EntryId),
     /// What blocks most drains, by its name; the entry that it blocks for longest.
     Blocks(String, EntryId),
     /// A change of the definition that waits for a person.
@@ -46,7 +49,9 @@ impl Spot {
     /// The object behind it.
     pub fn target(&self) -> Option<Target> {
         match self {
-            Self::Work(id) | Self::Blocks(_, id) | Self::Stuck(_, Some(id), _) => Some(Target::Entry(*id)),
+            Self::Work(id) | Self::Blocks(_, id) | Self::WaitsOn(_, id) | Self::Stuck(_, Some(id), _) => {
+                Some(Target::Entry(*id))
+            }
             Self::Stuck(_, None, node) => node.clone().map(Target::Node),
             Self::Gate => None,
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
@@ -55,7 +60,7 @@ impl Spot {
     }
 }
 
-/// Entries, or nodes, that are stuck on the same thing.
+/// Entries, or nodes, that are stuck on the same thing, or wait on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stuck {
     /// On what.
@@ -101,6 +106,8 @@ pub struct Work {
     pub used: usize,
     /// Those of them whose entry needs a person.
     pub used_stuck: usize,
+    /// Those of them whose entry waits on something.
+    pub used_waits: usize,
     /// Slots that there are; none without a definition.
     pub slots: Option<i64>,
     /// What is left, and how long it takes.
@@ -118,6 +125,8 @@ pub struct Summary {
     pub work: Vec<EntryId>,
     /// What is stuck, oldest first.
     pub stuck: Vec<Stuck>,
+    /// What entries wait on that is not called stuck yet, likewise.
+    pub waits_on: Vec<Stuck>,
     /// What blocks several drains at once, the most first.
     pub blocks: Vec<Blocks>,
     /// What ended in the last day.
@@ -143,7 +152,7 @@ pub fn summary(app: &App) -> Summary {
     let mut sums = Summary { gate: gate(seen), ..Summary::default() };
     let reboots = seen.snapshot.store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
     let repairs = seen.snapshot.store.repairs.entries.keys().map(|index| EntryId::repair(*index));
-    let mut stuck: BTreeMap<String, Stuck> = BTreeMap::new();
+    let (mut stuck, mut waits_on): (BTreeMap<String, Stuck>, BTreeMap<String, Stuck>) = Default::default();
     let mut waits: BTreeMap<String, usize> = BTreeMap::new();
     for id in reboots.chain(repairs) {
         let working = in_work(seen, id);
@@ -158,12 +167,20 @@ pub fn summary(app: &App) -> Summary {
             let (n, next) = queue.left.backoff.unwrap_or((0, until));
             queue.left.backoff = Some((n + 1, next.min(until)));
         }
-        if facts::in_trouble(seen, id) {
-            queue.left.stuck += usize::from(rests.is_none());
-            queue.used_stuck += usize::from(working);
-            let (on, node) = (stuck_on(app, id), facts::machine(seen, id));
-            add(&mut stuck, Stuck { on, count: 1, since, entry: Some(id), node });
-            continue;
+        let group =
+            || Stuck { on: stuck_on(app, id), count: 1, since, entry: Some(id), node: facts::machine(seen, id) };
+        match trouble::of(seen, id) {
+            Some(Trouble::Stuck) => {
+                queue.left.stuck += usize::from(rests.is_none());
+                queue.used_stuck += usize::from(working);
+                add(&mut stuck, group());
+                continue;
+            }
+            Some(Trouble::Waits) => {
+                queue.used_waits += usize::from(working);
+                add(&mut waits_on, group());
+            }
+            None => {}
         }
         if !unfinished(seen, id) {
             continue;
@@ -197,8 +214,7 @@ pub fn summary(app: &App) -> Summary {
         add(&mut stuck, Stuck { on, count: 1, since: None, entry: None, node: Some(node.clone()) });
     }
     sums.work.sort_by_key(|id| (facts::since(seen, *id), *id));
-    sums.stuck = stuck.into_values().collect();
-    sums.stuck.sort_by_key(|s| (s.since.is_none(), s.since, s.entry));
+    (sums.stuck, sums.waits_on) = (oldest_first(stuck), oldest_first(waits_on));
     sums.waits = waits.into_iter().collect();
     sums.waits.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     if let Some(d) = seen.snapshot.store.definition() {
@@ -274,7 +290,7 @@ fn behind(seen: &Seen, id: EntryId) -> bool {
             Some(Reason::DuplicateOf { index }) => EntryId::reboot(*index),
             Some(Reason::MachineInRepair { entry } | Reason::MachineInReboot { entry }) => *entry,
             _ => {
-                let stands = || held(seen, at) || facts::in_trouble(seen, at) || facts::backs_off(seen, at).is_some();
+                let stands = || held(seen, at) || trouble::is_stuck(seen, at) || facts::backs_off(seen, at).is_some();
                 return at != id && stands();
             }
         };
@@ -289,6 +305,12 @@ pub fn ends_anyway(seen: &Seen, id: EntryId) -> bool {
         QueueKind::Repair => facts::repair(seen, id)
             .is_some_and(|e| e.status == RepairStatus::Processing && e.step_status == StepStatus::Watching),
     }
+}
+
+fn oldest_first(groups: BTreeMap<String, Stuck>) -> Vec<Stuck> {
+    let mut groups: Vec<Stuck> = groups.into_values().collect();
+    groups.sort_by_key(|s| (s.since.is_none(), s.since, s.entry));
+    groups
 }
 
 /// Puts one more to those that are stuck on the same; the oldest gives its name.
@@ -307,7 +329,7 @@ fn add(all: &mut BTreeMap<String, Stuck>, one: Stuck) {
     }
 }
 
-/// What blocks more than one of the drains that need a person.
+/// What blocks more than one of the drains that are held up.
 fn blocks(app: &App) -> Vec<Blocks> {
     let seen = &app.seen;
     let mut all: BTreeMap<String, Blocks> = BTreeMap::new();
@@ -318,7 +340,7 @@ fn blocks(app: &App) -> Vec<Blocks> {
         }
         one.pods.extend(pod.map(str::to_owned));
     };
-    for (id, why) in seen.reasons.iter().filter(|(id, _)| facts::in_trouble(seen, **id)) {
+    for (id, why) in seen.reasons.iter().filter(|(id, _)| trouble::of(seen, **id).is_some()) {
         match why {
             Reason::BlockedByPdb { pod, pdb, .. } => add(format!("pdb {pdb}"), *id, Some(pod)),
             Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
@@ -381,7 +403,7 @@ fn day(app: &App) -> Day {
 /// What an entry is stuck on, in words that are the same for all that are stuck on it.
 fn stuck_on(app: &App, id: EntryId) -> String {
     let seen = &app.seen;
-    match (seen.reasons.get(&id).filter(|why| facts::own_trouble(why)), facts::repair(seen, id)) {
+    match (seen.reasons.get(&id).filter(|why| trouble::own(why)), facts::repair(seen, id)) {
         (Some(why), _) => brief::stuck_on(why, app.now.wall),
         (None, Some(entry)) if entry.status == RepairStatus::Failed => {
             format!("{} failed", brief::safe(&entry.operation))

@@ -10,6 +10,9 @@ use super::entry::EntryId;
 /// How the cause of a backoff begins that only the queue's switch brought about.
 pub const SWITCHED_OFF: &str = "the queue was disabled";
 
+/// A drain that was given up so often is stuck: what blocks it does not go away by itself.
+pub const GIVEN_UP: i64 = 3;
+
 /// What keeps one pod on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {

@@ -28,12 +28,18 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let mut columns = [
         Column { title: "NODE", width: name, from: 0 },
         Column { title: "STATE", width: 0, from: 0 },
-        Column { title: "ADDRESS", width: needs(2, 7, 39), from: 60 },
+        // filters know it wherever it is not shown; STATE says more
+        Column { title: "ADDRESS", width: needs(2, 7, 39), from: 90 },
         Column { title: "ROLE", width: needs(3, 4, if area.width < 100 { 6 } else { 20 }), from: 0 },
         Column { title: "RACK", width: needs(4, 4, if area.width < 100 { 6 } else { 20 }), from: 60 },
         Column { title: "KUBELET", width: needs(5, 7, 16), from: 100 },
         Column { title: "REBOOT", width: 6, from: 0 },
-        Column { title: "REPAIR", width: 6, from: 0 },
+        // nobody in repair: narrow screens have a use for its columns
+        Column {
+            title: "REPAIR",
+            width: 6,
+            from: if rows.iter().all(|row| row.cells[7].text.is_empty()) { 100 } else { 0 },
+        },
     ];
     columns[1].width = needs(1, STATE, u16::MAX).min(table::rest(&columns, area));
     chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
@@ -46,7 +52,7 @@ fn row(app: &App, name: &str, width: usize) -> Row {
     let seen = &app.seen;
     let entry = |id: Option<EntryId>| id.map(|id| format!("#{}", id.index)).unwrap_or_default();
     let (state, trouble) = brief::node_state(app, name);
-    let state_style = if trouble { app.looks.theme.trouble } else { Style::new() };
+    let state_style = if trouble.is_some() { app.looks.theme.trouble } else { Style::new() };
     let kubelet = facts::node(seen, name).map(|n| brief::safe(&n.kubelet)).unwrap_or_default();
     let cells = vec![
         Cell::plain(brief::squeezed(name, width)),
