@@ -16,7 +16,7 @@ use crate::{
         entry::{EntryId, QueueKind, Stored},
         host::{HostRow, Mode},
         ours::Verb,
-        reason::Reason,
+        reason::{Reason, SWITCHED_OFF},
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, RepairStatus, StepStatus},
         secret,
@@ -40,6 +40,10 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         }
         Reason::Backoff { count, until, cause: None } => {
             format!("backed off {count}x, next {}", when::until(*until, now))
+        }
+        // what ends it before what narrow screens cut
+        Reason::Backoff { until, cause: Some(cause), .. } if cause.starts_with(SWITCHED_OFF) => {
+            format!("{}, or reset-backoff ({SWITCHED_OFF})", when::until(*until, now))
         }
         Reason::Backoff { until, cause: Some(cause), .. } => {
             format!("{}: {}", when::until(*until, now), condensed(cause))
@@ -415,6 +419,16 @@ mod tests {
             let now = Timestamp::UNIX_EPOCH;
             assert_eq!(reason(&backed_off, now), format!("in 8m: {}", reason(&hold, now)));
         }
+    }
+
+    /// Review 9 of the operator, 23: the hint was what a row of 80 columns cut.
+    #[test]
+    fn whom_the_switch_sent_back_is_told_first_what_ends_the_wait() {
+        let cause = Some("the queue was disabled (reset-backoff ends the wait)".to_owned());
+        let until = crate::model::time::after(Timestamp::UNIX_EPOCH, 240);
+        let why = Reason::Backoff { count: 1, until, cause };
+        let said = "in 4m, or reset-backoff (the queue was disabled)";
+        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), said);
     }
 
     #[test]

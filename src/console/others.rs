@@ -26,7 +26,7 @@ pub fn follow(app: &mut App) {
     let Some((last, before)) = told.split_last() else { return };
     let mut last = last.clone();
     if let Some(untold) = untold(&store.fresh, known) {
-        last += &format!("; {untold}: see {}", app.key("audit"));
+        last = format!("{last}; {untold}: see {}", app.key("audit"));
     }
     for text in before {
         app.note(text.clone(), false);

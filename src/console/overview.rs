@@ -1,12 +1,17 @@
 //! The sums of the Overview: what is in work, what is stuck on what, what waits for what. Made once for each change, and
 //! only while the Overview is shown.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod day;
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+pub use self::day::Day;
+
 use super::{
     app::{App, Target},
+    blockers::{self, Blocks},
     brief,
     facts::{self, Leader},
     pace::{Left, Pace, fewest, pace},
@@ -19,7 +24,7 @@ use crate::{
     model::{
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,
-        reason::{PodHold, Reason},
+        reason::Reason,
         reboot::RebootStatus,
         repair::{RepairEntry, RepairStatus, StepStatus},
     },
@@ -75,30 +80,6 @@ pub struct Stuck {
     pub node: Option<String>,
 }
 
-/// What keeps several drains from their end.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Blocks {
-    /// `pdb shop/web`, `job batch/report`.
-    pub what: String,
-    /// The drains, the oldest first.
-    pub drains: Vec<EntryId>,
-    /// The pods, as far as they are known.
-    pub pods: BTreeSet<String>,
-}
-
-/// The last 24 hours, as far as history was read.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Day {
-    /// Entries that ended in each hour, the last hour last.
-    pub ended: Vec<u64>,
-    /// Of these, those that ended otherwise than they were meant to.
-    pub bad: usize,
-    /// Hours of which nothing was read: the first ones.
-    pub unread: usize,
-    /// Seconds from the command of each of the last reboots to its end, the newest last.
-    pub boots: Vec<u64>,
-}
-
 /// One queue in numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
@@ -152,7 +133,7 @@ pub fn summary(app: &App) -> Summary {
     let mut sums = Summary { gate: gate(seen), ..Summary::default() };
     let reboots = seen.snapshot.store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
     let repairs = seen.snapshot.store.repairs.entries.keys().map(|index| EntryId::repair(*index));
-    let (mut stuck, mut waits_on): (BTreeMap<String, Stuck>, BTreeMap<String, Stuck>) = Default::default();
+    let (mut stuck, mut waits_on) = (BTreeMap::new(), BTreeMap::new());
     let mut waits: BTreeMap<String, usize> = BTreeMap::new();
     for id in reboots.chain(repairs) {
         let working = in_work(seen, id);
@@ -224,8 +205,8 @@ pub fn summary(app: &App) -> Summary {
     for (queue, work) in [(QueueKind::Reboot, &mut sums.reboots), (QueueKind::Repair, &mut sums.repairs)] {
         how_long(app, queue, work);
     }
-    sums.blocks = blocks(app);
-    sums.day = day(app);
+    sums.blocks = blockers::of_several(app);
+    sums.day = day::of(app);
     sums.ended = app.past.history.rows.keys().take(PAST).cloned().collect();
     let deeds = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
     sums.deeds = deeds.take(PAST).map(|(id, _)| id.clone()).collect();
@@ -327,77 +308,6 @@ fn add(all: &mut BTreeMap<String, Stuck>, one: Stuck) {
             group.count = count;
         }
     }
-}
-
-/// What blocks more than one of the drains that are held up.
-fn blocks(app: &App) -> Vec<Blocks> {
-    let seen = &app.seen;
-    let mut all: BTreeMap<String, Blocks> = BTreeMap::new();
-    let mut add = |what: String, id: EntryId, pod: Option<&str>| {
-        let one = all.entry(what.clone()).or_insert_with(|| Blocks { what, drains: Vec::new(), pods: BTreeSet::new() });
-        if !one.drains.contains(&id) {
-            one.drains.push(id);
-        }
-        one.pods.extend(pod.map(str::to_owned));
-    };
-    for (id, why) in seen.reasons.iter().filter(|(id, _)| trouble::of(seen, **id).is_some()) {
-        match why {
-            Reason::BlockedByPdb { pod, pdb, .. } => add(format!("pdb {pdb}"), *id, Some(pod)),
-            Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
-            Reason::Backoff { .. } => {
-                // `pdb shop/web 2/2`: as what it is stuck on says it, without the numbers
-                let on = brief::stuck_on(why, app.now.wall);
-                let words: Vec<&str> = on.split(' ').take(2).collect();
-                if matches!(words.first(), Some(&"pdb" | &"job")) {
-                    add(words.join(" "), *id, None);
-                }
-            }
-            _ => {}
-        }
-        for blocker in facts::progress(seen, *id).into_iter().flat_map(|p| &p.blockers) {
-            match &blocker.why {
-                PodHold::Budget { budget, .. } => add(format!("pdb {budget}"), *id, Some(&blocker.pod)),
-                PodHold::Job { job } => add(format!("job {job}"), *id, Some(&blocker.pod)),
-                _ => {}
-            }
-        }
-    }
-    let mut all: Vec<Blocks> = all.into_values().filter(|one| one.drains.len() > 1).collect();
-    for one in &mut all {
-        one.drains.sort_by_key(|id| (facts::since(seen, *id), *id));
-    }
-    all.sort_by_key(|one| std::cmp::Reverse(one.drains.len()));
-    all
-}
-
-/// Hours of the day that is summed.
-const HOURS: usize = 24;
-/// Most reboots whose times are compared.
-const BOOTS: usize = 24;
-
-/// What ended in the last day, from what was read of history.
-fn day(app: &App) -> Day {
-    let (read, now) = (&app.past.history, app.now.wall);
-    let hours_ago = |at: Timestamp| usize::try_from(now.duration_since(at).as_hours()).unwrap_or(0);
-    let mut day = Day { ended: vec![0; HOURS], ..Day::default() };
-    let rows = || read.rows.values().filter_map(|row| row.as_deref().ok());
-    for ended in rows() {
-        if let Some(hour) = HOURS.checked_sub(1 + hours_ago(ended.at)).and_then(|at| day.ended.get_mut(at)) {
-            *hour += 1;
-            // what a person took away did not fail
-            let taken = ["cancelled", "deleted", "removed", "dequeued"].iter().any(|w| ended.outcome.starts_with(w));
-            day.bad += usize::from(!ended.good && !taken);
-        }
-    }
-    if read.more {
-        let oldest = rows().map(|ended| hours_ago(ended.at)).max().unwrap_or(0);
-        day.unread = HOURS.saturating_sub(1 + oldest);
-    }
-    let boots = rows().filter(|e| e.good && e.entry.queue == QueueKind::Reboot);
-    let times = boots.filter_map(|e| u64::try_from(e.at.duration_since(e.commanded?).as_secs()).ok());
-    day.boots = times.take(BOOTS).collect();
-    day.boots.reverse();
-    day
 }
 
 /// What an entry is stuck on, in words that are the same for all that are stuck on it.

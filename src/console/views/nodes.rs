@@ -25,6 +25,8 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         let longest = rows.iter().filter_map(|row| row.cells.get(cell)).map(|cell| cell.text.width()).max();
         u16::try_from(longest.unwrap_or(0)).unwrap_or(most).clamp(least, most)
     };
+    // with nobody in repair narrow screens have another use for that column
+    let repairs = rows.iter().filter_map(|row| row.cells.get(7)).any(|cell| !cell.text.is_empty());
     let mut columns = [
         Column { title: "NODE", width: name, from: 0 },
         Column { title: "STATE", width: 0, from: 0 },
@@ -34,12 +36,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "RACK", width: needs(4, 4, if area.width < 100 { 6 } else { 20 }), from: 60 },
         Column { title: "KUBELET", width: needs(5, 7, 16), from: 100 },
         Column { title: "REBOOT", width: 6, from: 0 },
-        // nobody in repair: narrow screens have a use for its columns
-        Column {
-            title: "REPAIR",
-            width: 6,
-            from: if rows.iter().all(|row| row.cells[7].text.is_empty()) { 100 } else { 0 },
-        },
+        Column { title: "REPAIR", width: 6, from: if repairs { 0 } else { 100 } },
     ];
     columns[1].width = needs(1, STATE, u16::MAX).min(table::rest(&columns, area));
     chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);

@@ -172,18 +172,18 @@ fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_ste
 }
 
 /// An engine that leads, and a repair of w1 whose drain does not end: its pods stay Terminating.
-fn repairs_without_end(world: &World) -> Daemon {
+fn repairs_without_end(world: &World) -> (Vec<Machine>, Daemon) {
     let all = with_pods(world);
     world.act("freeze", "kwok");
     let daemon = world.daemon("engine");
     daemon.ready();
     heals(world, "move");
     world.word(&["repair-queue", "add", "move", "box", &all[1].address]);
-    daemon
+    (all, daemon)
 }
 
 fn i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on(world: &World) {
-    let _daemon = repairs_without_end(world);
+    let (_, _daemon) = repairs_without_end(world);
     is(world, 0, "processing", "draining", 20);
     wait_for("its node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
     world.word(&["repair-queue", "disable"]);
@@ -207,7 +207,7 @@ fn i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on(w
 }
 
 fn i8_a_freeze_takes_a_repairs_drain_back_and_windows_bind_the_queues_that_they_name(world: &World) {
-    let _daemon = repairs_without_end(world);
+    let (all, _daemon) = repairs_without_end(world);
     world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     is(world, 0, "processing", "draining", 20);
     is(world, 1, "processing", "watching", 20);

@@ -84,7 +84,7 @@ fn part(label: &'static str, lines: Vec<Told>, room: usize) -> Vec<Told> {
     if hidden > 0
         && let Some(last) = shown.last_mut()
     {
-        last.spans.insert(0, text(format!("(+{hidden}) "), Style::new()));
+        last.spans.insert(0, text(format!("({hidden} more) "), Style::new()));
     }
     shown
 }
