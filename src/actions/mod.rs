@@ -45,7 +45,7 @@ use crate::{
     fence::Person,
     kubernetes::Kube,
     model::ours::Who,
-    store::{Store, keys::SwitchName, operator::Note},
+    store::{Store, keys::SwitchName, operator::Note, queue::SwitchSet},
 };
 
 /// How long an action waits for what Kubernetes can add to it: a person's word never hangs on an API server that is
@@ -79,7 +79,12 @@ impl Operator {
     }
 
     /// Turns one of the four switches.
-    pub async fn set_switch(&self, name: SwitchName, enabled: bool, reason: Option<&str>) -> Result<i64, ActionError> {
+    pub async fn set_switch(
+        &self,
+        name: SwitchName,
+        enabled: bool,
+        reason: Option<&str>,
+    ) -> Result<SwitchSet, ActionError> {
         if enabled {
             self.refuse_mismatch().await?;
         }

@@ -192,6 +192,8 @@ pub struct App {
     pub dialog: Option<Dialog>,
     /// First visible line of the help, while it is open.
     pub help: Option<usize>,
+    /// What is looked for in it.
+    pub sought: String,
     /// The message line.
     pub message: Option<Message>,
     /// Actions under way.
@@ -253,6 +255,7 @@ impl App {
             typing: None,
             dialog: None,
             help: None,
+            sought: String::new(),
             message: None,
             busy: 0,
             lost: BTreeMap::new(),
@@ -272,6 +275,13 @@ impl App {
     pub fn known(&self) -> Timestamp {
         let boot = self.now.boot.as_secs_f64();
         let heard = sources::etcd_lost(&self.seen, boot).and_then(|lost| lost.heard);
+        heard.map_or(self.now.wall, |heard| sources::moment(self, heard))
+    }
+
+    /// The same of what Kubernetes has told: it can be lost while etcd is not, and the other way round.
+    pub fn known_of_kube(&self) -> Timestamp {
+        let boot = self.now.boot.as_secs_f64();
+        let heard = sources::kube_lost(&self.seen, boot).and_then(|lost| lost.heard);
         heard.map_or(self.now.wall, |heard| sources::moment(self, heard))
     }
 

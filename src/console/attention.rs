@@ -14,6 +14,7 @@ use super::{
     brief,
     facts::{self, Counts},
     letters::Letters,
+    trouble,
 };
 use crate::{config::Bell, model::entry::EntryId};
 
@@ -102,7 +103,7 @@ fn who_is_stuck(app: &App) -> BTreeSet<Stuck> {
     let store = &seen.snapshot.store;
     let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
     let ids = reboots.chain(store.repairs.entries.keys().map(|index| EntryId::repair(*index)));
-    let entries = ids.filter(|id| facts::in_trouble(seen, *id)).map(|id| (Some(id), String::new()));
+    let entries = ids.filter(|id| trouble::is_stuck(seen, *id)).map(|id| (Some(id), String::new()));
     entries.chain(seen.orphans.keys().map(|node| (None, node.clone()))).collect()
 }
 

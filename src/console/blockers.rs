@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{app::App, brief, facts, overview};
+use super::{app::App, brief, facts, overview, trouble};
 use crate::model::{
     entry::EntryId,
     reason::{PodHold, Reason},
@@ -62,5 +62,57 @@ pub fn all(app: &App) -> Vec<Holder> {
     }
     let mut all: Vec<Holder> = found.into_values().collect();
     all.sort_by_key(|holder| (std::cmp::Reverse(holder.nodes.len()), holder.what.clone()));
+    all
+}
+
+/// What keeps several drains from their end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocks {
+    /// `pdb shop/web`, `job batch/report`.
+    pub what: String,
+    /// The drains, the oldest first.
+    pub drains: Vec<EntryId>,
+    /// The pods, as far as they are known.
+    pub pods: BTreeSet<String>,
+}
+
+/// What blocks more than one of the drains that are held up.
+pub fn of_several(app: &App) -> Vec<Blocks> {
+    let seen = &app.seen;
+    let mut all: BTreeMap<String, Blocks> = BTreeMap::new();
+    let mut add = |what: String, id: EntryId, pod: Option<&str>| {
+        let one = all.entry(what.clone()).or_insert_with(|| Blocks { what, drains: Vec::new(), pods: BTreeSet::new() });
+        if !one.drains.contains(&id) {
+            one.drains.push(id);
+        }
+        one.pods.extend(pod.map(str::to_owned));
+    };
+    for (id, why) in seen.reasons.iter().filter(|(id, _)| trouble::of(seen, **id).is_some()) {
+        match why {
+            Reason::BlockedByPdb { pod, pdb, .. } => add(format!("pdb {pdb}"), *id, Some(pod)),
+            Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
+            Reason::Backoff { .. } => {
+                // `pdb shop/web 2/2`: as what it is stuck on says it, without the numbers
+                let on = brief::stuck_on(why, app.now.wall);
+                let words: Vec<&str> = on.split(' ').take(2).collect();
+                if matches!(words.first(), Some(&"pdb" | &"job")) {
+                    add(words.join(" "), *id, None);
+                }
+            }
+            _ => {}
+        }
+        for blocker in facts::progress(seen, *id).into_iter().flat_map(|p| &p.blockers) {
+            match &blocker.why {
+                PodHold::Budget { budget, .. } => add(format!("pdb {budget}"), *id, Some(&blocker.pod)),
+                PodHold::Job { job } => add(format!("job {job}"), *id, Some(&blocker.pod)),
+                _ => {}
+            }
+        }
+    }
+    let mut all: Vec<Blocks> = all.into_values().filter(|one| one.drains.len() > 1).collect();
+    for one in &mut all {
+        one.drains.sort_by_key(|id| (facts::since(seen, *id), *id));
+    }
+    all.sort_by_key(|one| std::cmp::Reverse(one.drains.len()));
     all
 }

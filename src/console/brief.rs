@@ -5,7 +5,9 @@ use jiff::Timestamp;
 
 use super::{
     app::{App, HostId},
-    facts, when,
+    facts,
+    trouble::{self, Trouble},
+    when,
 };
 use crate::{
     engine::snapshot::Seen,
@@ -14,7 +16,7 @@ use crate::{
         entry::{EntryId, QueueKind, Stored},
         host::{HostRow, Mode},
         ours::Verb,
-        reason::Reason,
+        reason::{Reason, SWITCHED_OFF},
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, RepairStatus, StepStatus},
         secret,
@@ -38,6 +40,10 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         }
         Reason::Backoff { count, until, cause: None } => {
             format!("backed off {count}x, next {}", when::until(*until, now))
+        }
+        // what ends it before what narrow screens cut
+        Reason::Backoff { until, cause: Some(cause), .. } if cause.starts_with(SWITCHED_OFF) => {
+            format!("{}, or reset-backoff ({SWITCHED_OFF})", when::until(*until, now))
         }
         Reason::Backoff { until, cause: Some(cause), .. } => {
             format!("{}: {}", when::until(*until, now), condensed(cause))
@@ -338,25 +344,27 @@ pub fn host(app: &App, id: &HostId) -> (String, bool) {
     }
 }
 
-/// The one truthful state of a node, e.g. `Ready cordoned draining 12/40 blocked: pdb shop/web`.
-/// Also whether a person should look.
-pub fn node_state(app: &App, name: &str) -> (String, bool) {
+/// The one truthful state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web 2/2 12/40`: what holds it up before
+/// what narrow screens may cut. Also whether that is worth a look.
+pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
     let (seen, now) = (&app.seen, app.known());
     let mut words: Vec<String> = Vec::new();
-    let mut trouble = false;
+    let mut trouble = None;
     match facts::node(seen, name) {
         None if !seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => {
             words.push("unknown (Kubernetes not heard)".to_owned());
         }
         None => {
             words.push("no Node".to_owned());
-            trouble = true;
+            trouble = Some(Trouble::Stuck);
         }
         Some(row) => {
             words.push(if row.ready { "Ready".to_owned() } else { "NotReady".to_owned() });
             // one whose command was run is away because it was asked to be
             let away = |id| crate::console::overview::ends_anyway(seen, id);
-            trouble |= !row.ready && !app.facts.entries_of(name).any(away);
+            if !row.ready && !app.facts.entries_of(name).any(away) {
+                trouble = Some(Trouble::Stuck);
+            }
             if row.unschedulable {
                 let kept = row.keep_cordoned || row.owner().is_some_and(|o| !o.schedulable_before);
                 words.push(if kept { "cordoned (kept)".to_owned() } else { "cordoned".to_owned() });
@@ -370,14 +378,17 @@ pub fn node_state(app: &App, name: &str) -> (String, bool) {
             words.push(format!("repair {}", repair_status(entry, now)));
             words.push(step(seen, entry));
         }
+        let held = trouble::of(seen, id);
+        let why = seen.reasons.get(&id).filter(|_| held.is_some());
+        words.extend(why.map(|why| match held {
+            Some(Trouble::Stuck) => format!("stuck: {}", stuck_on(why, now)),
+            _ => format!("waits on {}", stuck_on(why, now)),
+        }));
         words.push(pods(seen, id));
-        if facts::in_trouble(seen, id) {
-            trouble = true;
-            words.extend(seen.reasons.get(&id).map(|why| format!("blocked: {}", reason(why, now))));
-        }
+        trouble = trouble.max(held);
     }
     if let Some(orphan) = seen.orphans.get(name) {
-        trouble = true;
+        trouble = Some(Trouble::Stuck);
         words.push(reason(orphan, now));
     }
     words.retain(|w| !w.is_empty());
@@ -408,6 +419,16 @@ mod tests {
             let now = Timestamp::UNIX_EPOCH;
             assert_eq!(reason(&backed_off, now), format!("in 8m: {}", reason(&hold, now)));
         }
+    }
+
+    /// Review 9 of the operator, 23: the hint was what a row of 80 columns cut.
+    #[test]
+    fn whom_the_switch_sent_back_is_told_first_what_ends_the_wait() {
+        let cause = Some("the queue was disabled (reset-backoff ends the wait)".to_owned());
+        let until = crate::model::time::after(Timestamp::UNIX_EPOCH, 240);
+        let why = Reason::Backoff { count: 1, until, cause };
+        let said = "in 4m, or reset-backoff (the queue was disabled)";
+        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), said);
     }
 
     #[test]

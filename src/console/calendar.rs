@@ -50,6 +50,7 @@ pub fn moment(app: &App, at: Timestamp) -> String {
 /// A moment in seconds, with the date where it is another day: `10:10:05Z`, `19:10:05 JST`.
 pub fn time(app: &App, at: Timestamp) -> String {
     match zone(app) {
+        _ if when::unread(at) => when::UNREAD.to_owned(),
         None => when::moment(at, app.now.wall),
         Some(zone) => {
             let (at, now) = (at.to_zoned(zone.clone()), app.now.wall.to_zoned(zone));
@@ -61,6 +62,7 @@ pub fn time(app: &App, at: Timestamp) -> String {
 /// The same in eleven columns at most: another day's without seconds, and without the zone's name where it is not UTC.
 pub fn short(app: &App, at: Timestamp) -> String {
     match zone(app) {
+        _ if when::unread(at) => when::UNREAD.to_owned(),
         None => when::short(at, app.now.wall),
         Some(zone) => {
             let (at, now) = (at.to_zoned(zone.clone()), app.now.wall.to_zoned(zone));

@@ -9,6 +9,7 @@ use super::{
     logs::LineId,
     past::PastId,
     registry::{self, Row, Serial},
+    trouble,
     views::history,
 };
 use crate::model::{
@@ -165,7 +166,7 @@ impl Told for EntryId {
             "why" => return Value::text(request().and_then(|r| r.reason.clone()).unwrap_or_default()),
             "reason" => {
                 let why = seen.reasons.get(self).map(|why| brief::reason(why, now));
-                let mark = if facts::in_trouble(seen, *self) { "! " } else { "" };
+                let mark = if trouble::is_stuck(seen, *self) { "! " } else { "" };
                 return Value::text(format!("{mark}{}{}", brief::order(seen, *self), why.unwrap_or_default()));
             }
             _ => {}

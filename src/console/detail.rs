@@ -2,6 +2,7 @@
 
 mod host;
 mod machine;
+mod node;
 mod past;
 mod repair;
 
@@ -19,7 +20,7 @@ use super::{
     brief, calendar, facts,
     logs::LineId,
     table::wrap,
-    when,
+    trouble, when,
 };
 use crate::model::{
     attempt::Attempt,
@@ -117,7 +118,7 @@ impl Text<'_> {
             self.plain("", "the line is gone: only the last ones are kept");
             return;
         };
-        self.plain("at", &self.moment(line.at));
+        self.plain("at", &self.moment_by(line.at, self.app.now.wall));
         self.plain("level", line.level.as_str());
         self.plain("entry", line.entry.as_deref().unwrap_or("none"));
         self.plain("text", &line.text);
@@ -133,7 +134,12 @@ impl Text<'_> {
     }
 
     fn moment(&self, at: Timestamp) -> String {
-        format!("{} ({} ago)", calendar::time(self.app, at), when::age(at, self.now()))
+        self.moment_by(at, self.now())
+    }
+
+    /// What is over grows older whatever is lost; what Kubernetes has told stands still with Kubernetes.
+    fn moment_by(&self, at: Timestamp, now: Timestamp) -> String {
+        format!("{} ({} ago)", calendar::time(self.app, at), when::age(at, now))
     }
 
     /// An entry of either queue. `alone`: the pane is the entry's; else the node's lines stand above already.
@@ -174,7 +180,7 @@ impl Text<'_> {
         let since = facts::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
         self.plain("status", &format!("{}{since}", brief::status(entry, self.now())));
         if let Some(why) = seen.reasons.get(&id) {
-            let style = if facts::own_trouble(why) { theme.trouble } else { Style::new() };
+            let style = if trouble::own(why) { theme.trouble } else { Style::new() };
             self.field("why", &calendar::retold(self.app, &brief::sentence(why)), style);
         }
         let progress = facts::progress(&seen, id).filter(|_| entry.status != RebootStatus::Queued);
@@ -213,15 +219,6 @@ impl Text<'_> {
             let times = if count == 1 { "time" } else { "times" };
             self.plain("backed off", &format!("{count} {times}{}", next.unwrap_or_default()));
         }
-    }
-
-    /// The entry's machine as a node, by name.
-    fn machine(&mut self, name: &str) {
-        let seen = &self.app.seen;
-        let (state, trouble) = brief::node_state(self.app, name);
-        let role = if facts::is_api_server(seen, name) { "API server" } else { "worker" };
-        let style = if trouble { self.app.looks.theme.trouble } else { Style::new() };
-        self.field("node", &format!("{name} ({role}): {state}"), style);
     }
 
     fn order_given(&mut self, id: EntryId) {
@@ -373,89 +370,6 @@ impl Text<'_> {
                 }
             }
         }
-    }
-
-    fn node(&mut self, name: &str) {
-        let seen = Arc::clone(&self.app.seen);
-        let theme = self.app.looks.theme.clone();
-        let (state, trouble) = brief::node_state(self.app, name);
-        let (row, member) = (facts::node(&seen, name), facts::member(&seen, name));
-        if row.is_none() && member.is_none() {
-            let back = self.app.key("back");
-            self.plain("", &format!("{name} is gone: neither a Node nor in the definition. {back} goes back."));
-            return;
-        }
-        self.field("state", &state, if trouble { theme.trouble } else { Style::new() });
-        if let Some(orphan) = seen.orphans.get(name) {
-            self.field("why", &calendar::retold(self.app, &brief::sentence(orphan)), theme.trouble);
-        }
-        let role = facts::role(&seen, name);
-        let listed = if member.is_some() { "in the definition" } else { "NOT in the definition" };
-        let rack = facts::rack(&seen, name);
-        self.plain("role", &format!("{role}, rack {}, {listed}", if rack.is_empty() { "unknown" } else { &rack }));
-        if let Some(row) = row {
-            self.plain("addresses", &row.addresses.join(", "));
-            let ready = row.ready_since.map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
-            self.plain("ready", &format!("{}{ready}", if row.ready { "yes" } else { "no" }));
-            self.plain("kubelet", &row.kubelet);
-            self.plain("boot id", &row.boot_id);
-            self.plain("uid", &row.uid);
-            self.cordon(row);
-            if !row.volumes_in_use.is_empty() {
-                self.plain("volumes", &row.volumes_in_use.join(", "));
-            }
-        } else if let Some(member) = member {
-            self.plain("address", &member.address);
-        }
-        let mut can = vec![("reboot", "reboot"), ("repair", "repair")];
-        can.extend(match row {
-            Some(r) if r.keep_cordoned => Some(("keep-cordoned", "give the cordon back")),
-            Some(r) if r.unschedulable => Some(("keep-cordoned", "keep cordoned")),
-            _ => None,
-        });
-        can.extend(seen.orphans.contains_key(name).then_some(("release", "release the cordon")));
-        self.you_can(&can);
-        for id in self.app.facts.entries_of(name) {
-            self.heading(format!("Entry {id}"));
-            self.any_entry(id, false);
-        }
-    }
-
-    fn cordon(&mut self, row: &crate::model::kube::NodeRow) {
-        if !row.unschedulable && row.owner.is_none() && !row.cke_mark {
-            return;
-        }
-        let mut said = vec![if row.unschedulable { "cordoned".to_owned() } else { "not cordoned".to_owned() }];
-        match &row.owner {
-            Some(Ok(o)) if o.schedulable_before => {
-                let request = self.app.seen.snapshot.store.requests.get(&o.entry).and_then(Stored::get);
-                let asked = request.map(|r| {
-                    let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                    format!(" (asked by {}{why})", r.who)
-                });
-                said.push(format!("by us for {}{}", o.entry, asked.unwrap_or_default()));
-            }
-            Some(Ok(o)) => said.push(format!("in work for {}; it was cordoned before us and stays so", o.entry)),
-            Some(Err(why)) => said.push(format!("our annotation cannot be read: {why}")),
-            None if row.cke_mark => said.push("by CKE".to_owned()),
-            None if row.keep_cordoned => {}
-            None => said.push("by somebody else".to_owned()),
-        }
-        if row.keep_cordoned {
-            // the cordon of one who said so by cketerm, as far as the audit was read
-            let on = format!("node {}", row.name);
-            let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
-            let by_hand = |what: &str| matches!(what, "node cordon" | "node drain" | "node keep-cordoned");
-            let mut deeds = read.filter(|a| a.on == on && by_hand(&a.what));
-            said.push(match deeds.next() {
-                Some(deed) => {
-                    let why = deed.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                    format!("{} keeps it ({} {}){why}", deed.who, deed.what, self.moment(deed.at))
-                }
-                None => format!("an administrator keeps it (who and why: Audit, {})", self.app.key("audit")),
-            });
-        }
-        self.plain("cordon", &said.join(", "));
     }
 }
 

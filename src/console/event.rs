@@ -55,6 +55,10 @@ pub struct Came {
     pub wrote: Option<i64>,
     /// What it replaced.
     pub replaced: Option<Replaced>,
+    /// Of several entries those for which it was done; none where all were.
+    pub done: Option<Vec<EntryId>>,
+    /// It was not done for others, which `said` names.
+    pub partly: bool,
 }
 
 /// What an action replaced, as the store had it when it was written: the screen may have been behind.
@@ -64,6 +68,8 @@ pub enum Replaced {
     Constraint(Option<i64>),
     /// Somebody's freeze.
     Freeze,
+    /// A switch that was off already, or of which nobody can know: turning it on would not bring back what was.
+    Off,
 }
 
 impl<T: Into<String>> From<T> for Came {

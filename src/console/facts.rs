@@ -6,6 +6,7 @@ use imbl::OrdMap;
 use jiff::Timestamp;
 
 pub use super::sources::{Lost, STALE_SECONDS, etcd_lost, kube_lost};
+use super::trouble;
 
 use crate::{
     engine::snapshot::Seen,
@@ -16,7 +17,7 @@ use crate::{
         host::HostRow,
         kube::NodeRow,
         ours::{Progress, Verb},
-        reason::{Reason, SWITCHED_OFF},
+        reason::Reason,
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, RepairStatus, StepStatus},
         time::after,
@@ -179,15 +180,15 @@ fn reboots(seen: &Seen) -> Counts {
             RebootStatus::Cancelled => {}
         }
     }
-    let own = seen.reasons.iter().filter(|(id, r)| id.queue == QueueKind::Reboot && own_trouble(r));
-    counts.trouble = seen.orphans.len() + own.count();
+    let stuck = seen.reasons.keys().filter(|id| id.queue == QueueKind::Reboot && trouble::is_stuck(seen, **id));
+    counts.trouble = seen.orphans.len() + stuck.count();
     counts
 }
 
 fn repairs(seen: &Seen) -> Counts {
     let mut counts = Counts::default();
     for (index, stored) in &seen.snapshot.store.repairs.entries {
-        counts.trouble += usize::from(in_trouble(seen, EntryId::repair(*index)));
+        counts.trouble += usize::from(trouble::is_stuck(seen, EntryId::repair(*index)));
         let Some(e) = stored.get() else {
             counts.broken += 1;
             continue;
@@ -205,19 +206,6 @@ fn repairs(seen: &Seen) -> Counts {
     counts
 }
 
-/// Whether a person should look at this entry: it cannot be read, it is held up, or it is a repair that has failed.
-pub fn in_trouble(seen: &Seen, id: EntryId) -> bool {
-    let why = seen.reasons.get(&id).is_some_and(own_trouble);
-    match id.queue {
-        QueueKind::Reboot => why || entry(seen, id).is_none(),
-        QueueKind::Repair => match repair(seen, id) {
-            None => true,
-            Some(e) if e.deleted || e.status == RepairStatus::Succeeded => false,
-            Some(e) => e.status == RepairStatus::Failed || why,
-        },
-    }
-}
-
 /// A host.
 pub fn host<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<HostRow>> {
     seen.snapshot.kube.hosts.get(id)
@@ -226,16 +214,6 @@ pub fn host<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<HostRow
 /// The Node of a host.
 pub fn host_node<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<NodeRow>> {
     host(seen, id)?.node_in(&seen.snapshot.kube).map(|(node, _)| node)
-}
-
-/// Needs a person at this entry: also when its last drain was held up and it is tried again by itself. What holds the whole queue (no engine, stale sources) is said once, in the header.
-pub fn own_trouble(reason: &Reason) -> bool {
-    match reason {
-        Reason::EngineObserving { .. } | Reason::NoEngine { .. } | Reason::Stale { .. } => false,
-        // whom the switch sent back nothing holds up but a timer
-        Reason::Backoff { cause, .. } => cause.as_ref().is_some_and(|why| !why.starts_with(SWITCHED_OFF)),
-        other => other.needs_attention(),
-    }
 }
 
 /// Until when an entry is not tried again, whatever else keeps it meanwhile.

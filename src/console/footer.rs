@@ -24,7 +24,7 @@ const MOST: usize = 3;
 /// What is wrong with what is being typed, in full; else the last message. Whether it went wrong.
 fn message(app: &App) -> (Vec<String>, bool) {
     let typed = app.line.as_ref().and_then(|line| line.error.as_deref());
-    let typed = typed.or_else(|| app.typing.as_ref().and_then(|_| app.list().fault()));
+    let typed = typed.or_else(|| app.typing.as_ref().filter(|_| app.help.is_none()).and_then(|_| app.list().fault()));
     // what is about an open dialog stands in it
     let shown = app.message.as_ref().filter(|message| app.dialog.is_none() || !message.here);
     let (text, failed) = match (typed, shown) {
@@ -70,11 +70,12 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     }
     if let Some((input, _)) = &app.typing {
         let [keep, drop] = ["accept", "drop"].map(|name| app.key(name));
+        let label = if app.help.is_some() { "find: " } else { "filter: " };
         let said = match app.list().fault() {
-            Some(_) => (format!("{drop} drop"), theme.muted),
-            None => (format!("{keep} keep  {drop} drop"), theme.muted),
+            Some(_) if app.help.is_none() => (format!("{drop} drop"), theme.muted),
+            _ => (format!("{keep} keep  {drop} drop"), theme.muted),
         };
-        return prompt(app, frame, (area, hints), "filter: ", input, said);
+        return prompt(app, frame, (area, hints), label, input, said);
     }
     if !app.chord.is_empty() {
         let begun = app.chord.iter().map(|stroke| keys::title(&keys::named(*stroke))).collect::<Vec<_>>().join(" ");
@@ -190,7 +191,7 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
     let names: Vec<&str> = match here {
         Context::Table => of_view(app).to_vec(),
         // a pane names the commands of its object itself
-        Context::Detail if app.help.is_some() => vec!["close"],
+        Context::Detail if app.help.is_some() => vec!["close", "find"],
         Context::Detail => {
             ["close", "jump", "logs-of"].into_iter().chain(of_view(app).iter().copied().skip(1)).collect()
         }

@@ -158,14 +158,26 @@ impl Keymap {
 
 /// What a terminal sends for a key with control that is another key to it.
 fn never_heard((code, modifiers): Stroke) -> Option<&'static str> {
+    if !modifiers.contains(KeyModifiers::CONTROL) {
+        return None;
+    }
     match code {
-        KeyCode::Char(c) if modifiers.contains(KeyModifiers::CONTROL) => match c {
-            'i' => Some("tab"),
-            'm' => Some("enter"),
-            '[' => Some("esc"),
-            'A'..='Z' => Some("the same key without shift"),
-            _ => None,
-        },
+        KeyCode::Char('i') => Some("tab"),
+        KeyCode::Char('m') => Some("enter"),
+        KeyCode::Char('[' | '3') => Some("esc"),
+        KeyCode::Char('8') => Some("backspace"),
+        KeyCode::Char('@' | '2' | '`') => Some("ctrl-space"),
+        // the four signs behind the letters
+        KeyCode::Char('\\') => Some("ctrl-4"),
+        KeyCode::Char(']') => Some("ctrl-5"),
+        KeyCode::Char('^') => Some("ctrl-6"),
+        KeyCode::Char('_' | '/') => Some("ctrl-7"),
+        KeyCode::Char('A'..='Z') => Some("the same key without shift"),
+        KeyCode::Char('a'..='z' | ' ' | '4'..='7') => None,
+        KeyCode::Char(_) | KeyCode::Enter | KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab => {
+            Some("the same key without ctrl, if it sends anything")
+        }
+        KeyCode::Backspace => Some("ctrl-h"),
         _ => None,
     }
 }
@@ -366,6 +378,15 @@ mod tests {
             let change = BTreeMap::from([("top".to_owned(), vec![key.to_owned()])]);
             let why = Keymap::new(&change).unwrap_err();
             assert!(why.contains(&format!(" as {heard}: take another key")), "{why}");
+        }
+        // Review 10 of the engineer, E7: the signs behind the letters, and what has no code with control at all
+        for key in ["ctrl-\\", "ctrl-]", "ctrl-^", "ctrl-_", "ctrl-/", "ctrl-1", "ctrl-9", "ctrl-;", "ctrl-enter"] {
+            let change = BTreeMap::from([("top".to_owned(), vec![key.to_owned()])]);
+            assert!(Keymap::new(&change).unwrap_err().contains(": take another key"), "{key}");
+        }
+        for key in ["ctrl-4", "ctrl-7", "ctrl-space", "ctrl-left", "alt-]"] {
+            let change = BTreeMap::from([("top".to_owned(), vec![key.to_owned()])]);
+            assert!(Keymap::new(&change).is_ok(), "{key}");
         }
     }
 

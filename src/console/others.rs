@@ -4,8 +4,9 @@
 use super::{
     app::App,
     brief::{self, squeezed},
+    event::count,
 };
-use crate::model::ours::Audit;
+use crate::{model::ours::Audit, store::fresh::Fresh};
 
 /// Characters of a deed that are said; the whole of it stands in Audit.
 const MOST: usize = 500;
@@ -23,6 +24,10 @@ pub fn follow(app: &mut App) {
     let told: Vec<String> =
         store.fresh.deeds_after(known).filter(|(_, audit)| !mine(audit)).map(|(_, audit)| sentence(audit)).collect();
     let Some((last, before)) = told.split_last() else { return };
+    let mut last = last.clone();
+    if let Some(untold) = untold(&store.fresh, known) {
+        last = format!("{last}; {untold}: see {}", app.key("audit"));
+    }
     for text in before {
         app.note(text.clone(), false);
     }
@@ -32,10 +37,17 @@ pub fn follow(app: &mut App) {
         || app.help.is_some()
         || app.message.as_ref().is_some_and(|message| message.failed)
     {
-        app.note(last.clone(), false);
+        app.note(last, false);
     } else {
-        app.say(last.clone());
+        app.say(last);
     }
+}
+
+/// How many deeds after this revision came before those that are kept: `6 deeds before are not told here`.
+pub fn untold(fresh: &Fresh, revision: i64) -> Option<String> {
+    let (dropped, at_least) = fresh.dropped_after(revision);
+    let least = if at_least { "at least " } else { "" };
+    (dropped > 0).then(|| format!("{least}{} before are not told here", count(dropped, "deed")))
 }
 
 /// `bob@ops2 cancelled reboots/7: wrong rack`.

@@ -1,16 +1,22 @@
 //! The sums of the Overview: what is in work, what is stuck on what, what waits for what. Made once for each change, and
 //! only while the Overview is shown.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod day;
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+pub use self::day::Day;
+
 use super::{
     app::{App, Target},
+    blockers::{self, Blocks},
     brief,
     facts::{self, Leader},
     pace::{Left, Pace, fewest, pace},
     past::PastId,
+    trouble::{self, Trouble},
 };
 use crate::{
     actions::start::Start,
@@ -18,7 +24,7 @@ use crate::{
     model::{
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,
-        reason::{PodHold, Reason},
+        reason::Reason,
         reboot::RebootStatus,
         repair::{RepairEntry, RepairStatus, StepStatus},
     },
@@ -32,6 +38,8 @@ pub enum Spot {
     Work(EntryId),
     /// What is stuck, by what it is stuck on; the entry or the node that is stuck for longest.
     Stuck(String, Option<EntryId>, Option<String>),
+    /// What entries wait on, by that; the one that does for longest.
+    WaitsOn(String, EntryId),
     /// What blocks most drains, by its name; the entry that it blocks for longest.
     Blocks(String, EntryId),
     /// A change of the definition that waits for a person.
@@ -46,7 +54,9 @@ impl Spot {
     /// The object behind it.
     pub fn target(&self) -> Option<Target> {
         match self {
-            Self::Work(id) | Self::Blocks(_, id) | Self::Stuck(_, Some(id), _) => Some(Target::Entry(*id)),
+            Self::Work(id) | Self::Blocks(_, id) | Self::WaitsOn(_, id) | Self::Stuck(_, Some(id), _) => {
+                Some(Target::Entry(*id))
+            }
             Self::Stuck(_, None, node) => node.clone().map(Target::Node),
             Self::Gate => None,
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
@@ -55,7 +65,7 @@ impl Spot {
     }
 }
 
-/// Entries, or nodes, that are stuck on the same thing.
+/// Entries, or nodes, that are stuck on the same thing, or wait on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stuck {
     /// On what.
@@ -70,30 +80,6 @@ pub struct Stuck {
     pub node: Option<String>,
 }
 
-/// What keeps several drains from their end.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Blocks {
-    /// `pdb shop/web`, `job batch/report`.
-    pub what: String,
-    /// The drains, the oldest first.
-    pub drains: Vec<EntryId>,
-    /// The pods, as far as they are known.
-    pub pods: BTreeSet<String>,
-}
-
-/// The last 24 hours, as far as history was read.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Day {
-    /// Entries that ended in each hour, the last hour last.
-    pub ended: Vec<u64>,
-    /// Of these, those that ended otherwise than they were meant to.
-    pub bad: usize,
-    /// Hours of which nothing was read: the first ones.
-    pub unread: usize,
-    /// Seconds from the command of each of the last reboots to its end, the newest last.
-    pub boots: Vec<u64>,
-}
-
 /// One queue in numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
@@ -101,6 +87,8 @@ pub struct Work {
     pub used: usize,
     /// Those of them whose entry needs a person.
     pub used_stuck: usize,
+    /// Those of them whose entry waits on something.
+    pub used_waits: usize,
     /// Slots that there are; none without a definition.
     pub slots: Option<i64>,
     /// What is left, and how long it takes.
@@ -118,6 +106,8 @@ pub struct Summary {
     pub work: Vec<EntryId>,
     /// What is stuck, oldest first.
     pub stuck: Vec<Stuck>,
+    /// What entries wait on that is not called stuck yet, likewise.
+    pub waits_on: Vec<Stuck>,
     /// What blocks several drains at once, the most first.
     pub blocks: Vec<Blocks>,
     /// What ended in the last day.
@@ -143,7 +133,7 @@ pub fn summary(app: &App) -> Summary {
     let mut sums = Summary { gate: gate(seen), ..Summary::default() };
     let reboots = seen.snapshot.store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
     let repairs = seen.snapshot.store.repairs.entries.keys().map(|index| EntryId::repair(*index));
-    let mut stuck: BTreeMap<String, Stuck> = BTreeMap::new();
+    let (mut stuck, mut waits_on) = (BTreeMap::new(), BTreeMap::new());
     let mut waits: BTreeMap<String, usize> = BTreeMap::new();
     for id in reboots.chain(repairs) {
         let working = in_work(seen, id);
@@ -158,12 +148,20 @@ pub fn summary(app: &App) -> Summary {
             let (n, next) = queue.left.backoff.unwrap_or((0, until));
             queue.left.backoff = Some((n + 1, next.min(until)));
         }
-        if facts::in_trouble(seen, id) {
-            queue.left.stuck += usize::from(rests.is_none());
-            queue.used_stuck += usize::from(working);
-            let (on, node) = (stuck_on(app, id), facts::machine(seen, id));
-            add(&mut stuck, Stuck { on, count: 1, since, entry: Some(id), node });
-            continue;
+        let group =
+            || Stuck { on: stuck_on(app, id), count: 1, since, entry: Some(id), node: facts::machine(seen, id) };
+        match trouble::of(seen, id) {
+            Some(Trouble::Stuck) => {
+                queue.left.stuck += usize::from(rests.is_none());
+                queue.used_stuck += usize::from(working);
+                add(&mut stuck, group());
+                continue;
+            }
+            Some(Trouble::Waits) => {
+                queue.used_waits += usize::from(working);
+                add(&mut waits_on, group());
+            }
+            None => {}
         }
         if !unfinished(seen, id) {
             continue;
@@ -197,8 +195,7 @@ pub fn summary(app: &App) -> Summary {
         add(&mut stuck, Stuck { on, count: 1, since: None, entry: None, node: Some(node.clone()) });
     }
     sums.work.sort_by_key(|id| (facts::since(seen, *id), *id));
-    sums.stuck = stuck.into_values().collect();
-    sums.stuck.sort_by_key(|s| (s.since.is_none(), s.since, s.entry));
+    (sums.stuck, sums.waits_on) = (oldest_first(stuck), oldest_first(waits_on));
     sums.waits = waits.into_iter().collect();
     sums.waits.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     if let Some(d) = seen.snapshot.store.definition() {
@@ -208,8 +205,8 @@ pub fn summary(app: &App) -> Summary {
     for (queue, work) in [(QueueKind::Reboot, &mut sums.reboots), (QueueKind::Repair, &mut sums.repairs)] {
         how_long(app, queue, work);
     }
-    sums.blocks = blocks(app);
-    sums.day = day(app);
+    sums.blocks = blockers::of_several(app);
+    sums.day = day::of(app);
     sums.ended = app.past.history.rows.keys().take(PAST).cloned().collect();
     let deeds = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
     sums.deeds = deeds.take(PAST).map(|(id, _)| id.clone()).collect();
@@ -274,7 +271,7 @@ fn behind(seen: &Seen, id: EntryId) -> bool {
             Some(Reason::DuplicateOf { index }) => EntryId::reboot(*index),
             Some(Reason::MachineInRepair { entry } | Reason::MachineInReboot { entry }) => *entry,
             _ => {
-                let stands = || held(seen, at) || facts::in_trouble(seen, at) || facts::backs_off(seen, at).is_some();
+                let stands = || held(seen, at) || trouble::is_stuck(seen, at) || facts::backs_off(seen, at).is_some();
                 return at != id && stands();
             }
         };
@@ -289,6 +286,12 @@ pub fn ends_anyway(seen: &Seen, id: EntryId) -> bool {
         QueueKind::Repair => facts::repair(seen, id)
             .is_some_and(|e| e.status == RepairStatus::Processing && e.step_status == StepStatus::Watching),
     }
+}
+
+fn oldest_first(groups: BTreeMap<String, Stuck>) -> Vec<Stuck> {
+    let mut groups: Vec<Stuck> = groups.into_values().collect();
+    groups.sort_by_key(|s| (s.since.is_none(), s.since, s.entry));
+    groups
 }
 
 /// Puts one more to those that are stuck on the same; the oldest gives its name.
@@ -307,81 +310,10 @@ fn add(all: &mut BTreeMap<String, Stuck>, one: Stuck) {
     }
 }
 
-/// What blocks more than one of the drains that need a person.
-fn blocks(app: &App) -> Vec<Blocks> {
-    let seen = &app.seen;
-    let mut all: BTreeMap<String, Blocks> = BTreeMap::new();
-    let mut add = |what: String, id: EntryId, pod: Option<&str>| {
-        let one = all.entry(what.clone()).or_insert_with(|| Blocks { what, drains: Vec::new(), pods: BTreeSet::new() });
-        if !one.drains.contains(&id) {
-            one.drains.push(id);
-        }
-        one.pods.extend(pod.map(str::to_owned));
-    };
-    for (id, why) in seen.reasons.iter().filter(|(id, _)| facts::in_trouble(seen, **id)) {
-        match why {
-            Reason::BlockedByPdb { pod, pdb, .. } => add(format!("pdb {pdb}"), *id, Some(pod)),
-            Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
-            Reason::Backoff { .. } => {
-                // `pdb shop/web 2/2`: as what it is stuck on says it, without the numbers
-                let on = brief::stuck_on(why, app.now.wall);
-                let words: Vec<&str> = on.split(' ').take(2).collect();
-                if matches!(words.first(), Some(&"pdb" | &"job")) {
-                    add(words.join(" "), *id, None);
-                }
-            }
-            _ => {}
-        }
-        for blocker in facts::progress(seen, *id).into_iter().flat_map(|p| &p.blockers) {
-            match &blocker.why {
-                PodHold::Budget { budget, .. } => add(format!("pdb {budget}"), *id, Some(&blocker.pod)),
-                PodHold::Job { job } => add(format!("job {job}"), *id, Some(&blocker.pod)),
-                _ => {}
-            }
-        }
-    }
-    let mut all: Vec<Blocks> = all.into_values().filter(|one| one.drains.len() > 1).collect();
-    for one in &mut all {
-        one.drains.sort_by_key(|id| (facts::since(seen, *id), *id));
-    }
-    all.sort_by_key(|one| std::cmp::Reverse(one.drains.len()));
-    all
-}
-
-/// Hours of the day that is summed.
-const HOURS: usize = 24;
-/// Most reboots whose times are compared.
-const BOOTS: usize = 24;
-
-/// What ended in the last day, from what was read of history.
-fn day(app: &App) -> Day {
-    let (read, now) = (&app.past.history, app.now.wall);
-    let hours_ago = |at: Timestamp| usize::try_from(now.duration_since(at).as_hours()).unwrap_or(0);
-    let mut day = Day { ended: vec![0; HOURS], ..Day::default() };
-    let rows = || read.rows.values().filter_map(|row| row.as_deref().ok());
-    for ended in rows() {
-        if let Some(hour) = HOURS.checked_sub(1 + hours_ago(ended.at)).and_then(|at| day.ended.get_mut(at)) {
-            *hour += 1;
-            // what a person took away did not fail
-            let taken = ["cancelled", "deleted", "removed", "dequeued"].iter().any(|w| ended.outcome.starts_with(w));
-            day.bad += usize::from(!ended.good && !taken);
-        }
-    }
-    if read.more {
-        let oldest = rows().map(|ended| hours_ago(ended.at)).max().unwrap_or(0);
-        day.unread = HOURS.saturating_sub(1 + oldest);
-    }
-    let boots = rows().filter(|e| e.good && e.entry.queue == QueueKind::Reboot);
-    let times = boots.filter_map(|e| u64::try_from(e.at.duration_since(e.commanded?).as_secs()).ok());
-    day.boots = times.take(BOOTS).collect();
-    day.boots.reverse();
-    day
-}
-
 /// What an entry is stuck on, in words that are the same for all that are stuck on it.
 fn stuck_on(app: &App, id: EntryId) -> String {
     let seen = &app.seen;
-    match (seen.reasons.get(&id).filter(|why| facts::own_trouble(why)), facts::repair(seen, id)) {
+    match (seen.reasons.get(&id).filter(|why| trouble::own(why)), facts::repair(seen, id)) {
         (Some(why), _) => brief::stuck_on(why, app.now.wall),
         (None, Some(entry)) if entry.status == RepairStatus::Failed => {
             format!("{} failed", brief::safe(&entry.operation))

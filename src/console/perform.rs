@@ -44,11 +44,11 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String
                     Err(e) => failed.push(e.text),
                 }
             }
-            let said = summed("queued", &done, &failed)?;
-            let said = std::iter::once(said).chain(notes).collect::<Vec<_>>().join("; ");
-            Came { queued: done, ..said.into() }
+            let mut came = summed("queued", &done, &failed)?;
+            came.said = std::iter::once(came.said).chain(notes).collect::<Vec<_>>().join("; ");
+            Came { queued: done, ..came }
         }
-        Action::Cancel { entries, reason } => cancel(operator, &entries, reason.as_deref()).await?.into(),
+        Action::Cancel { entries, reason } => cancel(operator, &entries, reason.as_deref()).await?,
         Action::Remove { entry, seen, reason } => {
             operator.remove_unreadable(entry, seen, reason.as_deref()).await.map_err(text)?;
             format!("removed {entry}").into()
@@ -61,7 +61,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String
                     Err(e) => failed.push(e.text),
                 }
             }
-            summed("backoff reset of", &done, &failed)?.into()
+            summed("backoff reset of", &done, &failed)?
         }
         Action::Hold { entries, hold, reason } => {
             let (mut done, mut failed) = (Vec::new(), Vec::new());
@@ -80,29 +80,23 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String
                     Err(e) => failed.push(e.text),
                 }
             }
-            summed(if hold { "on hold:" } else { "let go:" }, &done, &failed)?.into()
+            summed(if hold { "on hold:" } else { "let go:" }, &done, &failed)?
         }
         Action::Switch { queue, enabled, reason } => {
-            let wrote = operator.set_switch(queue.into(), enabled, reason.as_deref()).await.map_err(text)?;
-            let said = format!("the {queue} queue is {}", if enabled { "enabled" } else { "disabled" });
-            Came { wrote: Some(wrote), ..said.into() }
+            switch(operator, queue.into(), enabled, reason.as_deref(), &format!("the {queue} queue")).await?
         }
         Action::Registry { what, reason } => {
             let reason = reason.as_deref();
             match what {
                 Registering::Enable(enabled) => {
-                    let wrote = operator.set_switch(SwitchName::Sabakan, enabled, reason).await.map_err(text)?;
-                    let said = format!("the sabakan integration is {}", if enabled { "enabled" } else { "disabled" });
-                    Came { wrote: Some(wrote), ..said.into() }
+                    switch(operator, SwitchName::Sabakan, enabled, reason, "the sabakan integration").await?
                 }
                 Registering::Approve(digest) => {
                     let approval = operator.approve(&digest, reason).await.map_err(text)?;
                     format!("approved {digest} until {}", approval.until.strftime("%H:%M:%SZ")).into()
                 }
                 Registering::AutoRepair(enabled) => {
-                    let wrote = operator.set_switch(SwitchName::AutoRepair, enabled, reason).await.map_err(text)?;
-                    let said = format!("automatic repair is {}", if enabled { "enabled" } else { "disabled" });
-                    Came { wrote: Some(wrote), ..said.into() }
+                    switch(operator, SwitchName::AutoRepair, enabled, reason, "automatic repair").await?
                 }
                 Registering::Constraint { name, value } => {
                     let set = operator.replace_constraint(&name, &value, reason).await.map_err(text)?;
@@ -153,8 +147,24 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String
     })
 }
 
+/// Turns a switch. One that was off already, however lately, is not ours to turn on again.
+async fn switch(
+    operator: &Operator,
+    name: SwitchName,
+    enabled: bool,
+    reason: Option<&str>,
+    what: &str,
+) -> Result<Came, String> {
+    let turned = operator.set_switch(name, enabled, reason).await.map_err(text)?;
+    let before = turned.before.map(|before| before.enabled());
+    let replaced = (!enabled && before != Some(true)).then_some(Replaced::Off);
+    let already = if before == Some(enabled) { " and was so already" } else { "" };
+    let said = format!("{what} is {}{already}", if enabled { "enabled" } else { "disabled" });
+    Ok(Came { wrote: Some(turned.revision), replaced, ..said.into() })
+}
+
 /// Cancels and deletes, some at once. What ended on the way to it is as good as cancelled.
-async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) -> Result<String, String> {
+async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) -> Result<Came, String> {
     let each = stream::iter(entries.to_vec()).map(|id| async move {
         let said = match id.queue {
             QueueKind::Reboot => operator.cancel_reboot(id.index, None, reason).await,
@@ -175,10 +185,12 @@ async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) 
     let repairs = entries.iter().all(|id| id.queue == QueueKind::Repair);
     let before = (!ended.is_empty()).then(|| format!("ended before that: {}", indexes(&ended)));
     if done.is_empty() && failed.is_empty() {
-        return before.ok_or_else(|| "nothing was chosen".to_owned());
+        let said = before.ok_or_else(|| "nothing was chosen".to_owned())?;
+        return Ok(Came { done: Some(Vec::new()), ..said.into() });
     }
-    let said = summed(if repairs { "deleted" } else { "cancelled" }, &done, &failed)?;
-    Ok([Some(said), before].into_iter().flatten().collect::<Vec<_>>().join("; "))
+    let mut came = summed(if repairs { "deleted" } else { "cancelled" }, &done, &failed)?;
+    came.said = [Some(came.said), before].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    Ok(came)
 }
 
 #[allow(clippy::needless_pass_by_value)] // for map_err
@@ -194,12 +206,32 @@ fn indexes(all: &[EntryId]) -> String {
     }
 }
 
-fn summed(what: &str, done: &[EntryId], failed: &[String]) -> Result<String, String> {
-    match failed {
-        [] => Ok(format!("{what} {}", indexes(done))),
-        [first, ..] if done.is_empty() && failed.len() == 1 => Err(first.clone()),
-        [first, ..] => {
-            Err(format!("{what} {} of {}; {} failed: {first}", done.len(), done.len() + failed.len(), failed.len()))
-        }
+/// What came of one thing done for several entries; an error where it was done for none.
+fn summed(what: &str, done: &[EntryId], failed: &[String]) -> Result<Came, String> {
+    let all = done.len() + failed.len();
+    let said = match failed {
+        [] => format!("{what} {}", indexes(done)),
+        [only] if done.is_empty() => return Err(only.clone()),
+        [first, ..] if done.is_empty() => return Err(format!("{what} 0 of {all}; {all} failed: {first}")),
+        [first, ..] => format!("{what} {}, {} of {all}; {} failed: {first}", indexes(done), done.len(), failed.len()),
+    };
+    Ok(Came { done: Some(done.to_vec()), partly: !failed.is_empty(), ..said.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Review 10 of the engineer, E6: what had been done was forgotten for the one that failed.
+    #[test]
+    fn what_was_done_for_some_is_known_although_it_failed_for_others() {
+        let done = [EntryId::reboot(3), EntryId::reboot(5)];
+        let came = summed("cancelled", &done, &["reboots/4: etcd said no".to_owned()]).unwrap();
+        assert_eq!(came.said, "cancelled reboots/3, reboots/5, 2 of 3; 1 failed: reboots/4: etcd said no");
+        assert_eq!((came.done.as_deref(), came.partly), (Some(&done[..]), true));
+        assert!(!summed("cancelled", &done, &[]).unwrap().partly);
+        assert_eq!(summed("cancelled", &[], &["no".to_owned()]), Err("no".to_owned()));
+        let none = summed("cancelled", &[], &["no".to_owned(), "never".to_owned()]);
+        assert_eq!(none, Err("cancelled 0 of 2; 2 failed: no".to_owned()));
     }
 }

@@ -55,6 +55,7 @@ impl Teller {
             // what was done before is in the audit
             self.upto = store.revision;
         }
+        lines.extend(others::untold(&store.fresh, self.upto).map(|said| format!("{said}: `cketerm audit` has them")));
         for (_, audit) in store.fresh.deeds_after(self.upto) {
             lines.push(others::sentence(audit));
         }

@@ -11,6 +11,7 @@ use imbl::OrdMap;
 use super::{
     app::App,
     facts::{self, Named},
+    trouble,
 };
 use crate::model::{
     entry::{EntryId, QueueKind, Stored},
@@ -111,7 +112,7 @@ impl State {
     pub fn of(app: &App, name: &str) -> Self {
         let seen = &app.seen;
         let entries = || app.facts.entries_of(name);
-        if seen.orphans.contains_key(name) || entries().any(|id| facts::in_trouble(seen, id)) {
+        if seen.orphans.contains_key(name) || entries().any(|id| trouble::is_stuck(seen, id)) {
             return Self::Stuck;
         }
         let work = entries().filter_map(|id| of_entry(app, id)).min();
@@ -205,13 +206,14 @@ struct Basis {
     orders: OrdMap<EntryId, Stored<Order>>,
     reasons: Arc<BTreeMap<EntryId, Reason>>,
     orphans: Arc<BTreeMap<String, Reason>>,
-    /// Entries that back off: their time ends by the clock.
-    backoff: usize,
+    /// Entries that back off, and that are stuck: both by the clock too.
+    by_clock: (usize, usize),
 }
 
 impl Basis {
     fn of(app: &App) -> Self {
         let (seen, store, kube) = (&app.seen, &app.seen.snapshot.store, &app.seen.snapshot.kube);
+        let (reboots, repairs) = (&app.facts.reboots, &app.facts.repairs);
         Self {
             named: Named::by(seen),
             synced: kube.sources.get("nodes").is_some_and(|s| s.synced),
@@ -220,14 +222,14 @@ impl Basis {
             orders: store.orders.clone(),
             reasons: Arc::clone(&seen.reasons),
             orphans: Arc::clone(&seen.orphans),
-            backoff: app.facts.reboots.backoff + app.facts.repairs.backoff,
+            by_clock: (reboots.backoff + repairs.backoff, reboots.trouble + repairs.trouble),
         }
     }
 
     /// Nothing has changed, as far as can be told without looking at every machine.
     fn is(&self, other: &Self) -> bool {
         self.named.is(&other.named)
-            && (self.synced, self.backoff) == (other.synced, other.backoff)
+            && (self.synced, self.by_clock) == (other.synced, other.by_clock)
             && self.reboots.ptr_eq(&other.reboots)
             && self.repairs.ptr_eq(&other.repairs)
             && self.orders.ptr_eq(&other.orders)

@@ -119,10 +119,19 @@ impl Way {
     }
 
     /// The same after it was done, by what was written and what that replaced; none where it takes nothing back by now.
-    pub fn after(self, came: &Came) -> Option<Self> {
+    pub fn after(mut self, came: &Came) -> Option<Self> {
+        if let Some(done) = &came.done {
+            match &mut self {
+                Self::Queue { waited, .. } => waited.retain(|w| done.contains(&w.entry)),
+                Self::LetGo(ids) => ids.retain(|id| done.contains(id)),
+                _ => {}
+            }
+        }
         match (self, came.replaced) {
             (Self::Unqueue(_), _) => (!came.queued.is_empty()).then(|| Self::Unqueue(came.queued.clone())),
             (Self::Queue { waited, .. }, _) if waited.is_empty() => None,
+            (Self::LetGo(ids), _) if ids.is_empty() => None,
+            (Self::Enable(_), Some(Replaced::Off)) => None,
             // in place of one that was not seen yet: its end would not bring that one back
             (Self::Unfreeze(..), Some(Replaced::Freeze)) => None,
             (Self::Constraint { name, new, .. }, Some(Replaced::Constraint(old))) => {

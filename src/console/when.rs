@@ -2,9 +2,17 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The age of `then`, e.g. `42s`, `3m`, `2h05m`, `4d`; `0s` for the future.
+/// The age of `then`, e.g. `42s`, `3m`, `2h05m`, `4d`; `0s` for the future, `?` for what could not be read.
 pub fn age(then: Timestamp, now: Timestamp) -> String {
-    span(now.duration_since(then))
+    if unread(then) { UNREAD.to_owned() } else { span(now.duration_since(then)) }
+}
+
+/// What stands for a time that could not be read.
+pub const UNREAD: &str = "?";
+
+/// It is no time that anybody wrote: one that cannot be read is kept as the nearest end of our calendar.
+pub fn unread(at: Timestamp) -> bool {
+    at == Timestamp::MIN || at == Timestamp::MAX
 }
 
 /// The time until `then`, e.g. `in 4m`; `now` where it has passed.
@@ -36,12 +44,18 @@ pub fn seconds(seconds: f64) -> String {
 
 /// A moment in UTC: the time of day, with the date where it is another day.
 pub fn moment(then: Timestamp, now: Timestamp) -> String {
+    if unread(then) {
+        return UNREAD.to_owned();
+    }
     let same_day = then.strftime("%F").to_string() == now.strftime("%F").to_string();
     then.strftime(if same_day { "%H:%M:%SZ" } else { "%F %H:%M:%SZ" }).to_string()
 }
 
 /// A moment in UTC in eleven columns at most: the time of day, another day's without seconds, another year's date.
 pub fn short(then: Timestamp, now: Timestamp) -> String {
+    if unread(then) {
+        return UNREAD.to_owned();
+    }
     let same = |format: &str| then.strftime(format).to_string() == now.strftime(format).to_string();
     let format = match (same("%F"), same("%Y")) {
         (true, _) => "%H:%M:%SZ",
@@ -59,6 +73,15 @@ pub fn coarse(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Review 10 of the engineer, D3: a text of somebody's stood there as the year -9999.
+    #[test]
+    fn a_time_that_could_not_be_read_is_a_question_mark() {
+        let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+        for odd in [Timestamp::MIN, Timestamp::MAX] {
+            assert_eq!([age(odd, now), moment(odd, now), short(odd, now)], ["?", "?", "?"]);
+        }
+    }
 
     #[test]
     fn ages_tick_by_seconds_only_under_a_minute() {

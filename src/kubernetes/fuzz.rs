@@ -83,6 +83,19 @@ fn a_time_of_another_calendar_does_not_end_the_watch_of_all() {
     }
 }
 
+/// Review 10 of the engineer, D3: another controller's write of a moment ago looked ten minutes old.
+#[test]
+fn who_wrote_the_power_at_a_time_that_cannot_be_read_has_written_it_just_now() {
+    for (time, kept) in
+        [("some day", jiff::Timestamp::MAX), ("2026-08-01T12:00:00Z", jiff::Timestamp::constant(1_785_585_600, 0))]
+    {
+        let written = json!({"manager": "ironic", "time": time, "fieldsV1": {"f:status": {"f:poweredOn": {}}}});
+        let host = json!({"metadata": {"name": "h", "managedFields": [written]}});
+        let row = event::<Host, HostRow>(host.to_string().as_bytes());
+        assert_eq!(row.map(|row| row.power_writers), Some(vec![("ironic".to_owned(), kept)]), "{time}");
+    }
+}
+
 #[test]
 fn pods() {
     let pod = json!({"metadata": meta("web-1"), "spec": {"nodeName": "w1"},

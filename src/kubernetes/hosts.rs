@@ -9,7 +9,7 @@ use super::{
     call::{Fault, Listed, encoded, get, with_body},
     connect::{Kube, KubeError},
     nodes::{MERGE, WriteError},
-    wire::{Meta, Wire, time},
+    wire::{Meta, Wire, time, wrote},
 };
 use crate::model::host::{
     Asked, DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, NODE_ANNOTATION, PAUSED_ANNOTATION, REBOOT_ANNOTATION,
@@ -48,7 +48,7 @@ impl Wire for Host {
 #[serde(default)]
 struct Managed {
     manager: String,
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "wrote")]
     time: Option<Timestamp>,
     #[serde(rename = "fieldsV1")]
     fields: Value,

@@ -200,7 +200,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Publishes what changed, and gathers what comes in the meantime.
 async fn publish(shared: Arc<Shared>) {
-    shared.bell.heed(|| shared.publish()).await;
+    shared.bell.heed(|| shared.tell()).await;
 }
 
 impl Shared {
@@ -230,6 +230,16 @@ impl Shared {
         let mut state = lock(&self.state);
         state.fresh = false;
         self.published.send_replace(Arc::new(state.view.clone()));
+    }
+
+    /// Wakes those who follow the view. Where one of them has looked meanwhile it is the same that he has: he can tell.
+    fn tell(&self) {
+        let mut state = lock(&self.state);
+        if std::mem::take(&mut state.fresh) {
+            self.published.send_replace(Arc::new(state.view.clone()));
+        } else {
+            self.published.send_modify(|_| {});
+        }
     }
 
     /// Publishes what has come since, for whoever looks now. Those who follow the view are woken for it in its time.

@@ -69,6 +69,13 @@ pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestam
     Ok(text.map(read))
 }
 
+/// The time of somebody's write. One that cannot be read counts as just now: who cannot tell that another has stopped writing
+/// keeps off.
+pub(super) fn wrote<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<Cow<'_, str>>::deserialize(from)?;
+    Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
+}
+
 /// The condition `Ready` among these.
 fn ready(conditions: &[Condition]) -> Option<&Condition> {
     conditions.iter().find(|c| c.r#type == "Ready")

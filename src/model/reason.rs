@@ -15,6 +15,9 @@ pub const SWITCHED_OFF: &str = "the queue was disabled";
 /// How many nodes a reason names at most; how many there are is a number beside them.
 pub const NAMED: usize = 20;
 
+/// A drain that was given up so often is stuck: what blocks it does not go away by itself.
+pub const GIVEN_UP: i64 = 3;
+
 /// What keeps one pod on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::{OrdMap, OrdSet};
 
 use super::keys::Folder;
 use crate::model::{entry::EntryId, ours::Audit};
@@ -26,6 +26,8 @@ pub struct Fresh {
     keys: OrdMap<(i64, String), Folder>,
     /// What people did while it was watched, by revision.
     deeds: OrdMap<i64, Arc<Audit>>,
+    /// When those were done that are kept no more.
+    dropped: OrdSet<i64>,
     /// How entries ended while it was watched, by revision.
     endings: OrdMap<i64, (EntryId, Arc<str>)>,
     /// Nothing is known of what was written up to this revision.
@@ -72,6 +74,11 @@ impl Fresh {
         while self.deeds.len() > DEEDS {
             let Some(oldest) = self.deeds.get_min().map(|(at, _)| *at) else { return };
             self.deeds.remove(&oldest);
+            self.dropped.insert(oldest);
+        }
+        while self.dropped.len() > MOST {
+            let Some(oldest) = self.dropped.get_min().copied() else { return };
+            self.dropped.remove(&oldest);
         }
     }
 
@@ -83,6 +90,12 @@ impl Fresh {
     /// What people did after this revision, the oldest first, as far as it was watched.
     pub fn deeds_after(&self, revision: i64) -> impl Iterator<Item = (i64, &Arc<Audit>)> {
         self.deeds.range(revision + 1..).map(|(at, audit)| (*at, audit))
+    }
+
+    /// How many of them there were before those, after this revision: as many at least, where it is the most that is counted.
+    pub fn dropped_after(&self, revision: i64) -> (usize, bool) {
+        let dropped = self.dropped.range(revision + 1..).count();
+        (dropped, dropped >= MOST)
     }
 
     /// Keys of a folder that were written after a revision, the oldest first, each with its revision; none where that is
@@ -134,6 +147,19 @@ mod tests {
         assert_eq!((fresh.ended(EntryId::reboot(3)), fresh.ended(EntryId::reboot(4))), (Some("booted"), None));
         let told: Vec<i64> = fresh.deeds_after(0).map(|(at, _)| at).collect();
         assert_eq!((told.len(), told.last()), (15, Some(&39)));
-        assert_eq!(fresh.deeds_after(37).map(|(_, a)| a.what.as_str()).collect::<Vec<_>>(), ["39"]);
+        assert_eq!(fresh.dropped_after(0), (0, false));
+        for revision in 50..60 + i64::try_from(DEEDS).unwrap() {
+            fresh.told(Folder::Audit, revision, audit("bob", "more").to_string().as_bytes());
+        }
+        assert_eq!(
+            [fresh.dropped_after(0), fresh.dropped_after(49)],
+            [(25, false), (10, false)],
+            "15 and 10 were first"
+        );
+        let mut fresh = Fresh::after_revision(10);
+        for revision in 37..40 {
+            fresh.told(Folder::Audit, revision, audit("bob", &revision.to_string()).to_string().as_bytes());
+        }
+        assert_eq!(fresh.deeds_after(38).map(|(_, a)| a.what.as_str()).collect::<Vec<_>>(), ["39"]);
     }
 }

@@ -65,6 +65,17 @@ impl Store {
         compares: Vec<Compare>,
         ops: Vec<TxnOp>,
     ) -> Result<Wrote, StoreError> {
+        self.write_and_see(note, result, compares, ops).await.map(|(wrote, _)| wrote)
+    }
+
+    /// The same, with etcd's answers to `ops`; none where an earlier sending was carried out, whose answer was lost.
+    pub(crate) async fn write_and_see(
+        &self,
+        note: Note<'_>,
+        result: &str,
+        compares: Vec<Compare>,
+        ops: Vec<TxnOp>,
+    ) -> Result<(Wrote, Vec<TxnOpResponse>), StoreError> {
         let at = self.clock().wall();
         let audit = Audit {
             at,
@@ -87,14 +98,15 @@ impl Store {
             sendings += 1;
             match self.transact(compares.clone(), ops.clone(), look.clone()).await {
                 Ok(answer) if answer.succeeded() => {
-                    return Ok(Wrote::At(answer.header().map_or(0, etcd_client::ResponseHeader::revision)));
+                    let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+                    return Ok((Wrote::At(revision), answer.op_responses()));
                 }
                 Ok(answer) => {
                     let earlier = answer.op_responses().into_iter().find_map(|op| match op {
                         TxnOpResponse::Get(got) => got.kvs().first().map(etcd_client::KeyValue::mod_revision),
                         _ => None,
                     });
-                    return Ok(earlier.map_or(Wrote::Conflict, Wrote::At));
+                    return Ok((earlier.map_or(Wrote::Conflict, Wrote::At), Vec::new()));
                 }
                 Err(Failure::NoAnswer { cause, sent: true }) => {
                     if sendings >= SENDINGS {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, SortOrder, SortTarget, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, TxnOp, TxnOpResponse};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
@@ -304,19 +304,38 @@ impl Store {
         Ok(raw.map_or_else(Switch::default, |r| Switch { mod_revision: r.mod_revision, raw: Some(r.text) }))
     }
 
-    /// Turns one of the four switches; returns the revision of the write.
+    /// Turns one of the four switches.
     pub async fn set_switch(
         &self,
         name: SwitchName,
         enabled: bool,
         who: &Who,
         reason: Option<&str>,
-    ) -> Result<i64, StoreError> {
+    ) -> Result<SwitchSet, StoreError> {
         let what = if enabled { "enable" } else { "disable" };
         let note = Note { who, what, on: name.title(), reason };
         let value = if enabled { "false" } else { "true" };
-        self.put_raw(&self.keys().switch(name), value, None, note).await
+        let put = TxnOp::put(self.keys().switch(name), value, Some(PutOptions::new().with_prev_key()));
+        let (wrote, answers) = self.write_and_see(note, "done", Vec::new(), vec![put]).await?;
+        let Wrote::At(revision) = wrote else { return Err(StoreError::Conflict { what: name.title().to_owned() }) };
+        let before = answers.first().and_then(|answer| match answer {
+            TxnOpResponse::Put(put) => Some(put.prev_key().map_or_else(Switch::default, |kv| Switch {
+                raw: Some(String::from_utf8_lossy(kv.value()).into_owned()),
+                mod_revision: kv.mod_revision(),
+            })),
+            _ => None,
+        });
+        Ok(SwitchSet { revision, before })
     }
+}
+
+/// What became of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchSet {
+    /// The revision of the write.
+    pub revision: i64,
+    /// What it replaced, by the write's own transaction; none where etcd's answer was lost.
+    pub before: Option<Switch>,
 }
 
 /// As `ckecli reboot-queue cancel` writes it: only the status changes. `None` where nothing is to be done.

@@ -67,10 +67,10 @@ impl Text<'_> {
         };
         let style = history::style(app, e);
         self.field("outcome", &e.outcome, style);
-        self.plain("ended", &self.moment(e.at));
+        self.plain("ended", &self.moment_by(e.at, self.app.now.wall));
         if let Some(r) = &e.request {
             let why = r.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
-            self.plain("asked", &format!("by {} {}{why}", r.who, self.moment(r.at)));
+            self.plain("asked", &format!("by {} {}{why}", r.who, self.moment_by(r.at, self.app.now.wall)));
             self.plain("took", &format!("{} from there to its end", when::age(r.at, e.at)));
         } else {
             self.plain("asked", "via ckecli or another program (no record of who)");
@@ -115,7 +115,7 @@ impl Text<'_> {
     }
 
     fn audited(&mut self, audit: &Arc<Audit>) {
-        self.plain("at", &self.moment(audit.at));
+        self.plain("at", &self.moment_by(audit.at, self.app.now.wall));
         self.plain("who", &audit.who.to_string());
         self.plain("what", &audit.what);
         self.plain("on", &calendar::retold(self.app, &audit.on));
@@ -131,7 +131,7 @@ impl Text<'_> {
         self.plain("command", &format!("{} {} {}", r.command.name, r.command.target, r.command.detail));
         self.plain("targets", &history::targets(r));
         for (label, at) in [("start", r.start_at), ("end", r.end_at)] {
-            let text = at.map_or_else(|| "-".to_owned(), |at| self.moment(at));
+            let text = at.map_or_else(|| "-".to_owned(), |at| self.moment_by(at, self.app.now.wall));
             self.plain(label, &text);
         }
         for (label, text, style) in [("info", &r.info, plain), ("error", &r.error, danger)] {

@@ -6,7 +6,7 @@ use ratatui::{style::Style, text::Line};
 
 use super::{FORCE, HOLD, LET_GO, RESET, RETRY, Text};
 use crate::{
-    console::{brief, calendar, facts, table::wrap, when},
+    console::{brief, calendar, facts, table::wrap, trouble, when},
     model::{
         attempt::Attempt,
         cluster::{Operation, steps_in_words},
@@ -37,7 +37,7 @@ impl Text<'_> {
             self.field("ended", &brief::ending(&seen, entry), style);
         }
         if let Some(why) = seen.reasons.get(&id).filter(|_| !entry.finished()) {
-            let style = if facts::own_trouble(why) { theme.trouble } else { Style::new() };
+            let style = if trouble::own(why) { theme.trouble } else { Style::new() };
             self.field("why", &calendar::retold(self.app, &brief::sentence(why)), style);
         }
         let serial = entry.serial.as_ref().map(|s| format!(", serial {s}")).unwrap_or_default();

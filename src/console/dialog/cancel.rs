@@ -241,10 +241,12 @@ fn dialog(app: &App, going: &Going, unfinished: bool) -> Dialog {
     let n = entries.len();
     let repairs = entries.iter().filter(|id| id.queue == QueueKind::Repair).count();
     let (what, verb) = match repairs {
-        0 => ("Cancel", "Cancel entries"),
-        all if all == n => ("Delete", "Delete entries"),
-        _ => ("Cancel or delete", "Cancel and delete"),
+        0 => ("Cancel", "Cancel"),
+        all if all == n => ("Delete", "Delete"),
+        _ => ("Cancel or delete", "Cancel, delete"),
     };
+    let which = if let [only] = entries.as_slice() { only.to_string() } else { count(n, "entry") };
+    let verb = format!("{verb} {which}");
     let title = format!("{what} {} on {}?", count(n, "entry"), app.cluster_word());
     let stops = Stops { ids: entries.clone(), unfinished, unbegun: false };
     let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Cancel { entries, reason: None }));

@@ -216,8 +216,9 @@ fn choice(
 fn faces(dialog: &Dialog) -> (String, String) {
     let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
     // where the deed itself is to cancel, the other button has another word
-    let no = if dialog.verb.starts_with("Cancel") { "Keep" } else { "Cancel" };
-    (bracket(no, dialog.focus == Focus::Cancel), bracket(dialog.verb, dialog.focus == Focus::Confirm))
+    let keeps = ["Cancel", "Delete"].iter().any(|word| dialog.verb.starts_with(word));
+    let no = if keeps { "Keep" } else { "Cancel" };
+    (bracket(no, dialog.focus == Focus::Cancel), bracket(&dialog.verb, dialog.focus == Focus::Confirm))
 }
 
 fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x, y): (u16, u16), width: u16) {
@@ -234,23 +235,35 @@ fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x,
     let at = x + u16::try_from(cancel.len()).unwrap_or(0) + 2;
     put(buffer, at, y, width, &confirm, look(dialog.focus == Focus::Confirm));
     let at = at + u16::try_from(confirm.len()).unwrap_or(0) + 3;
-    put(buffer, at, y, (x + width).saturating_sub(at), &hint(app, dialog), theme.muted);
+    let room = (x + width).saturating_sub(at);
+    put(buffer, at, y, room, &hint(app, dialog, usize::from(room)), theme.muted);
 }
 
-/// What the keys do where the focus is, from the key table.
-fn hint(app: &App, dialog: &Dialog) -> String {
+/// What the keys do where the focus is, from the key table; the way out whatever else there is room for.
+fn hint(app: &App, dialog: &Dialog, room: usize) -> String {
     let said = |name: &str, word: &str| format!("{} {word}", app.key(name));
-    let hints = match dialog.focus {
+    let typing = matches!(dialog.focus, Focus::Reason | Focus::Typed | Focus::Value);
+    let out = said(if typing { "drop" } else { "no" }, "no");
+    let (before, after) = match dialog.focus {
         // the whole way in one line, where nothing has to be typed before
         Focus::Reason if dialog.expect.is_none() && app.looks.keymap.key("yes").is_some() => {
-            vec![format!("{}, {} does it", app.key("accept"), app.key("yes")), said("drop", "no")]
+            (vec![format!("{}, {} does it", app.key("accept"), app.key("yes"))], None)
         }
-        Focus::Reason | Focus::Typed | Focus::Value => vec![said("accept", "goes on"), said("drop", "no")],
+        Focus::Reason | Focus::Typed | Focus::Value => (vec![said("accept", "goes on")], None),
         Focus::Type | Focus::Operation => {
             let choose = format!("{} {} choose", app.key("next-option"), app.key("previous-option"));
-            vec![choose, said("press", "goes on"), said("no", "no")]
+            (vec![choose, said("press", "goes on")], None)
         }
-        Focus::Cancel | Focus::Confirm => vec![said("yes", "yes"), said("no", "no"), said("next-field", "next")],
+        Focus::Cancel | Focus::Confirm => (vec![said("yes", "yes")], Some(said("next-field", "next"))),
     };
+    let fits = |hints: &[String]| hints.iter().map(|hint| hint.chars().count() + 2).sum::<usize>() <= room + 2;
+    let mut hints = before;
+    while !hints.is_empty() && !fits(&[&hints[..], std::slice::from_ref(&out)].concat()) {
+        hints.pop();
+    }
+    hints.push(out);
+    if let Some(after) = after.filter(|after| fits(&[&hints[..], std::slice::from_ref(after)].concat())) {
+        hints.push(after);
+    }
     hints.join("  ")
 }

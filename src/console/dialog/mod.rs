@@ -24,6 +24,8 @@ pub mod repair;
 pub mod switch;
 pub mod tier;
 
+use std::borrow::Cow;
+
 use tui_input::Input;
 
 pub use self::bound::Bound;
@@ -96,7 +98,7 @@ pub struct Dialog {
     /// How many of the lines are scrolled away.
     pub scroll: usize,
     /// The word on the button that does it.
-    pub verb: &'static str,
+    pub verb: Cow<'static, str>,
     /// What it does.
     pub deed: Deed,
     /// The operation that is to be chosen, in the dialog of a repair.
@@ -131,13 +133,13 @@ pub struct Dialog {
 
 impl Dialog {
     /// A dialog; [`Self::begin`], which `update` calls, gives it its focus.
-    pub fn new(title: impl Into<String>, verb: &'static str, deed: Deed) -> Self {
+    pub fn new(title: impl Into<String>, verb: impl Into<Cow<'static, str>>, deed: Deed) -> Self {
         Self {
             title: title.into(),
             notes: Vec::new(),
             lines: Vec::new(),
             scroll: 0,
-            verb,
+            verb: verb.into(),
             deed,
             pick: None,
             value: None,

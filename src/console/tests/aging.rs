@@ -8,7 +8,6 @@ use crate::{
         app::{App, View},
         brief,
         event::{Effect, Event},
-        facts,
         past::{Answer, Question},
         screen,
         update::update,
@@ -185,7 +184,7 @@ fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
     let mut world = World::usual();
     let row = NodeRow { ready: false, ..NodeRow::clone(&world.kube.nodes["worker-2"]) };
     world.kube.put_node(row);
-    let trouble = facts::in_trouble;
+    let trouble = |seen: &crate::engine::snapshot::Seen, id| crate::console::trouble::of(seen, id).is_some();
     assert!(trouble(&world.seen(), EntryId::reboot(6)), "a budget held it up");
     let cause = Some("the queue was disabled (reset-backoff ends the wait)".to_owned());
     let until = after(super::world::wall(), 400);
@@ -193,8 +192,8 @@ fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
     assert!(!trouble(&world.seen(), EntryId::reboot(6)));
     let app = world.console_in(View::Nodes, 80, 24);
     assert_eq!(app.facts.reboots.trouble, 2);
-    assert!(!brief::node_state(&app, "worker-2").1, "it reboots");
-    assert!(brief::node_state(&app, "worker-5").1, "NotReady of itself");
+    assert_eq!(brief::node_state(&app, "worker-2").1, None, "it reboots");
+    assert!(brief::node_state(&app, "worker-5").1.is_some(), "NotReady of itself");
 }
 
 /// Review 9 of the operator, 17.
@@ -223,4 +222,25 @@ fn a_dialog_expires_when_a_node_that_it_named_leaves_the_definition() {
     news(&mut app, &world);
     let text = screen::text(&app);
     assert!(text.contains("EXPIRED") && text.contains("the definition changed"), "{text}");
+}
+
+/// Review 10 of the engineer, E5: the age of a Node stood still with etcd, and went on without Kubernetes.
+#[test]
+fn ages_of_nodes_stop_with_kubernetes_and_those_of_entries_with_etcd() {
+    let ready = |app: &App| line(app, "ready ").trim().to_owned();
+    for (etcd, kube) in [(BOOT, BOOT + 9000.0), (BOOT + 9000.0, BOOT)] {
+        let mut world = World::usual();
+        world.store.heard = etcd;
+        world.each_source(|source| source.heard = kube);
+        let mut row = NodeRow::clone(&world.kube.nodes["worker-1"]);
+        row.ready_since = Some(after(super::world::wall(), -120));
+        world.kube.put_node(row);
+        let mut app = world.console_in(View::Nodes, 80, 24);
+        press(&mut app, ": \"goto worker-1\" enter");
+        let (node, drain) = (ready(&app), line(&app, "status "));
+        assert!(node.contains("(2m ago)") && drain.contains("(3m ago)"), "{node} {drain}");
+        tick(&mut app, 7200.0);
+        assert_eq!(ready(&app).contains("(2m ago)"), kube == BOOT, "{}", ready(&app));
+        assert_eq!(line(&app, "status ") == drain, etcd == BOOT, "{}", line(&app, "status "));
+    }
 }

@@ -10,9 +10,15 @@ use crate::{
         letters::Letters,
         screen,
         theme::{Theme, shelf::BUILT_IN},
+        trouble::Trouble,
         update::update,
+        view::View,
     },
-    model::{entry::EntryId, reboot::RebootStatus},
+    model::{
+        entry::EntryId,
+        reason::Reason,
+        reboot::{RebootEntry, RebootStatus},
+    },
 };
 
 fn quiet() -> World {
@@ -82,13 +88,13 @@ fn the_bell_rings_when_something_becomes_stuck_and_when_the_last_work_ends_and_o
         let mut app = World::silent().console(80, 24);
         let mut attention = Attention::new(false, bell);
         let mut heard = vec![attention.heed(&app) == "\u{7}"];
-        // seen for the first time, begun, stuck, still stuck, going on, ended, idle
+        // seen for the first time, begun, stuck, still stuck, going on, ended, idle; a budget alone is not stuck at once
         for step in 0..7 {
             let drains = (1..5).contains(&step);
             world.store.reboots.entries.clear();
             world.reasons.clear();
             if drains {
-                world.entry(3, "10.0.0.14", RebootStatus::Draining, 5, 70);
+                world.entry(3, "10.0.0.14", RebootStatus::Draining, 150, 70);
             }
             if step == 2 || step == 3 {
                 let held = World::usual().reasons[&EntryId::reboot(3)].clone();
@@ -108,8 +114,8 @@ fn the_bell_rings_when_something_becomes_stuck_and_when_the_last_work_ends_and_o
 #[test]
 fn the_bell_rings_for_another_one_that_is_stuck_and_not_for_one_that_comes_and_goes() {
     let (mut world, held) = (quiet(), World::usual().reasons[&EntryId::reboot(3)].clone());
-    world.entry(3, "10.0.0.14", RebootStatus::Draining, 5, 70);
-    world.entry(4, "10.0.0.15", RebootStatus::Draining, 5, 71);
+    world.entry(3, "10.0.0.14", RebootStatus::Draining, 150, 70);
+    world.entry(4, "10.0.0.15", RebootStatus::Draining, 150, 71);
     let mut app = world.console(80, 24);
     let mut attention = Attention::new(false, Bell::Stuck);
     let mut rings = |stuck: &[u64], second: f64| {
@@ -124,6 +130,51 @@ fn the_bell_rings_for_another_one_that_is_stuck_and_not_for_one_that_comes_and_g
     }
     assert!(!rings(&[], 70.0));
     assert!(rings(&[3], 71.0), "a minute later it is news");
+}
+
+/// Review 9 of the operator, 13: a budget that had held for one second rang, and the header flickered.
+#[test]
+fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_given_up_often() {
+    let (mut world, held) = (quiet(), World::usual().reasons[&EntryId::reboot(3)].clone());
+    world.entry(3, "10.0.0.14", RebootStatus::Draining, 1, 70);
+    let mut app = world.console_in(View::Overview, 80, 24);
+    let mut attention = Attention::new(true, Bell::Stuck);
+    let rings = |said: &str| said.ends_with("$$") || said == "$";
+    assert!(!rings(&told(&mut attention, &mut app, &mut world, 0.0)));
+    world.reasons.insert(EntryId::reboot(3), held);
+    assert_eq!(told(&mut attention, &mut app, &mut world, 4.0), "", "it was draining, and is");
+    let text = screen::text(&app);
+    assert!(text.contains("held up") && text.contains("Waits on      5s worker-1: pdb shop/web 2/2"), "{text}");
+    assert!(text.contains("Stuck      nothing") && !text.contains("Reboots 1!") && !text.contains("STUCK"), "{text}");
+    press(&mut app, "1");
+    assert!(!screen::text(&app).contains("stuck (n)"), "{}", screen::text(&app));
+    press(&mut app, "n");
+    assert!(screen::text(&app).contains("none here is stuck; this waits on something"), "{}", screen::text(&app));
+    press(&mut app, "2 n");
+    let text = screen::text(&app);
+    assert!(text.contains("cordoned draining waits on pdb sh"), "{text}");
+    assert!(!rings(&told(&mut attention, &mut app, &mut world, 118.0)));
+    let said = told(&mut attention, &mut app, &mut world, 119.0);
+    assert!(rings(&said) && said.contains("1 stuck"), "{said}");
+    let text = screen::text(&app);
+    assert!(text.contains("! 1 stuck (n)") && text.contains("stuck: pdb shop/web 2/2"), "{text}");
+
+    // a drain that began a second ago, and ended three times like that
+    let trouble = |world: &World| crate::console::trouble::of(&world.seen(), EntryId::reboot(3));
+    world.boot = BOOT;
+    assert_eq!(trouble(&world), Some(Trouble::Waits));
+    for (count, how) in [(2, Trouble::Waits), (3, Trouble::Stuck)] {
+        let entry = world.store.reboots.entries[&3].get().unwrap().clone();
+        let entry = RebootEntry { drain_backoff_count: count, ..entry };
+        world.store.reboots.entries.insert(3, super::world::stored("k", 71, entry));
+        assert_eq!(trouble(&world), Some(how), "given up {count} times");
+    }
+    // what only a person ends needs no time
+    world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 1, 72);
+    for (until, how) in [(Some(super::world::wall()), Trouble::Waits), (None, Trouble::Stuck)] {
+        world.reasons.insert(EntryId::reboot(3), Reason::OutcomeUnknown { attempt: None, until });
+        assert_eq!(trouble(&world), Some(how), "{until:?}");
+    }
 }
 
 #[test]

@@ -231,3 +231,21 @@ fn what_was_said_of_a_view_goes_with_it_and_what_was_done_stays() {
     press(&mut app, "2");
     assert!(screen::text(&app).contains("etcd does not answer"), "{}", screen::text(&app));
 }
+
+/// Review 9 of the operator, 7: a plural for one entry, and the way out was what a narrow screen cut.
+#[test]
+fn a_button_names_what_it_cancels_and_the_way_out_is_in_sight_at_60_columns() {
+    for (keys, face) in [("j j X", "[ Cancel reboots/5 ]"), ("* X", "[ Cancel 5 entries ]")] {
+        let mut app = World::usual().console(60, 15);
+        press(&mut app, keys);
+        let text = screen::text(&app);
+        assert!(text.contains("[ Keep ]") && text.contains(face), "{text}");
+        for step in ["", "tab", "tab", "tab"] {
+            press(&mut app, step);
+            let text = screen::text(&app);
+            let line = text.lines().find(|line| line.contains("Keep")).unwrap_or_default();
+            assert!(line.contains("Esc no") || line.contains("n no"), "{text}");
+            assert!(!line.contains('~'), "{text}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use insta::assert_snapshot;
 
-use super::world::{World, press, wall};
+use super::world::{World, message, press, wall};
 use crate::{
     actions::HostDeed,
     console::{
@@ -79,10 +79,6 @@ fn console(columns: u16, rows: u16, keys: &str) -> App {
 
 fn shown(columns: u16, rows: u16, keys: &str) -> String {
     screen::text(&console(columns, rows, keys))
-}
-
-fn message(app: &App) -> &str {
-    app.message.as_ref().map_or("", |m| &m.text)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use super::world::{World, press, stored, wall};
+use super::world::{World, message, press, stored, wall};
 use crate::{
     console::{
         app::App,
@@ -170,10 +170,6 @@ fn console(columns: u16, rows: u16, keys: &str) -> App {
 
 fn shown(columns: u16, rows: u16, keys: &str) -> String {
     screen::text(&console(columns, rows, keys))
-}
-
-fn message(app: &App) -> &str {
-    app.message.as_ref().map_or("", |m| &m.text)
 }
 
 #[test]

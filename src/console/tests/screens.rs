@@ -216,3 +216,32 @@ fn a_cordon_by_hand_names_who_made_it_and_why() {
     let said = screen::text(&app);
     assert!(said.contains("root@vm keeps it (node cordon 10:00:00Z") && said.contains("new disk"), "{said}");
 }
+
+/// Review 9 of the operator, 26: six pages of keys, and no way to find one.
+#[test]
+fn the_help_is_searched_for_words_and_keeps_the_titles_of_what_is_found() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "? / \"BACKOFF\"");
+    let text = screen::text(&app);
+    assert!(text.contains("Keys with \"BACKOFF\"") && text.contains("End the backoff of the entries"), "{text}");
+    assert!(text.contains("find: BACKOFF") && text.contains("Changing the cluster"), "{text}");
+    assert!(!text.contains("Queue a reboot") && !text.contains("In dialogs"), "{text}");
+    press(&mut app, "enter");
+    assert!(app.typing.is_none() && app.help.is_some());
+    assert_eq!(app.reboots.filter, "", "the table has no part in it");
+    press(&mut app, "esc");
+    assert!(app.help.is_some() && screen::text(&app).contains("Queue a reboot"), "{}", screen::text(&app));
+    press(&mut app, "/ \"xyzzy\"");
+    assert!(screen::text(&app).contains("nothing here has \"xyzzy\""), "{}", screen::text(&app));
+    press(&mut app, "esc esc");
+    assert!(app.help.is_none() && app.typing.is_none());
+    app.say("reboots/3 was cancelled");
+    app.say("another word");
+    press(&mut app, ": \"messages\" enter / \"cancelled\"");
+    let text = screen::text(&app);
+    assert!(text.contains("reboots/3 was cancelled") && text.matches("another word").count() <= 1, "{text}");
+    // beside a pane it is the table's filter
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "enter / \"queued\" enter");
+    assert_eq!(app.reboots.filter, "queued");
+}

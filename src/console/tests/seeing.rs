@@ -186,6 +186,29 @@ fn what_another_operator_does_is_said_here_once_and_kept() {
     assert!(app.messages.iter().any(|(_, m)| m.text == "bob@ops2 DISABLED the reboot queue: wrong rack"));
 }
 
+/// More than are kept came between two looks, and were gone without a word.
+#[test]
+fn deeds_that_were_too_many_to_be_told_are_counted() {
+    let mut world = World::usual();
+    let (mut app, mut teller) = (world.console(200, 50), Teller::default());
+    teller.tell(&world.seen(), at(BOOT));
+    let mut fresh = Fresh::after_revision(42);
+    for revision in 43..113 {
+        fresh.told(Folder::Audit, revision, &deed("bob", "reboot cancel", &format!("reboots/{revision}")));
+    }
+    (world.store.fresh, world.store.revision) = (fresh, 112);
+    update(&mut app, Event::Seen(world.seen()));
+    let said = "bob@ops2 cancelled reboots/112: wrong rack; 6 deeds before are not told here: see 8";
+    assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some(said));
+    let lines = teller.tell(&world.seen(), at(BOOT + 1.0));
+    assert!(lines[0].ends_with(" 6 deeds before are not told here: `cketerm audit` has them"), "{lines:?}");
+    assert!(lines[1].ends_with("cancelled reboots/49: wrong rack"), "{lines:?}");
+    world.store.fresh.told(Folder::Audit, 113, &deed("bob", "reboot cancel", "reboots/113"));
+    world.store.revision = 113;
+    update(&mut app, Event::Seen(world.seen()));
+    assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some("bob@ops2 cancelled reboots/113: wrong rack"));
+}
+
 #[test]
 fn a_deed_on_many_machines_is_one_short_line() {
     for (what, on, said) in [

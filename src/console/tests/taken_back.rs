@@ -1,6 +1,6 @@
 //! Ways back are bound to what was written, and to what that replaced.
 
-use super::world::{World, press, stored, wall};
+use super::world::{World, message, press, stored, wall};
 use crate::{
     actions::HostDeed,
     console::{
@@ -23,10 +23,6 @@ fn news(app: &mut App, world: &World) {
 
 fn came(app: &mut App, came: Came) {
     update(app, Event::Done(Ok(came)));
-}
-
-fn message(app: &App) -> &str {
-    app.message.as_ref().map_or("", |m| &m.text)
 }
 
 /// Review 9 of the engineer, 4: what was seen first was taken for ours.
@@ -158,4 +154,42 @@ fn a_host_that_was_held_off_is_released_again() {
     news(&mut app, &world);
     press(&mut app, "u");
     assert!(screen::text(&app).contains("Release metal3/m1 on tokyo0?"), "{}", screen::text(&app));
+}
+
+/// Review 10 of the engineer, E2: the newest write was ours, the disable was Bob's.
+#[test]
+fn a_switch_that_was_off_already_is_not_taken_back() {
+    for (replaced, way) in [(None, true), (Some(Replaced::Off), false)] {
+        let mut world = World::usual();
+        let mut app = world.console(80, 24);
+        press(&mut app, "E enter y");
+        came(&mut app, Came { wrote: Some(72), replaced, ..Came::from("the reboot queue is disabled") });
+        assert_eq!((message(&app).contains("u enables it again"), app.undo.is_some()), (way, way));
+        world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 72 };
+        news(&mut app, &world);
+        press(&mut app, "u");
+        assert_eq!(app.dialog.is_some(), way, "{}", screen::text(&app));
+    }
+}
+
+/// Review 10 of the engineer, E6: one that failed took the way back of all the others.
+#[test]
+fn what_was_done_for_some_has_a_way_back_although_it_failed_for_others() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j j space j j space X enter y");
+    let done = Some(vec![EntryId::reboot(5)]);
+    came(&mut app, Came { done, partly: true, ..Came::from("cancelled reboots/5, 1 of 2; 1 failed: no answer") });
+    let said = app.message.as_ref().unwrap();
+    assert!(said.failed && said.text.ends_with("u queues 1 reboot again"), "{}", said.text);
+    world.store.reboots.entries.remove(&5);
+    news(&mut app, &world);
+    press(&mut app, "u");
+    let text = screen::text(&app);
+    assert!(text.contains("worker-3") && !text.contains("cp-1 "), "{text}");
+    // all of them had ended before
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "j j X enter y");
+    came(&mut app, Came { done: Some(Vec::new()), ..Came::from("ended before that: reboots/5") });
+    assert!(app.undo.is_none());
 }

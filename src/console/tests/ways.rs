@@ -1,6 +1,6 @@
 //! Ways back: through the views, and of what was done.
 
-use super::world::{BOOT, World, at, press, stored, wall};
+use super::world::{BOOT, World, at, message, press, stored, wall};
 use crate::{
     console::{
         app::{App, Target, View},
@@ -25,10 +25,6 @@ fn news(app: &mut App, world: &World) {
 
 fn done(app: &mut App, text: &str) {
     update(app, Event::Done(Ok(text.into())));
-}
-
-fn message(app: &App) -> &str {
-    app.message.as_ref().map_or("", |m| &m.text)
 }
 
 /// Where somebody stands: view, cursor, filter, pane.

@@ -20,6 +20,7 @@ use crate::{
         entry::{EntryId, Stored},
         kube::{KubeView, NodeRow, Owner, SourceState},
         ours::{EngineRegistration, Progress, Request, Who},
+        policy::Policy,
         reason::{Blocker, PodHold, Reason},
         reboot::{RebootEntry, RebootStatus},
         time::after,
@@ -97,6 +98,9 @@ impl World {
         let cluster = Cluster { name: "tokyo0".into(), nodes, ..Cluster::default() };
         let members = Members::of(&cluster);
         world.store.cluster = Some(stored("/cke/cluster", 5, Definition { cluster, members }));
+        // what is held up here has been so for longer
+        let policy = Policy { stuck_seconds: 120, ..Policy::default() };
+        world.store.policy = Some(stored("/cke/cketerm/policy", 6, policy));
         world.entries();
         world.lead();
         world
@@ -301,4 +305,9 @@ pub(super) fn press(app: &mut App, keys: &str) -> Vec<Effect> {
         }
     }
     effects
+}
+
+/// What the message line says.
+pub(super) fn message(app: &App) -> &str {
+    app.message.as_ref().map_or("", |m| &m.text)
 }

@@ -4,7 +4,6 @@ use crate::console::{
     app::{App, Pane, Place, Sheet, Target, View},
     brief, columns,
     event::Effect,
-    facts,
     keys::Command,
     list::Rows,
     logs::LineId,
@@ -12,7 +11,9 @@ use crate::console::{
     past::PastId,
     racks,
     settings::{self, Change},
-    tour, views,
+    tour,
+    trouble::{self, Trouble},
+    views,
 };
 use crate::{
     model::entry::{EntryId, QueueKind},
@@ -28,10 +29,8 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::PageUp => by(app, -page(app)),
         Command::Top => by(app, isize::MIN / 2),
         Command::Bottom => by(app, isize::MAX / 2),
-        Command::Help => {
-            app.sheet = Sheet::Help;
-            app.help = if app.help.is_some() { None } else { Some(0) };
-        }
+        Command::Help if app.help.is_some() => app.help = None,
+        Command::Help => sheet(app, Sheet::Help),
         Command::Back => back(app),
         Command::Open => open(app),
         Command::Mark if racks::open(app) => racks::mark(app),
@@ -40,7 +39,11 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Filter => super::typing::begin_filter(app),
         Command::NextView => show(app, app.view.next()),
         Command::Overview => show(app, View::Overview),
-        Command::History => show(app, View::History),
+        Command::History => {
+            // CKE's records are looked at, and left: its key is that of what ended
+            app.of_cke &= app.view == View::History;
+            show(app, View::History);
+        }
         Command::Audit => show(app, View::Audit),
         Command::Logs => show(app, View::Logs),
         Command::LogsOf => super::jump::logs_of(app),
@@ -52,14 +55,9 @@ pub(super) fn go(app: &mut App, command: Command) {
                 app.say(format!("in the view's own order: {} sorts by a column", app.key("sort")));
             }
         }
-        Command::Messages => {
-            app.sheet = Sheet::Messages;
-            app.help = Some(0);
-        }
-        Command::Blockers => {
-            app.sheet = Sheet::Blockers;
-            app.help = Some(0);
-        }
+        Command::Messages => sheet(app, Sheet::Messages),
+        Command::Blockers => sheet(app, Sheet::Blockers),
+        Command::Find => super::typing::begin_find(app),
         Command::Line => super::line::begin(app),
         Command::Reboots => show(app, View::Reboots),
         Command::Nodes => show(app, View::Nodes),
@@ -85,6 +83,13 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Trouble => trouble(app),
         _ => {}
     }
+}
+
+/// Opens the overlay.
+fn sheet(app: &mut App, sheet: Sheet) {
+    app.sheet = sheet;
+    app.help = Some(0);
+    app.sought.clear();
 }
 
 /// Keeps the cursor visible and the scrolled texts inside their bounds.
@@ -304,7 +309,9 @@ fn open(app: &mut App) {
 /// Peels off one layer: help, pane, filter, marks, message.
 fn back(app: &mut App) {
     let (filter, marks) = (!app.list().filter().is_empty(), app.list().marked() > 0);
-    if app.help.take().is_some() {
+    if app.help.is_some() && !app.sought.is_empty() {
+        app.sought.clear();
+    } else if app.help.take().is_some() {
         return;
     }
     if app.pane.take().is_some() {
@@ -327,7 +334,17 @@ fn back(app: &mut App) {
 
 /// The next row that needs a person, round the end.
 fn trouble(app: &mut App) {
-    let entry = |id: &EntryId| facts::in_trouble(&app.seen, *id);
+    let found = worse(app, Trouble::Stuck);
+    if !found && worse(app, Trouble::Waits) {
+        app.say_here("none here is stuck; this waits on something that may pass by itself");
+    } else if !found {
+        app.say_here("no row here needs a person");
+    }
+}
+
+/// The same for one that stands like this at least.
+fn worse(app: &mut App, least: Trouble) -> bool {
+    let entry = |id: &EntryId| trouble::of(&app.seen, *id) >= Some(least);
     let found = match app.view {
         View::Reboots => next(&app.reboots.rows, app.reboots.place, entry).map(|place| app.reboots.select(place)),
         View::Repairs => next(&app.repairs.rows, app.repairs.place, entry).map(|place| app.repairs.select(place)),
@@ -339,7 +356,11 @@ fn trouble(app: &mut App) {
             next(&app.machines.rows, app.machines.place, changes).map(|place| app.machines.select(place))
         }
         View::Overview => {
-            let stuck = |spot: &Spot| matches!(spot, Spot::Stuck(..) | Spot::Blocks(..) | Spot::Gate);
+            let stuck = |spot: &Spot| match spot {
+                Spot::Stuck(..) | Spot::Gate => true,
+                Spot::WaitsOn(..) | Spot::Blocks(..) => least == Trouble::Waits,
+                Spot::Work(_) | Spot::Ended(_) | Spot::Deed(_) => false,
+            };
             next(&app.spots.rows, app.spots.place, stuck).map(|place| {
                 app.spots.moved = true;
                 app.spots.select(place);
@@ -360,13 +381,11 @@ fn trouble(app: &mut App) {
             next(&app.hosts.rows, app.hosts.place, troubled).map(|place| app.hosts.select(place))
         }
         View::Nodes => {
-            let hit = next(&app.nodes.rows, app.nodes.place, |name| brief::node_state(app, name).1);
+            let hit = next(&app.nodes.rows, app.nodes.place, |name| brief::node_state(app, name).1 >= Some(least));
             hit.map(|place| app.nodes.select(place))
         }
     };
-    if found.is_none() {
-        app.say_here("no row here needs a person");
-    }
+    found.is_some()
 }
 
 fn next<Id>(rows: &[Id], from: usize, wanted: impl Fn(&Id) -> bool) -> Option<usize> {

@@ -22,25 +22,44 @@ pub(super) fn begin_filter(app: &mut App) {
     app.typing = Some((Input::new(before.clone()), before));
 }
 
+/// Begins to type what is looked for in the overlay.
+pub(super) fn begin_find(app: &mut App) {
+    if app.help.is_none() {
+        begin_filter(app);
+    } else {
+        app.typing = Some((Input::new(app.sought.clone()), app.sought.clone()));
+    }
+}
+
+/// Takes what is typed so far.
+fn take(app: &mut App, text: &str) {
+    if app.help.is_some() {
+        text.clone_into(&mut app.sought);
+        app.help = Some(0);
+    } else {
+        set_filter(app, text);
+    }
+}
+
 /// A key while the filter is typed.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
     match command {
         // one that cannot be understood is mended or dropped, never kept
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier)
-            if app.list().fault().is_some() => {}
+            if app.help.is_none() && app.list().fault().is_some() => {}
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier) => {
             app.typing = None;
         }
         Some(Command::Drop) => {
             if let Some((_, before)) = app.typing.take() {
-                set_filter(app, &before);
+                take(app, &before);
             }
         }
         _ => {
             let Some((input, _)) = &mut app.typing else { return };
             input.handle_event(&Terminal::Key(key));
             let text = input.value().to_owned();
-            set_filter(app, &text);
+            take(app, &text);
         }
     }
 }
@@ -58,7 +77,7 @@ pub(super) fn paste(app: &mut App, text: &str) {
     if app.dialog.is_none()
         && let Some(filter) = app.typing.as_ref().map(|(input, _)| input.value().to_owned())
     {
-        set_filter(app, &filter);
+        take(app, &filter);
     }
 }
 

@@ -156,9 +156,15 @@ pub(super) fn ended(app: &mut App, result: Result<Came, String>) {
         Err(text) => return app.refuse(text),
     };
     match way.and_then(|way| way.after(&came)) {
+        None if came.partly => app.refuse(came.said),
         None => app.say(came.said),
         Some(way) => {
-            app.say(format!("{}; {} {}", came.said, app.key("undo"), way.word()));
+            let said = format!("{}; {} {}", came.said, app.key("undo"), way.word());
+            if came.partly {
+                app.refuse(said);
+            } else {
+                app.say(said);
+            }
             app.undo = Some(Offer::new(app, way, came.wrote));
         }
     }

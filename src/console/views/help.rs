@@ -1,5 +1,7 @@
 //! The `?` overlay, from the key table.
 
+use std::borrow::Cow;
+
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -17,27 +19,38 @@ use crate::console::{
 };
 
 fn lines(app: &App) -> Vec<Line<'static>> {
-    match app.sheet {
+    let lines = match app.sheet {
         Sheet::Help => keys(app),
         Sheet::Messages => messages(app),
         Sheet::Blockers => holders(app),
+    };
+    if lines.is_empty() {
+        return vec![Line::from(match app.sheet {
+            _ if !app.sought.is_empty() => format!("nothing here has {:?}", brief::safe(&app.sought)),
+            Sheet::Blockers => "nothing keeps a pod on a node that is to go".to_owned(),
+            Sheet::Help | Sheet::Messages => "nothing was said yet".to_owned(),
+        })];
     }
+    lines
+}
+
+/// Whether a text has all the words that are looked for.
+fn has(app: &App, text: &str) -> bool {
+    let text = text.to_lowercase();
+    app.sought.to_lowercase().split_whitespace().all(|word| text.contains(word))
 }
 
 /// The last messages, the newest first.
 fn messages(app: &App) -> Vec<Line<'static>> {
     let theme = &app.looks.theme;
     let mut lines = Vec::new();
-    for (at, message) in app.messages.iter().rev() {
+    for (at, message) in app.messages.iter().rev().filter(|(_, message)| has(app, &message.text)) {
         let mut label = format!("{:<12}", calendar::short(app, *at));
         let style = if message.failed { theme.danger } else { Style::new() };
         for text in wrap(&brief::safe(&message.text), usize::from(app.size.width).saturating_sub(15)) {
             let label = std::mem::replace(&mut label, " ".repeat(12));
             lines.push(Line::from(vec![Span::styled(label, theme.muted), Span::styled(text, style)]));
         }
-    }
-    if lines.is_empty() {
-        lines.push(Line::from("nothing was said yet"));
     }
     lines
 }
@@ -48,6 +61,10 @@ fn holders(app: &App) -> Vec<Line<'static>> {
     let width = usize::from(app.size.width).saturating_sub(8);
     let mut lines = Vec::new();
     for holder in blockers::all(app) {
+        let names = holder.nodes.iter().chain(&holder.pods).map(String::as_str).collect::<Vec<_>>().join(" ");
+        if !has(app, &format!("{} {names}", holder.what)) {
+            continue;
+        }
         let count = format!("{}  ", count(holder.nodes.len(), "node"));
         lines.push(Line::from(vec![
             Span::styled(count, theme.title),
@@ -59,55 +76,48 @@ fn holders(app: &App) -> Vec<Line<'static>> {
             lines.extend(cut(&brief::safe(&text), width, 3).into_iter().map(|line| Line::from(format!("    {line}"))));
         }
     }
-    if lines.is_empty() {
-        lines.push(Line::from("nothing keeps a pod on a node that is to go"));
-    }
     lines
 }
 
-fn keys(app: &App) -> Vec<Line<'static>> {
+/// A section of the help: its title, and what it says of each key or word that is looked for; nothing where that is none.
+fn section<'a>(app: &App, title: &str, rows: impl Iterator<Item = (String, Cow<'a, str>)>) -> Vec<Line<'static>> {
     let theme = &app.looks.theme;
-    let mut lines = Vec::new();
-    for (title, context, changes) in [
-        ("Changing the cluster (the same key in every view; a dialog confirms)", Context::Everywhere, true),
-        ("In tables", Context::Table, false),
-        ("Everywhere", Context::Everywhere, false),
-        ("In dialogs", Context::Dialog, false),
-    ] {
-        if !lines.is_empty() {
-            lines.push(Line::default());
-        }
-        lines.push(Line::styled(title, theme.title));
-        for b in TABLE.iter().filter(|b| b.context == context && b.changes == changes) {
-            let mut keys = format!("  {:<16}", app.looks.keymap.all(b));
-            for help in wrap(b.help, usize::from(app.size.width).saturating_sub(20)) {
-                let keys = std::mem::replace(&mut keys, " ".repeat(18));
-                lines.push(Line::from(vec![Span::styled(keys, theme.key), Span::raw(help)]));
-            }
-        }
-    }
-    lines.push(Line::default());
-    lines.push(Line::styled("On the command line, beside every name of docs/keys.md", theme.title));
-    for word in WORDS {
-        let mut label = format!("  {:<16}", format!(":{}", word.name));
-        let help = format!("{} {}", word.argument, word.help);
-        for help in wrap(help.trim(), usize::from(app.size.width).saturating_sub(20)) {
+    let mut lines = vec![Line::default(), Line::styled(title.to_owned(), theme.title)];
+    for (label, text) in rows.filter(|(label, text)| has(app, &format!("{label} {text}"))) {
+        let mut label = format!("  {label:<16}");
+        for text in wrap(&text, usize::from(app.size.width).saturating_sub(20)) {
             let label = std::mem::replace(&mut label, " ".repeat(18));
-            lines.push(Line::from(vec![Span::styled(label, theme.key), Span::raw(help)]));
+            lines.push(Line::from(vec![Span::styled(label, theme.key), Span::raw(text)]));
         }
     }
+    if lines.len() > 2 { lines } else { Vec::new() }
+}
+
+fn keys(app: &App) -> Vec<Line<'static>> {
+    let of = |context: Context, changes: bool| {
+        let bindings = TABLE.iter().filter(move |b| b.context == context && b.changes == changes);
+        bindings.map(|b| (app.looks.keymap.all(b), Cow::from(b.help)))
+    };
     let reason = format!("[{} REASON]", line::REASON);
     let on_rows = format!("[ROWS] {reason}  {}", line::ON_ROWS.join(", "));
     let others = line::verb_forms().filter(|(form, _)| !form.contains("ROWS"));
     let others = others.filter_map(|(form, _)| form.split(' ').next().map(str::to_owned)).collect::<Vec<_>>();
     let others = format!("{reason}  {}", others.join(", "));
-    for (label, text) in [("  :VERB", on_rows.as_str()), ("  :VERB", &others), ("", line::ROWS)] {
-        let mut label = format!("{label:<18}");
-        for text in wrap(text, usize::from(app.size.width).saturating_sub(20)) {
-            let label = std::mem::replace(&mut label, " ".repeat(18));
-            lines.push(Line::from(vec![Span::styled(label, theme.key), Span::raw(text)]));
-        }
-    }
+    let words = WORDS.iter().map(|word| {
+        let help = format!("{} {}", word.argument, word.help);
+        (format!(":{}", word.name), Cow::from(help.trim().to_owned()))
+    });
+    let verbs = [(":VERB", on_rows), (":VERB", others), ("", line::ROWS.to_owned())];
+    let verbs = verbs.into_iter().map(|(label, text)| (label.to_owned(), Cow::from(text)));
+    let changing = "Changing the cluster (the same key in every view; a dialog confirms)";
+    let mut lines = section(app, changing, of(Context::Everywhere, true));
+    lines.extend(section(app, "In tables", of(Context::Table, false)));
+    lines.extend(section(app, "In panes and sheets", of(Context::Detail, false)));
+    lines.extend(section(app, "Everywhere", of(Context::Everywhere, false)));
+    lines.extend(section(app, "In dialogs", of(Context::Dialog, false)));
+    lines.extend(section(app, "On the command line, beside every name of docs/keys.md", words.chain(verbs)));
+    // the first one has the frame above itself
+    lines.drain(..lines.len().min(1));
     lines
 }
 
@@ -133,9 +143,12 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
         Sheet::Messages => "Messages",
         Sheet::Blockers => "What blocks",
     };
-    let [down, up, back] = ["down", "up", "back"].map(|name| app.key(name));
-    let title = format!(" {what}: {down} {up} scroll, {back} closes ");
-    put(buffer, area.x + 2, area.y, 60, &title, app.looks.theme.title);
+    let [down, up, find, back] = ["down", "up", "find", "back"].map(|name| app.key(name));
+    let title = match app.sought.as_str() {
+        "" => format!(" {what}: {down} {up} scroll, {find} finds, {back} closes "),
+        sought => format!(" {what} with {:?}: {back} shows all ", brief::safe(sought)),
+    };
+    put(buffer, area.x + 2, area.y, 58, &title, app.looks.theme.title);
     let from = app.help.unwrap_or(0);
     for (y, line) in (area.y + 1..area.bottom()).zip(lines.iter().skip(from)) {
         buffer.set_line(area.x + 1, y, line, area.width.saturating_sub(1));

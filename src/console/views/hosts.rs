@@ -43,7 +43,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 }
 
 fn row(app: &App, id: &HostId) -> Row {
-    let (theme, now) = (&app.looks.theme, app.now.wall);
+    let (theme, now) = (&app.looks.theme, app.known_of_kube());
     let mut cells = vec![Cell::plain(brief::safe(&id.1)), Cell::plain(brief::safe(&id.0))];
     if let Some(host) = facts::host(&app.seen, id) {
         let node = facts::host_node(&app.seen, id).map(|n| n.name.as_str()).unwrap_or_default();

@@ -26,8 +26,10 @@ pub use help::overflow as help_overflow;
 use super::{
     app::{App, View},
     brief, dialog, facts, footer, header, letters, picker,
-    table::put,
+    table::{Cell, put},
+    trouble::{self, Trouble},
 };
+use crate::model::entry::EntryId;
 
 /// Below this nothing useful fits.
 pub const LEAST: (u16, u16) = (60, 15);
@@ -217,6 +219,16 @@ fn no_hits(app: &App, what: &str) -> Vec<String> {
     let list = app.list();
     let (_, total) = list.counts();
     vec![format!("no {what} of {total} passes {:?}", list.filter()), format!("{} shows all", app.key("back"))]
+}
+
+/// Why an entry stands, in its row: what is stuck has a mark too, so that its colour says nothing alone.
+fn why(app: &App, id: EntryId, text: &str) -> Cell {
+    let style = app.looks.theme.trouble;
+    match trouble::of(&app.seen, id) {
+        Some(Trouble::Stuck) => Cell::styled(format!("! {text}"), style),
+        Some(Trouble::Waits) => Cell::styled(text.to_owned(), style),
+        None => Cell::plain(text.to_owned()),
+    }
 }
 
 /// Says in the middle of an empty table why it is empty.

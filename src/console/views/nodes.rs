@@ -25,15 +25,18 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         let longest = rows.iter().filter_map(|row| row.cells.get(cell)).map(|cell| cell.text.width()).max();
         u16::try_from(longest.unwrap_or(0)).unwrap_or(most).clamp(least, most)
     };
+    // with nobody in repair narrow screens have another use for that column
+    let repairs = rows.iter().filter_map(|row| row.cells.get(7)).any(|cell| !cell.text.is_empty());
     let mut columns = [
         Column { title: "NODE", width: name, from: 0 },
         Column { title: "STATE", width: 0, from: 0 },
-        Column { title: "ADDRESS", width: needs(2, 7, 39), from: 60 },
+        // filters know it wherever it is not shown; STATE says more
+        Column { title: "ADDRESS", width: needs(2, 7, 39), from: 90 },
         Column { title: "ROLE", width: needs(3, 4, if area.width < 100 { 6 } else { 20 }), from: 0 },
         Column { title: "RACK", width: needs(4, 4, if area.width < 100 { 6 } else { 20 }), from: 60 },
         Column { title: "KUBELET", width: needs(5, 7, 16), from: 100 },
         Column { title: "REBOOT", width: 6, from: 0 },
-        Column { title: "REPAIR", width: 6, from: 0 },
+        Column { title: "REPAIR", width: 6, from: if repairs { 0 } else { 100 } },
     ];
     columns[1].width = needs(1, STATE, u16::MAX).min(table::rest(&columns, area));
     chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
@@ -46,7 +49,7 @@ fn row(app: &App, name: &str, width: usize) -> Row {
     let seen = &app.seen;
     let entry = |id: Option<EntryId>| id.map(|id| format!("#{}", id.index)).unwrap_or_default();
     let (state, trouble) = brief::node_state(app, name);
-    let state_style = if trouble { app.looks.theme.trouble } else { Style::new() };
+    let state_style = if trouble.is_some() { app.looks.theme.trouble } else { Style::new() };
     let kubelet = facts::node(seen, name).map(|n| brief::safe(&n.kubelet)).unwrap_or_default();
     let cells = vec![
         Cell::plain(brief::squeezed(name, width)),

@@ -15,7 +15,7 @@ use crate::{
         facts::{self, Counts, Leader},
         overview::{Spot, Stuck, Work, standing_by},
         pace::Tone,
-        sources, when,
+        sources, trouble, when,
     },
     model::entry::{EntryId, QueueKind},
     store::{keys::SwitchName, view::Switch},
@@ -49,6 +49,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let (going, held) = (work.left.left, work.left.held);
     // what is in work and goes on
     let moves = work.used.saturating_sub(work.used_stuck);
+    let waits = work.used_waits > 0 && moves == work.used_waits;
     let idle = work.used == 0 && work.left.nothing();
     let boot = app.now.boot.as_secs_f64();
     let lost = sources::etcd_lost(&app.seen, boot).is_some();
@@ -66,6 +67,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         _ if work.used > 0 && sources::kube_lost(&app.seen, boot).is_some() => {
             ("held up, Kubernetes is lost", theme.trouble)
         }
+        _ if waits => ("held up", theme.trouble),
         _ if work.used > 0 => ("moving", theme.good),
         _ if going == 0 && work.left.stuck == 0 => ("backs off", theme.trouble),
         _ if going == 0 => ("STUCK", theme.trouble),
@@ -285,7 +287,7 @@ fn work(app: &App) -> Vec<Told> {
         let since = facts::since(seen, *id).map(|at| when::age(at, now)).unwrap_or_default();
         let (pods, why) = (brief::pods(seen, *id), seen.reasons.get(id));
         let why = why.map(|why| brief::reason(why, now)).unwrap_or_default();
-        let style = if facts::in_trouble(seen, *id) { theme.trouble } else { Style::new() };
+        let style = if trouble::of(seen, *id).is_some() { theme.trouble } else { Style::new() };
         let pods = if pods.is_empty() { pods } else { format!("{pods} ") };
         lines.push(Told {
             spot: Some(Spot::Work(*id)),
@@ -306,14 +308,23 @@ fn stuck(app: &App) -> Vec<Told> {
     if let Some(why) = &app.summary.gate {
         lines.push(Told { spot: Some(Spot::Gate), label: "", spans: vec![text(brief::safe(why), theme.danger)] });
     }
-    lines.extend(app.summary.stuck.iter().map(|group| stuck_line(app, group)));
+    lines.extend(app.summary.stuck.iter().map(|group| {
+        let spot = Spot::Stuck(group.on.clone(), group.entry, group.node.clone());
+        stuck_line(app, group, spot)
+    }));
     if lines.is_empty() {
         lines.push(said("", vec![text("nothing", theme.good)]));
     }
     lines
 }
 
-fn stuck_line(app: &App, group: &Stuck) -> Told {
+/// What entries wait on that may pass by itself, oldest first; nothing where there is none.
+fn waits_on(app: &App) -> Vec<Told> {
+    let spot = |group: &Stuck| Some(Spot::WaitsOn(group.on.clone(), group.entry?));
+    app.summary.waits_on.iter().filter_map(|group| Some(stuck_line(app, group, spot(group)?))).collect()
+}
+
+fn stuck_line(app: &App, group: &Stuck, spot: Spot) -> Told {
     let (theme, now) = (&app.looks.theme, app.known());
     let since = group.since.map(|at| when::age(at, now)).unwrap_or_default();
     let why = group.entry.and_then(|id| app.seen.reasons.get(&id)).map(|why| brief::reason(why, now));
@@ -324,9 +335,5 @@ fn stuck_line(app: &App, group: &Stuck) -> Told {
         1 => format!("{first}: {}", why.unwrap_or_else(|| group.on.clone())),
         n => format!("{n}x {}: {first} ...", group.on),
     };
-    Told {
-        spot: Some(Spot::Stuck(group.on.clone(), group.entry, group.node.clone())),
-        label: "",
-        spans: vec![Span::raw(format!("{since:>5} ")), text(words, theme.trouble)],
-    }
+    Told { spot: Some(spot), label: "", spans: vec![Span::raw(format!("{since:>5} ")), text(words, theme.trouble)] }
 }

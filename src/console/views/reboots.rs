@@ -1,6 +1,6 @@
 //! The reboot queue.
 
-use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+use ratatui::{buffer::Buffer, layout::Rect};
 
 use crate::{
     console::{
@@ -57,12 +57,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
         (None, Some(Err(broken))) => brief::safe(broken),
         _ => String::new(),
     };
-    let trouble = facts::in_trouble(seen, id);
-    cells.push(if trouble {
-        Cell::styled(format!("! {order}{text}"), theme.trouble)
-    } else {
-        Cell::styled(format!("{order}{text}"), Style::new())
-    });
+    cells.push(super::why(app, id, &format!("{order}{text}")));
     Row { cells, cursor: app.reboots.cursor == Some(id), marked: app.reboots.marks.contains(&id) }
 }
 

@@ -73,11 +73,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
         }
     }
     let order = brief::order(seen, id);
-    cells.push(if facts::in_trouble(seen, id) {
-        Cell::styled(format!("! {order}{text}"), theme.trouble)
-    } else {
-        Cell::styled(format!("{order}{text}"), Style::new())
-    });
+    cells.push(super::why(app, id, &format!("{order}{text}")));
     Row { cells, cursor: app.repairs.cursor == Some(id), marked: app.repairs.marks.contains(&id) }
 }
 

@@ -20,7 +20,7 @@ use crate::{
         entry::{EntryId, QueueKind, Stored},
         notice::{Kind, Leadership, Notice},
         ours::{Ending, Request},
-        reason::Reason,
+        reason::{GIVEN_UP, Reason},
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, StepStatus},
         secret,
@@ -30,8 +30,6 @@ use crate::{
 
 /// Seconds for which something must wait for a person before somebody is told: most of it passes by itself.
 const SETTLE: f64 = 30.0;
-/// A drain that was given up so often is told of.
-const BACKOFFS: i64 = 3;
 
 /// A condition that lasts.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,7 +138,7 @@ impl Scene {
         let mut whole: Vec<(&Reason, u64)> = Vec::new();
         for (id, reason) in seen.reasons.iter() {
             if let Reason::Backoff { count, .. } = reason {
-                if *count < BACKOFFS {
+                if *count < GIVEN_UP {
                     continue;
                 }
             } else if !reason.needs_attention() || unreadable(snap, *id) {

@@ -219,7 +219,7 @@ impl Loop {
                     }
                 }
                 changed = store_changed.changed() => if changed.is_err() { break },
-                () = maybe_changed(kube_changed.as_mut()) => {}
+                () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => {}
                 () = self.prober.changed() => {}
                 () = self.keeper.changed() => {}
                 _ = self.metal3_seen.changed() => {}
@@ -437,13 +437,33 @@ async fn next_event(standing: Option<&mut Standing>) -> Option<LeadEvent> {
     }
 }
 
-async fn maybe_changed(changed: Option<&mut watch::Receiver<Arc<KubeView>>>) {
-    match changed {
-        Some(changed) => {
-            if changed.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+/// Until there is another view than this one, which was looked at before it was told of.
+async fn maybe_changed(changed: Option<&mut watch::Receiver<Arc<KubeView>>>, seen: &Arc<KubeView>) {
+    let Some(changed) = changed else { return std::future::pending().await };
+    loop {
+        if changed.changed().await.is_err() {
+            std::future::pending::<()>().await;
         }
-        None => std::future::pending().await,
+        if !Arc::ptr_eq(&changed.borrow(), seen) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Review 10 of the engineer, D2: a quiet change that a pass had taken already woke the engine for another.
+    #[tokio::test(start_paused = true)]
+    async fn a_view_that_was_looked_at_already_wakes_nobody() {
+        let (tell, mut told) = watch::channel(Arc::new(KubeView::default()));
+        let seen = Arc::clone(&told.borrow());
+        tell.send_modify(|_| {});
+        let wakes = tokio::time::timeout(Duration::from_secs(1), maybe_changed(Some(&mut told), &seen)).await;
+        assert!(wakes.is_err());
+        tell.send_replace(Arc::new(KubeView::default()));
+        let wakes = tokio::time::timeout(Duration::from_secs(1), maybe_changed(Some(&mut told), &seen)).await;
+        assert!(wakes.is_ok());
     }
 }

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use super::rig::Rig;
 use crate::world::{
-    Options, World,
-    cluster::machines,
-    in_both_worlds,
+    Options, World, in_both_worlds,
     program::{self, cketerm},
     wait_for,
 };
@@ -22,16 +20,6 @@ in_both_worlds! {
     i15_a_budget_that_refuses_is_named_with_its_numbers_and_no_pod_is_touched,
     a_drain_that_is_interrupted_leaves_the_node_cordoned_and_says_so,
     nothing_is_done_by_hand_while_an_entry_works_on_the_node,
-}
-
-fn set_up(world: &World) {
-    let machines = machines(1, 1);
-    world.add_nodes(&machines);
-    for i in 0..2 {
-        world.add_pod("default", &format!("web-{i}"), "w1", "web", None);
-    }
-    world.pods_run("default");
-    world.set_up(&machines, &json!({}));
 }
 
 /// Pods of the namespace that nobody has asked to go.
@@ -45,7 +33,7 @@ fn kept(world: &World) -> bool {
 }
 
 fn a_node_is_drained_by_hand_and_stays_cordoned_for_its_administrator(world: &World) {
-    set_up(world);
+    world.set_up_web(1);
     let said = world.word(&["nodes", "drain", "10.0.1.11", "--reason", "new disk"]);
     assert!(said.contains("/2 pods gone") && said.ends_with("10.0.1.11 is drained and stays cordoned\n"), "{said}");
     assert_eq!((pods(world), world.cordoned(), kept(world)), (0, vec!["w1".to_owned()], true));
@@ -78,7 +66,7 @@ fn a_node_is_drained_by_hand_and_stays_cordoned_for_its_administrator(world: &Wo
 }
 
 fn i15_a_budget_that_refuses_is_named_with_its_numbers_and_no_pod_is_touched(world: &World) {
-    set_up(world);
+    world.set_up_web(1);
     world.add_budget("default", "web", "web", 2);
     let ran = cketerm(&world.config(), &["nodes", "drain", "w1"]);
     assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
@@ -88,7 +76,7 @@ fn i15_a_budget_that_refuses_is_named_with_its_numbers_and_no_pod_is_touched(wor
 }
 
 fn a_drain_that_is_interrupted_leaves_the_node_cordoned_and_says_so(world: &World) {
-    set_up(world);
+    world.set_up_web(1);
     // one of the two may go: the preview, judged pod by pod, passes both
     world.add_budget("default", "web", "web", 1);
     let mut child = program::command()
@@ -114,7 +102,7 @@ fn a_drain_that_is_interrupted_leaves_the_node_cordoned_and_says_so(world: &Worl
 }
 
 fn nothing_is_done_by_hand_while_an_entry_works_on_the_node(world: &World) {
-    set_up(world);
+    world.set_up_web(1);
     let entry = json!({
         "index": "0", "node": "10.0.1.11", "status": "rebooting", "last_transition_time": "2026-06-01T00:00:00Z",
         "drain_backoff_expire": "0001-01-01T00:00:00Z",

@@ -11,23 +11,12 @@ in_both_worlds! {
     i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched,
 }
 
-/// One API server and one worker with two pods of the app `web`, everything set up.
-fn set_up(world: &World) {
-    let machines = machines(1, 1);
-    world.add_nodes(&machines);
-    for i in 0..2 {
-        world.add_pod("default", &format!("web-{i}"), "w1", "web", None);
-    }
-    world.pods_run("default");
-    world.set_up(&machines, &json!({}));
-}
-
 fn why(world: &World) -> String {
     world.word(&["rq", "why", "0", "-o", "json"])
 }
 
 fn i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gives_way(world: &World) {
-    set_up(world);
+    world.set_up_web(1);
     // one of the two may go: the preview, judged pod by pod, passes both
     world.add_budget("default", "web", "web", 1);
     let daemon = world.daemon("engine");
@@ -46,7 +35,7 @@ fn i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gi
 }
 
 fn i15_a_budget_found_by_the_preview_backs_off_before_any_pod_is_touched(world: &World) {
-    set_up(world);
+    world.set_up_web(1);
     world.add_budget("default", "web", "web", 2);
     let daemon = world.daemon("engine");
     daemon.ready();
@@ -63,7 +52,7 @@ fn i15_a_budget_found_by_the_preview_backs_off_before_any_pod_is_touched(world: 
 }
 
 fn i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched(world: &World) {
-    set_up(world);
+    world.set_up_web(1);
     let job = world.add_job("default", "nightly");
     world.add_pod("default", "nightly-1", "w1", "batch", Some(&job));
     world.pods_run("default");

@@ -8,7 +8,9 @@ use crate::world::{
     Options, World,
     cluster::{Machine, machines},
     history::{changes, value},
-    in_both_worlds, wait_for,
+    in_both_worlds,
+    program::Daemon,
+    wait_for,
 };
 
 in_both_worlds! {
@@ -169,14 +171,19 @@ fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_ste
     assert!(ended.contains("\"succeeded\"") && ended.contains("repairs-0-3"), "{ended}");
 }
 
-fn i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on(world: &World) {
+/// An engine that leads, and a repair of w1 whose drain does not end: its pods stay Terminating.
+fn repairs_without_end(world: &World) -> (Vec<Machine>, Daemon) {
     let all = with_pods(world);
-    // pods stay Terminating
     world.act("freeze", "kwok");
     let daemon = world.daemon("engine");
     daemon.ready();
     heals(world, "move");
     world.word(&["repair-queue", "add", "move", "box", &all[1].address]);
+    (all, daemon)
+}
+
+fn i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on(world: &World) {
+    let (_, _daemon) = repairs_without_end(world);
     is(world, 0, "processing", "draining", 20);
     wait_for("its node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
     world.word(&["repair-queue", "disable"]);
@@ -200,13 +207,7 @@ fn i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on(w
 }
 
 fn i8_a_freeze_takes_a_repairs_drain_back_and_windows_bind_the_queues_that_they_name(world: &World) {
-    let all = with_pods(world);
-    // pods stay Terminating
-    world.act("freeze", "kwok");
-    let daemon = world.daemon("engine");
-    daemon.ready();
-    heals(world, "move");
-    world.word(&["repair-queue", "add", "move", "box", &all[1].address]);
+    let (all, _daemon) = repairs_without_end(world);
     world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     is(world, 0, "processing", "draining", 20);
     is(world, 1, "processing", "watching", 20);

@@ -14,24 +14,13 @@ in_both_worlds! {
     i27_a_hold_takes_a_drain_back_and_stays_until_a_person_takes_it_away,
 }
 
-/// One API server and two workers with two pods of the app `web` on the first, everything set up.
-fn set_up(world: &World) {
-    let machines = machines(1, 2);
-    world.add_nodes(&machines);
-    for i in 0..2 {
-        world.add_pod("default", &format!("web-{i}"), "w1", "web", None);
-    }
-    world.pods_run("default");
-    world.set_up(&machines, &json!({}));
-}
-
 fn why(world: &World) -> String {
     world.word(&["rq", "why", "0", "-o", "json"])
 }
 
 /// A drain that begins and does not end: one of the two pods may go.
 fn blocked(world: &World) -> Daemon {
-    set_up(world);
+    world.set_up_web(2);
     world.add_budget("default", "web", "web", 1);
     let daemon = world.daemon("engine");
     daemon.ready();
@@ -81,7 +70,7 @@ fn i27_a_hold_takes_a_drain_back_and_stays_until_a_person_takes_it_away(world: &
 }
 
 fn i8_work_waits_for_the_minute_in_which_the_window_opens(world: &World) {
-    set_up(world);
+    world.set_up_web(2);
     let now = Timestamp::now();
     // the next minute that is at least ten seconds away
     let opens = now.as_second() / 60 * 60 + if now.as_second() % 60 < 50 { 60 } else { 120 };

@@ -10,7 +10,7 @@ use cketerm::{
         entry::{EntryId, QueueKind},
         ours::{Audit, Verb},
     },
-    store::{StoreError, folders::Walk, keys::SwitchName},
+    store::{StoreError, folders::Walk, keys::SwitchName, view::Switch},
 };
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -279,9 +279,13 @@ async fn the_switches_hold_the_bytes_of_ckecli_and_foreign_values_are_enabled_an
         (SwitchName::AutoRepair, "/cke/auto-repair/disabled"),
     ] {
         assert!(store.switch(name).await.unwrap().enabled());
-        for (enabled, bytes) in [(false, "true"), (true, "false")] {
-            store.set_switch(name, enabled, &who(), None).await.unwrap();
+        let mut last = Switch::default();
+        for (enabled, bytes) in [(false, "true"), (false, "true"), (true, "false")] {
+            let turned = store.set_switch(name, enabled, &who(), None).await.unwrap();
             assert_eq!(etcd.value(key), bytes);
+            // what it replaced is what the one before wrote, by the same transaction
+            assert_eq!(turned.before, Some(last));
+            last = Switch { raw: Some(bytes.to_owned()), mod_revision: turned.revision };
             assert_eq!(store.switch(name).await.unwrap().enabled(), enabled);
         }
         etcd.ctl(&["put", key, "TRUE"]);

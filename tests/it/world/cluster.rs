@@ -200,6 +200,17 @@ impl World {
         self.word(&["cluster", "identify", "--confirm"]);
     }
 
+    /// One API server and so many workers with two pods of the app `web` on the first, everything set up.
+    pub fn set_up_web(&self, workers: usize) {
+        let machines = machines(1, workers);
+        self.add_nodes(&machines);
+        for i in 0..2 {
+            self.add_pod("default", &format!("web-{i}"), "w1", "web", None);
+        }
+        self.pods_run("default");
+        self.set_up(&machines, &json!({}));
+    }
+
     /// Queues these machines.
     pub fn queue(&self, machines: &[&Machine]) {
         let file = self.dir().join("addresses");

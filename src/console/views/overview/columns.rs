@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 use super::{
     LABEL, Told, blocks, data, leads,
     past::{day, deeds, ended},
-    queue, said, stuck, switches, text, to_go, waiting, work,
+    queue, said, stuck, switches, text, to_go, waiting, waits_on, work,
 };
 use crate::{
     console::{app::App, overview::Spot, views},
@@ -37,24 +37,26 @@ fn columns(app: &App, area: Rect) -> (Vec<Told>, Vec<Told>) {
         left.extend(day(app));
     }
     left.extend(blocks(app));
-    let (work, stuck) = (work(app), stuck(app));
+    let (work, stuck, waits_on) = (work(app), stuck(app), waits_on(app));
     let (ended, deeds) = (ended(app), deeds(app));
     if area.width >= TWO {
         let rest = room.saturating_sub(left.len());
-        let parts = shares(rest, &[work.len(), stuck.len()]);
+        let parts = shares(rest, &[work.len(), stuck.len(), waits_on.len()]);
         left.extend(part("In work", work, parts[0]));
         left.extend(part("Stuck", stuck, parts[1]));
+        left.extend(part("Waits on", waits_on, parts[2]));
         let parts = shares(room, &[ended.len(), deeds.len()]);
         let mut right = part("Ended", ended, parts[0]);
         right.extend(part("Actions", deeds, parts[1]));
         return (left, right);
     }
     let rest = room.saturating_sub(left.len());
-    let parts = shares(rest, &[stuck.len(), work.len(), ended.len(), deeds.len()]);
+    let parts = shares(rest, &[stuck.len(), work.len(), waits_on.len(), ended.len(), deeds.len()]);
     left.extend(part("In work", work, parts[1]));
     left.extend(part("Stuck", stuck, parts[0]));
-    left.extend(part("Ended", ended, parts[2]));
-    left.extend(part("Actions", deeds, parts[3]));
+    left.extend(part("Waits on", waits_on, parts[2]));
+    left.extend(part("Ended", ended, parts[3]));
+    left.extend(part("Actions", deeds, parts[4]));
     (left, Vec::new())
 }
 
@@ -82,7 +84,7 @@ fn part(label: &'static str, lines: Vec<Told>, room: usize) -> Vec<Told> {
     if hidden > 0
         && let Some(last) = shown.last_mut()
     {
-        last.spans.insert(0, text(format!("(+{hidden}) "), Style::new()));
+        last.spans.insert(0, text(format!("({hidden} more) "), Style::new()));
     }
     shown
 }

@@ -18,13 +18,15 @@ pub(super) fn day(app: &App) -> Option<Told> {
     let blocks = app.looks.blocks;
     let known = day.ended.get(day.unread..).unwrap_or_default();
     let hours = if day.unread == 0 { "24h".to_owned() } else { format!("{}h", known.len()) };
-    let mut spans = vec![Span::raw(format!("{hours} {} {all} ended", spark(known, blocks)))];
+    // the numbers first: narrow screens cut the end
+    let mut spans = vec![Span::raw(format!("{hours} {all} ended"))];
     if day.bad > 0 {
         spans.push(text(format!(", {} failed", day.bad), theme.trouble));
     }
+    spans.push(Span::raw(format!(" {}", spark(known, blocks))));
     if let (Some(least), Some(most), true) = (day.boots.iter().min(), day.boots.iter().max(), day.boots.len() > 2) {
         let span = |s: &u64| when::span(jiff::SignedDuration::from_secs(i64::try_from(*s).unwrap_or(0)));
-        let boots = format!("; away {} {} to {}", spark(&day.boots, blocks), span(least), span(most));
+        let boots = format!("; machines away {} to {} {}", span(least), span(most), spark(&day.boots, blocks));
         spans.push(text(boots, theme.muted));
     }
     Some(said("By hour", spans))

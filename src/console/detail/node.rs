@@ -1,0 +1,109 @@
+//! A node in the detail pane: its state, its cordon and whose it is, what it runs, its entries.
+
+use std::sync::Arc;
+
+use ratatui::style::Style;
+
+use super::Text;
+use crate::{
+    console::{brief, calendar, facts},
+    model::{entry::Stored, kube::NodeRow},
+};
+
+impl Text<'_> {
+    /// The entry's machine as a node, by name.
+    pub(super) fn machine(&mut self, name: &str) {
+        let seen = &self.app.seen;
+        let (state, trouble) = brief::node_state(self.app, name);
+        let role = if facts::is_api_server(seen, name) { "API server" } else { "worker" };
+        let style = if trouble.is_some() { self.app.looks.theme.trouble } else { Style::new() };
+        self.field("node", &format!("{name} ({role}): {state}"), style);
+    }
+
+    /// A Node, or a machine that has none, and its entries.
+    pub(super) fn node(&mut self, name: &str) {
+        let seen = Arc::clone(&self.app.seen);
+        let theme = self.app.looks.theme.clone();
+        let (state, trouble) = brief::node_state(self.app, name);
+        let (row, member) = (facts::node(&seen, name), facts::member(&seen, name));
+        if row.is_none() && member.is_none() {
+            let back = self.app.key("back");
+            self.plain("", &format!("{name} is gone: neither a Node nor in the definition. {back} goes back."));
+            return;
+        }
+        self.field("state", &state, if trouble.is_some() { theme.trouble } else { Style::new() });
+        if let Some(orphan) = seen.orphans.get(name) {
+            self.field("why", &calendar::retold(self.app, &brief::sentence(orphan)), theme.trouble);
+        }
+        let role = facts::role(&seen, name);
+        let listed = if member.is_some() { "in the definition" } else { "NOT in the definition" };
+        let rack = facts::rack(&seen, name);
+        self.plain("role", &format!("{role}, rack {}, {listed}", if rack.is_empty() { "unknown" } else { &rack }));
+        if let Some(row) = row {
+            self.plain("addresses", &row.addresses.join(", "));
+            let ready = row
+                .ready_since
+                .map(|at| format!(" since {}", self.moment_by(at, self.app.known_of_kube())))
+                .unwrap_or_default();
+            self.plain("ready", &format!("{}{ready}", if row.ready { "yes" } else { "no" }));
+            self.plain("kubelet", &row.kubelet);
+            self.plain("boot id", &row.boot_id);
+            self.plain("uid", &row.uid);
+            self.cordon(row);
+            if !row.volumes_in_use.is_empty() {
+                self.plain("volumes", &row.volumes_in_use.join(", "));
+            }
+        } else if let Some(member) = member {
+            self.plain("address", &member.address);
+        }
+        let mut can = vec![("reboot", "reboot"), ("repair", "repair")];
+        can.extend(match row {
+            Some(r) if r.keep_cordoned => Some(("keep-cordoned", "give the cordon back")),
+            Some(r) if r.unschedulable => Some(("keep-cordoned", "keep cordoned")),
+            _ => None,
+        });
+        can.extend(seen.orphans.contains_key(name).then_some(("release", "release the cordon")));
+        self.you_can(&can);
+        for id in self.app.facts.entries_of(name) {
+            self.heading(format!("Entry {id}"));
+            self.any_entry(id, false);
+        }
+    }
+
+    fn cordon(&mut self, row: &NodeRow) {
+        if !row.unschedulable && row.owner.is_none() && !row.cke_mark {
+            return;
+        }
+        let mut said = vec![if row.unschedulable { "cordoned".to_owned() } else { "not cordoned".to_owned() }];
+        match &row.owner {
+            Some(Ok(o)) if o.schedulable_before => {
+                let request = self.app.seen.snapshot.store.requests.get(&o.entry).and_then(Stored::get);
+                let asked = request.map(|r| {
+                    let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                    format!(" (asked by {}{why})", r.who)
+                });
+                said.push(format!("by us for {}{}", o.entry, asked.unwrap_or_default()));
+            }
+            Some(Ok(o)) => said.push(format!("in work for {}; it was cordoned before us and stays so", o.entry)),
+            Some(Err(why)) => said.push(format!("our annotation cannot be read: {why}")),
+            None if row.cke_mark => said.push("by CKE".to_owned()),
+            None if row.keep_cordoned => {}
+            None => said.push("by somebody else".to_owned()),
+        }
+        if row.keep_cordoned {
+            // the cordon of one who said so by cketerm, as far as the audit was read
+            let on = format!("node {}", row.name);
+            let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
+            let by_hand = |what: &str| matches!(what, "node cordon" | "node drain" | "node keep-cordoned");
+            let mut deeds = read.filter(|a| a.on == on && by_hand(&a.what));
+            said.push(match deeds.next() {
+                Some(deed) => {
+                    let why = deed.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                    format!("{} keeps it ({} {}){why}", deed.who, deed.what, self.moment_by(deed.at, self.app.now.wall))
+                }
+                None => format!("an administrator keeps it (who and why: Audit, {})", self.app.key("audit")),
+            });
+        }
+        self.plain("cordon", &said.join(", "));
+    }
+}

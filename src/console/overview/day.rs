@@ -1,0 +1,48 @@
+//! The last day, as far as history was read: what ended in each hour, what failed, how long machines were away.
+
+use jiff::Timestamp;
+
+use crate::{console::app::App, model::entry::QueueKind};
+
+/// The last 24 hours, as far as history was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Day {
+    /// Entries that ended in each hour, the last hour last.
+    pub ended: Vec<u64>,
+    /// Of these, those that ended otherwise than they were meant to.
+    pub bad: usize,
+    /// Hours of which nothing was read: the first ones.
+    pub unread: usize,
+    /// Seconds from the command of each of the last reboots to its end, the newest last.
+    pub boots: Vec<u64>,
+}
+
+/// Hours of the day that is summed.
+const HOURS: usize = 24;
+/// Most reboots whose times are compared.
+const BOOTS: usize = 24;
+
+/// What ended in the last day, from what was read of history.
+pub(super) fn of(app: &App) -> Day {
+    let (read, now) = (&app.past.history, app.now.wall);
+    let hours_ago = |at: Timestamp| usize::try_from(now.duration_since(at).as_hours()).unwrap_or(0);
+    let mut day = Day { ended: vec![0; HOURS], ..Day::default() };
+    let rows = || read.rows.values().filter_map(|row| row.as_deref().ok());
+    for ended in rows() {
+        if let Some(hour) = HOURS.checked_sub(1 + hours_ago(ended.at)).and_then(|at| day.ended.get_mut(at)) {
+            *hour += 1;
+            // what a person took away did not fail
+            let taken = ["cancelled", "deleted", "removed", "dequeued"].iter().any(|w| ended.outcome.starts_with(w));
+            day.bad += usize::from(!ended.good && !taken);
+        }
+    }
+    if read.more {
+        let oldest = rows().map(|ended| hours_ago(ended.at)).max().unwrap_or(0);
+        day.unread = HOURS.saturating_sub(1 + oldest);
+    }
+    let boots = rows().filter(|e| e.good && e.entry.queue == QueueKind::Reboot);
+    let times = boots.filter_map(|e| u64::try_from(e.at.duration_since(e.commanded?).as_secs()).ok());
+    day.boots = times.take(BOOTS).collect();
+    day.boots.reverse();
+    day
+}
