@@ -66,13 +66,14 @@ pub fn leave(modes: Modes) {
 }
 
 impl Held {
-    /// Takes the terminal. A panic of this thread gives it back first; a panic of another thread (a task) is only
-    /// logged, since the program lives on and its screen must stay whole.
+    /// Takes the terminal. A panic that ends the program gives it back first: any in the program that is shipped (profile
+    /// `dist`), one of this thread in others. One of another thread (a task) is only logged there, since the program lives on
+    /// and its screen must stay whole.
     pub fn take(modes: Modes) -> io::Result<Self> {
         enter(modes)?;
         let (here, before) = (thread::current().id(), Arc::new(panic::take_hook()));
         panic::set_hook(Box::new(move |info| {
-            if thread::current().id() == here {
+            if cfg!(panic = "abort") || thread::current().id() == here {
                 leave(modes);
                 before(info);
             } else {

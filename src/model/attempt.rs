@@ -9,6 +9,7 @@ use super::entry::{EntryId, QueueKind};
 
 /// `cketerm/attempts/<queue>/<index>/<n>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools)] // facts of a record, each by itself
 pub struct Attempt {
     /// A name of its own, given to the command as `CKETERM_ATTEMPT`.
     pub id: String,

@@ -224,7 +224,7 @@ impl Stage {
         for scene in &self.scenario.script {
             let at = Duration::try_from_secs_f64(scene.after / self.options.speed).unwrap_or_default();
             tokio::time::sleep_until(began + at).await;
-            if let Err(why) = self.act(scene).await {
+            if let Err(why) = Box::pin(self.act(scene)).await {
                 tracing::warn!(scenario = self.scenario.name, after = scene.after, why, "a scene could not be played");
             }
         }
