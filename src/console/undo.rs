@@ -131,7 +131,7 @@ impl Way {
             (Self::Unqueue(_), _) => (!came.queued.is_empty()).then(|| Self::Unqueue(came.queued.clone())),
             (Self::Queue { waited, .. }, _) if waited.is_empty() => None,
             (Self::LetGo(ids), _) if ids.is_empty() => None,
-            // in place of one that was not seen yet: its end would not bring that one back
+            // in place of somebody's that was not seen yet: the end of ours would not bring that one back
             (Self::Enable(_), Some(Replaced::Off)) | (Self::Unfreeze(..), Some(Replaced::Freeze)) => None,
             (Self::Constraint { name, new, .. }, Some(Replaced::Constraint(old))) => {
                 let old = old.filter(|old| *old != new)?;

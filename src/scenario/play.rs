@@ -220,6 +220,10 @@ impl Stage {
 
     /// Does what the script says, to its end. What could not be done is logged: it is part of the story.
     pub async fn play(&self) {
+        Box::pin(self.play_all()).await;
+    }
+
+    async fn play_all(&self) {
         let began = tokio::time::Instant::now();
         for scene in &self.scenario.script {
             let at = Duration::try_from_secs_f64(scene.after / self.options.speed).unwrap_or_default();

@@ -65,7 +65,7 @@ impl Store {
         compares: Vec<Compare>,
         ops: Vec<TxnOp>,
     ) -> Result<Wrote, StoreError> {
-        self.write_and_see(note, result, compares, ops).await.map(|(wrote, _)| wrote)
+        Box::pin(self.write_and_see(note, result, compares, ops)).await.map(|(wrote, _)| wrote)
     }
 
     /// The same, with etcd's answers to `ops`; none where an earlier sending was carried out, whose answer was lost.
