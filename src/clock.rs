@@ -93,6 +93,13 @@ pub struct Now {
     pub wall: Timestamp,
 }
 
+impl Now {
+    /// How far the wall clock is ahead of the boot-time clock, in seconds: the same number for as long as nobody sets the clock.
+    pub fn offset(&self) -> f64 {
+        self.wall.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64() - self.boot.as_secs_f64()
+    }
+}
+
 /// Wall time that never steps: read once, then advanced by boot time, so that a clock set back or forth in the
 /// middle of a drain neither ends it early nor holds it for ever (I37).
 #[derive(Clone, Debug)]

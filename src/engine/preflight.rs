@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use super::{command::Spawner, snapshot::Snapshot};
 use crate::{
+    clock::Now,
     model::{
         cluster::Cluster,
         entry::Stored,
+        kube::KubeView,
         ours::{Identity, SCHEMA},
         policy::EngineChoice,
     },
@@ -15,6 +17,15 @@ use crate::{
 
 /// Clocks that differ from the API server's by more than so many seconds are not trusted.
 const CLOCK_LIMIT: f64 = 5.0;
+
+/// A clock that was set since it was compared with the API server's: what it says now is not believed before it is compared
+/// again. Without this an engine that wins right after would judge windows, freezes and backoffs by it (I8, I37).
+pub(super) fn clock_was_set(kube: &KubeView, now: Now) -> Option<String> {
+    let set = now.offset() - kube.clock_offset;
+    let ahead = kube.clock_ahead.filter(|ahead| ahead.abs() <= CLOCK_LIMIT)? - set;
+    let what = "and is compared with the API server's again before anything is decided by it";
+    (ahead.abs() > CLOCK_LIMIT).then(|| format!("this host's clock was set by {set:.0} s, {what}"))
+}
 
 /// Why this engine only observes, in words; empty = fit to lead.
 pub(super) fn faults(snap: &Snapshot, has_kubernetes: bool) -> Vec<String> {
@@ -118,4 +129,32 @@ pub(super) fn complete_one_is_there(store: &StoreView, ours: Option<i64>) -> boo
     store.engines.iter().any(|(lease, stored)| {
         Some(*lease) != ours && Stored::get(stored).is_some_and(crate::model::ours::EngineRegistration::complete)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by a simulation: set half an hour ahead half a second before the lock was won, the clock ended a drain as if its
+    /// window had.
+    #[test]
+    fn i37_a_clock_that_was_set_is_not_believed_before_it_is_compared_again() {
+        let at =
+            |boot: u64, wall: &str| Now { boot: std::time::Duration::from_secs(boot), wall: wall.parse().unwrap() };
+        let (then, later) = (at(100, "2026-01-01T00:10:00Z"), at(103, "2026-01-01T00:10:03Z"));
+        let kube = |ahead: f64| KubeView {
+            clock_ahead: Some(ahead),
+            clock_offset: then.offset(),
+            clock_measured: 100.0,
+            ..KubeView::default()
+        };
+        assert_eq!(clock_was_set(&kube(0.3), later), None);
+        let set = at(103, "2026-01-01T00:40:08Z");
+        let why = clock_was_set(&kube(0.3), set).unwrap();
+        assert!(why.contains("was set by 1805 s"), "{why}");
+        assert_eq!(clock_was_set(&kube(-1805.0), set), None, "preflight names what is known");
+        assert_eq!(clock_was_set(&KubeView::default(), set), None, "nothing to compare with");
+        // mended by less than what is allowed, in the right direction
+        assert_eq!(clock_was_set(&kube(4.5), at(103, "2026-01-01T00:10:07Z")), None);
+    }
 }

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{follow::Follow, hosts::NO_HOSTS, live::Shared, news::News, sources::Hosts};
+use crate::clock::Now;
 
 /// How often the server is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(4);
@@ -20,12 +21,19 @@ const ENDPOINTS: Duration = Duration::from_secs(10);
 pub(super) async fn beat(shared: Arc<Shared>) {
     let mut lost = false;
     loop {
-        let began = shared.kube.clock.boot();
+        let clock = &shared.kube.clock;
+        let began = clock.boot();
+        let before = Now { boot: began, wall: clock.wall() };
         let answer = tokio::time::timeout(BEAT_LIMIT, shared.kube.ask_time()).await;
         let why = match answer {
             Ok(Ok(ahead)) => {
                 let took = shared.kube.clock.boot().saturating_sub(began);
-                shared.alive(took, |view| view.clock_ahead = ahead.or(view.clock_ahead));
+                shared.alive(took, |view| {
+                    if let Some(ahead) = ahead {
+                        view.clock_ahead = Some(ahead);
+                        (view.clock_offset, view.clock_measured) = (before.offset(), began.as_secs_f64());
+                    }
+                });
                 None
             }
             Ok(Err(fault)) => Some(shared.kube.error("GET /readyz", fault).to_string()),

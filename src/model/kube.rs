@@ -319,6 +319,13 @@ pub struct KubeView {
     pub cluster_uid: Option<String>,
     /// API server's clock minus ours in seconds, once known.
     pub clock_ahead: Option<f64>,
+    /// How far our wall clock was ahead of our boot-time clock when that was measured, in seconds: another number is a clock that
+    /// has been set since.
+    #[serde(default)]
+    pub clock_offset: f64,
+    /// When that was measured, in boot-time seconds.
+    #[serde(default)]
+    pub clock_measured: f64,
     /// Rights that the queues need and this account lacks, e.g. `create pods/eviction`.
     pub missing_rights: Vec<String>,
     /// Whether the rights were asked.

@@ -284,6 +284,7 @@ impl Loop {
                 definition.map_or_else(Vec::new, |d| preflight::missing_programs(&d.cluster, &self.options.spawner));
         }
         self.snap.engine.observing = preflight::faults(&self.snap, self.kube.is_some());
+        self.snap.engine.observing.extend(preflight::clock_was_set(&self.snap.kube, now));
         let boot = secs(now.boot);
         let over: Vec<String> = self.paused.iter().filter(|(_, at)| **at <= boot).map(|(m, _)| m.clone()).collect();
         for machine in over {
