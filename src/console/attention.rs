@@ -100,10 +100,7 @@ type Stuck = (Option<EntryId>, String);
 
 fn who_is_stuck(app: &App) -> BTreeSet<Stuck> {
     let seen = &app.seen;
-    let store = &seen.snapshot.store;
-    let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
-    let ids = reboots.chain(store.repairs.entries.keys().map(|index| EntryId::repair(*index)));
-    let entries = ids.filter(|id| trouble::is_stuck(seen, *id)).map(|id| (Some(id), String::new()));
+    let entries = trouble::all_stuck(seen).map(|id| (Some(id), String::new()));
     entries.chain(seen.orphans.keys().map(|node| (None, node.clone()))).collect()
 }
 

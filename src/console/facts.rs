@@ -105,6 +105,10 @@ impl Facts {
         }
         self.reboots = reboots(seen);
         self.repairs = repairs(seen);
+        for id in trouble::all_stuck(seen) {
+            let counts = if id.queue == QueueKind::Reboot { &mut self.reboots } else { &mut self.repairs };
+            counts.trouble += 1;
+        }
         let named = Named::by(seen);
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             (self.names, self.name_width) = names(seen).fold((0, 0), |(n, most), name| (n + 1, most.max(name.len())));
@@ -180,15 +184,13 @@ fn reboots(seen: &Seen) -> Counts {
             RebootStatus::Cancelled => {}
         }
     }
-    let stuck = seen.reasons.keys().filter(|id| id.queue == QueueKind::Reboot && trouble::is_stuck(seen, **id));
-    counts.trouble = seen.orphans.len() + stuck.count();
+    counts.trouble = seen.orphans.len();
     counts
 }
 
 fn repairs(seen: &Seen) -> Counts {
     let mut counts = Counts::default();
-    for (index, stored) in &seen.snapshot.store.repairs.entries {
-        counts.trouble += usize::from(trouble::is_stuck(seen, EntryId::repair(*index)));
+    for stored in seen.snapshot.store.repairs.entries.values() {
         let Some(e) = stored.get() else {
             counts.broken += 1;
             continue;

@@ -38,6 +38,17 @@ pub fn of(seen: &Seen, id: EntryId) -> Option<Trouble> {
     }
 }
 
+/// All that a person should look at, entries of both queues. Looked up is only what is held up: this is asked at all news, and
+/// there may be ten thousand entries that merely wait.
+pub fn all_stuck(seen: &Seen) -> impl Iterator<Item = EntryId> {
+    let (reboots, repairs) = (&seen.snapshot.store.reboots.entries, &seen.snapshot.store.repairs.entries);
+    let broken = reboots.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| EntryId::reboot(*index));
+    let held = seen.reasons.iter().filter(|(id, why)| id.queue == QueueKind::Reboot && own(why));
+    let held = held.map(|(id, _)| *id).filter(|id| entry(seen, *id).is_some() && is_stuck(seen, *id));
+    let repairs = repairs.keys().map(|index| EntryId::repair(*index)).filter(|id| is_stuck(seen, *id));
+    broken.chain(held).chain(repairs)
+}
+
 /// Whether a person should look at this entry.
 pub fn is_stuck(seen: &Seen, id: EntryId) -> bool {
     of(seen, id) == Some(Trouble::Stuck)
