@@ -15,6 +15,7 @@ use cketerm::{
     telemetry::Ring,
 };
 use clap::Parser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What the watches allocate and give back on several threads scatters over glibc's arenas: an engine of 5,000 nodes took
 /// three times as much memory with it. musl's own is many times slower besides. `.cargo/config.toml` sets it.
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         // this program as the engine's helper: no settings, no runtime
         return helper_main(&words.collect::<Vec<_>>());
     }
+    no_dump();
     let cli = Cli::parse();
     let settings = match Settings::load(&cli.overrides()) {
         Ok(settings) => settings,
@@ -54,6 +56,13 @@ fn main() -> ExitCode {
         }
         None => attended(settings, &cli),
     }
+}
+
+/// What the program knows of etcd, Kubernetes and BMCs would lie in a dump.
+fn no_dump() {
+    let maximum = getrlimit(Resource::Core).maximum;
+    // a limit that cannot be set is no reason not to work
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
 }
 
 fn attended(settings: Settings, cli: &Cli) -> ExitCode {

@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use crossterm::{
@@ -65,6 +66,16 @@ pub fn leave(modes: Modes) {
     let _ = io::stdout().flush();
 }
 
+/// Where a panic ends the program, a terminal that takes nothing must not keep it: its engine would hold the lock and do nothing.
+fn give_up_in_a_second() {
+    if cfg!(panic = "abort") {
+        let _ = thread::Builder::new().spawn(|| {
+            thread::sleep(Duration::from_secs(1));
+            std::process::abort();
+        });
+    }
+}
+
 impl Held {
     /// Takes the terminal. A panic that ends the program gives it back first: any in the program that is shipped (profile
     /// `dist`), one of this thread in others. One of another thread (a task) is only logged there, since the program lives on
@@ -74,7 +85,9 @@ impl Held {
         let (here, before) = (thread::current().id(), Arc::new(panic::take_hook()));
         panic::set_hook(Box::new(move |info| {
             if cfg!(panic = "abort") || thread::current().id() == here {
+                give_up_in_a_second();
                 leave(modes);
+                tracing::error!(panic = %info, "ends");
                 before(info);
             } else {
                 tracing::error!(panic = %info, "a task panicked");

@@ -69,7 +69,9 @@ pub fn own(reason: &Reason) -> bool {
 fn passes(why: &Reason) -> bool {
     matches!(
         why,
-        Reason::BlockedByPdb { .. }
+        Reason::UnreachableGate { .. }
+            | Reason::ControlPlaneUnhealthy { .. }
+            | Reason::BlockedByPdb { .. }
             | Reason::BlockedByJob { .. }
             | Reason::EvictionRefused { .. }
             | Reason::VolumeAttached { .. }

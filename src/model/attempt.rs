@@ -5,7 +5,10 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{EntryId, QueueKind};
+use super::{
+    entry::{EntryId, QueueKind},
+    kube::NodeRow,
+};
 
 /// `cketerm/attempts/<queue>/<index>/<n>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,6 +151,13 @@ impl Ended {
 }
 
 impl Attempt {
+    /// With the boot id that the Node has now, right before the command, and whether that may be an old one (I14).
+    #[must_use]
+    pub fn met(self, node: Option<&NodeRow>) -> Self {
+        let boot_id = node.map(|n| n.boot_id.clone()).filter(|id| !id.is_empty());
+        Self { boot_id, not_ready: node.is_some_and(|n| !n.ready), ..self }
+    }
+
     /// Which command it is, in words.
     pub fn what(&self) -> String {
         match (self.success, self.step, self.entry.queue) {

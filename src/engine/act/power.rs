@@ -75,8 +75,7 @@ impl Actor {
         let now = self.steady.now();
         let id = target.entry.id();
         let next = target.entry.commanded(now.wall);
-        let boot_id = fresh.map(|node| node.boot_id).filter(|b| !b.is_empty());
-        let attempt = Attempt { start: now.wall, boot_id, ..attempt };
+        let attempt = Attempt { start: now.wall, ..attempt }.met(fresh.as_ref());
         let keys = self.store.keys();
         let mut compares = self.compares(guard);
         let attempt_key = keys.attempt(id, attempt.number);
@@ -130,8 +129,10 @@ impl Actor {
         attempt: Attempt,
     ) -> Result<Came, Stop> {
         self.permit(guard, decided)?;
+        let mut attempt = attempt;
         if !attempt.success {
             let fresh = self.still_the_node(target).await?;
+            attempt = attempt.met(fresh.as_ref());
             self.still_empty(guard, decided, target, fresh.as_ref(), attempt.forced).await?;
         }
         let id = target.entry.id();

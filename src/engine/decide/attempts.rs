@@ -226,11 +226,6 @@ impl<'a> Pass<'a> {
         }
         let mut attempt = self.next_attempt(case, task, node.map(AsRef::as_ref));
         let before = self.attempts_for(case.id, task).next_back();
-        // The boot id that counts is the one from before the first command that may have done something: before one that
-        // never began, the machine may have been rebooted by another entry.
-        if let Some(first) = self.attempts_for(case.id, task).filter_map(Stored::get).find(|a| a.began()) {
-            attempt.boot_id.clone_from(&first.boot_id);
-        }
         if let Some(before) = before.and_then(Stored::get) {
             attempt.forced = before.forced;
         }
@@ -291,13 +286,14 @@ impl<'a> Pass<'a> {
             host: self.snap.engine.host.clone(),
             argv,
             bound_seconds: task.bound,
-            boot_id: node.map(|n| n.boot_id.clone()).filter(|id| !id.is_empty()),
-            not_ready: node.is_some_and(|n| !n.ready),
+            boot_id: None,
+            not_ready: false,
             node_uid: node.map(|n| n.uid.clone()),
             start: self.now.wall,
             forced: false,
             ordered_by: None,
             outcome: None,
         }
+        .met(node)
     }
 }

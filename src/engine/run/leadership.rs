@@ -35,7 +35,7 @@ impl Loop {
     pub(super) async fn mind_leadership(&mut self, now: Now) {
         let at = secs(now.boot);
         if self.leader.is_some() {
-            self.mind_resigning(now);
+            self.mind_resigning();
             return;
         }
         if !self.options.campaign || !self.snap.store.synced || at < self.next_try {
@@ -117,17 +117,7 @@ impl Loop {
     }
 
     /// While we lead: a CKE behind us, a changed policy or a fault of the preflight make us finish and resign.
-    fn mind_resigning(&mut self, now: Now) {
-        // The clock was wrong at the moment from which we count, and is right again: who leads next counts from a right one.
-        let since = self.snap.engine.leading.as_ref().map_or(f64::INFINITY, |l| l.since);
-        if self.snap.kube.clock_measured > since
-            && let Some(why) = preflight::clock_was_set(&self.snap.kube, now)
-        {
-            tracing::warn!(why, "leads by a wrong time: resigns");
-            self.ask(LeadOrder::Resign);
-            self.lose("it led by a wrong time");
-            return;
-        }
+    fn mind_resigning(&mut self) {
         let store = &self.snap.store;
         let lease = self.snap.engine.lease;
         let why = match store.policy().engine {
@@ -189,6 +179,12 @@ impl Loop {
         }
         let Some((kube, kube_live)) = self.kube.clone() else { return };
         self.steady = Steady::new(&self.clock);
+        // All of this leadership counts from this moment.
+        if let Some(why) = preflight::clock_was_set(&kube_live.borrow(), self.steady.now()) {
+            tracing::warn!(why, "won, and resigns");
+            self.ask(LeadOrder::Resign);
+            return;
+        }
         let lease = fence.lease();
         let seed = lease.unsigned_abs() ^ u64::from(self.options.pid);
         self.snap.engine.lease = lease;

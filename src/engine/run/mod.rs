@@ -284,7 +284,10 @@ impl Loop {
                 definition.map_or_else(Vec::new, |d| preflight::missing_programs(&d.cluster, &self.options.spawner));
         }
         self.snap.engine.observing = preflight::faults(&self.snap, self.kube.is_some());
-        self.snap.engine.observing.extend(preflight::clock_was_set(&self.snap.kube, now));
+        // Who leads counts from a moment that was right.
+        if self.leader.is_none() {
+            self.snap.engine.observing.extend(preflight::clock_was_set(&self.snap.kube, now));
+        }
         let boot = secs(now.boot);
         let over: Vec<String> = self.paused.iter().filter(|(_, at)| **at <= boot).map(|(m, _)| m.clone()).collect();
         for machine in over {
