@@ -116,24 +116,34 @@ async fn two_thousand_addresses_are_queued_in_few_transactions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn i28_a_write_whose_answer_was_lost_is_carried_out_once() {
-    let Some(etcd) = any() else { return };
-    let line = Proxy::before(&etcd).await;
-    let store = line.store().await;
-    store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
-    // the answer to the index's read passes, then nothing does for longer than one timeout
-    let writing = {
-        let store = store.clone();
-        tokio::spawn(async move {
-            store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
-            store.add_reboots(&addresses(2), &request(), &none()).await
-        })
-    };
-    line.set(Line::NoAnswers);
-    tokio::time::sleep(Duration::from_millis(2500)).await;
-    line.set(Line::Open);
-    assert_eq!(writing.await.unwrap(), Ok(vec![1, 2]));
-    assert_eq!(etcd.value("/cke/reboots/write-index"), "3");
-    assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "/cke/cketerm/audit/"]).split_whitespace().count(), 3);
+    // on a busy machine it may be the answer to a read that is lost: that is an error, and nothing was written
+    for _ in 0..5 {
+        let Some(etcd) = any() else { return };
+        let line = Proxy::before(&etcd).await;
+        let store = line.store().await;
+        store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
+        // the answer to the index's read passes, then nothing does for longer than one timeout
+        let writing = {
+            let store = store.clone();
+            tokio::spawn(async move {
+                store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
+                store.add_reboots(&addresses(2), &request(), &none()).await
+            })
+        };
+        line.set(Line::NoAnswers);
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        line.set(Line::Open);
+        let written = writing.await.unwrap();
+        let index = etcd.value("/cke/reboots/write-index");
+        if written.is_err() {
+            assert_eq!(index, "1", "{written:?}");
+            continue;
+        }
+        assert_eq!((written, index.as_str()), (Ok(vec![1, 2]), "3"));
+        assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "/cke/cketerm/audit/"]).split_whitespace().count(), 3);
+        return;
+    }
+    panic!("five times the answer to a read was lost, and never that to the write");
 }
 
 #[tokio::test(flavor = "multi_thread")]
