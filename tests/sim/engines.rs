@@ -1,6 +1,9 @@
 //! The engines of a simulation: each a process that can crash, freeze, be cut off, and come back.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use cketerm::{
     clock::Clock,
@@ -104,4 +107,26 @@ impl Slot {
     pub fn met(&self) -> &[Met] {
         &self.met
     }
+}
+
+/// When which process stood still, in the order of time: a standstill ends at the latest when another process of the name is
+/// born, and those that overlap are one.
+pub fn stood_still(
+    mut all: Vec<(String, jiff::Timestamp, jiff::Timestamp)>,
+    births: &BTreeMap<String, Vec<jiff::Timestamp>>,
+) -> Vec<(String, jiff::Timestamp, jiff::Timestamp)> {
+    for (name, from, to) in &mut all {
+        let next = births.get(name).and_then(|all| all.iter().find(|born| *born > from));
+        *to = next.map_or(*to, |born| *born.min(to));
+    }
+    all.sort();
+    all.dedup_by(|later, earlier| {
+        let one = later.0 == earlier.0 && later.1 <= earlier.2;
+        if one {
+            earlier.2 = earlier.2.max(later.2);
+        }
+        one
+    });
+    all.sort_by_key(|(_, from, _)| *from);
+    all
 }

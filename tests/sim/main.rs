@@ -24,9 +24,11 @@ mod plan;
 mod registry;
 mod regressions;
 mod run;
+mod said;
 mod settle;
 mod shrink;
 mod tell;
+mod ticks;
 mod viewer;
 
 use std::{

@@ -22,7 +22,7 @@ use crate::{
     keep::Keep,
     observers::{self, View, record::Breach},
     people::Person,
-    run::sample,
+    said::sample,
     settle::settle,
 };
 

@@ -11,7 +11,6 @@ use std::{
 use cketerm::{
     actions::Operator,
     clock::Clock,
-    model::entry::QueueKind,
     sandbox::{
         faults::{Fate, Odds, State},
         machines::Behaviour,
@@ -26,7 +25,7 @@ use crate::{
     cover::{self, Pairs},
     disturb::disturb,
     editor,
-    engines::{Engines, Slot},
+    engines::{Engines, Slot, stood_still},
     gather,
     hook::Hook,
     hosts,
@@ -39,8 +38,10 @@ use crate::{
     people::{self, Person},
     plan::{Fault, Plan, TROUBLE},
     registry,
+    said::sample,
     settle::settle,
     tell::{digest, dump, states},
+    ticks::Ticks,
     viewer,
 };
 
@@ -417,31 +418,6 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     }
 }
 
-/// Moments at which somebody acts, until everybody goes home: what one of them does never moves the others, unless it lasts.
-struct Ticks {
-    at: Instant,
-    n: usize,
-    every: std::ops::Range<u64>,
-    over: Instant,
-}
-
-impl Ticks {
-    fn new(began: Instant, every: std::ops::Range<u64>) -> Self {
-        Self { at: began, n: 0, every, over: began + TROUBLE }
-    }
-
-    /// Waits for the next one, and says which it is.
-    async fn next(&mut self, rng: &mut Rng) -> Option<usize> {
-        self.at += Duration::from_millis(rng.u64(self.every.clone()));
-        if self.at >= self.over {
-            return None;
-        }
-        sleep_until(self.at).await;
-        self.n += 1;
-        Some(self.n - 1)
-    }
-}
-
 async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     let mut scenario = Scenario::parse(POPULATION).unwrap();
     scenario.reboot.insert("max_concurrent_reboots".to_owned(), plan.concurrent.into());
@@ -469,70 +445,4 @@ async fn revive(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace,
             Slot::start(&engines, i, &stage).await;
         }
     }
-}
-
-/// Why entries do not move, by index.
-type Reasons = BTreeMap<u64, serde_json::Value>;
-
-/// Notes once a second what each engine says.
-pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
-    // what is said again is not written again
-    let mut last: BTreeMap<String, (Arc<_>, Arc<Reasons>, Arc<Reasons>)> = BTreeMap::new();
-    loop {
-        sleep(Duration::from_secs(1)).await;
-        for slot in engines.lock().unwrap().iter() {
-            let Some(handle) = slot.handle.as_ref().filter(|_| !slot.gate.is_dead()) else { continue };
-            let seen = handle.seen().borrow().clone();
-            // nobody asks what an engine says that does not lead
-            if seen.snapshot.engine.leading.is_none() {
-                continue;
-            }
-            let moving = |queue| {
-                let all = seen.snapshot.in_flight.values().filter_map(|f| f.entry);
-                all.filter(|e| e.queue == queue).map(|e| e.index).collect()
-            };
-            let reasons = |queue| -> Reasons {
-                let all = seen.reasons.iter().filter(|(id, _)| id.queue == queue);
-                all.map(|(id, reason)| (id.index, serde_json::to_value(reason).unwrap())).collect()
-            };
-            let known = last.get(&slot.name).filter(|known| Arc::ptr_eq(&known.0, &seen.reasons)).cloned();
-            let written = known.unwrap_or_else(|| {
-                let all = (QueueKind::Reboot, QueueKind::Repair);
-                (Arc::clone(&seen.reasons), Arc::new(reasons(all.0)), Arc::new(reasons(all.1)))
-            });
-            last.insert(slot.name.clone(), written.clone());
-            said.lock().unwrap().push(Said {
-                at: clock.wall(),
-                by: slot.name.clone(),
-                leads: true,
-                revision: seen.snapshot.store.revision,
-                reasons: Arc::clone(&written.1),
-                moving: moving(QueueKind::Reboot),
-                repairs: Arc::clone(&written.2),
-                moving_repairs: moving(QueueKind::Repair),
-            });
-        }
-    }
-}
-
-/// When which process stood still, in the order of time: a standstill ends at the latest when another process of the name is
-/// born, and those that overlap are one.
-fn stood_still(
-    mut all: Vec<(String, jiff::Timestamp, jiff::Timestamp)>,
-    births: &BTreeMap<String, Vec<jiff::Timestamp>>,
-) -> Vec<(String, jiff::Timestamp, jiff::Timestamp)> {
-    for (name, from, to) in &mut all {
-        let next = births.get(name).and_then(|all| all.iter().find(|born| *born > from));
-        *to = next.map_or(*to, |born| *born.min(to));
-    }
-    all.sort();
-    all.dedup_by(|later, earlier| {
-        let one = later.0 == earlier.0 && later.1 <= earlier.2;
-        if one {
-            earlier.2 = earlier.2.max(later.2);
-        }
-        one
-    });
-    all.sort_by_key(|(_, from, _)| *from);
-    all
 }

@@ -1,0 +1,33 @@
+//! The times at which people act.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::time::{Instant, sleep_until};
+
+use crate::plan::TROUBLE;
+
+/// Moments at which somebody acts, until everybody goes home: what one of them does never moves the others, unless it lasts.
+pub struct Ticks {
+    at: Instant,
+    n: usize,
+    every: std::ops::Range<u64>,
+    over: Instant,
+}
+
+impl Ticks {
+    pub fn new(began: Instant, every: std::ops::Range<u64>) -> Self {
+        Self { at: began, n: 0, every, over: began + TROUBLE }
+    }
+
+    /// Waits for the next one, and says which it is.
+    pub async fn next(&mut self, rng: &mut Rng) -> Option<usize> {
+        self.at += Duration::from_millis(rng.u64(self.every.clone()));
+        if self.at >= self.over {
+            return None;
+        }
+        sleep_until(self.at).await;
+        self.n += 1;
+        Some(self.n - 1)
+    }
+}
