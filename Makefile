@@ -42,7 +42,7 @@ lint:
 
 build: ## the program as it is shipped: small, and slow to build; `cargo build --release` is quicker
 	tests/servers/setup --build-only
-	RUSTFLAGS="$$RUSTFLAGS -C force-unwind-tables=no" cargo build --locked --profile dist --bin cketerm
+	cargo rustc --locked --profile dist --bin cketerm -- $(shell docs/package/link)
 
 package: ## a static program and a Debian package, under target/package; installation, upgrade, removal and purge are tried (docs/package/try)
 	tests/servers/setup --build-only

@@ -14,9 +14,8 @@ use super::{
     brief,
     facts::{self, Counts},
     letters::Letters,
-    trouble,
 };
-use crate::{config::Bell, model::entry::EntryId};
+use crate::{config::Bell, engine::trouble, model::entry::EntryId};
 
 /// Between two titles at least.
 const PACE: Duration = Duration::from_secs(3);
@@ -132,10 +131,12 @@ fn title(app: &App) -> String {
             (repairs.after, "repairing"),
         ];
         let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        let held = app.facts.holds.iter().map(|(_, n)| n).sum::<usize>();
         let queued = reboots.queued + reboots.backoff + repairs.queued + repairs.backoff;
         match (parts.is_empty(), queued) {
             (false, _) => parts.join(", "),
             (true, 0) => "idle".to_owned(),
+            (true, _) if held > 0 => format!("{held} held up"),
             (true, n) => format!("{n} queued"),
         }
     };

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{app::App, brief, facts, overview, trouble};
-use crate::model::{
-    entry::EntryId,
-    reason::{PodHold, Reason},
+use super::{app::App, brief, facts, overview};
+use crate::{
+    engine::trouble,
+    model::{
+        entry::EntryId,
+        reason::{PodHold, Reason},
+    },
 };
 
 /// Something that keeps pods, with all that it keeps.

@@ -5,12 +5,13 @@ use jiff::Timestamp;
 
 use super::{
     app::{App, HostId},
-    facts,
-    trouble::{self, Trouble},
-    when,
+    facts, when,
 };
 use crate::{
-    engine::snapshot::Seen,
+    engine::{
+        snapshot::Seen,
+        trouble::{self, Trouble},
+    },
     model::{
         attempt::CheckAnswer,
         entry::{EntryId, QueueKind, Stored},

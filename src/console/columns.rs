@@ -9,12 +9,14 @@ use super::{
     logs::LineId,
     past::PastId,
     registry::{self, Row, Serial},
-    trouble,
     views::history,
 };
-use crate::model::{
-    entry::{EntryId, QueueKind, Stored},
-    ours::Who,
+use crate::{
+    engine::trouble,
+    model::{
+        entry::{EntryId, QueueKind, Stored},
+        ours::Who,
+    },
 };
 
 /// The columns of the open view, by the names that filters and `:sort` use; none where there is no table.

@@ -20,17 +20,20 @@ use super::{
     brief, calendar, facts,
     logs::LineId,
     table::wrap,
-    trouble, when,
+    when,
 };
-use crate::model::{
-    attempt::Attempt,
-    entry::{EntryId, QueueKind, Stored},
-    ours::Verb,
-    reason::{PodHold, Reason},
-    reboot::RebootStatus,
-    repair::StepStatus,
-    secret,
-    text::visible,
+use crate::{
+    engine::trouble,
+    model::{
+        attempt::Attempt,
+        entry::{EntryId, QueueKind, Stored},
+        ours::Verb,
+        reason::{PodHold, Reason},
+        reboot::RebootStatus,
+        repair::StepStatus,
+        secret,
+        text::visible,
+    },
 };
 
 /// Columns of the labels.

@@ -1,15 +1,15 @@
 //! Look-ups over what was seen, and the few sums that are made once for each change instead of once a frame.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, mem::discriminant, sync::Arc};
 
 use imbl::OrdMap;
 use jiff::Timestamp;
 
 pub use super::sources::{Lost, STALE_SECONDS, etcd_lost, kube_lost};
-use super::trouble;
 
+pub use crate::engine::trouble::since;
 use crate::{
-    engine::snapshot::Seen,
+    engine::{snapshot::Seen, trouble},
     model::{
         attempt::{Attempt, CheckAnswer},
         cluster::{Node, Operation, queue_faults},
@@ -58,6 +58,8 @@ pub struct Facts {
     pub reboots: Counts,
     /// Of the repair queue.
     pub repairs: Counts,
+    /// What holds whole queues: one that waits for it, and how many do.
+    pub holds: Vec<(EntryId, usize)>,
     /// What is wrong with the stored definition.
     pub faults: Vec<String>,
     /// How many nodes there are, in Kubernetes or in the definition.
@@ -109,6 +111,7 @@ impl Facts {
             let counts = if id.queue == QueueKind::Reboot { &mut self.reboots } else { &mut self.repairs };
             counts.trouble += 1;
         }
+        self.holds = holds(seen);
         let named = Named::by(seen);
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             (self.names, self.name_width) = names(seen).fold((0, 0), |(n, most), name| (n + 1, most.max(name.len())));
@@ -206,6 +209,18 @@ fn repairs(seen: &Seen) -> Counts {
         }
     }
     counts
+}
+
+/// What holds whole queues and is told nowhere else: the first entry that waits for it, and how many do.
+fn holds(seen: &Seen) -> Vec<(EntryId, usize)> {
+    let mut holds: Vec<(&Reason, EntryId, usize)> = Vec::new();
+    for (id, why) in seen.reasons.iter().filter(|(_, why)| trouble::own(why) && why.holds_all()) {
+        match holds.iter_mut().find(|(known, ..)| discriminant(*known) == discriminant(why)) {
+            Some((.., n)) => *n += 1,
+            None => holds.push((why, *id, 1)),
+        }
+    }
+    holds.into_iter().map(|(_, id, n)| (id, n)).collect()
 }
 
 /// A host.
@@ -390,16 +405,6 @@ pub fn address(seen: &Seen, name: &str) -> Option<String> {
 /// What the leader published about an entry.
 pub fn progress(seen: &Seen, id: EntryId) -> Option<&Progress> {
     seen.snapshot.store.progress.get(&id).and_then(Stored::get)
-}
-
-/// Since when an entry stands where it stands: its transition, else its request.
-pub fn since(seen: &Seen, id: EntryId) -> Option<Timestamp> {
-    let asked = || seen.snapshot.store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
-    let moved = match id.queue {
-        QueueKind::Reboot => entry(seen, id)?.last_transition_time,
-        QueueKind::Repair => repair(seen, id)?.last_transition_time,
-    };
-    moved.or_else(asked)
 }
 
 /// The attempt of an entry whose command runs: it is open, and the engine that began it is there.

@@ -28,6 +28,12 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
         texts.push((format!("observing: {}", brief::safe(&engine.observing.join("; "))), theme.trouble));
     }
     texts.extend(calendar::frozen(app).map(|text| (text, theme.danger)));
+    for (id, n) in &app.facts.holds {
+        if let Some(why) = app.seen.reasons.get(id) {
+            let wait = if *n == 1 { "1 entry waits".to_owned() } else { format!("{n} entries wait") };
+            texts.push((format!("! {wait}: {}", brief::safe(&why.to_string())), theme.trouble));
+        }
+    }
     if let [first, rest @ ..] = app.facts.faults.as_slice() {
         let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
         let text = format!("! cluster definition: {}{more}; mend it with `cketerm cluster set`", brief::safe(first));

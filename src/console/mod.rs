@@ -46,7 +46,6 @@ pub mod sources;
 pub mod table;
 pub mod theme;
 pub mod tour;
-pub mod trouble;
 pub mod undo;
 pub mod update;
 pub mod view;

@@ -16,11 +16,14 @@ use super::{
     facts::{self, Leader},
     pace::{Left, Pace, fewest, pace},
     past::PastId,
-    trouble::{self, Trouble},
 };
 use crate::{
     actions::start::Start,
-    engine::{decide::Applying, snapshot::Seen},
+    engine::{
+        decide::Applying,
+        snapshot::Seen,
+        trouble::{self, Trouble},
+    },
     model::{
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,

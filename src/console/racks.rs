@@ -11,14 +11,16 @@ use imbl::OrdMap;
 use super::{
     app::App,
     facts::{self, Named},
-    trouble,
 };
-use crate::model::{
-    entry::{EntryId, QueueKind, Stored},
-    ours::{Order, Verb},
-    reason::Reason,
-    reboot::{RebootEntry, RebootStatus},
-    repair::{RepairEntry, RepairStatus, StepStatus},
+use crate::{
+    engine::trouble,
+    model::{
+        entry::{EntryId, QueueKind, Stored},
+        ours::{Order, Verb},
+        reason::Reason,
+        reboot::{RebootEntry, RebootStatus},
+        repair::{RepairEntry, RepairStatus, StepStatus},
+    },
 };
 
 /// What becomes of a machine, as far as a letter can say it; the first that is true.

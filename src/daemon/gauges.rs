@@ -9,9 +9,11 @@ use crate::{
     engine::{
         decide::Applying,
         snapshot::{Seen, secs},
+        trouble::{self, Trouble},
     },
     model::{
         entry::{EntryId, QueueKind, Stored},
+        reason::Reason,
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, RepairStatus},
         time::seconds_between,
@@ -150,7 +152,7 @@ pub const GAUGES: &[Gauge] = &[
     led(
         "cketerm_entry_needs_attention",
         &["queue", "index", "address", "reason"],
-        "1 for each entry that waits for a person",
+        "1 for each entry that is stuck, as the console calls it; what holds a whole queue is in cketerm_entries",
         attention,
     ),
     led("cketerm_oldest_entry_seconds", &["queue"], "Age of the oldest unfinished entry whose asking is known", oldest),
@@ -351,7 +353,8 @@ fn address(seen: &Seen, id: EntryId) -> String {
 }
 
 fn attention(seen: &Seen, put: &mut Sink<'_>) {
-    for (id, reason) in seen.reasons.iter().filter(|(_, reason)| reason.needs_attention()) {
+    let stuck = |id: &EntryId, why: &Reason| trouble::by(seen, *id, why) == Some(Trouble::Stuck);
+    for (id, reason) in seen.reasons.iter().filter(|(id, why)| stuck(id, why)) {
         put(&[&id.queue.to_string(), &id.index.to_string(), &address(seen, *id), &reason.name()], 1.0);
     }
 }

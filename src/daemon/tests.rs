@@ -121,12 +121,29 @@ fn the_page_says_what_the_engine_saw() {
         "cketerm_etcd_age_seconds 1.5",
         "cketerm_broken_keys 1.0",
         "cketerm_entries{queue=\"reboot\",reason=\"WaitingForSlot\"} 1.0",
-        "cketerm_entry_needs_attention{queue=\"reboot\",index=\"0\",address=\"10.0.0.11\",reason=\"BlockedByPDB\"} 1.0",
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
     assert!(!text.contains("index=\"1\",address=\"10.0.0.12\""), "who waits for a slot needs nobody: {text}");
     assert!(text.ends_with("# EOF\n"));
+}
+
+/// As the console calls it, so that a pager and a screen say the same.
+#[test]
+fn an_entry_needs_attention_once_it_is_stuck() {
+    let line =
+        "cketerm_entry_needs_attention{queue=\"reboot\",index=\"0\",address=\"10.0.0.11\",reason=\"BlockedByPDB\"} 1.0";
+    let after = |seconds: i64| {
+        let mut seen = seen();
+        let mut draining = RebootEntry::queued(0, "10.0.0.11");
+        draining.status = RebootStatus::Draining;
+        draining.last_transition_time = Some(Timestamp::UNIX_EPOCH);
+        let store = Arc::make_mut(&mut seen.snapshot.store);
+        store.reboots.entries.insert(0, stored("/cke/reboots/data/0", Ok(draining)));
+        seen.now.wall = Timestamp::from_second(seconds).unwrap();
+        page(seen).lines().any(|l| l == line)
+    };
+    assert!(!after(1799) && after(1800));
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub mod run;
 pub mod snapshot;
 pub mod state;
 mod tally;
+pub mod trouble;
 
 pub(crate) use act::previewed;
 pub use explain::{explain, would};

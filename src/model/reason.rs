@@ -1,5 +1,6 @@
 //! Why an entry does not move (spec/invariants.md, Reasons). Each names its object; the wording is an interface.
 
+mod attention;
 mod sentence;
 
 use std::sync::Arc;
@@ -7,10 +8,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::attention::Attention;
 use super::entry::EntryId;
 
 /// How the cause of a backoff begins that only the queue's switch brought about.
 pub const SWITCHED_OFF: &str = "the queue was disabled";
+
+/// What is said of a command that failed and is run again by itself.
+pub const TRIES_AGAIN: &str = "tries again";
 
 /// How many nodes a reason names at most; how many there are is a number beside them.
 pub const NAMED: usize = 20;
@@ -271,38 +276,6 @@ impl Reason {
                 fields.get("reason").and_then(|v| v.as_str()).unwrap_or_default().to_owned()
             }
             _ => String::new(),
-        }
-    }
-
-    /// Whether a person has to do something, as opposed to waiting for one's turn.
-    pub fn needs_attention(&self) -> bool {
-        match self {
-            Self::UnreachableGate { .. }
-            | Self::ControlPlaneUnhealthy { .. }
-            | Self::BlockedByPdb { .. }
-            | Self::BlockedByManyPdbs { .. }
-            | Self::BlockedByJob { .. }
-            | Self::EvictionRefused { .. }
-            | Self::TerminatingStuck { .. }
-            | Self::VolumeAttached { .. }
-            | Self::UncordonedByOther { .. }
-            | Self::CommandFailed { .. }
-            | Self::OutcomeUnknown { .. }
-            | Self::CheckUnavailable { .. }
-            | Self::NodeMismatch { .. }
-            | Self::OrphanedCordon { .. }
-            | Self::AwaitingApproval { .. }
-            | Self::EngineObserving { .. }
-            | Self::NoEngine { .. }
-            | Self::Stale { .. }
-            | Self::ProgramMissing { .. }
-            | Self::PowerError { .. }
-            | Self::EffectFailed { .. }
-            | Self::NoCommand { .. }
-            | Self::NotMember { .. }
-            | Self::InvalidEntry { .. } => true,
-            Self::WaitingForBoot { stuck, .. } => *stuck,
-            _ => false,
         }
     }
 }

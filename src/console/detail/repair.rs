@@ -6,7 +6,8 @@ use ratatui::{style::Style, text::Line};
 
 use super::{FORCE, HOLD, LET_GO, RESET, RETRY, Text};
 use crate::{
-    console::{brief, calendar, facts, table::wrap, trouble, when},
+    console::{brief, calendar, facts, table::wrap, when},
+    engine::trouble,
     model::{
         attempt::Attempt,
         cluster::{Operation, steps_in_words},

@@ -184,7 +184,7 @@ fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
     let mut world = World::usual();
     let row = NodeRow { ready: false, ..NodeRow::clone(&world.kube.nodes["worker-2"]) };
     world.kube.put_node(row);
-    let trouble = |seen: &crate::engine::snapshot::Seen, id| crate::console::trouble::of(seen, id).is_some();
+    let trouble = |seen: &crate::engine::snapshot::Seen, id| crate::engine::trouble::of(seen, id).is_some();
     assert!(trouble(&world.seen(), EntryId::reboot(6)), "a budget held it up");
     let cause = Some("the queue was disabled (reset-backoff ends the wait)".to_owned());
     let until = after(super::world::wall(), 400);

@@ -10,10 +10,10 @@ use crate::{
         letters::Letters,
         screen,
         theme::{Theme, shelf::BUILT_IN},
-        trouble::Trouble,
         update::update,
         view::View,
     },
+    engine::trouble::Trouble,
     model::{
         entry::EntryId,
         reason::Reason,
@@ -160,7 +160,7 @@ fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_giv
     assert!(text.contains("! 1 stuck (n)") && text.contains("stuck: pdb shop/web 2/2"), "{text}");
 
     // a drain that began a second ago, and ended three times like that
-    let trouble = |world: &World| crate::console::trouble::of(&world.seen(), EntryId::reboot(3));
+    let trouble = |world: &World| crate::engine::trouble::of(&world.seen(), EntryId::reboot(3));
     world.boot = BOOT;
     assert_eq!(trouble(&world), Some(Trouble::Waits));
     for (count, how) in [(2, Trouble::Waits), (3, Trouble::Stuck)] {
@@ -174,6 +174,31 @@ fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_giv
     for (until, how) in [(Some(super::world::wall()), Trouble::Waits), (None, Trouble::Stuck)] {
         world.reasons.insert(EntryId::reboot(3), Reason::OutcomeUnknown { attempt: None, until });
         assert_eq!(trouble(&world), Some(how), "{until:?}");
+    }
+}
+
+/// Review 11 of the engineer, D2: an outage made each waiting entry stuck, one after the other, with a bell for each.
+#[test]
+fn what_holds_a_whole_queue_is_told_once_and_makes_no_entry_stuck() {
+    let mut world = quiet();
+    let gate = Reason::UnreachableGate { count: 3, limit: 1, names: ["worker-5".to_owned()].into() };
+    for index in [3, 4] {
+        world.entry(index, "10.0.0.14", RebootStatus::Queued, 9000, 70);
+        world.reasons.insert(EntryId::reboot(index), gate.clone());
+    }
+    let mut app = world.console_in(View::Overview, 80, 24);
+    let mut attention = Attention::new(true, Bell::Stuck);
+    let first = told(&mut attention, &mut app, &mut world, 0.0);
+    assert!(first.contains("2 held up"), "{first}");
+    world.entry(5, "10.0.0.15", RebootStatus::Queued, 9000, 71);
+    world.reasons.insert(EntryId::reboot(5), gate);
+    let said = told(&mut attention, &mut app, &mut world, 60.0);
+    assert!(said.contains("3 held up") && !said.contains("$$"), "{said}");
+    for view in ["0", "1", "2"] {
+        press(&mut app, view);
+        let text = screen::text(&app);
+        assert!(text.contains("! 3 entries wait: 3 nodes"), "{view}: {text}");
+        assert!(!text.contains("stuck (n)"), "{view}: {text}");
     }
 }
 

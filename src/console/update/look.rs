@@ -11,11 +11,10 @@ use crate::console::{
     past::PastId,
     racks,
     settings::{self, Change},
-    tour,
-    trouble::{self, Trouble},
-    views,
+    tour, views,
 };
 use crate::{
+    engine::trouble::{self, Trouble},
     model::entry::{EntryId, QueueKind},
     store::keys::Folder,
 };

@@ -27,9 +27,11 @@ use super::{
     app::{App, View},
     brief, dialog, facts, footer, header, letters, picker,
     table::{Cell, put},
-    trouble::{self, Trouble},
 };
-use crate::model::entry::EntryId;
+use crate::{
+    engine::trouble::{self, Trouble},
+    model::entry::EntryId,
+};
 
 /// Below this nothing useful fits.
 pub const LEAST: (u16, u16) = (60, 15);

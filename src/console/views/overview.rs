@@ -15,8 +15,9 @@ use crate::{
         facts::{self, Counts, Leader},
         overview::{Spot, Stuck, Work, standing_by},
         pace::Tone,
-        sources, trouble, when,
+        sources, when,
     },
+    engine::trouble,
     model::entry::{EntryId, QueueKind},
     store::{keys::SwitchName, view::Switch},
 };

@@ -14,7 +14,7 @@ use crate::{
         kube::NodeRow,
         ours::{Order, Verb},
         policy::UnreachableRule,
-        reason::Reason,
+        reason::{Reason, TRIES_AGAIN},
         reboot::RebootStatus,
         time::after,
     },
@@ -179,7 +179,7 @@ impl<'a> Pass<'a> {
         let floor = if last.withheld() { WITHHELD } else { 0 };
         let again = after(outcome.at, task.interval.max(floor));
         let how = outcome.end.to_string();
-        let reason = Reason::CommandFailed { how: format!("{how}, tries again"), stderr: outcome.stderr.clone() };
+        let reason = Reason::CommandFailed { how: format!("{how}, {TRIES_AGAIN}"), stderr: outcome.stderr.clone() };
         if self.now.wall < again {
             self.wake_at_wall(again);
             return Some(reason);

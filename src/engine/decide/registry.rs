@@ -137,8 +137,9 @@ impl Pass<'_> {
         }
         let Some(proposal) = &registry.proposal else { return Applying::Waits("sabakan's first answer".to_owned()) };
         let (basis, settled) = (Basis::of(store), proposal.outcome.as_ref().is_ok_and(|p| !p.plan.changed));
-        // what was settled is asked again within seconds when machines come into work or leave it
-        if proposal.basis != basis && !(settled && proposal.basis.but_for_busy(&basis)) {
+        // what was settled, or is only shown, is asked again within seconds when machines come into work or leave it
+        let rests = settled || !self.leading();
+        if proposal.basis != basis && !(rests && proposal.basis.but_for_busy(&basis)) {
             return Applying::Waits("a plan from what has just changed".to_owned());
         }
         let age = registry.members.good.as_ref().map_or(f64::MAX, |g| self.boot() - g.at);

@@ -14,13 +14,14 @@ use crate::{
     engine::{
         decide::Applying,
         snapshot::{Seen, Snapshot, secs},
+        trouble::{self, Trouble},
     },
     model::{
         attempt::Attempt,
         entry::{EntryId, QueueKind, Stored},
         notice::{Kind, Leadership, Notice},
         ours::{Ending, Request},
-        reason::{GIVEN_UP, Reason},
+        reason::{Attention, Reason},
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, StepStatus},
         secret,
@@ -28,7 +29,7 @@ use crate::{
     store::view::StoreView,
 };
 
-/// Seconds for which something must wait for a person before somebody is told: most of it passes by itself.
+/// Seconds for which something must be stuck before somebody is told.
 const SETTLE: f64 = 30.0;
 
 /// A condition that lasts.
@@ -137,18 +138,16 @@ impl Scene {
         // what holds a whole queue is one condition, and not one for each entry
         let mut whole: Vec<(&Reason, u64)> = Vec::new();
         for (id, reason) in seen.reasons.iter() {
-            if let Reason::Backoff { count, .. } = reason {
-                if *count < GIVEN_UP {
-                    continue;
-                }
-            } else if !reason.needs_attention() || unreadable(snap, *id) {
+            if reason.attention() == Attention::None || unreadable(snap, *id) {
                 continue;
-            } else if holds_all(reason) {
+            } else if reason.holds_all() {
                 // by the thousand: their names are not asked for
                 match whole.iter_mut().find(|(known, _)| discriminant(*known) == discriminant(reason)) {
                     Some((_, entries)) => *entries += 1,
                     None => whole.push((reason, 1)),
                 }
+                continue;
+            } else if trouble::by(seen, *id, reason) != Some(Trouble::Stuck) {
                 continue;
             }
             let word = reason.name();
@@ -187,21 +186,6 @@ impl Scene {
 /// The key of all conditions of one kind and word together.
 pub(super) fn group_key(kind: Kind, word: &str) -> String {
     format!("{kind}/*/{word}")
-}
-
-/// It is not the entry's own: whatever stands in the queue waits for it.
-fn holds_all(reason: &Reason) -> bool {
-    matches!(
-        reason,
-        Reason::UnreachableGate { .. }
-            | Reason::ControlPlaneUnhealthy { .. }
-            | Reason::Stale { .. }
-            | Reason::EngineObserving { .. }
-            | Reason::NoEngine { .. }
-            | Reason::NoCommand { .. }
-            | Reason::ProgramMissing { .. }
-            | Reason::AwaitingApproval { .. }
-    )
 }
 
 /// The freeze in force; one whose time is over is none.

@@ -352,6 +352,25 @@ fn what_holds_a_whole_queue_is_one_condition_and_turns_are_none() {
     assert_eq!(scene.levels["stuck/*/UnreachableGate"].notice.title, "2 entries wait: UnreachableGate");
 }
 
+/// The console, the gauge and the notices called different things stuck.
+#[test]
+fn what_may_pass_by_itself_is_told_once_it_has_lasted_for_the_policys_time() {
+    let entry = r#"{"index":"1","node":"10.0.0.1","status":"draining","last_transition_time":"1970-01-01T00:00:00Z"}"#;
+    let told = |why: Reason, seconds: i64| {
+        let mut seen = seen(&[("reboots/data/0000000000000001", entry)], &[(EntryId::reboot(1), why)]);
+        seen.now.wall = Timestamp::from_second(seconds).unwrap();
+        Scene::of(&seen).unwrap().levels.len()
+    };
+    let budget =
+        Reason::BlockedByPdb { pod: "shop/web-1".to_owned(), pdb: "shop/web".to_owned(), healthy: 2, needed: 2 };
+    let again = Reason::CommandFailed { how: "exit 1, tries again".to_owned(), stderr: String::new() };
+    for why in [budget, again] {
+        assert_eq!([60, 1799, 1800].map(|seconds| told(why.clone(), seconds)), [0, 0, 1], "{why}");
+    }
+    let last = Reason::CommandFailed { how: "exit 1".to_owned(), stderr: String::new() };
+    assert_eq!(told(last, 1), 1, "only a person goes on from there");
+}
+
 #[test]
 fn an_engine_that_does_not_lead_has_nothing_to_tell() {
     let mut seen = seen(&[], &[]);

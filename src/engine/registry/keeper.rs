@@ -33,13 +33,25 @@ pub struct Keeper {
     task: tokio::task::JoinHandle<()>,
 }
 
+/// What a plan of the definition is wanted for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plans {
+    /// Nothing: neither machines nor plans are kept.
+    #[default]
+    None,
+    /// To be shown: it may be some seconds behind the machines in work.
+    Shown,
+    /// To be applied: it has to be of this moment.
+    Applied,
+}
+
 /// What is wanted of sabakan.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Want {
     /// Anything at all.
     any: bool,
     /// The machines of a definition, and a plan of it.
-    members: bool,
+    plans: Plans,
     /// An answer about broken machines that came after this boot time.
     broken_after: Option<f64>,
 }
@@ -71,11 +83,11 @@ impl Keeper {
         Self { wanted, seen, task: crate::tasks::spawn(keeping.run(want)) }
     }
 
-    /// Whether anybody wants to know at all, whether a definition is wanted too, and whether an answer about broken
-    /// machines must be newer than this boot time.
-    pub fn want(&self, any: bool, members: bool, broken_after: Option<f64>) {
+    /// Whether anybody wants to know at all, what plans of the definition are wanted for, and whether an answer about
+    /// broken machines must be newer than this boot time.
+    pub fn want(&self, any: bool, plans: Plans, broken_after: Option<f64>) {
         self.wanted.send_if_modified(|was| {
-            let want = Want { any, members, broken_after };
+            let want = Want { any, plans, broken_after };
             std::mem::replace(was, want) != want
         });
     }
@@ -154,8 +166,8 @@ impl Keeping {
             let mut sleep = Duration::from_hours(1);
             if wanted.any && view.synced {
                 sleep = self.ask_what_is_due(&view, wanted);
-                if wanted.members {
-                    sleep = sleep.min(self.plan(&view));
+                if wanted.plans != Plans::None {
+                    sleep = sleep.min(self.plan(&view, wanted.plans));
                 } else {
                     self.forget_members();
                 }
@@ -184,7 +196,7 @@ impl Keeping {
         for (question, stored) in
             [(Question::Members, &settings.variables), (Question::Broken, &settings.repair_variables)]
         {
-            if question == Question::Members && !want.members {
+            if question == Question::Members && want.plans == Plans::None {
                 continue;
             }
             let with = (url.mod_revision, stored.as_ref().map_or(0, |s| s.mod_revision));
@@ -290,7 +302,7 @@ impl Keeping {
     }
 
     /// Plans anew where what it is made from has changed; how long until it is to be looked at again.
-    fn plan(&mut self, view: &StoreView) -> Duration {
+    fn plan(&mut self, view: &StoreView, plans: Plans) -> Duration {
         const NEVER: Duration = Duration::MAX;
         let Some(good) = self.registry.members.good.clone() else { return NEVER };
         let basis = Basis::of(view);
@@ -300,7 +312,7 @@ impl Keeping {
             return NEVER;
         }
         let now = secs(self.clock.boot());
-        if let Some(rest) = self.may_rest(&from, now) {
+        if let Some(rest) = self.may_rest(&from, plans, now) {
             return rest;
         }
         let proposal = propose(view, &good, from.2.as_deref(), self.clock.wall());
@@ -312,9 +324,11 @@ impl Keeping {
     }
 
     /// Machines that come into work and leave it are many, and seldom change what was settled: where nothing else has
-    /// changed, a plan that changes nothing is made again after a rest, and this is what is left of it.
-    fn may_rest(&self, from: &PlannedFrom, now: f64) -> Option<Duration> {
+    /// changed, a plan that changes nothing, or that nobody here applies, is made again after a rest, and this is what is
+    /// left of it.
+    fn may_rest(&self, from: &PlannedFrom, plans: Plans, now: f64) -> Option<Duration> {
         let settled = self.registry.proposal.as_ref()?.outcome.as_ref().is_ok_and(|p| !p.plan.changed);
+        let settled = settled || plans != Plans::Applied;
         let (basis, at, taints) = self.planned.as_ref()?;
         let only_busy = (*at, taints) == (from.1, &from.2) && basis.but_for_busy(&from.0);
         let left = self.planned_at + REST - now;

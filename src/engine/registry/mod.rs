@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    keeper::Keeper,
+    keeper::{Keeper, Plans},
     propose::{Basis, Proposal, Proposed, propose, with_input},
 };
 use crate::sabakan::Machines;

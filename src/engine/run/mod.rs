@@ -23,7 +23,7 @@ use super::{
     preflight,
     probe::{Prober, Targets, url},
     publish,
-    registry::Keeper,
+    registry::{Keeper, Plans},
     snapshot::{Came, Engine, InFlight, Seen, Snapshot, secs},
     tally::Tally,
 };
@@ -323,8 +323,12 @@ impl Loop {
         self.prober.aim(targets);
         // who leads asks, and a console for whoever looks at it
         let (console, again) = (self.options.mode == "console", leads && decision.auto_repair.asks_again);
-        let members = console || leads && self.snap.store.sabakan.enabled();
-        self.keeper.want(leads || console, members, again.then(|| secs(self.steady.now().boot)));
+        let plans = match (leads && self.snap.store.sabakan.enabled(), console) {
+            (true, _) => Plans::Applied,
+            (false, true) => Plans::Shown,
+            (false, false) => Plans::None,
+        };
+        self.keeper.want(leads || console, plans, again.then(|| secs(self.steady.now().boot)));
     }
 
     fn tell(&self, decision: Decision, now: Now) {

@@ -13,7 +13,7 @@ use crate::{
     engine::snapshot::CheckAnswer,
     model::{
         attempt::Outcome,
-        reason::Reason,
+        reason::{Reason, TRIES_AGAIN},
         repair::{RepairStatus, StepStatus},
         time::{after, seconds_between},
     },
@@ -60,7 +60,7 @@ impl<'a> Pass<'a> {
             After::TriesLeft(outcome) => {
                 let how = outcome.end.to_string();
                 let disabled = || Reason::CommandFailed {
-                    how: format!("{how}, tries again once the queue is enabled"),
+                    how: format!("{how}, {TRIES_AGAIN} once the queue is enabled"),
                     stderr: outcome.stderr.clone(),
                 };
                 self.retry_by_definition(case, task).unwrap_or_else(disabled)

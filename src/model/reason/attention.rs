@@ -1,0 +1,78 @@
+//! Which reasons ask for a person, and how soon. One list: the console, the notices and the metrics call the same things stuck
+//! (`engine/trouble`).
+
+use super::{GIVEN_UP, Reason, SWITCHED_OFF, TRIES_AGAIN};
+
+/// How soon a reason asks for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Attention {
+    /// Not at all: it moves, or its turn has not come.
+    None,
+    /// Once it has lasted: it may be over at the next look, and nobody has done anything.
+    Later,
+    /// At once: only a person ends it.
+    Now,
+}
+
+impl Reason {
+    /// How soon this asks for a person.
+    pub fn attention(&self) -> Attention {
+        match self {
+            Self::CommandFailed { how, .. } if how.contains(TRIES_AGAIN) => Attention::Later,
+            // whom the switch sent back nothing holds up but a timer
+            Self::Backoff { count, cause, .. } => match cause {
+                Some(why) if why.starts_with(SWITCHED_OFF) => Attention::None,
+                None if *count < GIVEN_UP => Attention::None,
+                _ => Attention::Later,
+            },
+            Self::WaitingForBoot { stuck: false, .. } => Attention::None,
+            Self::UnreachableGate { .. }
+            | Self::ControlPlaneUnhealthy { .. }
+            | Self::BlockedByPdb { .. }
+            | Self::BlockedByJob { .. }
+            | Self::EvictionRefused { .. }
+            | Self::VolumeAttached { .. }
+            | Self::CheckUnavailable { .. }
+            | Self::PowerError { .. }
+            | Self::EffectFailed { .. }
+            | Self::OutcomeUnknown { until: Some(_), .. } => Attention::Later,
+            Self::BlockedByManyPdbs { .. }
+            | Self::TerminatingStuck { .. }
+            | Self::UncordonedByOther { .. }
+            | Self::CommandFailed { .. }
+            | Self::OutcomeUnknown { .. }
+            | Self::NodeMismatch { .. }
+            | Self::OrphanedCordon { .. }
+            | Self::AwaitingApproval { .. }
+            | Self::EngineObserving { .. }
+            | Self::NoEngine { .. }
+            | Self::Stale { .. }
+            | Self::ProgramMissing { .. }
+            | Self::WaitingForBoot { .. }
+            | Self::NoCommand { .. }
+            | Self::NotMember { .. }
+            | Self::InvalidEntry { .. } => Attention::Now,
+            _ => Attention::None,
+        }
+    }
+
+    /// Whether a person may have to do something, as opposed to waiting for one's turn.
+    pub fn needs_attention(&self) -> bool {
+        !matches!(self, Self::Backoff { .. }) && self.attention() > Attention::None
+    }
+
+    /// It is not the entry's own: whatever stands in the queue waits for it, and it is told once.
+    pub fn holds_all(&self) -> bool {
+        matches!(
+            self,
+            Self::UnreachableGate { .. }
+                | Self::ControlPlaneUnhealthy { .. }
+                | Self::Stale { .. }
+                | Self::EngineObserving { .. }
+                | Self::NoEngine { .. }
+                | Self::NoCommand { .. }
+                | Self::ProgramMissing { .. }
+                | Self::AwaitingApproval { .. }
+        )
+    }
+}
