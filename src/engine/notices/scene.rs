@@ -140,14 +140,16 @@ impl Scene {
         for (id, reason) in seen.reasons.iter() {
             if reason.attention() == Attention::None || unreadable(snap, *id) {
                 continue;
-            } else if reason.holds_all() {
+            }
+            if reason.holds_all() {
                 // by the thousand: their names are not asked for
                 match whole.iter_mut().find(|(known, _)| discriminant(*known) == discriminant(reason)) {
                     Some((_, entries)) => *entries += 1,
                     None => whole.push((reason, 1)),
                 }
-                continue;
-            } else if trouble::by(seen, *id, reason) != Some(Trouble::Stuck) {
+            }
+            // an entry that waits for what holds all is not stuck itself
+            if trouble::by(seen, *id, reason) != Some(Trouble::Stuck) {
                 continue;
             }
             let word = reason.name();

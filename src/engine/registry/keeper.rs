@@ -166,10 +166,9 @@ impl Keeping {
             let mut sleep = Duration::from_hours(1);
             if wanted.any && view.synced {
                 sleep = self.ask_what_is_due(&view, wanted);
-                if wanted.plans != Plans::None {
-                    sleep = sleep.min(self.plan(&view, wanted.plans));
-                } else {
-                    self.forget_members();
+                match wanted.plans {
+                    Plans::None => self.forget_members(),
+                    plans => sleep = sleep.min(self.plan(&view, plans)),
                 }
             }
             tokio::select! {
