@@ -1,8 +1,11 @@
 # `make run` shows cketerm at work, `make test` tests everything. Both set up what they need and say what they skip.
+comma := ,
 # Where cargo builds.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What is shipped, and therefore what is measured.
-PROGRAM := $(TARGET)/dist/cketerm
+PROGRAM := $(TARGET)/shipped/cketerm
+# Without the tables for unwinding: it ends where it panics (Cargo.toml, profile `dist`).
+LINK := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld)
 .PHONY: run demo test sim fuzz faults soak deny scale lint docs pictures figures bench day2 build package setup
 
 run: ## the console on a data centre inside the process
@@ -42,7 +45,8 @@ lint:
 
 build: ## the program as it is shipped: small, and slow to build; `cargo build --release` is quicker
 	tests/servers/setup --build-only
-	cargo rustc --locked --profile dist --bin cketerm -- $(shell docs/package/link)
+	cargo rustc --locked --profile dist --bin cketerm -- $(LINK)
+	install -D $(TARGET)/dist/cketerm $(PROGRAM)
 
 package: ## a static program and a Debian package, under target/package; installation, upgrade, removal and purge are tried (docs/package/try)
 	tests/servers/setup --build-only

@@ -193,7 +193,7 @@ fn standing(applying: &Applying) -> String {
 fn detail(effect: &Effect) -> String {
     let pods = |n: usize, what: &str| format!("{n} {what}");
     match effect {
-        Effect::Remove { end } | Effect::Finish { end, .. } => end.outcome(),
+        Effect::Remove { end, .. } | Effect::Finish { end, .. } => end.outcome(),
         Effect::BackOff { cause, .. } | Effect::Unwind { cause, .. } => cause.to_string(),
         Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.command(),
         Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => secret::argv(argv),

@@ -8,7 +8,10 @@ use super::{Context, args::Output, history};
 use crate::{
     actions::{ActionError, repair_state},
     clock::{Clock, Now},
-    engine::explain,
+    engine::{
+        explain,
+        trouble::{self, Trouble},
+    },
     model::{
         entry::{EntryId, QueueKind},
         ours::{Ending, Progress},
@@ -69,7 +72,7 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
                 "entry": entry,
                 "reason": reason,
                 "text": reason.to_string(),
-                "needs_attention": reason.needs_attention(),
+                "needs_attention": trouble::kept_by(&view, store.clock().wall(), id, &reason) == Some(Trouble::Stuck),
                 "progress": progress,
             });
             context.out.value(&said, form)

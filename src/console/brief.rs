@@ -151,7 +151,7 @@ pub fn sentence(reason: &Reason) -> String {
 
 /// Text from outside for one line: nothing that steers a terminal, and ASCII where the words are ours.
 pub fn safe(text: &str) -> String {
-    visible(&text.replace('\u{d7}', "x"), false)
+    if text.is_ascii() { visible(text, false) } else { visible(&text.replace('\u{d7}', "x"), false) }
 }
 
 /// The sentence of a budget's or a Job's hold (the cause of a backoff is kept as text) in few words, the object first.

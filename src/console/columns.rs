@@ -115,7 +115,7 @@ pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
 pub struct Of<'a, Id>(pub &'a App, pub &'a Id);
 
 impl<Id: Told> Cells for Of<'_, Id> {
-    fn value(&self, column: &str) -> Value {
+    fn value(&self, column: &str) -> Value<'_> {
         self.1.told(self.0, column)
     }
 }
@@ -123,49 +123,49 @@ impl<Id: Told> Cells for Of<'_, Id> {
 /// An identity whose columns can be told.
 pub trait Told {
     /// What a column says of it.
-    fn told(&self, app: &App, column: &str) -> Value;
+    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a>;
 }
 
-fn age(app: &App, at: Option<Timestamp>) -> Value {
+fn age(app: &App, at: Option<Timestamp>) -> Value<'static> {
     at.map_or(Value::None, |at| Value::Number(app.now.wall.duration_since(at).as_secs_f64()))
 }
 
 /// A Node's role: an API server's under the name of the screen and under that of the words.
-fn role(app: &App, node: &str) -> Value {
+fn role<'a>(app: &'a App, node: &str) -> Value<'a> {
     match facts::role(&app.seen, node) {
-        api if api == "api" => Value::Known(api, "control-plane"),
+        api @ "api" => Value::Known(api.into(), "control-plane"),
         other => Value::text(other),
     }
 }
 
-fn count(n: impl TryInto<i32>) -> Value {
+fn count(n: impl TryInto<i32>) -> Value<'static> {
     n.try_into().map_or(Value::None, |n| Value::Number(f64::from(n)))
 }
 
-fn whole(n: u64) -> Value {
+fn whole(n: u64) -> Value<'static> {
     // indexes are shown and compared as numbers; above 2^32 nobody has any
     u32::try_from(n).map_or(Value::None, |n| Value::Number(f64::from(n)))
 }
 
-fn who(who: &Who) -> Value {
+fn who(who: &Who) -> Value<'static> {
     Value::text(who.to_string())
 }
 
 impl Told for EntryId {
-    fn told(&self, app: &App, column: &str) -> Value {
+    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
         let (seen, now) = (&app.seen, app.now.wall);
         let request = || seen.snapshot.store.requests.get(self).and_then(Stored::get);
-        let machine = || facts::machine(seen, *self);
+        let machine = || facts::machine_ref(seen, *self);
         match column {
             "index" => return whole(self.index),
             "node" => return Value::text(machine().unwrap_or_default()),
             "address" => return Value::text(facts::address_of(seen, *self).unwrap_or_default()),
-            "role" => return machine().map_or(Value::None, |name| role(app, &name)),
-            "rack" => return machine().map_or(Value::None, |name| Value::text(facts::rack(seen, &name))),
+            "role" => return machine().map_or(Value::None, |name| role(app, name)),
+            "rack" => return machine().map_or(Value::None, |name| Value::text(facts::rack(seen, name))),
             "since" => return age(app, facts::since(seen, *self)),
             "pods" => return Value::text(brief::pods(seen, *self)),
             "by" => return request().map_or(Value::None, |r| who(&r.who)),
-            "why" => return Value::text(request().and_then(|r| r.reason.clone()).unwrap_or_default()),
+            "why" => return Value::text(request().and_then(|r| r.reason.as_deref()).unwrap_or_default()),
             "reason" => {
                 let why = seen.reasons.get(self).map(|why| brief::reason(why, now));
                 let mark = if trouble::is_stuck(seen, *self) { "! " } else { "" };
@@ -182,9 +182,9 @@ impl Told for EntryId {
             QueueKind::Repair => match (column, facts::repair(seen, *self)) {
                 ("status", None) => Value::text("broken"),
                 ("status", Some(e)) => Value::text(brief::repair_status(e, now)),
-                ("type", Some(e)) => Value::text(e.machine_type.clone()),
-                ("operation", Some(e)) => Value::text(e.operation.clone()),
-                ("serial", Some(e)) => Value::text(e.serial.clone().unwrap_or_default()),
+                ("type", Some(e)) => Value::text(e.machine_type.as_str()),
+                ("operation", Some(e)) => Value::text(e.operation.as_str()),
+                ("serial", Some(e)) => Value::text(e.serial.as_deref().unwrap_or_default()),
                 ("step", Some(e)) => Value::text(brief::step(seen, e)),
                 ("health", Some(_)) => Value::text(brief::health(seen, *self)),
                 ("left", Some(_)) => facts::deadline(seen, *self)
@@ -196,16 +196,16 @@ impl Told for EntryId {
 }
 
 impl Told for String {
-    fn told(&self, app: &App, column: &str) -> Value {
+    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
         let seen = &app.seen;
         let entry = |id: Option<EntryId>| id.map_or(Value::None, |id| whole(id.index));
         match column {
-            "node" => Value::text(self.clone()),
+            "node" => Value::text(self.as_str()),
             "state" => Value::text(brief::node_state(app, self).0),
             "address" => Value::text(facts::address(seen, self).unwrap_or_default()),
             "role" => role(app, self),
             "rack" => Value::text(facts::rack(seen, self)),
-            "kubelet" => facts::node(seen, self).map_or(Value::None, |n| Value::text(n.kubelet.clone())),
+            "kubelet" => facts::node(seen, self).map_or(Value::None, |n| Value::text(n.kubelet.as_str())),
             "reboot" => entry(app.facts.reboot_of(self)),
             "repair" => entry(app.facts.repair_of(self)),
             _ => Value::None,
@@ -214,15 +214,15 @@ impl Told for String {
 }
 
 impl Told for Serial {
-    fn told(&self, app: &App, column: &str) -> Value {
+    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
         let seen = &app.seen;
-        let Some(machine) = app.registry.machine(seen, self) else { return Value::text(self.0.clone()) };
+        let Some(machine) = app.registry.machine(seen, self) else { return Value::text(self.0.as_str()) };
         match column {
-            "serial" => Value::text(machine.serial.clone()),
+            "serial" => Value::text(machine.serial.as_str()),
             "state" => Value::text(machine.state.word()),
             "for" => Value::Number(registry::in_state(seen, machine)),
-            "address" => Value::text(machine.address.clone()),
-            "role" => Value::text(machine.role.clone()),
+            "address" => Value::text(machine.address.as_str()),
+            "role" => Value::text(machine.role.as_str()),
             "rack" => count(machine.rack),
             "life" => count(machine.lifetime_days(app.now.wall)),
             "place" => Value::text(registry::place(seen, &machine.address)),
@@ -231,25 +231,25 @@ impl Told for Serial {
                 let change = app.registry.change(seen, &machine.address);
                 change.map_or(Value::None, |c| Value::text(format!("{}: {why}", c.kind.word())))
             }
-            "bmc" => Value::text(machine.bmc_type.clone()),
+            "bmc" => Value::text(machine.bmc_type.as_str()),
             _ => Value::None,
         }
     }
 }
 
 impl Told for Row {
-    fn told(&self, app: &App, column: &str) -> Value {
+    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
         match (self, column) {
             (Self::Field(_), "what") => Value::text("field"),
             (Self::Fold(_), "what") => Value::text("nodes"),
-            (Self::Field(text) | Self::Fold(text), "why") => Value::text(text.clone()),
+            (Self::Field(text) | Self::Fold(text), "why") => Value::text(text.as_str()),
             (Self::Field(_) | Self::Fold(_), _) => Value::None,
             (Self::Node(kind, _), "what") => Value::text(kind.word()),
-            (Self::Node(_, address), "address") => Value::text(address.clone()),
+            (Self::Node(_, address), "address") => Value::text(address.as_str()),
             (Self::Node(_, address), _) => {
                 let Some(choice) = app.registry.choice(&app.seen, address) else { return Value::None };
                 match column {
-                    "serial" => Value::text(choice.serial.clone().unwrap_or_default()),
+                    "serial" => Value::text(choice.serial.as_deref().unwrap_or_default()),
                     "score" => choice.score.map_or(Value::None, count),
                     _ => Value::text(choice.why.to_string()),
                 }
@@ -259,14 +259,14 @@ impl Told for Row {
 }
 
 impl Told for HostId {
-    fn told(&self, app: &App, column: &str) -> Value {
-        let Some(host) = facts::host(&app.seen, self) else { return Value::text(self.1.clone()) };
+    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
+        let Some(host) = facts::host(&app.seen, self) else { return Value::text(self.1.as_str()) };
         match column {
-            "host" => Value::text(self.1.clone()),
-            "namespace" => Value::text(self.0.clone()),
-            "node" => facts::host_node(&app.seen, self).map_or(Value::None, |n| Value::text(n.name.clone())),
+            "host" => Value::text(self.1.as_str()),
+            "namespace" => Value::text(self.0.as_str()),
+            "node" => facts::host_node(&app.seen, self).map_or(Value::None, |n| Value::text(n.name.as_str())),
             "power" => Value::text(brief::host_power(host)),
-            "state" => Value::text(host.provisioning.clone()),
+            "state" => Value::text(host.provisioning.as_str()),
             "asked" => Value::text(brief::host_asked(host)),
             "remarks" => Value::text(brief::host(app, self).0),
             _ => Value::None,
@@ -275,24 +275,24 @@ impl Told for HostId {
 }
 
 impl Told for PastId {
-    fn told(&self, app: &App, column: &str) -> Value {
+    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
         let past = &app.past;
         let found = match app.view {
             View::Audit => past.audit.get(self).map(|a| match column {
                 "at" => age(app, Some(a.at)),
                 "who" => Value::text(format!("{}@{}", a.who.user, a.who.host)),
-                "from" => Value::text(a.who.ssh_client.clone().unwrap_or_default()),
-                "what" => Value::text(a.what.clone()),
-                "on" => Value::text(a.on.clone()),
-                "result" => Value::text(a.result.clone()),
-                _ => Value::text(a.reason.clone().unwrap_or_default()),
+                "from" => Value::text(a.who.ssh_client.as_deref().unwrap_or_default()),
+                "what" => Value::text(a.what.as_str()),
+                "on" => Value::text(a.on.as_str()),
+                "result" => Value::text(a.result.as_str()),
+                _ => Value::text(a.reason.as_deref().unwrap_or_default()),
             }),
             _ if app.of_cke => past.records.get(self).map(|r| match column {
                 "id" => whole(r.id),
                 "start" => age(app, r.start_at),
                 "took" => r.start_at.zip(r.end_at).map_or(Value::None, |(a, b)| span(a, b)),
-                "status" => Value::text(r.status.clone()),
-                "operation" => Value::text(r.operation.clone()),
+                "status" => Value::text(r.status.as_str()),
+                "operation" => Value::text(r.operation.as_str()),
                 "targets" => Value::text(history::targets(r)),
                 _ => Value::text(format!("{}{}", r.error, r.info)),
             }),
@@ -300,12 +300,12 @@ impl Told for PastId {
                 "ended" => age(app, Some(e.at)),
                 "entry" => Value::text(e.entry.to_string()),
                 "node" => Value::text(history::node(app, e)),
-                "address" => Value::text(e.address.clone()),
+                "address" => Value::text(e.address.as_str()),
                 "took" => e.request.as_ref().map_or(Value::None, |r| span(r.at, e.at)),
                 "tries" => count(e.attempts),
                 "by" => e.request.as_ref().map_or(Value::None, |r| who(&r.who)),
-                "outcome" => Value::text(e.outcome.clone()),
-                _ => Value::text(e.request.as_ref().and_then(|r| r.reason.clone()).unwrap_or_default()),
+                "outcome" => Value::text(e.outcome.as_str()),
+                _ => Value::text(e.request.as_ref().and_then(|r| r.reason.as_deref()).unwrap_or_default()),
             }),
         };
         found.unwrap_or_else(|| Value::text(format!("broken {}", self.key)))
@@ -313,17 +313,17 @@ impl Told for PastId {
 }
 
 impl Told for LineId {
-    fn told(&self, app: &App, column: &str) -> Value {
+    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
         let Some(line) = app.logs.get(self) else { return Value::None };
         match column {
             "at" => age(app, Some(line.at)),
             "level" => Value::text(line.level.as_str()),
-            "entry" => Value::text(line.entry.clone().unwrap_or_default()),
-            _ => Value::text(line.text.clone()),
+            "entry" => Value::text(line.entry.as_deref().unwrap_or_default()),
+            _ => Value::text(line.text.as_str()),
         }
     }
 }
 
-fn span(from: Timestamp, to: Timestamp) -> Value {
+fn span(from: Timestamp, to: Timestamp) -> Value<'static> {
     Value::Number(to.duration_since(from).as_secs_f64())
 }

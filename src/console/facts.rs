@@ -211,10 +211,17 @@ fn repairs(seen: &Seen) -> Counts {
     counts
 }
 
-/// What holds whole queues and is told nowhere else: the first entry that waits for it, and how many do.
+/// What holds whole queues and is told nowhere else: the first entry that waits for it, and how many do. Why our own engine
+/// only observes is told where it does not lead.
 fn holds(seen: &Seen) -> Vec<(EntryId, usize)> {
+    let engine = &seen.snapshot.engine;
+    let told = engine.leading.is_none() && !engine.observing.is_empty();
+    let held = |id: &EntryId, why: &Reason| match why {
+        Reason::EngineObserving { .. } => !told,
+        why => trouble::at_gate(seen, *id, why),
+    };
     let mut holds: Vec<(&Reason, EntryId, usize)> = Vec::new();
-    for (id, why) in seen.reasons.iter().filter(|(_, why)| trouble::own(why) && why.holds_all()) {
+    for (id, why) in seen.reasons.iter().filter(|(id, why)| held(id, why)) {
         match holds.iter_mut().find(|(known, ..)| discriminant(*known) == discriminant(why)) {
             Some((.., n)) => *n += 1,
             None => holds.push((why, *id, 1)),
@@ -296,6 +303,11 @@ pub fn machine(seen: &Seen, id: EntryId) -> Option<String> {
     address_of(seen, id).map(|address| seen.snapshot.machine(address))
 }
 
+/// The same without a copy.
+pub fn machine_ref(seen: &Seen, id: EntryId) -> Option<&str> {
+    address_of(seen, id).map(|address| seen.snapshot.machine_ref(address))
+}
+
 /// The operation that a repair names, where the definition has it.
 pub fn operation<'a>(seen: &'a Seen, entry: &RepairEntry) -> Option<&'a Operation> {
     let definition = seen.snapshot.store.definition()?;
@@ -373,24 +385,23 @@ pub fn is_api_server(seen: &Seen, name: &str) -> bool {
 }
 
 /// `api` for an API server, else the node's role label, else `worker`.
-pub fn role(seen: &Seen, name: &str) -> String {
+pub fn role<'a>(seen: &'a Seen, name: &str) -> &'a str {
     if is_api_server(seen, name) {
-        return "api".to_owned();
+        return "api";
     }
     let labels = || node(seen, name).into_iter().flat_map(|n| &n.shown_labels);
-    let by_value = labels().find(|(k, v)| k.ends_with("/role") && !v.is_empty()).map(|(_, v)| v.clone());
-    let by_key = || labels().find_map(|(k, _)| k.strip_prefix("node-role.kubernetes.io/").map(str::to_owned));
-    by_value.or_else(by_key).unwrap_or_else(|| "worker".to_owned())
+    let by_value = labels().find(|(k, v)| k.ends_with("/role") && !v.is_empty()).map(|(_, v)| v.as_str());
+    let by_key = || labels().find_map(|(k, _)| k.strip_prefix("node-role.kubernetes.io/"));
+    by_value.or_else(by_key).unwrap_or("worker")
 }
 
 /// The rack, or the zone where no rack is told; empty without either.
-pub fn rack(seen: &Seen, name: &str) -> String {
-    let own = node(seen, name).into_iter().flat_map(|n| &n.shown_labels).map(|(k, v)| (k.as_str(), v.as_str()));
-    let defined = member(seen, name).and_then(|m| m.labels.as_ref()).into_iter().flatten();
-    let mut labels: Vec<(&str, &str)> = own.chain(defined.map(|(k, v)| (k.as_str(), v.as_str()))).collect();
-    labels.sort_by_key(|(k, _)| !k.ends_with("/rack"));
-    let hit = labels.iter().find(|(k, _)| k.ends_with("/rack") || k.ends_with("/zone"));
-    hit.map(|(_, v)| (*v).to_owned()).unwrap_or_default()
+pub fn rack<'a>(seen: &'a Seen, name: &str) -> &'a str {
+    let own = || node(seen, name).into_iter().flat_map(|n| &n.shown_labels).map(|(k, v)| (k.as_str(), v.as_str()));
+    let defined = || member(seen, name).and_then(|m| m.labels.as_ref()).into_iter().flatten();
+    let defined = || defined().map(|(k, v)| (k.as_str(), v.as_str()));
+    let of = |end: &str| own().chain(defined()).find(|(k, _)| k.ends_with(end)).map(|(_, v)| v);
+    of("/rack").or_else(|| of("/zone")).unwrap_or_default()
 }
 
 /// The address that names a Node in the queue: the definition's, else the Node's first IP address.

@@ -9,20 +9,20 @@ use regex::{Regex, RegexBuilder};
 
 /// What a column says of a row: to be searched, compared and sorted by.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum Value<'a> {
     /// Text as the screen shows it.
-    Text(String),
+    Text(Cow<'a, str>),
     /// A number, or a duration in seconds.
     Number(f64),
     /// Text as the screen shows it, and another word under which people know the same.
-    Known(String, &'static str),
+    Known(Cow<'a, str>, &'static str),
     /// Nothing.
     None,
 }
 
-impl Value {
+impl<'a> Value<'a> {
     /// A text; nothing where it is empty.
-    pub fn text(text: impl Into<String>) -> Self {
+    pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
         let text = text.into();
         if text.is_empty() { Self::None } else { Self::Text(text) }
     }
@@ -31,6 +31,8 @@ impl Value {
     fn words(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) | Self::Known(text, _) => Cow::Borrowed(text),
+            #[allow(clippy::cast_possible_truncation)] // asked for right before
+            Self::Number(n) if n.fract() == 0.0 && n.abs() < 1e9 => Cow::Owned((*n as i64).to_string()),
             Self::Number(n) => Cow::Owned(n.to_string()),
             Self::None => Cow::Borrowed(""),
         }
@@ -67,7 +69,7 @@ fn natural(text: &str) -> String {
 /// A row as filters see it.
 pub trait Cells {
     /// What a column says.
-    fn value(&self, column: &str) -> Value;
+    fn value(&self, column: &str) -> Value<'_>;
 }
 
 /// A filter that was understood. The empty one lets everything through.
@@ -135,12 +137,12 @@ impl Filter {
 }
 
 impl Test {
-    fn holds(&self, value: &Value) -> bool {
+    fn holds(&self, value: &Value<'_>) -> bool {
         if let Value::Known(shown, known) = value {
-            return self.holds(&Value::text(shown.as_str())) || self.holds(&Value::text(*known));
+            return self.holds(&Value::text(shown.as_ref())) || self.holds(&Value::text(*known));
         }
         match self {
-            Self::Contains(word) => value.words().to_lowercase().contains(word),
+            Self::Contains(word) => contains(&value.words(), word),
             Self::Matches(regex) => regex.is_match(&value.words()),
             Self::Is(word) => {
                 if let (Value::Number(n), Some(Number(wanted))) = (value, number(word)) {
@@ -165,6 +167,18 @@ impl Test {
             }
         }
     }
+}
+
+/// Whether a text has this word of small letters in it, whatever its own are.
+fn contains(text: &str, word: &str) -> bool {
+    if !text.is_ascii() {
+        return text.to_lowercase().contains(word);
+    }
+    let (text, word) = (text.as_bytes(), word.as_bytes());
+    let Some(first) = word.first() else { return true };
+    let places = text.len().checked_sub(word.len()).map_or(0, |last| last + 1);
+    (0..places)
+        .any(|at| text[at].to_ascii_lowercase() == *first && text[at..at + word.len()].eq_ignore_ascii_case(word))
 }
 
 /// Words, quoted ones and regular expressions kept whole.
@@ -304,7 +318,7 @@ mod tests {
     struct Row(&'static str, &'static str, f64, &'static str, &'static str);
 
     impl Cells for Row {
-        fn value(&self, column: &str) -> Value {
+        fn value(&self, column: &str) -> Value<'_> {
             match column {
                 "node" => Value::text(self.0),
                 "status" => Value::text(self.1),
@@ -377,7 +391,7 @@ mod tests {
     fn a_person_is_found_by_the_name_that_the_screen_shows_and_a_reason_by_that_word() {
         struct Deed;
         impl Cells for Deed {
-            fn value(&self, column: &str) -> Value {
+            fn value(&self, column: &str) -> Value<'_> {
                 Value::text(if column == "who" { "root@vm" } else { "INC-9" })
             }
         }
@@ -397,9 +411,9 @@ mod tests {
     /// Review of the operator, 7: the screen says `api`, the words say `control-plane`.
     #[test]
     fn a_role_is_found_under_both_its_names() {
-        struct Node(Value);
+        struct Node(Value<'static>);
         impl Cells for Node {
-            fn value(&self, _: &str) -> Value {
+            fn value(&self, _: &str) -> Value<'_> {
                 self.0.clone()
             }
         }

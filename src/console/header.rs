@@ -15,7 +15,10 @@ use super::{
     table::{put, wrap},
 };
 
-use crate::{engine::decide::Applying, model::entry::QueueKind};
+use crate::{
+    engine::{decide::Applying, publish::WAITING},
+    model::entry::QueueKind,
+};
 
 /// Most lines that one text of the banner takes.
 const MOST: usize = 2;
@@ -30,7 +33,9 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     texts.extend(calendar::frozen(app).map(|text| (text, theme.danger)));
     for (id, n) in &app.facts.holds {
         if let Some(why) = app.seen.reasons.get(id) {
-            let wait = if *n == 1 { "1 entry waits".to_owned() } else { format!("{n} entries wait") };
+            // of those that wait a leader tells others so many
+            let more = if engine.leading.is_none() && *n >= WAITING { " or more" } else { "" };
+            let wait = if *n == 1 { "1 entry waits".to_owned() } else { format!("{n}{more} entries wait") };
             texts.push((format!("! {wait}: {}", brief::safe(&why.to_string())), theme.trouble));
         }
     }

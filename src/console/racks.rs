@@ -259,7 +259,7 @@ impl Map {
             };
             *map.counts.entry(machine.state).or_default() += 1;
             map.api_servers |= machine.api_server;
-            racks.entry(order(&rack)).or_default().push(machine);
+            racks.entry(order(rack)).or_default().push(machine);
         }
         map.racks = racks.into_iter().map(|((_, _, name), machines)| Rack { name, machines }).collect();
         // those of which no rack is known come last

@@ -9,7 +9,7 @@ use crate::{
     engine::{
         decide::Applying,
         snapshot::{Seen, secs},
-        trouble::{self, Trouble},
+        trouble,
     },
     model::{
         entry::{EntryId, QueueKind, Stored},
@@ -353,9 +353,18 @@ fn address(seen: &Seen, id: EntryId) -> String {
 }
 
 fn attention(seen: &Seen, put: &mut Sink<'_>) {
-    let stuck = |id: &EntryId, why: &Reason| trouble::by(seen, *id, why) == Some(Trouble::Stuck);
-    for (id, reason) in seen.reasons.iter().filter(|(id, why)| stuck(id, why)) {
-        put(&[&id.queue.to_string(), &id.index.to_string(), &address(seen, *id), &reason.name()], 1.0);
+    for id in trouble::all_stuck(seen) {
+        let why = seen.reasons.get(&id).map(Reason::name);
+        let failed = || if unreadable(seen, id) { "InvalidEntry" } else { "Failed" }.to_owned();
+        put(&[&id.queue.to_string(), &id.index.to_string(), &address(seen, id), &why.unwrap_or_else(failed)], 1.0);
+    }
+}
+
+fn unreadable(seen: &Seen, id: EntryId) -> bool {
+    let store = &seen.snapshot.store;
+    match id.queue {
+        QueueKind::Reboot => store.reboots.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
+        QueueKind::Repair => store.repairs.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
     }
 }
 

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Waiting entries whose reason only the leader knows are published up to this many.
-const WAITING: usize = 50;
+pub const WAITING: usize = 50;
 /// Blockers named for each entry.
 const BLOCKERS: usize = 50;
 /// Values written in one transaction.

@@ -1,17 +1,20 @@
 //! What holds an entry up, and from when on that is called stuck: at once where only a person ends it; where it may pass by
 //! itself, once the entry has stood there for the policy's `stuck_seconds`, or once its drain was given up too often. Before
-//! that it waits on something, which is said, counted nowhere and rung for by nobody. What holds a whole queue is told once
-//! and makes no entry stuck. The console, the notices and the metrics go by this.
+//! that it waits on something, which is said, counted nowhere and rung for by nobody. A gate that holds all that
+//! waits is told once and makes none of them stuck. The console, the notices and the metrics go by this.
 
 use jiff::Timestamp;
 
 use super::snapshot::Seen;
-use crate::model::{
-    entry::{EntryId, QueueKind, Stored},
-    reason::{Attention, GIVEN_UP, Reason},
-    reboot::RebootEntry,
-    repair::{RepairEntry, RepairStatus},
-    time::seconds_between,
+use crate::{
+    model::{
+        entry::{EntryId, QueueKind, Stored},
+        reason::{Attention, GIVEN_UP, Reason},
+        reboot::{RebootEntry, RebootStatus},
+        repair::{RepairEntry, RepairStatus},
+        time::seconds_between,
+    },
+    store::view::StoreView,
 };
 
 /// How an entry stands that does not go on as it should.
@@ -40,15 +43,25 @@ pub fn of(seen: &Seen, id: EntryId) -> Option<Trouble> {
 
 /// How an entry stands that is kept by this.
 pub fn by(seen: &Seen, id: EntryId, why: &Reason) -> Option<Trouble> {
+    kept_by(&seen.snapshot.store, seen.now.wall, id, why)
+}
+
+/// The same, from etcd's copy alone.
+pub fn kept_by(store: &StoreView, now: Timestamp, id: EntryId, why: &Reason) -> Option<Trouble> {
     let given_up = matches!(why, Reason::Backoff { count, .. } if *count >= GIVEN_UP);
     match why.attention() {
         _ if !own(why) => None,
         _ if given_up => Some(Trouble::Stuck),
-        _ if why.holds_all() => Some(Trouble::Waits),
+        _ if why.is_gate() && !in_work(store, id) => Some(Trouble::Waits),
         Attention::None => None,
-        Attention::Later if !for_long(seen, id) => Some(Trouble::Waits),
+        Attention::Later if !for_long(store, now, id) => Some(Trouble::Waits),
         Attention::Later | Attention::Now => Some(Trouble::Stuck),
     }
+}
+
+/// It waits for a gate, with all others of its queue.
+pub fn at_gate(seen: &Seen, id: EntryId, why: &Reason) -> bool {
+    why.is_gate() && !in_work(&seen.snapshot.store, id)
 }
 
 /// All that a person should look at, entries of both queues. Looked up is only what is held up: this is asked at all news, and
@@ -56,7 +69,7 @@ pub fn by(seen: &Seen, id: EntryId, why: &Reason) -> Option<Trouble> {
 pub fn all_stuck(seen: &Seen) -> impl Iterator<Item = EntryId> {
     let (reboots, repairs) = (&seen.snapshot.store.reboots.entries, &seen.snapshot.store.repairs.entries);
     let broken = reboots.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| EntryId::reboot(*index));
-    let held = seen.reasons.iter().filter(|(id, why)| id.queue == QueueKind::Reboot && own(why) && !why.holds_all());
+    let held = seen.reasons.iter().filter(|(id, why)| id.queue == QueueKind::Reboot && own(why));
     let held = held.map(|(id, _)| *id).filter(|id| entry(seen, *id).is_some() && is_stuck(seen, *id));
     let repairs = repairs.keys().map(|index| EntryId::repair(*index)).filter(|id| is_stuck(seen, *id));
     broken.chain(held).chain(repairs)
@@ -74,33 +87,53 @@ pub fn own(reason: &Reason) -> bool {
     !whole && reason.attention() > Attention::None
 }
 
-/// Since when an entry is in the state that it is in.
+/// Since when an entry stands where it stands: its transition, else its request.
 pub fn since(seen: &Seen, id: EntryId) -> Option<Timestamp> {
-    let asked = || seen.snapshot.store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
+    stands_since(&seen.snapshot.store, id)
+}
+
+fn stands_since(store: &StoreView, id: EntryId) -> Option<Timestamp> {
+    let asked = || store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
     let moved = match id.queue {
-        QueueKind::Reboot => entry(seen, id)?.last_transition_time,
-        QueueKind::Repair => repair(seen, id)?.last_transition_time,
+        QueueKind::Reboot => reboot_in(store, id)?.last_transition_time,
+        QueueKind::Repair => repair_in(store, id)?.last_transition_time,
     };
     moved.or_else(asked)
 }
 
 /// It has stood there for as long as a reboot may take, or each of its drains ended so.
-fn for_long(seen: &Seen, id: EntryId) -> bool {
+fn for_long(store: &StoreView, now: Timestamp, id: EntryId) -> bool {
     let given_up = match id.queue {
-        QueueKind::Reboot => entry(seen, id).map_or(0, |e| e.drain_backoff_count),
-        QueueKind::Repair => repair(seen, id).map_or(0, |e| e.drain_backoff_count),
+        QueueKind::Reboot => reboot_in(store, id).map_or(0, |e| e.drain_backoff_count),
+        QueueKind::Repair => repair_in(store, id).map_or(0, |e| e.drain_backoff_count),
     };
     #[allow(clippy::cast_precision_loss)] // seconds
-    let most = || seen.snapshot.store.policy().stuck_seconds as f64;
-    given_up >= GIVEN_UP || since(seen, id).is_some_and(|since| seconds_between(since, seen.now.wall) >= most())
+    let most = || store.policy().stuck_seconds as f64;
+    given_up >= GIVEN_UP || stands_since(store, id).is_some_and(|since| seconds_between(since, now) >= most())
+}
+
+/// It has a machine in hand: it drains, reboots, or is at a step of its repair.
+fn in_work(store: &StoreView, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => {
+            reboot_in(store, id).is_some_and(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting))
+        }
+        QueueKind::Repair => repair_in(store, id).is_some_and(|e| e.unfinished() && e.claims_machine()),
+    }
+}
+
+fn reboot_in(store: &StoreView, id: EntryId) -> Option<&RebootEntry> {
+    store.reboots.entries.get(&id.index).filter(|_| id.queue == QueueKind::Reboot).and_then(Stored::get)
+}
+
+fn repair_in(store: &StoreView, id: EntryId) -> Option<&RepairEntry> {
+    store.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair).and_then(Stored::get)
 }
 
 fn entry(seen: &Seen, id: EntryId) -> Option<&RebootEntry> {
-    let reboots = &seen.snapshot.store.reboots.entries;
-    reboots.get(&id.index).filter(|_| id.queue == QueueKind::Reboot).and_then(Stored::get)
+    reboot_in(&seen.snapshot.store, id)
 }
 
 fn repair(seen: &Seen, id: EntryId) -> Option<&RepairEntry> {
-    let repairs = &seen.snapshot.store.repairs.entries;
-    repairs.get(&id.index).filter(|_| id.queue == QueueKind::Repair).and_then(Stored::get)
+    repair_in(&seen.snapshot.store, id)
 }

@@ -8,6 +8,10 @@ const MARKS: usize = 4;
 /// Replaces control characters (escape sequences, NUL, carriage returns …) by what can be seen, so that a pod's
 /// name or a command's output never steers a terminal. Newlines stay when `lines` says so; tabs become a space.
 pub fn visible(text: &str, lines: bool) -> String {
+    // what nearly everything is
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     let mut marks = 0;
     for c in text.chars() {

@@ -3,7 +3,7 @@
 
 usage: tests/figures/console.py [PROGRAM] [--nodes 5000] [--idle 120] [--peers FOLDER] [--write docs/performance.md] [--build-peers]
 
-Starts etcd and kube-apiserver (tests/servers), makes the nodes, and measures PROGRAM (default: target/dist/cketerm), then
+Starts etcd and kube-apiserver (tests/servers), makes the nodes, and measures PROGRAM (default: target/shipped/cketerm), then
 sofka and kubetui, crates that it looks for in FOLDER/bin (default: ~/.cache/cketerm-peers; --build-peers gets them there with
 `cargo install`). A peer that is missing is named. Prints one JSON line a program and a table; --write puts that table between
 the marks of a Markdown file.
@@ -22,7 +22,7 @@ PEERS = {"sofka": "0.34.0", "kubetui": "1.14.0"}
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", nargs="?", default="target/dist/cketerm")
+    parser.add_argument("program", nargs="?", default="target/shipped/cketerm")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--idle", type=float, default=120)
     parser.add_argument("--starts", type=int, default=5)

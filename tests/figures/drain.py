@@ -2,7 +2,7 @@
 """Drains by cketerm and by kubectl, side by side in one run on real servers; `rq add` of 2,000 addresses; how long a word
 takes to start, and an engine from a new entry to the cordon.
 
-usage: tests/figures/drain.py [PROGRAM] [--nodes 20] [--pods 10]        (PROGRAM: default target/dist/cketerm)
+usage: tests/figures/drain.py [PROGRAM] [--nodes 20] [--pods 10]        (PROGRAM: default target/shipped/cketerm)
 
 Starts etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers), makes the nodes with their pods, and prints
 one JSON line a figure. cketerm's drains are timed from `draining` to `rebooting` as etcd's watch shows them; requests are
@@ -13,7 +13,7 @@ import argparse, base64, collections, json, os, re, shutil, ssl, subprocess, sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 SERVERS = os.path.join(os.path.dirname(HERE), "servers")
 parser = argparse.ArgumentParser()
-parser.add_argument("program", nargs="?", default="target/dist/cketerm")
+parser.add_argument("program", nargs="?", default="target/shipped/cketerm")
 parser.add_argument("--nodes", type=int, default=20)
 parser.add_argument("--pods", type=int, default=10)
 args = parser.parse_args()

@@ -2,7 +2,7 @@
 """The faults of the simulation on real servers: processes killed, stopped and cut off, a full disk, little memory; the same observers
 as for an upgrade judge what etcd, the API server and the machines themselves recorded.
 
-usage: tests/figures/faults.py [PROGRAM] [STORY…] [--keep]                              (PROGRAM: default target/dist/cketerm)
+usage: tests/figures/faults.py [PROGRAM] [STORY…] [--keep]                              (PROGRAM: default target/shipped/cketerm)
 
 Two engines on etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers) for each story: three API servers and eight workers
 are queued, two may be in work at once, and the faults come while drains and commands run. At the end every machine was rebooted exactly
@@ -16,7 +16,7 @@ import collections, json, os, resource, shutil, signal, socket, subprocess, sys,
 from ground import *
 from story import *
 
-args = arguments("program", program="target/dist/cketerm")
+args = arguments("program", program="target/shipped/cketerm")
 program = os.path.abspath(args.program)
 # longer than the lock lasts
 LOST = TTL + 4

@@ -6,7 +6,7 @@ usage: tests/figures/scale.py [PROGRAM] [--nodes 1000,5000,20000] [--pods 5] [--
 For each size, from the smallest: servers of its own (tests/servers), so many Nodes, on each so many pods, a daemon. Measured are: start until it leads;
 requests that it made until then; memory; processor over 30 s without news, and over 20 s while 50 Nodes a second change; how long from an entry in etcd
 to the cordon in the API server; then, with the queue disabled, so many entries: how long `rq add`, `rq list` and `rq cancel-all` take, what a pass
-takes meanwhile, and the daemon's memory. (PROGRAM: default target/dist/cketerm.)
+takes meanwhile, and the daemon's memory. (PROGRAM: default target/shipped/cketerm.)
 """
 import argparse, concurrent.futures, json, math, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time, urllib.request
 
@@ -20,7 +20,7 @@ MEMBERS = 10_000
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", nargs="?", default="target/dist/cketerm")
+    parser.add_argument("program", nargs="?", default="target/shipped/cketerm")
     parser.add_argument("--nodes", default="1000,5000,20000")
     parser.add_argument("--pods", type=int, default=5, help="on each node")
     parser.add_argument("--entries", type=int, default=10000)

@@ -2,7 +2,7 @@
 """Does it grow? An engine and a console beside 5,000 nodes of a sandbox, a queue that never rests, and samples of memory, processor
 and latency; the second half of them is judged.
 
-usage: tests/figures/soak.py [PROGRAM] [--minutes 60] [--nodes 5000] [--every 30] [--write FILE]     (PROGRAM: default target/dist/cketerm)
+usage: tests/figures/soak.py [PROGRAM] [--minutes 60] [--nodes 5000] [--every 30] [--write FILE]     (PROGRAM: default target/shipped/cketerm)
 
 Churn: every second reboots are queued and others cancelled, by the words, as people do it; the engine drains and reboots as it can.
 The sandbox stands for etcd, Kubernetes and the machines, with all their history in its memory: its size is told and not judged.
@@ -13,7 +13,7 @@ import argparse, json, os, random, re, shutil, signal, statistics, subprocess, s
 from terminal import PAGE, TICK, Terminal
 
 parser = argparse.ArgumentParser()
-parser.add_argument("program", nargs="?", default="target/dist/cketerm")
+parser.add_argument("program", nargs="?", default="target/shipped/cketerm")
 parser.add_argument("--minutes", type=float, default=60)
 parser.add_argument("--nodes", type=int, default=5000)
 parser.add_argument("--every", type=float, default=30)

@@ -2,7 +2,7 @@
 """The policy of a week on real servers in ten minutes: a queue of some hundred nodes over short windows, one rack at a time, a rack
 that is stuck, a freeze in mid-work, a change of the leader, and receivers of notices that are slow, answer 500 or are down.
 
-usage: tests/figures/windows.py [PROGRAM] [--minutes 10] [--workers 240] [--keep]       (PROGRAM: default target/dist/cketerm)
+usage: tests/figures/windows.py [PROGRAM] [--minutes 10] [--workers 240] [--keep]       (PROGRAM: default target/shipped/cketerm)
 
 Two engines on etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers). The policy is that of the sandbox's
 scenario `windows` made shorter: open a minute, shut a minute, one rack at a time; with a zone whose offset is 5:45, minutes that are
@@ -14,7 +14,7 @@ import argparse, collections, datetime, http.server, json, math, os, signal, sys
 from ground import *
 
 parser = argparse.ArgumentParser()
-parser.add_argument("program", nargs="?", default="target/dist/cketerm")
+parser.add_argument("program", nargs="?", default="target/shipped/cketerm")
 parser.add_argument("--minutes", type=float, default=10)
 parser.add_argument("--workers", type=int, default=240)
 parser.add_argument("--keep", action="store_true", help="keep the folder with the logs in any case")

@@ -46,7 +46,7 @@ fn answer(row: &Value, snap: &Snapshot) -> Value {
             let index = planned.entry.map(|e| json!(e.index));
             let (list, what) = match &planned.effect {
                 Effect::StartDrain { .. } => ("next_candidates", index.unwrap()),
-                Effect::Remove { end: End::Cancelled } => ("cancelled", index.unwrap()),
+                Effect::Remove { end: End::Cancelled, .. } => ("cancelled", index.unwrap()),
                 Effect::Remove { .. } => ("dequeued", index.unwrap()),
                 Effect::Power { .. } => ("drain_completed", index.unwrap()),
                 Effect::BackOff { .. } => ("drain_timed_out", index.unwrap()),

@@ -118,7 +118,7 @@ fn screens_of_odd_values() {
 struct Odd;
 
 impl Cells for Odd {
-    fn value(&self, column: &str) -> Value {
+    fn value(&self, column: &str) -> Value<'_> {
         match column.len() % 4 {
             0 => Value::Number(f64::MAX),
             1 => Value::text("\u{202e}w\u{1f680}12"),

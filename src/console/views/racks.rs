@@ -26,7 +26,7 @@ fn below(app: &App, map: &Map) -> Vec<(String, Style)> {
         let role = facts::role(&app.seen, name);
         let rack = facts::rack(&app.seen, name);
         let style = if trouble.is_some() { theme.trouble } else { Style::new() };
-        let text = brief::safe(&format!("{name} ({role}, rack {}): {state}", shown(&rack)));
+        let text = brief::safe(&format!("{name} ({role}, rack {}): {state}", shown(rack)));
         lines.extend(cut(&text, width, 1).into_iter().map(|line| (line, style)));
     }
     lines.extend(cut(&map.legend(), width, MOST).into_iter().map(|line| (line, theme.muted)));

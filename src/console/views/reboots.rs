@@ -43,7 +43,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
         cells.extend([
             Cell::plain(brief::squeezed(&name, width)),
             Cell::plain(brief::safe(&entry.node)),
-            Cell::plain(brief::safe(&role)),
+            Cell::plain(brief::safe(role)),
             Cell::plain(brief::status(entry, now)),
             Cell::plain(facts::since(seen, id).map(|at| when::age(at, now)).unwrap_or_default()),
             Cell::plain(brief::pods(seen, id)),

@@ -92,7 +92,7 @@ impl Actor {
             Effect::Unwind { entry, cause, never_began } => {
                 self.unwind(&guard, decided, &entry, &cause, &never_began).await
             }
-            Effect::Remove { end } => self.remove(&guard, decided, &end).await,
+            Effect::Remove { end, ready } => self.remove(&guard, decided, &end, ready.as_deref()).await,
             Effect::Settle { entry } => self.settle_left(decided, &machine, entry).await,
             Effect::Stamp { node, owner, cordon, mark } => {
                 self.stamp(&guard, decided, &node, &owner, cordon, mark).await

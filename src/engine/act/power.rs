@@ -26,7 +26,7 @@ use crate::{
 /// The buffer of [`Mutation::SharedArguments`].
 static SHARED: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
-fn unreachable(e: &KubeError) -> Stop {
+pub(super) fn unreachable(e: &KubeError) -> Stop {
     Stop(Came::Failed(e.to_string()))
 }
 

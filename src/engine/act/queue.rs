@@ -135,7 +135,20 @@ impl Actor {
 
     /// Removes the entry and leaves its story in history. Attempts of one that was not seen to boot stay beside it:
     /// they bar the machine, and keep its cordon, until they are settled.
-    pub(super) async fn remove(&self, guard: &Guard, decided: Duration, end: &End) -> Result<Came, Stop> {
+    pub(super) async fn remove(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        end: &End,
+        ready: Option<&str>,
+    ) -> Result<Came, Stop> {
+        // our copy may be an old one: a watch that is silent looks like a Node that stays Ready (I14)
+        if let Some(name) = ready {
+            let fresh = self.kube.node(name).await.map_err(|e| super::power::unreachable(&e))?;
+            if !fresh.is_some_and(|node| node.ready) {
+                return Ok(Came::Stale);
+            }
+        }
         let permit = self.permit(guard, decided)?;
         let Some((id, _)) = guard.entry else { return Ok(Came::Stale) };
         let (keys, view) = (self.store.keys(), self.live.borrow());

@@ -83,7 +83,10 @@ impl<'a> Pass<'a> {
                 let mark = owner.schedulable_before;
                 Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark }
             }
-            _ => Effect::Remove { end },
+            _ => {
+                let by_order = matches!(end, End::DoneBy(_));
+                Effect::Remove { end, ready: node.filter(|_| by_order).map(|n| n.name.clone()) }
+            }
         };
         self.plan(case.machine, Some(case.id), guard, effect);
         Some(Reason::Working { phase: "booted, ends".to_owned() })

@@ -167,6 +167,9 @@ pub enum Effect {
     Remove {
         /// Why.
         end: End,
+        /// The Node that has to be Ready still, by name: a person said that it is done, and nothing else did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ready: Option<String>,
     },
     /// Into `draining`: a reboot from `queued`, a repair from `waiting` or from the watch of the step before.
     StartDrain {

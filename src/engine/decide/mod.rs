@@ -234,7 +234,7 @@ impl<'a> Pass<'a> {
         let guard = Guard::of_entry(id, mod_revision);
         // A place of its own: a command that runs on the machine does not hold the removal back. It goes on, and its
         // open attempt keeps its slot.
-        self.plan(&format!("entry {id} of {machine}"), Some(id), guard, Effect::Remove { end });
+        self.plan(&format!("entry {id} of {machine}"), Some(id), guard, Effect::Remove { end, ready: None });
     }
 
     /// Plans an effect, unless one is under way on that machine already (one action per machine over both queues).

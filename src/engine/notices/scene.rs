@@ -141,14 +141,15 @@ impl Scene {
             if reason.attention() == Attention::None || unreadable(snap, *id) {
                 continue;
             }
-            if reason.holds_all() {
+            // an entry in work that meets a gate is held up by itself
+            if reason.holds_all() && !(reason.is_gate() && trouble::by(seen, *id, reason) == Some(Trouble::Stuck)) {
                 // by the thousand: their names are not asked for
                 match whole.iter_mut().find(|(known, _)| discriminant(*known) == discriminant(reason)) {
                     Some((_, entries)) => *entries += 1,
                     None => whole.push((reason, 1)),
                 }
+                continue;
             }
-            // an entry that waits for what holds all is not stuck itself
             if trouble::by(seen, *id, reason) != Some(Trouble::Stuck) {
                 continue;
             }

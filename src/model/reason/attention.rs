@@ -56,12 +56,16 @@ impl Reason {
         }
     }
 
-    /// Whether a person may have to do something, as opposed to waiting for one's turn.
-    pub fn needs_attention(&self) -> bool {
-        !matches!(self, Self::Backoff { .. }) && self.attention() > Attention::None
+    /// Whatever waits in the queue waits for this, and it may be over at the next look; an entry in work that meets it is
+    /// held up by itself.
+    pub fn is_gate(&self) -> bool {
+        matches!(
+            self,
+            Self::UnreachableGate { .. } | Self::ControlPlaneUnhealthy { .. } | Self::AwaitingApproval { .. }
+        )
     }
 
-    /// It is not the entry's own: whatever stands in the queue waits for it, and it is told once.
+    /// Many entries have it for one cause: notices tell it once.
     pub fn holds_all(&self) -> bool {
         matches!(
             self,

@@ -173,6 +173,8 @@ fn i7_the_command_of_an_api_server_runs_again_only_while_the_others_are_well_or_
 fn done_treats_the_machine_as_booted_but_the_node_must_be_ready() {
     let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Done, 10);
     assert!(matches!(scene.ends(0), Some(End::DoneBy(_))));
+    // and is asked once more, afresh (seed 2780: a watch was silent, and the Node down)
+    assert!(matches!(scene.effect(0), Some(Effect::Remove { ready: Some(_), .. })));
     assert_eq!(scene.node(11, |n| n.ready = false).ends(0), None);
 }
 
@@ -332,7 +334,7 @@ fn a_host_that_is_held_off_or_has_a_power_error_is_why_its_machine_does_not_boot
         ..held()
     };
     let error = Reason::PowerError { text: "BMC https://bmc does not answer".to_owned() };
-    assert!(error.needs_attention());
+    assert!(error.attention() > crate::model::reason::Attention::None);
     assert_eq!(with(waits(), broken()).reason(0), error);
     let other = HostRow { name: "10.0.0.12".to_owned(), ..broken() };
     assert!(matches!(with(waits(), other).reason(0), Reason::WaitingForBoot { .. }), "another machine's");

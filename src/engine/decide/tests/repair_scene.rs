@@ -215,7 +215,7 @@ impl Scene {
     /// How a repair ends, if it does.
     pub(super) fn repair_ends(&self, index: u64) -> Option<End> {
         match self.repairs(index) {
-            Some(Effect::Finish { end, .. } | Effect::Remove { end }) => Some(end),
+            Some(Effect::Finish { end, .. } | Effect::Remove { end, .. }) => Some(end),
             _ => None,
         }
     }

@@ -344,7 +344,7 @@ impl Scene {
 
     pub(super) fn ends(&self, index: u64) -> Option<End> {
         match self.effect(index) {
-            Some(Effect::Remove { end }) => Some(end),
+            Some(Effect::Remove { end, .. }) => Some(end),
             _ => None,
         }
     }
