@@ -235,9 +235,10 @@ pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
         if unfinished && !switched_off {
             say("a request was never carried out to its end");
         }
-        // a BMC that obeys when the cycle is long over, of a controller that is switched off: nobody looks any more
+        // a BMC that obeys when the cycle is long over, of a controller that is switched off before it looks again, which it
+        // does every minute where nothing is asked for: nobody looks any more (seed 2839)
         let after_all = |at: Timestamp| {
-            let off = view.policies.at(at).is_some_and(|policy| !policy.metal3_controller);
+            let off = view.policies.at(shift(at, 65.0)).is_some_and(|policy| !policy.metal3_controller);
             switched_off && off && host.at(at).is_some_and(|o| !pending(o))
         };
         if host.power(view).last().is_some_and(|p| p.what == What::Down && !after_all(p.at)) {

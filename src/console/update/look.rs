@@ -335,7 +335,7 @@ fn back(app: &mut App) {
 fn trouble(app: &mut App) {
     let found = worse(app, Trouble::Stuck);
     if !found && worse(app, Trouble::Waits) {
-        app.say_here("none here is stuck; this one waits on something");
+        app.say_here("none here is stuck; this waits on something");
     } else if !found {
         app.say_here("no row here needs a person");
     }
