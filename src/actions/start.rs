@@ -28,6 +28,8 @@ pub enum Bar {
     Not(&'static str),
     /// Until then, and by what: `freeze`, `window`.
     Before(Timestamp, &'static str),
+    /// While this lasts, which holds all that waits: the sentence of a gate.
+    Held(String),
 }
 
 impl Bar {
@@ -37,6 +39,7 @@ impl Bar {
             Self::Disabled => "while the queue is disabled".to_owned(),
             Self::Not(why) => (*why).to_owned(),
             Self::Before(at, why) => format!("before {} ({why})", clock(*at)),
+            Self::Held(why) => format!("while it is so: {why}"),
         }
     }
 
@@ -61,6 +64,12 @@ impl Start {
     #[cfg(test)]
     pub fn at(now: Timestamp, bar: Option<Bar>) -> Self {
         Self { bar, now, windows: Vec::new() }
+    }
+
+    /// The same, held by a gate where nothing else keeps it.
+    pub fn or_held(mut self, gate: Option<String>) -> Self {
+        self.bar = self.bar.or(gate.map(Bar::Held));
+        self
     }
 
     /// When something of this queue may start on one of these machines, by their addresses. `observing`: the engine that
@@ -124,7 +133,7 @@ impl Start {
         let from = match self.bar {
             None => self.now,
             Some(Bar::Before(at, _)) => at,
-            Some(Bar::Disabled | Bar::Not(_)) => return None,
+            Some(Bar::Disabled | Bar::Not(_) | Bar::Held(_)) => return None,
         };
         let window = match self.windows.as_slice() {
             [] => return Some((after(from, work.as_secs()), 1)),

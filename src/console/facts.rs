@@ -222,7 +222,8 @@ fn holds(seen: &Seen) -> Vec<(EntryId, usize)> {
     };
     let mut holds: Vec<(&Reason, EntryId, usize)> = Vec::new();
     for (id, why) in seen.reasons.iter().filter(|(id, why)| held(id, why)) {
-        match holds.iter_mut().find(|(known, ..)| discriminant(*known) == discriminant(why)) {
+        let same = |known: &Reason, at: &EntryId| at.queue == id.queue && discriminant(known) == discriminant(why);
+        match holds.iter_mut().find(|(known, at, _)| same(known, at)) {
             Some((.., n)) => *n += 1,
             None => holds.push((why, *id, 1)),
         }

@@ -235,7 +235,23 @@ fn how_long(app: &App, queue: QueueKind, work: &mut Work) {
 pub fn start<'a>(app: &App, queue: QueueKind, addresses: impl IntoIterator<Item = &'a str>) -> Start {
     let snap = &app.seen.snapshot;
     let observing = snap.engine.leading.is_some() && !snap.engine.observing.is_empty();
-    Start::of(&snap.store, &snap.kube, observing, queue, addresses, app.now.wall)
+    let start = Start::of(&snap.store, &snap.kube, observing, queue, addresses, app.now.wall);
+    start.or_held(gate_of(app, queue))
+}
+
+/// What the leader says of a gate that holds all of a queue that waits for its start.
+fn gate_of(app: &App, queue: QueueKind) -> Option<String> {
+    let held = app
+        .facts
+        .holds
+        .iter()
+        .find(|hold| hold.0.queue == queue && app.seen.reasons.get(&hold.0).is_some_and(bars_all));
+    held.and_then(|(id, _)| app.seen.reasons.get(id)).map(|why| brief::safe(&why.to_string()))
+}
+
+/// An API server that is not well holds back the others alone.
+fn bars_all(why: &Reason) -> bool {
+    matches!(why, Reason::UnreachableGate { .. })
 }
 
 /// The pace of a queue's entries that ended lately, with so many slots.

@@ -127,7 +127,7 @@ impl Left {
         let (left, mut aside) = (count(self.left, what), String::new());
         let mut said = match (bar, &self.pace) {
             _ if self.left == 0 => vec![match (self.backoff, shut) {
-                (Some(_), Some(bar @ (Bar::Disabled | Bar::Not(_)))) => {
+                (Some(_), Some(bar @ (Bar::Disabled | Bar::Not(_) | Bar::Held(_)))) => {
                     (format!("no {what} starts {}", bar.said(&clock)), Tone::Trouble)
                 }
                 (Some((_, next)), bar) => {

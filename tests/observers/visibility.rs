@@ -280,7 +280,11 @@ fn early(view: &View<'_>, found: &mut Vec<Breach>) {
         let began = began.take_while(|s| status(s.value.as_ref()) == Some(RebootStatus::Draining)).last();
         let leader = |revision: i64| view.leader(revision).map(|c| c.created);
         let Some(began) = began.filter(|b| leader(b.revision) == leader(step.revision)) else { continue };
-        if shift(began.at, seconds(shortest) - 2.0) > step.at {
+        // a drain's time counts from its decision: a write that stood still for as long as a lease lets it came later (seed 2310)
+        let decided = view.audit_at(began.revision).and_then(|a| a["at"].as_str()?.parse::<Timestamp>().ok());
+        let stood = decided.map_or(0.0, |at| began.at.duration_since(at).as_secs_f64());
+        let stood = if (0.0..=view.ttl()).contains(&stood) { stood } else { 0.0 };
+        if shift(began.at, seconds(shortest) - 2.0 - stood) > step.at {
             let what =
                 format!("reboots/{} drains since {}, and is given up before its time: {why}", step.index, began.at);
             found.push(Breach { code: "I37", at: step.at, what });

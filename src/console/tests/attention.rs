@@ -194,6 +194,9 @@ fn what_holds_a_whole_queue_is_told_once_and_makes_no_entry_stuck() {
     world.reasons.insert(EntryId::reboot(5), gate);
     let said = told(&mut attention, &mut app, &mut world, 60.0);
     assert!(said.contains("3 held up") && !said.contains("$$"), "{said}");
+    press(&mut app, "0");
+    let text = screen::text(&app);
+    assert!(text.contains("3 reboots not while it is so: 3 nodes"), "no end is told: {text}");
     for view in ["0", "1", "2"] {
         press(&mut app, view);
         let text = screen::text(&app);

@@ -231,6 +231,16 @@ fn the_help_is_searched_for_words_and_keeps_the_titles_of_what_is_found() {
     assert_eq!(app.reboots.filter, "", "the table has no part in it");
     press(&mut app, "esc");
     assert!(app.help.is_some() && screen::text(&app).contains("Queue a reboot"), "{}", screen::text(&app));
+    // by the words of the configuration and the documents (review 10 of the operator, 3)
+    for (word, help) in [("force", "F "), ("hold", "H "), ("done", "D "), ("retry", "A "), ("undo", "u ")] {
+        press(&mut app, &format!("/ \"{word}\""));
+        assert!(
+            screen::text(&app).lines().any(|line| line.trim_start().starts_with(help)),
+            "{word}: {}",
+            screen::text(&app)
+        );
+        press(&mut app, "enter esc");
+    }
     press(&mut app, "/ \"xyzzy\"");
     assert!(screen::text(&app).contains("nothing here has \"xyzzy\""), "{}", screen::text(&app));
     press(&mut app, "esc esc");

@@ -80,10 +80,15 @@ fn holders(app: &App) -> Vec<Line<'static>> {
 }
 
 /// A section of the help: its title, and what it says of each key or word that is looked for; nothing where that is none.
-fn section<'a>(app: &App, title: &str, rows: impl Iterator<Item = (String, Cow<'a, str>)>) -> Vec<Line<'static>> {
+/// By the names of the configuration too, which are the field's words (`hold`, `done`, `force`).
+fn section<'a>(
+    app: &App,
+    title: &str,
+    rows: impl Iterator<Item = (String, Cow<'a, str>, &'a str)>,
+) -> Vec<Line<'static>> {
     let theme = &app.looks.theme;
     let mut lines = vec![Line::default(), Line::styled(title.to_owned(), theme.title)];
-    for (label, text) in rows.filter(|(label, text)| has(app, &format!("{label} {text}"))) {
+    for (label, text, _) in rows.filter(|(label, text, name)| has(app, &format!("{label} {text} {name}"))) {
         let mut label = format!("  {label:<16}");
         for text in wrap(&text, usize::from(app.size.width).saturating_sub(20)) {
             let label = std::mem::replace(&mut label, " ".repeat(18));
@@ -96,7 +101,7 @@ fn section<'a>(app: &App, title: &str, rows: impl Iterator<Item = (String, Cow<'
 fn keys(app: &App) -> Vec<Line<'static>> {
     let of = |context: Context, changes: bool| {
         let bindings = TABLE.iter().filter(move |b| b.context == context && b.changes == changes);
-        bindings.map(|b| (app.looks.keymap.all(b), Cow::from(b.help)))
+        bindings.map(|b| (app.looks.keymap.all(b), Cow::from(b.help), b.name))
     };
     let reason = format!("[{} REASON]", line::REASON);
     let on_rows = format!("[ROWS] {reason}  {}", line::ON_ROWS.join(", "));
@@ -105,10 +110,10 @@ fn keys(app: &App) -> Vec<Line<'static>> {
     let others = format!("{reason}  {}", others.join(", "));
     let words = WORDS.iter().map(|word| {
         let help = format!("{} {}", word.argument, word.help);
-        (format!(":{}", word.name), Cow::from(help.trim().to_owned()))
+        (format!(":{}", word.name), Cow::from(help.trim().to_owned()), "")
     });
     let verbs = [(":VERB", on_rows), (":VERB", others), ("", line::ROWS.to_owned())];
-    let verbs = verbs.into_iter().map(|(label, text)| (label.to_owned(), Cow::from(text)));
+    let verbs = verbs.into_iter().map(|(label, text)| (label.to_owned(), Cow::from(text), ""));
     let changing = "Changing the cluster (the same key in every view; a dialog confirms)";
     let mut lines = section(app, changing, of(Context::Everywhere, true));
     lines.extend(section(app, "In tables", of(Context::Table, false)));
