@@ -67,6 +67,7 @@ impl Start {
     }
 
     /// The same, held by a gate where nothing else keeps it.
+    #[must_use]
     pub fn or_held(mut self, gate: Option<String>) -> Self {
         self.bar = self.bar.or(gate.map(Bar::Held));
         self

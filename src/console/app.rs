@@ -188,6 +188,8 @@ pub struct App {
     pub pane: Option<Pane>,
     /// The filter while it is typed, and the one before.
     pub typing: Option<(Input, String)>,
+    /// What stands in that field was there before, and nothing has been done to it: the first letter begins it anew.
+    pub untouched: bool,
     /// The open dialog.
     pub dialog: Option<Dialog>,
     /// First visible line of the help, while it is open.
@@ -253,6 +255,7 @@ impl App {
             map: None,
             pane: None,
             typing: None,
+            untouched: false,
             dialog: None,
             help: None,
             sought: String::new(),

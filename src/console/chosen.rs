@@ -47,7 +47,7 @@ pub fn draw<Id: Told>(
             }
             None => (
                 Column { title: title(name), width: 1, from: 0 },
-                ids.iter().map(|id| Cell::plain(text(name, &Of(app, id).value(name)))).collect(),
+                ids.iter().map(|id| Cell::plain(text(name, &Of::new(app, id).value(name)))).collect(),
             ),
         };
         let longest = cells.iter().map(|cell| cell.text.width()).max().unwrap_or(0).max(column.title.width());

@@ -1,5 +1,7 @@
 //! What each column of each view says of a row: for filters and for sorting. The tables show the same in their own form.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{
@@ -12,10 +14,14 @@ use super::{
     views::history,
 };
 use crate::{
-    engine::trouble,
+    engine::{snapshot::Seen, trouble},
     model::{
+        cluster::Node,
         entry::{EntryId, QueueKind, Stored},
-        ours::Who,
+        kube::NodeRow,
+        ours::{Request, Who},
+        reboot::RebootEntry,
+        repair::RepairEntry,
     },
 };
 
@@ -112,18 +118,47 @@ pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
 }
 
 /// A row of a view together with what it is looked up in.
-pub struct Of<'a, Id>(pub &'a App, pub &'a Id);
+pub struct Of<'a, Id> {
+    app: &'a App,
+    id: &'a Id,
+    found: Found<'a>,
+}
+
+impl<'a, Id: Told> Of<'a, Id> {
+    /// This row.
+    pub fn new(app: &'a App, id: &'a Id) -> Self {
+        Self { app, id, found: id.find(&app.seen) }
+    }
+}
 
 impl<Id: Told> Cells for Of<'_, Id> {
     fn value(&self, column: &str) -> Value<'_> {
-        self.1.told(self.0, column)
+        self.id.told(self.app, &self.found, column)
     }
+}
+
+/// What several columns of a row are told from, looked up once: a filter asks all columns of ten thousand rows at each letter.
+#[derive(Default)]
+pub struct Found<'a> {
+    reboot: Option<&'a RebootEntry>,
+    repair: Option<&'a RepairEntry>,
+    request: Option<&'a Request>,
+    address: &'a str,
+    /// Its machine's name.
+    name: &'a str,
+    node: Option<&'a Arc<NodeRow>>,
+    member: Option<&'a Node>,
 }
 
 /// An identity whose columns can be told.
 pub trait Told {
+    /// Looks up what is asked for more than once.
+    fn find<'a>(&'a self, _seen: &'a Seen) -> Found<'a> {
+        Found::default()
+    }
+
     /// What a column says of it.
-    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a>;
+    fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a>;
 }
 
 fn age(app: &App, at: Option<Timestamp>) -> Value<'static> {
@@ -131,8 +166,8 @@ fn age(app: &App, at: Option<Timestamp>) -> Value<'static> {
 }
 
 /// A Node's role: an API server's under the name of the screen and under that of the words.
-fn role<'a>(app: &'a App, node: &str) -> Value<'a> {
-    match facts::role(&app.seen, node) {
+fn role<'a>(app: &App, found: &Found<'a>) -> Value<'a> {
+    match facts::role_of(&app.seen, found.node, found.member) {
         api @ "api" => Value::Known(api.into(), "control-plane"),
         other => Value::text(other),
     }
@@ -152,20 +187,34 @@ fn who(who: &Who) -> Value<'static> {
 }
 
 impl Told for EntryId {
-    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
+    fn find<'a>(&'a self, seen: &'a Seen) -> Found<'a> {
+        let (reboot, repair) = (facts::entry(seen, *self), facts::repair(seen, *self));
+        let request = seen.snapshot.store.requests.get(self).and_then(Stored::get);
+        let address = reboot.map(|e| e.node.as_str()).or_else(|| repair.map(|e| e.address.as_str()));
+        let Some(address) = address else { return Found { request, ..Found::default() } };
+        let member = seen.snapshot.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
+        let by_address = || seen.snapshot.kube.by_address.get(address).map(String::as_str);
+        let name = member.map(Node::node_name).or_else(by_address).unwrap_or(address);
+        Found { reboot, repair, request, address, name, node: facts::node(seen, name), member }
+    }
+
+    fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
         let (seen, now) = (&app.seen, app.now.wall);
-        let request = || seen.snapshot.store.requests.get(self).and_then(Stored::get);
-        let machine = || facts::machine_ref(seen, *self);
         match column {
             "index" => return whole(self.index),
-            "node" => return Value::text(machine().unwrap_or_default()),
-            "address" => return Value::text(facts::address_of(seen, *self).unwrap_or_default()),
-            "role" => return machine().map_or(Value::None, |name| role(app, name)),
-            "rack" => return machine().map_or(Value::None, |name| Value::text(facts::rack(seen, name))),
-            "since" => return age(app, facts::since(seen, *self)),
+            "node" => return Value::text(found.name),
+            "address" => return Value::text(found.address),
+            "role" if found.name.is_empty() => return Value::None,
+            "role" => return role(app, found),
+            "rack" => return Value::text(facts::rack_of(found.node, found.member)),
+            "since" => {
+                let moved = found.reboot.map(|e| e.last_transition_time);
+                let moved = moved.or_else(|| found.repair.map(|e| e.last_transition_time));
+                return moved.map_or(Value::None, |at| age(app, at.or_else(|| found.request.map(|r| r.at))));
+            }
             "pods" => return Value::text(brief::pods(seen, *self)),
-            "by" => return request().map_or(Value::None, |r| who(&r.who)),
-            "why" => return Value::text(request().and_then(|r| r.reason.as_deref()).unwrap_or_default()),
+            "by" => return found.request.map_or(Value::None, |r| who(&r.who)),
+            "why" => return Value::text(found.request.and_then(|r| r.reason.as_deref()).unwrap_or_default()),
             "reason" => {
                 let why = seen.reasons.get(self).map(|why| brief::reason(why, now));
                 let mark = if trouble::is_stuck(seen, *self) { "! " } else { "" };
@@ -174,12 +223,12 @@ impl Told for EntryId {
             _ => {}
         }
         match self.queue {
-            QueueKind::Reboot => match (column, facts::entry(seen, *self)) {
+            QueueKind::Reboot => match (column, found.reboot) {
                 ("status", Some(e)) => Value::text(brief::status(e, now)),
                 ("status", None) => Value::text("broken"),
                 _ => Value::None,
             },
-            QueueKind::Repair => match (column, facts::repair(seen, *self)) {
+            QueueKind::Repair => match (column, found.repair) {
                 ("status", None) => Value::text("broken"),
                 ("status", Some(e)) => Value::text(brief::repair_status(e, now)),
                 ("type", Some(e)) => Value::text(e.machine_type.as_str()),
@@ -196,16 +245,21 @@ impl Told for EntryId {
 }
 
 impl Told for String {
-    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
-        let seen = &app.seen;
+    fn find<'a>(&'a self, seen: &'a Seen) -> Found<'a> {
+        let (node, member) = (facts::node(seen, self), facts::member(seen, self));
+        let address = member.map(|m| m.address.as_str()).or_else(|| facts::ip_of(node?)).unwrap_or_default();
+        Found { address, name: self, node, member, ..Found::default() }
+    }
+
+    fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
         let entry = |id: Option<EntryId>| id.map_or(Value::None, |id| whole(id.index));
         match column {
             "node" => Value::text(self.as_str()),
             "state" => Value::text(brief::node_state(app, self).0),
-            "address" => Value::text(facts::address(seen, self).unwrap_or_default()),
-            "role" => role(app, self),
-            "rack" => Value::text(facts::rack(seen, self)),
-            "kubelet" => facts::node(seen, self).map_or(Value::None, |n| Value::text(n.kubelet.as_str())),
+            "address" => Value::text(found.address),
+            "role" => role(app, found),
+            "rack" => Value::text(facts::rack_of(found.node, found.member)),
+            "kubelet" => found.node.map_or(Value::None, |n| Value::text(n.kubelet.as_str())),
             "reboot" => entry(app.facts.reboot_of(self)),
             "repair" => entry(app.facts.repair_of(self)),
             _ => Value::None,
@@ -214,7 +268,7 @@ impl Told for String {
 }
 
 impl Told for Serial {
-    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
+    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
         let seen = &app.seen;
         let Some(machine) = app.registry.machine(seen, self) else { return Value::text(self.0.as_str()) };
         match column {
@@ -238,7 +292,7 @@ impl Told for Serial {
 }
 
 impl Told for Row {
-    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
+    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
         match (self, column) {
             (Self::Field(_), "what") => Value::text("field"),
             (Self::Fold(_), "what") => Value::text("nodes"),
@@ -259,7 +313,7 @@ impl Told for Row {
 }
 
 impl Told for HostId {
-    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
+    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
         let Some(host) = facts::host(&app.seen, self) else { return Value::text(self.1.as_str()) };
         match column {
             "host" => Value::text(self.1.as_str()),
@@ -275,7 +329,7 @@ impl Told for HostId {
 }
 
 impl Told for PastId {
-    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
+    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
         let past = &app.past;
         let found = match app.view {
             View::Audit => past.audit.get(self).map(|a| match column {
@@ -313,7 +367,7 @@ impl Told for PastId {
 }
 
 impl Told for LineId {
-    fn told<'a>(&'a self, app: &'a App, column: &str) -> Value<'a> {
+    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
         let Some(line) = app.logs.get(self) else { return Value::None };
         match column {
             "at" => age(app, Some(line.at)),

@@ -304,11 +304,6 @@ pub fn machine(seen: &Seen, id: EntryId) -> Option<String> {
     address_of(seen, id).map(|address| seen.snapshot.machine(address))
 }
 
-/// The same without a copy.
-pub fn machine_ref(seen: &Seen, id: EntryId) -> Option<&str> {
-    address_of(seen, id).map(|address| seen.snapshot.machine_ref(address))
-}
-
 /// The operation that a repair names, where the definition has it.
 pub fn operation<'a>(seen: &'a Seen, entry: &RepairEntry) -> Option<&'a Operation> {
     let definition = seen.snapshot.store.definition()?;
@@ -379,18 +374,27 @@ pub fn node<'a>(seen: &'a Seen, name: &str) -> Option<&'a Arc<NodeRow>> {
 
 /// Whether a Node runs an API server: the definition says, or without one the Node's role.
 pub fn is_api_server(seen: &Seen, name: &str) -> bool {
-    match (seen.snapshot.store.definition(), member(seen, name)) {
+    runs_api_server(seen, node(seen, name), member(seen, name))
+}
+
+fn runs_api_server(seen: &Seen, node: Option<&Arc<NodeRow>>, member: Option<&Node>) -> bool {
+    match (seen.snapshot.store.definition(), member) {
         (Some(_), member) => member.is_some_and(|m| m.control_plane),
-        _ => node(seen, name).is_some_and(|n| n.shown_labels.iter().any(|(k, _)| k.ends_with("/control-plane"))),
+        _ => node.is_some_and(|n| n.shown_labels.iter().any(|(k, _)| k.ends_with("/control-plane"))),
     }
 }
 
 /// `api` for an API server, else the node's role label, else `worker`.
 pub fn role<'a>(seen: &'a Seen, name: &str) -> &'a str {
-    if is_api_server(seen, name) {
+    role_of(seen, node(seen, name), member(seen, name))
+}
+
+/// The same of what is looked up already.
+pub fn role_of<'a>(seen: &Seen, node: Option<&'a Arc<NodeRow>>, member: Option<&Node>) -> &'a str {
+    if runs_api_server(seen, node, member) {
         return "api";
     }
-    let labels = || node(seen, name).into_iter().flat_map(|n| &n.shown_labels);
+    let labels = || node.into_iter().flat_map(|n| &n.shown_labels);
     let by_value = labels().find(|(k, v)| k.ends_with("/role") && !v.is_empty()).map(|(_, v)| v.as_str());
     let by_key = || labels().find_map(|(k, _)| k.strip_prefix("node-role.kubernetes.io/"));
     by_value.or_else(by_key).unwrap_or("worker")
@@ -398,8 +402,13 @@ pub fn role<'a>(seen: &'a Seen, name: &str) -> &'a str {
 
 /// The rack, or the zone where no rack is told; empty without either.
 pub fn rack<'a>(seen: &'a Seen, name: &str) -> &'a str {
-    let own = || node(seen, name).into_iter().flat_map(|n| &n.shown_labels).map(|(k, v)| (k.as_str(), v.as_str()));
-    let defined = || member(seen, name).and_then(|m| m.labels.as_ref()).into_iter().flatten();
+    rack_of(node(seen, name), member(seen, name))
+}
+
+/// The same of what is looked up already.
+pub fn rack_of<'a>(node: Option<&'a Arc<NodeRow>>, member: Option<&'a Node>) -> &'a str {
+    let own = || node.into_iter().flat_map(|n| &n.shown_labels).map(|(k, v)| (k.as_str(), v.as_str()));
+    let defined = || member.and_then(|m| m.labels.as_ref()).into_iter().flatten();
     let defined = || defined().map(|(k, v)| (k.as_str(), v.as_str()));
     let of = |end: &str| own().chain(defined()).find(|(k, _)| k.ends_with(end)).map(|(_, v)| v);
     of("/rack").or_else(|| of("/zone")).unwrap_or_default()
@@ -407,11 +416,13 @@ pub fn rack<'a>(seen: &'a Seen, name: &str) -> &'a str {
 
 /// The address that names a Node in the queue: the definition's, else the Node's first IP address.
 pub fn address(seen: &Seen, name: &str) -> Option<String> {
-    let defined = member(seen, name).map(|m| m.address.clone());
-    defined.or_else(|| {
-        let row = node(seen, name)?;
-        row.addresses.iter().find(|a| a.parse::<std::net::IpAddr>().is_ok()).cloned()
-    })
+    let named = member(seen, name).map(|m| m.address.as_str());
+    named.or_else(|| ip_of(node(seen, name)?)).map(str::to_owned)
+}
+
+/// A Node's first IP address.
+pub fn ip_of(node: &NodeRow) -> Option<&str> {
+    node.addresses.iter().map(String::as_str).find(|a| a.parse::<std::net::IpAddr>().is_ok())
 }
 
 /// What the leader published about an entry.

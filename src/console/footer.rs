@@ -73,6 +73,7 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         let label = if app.help.is_some() { "find: " } else { "filter: " };
         let said = match app.list().fault() {
             Some(_) if app.help.is_none() => (format!("{drop} drop"), theme.muted),
+            _ if app.untouched => (format!("a letter begins anew, End goes on  {keep} keep"), theme.muted),
             _ => (format!("{keep} keep  {drop} drop"), theme.muted),
         };
         return prompt(app, frame, (area, hints), label, input, said);

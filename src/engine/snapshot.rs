@@ -195,7 +195,7 @@ impl Snapshot {
     }
 
     /// The same without a copy.
-    pub fn machine_ref<'a>(&'a self, address: &'a str) -> &'a str {
+    pub(super) fn machine_ref<'a>(&'a self, address: &'a str) -> &'a str {
         let member = self.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
         let node = || self.kube.by_address.get(address).map(String::as_str);
         member.map(crate::model::cluster::Node::node_name).or_else(node).unwrap_or(address)

@@ -297,3 +297,21 @@ fn a_read_only_console_writes_for_a_while_when_somebody_says_so() {
     press(&mut app, ": \"write 1h\" enter : \"write off\" enter");
     assert!(app.read_only());
 }
+
+/// Review 10 of the operator, 6: the second filter was appended to the first one, and tasks broke as they are written.
+#[test]
+fn a_letter_begins_a_filter_anew_and_a_key_that_moves_mends_the_one_that_was() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "1 / \"draining\" enter /");
+    assert!(screen::text(&app).contains("a letter begins anew"), "{}", screen::text(&app));
+    press(&mut app, "\"queued\" enter");
+    assert_eq!(app.reboots.filter, "queued");
+    press(&mut app, "/ end \" !w9\" enter");
+    assert_eq!(app.reboots.filter, "queued !w9");
+    press(&mut app, "/ backspace enter");
+    assert_eq!(app.reboots.filter, "queued !w");
+    press(&mut app, "/ enter");
+    assert_eq!(app.reboots.filter, "queued !w", "nothing was typed");
+    press(&mut app, "/ \"x\" esc");
+    assert_eq!(app.reboots.filter, "queued !w", "dropped");
+}

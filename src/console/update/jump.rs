@@ -18,15 +18,16 @@ use crate::{
 pub fn counterpart(app: &App) -> Option<Target> {
     // those lists are closed: what they would show is asked of the world and of their filters
     let node = |name: String| {
-        let shown = facts::known(&app.seen, &name) && app.nodes.good.passes(&Of(app, &name));
+        let shown = facts::known(&app.seen, &name) && app.nodes.good.passes(&Of::new(app, &name));
         shown.then_some(Target::Node(name))
     };
     let lies = |id: &EntryId| facts::lies(&app.seen, *id).is_some();
     match app.target()? {
         Target::Entry(id) => facts::machine(&app.seen, id).and_then(node),
         Target::Node(name) => {
-            let reboot = app.facts.reboot_of(&name).filter(|id| lies(id) && app.reboots.good.passes(&Of(app, id)));
-            let repair = || app.facts.repair_of(&name).filter(|id| lies(id) && app.repairs.good.passes(&Of(app, id)));
+            let reboot = app.facts.reboot_of(&name).filter(|id| lies(id) && app.reboots.good.passes(&Of::new(app, id)));
+            let repair =
+                || app.facts.repair_of(&name).filter(|id| lies(id) && app.repairs.good.passes(&Of::new(app, id)));
             reboot.or_else(repair).map(Target::Entry)
         }
         Target::Machine(address) => node(app.seen.snapshot.machine(&address)),

@@ -207,7 +207,7 @@ fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
     let good = Filter::parse(filter, columns)?;
     macro_rules! marked {
         ($list:ident) => {{
-            let hits: Vec<_> = app.$list.rows.iter().filter(|id| good.passes(&Of(app, *id))).cloned().collect();
+            let hits: Vec<_> = app.$list.rows.iter().filter(|id| good.passes(&Of::new(app, *id))).cloned().collect();
             let n = hits.len();
             if none || n > 0 {
                 app.$list.marks = hits.into_iter().collect();

@@ -131,13 +131,13 @@ fn past(app: &mut App, folder: Folder) {
 /// The rows that the filter of a list lets through, in its order.
 fn arranged<Id: Told + Ord + Clone>(app: &App, list: &List<Id>, mut all: Vec<Id>) -> Vec<Id> {
     if !list.good.is_empty() {
-        all.retain(|id| list.good.passes(&Of(app, id)));
+        all.retain(|id| list.good.passes(&Of::new(app, id)));
     }
     if let Some((column, largest_first)) = list.sort {
-        all.sort_by_cached_key(|id| Of(app, id).value(column).key());
+        all.sort_by_cached_key(|id| Of::new(app, id).value(column).key());
         if largest_first {
             // what says nothing stays last
-            let said = all.partition_point(|id| Of(app, id).value(column) != Value::None);
+            let said = all.partition_point(|id| Of::new(app, id).value(column) != Value::None);
             if let Some(said) = all.get_mut(..said) {
                 said.reverse();
             }

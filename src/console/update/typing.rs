@@ -1,6 +1,6 @@
 //! Typing a filter. It takes effect with every key; Esc brings the one before back.
 
-use crossterm::event::{Event as Terminal, KeyEvent};
+use crossterm::event::{Event as Terminal, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::{Input, backend::crossterm::EventHandler};
 
 use crate::{
@@ -19,7 +19,7 @@ pub(super) fn begin_filter(app: &mut App) {
         return;
     }
     let before = app.list().filter().to_owned();
-    app.typing = Some((Input::new(before.clone()), before));
+    begin(app, before);
 }
 
 /// Begins to type what is looked for in the overlay.
@@ -27,7 +27,22 @@ pub(super) fn begin_find(app: &mut App) {
     if app.help.is_none() {
         begin_filter(app);
     } else {
-        app.typing = Some((Input::new(app.sought.clone()), app.sought.clone()));
+        begin(app, app.sought.clone());
+    }
+}
+
+fn begin(app: &mut App, before: String) {
+    app.untouched = !before.is_empty();
+    app.typing = Some((Input::new(before.clone()), before));
+}
+
+/// What was there goes with the first letter; a key that moves or erases keeps it, to be mended.
+fn anew(app: &mut App, letter: bool) {
+    if std::mem::take(&mut app.untouched)
+        && letter
+        && let Some((input, _)) = &mut app.typing
+    {
+        input.reset();
     }
 }
 
@@ -56,6 +71,8 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
             }
         }
         _ => {
+            let plain = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
+            anew(app, plain && matches!(key.code, KeyCode::Char(_)));
             let Some((input, _)) = &mut app.typing else { return };
             input.handle_event(&Terminal::Key(key));
             let text = input.value().to_owned();
@@ -67,6 +84,9 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
 /// Pasted text goes into the field that has the focus, and nowhere else: it never presses keys.
 pub(super) fn paste(app: &mut App, text: &str) {
     let text = visible(text.trim(), false);
+    if app.dialog.is_none() && app.line.is_none() {
+        anew(app, true);
+    }
     let field = app.dialog.as_mut().and_then(super::super::dialog::Dialog::field);
     let field = field.or_else(|| app.line.as_mut().map(|line| &mut line.input));
     let field = field.or_else(|| app.typing.as_mut().map(|(input, _)| input));
