@@ -355,16 +355,9 @@ fn address(seen: &Seen, id: EntryId) -> String {
 fn attention(seen: &Seen, put: &mut Sink<'_>) {
     for id in trouble::all_stuck(seen) {
         let why = seen.reasons.get(&id).map(Reason::name);
-        let failed = || if unreadable(seen, id) { "InvalidEntry" } else { "Failed" }.to_owned();
+        let failed =
+            || if trouble::unreadable(&seen.snapshot.store, id) { "InvalidEntry" } else { "Failed" }.to_owned();
         put(&[&id.queue.to_string(), &id.index.to_string(), &address(seen, id), &why.unwrap_or_else(failed)], 1.0);
-    }
-}
-
-fn unreadable(seen: &Seen, id: EntryId) -> bool {
-    let store = &seen.snapshot.store;
-    match id.queue {
-        QueueKind::Reboot => store.reboots.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
-        QueueKind::Repair => store.repairs.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
     }
 }
 

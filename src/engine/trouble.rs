@@ -122,6 +122,14 @@ fn in_work(store: &StoreView, id: EntryId) -> bool {
     }
 }
 
+/// What lies there as this entry cannot be read.
+pub fn unreadable(store: &StoreView, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => store.reboots.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
+        QueueKind::Repair => store.repairs.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
+    }
+}
+
 fn reboot_in(store: &StoreView, id: EntryId) -> Option<&RebootEntry> {
     store.reboots.entries.get(&id.index).filter(|_| id.queue == QueueKind::Reboot).and_then(Stored::get)
 }

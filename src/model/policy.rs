@@ -109,7 +109,7 @@ pub struct Policy {
     pub worker_completion: WorkerCompletion,
     /// Bound in seconds of a command whose timeout is 0.
     pub command_cap_seconds: u64,
-    /// Seconds after which a `rebooting` entry is reported stuck.
+    /// Seconds after which a `rebooting` entry, and what holds an entry up, is called stuck (`engine/trouble`).
     pub stuck_seconds: u64,
     /// Which strategy generates the definition.
     pub strategy: Strategy,

@@ -146,7 +146,7 @@ impl Actor {
         if let Some(name) = ready {
             let fresh = self.kube.node(name).await.map_err(|e| super::power::unreachable(&e))?;
             if !fresh.is_some_and(|node| node.ready) {
-                return Ok(Came::Stale);
+                return Ok(Came::Failed(format!("node {name} is not Ready, asked afresh")));
             }
         }
         let permit = self.permit(guard, decided)?;

@@ -138,7 +138,8 @@ impl Scene {
         // what holds a whole queue is one condition, and not one for each entry
         let mut whole: Vec<(&Reason, u64)> = Vec::new();
         for (id, reason) in seen.reasons.iter() {
-            if reason.attention() == Attention::None || unreadable(snap, *id) {
+            // what cannot be read is told of as broken
+            if reason.attention() == Attention::None || trouble::unreadable(&snap.store, *id) {
                 continue;
             }
             // an entry in work that meets a gate is held up by itself
@@ -197,14 +198,6 @@ fn freeze(snap: &Snapshot, now: Timestamp) -> Option<Value> {
     let freeze = serde_json::to_value(&policy.freeze).ok().filter(|f| !f.is_null())?;
     let until = freeze.get("until").and_then(Value::as_str).and_then(|u| u.parse::<Timestamp>().ok());
     until.is_none_or(|until| until > now).then_some(freeze)
-}
-
-/// An entry that cannot be read is told of as broken.
-fn unreadable(snap: &Snapshot, id: EntryId) -> bool {
-    match id.queue {
-        QueueKind::Reboot => snap.store.reboots.entries.get(&id.index).is_some_and(|e| e.value.is_err()),
-        QueueKind::Repair => snap.store.repairs.entries.get(&id.index).is_some_and(|e| e.value.is_err()),
-    }
 }
 
 fn address(snap: &Snapshot, id: EntryId) -> Option<String> {
