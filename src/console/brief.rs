@@ -86,7 +86,11 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             format!("frozen, ends {}{why}", when::until(*until, now))
         }
         Reason::WaitingForGroup { by, group, holder } => format!("waits for {by} {group} (#{})", holder.index),
-        Reason::Stale { source, since } => format!("{source} silent for {}", when::age(*since, now)),
+        // which of its parts, and where it is, is told in the banner and in the pane
+        Reason::Stale { source, since } => {
+            let source = source.split(" (").next().unwrap_or_default();
+            format!("{source} silent for {}", when::age(*since, now))
+        }
         Reason::WaitingForSlot { holder: Some(holder), limit } => {
             format!("waits for a slot, {limit} in use (#{})", holder.index)
         }
@@ -95,7 +99,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::OrphanedCordon { entry, .. } => format!("cordon left by {entry}, until booted"),
         other => other.to_string(),
     };
-    safe(&text)
+    made_safe(text)
 }
 
 /// What a reason is stuck on, in words that are the same for all that are stuck on the same thing.
@@ -118,7 +122,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
         other => return reason(other, now),
     };
-    safe(&text)
+    made_safe(text)
 }
 
 /// What an entry waits for when nothing is wrong with it.
@@ -140,6 +144,10 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::WaitingForGroup { .. } => "another group",
         Reason::Frozen { .. } => "the end of the freeze",
         Reason::Ready | Reason::Working { .. } => "the next pass",
+        Reason::UnreachableGate { .. } => "unreachable nodes to come back",
+        Reason::ControlPlaneUnhealthy { .. } => "a healthy control plane",
+        Reason::AwaitingApproval { .. } => "an approval",
+        Reason::NoCommand { .. } | Reason::ProgramMissing { .. } => "a command that can be run",
         _ => "something else",
     }
 }
@@ -152,6 +160,11 @@ pub fn sentence(reason: &Reason) -> String {
 /// Text from outside for one line: nothing that steers a terminal, and ASCII where the words are ours.
 pub fn safe(text: &str) -> String {
     if text.is_ascii() { visible(text, false) } else { visible(&text.replace('\u{d7}', "x"), false) }
+}
+
+/// The same of a text of its own: nothing is copied where nothing is to be changed, which is nearly always.
+fn made_safe(text: String) -> String {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text } else { safe(&text) }
 }
 
 /// The sentence of a budget's or a Job's hold (the cause of a backoff is kept as text) in few words, the object first.
@@ -329,9 +342,9 @@ pub fn host_asked(host: &HostRow) -> String {
 
 /// What is to be said of a host beside its fields, and whether a person should look: its error, what keeps a request
 /// from being carried out, what our controller is at.
-pub fn host(app: &App, id: &HostId) -> (String, bool) {
-    let Some(host) = facts::host(&app.seen, id) else { return ("gone".to_owned(), true) };
-    let ours = app.seen.snapshot.metal3.hosts.get(&host.full_name());
+pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
+    let Some(host) = facts::host(seen, id) else { return ("gone".to_owned(), true) };
+    let ours = seen.snapshot.metal3.hosts.get(&host.full_name());
     if let Some(error) = ours.and_then(|seen| seen.error.as_ref()) {
         return (safe(error), true);
     }
@@ -349,51 +362,59 @@ pub fn host(app: &App, id: &HostId) -> (String, bool) {
 /// what narrow screens may cut. Also whether that is worth a look.
 pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
     let (seen, now) = (&app.seen, app.known());
-    let mut words: Vec<String> = Vec::new();
+    let mut words = String::new();
     let mut trouble = None;
+    let entries = || app.facts.entries_of(name);
     match facts::node(seen, name) {
         None if !seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => {
-            words.push("unknown (Kubernetes not heard)".to_owned());
+            say(&mut words, "unknown (Kubernetes not heard)");
         }
         None => {
-            words.push("no Node".to_owned());
+            say(&mut words, "no Node");
             trouble = Some(Trouble::Stuck);
         }
         Some(row) => {
-            words.push(if row.ready { "Ready".to_owned() } else { "NotReady".to_owned() });
+            say(&mut words, if row.ready { "Ready" } else { "NotReady" });
             // one whose command was run is away because it was asked to be
             let away = |id| crate::console::overview::ends_anyway(seen, id);
-            if !row.ready && !app.facts.entries_of(name).any(away) {
+            if !row.ready && !entries().any(away) {
                 trouble = Some(Trouble::Stuck);
             }
             if row.unschedulable {
                 let kept = row.keep_cordoned || row.owner().is_some_and(|o| !o.schedulable_before);
-                words.push(if kept { "cordoned (kept)".to_owned() } else { "cordoned".to_owned() });
+                say(&mut words, if kept { "cordoned (kept)" } else { "cordoned" });
             }
         }
     }
-    for id in app.facts.entries_of(name) {
+    for id in entries() {
         if let Some(entry) = facts::entry(seen, id) {
-            words.push(status(entry, now).to_owned());
+            say(&mut words, status(entry, now));
         } else if let Some(entry) = facts::repair(seen, id) {
-            words.push(format!("repair {}", repair_status(entry, now)));
-            words.push(step(seen, entry));
+            say(&mut words, "repair");
+            say(&mut words, repair_status(entry, now));
+            say(&mut words, &step(seen, entry));
         }
         let held = trouble::of(seen, id);
-        let why = seen.reasons.get(&id).filter(|_| held.is_some());
-        words.extend(why.map(|why| match held {
-            Some(Trouble::Stuck) => format!("stuck: {}", stuck_on(why, now)),
-            _ => format!("waits on {}", stuck_on(why, now)),
-        }));
-        words.push(pods(seen, id));
+        if let Some(why) = seen.reasons.get(&id).filter(|_| held.is_some()) {
+            say(&mut words, if held == Some(Trouble::Stuck) { "stuck:" } else { "waits on" });
+            say(&mut words, &stuck_on(why, now));
+        }
+        say(&mut words, &pods(seen, id));
         trouble = trouble.max(held);
     }
     if let Some(orphan) = seen.orphans.get(name) {
         trouble = Some(Trouble::Stuck);
-        words.push(reason(orphan, now));
+        say(&mut words, &reason(orphan, now));
     }
-    words.retain(|w| !w.is_empty());
-    (safe(&words.join(" ")), trouble)
+    (made_safe(words), trouble)
+}
+
+/// One more word, if it says something.
+fn say(words: &mut String, word: &str) {
+    if !words.is_empty() && !word.is_empty() {
+        words.push(' ');
+    }
+    words.push_str(word);
 }
 
 #[cfg(test)]

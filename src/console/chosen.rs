@@ -47,7 +47,7 @@ pub fn draw<Id: Told>(
             }
             None => (
                 Column { title: title(name), width: 1, from: 0 },
-                ids.iter().map(|id| Cell::plain(text(name, &Of::new(app, id).value(name)))).collect(),
+                ids.iter().map(|id| Cell::plain(text(&Of::new(app, id).value(name)))).collect(),
             ),
         };
         let longest = cells.iter().map(|cell| cell.text.width()).max().unwrap_or(0).max(column.title.width());
@@ -90,10 +90,10 @@ fn title(name: &'static str) -> &'static str {
 }
 
 /// What a cell of such a column says.
-fn text(name: &str, value: &Value) -> String {
+fn text(value: &Value) -> String {
     match value {
         Value::Text(text) | Value::Known(text, _) => brief::safe(text),
-        Value::Number(seconds) if ["since", "left", "for"].contains(&name) => when::seconds(*seconds),
+        Value::Span(seconds) => when::seconds(*seconds),
         Value::Number(n) => n.to_string(),
         Value::None => String::new(),
     }

@@ -118,20 +118,20 @@ pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
 }
 
 /// A row of a view together with what it is looked up in.
-pub struct Of<'a, Id> {
+pub struct Of<'a, Id: ?Sized> {
     app: &'a App,
     id: &'a Id,
     found: Found<'a>,
 }
 
-impl<'a, Id: Told> Of<'a, Id> {
+impl<'a, Id: Told + ?Sized> Of<'a, Id> {
     /// This row.
     pub fn new(app: &'a App, id: &'a Id) -> Self {
         Self { app, id, found: id.find(&app.seen) }
     }
 }
 
-impl<Id: Told> Cells for Of<'_, Id> {
+impl<Id: Told + ?Sized> Cells for Of<'_, Id> {
     fn value(&self, column: &str) -> Value<'_> {
         self.id.told(self.app, &self.found, column)
     }
@@ -162,7 +162,7 @@ pub trait Told {
 }
 
 fn age(app: &App, at: Option<Timestamp>) -> Value<'static> {
-    at.map_or(Value::None, |at| Value::Number(app.now.wall.duration_since(at).as_secs_f64()))
+    at.map_or(Value::None, |at| span(at, app.now.wall))
 }
 
 /// A Node's role: an API server's under the name of the screen and under that of the words.
@@ -216,9 +216,12 @@ impl Told for EntryId {
             "by" => return found.request.map_or(Value::None, |r| who(&r.who)),
             "why" => return Value::text(found.request.and_then(|r| r.reason.as_deref()).unwrap_or_default()),
             "reason" => {
-                let why = seen.reasons.get(self).map(|why| brief::reason(why, now));
+                let why = seen.reasons.get(self).map(|why| brief::reason(why, now)).unwrap_or_default();
                 let mark = if trouble::is_stuck(seen, *self) { "! " } else { "" };
-                return Value::text(format!("{mark}{}{}", brief::order(seen, *self), why.unwrap_or_default()));
+                let order = brief::order(seen, *self);
+                // most are neither
+                let before = !mark.is_empty() || !order.is_empty();
+                return Value::text(if before { format!("{mark}{order}{why}") } else { why });
             }
             _ => {}
         }
@@ -236,8 +239,7 @@ impl Told for EntryId {
                 ("serial", Some(e)) => Value::text(e.serial.as_deref().unwrap_or_default()),
                 ("step", Some(e)) => Value::text(brief::step(seen, e)),
                 ("health", Some(_)) => Value::text(brief::health(seen, *self)),
-                ("left", Some(_)) => facts::deadline(seen, *self)
-                    .map_or(Value::None, |at| Value::Number(at.duration_since(now).as_secs_f64())),
+                ("left", Some(_)) => facts::deadline(seen, *self).map_or(Value::None, |at| span(now, at)),
                 _ => Value::None,
             },
         }
@@ -245,6 +247,17 @@ impl Told for EntryId {
 }
 
 impl Told for String {
+    fn find<'a>(&'a self, seen: &'a Seen) -> Found<'a> {
+        <str as Told>::find(self, seen)
+    }
+
+    fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
+        <str as Told>::told(self, app, found, column)
+    }
+}
+
+/// A node's name.
+impl Told for str {
     fn find<'a>(&'a self, seen: &'a Seen) -> Found<'a> {
         let (node, member) = (facts::node(seen, self), facts::member(seen, self));
         let address = member.map(|m| m.address.as_str()).or_else(|| facts::ip_of(node?)).unwrap_or_default();
@@ -254,7 +267,7 @@ impl Told for String {
     fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
         let entry = |id: Option<EntryId>| id.map_or(Value::None, |id| whole(id.index));
         match column {
-            "node" => Value::text(self.as_str()),
+            "node" => Value::text(self),
             "state" => Value::text(brief::node_state(app, self).0),
             "address" => Value::text(found.address),
             "role" => role(app, found),
@@ -274,7 +287,7 @@ impl Told for Serial {
         match column {
             "serial" => Value::text(machine.serial.as_str()),
             "state" => Value::text(machine.state.word()),
-            "for" => Value::Number(registry::in_state(seen, machine)),
+            "for" => Value::Span(registry::in_state(seen, machine)),
             "address" => Value::text(machine.address.as_str()),
             "role" => Value::text(machine.role.as_str()),
             "rack" => count(machine.rack),
@@ -322,7 +335,7 @@ impl Told for HostId {
             "power" => Value::text(brief::host_power(host)),
             "state" => Value::text(host.provisioning.as_str()),
             "asked" => Value::text(brief::host_asked(host)),
-            "remarks" => Value::text(brief::host(app, self).0),
+            "remarks" => Value::text(brief::host(&app.seen, self).0),
             _ => Value::None,
         }
     }
@@ -379,5 +392,5 @@ impl Told for LineId {
 }
 
 fn span(from: Timestamp, to: Timestamp) -> Value<'static> {
-    Value::Number(to.duration_since(from).as_secs_f64())
+    Value::Span(to.duration_since(from).as_secs_f64())
 }

@@ -2,9 +2,9 @@
 
 use std::{collections::HashMap, mem::discriminant, sync::Arc};
 
-use imbl::OrdMap;
 use jiff::Timestamp;
 
+pub use super::fleet::{Hosts, Named, known, names};
 pub use super::sources::{Lost, STALE_SECONDS, etcd_lost, kube_lost};
 
 pub use crate::engine::trouble::since;
@@ -22,7 +22,7 @@ use crate::{
         repair::{RepairEntry, RepairStatus, StepStatus},
         time::after,
     },
-    store::view::{Candidate, Definition, StoreView},
+    store::view::{Candidate, StoreView},
 };
 
 /// Entries of one queue by what becomes of them next.
@@ -62,6 +62,10 @@ pub struct Facts {
     pub holds: Vec<(EntryId, usize)>,
     /// What is wrong with the stored definition.
     pub faults: Vec<String>,
+    /// Nodes that are not Ready, by name, whatever they are away for.
+    pub unready: Vec<String>,
+    /// Hosts by what a person should know of them.
+    pub hosts: Hosts,
     /// How many nodes there are, in Kubernetes or in the definition.
     pub names: usize,
     /// Columns that the longest node name takes.
@@ -70,27 +74,6 @@ pub struct Facts {
     named: Option<Named>,
     /// Counts up when names may have changed.
     pub namings: u64,
-}
-
-/// Where nodes have their names, racks and roles from. Cheap to make and to compare.
-#[derive(Clone, Debug)]
-pub struct Named {
-    nodes: OrdMap<String, Arc<NodeRow>>,
-    definition: Option<Arc<Definition>>,
-}
-
-impl Named {
-    /// As it is seen.
-    pub fn by(seen: &Seen) -> Self {
-        let definition = seen.snapshot.store.cluster.as_ref().and_then(|stored| stored.value.as_ref().ok());
-        Self { nodes: seen.snapshot.kube.nodes.clone(), definition: definition.cloned() }
-    }
-
-    /// Nothing has changed.
-    pub fn is(&self, other: &Self) -> bool {
-        let definition = |of: &Self| of.definition.as_ref().map(Arc::as_ptr);
-        self.nodes.ptr_eq(&other.nodes) && definition(self) == definition(other)
-    }
 }
 
 impl Facts {
@@ -115,9 +98,12 @@ impl Facts {
         let named = Named::by(seen);
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             (self.names, self.name_width) = names(seen).fold((0, 0), |(n, most), name| (n + 1, most.max(name.len())));
+            let unready = seen.snapshot.kube.nodes.values().filter(|row| !row.ready);
+            self.unready = unready.map(|row| row.name.clone()).collect();
             self.named = Some(named);
             self.namings += 1;
         }
+        self.hosts.refresh(seen);
     }
 
     fn index(&mut self, seen: &Seen) {
@@ -340,31 +326,6 @@ pub fn deadline(seen: &Seen, id: EntryId) -> Option<Timestamp> {
 pub fn member<'a>(seen: &'a Seen, node: &str) -> Option<&'a Node> {
     let definition = seen.snapshot.store.definition()?;
     definition.members.by_name(&definition.cluster, node)
-}
-
-/// The names of all nodes, Kubernetes' and the definition's, in order and each once.
-pub fn names(seen: &Seen) -> impl Iterator<Item = &str> {
-    let definition = seen.snapshot.store.definition().into_iter();
-    let mut members = definition.flat_map(|d| d.members.by_order_of_name(&d.cluster)).map(Node::node_name).peekable();
-    let mut nodes = seen.snapshot.kube.nodes.keys().map(String::as_str).peekable();
-    let mut last = None;
-    std::iter::from_fn(move || {
-        loop {
-            let next = match (members.peek(), nodes.peek()) {
-                (Some(member), Some(node)) if member <= node => members.next(),
-                (Some(_), None) => members.next(),
-                _ => nodes.next(),
-            }?;
-            if last.replace(next) != Some(next) {
-                return Some(next);
-            }
-        }
-    })
-}
-
-/// Whether there is a node of that name, in Kubernetes or in the definition.
-pub fn known(seen: &Seen, name: &str) -> bool {
-    node(seen, name).is_some() || member(seen, name).is_some()
 }
 
 /// The Kubernetes Node of that name.

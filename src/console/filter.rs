@@ -7,13 +7,17 @@ use std::{borrow::Cow, fmt, fmt::Write as _};
 
 use regex::{Regex, RegexBuilder};
 
+use super::when;
+
 /// What a column says of a row: to be searched, compared and sorted by.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// Text as the screen shows it.
     Text(Cow<'a, str>),
-    /// A number, or a duration in seconds.
+    /// A number.
     Number(f64),
+    /// A duration in seconds, shown as `3m`. Words without a column pass it by: `12` means a name, not an age.
+    Span(f64),
     /// Text as the screen shows it, and another word under which people know the same.
     Known(Cow<'a, str>, &'static str),
     /// Nothing.
@@ -34,6 +38,7 @@ impl<'a> Value<'a> {
             #[allow(clippy::cast_possible_truncation)] // asked for right before
             Self::Number(n) if n.fract() == 0.0 && n.abs() < 1e9 => Cow::Owned((*n as i64).to_string()),
             Self::Number(n) => Cow::Owned(n.to_string()),
+            Self::Span(seconds) => Cow::Owned(when::seconds(*seconds)),
             Self::None => Cow::Borrowed(""),
         }
     }
@@ -42,7 +47,7 @@ impl<'a> Value<'a> {
     pub fn key(&self) -> (u8, i64, String) {
         match self {
             #[allow(clippy::cast_possible_truncation)]
-            Self::Number(n) => (0, (n * 1000.0) as i64, String::new()),
+            Self::Number(n) | Self::Span(n) => (0, (n * 1000.0) as i64, String::new()),
             Self::Text(text) | Self::Known(text, _) => (1, 0, natural(text)),
             Self::None => (2, 0, String::new()),
         }
@@ -130,7 +135,10 @@ impl Filter {
     fn holds(&self, term: &Term, row: &impl Cells) -> bool {
         let found = match term.column {
             Some(column) => term.test.holds(&row.value(column)),
-            None => self.columns.iter().any(|column| term.test.holds(&row.value(column))),
+            None => self.columns.iter().any(|column| {
+                let value = row.value(column);
+                !matches!(value, Value::Span(_)) && term.test.holds(&value)
+            }),
         };
         found != term.not
     }
@@ -145,8 +153,10 @@ impl Test {
             Self::Contains(word) => contains(&value.words(), word),
             Self::Matches(regex) => regex.is_match(&value.words()),
             Self::Is(word) => {
-                if let (Value::Number(n), Some(Number(wanted))) = (value, number(word)) {
-                    return (n - wanted).abs() < f64::EPSILON;
+                if let (Value::Number(n) | Value::Span(n), Some(Number(wanted))) = (value, number(word))
+                    && (n - wanted).abs() < f64::EPSILON
+                {
+                    return true;
                 }
                 let whole = value.words().to_lowercase();
                 // a person is shown by name alone where there is little room
@@ -154,7 +164,7 @@ impl Test {
             }
             Self::Compares(sign, or_equal, Number(wanted)) => {
                 let found = match value {
-                    Value::Number(n) => *n,
+                    Value::Number(n) | Value::Span(n) => *n,
                     // `38/40` counts as 38, `v1.35` as nothing
                     Value::Text(text) => match number(text.split('/').next().unwrap_or_default()) {
                         Some(Number(n)) => n,
@@ -322,7 +332,7 @@ mod tests {
             match column {
                 "node" => Value::text(self.0),
                 "status" => Value::text(self.1),
-                "since" => Value::Number(self.2),
+                "since" => Value::Span(self.2),
                 "rack" => Value::text(self.3),
                 _ => Value::text(self.4),
             }
@@ -354,6 +364,9 @@ mod tests {
             ("since<=30s", "worker-12"),
             ("since>2h", ""),
             ("since>=2h", "cp-1"),
+            ("since:30s", "worker-12"),
+            ("since=11m", "worker-1"),
+            ("30", ""),
             ("pods>10", "worker-1"),
             ("\"failed two\"", "cp-1"),
             ("status:\"failed two\"", "cp-1"),

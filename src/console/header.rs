@@ -11,7 +11,7 @@ use super::{
     app::{App, View},
     brief, calendar,
     facts::Leader,
-    sources,
+    overview, sources,
     table::{put, wrap},
 };
 
@@ -240,11 +240,11 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
         }
         let (total, trouble) = match view {
             View::Reboots => (Some(app.reboots.total), reboots),
-            View::Nodes => (Some(app.nodes.total), 0),
+            View::Nodes => (Some(app.nodes.total), usize::from(overview::unready(app).next().is_some())),
             View::Repairs => (Some(app.repairs.total), repairs),
             View::Machines => (Some(app.machines.total), 0),
             View::Diff => (Some(app.diff.total), waits),
-            View::Hosts => (Some(app.hosts.total), 0),
+            View::Hosts => (Some(app.hosts.total), app.facts.hosts.trouble.len()),
             View::Overview | View::History | View::Audit | View::Logs => (None, 0),
         };
         let name = view.title();

@@ -19,6 +19,7 @@ pub mod dialog;
 pub mod event;
 pub mod facts;
 pub mod filter;
+pub mod fleet;
 pub mod footer;
 mod frames;
 pub mod header;

@@ -8,7 +8,10 @@ use super::{
     keys::Command,
     table::{put, wrap},
 };
-use crate::model::{entry::Stored, reboot::RebootStatus};
+use crate::model::{
+    entry::{EntryId, Stored},
+    reboot::RebootStatus,
+};
 
 /// Lines that the panel takes.
 pub const LINES: u16 = 4;
@@ -72,7 +75,8 @@ const STEPS: [Step; 10] = [
     Step {
         text: "Take your reboots back: mark them in Reboots ({reboots}, {mark}), or put the cursor on one, and press \
                {cancel}. {undo} would queue again what had only waited.",
-        done: |_, tour| tour.cancelled,
+        // they may have ended by themselves
+        done: |app, tour| tour.cancelled || queued(app, tour).next().is_none(),
     },
     Step {
         text: "Who did what, when, why, from where: press {audit}. Your reasons stand there.",
@@ -140,15 +144,20 @@ pub fn pressed(app: &mut App, command: Command) {
 /// An action was confirmed.
 pub fn began(app: &mut App, action: &Action) {
     let newest = app.seen.snapshot.store.reboots.entries.keys().next_back().copied();
-    let Some(tour) = &mut app.tour else { return };
+    let Some(mut tour) = app.tour.take() else { return };
     match action {
         Action::AddReboots { addresses, .. } => {
             tour.newest = tour.newest.or(newest);
             tour.queued.extend(addresses.iter().cloned());
         }
-        Action::Cancel { .. } => tour.cancelled = true,
+        // somebody else's are not what was meant
+        Action::Cancel { entries, .. } => {
+            let own = queued(app, &tour).any(|index| entries.contains(&EntryId::reboot(index)));
+            tour.cancelled |= own;
+        }
         _ => {}
     }
+    app.tour = Some(tour);
 }
 
 /// What the step says, with the keys in force.

@@ -282,6 +282,14 @@ impl Offer {
         if app.now.boot.saturating_sub(self.since) > OFFERED {
             return Some("the way back was offered for a minute, which is over: do it as anything else is done");
         }
+        if let Way::Unqueue(ids) = &self.way
+            && self.way.stands(app).is_none()
+            && ids.iter().all(|id| arrived(app, *id))
+        {
+            return Some(
+                "what was queued last has begun or ended: nothing is left to take back; cancel it as any other",
+            );
+        }
         if self.changed {
             return Some("what was done last has changed since: nothing is taken back, look again");
         }
@@ -312,6 +320,16 @@ pub fn look(app: &mut App) {
 
 fn waits(status: RebootStatus) -> bool {
     matches!(status, RebootStatus::Queued | RebootStatus::Cancelled)
+}
+
+/// This console has seen an entry, or that its index was given out.
+fn arrived(app: &App, id: EntryId) -> bool {
+    let store = &app.seen.snapshot.store;
+    let next = match id.queue {
+        QueueKind::Reboot => &store.reboots.write_index,
+        QueueKind::Repair => &store.repairs.write_index,
+    };
+    facts::lies(&app.seen, id).is_some() || next.as_ref().is_ok_and(|next| *next > id.index)
 }
 
 /// The value of a constraint; none where it is not set.

@@ -131,7 +131,7 @@ impl fmt::Display for Ended {
         match self {
             Self::Exit(code) => write!(f, "exit {code}"),
             Self::Signal(number) => write!(f, "signal {number}"),
-            Self::TimedOut(seconds) => write!(f, "ended after {seconds} s"),
+            Self::TimedOut(seconds) => write!(f, "timed out after {seconds} s"),
             Self::NotStarted(why) => write!(f, "not started: {why}"),
             Self::Withheld(why) => write!(f, "withheld: {why}"),
             Self::Unknown(why) => write!(f, "unknown: {why}"),

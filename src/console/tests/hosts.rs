@@ -8,8 +8,9 @@ use super::world::{World, message, press, wall};
 use crate::{
     actions::HostDeed,
     console::{
-        app::App,
+        app::{App, View},
         event::{Action, Effect, Event},
+        overview::Spot,
         screen,
         update::update,
     },
@@ -17,6 +18,7 @@ use crate::{
     model::{
         host::{Asked, HostRow, Mode},
         kube::SourceState,
+        reboot::RebootStatus,
         time::after,
     },
 };
@@ -79,6 +81,27 @@ fn console(columns: u16, rows: u16, keys: &str) -> App {
 
 fn shown(columns: u16, rows: u16, keys: &str) -> String {
     screen::text(&console(columns, rows, keys))
+}
+
+/// Review 10 of the operator, 9: a dead BMC, a host held off and a node that is not Ready, and the Overview said "nothing to do".
+#[test]
+fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
+    let mut world = World::with_hosts();
+    let mut app = world.console_in(View::Overview, 80, 24);
+    let text = screen::text(&app);
+    assert!(text.contains("Hosts      2 to look at: m4 m5; 1 held off: m2"), "{text}");
+    assert!(text.contains("1 NotReady: worker-5") && text.contains("2 Nodes!") && text.contains("6 Hosts!"), "{text}");
+    while !matches!(app.spots.cursor, Some(Spot::Host(_))) {
+        press(&mut app, "j");
+    }
+    press(&mut app, "enter");
+    assert_eq!((app.view, app.hosts.cursor.as_ref().map(|id| id.1.as_str())), (View::Hosts, Some("m4")));
+    // a node whose command was run is away because it was asked to be
+    press(&mut app, "esc");
+    world.entry(9, "10.0.0.18", RebootStatus::Rebooting, 5, 96);
+    update(&mut app, Event::Seen(world.seen()));
+    let text = screen::text(&app);
+    assert!(!text.contains("NotReady") && text.contains(" 2 Nodes "), "{text}");
 }
 
 #[test]

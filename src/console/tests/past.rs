@@ -151,13 +151,30 @@ fn overview_of_a_cluster_where_nothing_is_to_be_done() {
 fn enter_on_a_line_of_the_overview_goes_to_its_object_and_esc_leads_back_to_that_line() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
     told(&mut app);
-    press(&mut app, "j");
+    press(&mut app, "j j");
     let spot = app.spots.cursor.clone();
     press(&mut app, "enter");
     assert_eq!((app.view, app.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
     assert!(screen::text(&app).contains("reboots/4 worker-2"), "{}", screen::text(&app));
     press(&mut app, "esc");
     assert_eq!((app.view, app.pane.is_none(), app.spots.cursor), (View::Overview, true, spot));
+}
+
+/// Review 10 of the operator, 5: at 60x15 the message of a refused key covered the line, and the cursor went elsewhere for good.
+#[test]
+fn a_message_that_covers_the_line_of_the_cursor_leaves_the_cursor_there() {
+    let mut app = World::usual().console_in(View::Overview, 60, 15);
+    told(&mut app);
+    press(&mut app, "G");
+    let last = app.spots.cursor.clone();
+    assert!(last.is_some() && last != app.spots.rows.first().cloned());
+    app.refuse("something that takes two lines because it explains at length what cannot be done here, and what can");
+    update(&mut app, Event::Seen(World::usual().seen()));
+    assert!(!app.spots.rows.contains(last.as_ref().unwrap()), "it is covered\n{}", screen::text(&app));
+    assert_eq!(app.spots.cursor, last);
+    press(&mut app, "esc");
+    assert_eq!((app.message.is_none(), &app.spots.cursor), (true, &last));
+    assert!(screen::text(&app).contains('>'));
 }
 
 #[test]

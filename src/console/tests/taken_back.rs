@@ -128,7 +128,27 @@ fn when_all_of_them_have_begun_nothing_is_taken_back() {
     news(&mut app, &world);
     assert!(screen::text(&app).contains("EXPIRED: they have begun meanwhile"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "enter y esc u"), []);
-    assert!(message(&app).contains("has changed since"), "{}", message(&app));
+    assert!(message(&app).contains("has begun or ended"), "{}", message(&app));
+}
+
+/// Review 10 of the operator, 7: what began before it was seen was "not seen yet" for ever.
+#[test]
+fn what_began_or_ended_before_it_was_seen_is_not_waited_for() {
+    for lies in [true, false] {
+        let mut world = World::usual();
+        let mut app = world.console(80, 24);
+        press(&mut app, "2 G R enter y");
+        came(&mut app, Came { queued: vec![EntryId::reboot(30)], ..Came::from("queued 1 reboot") });
+        press(&mut app, "u");
+        assert!(message(&app).contains("once more in a moment"), "{}", message(&app));
+        if lies {
+            world.entry(30, "10.0.0.18", RebootStatus::Draining, 1, 96);
+        }
+        world.store.reboots.write_index = Ok(31);
+        news(&mut app, &world);
+        press(&mut app, "u");
+        assert!(message(&app).contains("has begun or ended"), "{lies}: {}", message(&app));
+    }
 }
 
 #[test]

@@ -57,6 +57,26 @@ fn the_tour_waits_for_each_step_and_plays_through_to_the_end() {
     assert_eq!(at(&app), None);
 }
 
+/// Review 10 of the operator, 4: the step waited for a cancel of what had ended, or took alice's for it.
+#[test]
+fn the_tour_goes_on_when_its_own_reboots_have_ended_and_counts_no_other_cancel() {
+    let mut world = World::usual();
+    let mut app = world.console_in(View::Nodes, 80, 24);
+    app.looks.sandbox = true;
+    press(&mut app, ": \"tour\" enter 2 / \"rack=1 !role:api\" enter space space R enter y");
+    assert_eq!(at(&app), Some(4));
+    world.entry(40, "10.0.0.15", RebootStatus::Queued, 0, 90);
+    update(&mut app, Event::Done(Ok("queued 1 reboot".into())));
+    update(&mut app, Event::Seen(world.seen()));
+    press(&mut app, "1 enter esc n");
+    assert_eq!(at(&app), Some(8));
+    press(&mut app, "g X enter y");
+    assert_eq!(at(&app), Some(8), "somebody else's");
+    world.store.reboots.entries.remove(&40);
+    update(&mut app, Event::Seen(world.seen()));
+    assert_eq!(at(&app), Some(9));
+}
+
 #[test]
 fn the_tour_is_for_the_sandbox_and_ends_by_its_word() {
     let mut app = World::usual().console(80, 24);

@@ -45,7 +45,10 @@ fn heard(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> 
         Some(Command::PreviousField | Command::Earlier) if !writes => dialog.turn(false),
         Some(Command::NextOption) if !writes => dialog.option(true),
         Some(Command::PreviousOption) if !writes => dialog.option(false),
-        Some(Command::Press) if dialog.focus == Focus::Cancel && !writes => app.dialog = None,
+        Some(Command::Press) if dialog.focus == Focus::Cancel && !writes => {
+            app.dialog = None;
+            app.say("Cancel was chosen: nothing was done");
+        }
         Some(Command::Press) if dialog.focus == Focus::Confirm && !writes => return confirm(app),
         // Enter in a field, and in a choice, goes on: only a button does something
         Some(Command::Press | Command::Accept) if !writes => {

@@ -256,7 +256,8 @@ pub(super) fn visit(app: &mut App, of: Target) {
         Target::Node(_) => View::Nodes,
         Target::Past(Folder::Audit, _) => View::Audit,
         Target::Past(..) => View::History,
-        Target::Machine(_) | Target::Fold(_) | Target::Host(_) | Target::Line(_) => return,
+        Target::Host(_) => View::Hosts,
+        Target::Machine(_) | Target::Fold(_) | Target::Line(_) => return,
     };
     depart(app);
     enter(app, view);
@@ -264,6 +265,7 @@ pub(super) fn visit(app: &mut App, of: Target) {
         Target::Entry(id) if id.queue == QueueKind::Reboot => app.reboots.go_to(id),
         Target::Entry(id) => app.repairs.go_to(id),
         Target::Node(name) => app.nodes.go_to(name),
+        Target::Host(id) => app.hosts.go_to(id),
         _ => true,
     };
     match &of {
@@ -357,7 +359,8 @@ fn worse(app: &mut App, least: Trouble) -> bool {
         View::Overview => {
             let stuck = |spot: &Spot| match spot {
                 Spot::Stuck(..) | Spot::Gate => true,
-                Spot::WaitsOn(..) | Spot::Blocks(..) => least == Trouble::Waits,
+                Spot::WaitsOn(..) | Spot::Blocks(..) | Spot::Unready(_) => least == Trouble::Waits,
+                Spot::Host(id) => least == Trouble::Waits && app.facts.hosts.trouble.contains(id),
                 Spot::Work(_) | Spot::Ended(_) | Spot::Deed(_) => false,
             };
             next(&app.spots.rows, app.spots.place, stuck).map(|place| {
@@ -376,7 +379,7 @@ fn worse(app: &mut App, least: Trouble) -> bool {
             next(&app.history.rows, app.history.place, bad).map(|place| app.history.select(place))
         }
         View::Hosts => {
-            let troubled = |id: &crate::console::app::HostId| brief::host(app, id).1;
+            let troubled = |id: &crate::console::app::HostId| brief::host(&app.seen, id).1;
             next(&app.hosts.rows, app.hosts.place, troubled).map(|place| app.hosts.select(place))
         }
         View::Nodes => {

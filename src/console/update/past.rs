@@ -78,8 +78,13 @@ pub(super) fn spots(app: &mut App) {
     let spots = views::overview_spots(app);
     let total = spots.len();
     let exists = spots.clone();
+    // a message that stays for a moment covers the last lines: whoever had chosen one of them has it again afterwards
+    let covered =
+        app.spots.cursor.clone().filter(|spot| app.spots.moved && app.message.is_some() && !exists.contains(spot));
     app.spots.refresh(spots, total, |spot| exists.contains(spot));
-    if !app.spots.moved {
+    if covered.is_some() {
+        app.spots.cursor = covered;
+    } else if !app.spots.moved {
         // the first line as long as nobody has chosen another
         app.spots.select(0);
     }

@@ -1,6 +1,6 @@
 //! Taking in what the engine saw: rows anew, cursor and marks by identity, dialogs checked.
 
-use std::sync::Arc;
+use std::{borrow::Borrow, sync::Arc};
 
 use crate::{
     console::{
@@ -59,7 +59,7 @@ pub(super) fn rows(app: &mut App) {
                 let rows = if same {
                     std::mem::take(&mut list.rows)
                 } else {
-                    arranged(app, &list, $ids.map(ToOwned::to_owned).collect())
+                    arranged(app, &list, $ids)
                 };
                 list.refresh(rows, $total, $exists);
             } else {
@@ -96,7 +96,7 @@ fn log(app: &mut App) {
     let ids: Vec<LineId> = app.logs.lines.keys().copied().collect();
     let (mut list, total) = (std::mem::take(&mut app.log), ids.len());
     let newest = list.place == 0;
-    list.refresh(arranged(app, &list, ids), total, |id| app.logs.lines.contains_key(id));
+    list.refresh(arranged(app, &list, ids.iter()), total, |id| app.logs.lines.contains_key(id));
     if newest {
         list.select(0);
     }
@@ -116,7 +116,7 @@ fn past(app: &mut App, folder: Folder) {
         Folder::Records => app.past.records.rows.contains_key(id),
         Folder::Audit => app.past.audit.rows.contains_key(id),
     };
-    list.refresh(arranged(app, &list, ids), total, exists);
+    list.refresh(arranged(app, &list, ids.iter()), total, exists);
     if !list.moved {
         // whoever has not chosen a row looks at the newest
         list.select(0);
@@ -129,10 +129,13 @@ fn past(app: &mut App, folder: Folder) {
 }
 
 /// The rows that the filter of a list lets through, in its order.
-fn arranged<Id: Told + Ord + Clone>(app: &App, list: &List<Id>, mut all: Vec<Id>) -> Vec<Id> {
-    if !list.good.is_empty() {
-        all.retain(|id| list.good.passes(&Of::new(app, id)));
-    }
+fn arranged<'a, Id, Shown>(app: &App, list: &List<Id>, all: impl Iterator<Item = &'a Shown>) -> Vec<Id>
+where
+    Id: Told + Ord + Clone + Borrow<Shown>,
+    Shown: Told + ToOwned<Owned = Id> + ?Sized + 'a,
+{
+    let all = all.filter(|id| list.good.is_empty() || list.good.passes(&Of::new(app, *id)));
+    let mut all: Vec<Id> = all.map(ToOwned::to_owned).collect();
     if let Some((column, largest_first)) = list.sort {
         all.sort_by_cached_key(|id| Of::new(app, id).value(column).key());
         if largest_first {

@@ -53,7 +53,7 @@ fn row(app: &App, id: &HostId) -> Row {
             _ => Style::new(),
         };
         let age = |at: Option<jiff::Timestamp>| at.map(|at| when::age(at, now)).unwrap_or_default();
-        let (remark, trouble) = brief::host(app, id);
+        let (remark, trouble) = brief::host(&app.seen, id);
         let remark = if trouble { Cell::styled(format!("! {remark}"), theme.trouble) } else { Cell::plain(remark) };
         cells.extend([
             Cell::plain(brief::safe(node)),

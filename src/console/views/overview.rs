@@ -10,7 +10,7 @@ pub(super) use columns::{draw, spot_at};
 
 use crate::{
     console::{
-        app::App,
+        app::{App, HostId},
         brief, calendar,
         facts::{self, Counts, Leader},
         overview::{Spot, Stuck, Work, standing_by},
@@ -159,6 +159,42 @@ fn blocks(app: &App) -> Option<Told> {
         label: "Blocks",
         spans: vec![text(brief::safe(&what), theme.trouble)],
     })
+}
+
+/// Nodes that are not Ready, hosts that somebody should look at or that are held off: whatever no queue tells of. Nothing
+/// where all is well.
+fn machines(app: &App) -> Vec<Told> {
+    let (theme, unready, hosts) = (&app.looks.theme, &app.summary.unready, &app.facts.hosts);
+    let mut lines = Vec::new();
+    if let Some(first) = unready.first() {
+        let what = format!("{} NotReady: {}", unready.len(), named(unready.iter().map(String::as_str)));
+        let spans = vec![text(brief::safe(&what), theme.trouble)];
+        lines.push(Told { spot: Some(Spot::Unready(first.clone())), label: "Nodes", spans });
+    }
+    let held: Vec<&HostId> = hosts.held.iter().filter(|id| !hosts.trouble.contains(id)).collect();
+    let names = |all: &[&HostId]| named(all.iter().map(|id| id.1.as_str()));
+    let mut told = Vec::new();
+    match hosts.trouble.as_slice() {
+        [] => {}
+        [one] => told.push(format!("{}: {}", one.1, brief::host(&app.seen, one).0)),
+        all => told.push(format!("{} to look at: {}", all.len(), names(&all.iter().collect::<Vec<_>>()))),
+    }
+    let mut spans: Vec<Span> = told.iter().map(|said| text(brief::safe(said), theme.trouble)).collect();
+    if !held.is_empty() {
+        let gap = if spans.is_empty() { "" } else { "; " };
+        spans.push(Span::raw(brief::safe(&format!("{gap}{} held off: {}", held.len(), names(&held)))));
+    }
+    if let Some(first) = hosts.trouble.first().or(held.first().copied()) {
+        lines.push(Told { spot: Some(Spot::Host(first.clone())), label: "Hosts", spans });
+    }
+    lines
+}
+
+/// The first few of several names.
+fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = if names.len() > NAMES { " ..." } else { "" };
+    let first: Vec<String> = names.take(NAMES).map(|name| brief::squeezed(name, 24)).collect();
+    format!("{}{more}", first.join(" "))
 }
 
 /// What waits without being stuck, and who for longest.

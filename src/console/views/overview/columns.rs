@@ -9,7 +9,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr;
 
 use super::{
-    LABEL, Told, blocks, data, leads,
+    LABEL, Told, blocks, data, leads, machines,
     past::{day, deeds, ended},
     queue, said, stuck, switches, text, to_go, waiting, waits_on, work,
 };
@@ -37,6 +37,7 @@ fn columns(app: &App, area: Rect) -> (Vec<Told>, Vec<Told>) {
         left.extend(day(app));
     }
     left.extend(blocks(app));
+    left.extend(machines(app));
     let (work, stuck, waits_on) = (work(app), stuck(app), waits_on(app));
     let (ended, deeds) = (ended(app), deeds(app));
     if area.width >= TWO {

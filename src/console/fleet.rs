@@ -1,0 +1,84 @@
+//! The nodes and hosts that there are: their names, and which hosts a person should know of.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use super::{app::HostId, brief, facts};
+use crate::{
+    engine::{metal3::Metal3, snapshot::Seen},
+    model::{cluster::Node, host::HostRow, kube::NodeRow},
+    store::view::Definition,
+};
+
+/// Where nodes have their names, racks and roles from. Cheap to make and to compare.
+#[derive(Clone, Debug)]
+pub struct Named {
+    nodes: OrdMap<String, Arc<NodeRow>>,
+    definition: Option<Arc<Definition>>,
+}
+
+impl Named {
+    /// As it is seen.
+    pub fn by(seen: &Seen) -> Self {
+        let definition = seen.snapshot.store.cluster.as_ref().and_then(|stored| stored.value.as_ref().ok());
+        Self { nodes: seen.snapshot.kube.nodes.clone(), definition: definition.cloned() }
+    }
+
+    /// Nothing has changed.
+    pub fn is(&self, other: &Self) -> bool {
+        let definition = |of: &Self| of.definition.as_ref().map(Arc::as_ptr);
+        self.nodes.ptr_eq(&other.nodes) && definition(self) == definition(other)
+    }
+}
+
+/// The names of all nodes, Kubernetes' and the definition's, in order and each once.
+pub fn names(seen: &Seen) -> impl Iterator<Item = &str> {
+    let definition = seen.snapshot.store.definition().into_iter();
+    let mut members = definition.flat_map(|d| d.members.by_order_of_name(&d.cluster)).map(Node::node_name).peekable();
+    let mut nodes = seen.snapshot.kube.nodes.keys().map(String::as_str).peekable();
+    let mut last = None;
+    std::iter::from_fn(move || {
+        loop {
+            let next = match (members.peek(), nodes.peek()) {
+                (Some(member), Some(node)) if member <= node => members.next(),
+                (Some(_), None) => members.next(),
+                _ => nodes.next(),
+            }?;
+            if last.replace(next) != Some(next) {
+                return Some(next);
+            }
+        }
+    })
+}
+
+/// Whether there is a node of that name, in Kubernetes or in the definition.
+pub fn known(seen: &Seen, name: &str) -> bool {
+    facts::node(seen, name).is_some() || facts::member(seen, name).is_some()
+}
+
+/// Hosts by what a person should know of them.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts {
+    /// Those with an error, and those whose request something keeps from being carried out.
+    pub trouble: Vec<HostId>,
+    /// Those that somebody holds off.
+    pub held: Vec<HostId>,
+    /// What both were counted from.
+    of: OrdMap<HostId, Arc<HostRow>>,
+    ours: Option<Arc<Metal3>>,
+}
+
+impl Hosts {
+    /// Takes them anew where something has changed.
+    pub(super) fn refresh(&mut self, seen: &Seen) {
+        let (hosts, ours) = (&seen.snapshot.kube.hosts, &seen.snapshot.metal3);
+        if self.of.ptr_eq(hosts) && self.ours.as_ref().is_some_and(|of| Arc::ptr_eq(of, ours)) {
+            return;
+        }
+        self.trouble = hosts.keys().filter(|id| brief::host(seen, id).1).cloned().collect();
+        let held = hosts.iter().filter(|(_, host)| !host.asked.keys.is_empty());
+        self.held = held.map(|(id, _)| id.clone()).collect();
+        (self.of, self.ours) = (hosts.clone(), Some(Arc::clone(ours)));
+    }
+}
