@@ -22,9 +22,12 @@ test: setup lint ## format, lints, unit tests, tests on real servers, simulation
 	$(MAKE) sim SEEDS=1000
 	$(MAKE) sim MUTATION=all
 
+# a run of half an hour is worth a longer build
+SIM := $(if $(SEEDS)$(MUTATION)$(ONLY),sim,sim-long)
+
 sim: ## simulations with faults: SEEDS=10000 of them from SEED_FROM=1, ONLY=f3,p1.5 of one; MUTATION=all: are faults put in on purpose found?
 	SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) RUSTFLAGS="--cfg tokio_unstable" \
-	  cargo test --locked --profile sim --features mutations --test sim
+	  cargo test --locked --profile $(SIM) --features mutations --test sim
 
 fuzz: ## fifty times as many bad inputs as `cargo test` tries; TIMES=50 of them; what is found is kept in tests/corpus
 	CKETERM_FUZZ=$(or $(TIMES),50) cargo test --locked --lib fuzz:: -- --test-threads 2

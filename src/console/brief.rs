@@ -1,6 +1,8 @@
 //! Reasons and states in few words, the object first, so that a row of 80 columns says what blocks it.
 //! The full sentence is the reason's own `Display`, in the detail pane.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{
@@ -16,6 +18,7 @@ use crate::{
         attempt::CheckAnswer,
         entry::{EntryId, QueueKind, Stored},
         host::{HostRow, Mode},
+        kube::NodeRow,
         ours::Verb,
         reason::{Reason, SWITCHED_OFF},
         reboot::{RebootEntry, RebootStatus},
@@ -113,6 +116,11 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
             told.split(" keeps ").next().and_then(|t| t.split(" runs in ").next()).unwrap_or_default().to_owned()
         }
         Reason::CommandFailed { how, .. } => format!("command failed: {how}"),
+        Reason::UnreachableGate { count, limit, names } => {
+            let more = if *count > 1 { " ..." } else { "" };
+            let first = names.first().map_or("", String::as_str);
+            format!("{count} unreachable, limit {limit} ({first}{more})")
+        }
         Reason::OutcomeUnknown { .. } => "outcome unknown".to_owned(),
         Reason::WaitingForBoot { .. } => "no boot".to_owned(),
         Reason::TerminatingStuck { .. } => "pods stuck terminating".to_owned(),
@@ -361,11 +369,22 @@ pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
 /// The one truthful state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web 2/2 12/40`: what holds it up before
 /// what narrow screens may cut. Also whether that is worth a look.
 pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
+    let entries = [app.facts.reboot_of(name), app.facts.repair_of(name)];
+    node_state_of(app, name, facts::node(&app.seen, name), entries)
+}
+
+/// The same of what is looked up already.
+pub fn node_state_of(
+    app: &App,
+    name: &str,
+    node: Option<&Arc<NodeRow>>,
+    entries: [Option<EntryId>; 2],
+) -> (String, Option<Trouble>) {
     let (seen, now) = (&app.seen, app.known());
     let mut words = String::new();
     let mut trouble = None;
-    let entries = || app.facts.entries_of(name);
-    match facts::node(seen, name) {
+    let entries = || entries.into_iter().flatten();
+    match node {
         None if !seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => {
             say(&mut words, "unknown (Kubernetes not heard)");
         }

@@ -3,7 +3,6 @@
 use super::{
     app::{App, HostId, Pane, Target, View},
     facts,
-    overview::Spot,
     past::PastId,
     registry::{Row, Serial},
 };
@@ -29,7 +28,7 @@ impl App {
                 Row::Field(_) => None,
             },
             View::Hosts => self.hosts.cursor.clone().map(Target::Host),
-            View::Overview => self.spots.cursor.as_ref().and_then(Spot::target),
+            View::Overview => self.spots.cursor.as_ref().and_then(|spot| spot.target(self)),
             View::History if self.of_cke => self.records.cursor.clone().map(|id| Target::Past(Folder::Records, id)),
             View::History => self.history.cursor.clone().map(|id| Target::Past(Folder::History, id)),
             View::Audit => self.audit.cursor.clone().map(|id| Target::Past(Folder::Audit, id)),

@@ -14,7 +14,7 @@ use super::{
     views::history,
 };
 use crate::{
-    engine::{snapshot::Seen, trouble},
+    engine::trouble,
     model::{
         cluster::Node,
         entry::{EntryId, QueueKind, Stored},
@@ -127,7 +127,7 @@ pub struct Of<'a, Id: ?Sized> {
 impl<'a, Id: Told + ?Sized> Of<'a, Id> {
     /// This row.
     pub fn new(app: &'a App, id: &'a Id) -> Self {
-        Self { app, id, found: id.find(&app.seen) }
+        Self { app, id, found: id.find(app) }
     }
 }
 
@@ -148,12 +148,14 @@ pub struct Found<'a> {
     name: &'a str,
     node: Option<&'a Arc<NodeRow>>,
     member: Option<&'a Node>,
+    /// A machine's entries.
+    entries: [Option<EntryId>; 2],
 }
 
 /// An identity whose columns can be told.
 pub trait Told {
     /// Looks up what is asked for more than once.
-    fn find<'a>(&'a self, _seen: &'a Seen) -> Found<'a> {
+    fn find<'a>(&'a self, _app: &'a App) -> Found<'a> {
         Found::default()
     }
 
@@ -187,7 +189,8 @@ fn who(who: &Who) -> Value<'static> {
 }
 
 impl Told for EntryId {
-    fn find<'a>(&'a self, seen: &'a Seen) -> Found<'a> {
+    fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
+        let seen = &app.seen;
         let (reboot, repair) = (facts::entry(seen, *self), facts::repair(seen, *self));
         let request = seen.snapshot.store.requests.get(self).and_then(Stored::get);
         let address = reboot.map(|e| e.node.as_str()).or_else(|| repair.map(|e| e.address.as_str()));
@@ -195,7 +198,7 @@ impl Told for EntryId {
         let member = seen.snapshot.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
         let by_address = || seen.snapshot.kube.by_address.get(address).map(String::as_str);
         let name = member.map(Node::node_name).or_else(by_address).unwrap_or(address);
-        Found { reboot, repair, request, address, name, node: facts::node(seen, name), member }
+        Found { reboot, repair, request, address, name, node: facts::node(seen, name), member, ..Found::default() }
     }
 
     fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
@@ -247,8 +250,8 @@ impl Told for EntryId {
 }
 
 impl Told for String {
-    fn find<'a>(&'a self, seen: &'a Seen) -> Found<'a> {
-        <str as Told>::find(self, seen)
+    fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
+        <str as Told>::find(self, app)
     }
 
     fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
@@ -258,23 +261,24 @@ impl Told for String {
 
 /// A node's name.
 impl Told for str {
-    fn find<'a>(&'a self, seen: &'a Seen) -> Found<'a> {
-        let (node, member) = (facts::node(seen, self), facts::member(seen, self));
+    fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
+        let (node, member) = (facts::node(&app.seen, self), facts::member(&app.seen, self));
         let address = member.map(|m| m.address.as_str()).or_else(|| facts::ip_of(node?)).unwrap_or_default();
-        Found { address, name: self, node, member, ..Found::default() }
+        let entries = [app.facts.reboot_of(self), app.facts.repair_of(self)];
+        Found { address, name: self, node, member, entries, ..Found::default() }
     }
 
     fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
         let entry = |id: Option<EntryId>| id.map_or(Value::None, |id| whole(id.index));
         match column {
             "node" => Value::text(self),
-            "state" => Value::text(brief::node_state(app, self).0),
+            "state" => Value::text(brief::node_state_of(app, self, found.node, found.entries).0),
             "address" => Value::text(found.address),
             "role" => role(app, found),
             "rack" => Value::text(facts::rack_of(found.node, found.member)),
             "kubelet" => found.node.map_or(Value::None, |n| Value::text(n.kubelet.as_str())),
-            "reboot" => entry(app.facts.reboot_of(self)),
-            "repair" => entry(app.facts.repair_of(self)),
+            "reboot" => entry(found.entries[0]),
+            "repair" => entry(found.entries[1]),
             _ => Value::None,
         }
     }

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     engine::trouble,
     model::{
-        attempt::Attempt,
+        attempt::{Attempt, Ended},
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,
         reason::{PodHold, Reason},
@@ -360,7 +360,11 @@ impl Text<'_> {
         for a in attempts.iter().rev() {
             let end = a.outcome.as_ref().map_or_else(
                 || format!("no outcome recorded, bound {} s", a.bound_seconds),
-                |o| format!("{} after {}", o.end, when::age(a.start, o.at)),
+                |o| match &o.end {
+                    // that says it
+                    Ended::TimedOut(_) => o.end.to_string(),
+                    _ => format!("{} after {}", o.end, when::age(a.start, o.at)),
+                },
             );
             let ordered = a.ordered_by.as_deref().map(|o| format!(", ordered by {o}")).unwrap_or_default();
             self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{}{ordered}", a.host, of_step(a)));

@@ -1,10 +1,15 @@
 //! Look-ups over what was seen, and the few sums that are made once for each change instead of once a frame.
 
-use std::{collections::HashMap, mem::discriminant, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    mem::discriminant,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
 pub use super::fleet::{Hosts, Named, known, names};
+use super::overview::ends_anyway;
 pub use super::sources::{Lost, STALE_SECONDS, etcd_lost, kube_lost};
 
 pub use crate::engine::trouble::since;
@@ -63,6 +68,8 @@ pub struct Facts {
     /// What is wrong with the stored definition.
     pub faults: Vec<String>,
     /// Nodes that are not Ready, by name, whatever they are away for.
+    not_ready: Vec<String>,
+    /// Those of them that nobody sent away: no command was run for them, and nobody holds or restarts their host.
     pub unready: Vec<String>,
     /// Hosts by what a person should know of them.
     pub hosts: Hosts,
@@ -99,11 +106,19 @@ impl Facts {
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             (self.names, self.name_width) = names(seen).fold((0, 0), |(n, most), name| (n + 1, most.max(name.len())));
             let unready = seen.snapshot.kube.nodes.values().filter(|row| !row.ready);
-            self.unready = unready.map(|row| row.name.clone()).collect();
+            self.not_ready = unready.map(|row| row.name.clone()).collect();
             self.named = Some(named);
             self.namings += 1;
         }
         self.hosts.refresh(seen);
+        self.unready.clear();
+        if self.not_ready.is_empty() {
+            return;
+        }
+        let hosts = self.hosts.away.iter().filter_map(|id| host_node(seen, id));
+        let hosts: HashSet<&str> = hosts.map(|node| node.name.as_str()).collect();
+        let sent = |name: &str| hosts.contains(name) || self.entries_of(name).any(|id| ends_anyway(seen, id));
+        self.unready = self.not_ready.iter().filter(|name| !sent(name)).cloned().collect();
     }
 
     fn index(&mut self, seen: &Seen) {

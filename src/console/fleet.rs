@@ -62,8 +62,10 @@ pub fn known(seen: &Seen, name: &str) -> bool {
 pub struct Hosts {
     /// Those with an error, and those whose request something keeps from being carried out.
     pub trouble: Vec<HostId>,
-    /// Those that somebody holds off.
+    /// The others that somebody holds off.
     pub held: Vec<HostId>,
+    /// Those of which that is carried out, or a restart: their Nodes are away because it was asked for.
+    pub away: Vec<HostId>,
     /// What both were counted from.
     of: OrdMap<HostId, Arc<HostRow>>,
     ours: Option<Arc<Metal3>>,
@@ -77,8 +79,11 @@ impl Hosts {
             return;
         }
         self.trouble = hosts.keys().filter(|id| brief::host(seen, id).1).cloned().collect();
-        let held = hosts.iter().filter(|(_, host)| !host.asked.keys.is_empty());
+        let held = hosts.iter().filter(|(id, host)| !host.asked.keys.is_empty() && !brief::host(seen, id).1);
         self.held = held.map(|(id, _)| id.clone()).collect();
+        let asked = |host: &HostRow| !host.asked.keys.is_empty() || host.pending();
+        let away = hosts.iter().filter(|(id, host)| asked(host) && !brief::host(seen, id).1);
+        self.away = away.map(|(id, _)| id.clone()).collect();
         (self.of, self.ours) = (hosts.clone(), Some(Arc::clone(ours)));
     }
 }

@@ -11,7 +11,7 @@ use super::{
     app::{App, View},
     brief, calendar,
     facts::Leader,
-    overview, sources,
+    sources,
     table::{put, wrap},
 };
 
@@ -31,13 +31,20 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
         texts.push((format!("observing: {}", brief::safe(&engine.observing.join("; "))), theme.trouble));
     }
     texts.extend(calendar::frozen(app).map(|text| (text, theme.danger)));
+    // what holds both queues alike is said once
+    let mut held: Vec<(String, usize)> = Vec::new();
     for (id, n) in &app.facts.holds {
-        if let Some(why) = app.seen.reasons.get(id) {
-            // of those that wait a leader tells others so many
-            let more = if engine.leading.is_none() && *n >= WAITING { " or more" } else { "" };
-            let wait = if *n == 1 { "1 entry waits".to_owned() } else { format!("{n}{more} entries wait") };
-            texts.push((format!("! {wait}: {}", brief::safe(&why.to_string())), theme.trouble));
+        let Some(why) = app.seen.reasons.get(id).map(|why| brief::safe(&why.to_string())) else { continue };
+        match held.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, all)) => *all += n,
+            None => held.push((why, *n)),
         }
+    }
+    for (why, n) in held {
+        // of those that wait a leader tells others so many
+        let more = if engine.leading.is_none() && n >= WAITING { " or more" } else { "" };
+        let wait = if n == 1 { "1 entry waits".to_owned() } else { format!("{n}{more} entries wait") };
+        texts.push((format!("! {wait}: {why}"), theme.trouble));
     }
     if let [first, rest @ ..] = app.facts.faults.as_slice() {
         let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
@@ -240,7 +247,7 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
         }
         let (total, trouble) = match view {
             View::Reboots => (Some(app.reboots.total), reboots),
-            View::Nodes => (Some(app.nodes.total), usize::from(overview::unready(app).next().is_some())),
+            View::Nodes => (Some(app.nodes.total), app.facts.unready.len()),
             View::Repairs => (Some(app.repairs.total), repairs),
             View::Machines => (Some(app.machines.total), 0),
             View::Diff => (Some(app.diff.total), waits),

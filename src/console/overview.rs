@@ -10,7 +10,7 @@ use jiff::Timestamp;
 pub use self::day::Day;
 
 use super::{
-    app::{App, HostId, Target},
+    app::{App, Target},
     blockers::{self, Blocks},
     brief,
     facts::{self, Leader},
@@ -47,10 +47,10 @@ pub enum Spot {
     Blocks(String, EntryId),
     /// A change of the definition that waits for a person.
     Gate,
-    /// A node that is not Ready and was not sent away.
-    Unready(String),
-    /// A host that a person should look at, or that somebody holds off.
-    Host(HostId),
+    /// Nodes that are not Ready and were not sent away.
+    Unready,
+    /// Hosts that a person should look at, or that somebody holds off.
+    Hosts,
     /// An entry that ended.
     Ended(PastId),
     /// Something that a person did.
@@ -59,15 +59,15 @@ pub enum Spot {
 
 impl Spot {
     /// The object behind it.
-    pub fn target(&self) -> Option<Target> {
+    pub fn target(&self, app: &App) -> Option<Target> {
         match self {
             Self::Work(id) | Self::Blocks(_, id) | Self::WaitsOn(_, id) | Self::Stuck(_, Some(id), _) => {
                 Some(Target::Entry(*id))
             }
             Self::Stuck(_, None, node) => node.clone().map(Target::Node),
             Self::Gate => None,
-            Self::Unready(node) => Some(Target::Node(node.clone())),
-            Self::Host(id) => Some(Target::Host(id.clone())),
+            Self::Unready => app.facts.unready.first().cloned().map(Target::Node),
+            Self::Hosts => app.facts.hosts.trouble.first().or(app.facts.hosts.held.first()).cloned().map(Target::Host),
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
             Self::Deed(id) => Some(Target::Past(Folder::Audit, id.clone())),
         }
@@ -119,8 +119,6 @@ pub struct Summary {
     pub waits_on: Vec<Stuck>,
     /// What blocks several drains at once, the most first.
     pub blocks: Vec<Blocks>,
-    /// Nodes that are not Ready and were not sent away, by name.
-    pub unready: Vec<String>,
     /// What ended in the last day.
     pub day: Day,
     /// What the others wait for, the most first.
@@ -216,7 +214,6 @@ pub fn summary(app: &App) -> Summary {
     for (queue, work) in [(QueueKind::Reboot, &mut sums.reboots), (QueueKind::Repair, &mut sums.repairs)] {
         how_long(app, queue, work);
     }
-    sums.unready = unready(app).map(str::to_owned).collect();
     sums.blocks = blockers::of_several(app);
     sums.day = day::of(app);
     sums.ended = app.past.history.rows.keys().take(PAST).cloned().collect();
@@ -314,12 +311,6 @@ pub fn ends_anyway(seen: &Seen, id: EntryId) -> bool {
         QueueKind::Repair => facts::repair(seen, id)
             .is_some_and(|e| e.status == RepairStatus::Processing && e.step_status == StepStatus::Watching),
     }
-}
-
-/// Nodes that are not Ready though nobody sent them away.
-pub fn unready(app: &App) -> impl Iterator<Item = &str> {
-    let away = |name: &&String| app.facts.entries_of(name).any(|id| ends_anyway(&app.seen, id));
-    app.facts.unready.iter().filter(move |name| !away(name)).map(String::as_str)
 }
 
 fn oldest_first(groups: BTreeMap<String, Stuck>) -> Vec<Stuck> {

@@ -116,7 +116,7 @@ pub enum Tone {
 }
 
 impl Left {
-    /// `about 4m for 8 reboots; 6 on hold (done by 10:10 UTC, one every 18s as the last 16)`, `8 reboots not before 04:51 UTC
+    /// `about 4m for 8 reboots; 6 on hold (those done by 10:10 UTC, one every 18s as the last 16)`, `8 reboots not before 04:51 UTC
     /// (freeze)`: what matters first, since narrow screens cut the end. Empty where nothing is left.
     pub fn said(&self, what: &str, clock: impl Fn(Timestamp) -> String) -> Vec<(String, Tone)> {
         if self.nothing() {
@@ -161,7 +161,9 @@ impl Left {
             let start = self.start.as_ref().filter(|start| bar.is_some() || start.bar.is_none());
             let end = start.and_then(|start| start.end(work)).map(|(at, openings)| {
                 let windows = if openings > 1 { format!(" in {openings} windows") } else { String::new() };
-                format!("done by {}{windows}", clock(at))
+                // those that rest are not among them
+                let which = if self.held + self.behind + self.resting() > 0 { "those done by" } else { "done by" };
+                format!("{which} {}{windows}", clock(at))
             });
             let then = bar.map(|_| format!("then about {}", when::span(work)));
             let rate = format!("one every {} as the last {}", when::span(pace.each), pace.of);
@@ -328,11 +330,15 @@ mod tests {
         let table: &[(Left, Option<Bar>, &str)] = &[
             (left(0, 0, 0), None, ""),
             (left(8, 0, 0), None, "about 2m for 8 reboots (done by 10:02, one every 18s as the last 16)"),
-            (left(8, 6, 0), None, "about 2m for 8 reboots; 6 on hold (done by 10:02, one every 18s as the last 16)"),
+            (
+                left(8, 6, 0),
+                None,
+                "about 2m for 8 reboots; 6 on hold (those done by 10:02, one every 18s as the last 16)",
+            ),
             (
                 left(8, 6, 1),
                 None,
-                "about 2m for 8 reboots; 6 on hold, 1 stuck (done by 10:02, one every 18s as the last 16)",
+                "about 2m for 8 reboots; 6 on hold, 1 stuck (those done by 10:02, one every 18s as the last 16)",
             ),
             (left(0, 6, 0), None, "no reboot will end by itself; 6 on hold"),
             (
@@ -349,7 +355,7 @@ mod tests {
             (
                 left(14, 0, 1),
                 Some(frozen()),
-                "14 reboots not before 11:51 (freeze); 1 stuck (then about 4m, done by 11:55, one every 18s as the last 16)",
+                "14 reboots not before 11:51 (freeze); 1 stuck (then about 4m, those done by 11:55, one every 18s as the last 16)",
             ),
             (
                 left(1, 0, 0),

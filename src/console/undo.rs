@@ -283,6 +283,7 @@ impl Offer {
             return Some("the way back was offered for a minute, which is over: do it as anything else is done");
         }
         if let Way::Unqueue(ids) = &self.way
+            && (self.changed || self.stands.is_none())
             && self.way.stands(app).is_none()
             && ids.iter().all(|id| arrived(app, *id))
         {

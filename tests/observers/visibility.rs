@@ -181,9 +181,9 @@ fn wrong_wait(after: &RebootEntry) -> Option<String> {
 }
 
 /// I35, by what the leader says: an entry that has been `rebooting` for 15 s longer than `stuck_seconds`, and that it
-/// says waits for its boot, is said to be stuck.
+/// says waits for its boot, is said to be stuck. Whoever has lost the lock and stands still says what it said last.
 pub fn i35(view: &View<'_>) -> Vec<Breach> {
-    for said in view.leading() {
+    for said in view.leading().filter(|said| view.led_by(&said.by, said.at, said.at) != Some(false)) {
         for (index, _) in said.reasons.iter().filter(|(_, r)| name(Some(r)) == "WaitingForBoot" && r["stuck"] != true) {
             let Some(entry) = view.entry(*index, said.revision) else { continue };
             let stuck = seconds(i64::try_from(view.policy(said.revision).stuck_seconds).unwrap_or(i64::MAX));

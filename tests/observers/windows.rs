@@ -66,7 +66,9 @@ pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, 
                 }
                 at = shift(at, 1.0);
             }
-            shut(p, cluster, of, until, false).is_some()
+            // the end of a freeze may fall between two of these seconds, and a window end with the next one
+            let thaw = p.freeze.as_ref().map(|f| f.until).filter(|at| *at >= from && *at < until);
+            thaw.into_iter().chain([to, until]).all(|at| shut(p, cluster, of, at, false).is_some())
         })
     };
     same && view.policies.throughout(from, to, shut)

@@ -122,12 +122,15 @@ const MORE: u64 = 250;
 const FURTHER: u64 = 1000;
 /// Seeds that are played twice, and have to be the same story.
 const TWICE: usize = 20;
+/// After so many seeds one line says how far it is.
+const PROGRESS: u64 = 500;
 /// Seeds that are shrunk, and replays of each.
 const SHRUNK: usize = 3;
 const REPLAYS: u32 = 60;
 
 fn play(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
     let (next, total) = (AtomicU64::new(from), Mutex::new(Total::default()));
+    let began = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..threads.min(seeds).max(1) {
             scope.spawn(|| {
@@ -143,6 +146,10 @@ fn play(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
                         print!("{}", outcome.report());
                     } else if verbose {
                         println!("{}\ndigest {:x}", outcome.trace.join("\n"), outcome.digest);
+                    }
+                    if total.seeds % PROGRESS == 0 && total.seeds < seeds {
+                        let (of, failed, took) = (total.seeds, total.failed, began.elapsed().as_secs());
+                        println!("progress   {of} of {seeds} in {took} s, failed {failed}");
                     }
                 }
             });

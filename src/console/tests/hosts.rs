@@ -17,7 +17,7 @@ use crate::{
     engine::{metal3, snapshot::Seen},
     model::{
         host::{Asked, HostRow, Mode},
-        kube::SourceState,
+        kube::{NodeRow, SourceState},
         reboot::RebootStatus,
         time::after,
     },
@@ -87,11 +87,14 @@ fn shown(columns: u16, rows: u16, keys: &str) -> String {
 #[test]
 fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
     let mut world = World::with_hosts();
+    // held off: it is away because somebody asked for it
+    let held = NodeRow { ready: false, ..(*world.kube.by_name["worker-4"]).clone() };
+    world.kube.put_node(held);
     let mut app = world.console_in(View::Overview, 80, 24);
     let text = screen::text(&app);
     assert!(text.contains("Hosts      2 to look at: m4 m5; 1 held off: m2"), "{text}");
     assert!(text.contains("1 NotReady: worker-5") && text.contains("2 Nodes!") && text.contains("6 Hosts!"), "{text}");
-    while !matches!(app.spots.cursor, Some(Spot::Host(_))) {
+    while !matches!(app.spots.cursor, Some(Spot::Hosts)) {
         press(&mut app, "j");
     }
     press(&mut app, "enter");

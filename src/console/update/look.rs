@@ -293,7 +293,7 @@ fn open(app: &mut App) {
                 arrived(app);
             }
             Some(spot) => {
-                if let Some(of) = spot.target() {
+                if let Some(of) = spot.target(app) {
                     visit(app, of);
                 }
             }
@@ -358,9 +358,9 @@ fn worse(app: &mut App, least: Trouble) -> bool {
         }
         View::Overview => {
             let stuck = |spot: &Spot| match spot {
-                Spot::Stuck(..) | Spot::Gate => true,
-                Spot::WaitsOn(..) | Spot::Blocks(..) | Spot::Unready(_) => least == Trouble::Waits,
-                Spot::Host(id) => least == Trouble::Waits && app.facts.hosts.trouble.contains(id),
+                Spot::Stuck(..) | Spot::Gate | Spot::Unready => true,
+                Spot::WaitsOn(..) | Spot::Blocks(..) => least == Trouble::Waits,
+                Spot::Hosts => !app.facts.hosts.trouble.is_empty(),
                 Spot::Work(_) | Spot::Ended(_) | Spot::Deed(_) => false,
             };
             next(&app.spots.rows, app.spots.place, stuck).map(|place| {

@@ -79,8 +79,13 @@ pub(super) fn spots(app: &mut App) {
     let total = spots.len();
     let exists = spots.clone();
     // a message that stays for a moment covers the last lines: whoever had chosen one of them has it again afterwards
-    let covered =
-        app.spots.cursor.clone().filter(|spot| app.spots.moved && app.message.is_some() && !exists.contains(spot));
+    let hidden = app.spots.cursor.clone().filter(|spot| app.spots.moved && !exists.contains(spot));
+    let covered = hidden.filter(|spot| {
+        let message = app.message.take();
+        let there = message.is_some() && views::overview_spots(app).contains(spot);
+        app.message = message;
+        there
+    });
     app.spots.refresh(spots, total, |spot| exists.contains(spot));
     if covered.is_some() {
         app.spots.cursor = covered;

@@ -131,11 +131,14 @@ fn past(app: &mut App, folder: Folder) {
 /// The rows that the filter of a list lets through, in its order.
 fn arranged<'a, Id, Shown>(app: &App, list: &List<Id>, all: impl Iterator<Item = &'a Shown>) -> Vec<Id>
 where
-    Id: Told + Ord + Clone + Borrow<Shown>,
-    Shown: Told + ToOwned<Owned = Id> + ?Sized + 'a,
+    Id: Told + Ord + Clone + Borrow<Shown> + Send + Sync,
+    Shown: Told + ToOwned<Owned = Id> + Sync + ?Sized + 'a,
 {
-    let all = all.filter(|id| list.good.is_empty() || list.good.passes(&Of::new(app, *id)));
-    let mut all: Vec<Id> = all.map(ToOwned::to_owned).collect();
+    let mut all = if list.good.is_empty() {
+        all.map(ToOwned::to_owned).collect()
+    } else {
+        passing(&all.collect::<Vec<_>>(), &|id| list.good.passes(&Of::new(app, id)))
+    };
     if let Some((column, largest_first)) = list.sort {
         all.sort_by_cached_key(|id| Of::new(app, id).value(column).key());
         if largest_first {
@@ -147,4 +150,51 @@ where
         }
     }
     all
+}
+
+/// From so many rows on they are looked at by several threads: a filter is asked anew with every letter, and that is felt.
+const MANY: usize = 2_000;
+/// More threads are not worth what it takes to start them.
+const THREADS: usize = 4;
+
+/// Those that pass, in their order.
+fn passing<Shown, Id>(all: &[&Shown], passes: &(impl Fn(&Shown) -> bool + Sync)) -> Vec<Id>
+where
+    Shown: ToOwned<Owned = Id> + Sync + ?Sized,
+    Id: Send,
+{
+    let look = |part: &[&Shown]| part.iter().filter(|id| passes(id)).map(|id| (*id).to_owned()).collect::<Vec<Id>>();
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
+    if all.len() < MANY || threads < 2 {
+        return look(all);
+    }
+    let look = &look;
+    std::thread::scope(|scope| {
+        let mut parts = all.chunks(all.len().div_ceil(threads));
+        let first = parts.next().unwrap_or_default();
+        let others: Vec<_> = parts
+            // a system that has no thread for us has time
+            .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || look(part)).ok()))
+            .collect();
+        let mut found = look(first);
+        for (part, thread) in others {
+            found.extend(thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| look(part)));
+        }
+        found
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_rows_are_looked_at_by_several_threads_and_keep_their_order() {
+        for n in [0, 1, MANY - 1, MANY, 3 * MANY + 1] {
+            let names: Vec<String> = (0..n).map(|i| format!("node-{i:05}")).collect();
+            let all: Vec<&str> = names.iter().map(String::as_str).collect();
+            let found: Vec<String> = passing(&all, &|name: &str| name.ends_with('7'));
+            assert!(found.iter().eq(names.iter().filter(|name| name.ends_with('7'))), "{n}");
+        }
+    }
 }

@@ -164,28 +164,27 @@ fn blocks(app: &App) -> Option<Told> {
 /// Nodes that are not Ready, hosts that somebody should look at or that are held off: whatever no queue tells of. Nothing
 /// where all is well.
 fn machines(app: &App) -> Vec<Told> {
-    let (theme, unready, hosts) = (&app.looks.theme, &app.summary.unready, &app.facts.hosts);
+    let (theme, unready, hosts) = (&app.looks.theme, &app.facts.unready, &app.facts.hosts);
     let mut lines = Vec::new();
-    if let Some(first) = unready.first() {
+    if !unready.is_empty() {
         let what = format!("{} NotReady: {}", unready.len(), named(unready.iter().map(String::as_str)));
         let spans = vec![text(brief::safe(&what), theme.trouble)];
-        lines.push(Told { spot: Some(Spot::Unready(first.clone())), label: "Nodes", spans });
+        lines.push(Told { spot: Some(Spot::Unready), label: "Nodes", spans });
     }
-    let held: Vec<&HostId> = hosts.held.iter().filter(|id| !hosts.trouble.contains(id)).collect();
-    let names = |all: &[&HostId]| named(all.iter().map(|id| id.1.as_str()));
+    let names = |all: &[HostId]| named(all.iter().map(|id| id.1.as_str()));
     let mut told = Vec::new();
     match hosts.trouble.as_slice() {
         [] => {}
         [one] => told.push(format!("{}: {}", one.1, brief::host(&app.seen, one).0)),
-        all => told.push(format!("{} to look at: {}", all.len(), names(&all.iter().collect::<Vec<_>>()))),
+        all => told.push(format!("{} to look at: {}", all.len(), names(all))),
     }
     let mut spans: Vec<Span> = told.iter().map(|said| text(brief::safe(said), theme.trouble)).collect();
-    if !held.is_empty() {
+    if !hosts.held.is_empty() {
         let gap = if spans.is_empty() { "" } else { "; " };
-        spans.push(Span::raw(brief::safe(&format!("{gap}{} held off: {}", held.len(), names(&held)))));
+        spans.push(Span::raw(brief::safe(&format!("{gap}{} held off: {}", hosts.held.len(), names(&hosts.held)))));
     }
-    if let Some(first) = hosts.trouble.first().or(held.first().copied()) {
-        lines.push(Told { spot: Some(Spot::Host(first.clone())), label: "Hosts", spans });
+    if !spans.is_empty() {
+        lines.push(Told { spot: Some(Spot::Hosts), label: "Hosts", spans });
     }
     lines
 }

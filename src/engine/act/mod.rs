@@ -155,6 +155,9 @@ impl Actor {
         if let Some((key, revision)) = &guard.attempt {
             compares.push((key.clone(), *revision));
         }
+        if let Some(cluster) = guard.cluster {
+            compares.push((keys.cluster(), cluster));
+        }
         if let Some(start) = guard.start {
             compares.push((keys.switch(start.queue.into()), start.switch));
             compares.push((keys.cluster(), start.cluster));

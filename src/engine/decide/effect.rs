@@ -39,6 +39,9 @@ pub struct Guard {
     pub attempt: Option<(String, i64)>,
     /// For what starts work: `<queue>/disabled`, `cluster`, `constraints`, `cketerm/policy`; 0 = no such key.
     pub start: Option<Start>,
+    /// The `cluster` from which an entry's node is gone, for what ends it for that; 0 = no such key (I28).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<i64>,
     /// For what starts work: the end of its window. From then on it does not start any more (I8).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -97,6 +100,10 @@ impl Guard {
             if now != Some(revision) {
                 return Some("the entry");
             }
+        }
+        let cluster = || store.cluster.as_ref().map_or(0, |s| s.mod_revision);
+        if self.cluster.is_some_and(|was| was != cluster()) {
+            return Some("the cluster definition");
         }
         let was = self.start?;
         let is = Start::of(was.queue, store);

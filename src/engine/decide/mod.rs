@@ -231,7 +231,11 @@ impl<'a> Pass<'a> {
     /// Decisions 1 and 7; I27).
     fn remove(&mut self, id: EntryId, mod_revision: i64, address: &str, end: End) {
         let machine = self.snap.machine(address);
-        let guard = Guard::of_entry(id, mod_revision);
+        let mut guard = Guard::of_entry(id, mod_revision);
+        if end == End::NotMember {
+            // its node may be a member again when this is written
+            guard.cluster = Some(self.snap.store.cluster.as_ref().map_or(0, |s| s.mod_revision));
+        }
         // A place of its own: a command that runs on the machine does not hold the removal back. It goes on, and its
         // open attempt keeps its slot.
         self.plan(&format!("entry {id} of {machine}"), Some(id), guard, Effect::Remove { end, ready: None });

@@ -326,12 +326,10 @@ impl Keeping {
     /// changed, a plan that changes nothing, or that nobody here applies, is made again after a rest, and this is what is
     /// left of it.
     fn may_rest(&self, from: &PlannedFrom, plans: Plans, now: f64) -> Option<Duration> {
-        let settled = self.registry.proposal.as_ref()?.outcome.as_ref().is_ok_and(|p| !p.plan.changed);
-        let settled = settled || plans != Plans::Applied;
+        let changes = self.registry.proposal.as_ref()?.outcome.as_ref().map_or(true, |p| p.plan.changed);
         let (basis, at, taints) = self.planned.as_ref()?;
         let only_busy = (*at, taints) == (from.1, &from.2) && basis.but_for_busy(&from.0);
-        let left = self.planned_at + REST - now;
-        (settled && only_busy && left > 0.0).then(|| Duration::from_secs_f64(left.min(REST)))
+        rest(changes, plans, only_busy, now - self.planned_at)
     }
 
     /// Nobody wants a definition: nothing is kept of what one would be made of.
@@ -362,5 +360,30 @@ impl Keeping {
 
     fn tell(&self) {
         self.publish.send_replace(Arc::new(self.registry.clone()));
+    }
+}
+
+/// How long a plan that is `old` seconds old still rests, though machines came into work or left it: never one that the
+/// leader is to apply.
+fn rest(changes: bool, plans: Plans, only_busy: bool, old: f64) -> Option<Duration> {
+    let settled = !changes || plans != Plans::Applied;
+    let left = REST - old;
+    (settled && only_busy && left > 0.0).then(|| Duration::from_secs_f64(left.min(REST)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Review 12 of the engineer: nothing failed where a leader that applies its plan rested.
+    #[test]
+    fn a_plan_that_the_leader_is_to_apply_is_made_anew_at_once_and_others_rest() {
+        assert_eq!(rest(true, Plans::Applied, true, 0.0), None);
+        let whole = Some(Duration::from_secs_f64(REST));
+        assert_eq!(rest(false, Plans::Applied, true, 0.0), whole, "it changes nothing");
+        assert_eq!(rest(true, Plans::Shown, true, 0.0), whole, "nobody here applies it");
+        assert_eq!(rest(true, Plans::Shown, false, 0.0), None, "something else has changed too");
+        assert_eq!(rest(true, Plans::Shown, true, REST), None, "it has rested");
+        assert_eq!(rest(true, Plans::Shown, true, -9.0), whole, "a clock that went back");
     }
 }

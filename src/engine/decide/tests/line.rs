@@ -56,6 +56,22 @@ fn cancelled_entries_and_those_of_foreign_nodes_are_removed_even_when_the_queue_
     assert_eq!((scene.does(0), scene.does(1)), (Some("removing"), Some("removing")));
 }
 
+/// Seed 9682: the write stood still for 48 s, and its node was a member again meanwhile.
+#[test]
+fn i28_an_entry_is_dequeued_only_while_the_definition_is_the_one_that_lacks_its_node() {
+    let scene = Scene::new(2).entry(0, 11, Cancelled, 5).queued(&[(1, 99)]);
+    let snap = scene.snapshot();
+    let at = crate::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: now() };
+    let decision = crate::engine::decide::decide(&snap, at);
+    let guard = |index| &decision.effects.iter().find(|p| p.entry == Some(EntryId::reboot(index))).unwrap().guard;
+    let revision = snap.store.cluster.as_ref().unwrap().mod_revision;
+    assert_eq!((guard(0).cluster, guard(1).cluster), (None, Some(revision)), "a cancel waits for nothing");
+    assert_eq!(guard(1).changed(&snap.store), None);
+    let mut store = (*snap.store).clone();
+    store.cluster.as_mut().unwrap().mod_revision += 1;
+    assert_eq!(guard(1).changed(&store), Some("the cluster definition"));
+}
+
 /// Found by simulations: the pass that dequeues such an entry took its slot for free.
 #[test]
 fn i3_a_machine_that_leaves_the_definition_while_its_command_runs_keeps_its_slot_until_that_has_ended() {
