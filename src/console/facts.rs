@@ -1,10 +1,6 @@
 //! Look-ups over what was seen, and the few sums that are made once for each change instead of once a frame.
 
-use std::{
-    collections::{HashMap, HashSet},
-    mem::discriminant,
-    sync::Arc,
-};
+use std::{collections::HashSet, mem::discriminant, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -51,14 +47,17 @@ pub struct Counts {
     pub trouble: usize,
 }
 
+/// Entries by Node name (or address).
+type Entries = foldhash::HashMap<String, EntryId>;
+
 /// Counts of the header, and the entries of each machine.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     of: Option<Arc<StoreView>>,
     /// The first live reboot of each machine, by Node name (or address).
-    by_node: HashMap<String, EntryId>,
+    by_node: Entries,
     /// The first unfinished repair of each machine, else its first failed one; likewise.
-    repairs_by_node: HashMap<String, EntryId>,
+    repairs_by_node: Entries,
     /// Of the reboot queue; orphaned cordons are among its trouble.
     pub reboots: Counts,
     /// Of the repair queue.
@@ -67,9 +66,8 @@ pub struct Facts {
     pub holds: Vec<(EntryId, usize)>,
     /// What is wrong with the stored definition.
     pub faults: Vec<String>,
-    /// Nodes that are not Ready, by name, whatever they are away for.
-    not_ready: Vec<String>,
-    /// Those of them that nobody sent away: no command was run for them, and nobody holds or restarts their host.
+    /// Nodes that are not Ready, by name, and that nobody sent away: no command was run for them, and nobody holds or
+    /// restarts their host.
     pub unready: Vec<String>,
     /// Hosts by what a person should know of them.
     pub hosts: Hosts,
@@ -105,20 +103,19 @@ impl Facts {
         let named = Named::by(seen);
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             (self.names, self.name_width) = names(seen).fold((0, 0), |(n, most), name| (n + 1, most.max(name.len())));
-            let unready = seen.snapshot.kube.nodes.values().filter(|row| !row.ready);
-            self.not_ready = unready.map(|row| row.name.clone()).collect();
             self.named = Some(named);
             self.namings += 1;
         }
         self.hosts.refresh(seen);
         self.unready.clear();
-        if self.not_ready.is_empty() {
+        let not_ready = &seen.snapshot.kube.not_ready;
+        if not_ready.is_empty() {
             return;
         }
         let hosts = self.hosts.away.iter().filter_map(|id| host_node(seen, id));
         let hosts: HashSet<&str> = hosts.map(|node| node.name.as_str()).collect();
         let sent = |name: &str| hosts.contains(name) || self.entries_of(name).any(|id| ends_anyway(seen, id));
-        self.unready = self.not_ready.iter().filter(|name| !sent(name)).cloned().collect();
+        self.unready = not_ready.iter().filter(|name| !sent(name)).cloned().collect();
     }
 
     fn index(&mut self, seen: &Seen) {
@@ -345,7 +342,7 @@ pub fn member<'a>(seen: &'a Seen, node: &str) -> Option<&'a Node> {
 
 /// The Kubernetes Node of that name.
 pub fn node<'a>(seen: &'a Seen, name: &str) -> Option<&'a Arc<NodeRow>> {
-    seen.snapshot.kube.nodes.get(name)
+    seen.snapshot.kube.by_name.get(name)
 }
 
 /// Whether a Node runs an API server: the definition says, or without one the Node's role.

@@ -14,6 +14,10 @@ use crossterm::event::KeyCode;
 
 use self::scene::{Console, key, node};
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const ROWS: u64 = 10_000;
 const TIMES: usize = 1_000;
 

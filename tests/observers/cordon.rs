@@ -108,7 +108,7 @@ fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timest
     })
 }
 
-/// Its machine was powered for the entry and was not seen back.
+/// Its machine was powered for the entry and was not seen back, or nobody can ever see it.
 fn orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
     if owner.entry.queue == QueueKind::Repair {
         let mut attempts = view.repair_attempts.range((owner.entry.index, 0)..=(owner.entry.index, u32::MAX));
@@ -120,6 +120,12 @@ fn orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
     let started = view.attempts_of(owner.entry.index).next().is_some();
     if !powered && !started {
         return false;
+    }
+    // its command never began, which no engine can know, and the Node's boot id was not to be believed: nothing will ever say
+    // that the machine is back from it
+    let mut attempts = view.attempts_of(owner.entry.index).filter_map(|(_, l)| l.steps().first()?.value.as_ref());
+    if !powered && attempts.any(|a| a.not_ready) {
+        return true;
     }
     let boot_id = boot_id_before(view, owner, name);
     boot_id.is_none_or(|before| before == node.boot_id) || !node.ready
