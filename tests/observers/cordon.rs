@@ -258,8 +258,7 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
 /// I14, at each patch by an engine that makes a Node schedulable whose record names an entry for which a power command
 /// has begun, or that lets another entry take such a record over. By how history says that the entry ended:
 /// `booted` – for API servers, and under policy `boot_id`, the Node was Ready with another boot id at some moment since
-/// the command; `done` – Ready at some moment lately, before the end where another entry takes the record over (which
-/// keeps the cordon); registered anew – another UID; else (cancelled, dequeued, deleted)
+/// the command; `done` – Ready at some moment lately; registered anew – another UID; else (cancelled, dequeued, deleted)
 /// the Node that the patch was made from is Ready with another boot id than before the first command and before the last
 /// one (where one was recorded), unless a person ordered the uncordon.
 ///
@@ -293,10 +292,7 @@ fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp)
     let ending = view.endings.get(&index).and_then(|l| l.at(at));
     let outcome = ending.map_or("", |e: &Ending| e.outcome.as_str());
     if outcome.starts_with("done") {
-        let ended = view.endings.get(&index).and_then(|l| l.steps().first()).map_or(at, |s| s.at);
-        let kept = w.after.unschedulable && w.after.owner().is_some();
-        let from = if kept { ended.min(at) } else { at };
-        let ready = line.sometime(shift(from, -view.lag()), at, |n| n.is_some_and(|n| n.ready));
+        let ready = line.sometime(shift(at, -view.lag()), at, |n| n.is_some_and(|n| n.ready));
         return (!ready).then_some("the Node was not Ready");
     }
     if outcome.contains("registered anew") {
