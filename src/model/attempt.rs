@@ -65,6 +65,9 @@ pub struct Attempt {
     /// Who asked for it beyond the definition's retries (`rq retry`), with the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
+    /// Who said that the machine is back (`rq done`): its Node is let go of once it is Ready, whatever its boot id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_by: Option<String>,
     /// How it ended; none while it may be running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,

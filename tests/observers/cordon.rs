@@ -291,9 +291,11 @@ fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp)
     let new_boot = |n: &Node| before.as_ref().is_none_or(|id| *id != n.boot_id);
     let ending = view.endings.get(&index).and_then(|l| l.at(at));
     let outcome = ending.map_or("", |e: &Ending| e.outcome.as_str());
+    let ordered =
+        view.orders.get(&index).is_some_and(|o| o.sometime(begun, at, |o| o.is_some_and(|o| o.verb == Verb::Uncordon)));
     if outcome.starts_with("done") {
         let ready = line.sometime(shift(at, -view.lag()), at, |n| n.is_some_and(|n| n.ready));
-        return (!ready).then_some("the Node was not Ready");
+        return (!ready && !ordered).then_some("the Node was not Ready");
     }
     if outcome.contains("registered anew") {
         return (w.before.uid == owner.uid).then_some("it is the same Node");
@@ -306,8 +308,6 @@ fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp)
         let seen = line.sometime(begun, at, |n| n.is_some_and(|n| n.ready && new_boot(n)));
         return (strict && !seen).then_some("it was not seen Ready with another boot id");
     }
-    let ordered =
-        view.orders.get(&index).is_some_and(|o| o.sometime(begun, at, |o| o.is_some_and(|o| o.verb == Verb::Uncordon)));
     if ordered {
         return None;
     }

@@ -133,6 +133,7 @@ impl World {
             start: after(wall(), -ago),
             forced: false,
             ordered_by: None,
+            done_by: None,
             outcome: Some(outcome),
         };
         self.store.attempts.insert((entry, number), stored("a", 43, attempt));

@@ -230,6 +230,7 @@ impl World {
             start: after(wall(), -42),
             forced: false,
             ordered_by: None,
+            done_by: None,
             outcome: Some(Outcome {
                 end: Ended::Exit(0),
                 at: after(wall(), -39),

@@ -134,7 +134,8 @@ impl Actor {
     }
 
     /// Removes the entry and leaves its story in history. Attempts of one that was not seen to boot stay beside it:
-    /// they bar the machine, and keep its cordon, until they are settled.
+    /// they bar the machine, and keep its cordon, until they are settled. So do those of one that a person called done, until
+    /// its cordon has gone: the Node may be Ready now, and down before that (I14).
     pub(super) async fn remove(
         &self,
         guard: &Guard,
@@ -142,15 +143,17 @@ impl Actor {
         end: &End,
         ready: Option<&str>,
     ) -> Result<Came, Stop> {
+        let Some((id, _)) = guard.entry else { return Ok(Came::Stale) };
+        let mut cordoned = false;
         // our copy may be an old one: a watch that is silent looks like a Node that stays Ready (I14)
         if let Some(name) = ready {
             let fresh = self.kube.node(name).await.map_err(|e| super::power::unreachable(&e))?;
-            if !fresh.is_some_and(|node| node.ready) {
+            let Some(node) = fresh.filter(|node| node.ready) else {
                 return Ok(Came::Failed(format!("node {name} is not Ready, asked afresh")));
-            }
+            };
+            cordoned = node.owner().is_some_and(|o| o.entry == id);
         }
         let permit = self.permit(guard, decided)?;
-        let Some((id, _)) = guard.entry else { return Ok(Came::Stale) };
         let (keys, view) = (self.store.keys(), self.live.borrow());
         let (address, last, ended) = match id.queue {
             QueueKind::Reboot => {
@@ -169,15 +172,25 @@ impl Actor {
         let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
         let mut compares = self.compares(guard);
         let mut deletes = vec![keys.entry(id), keys.request(id), keys.order(id), keys.progress(id)];
+        let mut puts = Vec::new();
         if settled {
             let why = match end {
                 End::DoneBy(order) => format!("settled by {}", order.who),
                 _ => "settled by the boot check".to_owned(),
             };
             close(&mut attempts, &why, self.steady.now().wall);
+            if let (End::DoneBy(order), true) = (end, cordoned) {
+                for attempt in &mut attempts {
+                    attempt.done_by = Some(order.who.to_string());
+                }
+            }
             for stored in view.attempts_of(id) {
                 compares.push((stored.key.clone(), stored.mod_revision));
-                deletes.push(stored.key.clone());
+                let kept = stored.get().and_then(|old| attempts.iter().find(|a| a.number == old.number));
+                match kept.filter(|a| a.done_by.is_some()) {
+                    Some(attempt) => puts.push(Put::json(stored.key.clone(), attempt)),
+                    None => deletes.push(stored.key.clone()),
+                }
             }
         }
         let ending = Ending {
@@ -193,7 +206,7 @@ impl Actor {
             End::DoneBy(order) => order.reason.clone(),
             _ => None,
         };
-        let mut puts = vec![self.audit("end", &id.to_string(), reason, &ending.outcome)];
+        puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));
         if ended.is_none() {
             puts.push(Put::json(keys.history_of(id), &ending));
         }

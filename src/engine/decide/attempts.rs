@@ -292,6 +292,7 @@ impl<'a> Pass<'a> {
             start: self.now.wall,
             forced: false,
             ordered_by: None,
+            done_by: None,
             outcome: None,
         }
         .met(node)

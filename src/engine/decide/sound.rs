@@ -125,6 +125,9 @@ pub(super) fn back_again(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow
 /// The same for a machine whose entry is gone: different from what each command that may have done something found. One
 /// that failed may have rebooted the machine all the same, and the next one again (I14).
 pub(super) fn back_from_all(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
+    if is_back_by_order(snap, id) {
+        return not_ready(node);
+    }
     let found = node.is_some_and(|node| began(snap, id).any(|a| a.boot_id.as_ref() == Some(&node.boot_id)));
     if found {
         return Some("the Node still has the boot id that it had before the last command".to_owned());
@@ -135,8 +138,16 @@ pub(super) fn back_from_all(snap: &Snapshot, id: EntryId, node: Option<&Arc<Node
 /// Whether the boot id is known that the machine had at each command that may have done something. A Node that was not
 /// Ready may have said the one before an earlier reboot: an entry that is there asks its boot check all the same.
 pub(super) fn is_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool {
+    if is_back_by_order(snap, id) {
+        return true;
+    }
     let known = |a: &Attempt| id.queue == QueueKind::Repair || (a.boot_id.is_some() && !a.not_ready);
     began(snap, id).all(known) && recorded_boot_id(snap, id, node).is_some()
+}
+
+/// A person said so when the entry ended (`rq done`): boot ids do not count, Ready does (spec/safety.md, Effects: Attempts).
+fn is_back_by_order(snap: &Snapshot, id: EntryId) -> bool {
+    began(snap, id).any(|a| a.done_by.is_some())
 }
 
 /// The boot id from before the first command that may have done something, else from the cordon, where it was recorded.

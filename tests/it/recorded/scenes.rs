@@ -140,6 +140,7 @@ fn attempt(id: EntryId, address: &str) -> Attempt {
         start: after(now(), -60),
         forced: false,
         ordered_by: None,
+        done_by: None,
         outcome: Some(Outcome {
             end: Ended::Exit(0),
             at: after(now(), -55),

@@ -1,10 +1,13 @@
 //! "If a node is cordoned by reboot operation and its entry status is not draining or rebooting, uncordon it."
 
+use std::sync::Arc;
+
 use super::scene::{BOOT, LEASE, Scene};
 use crate::{
     engine::decide::{Decision, Effect},
     model::{
         attempt::Ended,
+        entry::EntryId,
         ours::Verb,
         reason::Reason,
         reboot::RebootStatus::{Cancelled, Rebooting},
@@ -84,6 +87,21 @@ fn i14_after_a_cancel_a_rebooting_node_stays_cordoned_until_a_new_boot_id_and_re
     assert_eq!(release(&orphan.clone().booted(11).node(11, |n| n.ready = false).decide(), 11), None);
     assert_eq!(release(&orphan.clone().booted(11).decide(), 11), Some((true, false)));
     assert_eq!(release(&orphan.order(0, Verb::Uncordon, 1).decide(), 11), Some((true, false)));
+}
+
+#[test]
+fn i14_after_done_the_node_is_let_go_of_once_it_is_ready_whatever_its_boot_id() {
+    // seeds 5720 and 9601: Ready when the entry ended, and down before the uncordon
+    let said = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0))).with(|s| {
+        let stored = s.store.attempts.get_mut(&(EntryId::reboot(0), 1)).unwrap();
+        Arc::make_mut(stored.value.as_mut().unwrap()).done_by = Some("alice@here".to_owned());
+    });
+    assert_eq!(release(&said.decide(), 11), Some((true, false)));
+    let down = said.node(11, |n| n.ready = false);
+    let decision = down.decide();
+    assert_eq!(release(&decision, 11), None);
+    assert!(matches!(decision.orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
+    assert_eq!(release(&down.order(0, Verb::Uncordon, 1).decide(), 11), Some((true, false)));
 }
 
 #[test]

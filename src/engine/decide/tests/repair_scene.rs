@@ -129,6 +129,7 @@ impl Scene {
             start: after(now(), -age - 1),
             forced: false,
             ordered_by: None,
+            done_by: None,
             outcome: end.map(|end| Outcome {
                 end,
                 at: after(now(), -age),

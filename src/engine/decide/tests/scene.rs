@@ -168,6 +168,7 @@ impl Scene {
             start: after(now(), -age),
             forced: false,
             ordered_by: None,
+            done_by: None,
             outcome: end.map(|end| Outcome {
                 end,
                 at: after(now(), 1 - age),
