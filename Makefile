@@ -67,9 +67,10 @@ figures: setup build ## requests and time of a drain beside kubectl's, and of `r
 	cargo bench --locked --profile dist --bench health
 	cargo bench --locked --profile dist --bench health -- $(PROGRAM)
 
-bench: setup build ## what the console costs, beside sofka and kubetui, into docs/performance.md
+bench: setup build ## what the console costs beside sofka and kubetui, and drains beside kubectl, into docs/performance.md (quarter of an hour)
 	cargo bench --locked --profile dist --bench frame -- docs/performance.md
 	python3 tests/figures/console.py $(PROGRAM) --build-peers --write docs/performance.md
+	python3 tests/figures/drain.py $(PROGRAM) --write docs/performance.md
 
 scale: setup build ## an engine on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md (half an hour)
 	python3 tests/figures/scale.py $(PROGRAM) --write docs/performance.md

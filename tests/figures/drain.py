@@ -2,13 +2,13 @@
 """Drains by cketerm and by kubectl, side by side in one run on real servers; `rq add` of 2,000 addresses; how long a word
 takes to start, and an engine from a new entry to the cordon.
 
-usage: tests/figures/drain.py [PROGRAM] [--nodes 20] [--pods 10]        (PROGRAM: default target/shipped/cketerm)
+usage: tests/figures/drain.py [PROGRAM] [--nodes 20] [--pods 10] [--write docs/performance.md]   (PROGRAM: default target/shipped/cketerm)
 
 Starts etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers), makes the nodes with their pods, and prints
-one JSON line a figure. cketerm's drains are timed from `draining` to `rebooting` as etcd's watch shows them; requests are
+one JSON line a figure; --write puts a table of them between the marks `drain` of that file. cketerm's drains are timed from `draining` to `rebooting` as etcd's watch shows them; requests are
 those of its own user in the API server's audit log, from the cordon to the power command, liveness checks left out.
 """
-import argparse, base64, collections, json, os, re, shutil, ssl, subprocess, sys, tempfile, threading, time, urllib.request
+import argparse, base64, collections, json, os, platform, re, shutil, ssl, subprocess, sys, tempfile, threading, time, urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SERVERS = os.path.join(os.path.dirname(HERE), "servers")
@@ -16,6 +16,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("program", nargs="?", default="target/shipped/cketerm")
 parser.add_argument("--nodes", type=int, default=20)
 parser.add_argument("--pods", type=int, default=10)
+parser.add_argument("--write", metavar="FILE")
 args = parser.parse_args()
 program = os.path.abspath(args.program)
 folder = tempfile.mkdtemp(prefix="cketerm-figures-")
@@ -99,8 +100,45 @@ def audit(start):
     return by
 
 
+said = {}
+
+
 def say(**figure):
+    said[figure["figure"]] = figure
     print(json.dumps(figure), flush=True)
+
+
+def table():
+    """What was said, as rows: ours, the peer's or another program's in the same run, how they compare, what was asked."""
+    def start(word):
+        return next(f for name, f in said.items() if name.startswith(word))
+
+    peer, one, ten, add = start("kubectl drain"), start("cketerm, one"), start("cketerm, ten"), start("rq add")
+    word, cordon = start("a word"), start("entry written")
+    seconds = sorted(add["seconds"])
+    rows = [
+        (f"{peer['nodes']} drains of {peer['pods']} pods, one after another", f"{one['drains_s']} s (longest {one['longest_s']} s)", f"kubectl {peer['wall_s']} s",
+         one["ratio_of_kubectl"], f"≤ {one['target']}"),
+        ("… ten at a time, first to last", f"{ten['first_to_last_s']} s (longest {ten['longest_s']} s)", f"kubectl {peer['wall_s']} s", ten["ratio_of_kubectl"], f"≤ {ten['target']}"),
+        ("… requests a node", one["requests_per_node"], f"kubectl {peer['requests_per_node']}", round(one["requests_per_node"] / peer["requests_per_node"], 2), f"≤ {one['requests_target']}"),
+        (f"entry in etcd to the cordon, median of {cordon['samples']}", f"{cordon['median_ms']} ms (p99 {cordon['p99_ms']}, longest {cordon['longest_ms']})", "", "", f"p99 ≤ {cordon['target_p99_ms']} ms"),
+        ("a word (`rq is-enabled`), median of 100", f"{word['median_ms']} ms (longest {word['longest_ms']})", f"`/bin/true` {word['bin_true_ms']} ms",
+         round(word["median_ms"] / word["bin_true_ms"], 1), f"≤ {word['target_ms']} ms"),
+        ("`rq add` of 2,000 addresses, median of three", f"{seconds[1]} s ({seconds[0]}–{seconds[2]})", f"ckecli {add['ckecli_recorded']} s, as recorded", round(seconds[1] / add["ckecli_recorded"], 3),
+         f"≤ {add['target']} s"),
+    ]
+    head = "| what | cketerm | beside it | ratio | asked |\n| --- | --- | --- | --- | --- |"
+    return "\n".join([head] + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
+
+
+def write(path):
+    machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
+    text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run but what is named as recorded.\n\n{table()}"
+    page, begin, end = open(path).read(), "<!-- drain: begin -->", "<!-- drain: end -->"
+    if begin not in page or end not in page:
+        sys.exit(f"{path} has no marks {begin} … {end}")
+    with open(path, "w") as f:
+        f.write(page.split(begin)[0] + begin + "\n" + text + "\n" + end + page.split(end)[1])
 
 
 def word(*words, stdin=None):
@@ -255,6 +293,8 @@ try:
         word("rq", "add", "-", stdin=addresses)
         times.append(time.monotonic() - began)
     say(figure="rq add of 2,000 addresses", seconds=[round(t, 3) for t in times], target=0.365, ckecli_recorded=7.3)
+    if args.write:
+        write(args.write)
 finally:
     if daemon and daemon.poll() is None:
         daemon.kill()
