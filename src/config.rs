@@ -390,59 +390,8 @@ fn world_readable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o004 != 0)
 }
 
-const DEFAULT_YAML: &str = r#"# cketerm: connections, looks and logs. What changes a decision lies in etcd: `cketerm policy show`.
-# Places, later wins: /etc/cke/config.yml (CKE's own file, etcd only), /etc/cketerm/config.yaml,
-# ~/.config/cketerm/config.yaml, --config FILE, environment (CKETERM_…), options.
-# A file that holds a secret must not be readable by everyone.
-
-etcd:                                   # a file that names endpoints replaces this whole section
-  endpoints: ["http://127.0.0.1:2379"]  # CKETERM_ETCD_ENDPOINTS, --etcd-endpoints
-  prefix: /cke/                         # CKETERM_ETCD_PREFIX, --etcd-prefix
-  timeout: 2s
-  # username: cketerm                   # CKETERM_ETCD_USERNAME
-  # password: secret                    # CKETERM_ETCD_PASSWORD
-  # tls-ca-file: /etc/cketerm/etcd-ca.crt      # or tls-ca, tls-cert, tls-key with the PEM text itself
-  # tls-cert-file: /etc/cketerm/etcd.crt
-  # tls-key-file: /etc/cketerm/etcd.key
-
-kubernetes:                             # never the ambient KUBECONFIG; an engine takes it from the file that names etcd
-  # kubeconfig: /etc/cketerm/kubeconfig # CKETERM_KUBECONFIG, --kubeconfig
-  # context: production                 # CKETERM_CONTEXT, --context
-  in_cluster: false                     # the service account of the pod
-
-engine:
-  lease_ttl_seconds: 60                 # CKETERM_LEASE_TTL
-  http: 127.0.0.1:10181                 # metrics and health of the daemon; off = none
-  command_env: []                       # variables that commands of the definition get from our environment
-
-console:
-  theme: terminal                       # the terminal's own colours; auto = light or dark; `cketerm theme list`
-  view: overview                        # the view shown first
-  mouse: false                          # true: not over SSH, where a terminal's own marking is of more use; always
-  title: true                           # the terminal's title says `cketerm CLUSTER: 2 stuck`
-  bell: never                           # stuck: when something becomes stuck; ended: when the last work ends; both
-  ascii: auto                           # lines and borders in ASCII: true, false, or where the locale is not UTF-8
-  keys: {}                              # by the names of docs/keys.md: {cancel: ["ctrl-x c"], hold: [f8], force: []}
-
-power:                                  # for the words `power …`; docs/power.md
-  # bmcs: /etc/cketerm/bmcs.yaml        # which BMC a node's address has; passwords stand there, not here
-
-log:
-  level: info                           # error, warn, info, debug, trace, or a filter: info,cketerm::store=debug
-  # directory: /var/log/cketerm         # rolling files; without it the daemon logs to standard error
-  json: false
-
-notices: []                             # who is told what happens, by the engine that leads; docs/notices.md
-# - name: chat
-#   url_file: /etc/cketerm/chat-url     # or url: https://…; a POST
-#   header_file: /etc/cketerm/headers   # lines like Authorization: Bearer …
-#   kinds: [stuck, failed, approval]    # of: stuck failed finished leader approval freeze broken cleared; all
-#   template: '{"text": {{ title ~ "\n" ~ text }}}'  # Jinja that renders JSON, or template_file; without: all fields
-#   timeout: 10s
-#   per_minute: 6                       # what is more is folded into one
-# - name: mail
-#   program: [/usr/local/bin/mail-notice, ops@example.com]  # the notice on its standard input
-"#;
+/// What `cketerm config init` writes, and what stands in docs/configuration.md.
+const DEFAULT_YAML: &str = include_str!("config/default.yaml");
 
 #[cfg(test)]
 mod tests;

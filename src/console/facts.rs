@@ -69,6 +69,8 @@ pub struct Facts {
     /// Nodes that are not Ready, by name, and that nobody sent away: no command was run for them, and nobody holds or
     /// restarts their host.
     pub unready: Vec<String>,
+    /// Members of the definition without a Node, by name; none while Kubernetes has not told of its Nodes.
+    pub missing: Vec<String>,
     /// Hosts by what a person should know of them.
     pub hosts: Hosts,
     /// How many nodes there are, in Kubernetes or in the definition.
@@ -103,6 +105,7 @@ impl Facts {
         let named = Named::by(seen);
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             (self.names, self.name_width) = names(seen).fold((0, 0), |(n, most), name| (n + 1, most.max(name.len())));
+            self.missing = named.without_node(seen);
             self.named = Some(named);
             self.namings += 1;
         }

@@ -16,19 +16,30 @@ use crate::{
 pub struct Named {
     nodes: OrdMap<String, Arc<NodeRow>>,
     definition: Option<Arc<Definition>>,
+    /// Kubernetes has told of all its Nodes.
+    synced: bool,
 }
 
 impl Named {
     /// As it is seen.
     pub fn by(seen: &Seen) -> Self {
         let definition = seen.snapshot.store.cluster.as_ref().and_then(|stored| stored.value.as_ref().ok());
-        Self { nodes: seen.snapshot.kube.nodes.clone(), definition: definition.cloned() }
+        let kube = &seen.snapshot.kube;
+        let synced = kube.sources.get("nodes").is_some_and(|s| s.synced);
+        Self { nodes: kube.nodes.clone(), definition: definition.cloned(), synced }
+    }
+
+    /// Members without a Node, by name in order.
+    pub fn without_node(&self, seen: &Seen) -> Vec<String> {
+        let definition = self.definition.iter().filter(|_| self.synced);
+        let members = definition.flat_map(|d| d.members.by_order_of_name(&d.cluster)).map(Node::node_name);
+        members.filter(|name| facts::node(seen, name).is_none()).map(str::to_owned).collect()
     }
 
     /// Nothing has changed.
     pub fn is(&self, other: &Self) -> bool {
         let definition = |of: &Self| of.definition.as_ref().map(Arc::as_ptr);
-        self.nodes.ptr_eq(&other.nodes) && definition(self) == definition(other)
+        self.nodes.ptr_eq(&other.nodes) && definition(self) == definition(other) && self.synced == other.synced
     }
 }
 

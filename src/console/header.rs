@@ -247,7 +247,7 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
         }
         let (total, trouble) = match view {
             View::Reboots => (Some(app.reboots.total), reboots),
-            View::Nodes => (Some(app.nodes.total), app.facts.unready.len()),
+            View::Nodes => (Some(app.nodes.total), app.facts.unready.len() + app.facts.missing.len()),
             View::Repairs => (Some(app.repairs.total), repairs),
             View::Machines => (Some(app.machines.total), 0),
             View::Diff => (Some(app.diff.total), waits),

@@ -47,7 +47,7 @@ pub enum Spot {
     Blocks(String, EntryId),
     /// A change of the definition that waits for a person.
     Gate,
-    /// Nodes that are not Ready and were not sent away.
+    /// Nodes that are not Ready and were not sent away, and members without a Node.
     Unready,
     /// Hosts that a person should look at, or that somebody holds off.
     Hosts,
@@ -66,7 +66,7 @@ impl Spot {
             }
             Self::Stuck(_, None, node) => node.clone().map(Target::Node),
             Self::Gate => None,
-            Self::Unready => app.facts.unready.first().cloned().map(Target::Node),
+            Self::Unready => app.facts.unready.first().or(app.facts.missing.first()).cloned().map(Target::Node),
             Self::Hosts => app.facts.hosts.trouble.first().or(app.facts.hosts.held.first()).cloned().map(Target::Host),
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
             Self::Deed(id) => Some(Target::Past(Folder::Audit, id.clone())),

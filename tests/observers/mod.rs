@@ -18,12 +18,14 @@ pub mod record;
 mod commands;
 mod cordon;
 mod drain;
+mod gates;
 mod hosts;
 mod leadership;
 mod notices;
 mod physical;
 mod queue;
 mod repair;
+mod steps;
 mod told;
 mod view;
 mod visibility;
@@ -53,8 +55,8 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I3", repair::i3),
     ("I4", queue::i4),
     ("I5", queue::i5),
-    ("I6", queue::i6),
-    ("I7", queue::i7),
+    ("I6", gates::i6),
+    ("I7", gates::i7),
     ("I8", windows::i8),
     ("I9", cordon::i9),
     ("I10", cordon::i10),
@@ -74,7 +76,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I23", leadership::i23),
     ("I24", leadership::i24),
     ("I25", commands::i25),
-    ("I25", repair::commands),
+    ("I25", steps::commands),
     ("I26", commands::i26),
     ("I27", words::i27),
     ("I28", words::i28),
@@ -93,8 +95,8 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I38", told::i38),
     ("I38", repair::i38),
     ("I39", visibility::i39),
-    ("I40", repair::i40),
-    ("I41", repair::i41),
+    ("I40", steps::i40),
+    ("I41", steps::i41),
     ("I42", repair::i42),
     ("I43", repair::i43),
     ("I44", hosts::i44),

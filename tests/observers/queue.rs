@@ -1,4 +1,4 @@
-//! The queue: who starts, how many, in which order (I1 to I7, I30, I31).
+//! The queue: who starts, how many, in which order (I1 to I5, I30, I31).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,15 +21,15 @@ use super::{
 const CLOCKS: f64 = 15.0;
 
 /// A start by an engine, with what it started from.
-struct Start<'v> {
-    step: Move<'v>,
-    entry: &'v RebootEntry,
-    cluster: &'v Cluster,
-    node: &'v Member,
+pub(super) struct Start<'v> {
+    pub(super) step: Move<'v>,
+    pub(super) entry: &'v RebootEntry,
+    pub(super) cluster: &'v Cluster,
+    pub(super) node: &'v Member,
 }
 
 /// Every start of a member by an engine.
-fn starts<'v>(view: &'v View<'_>) -> Vec<Start<'v>> {
+pub(super) fn starts<'v>(view: &'v View<'_>) -> Vec<Start<'v>> {
     let each = view.moves().into_iter().filter(Move::starts);
     each.filter_map(|step| {
         let entry = view.entry(step.index, step.revision)?;
@@ -269,109 +269,6 @@ pub fn i5(view: &View<'_>) -> Vec<Breach> {
             let what =
                 format!("{} of {limit} slots are in use, and an entry that cannot be read eats the rest", busy.len());
             found.push(Breach { code: "I5", at: said.at, what });
-        }
-    }
-    found
-}
-
-/// I6, both ways. At each start by an engine: the members that have been without a Ready Node for longer than copies
-/// may lag, and are not under this reboot process (rule `newer`), do not outnumber the limit of that revision. And by
-/// what the leader says: an entry in `rebooting` is never held by a gate, a window or a freeze; one in `draining` only
-/// under rule `older`.
-///
-/// Not seen: probes of etcd; windows and freezes themselves (later issues).
-pub fn i6(view: &View<'_>) -> Vec<Breach> {
-    let mut found = Vec::new();
-    for start in &starts(view) {
-        let (at, revision) = (start.step.at, start.step.revision);
-        let older = view.policy(revision).unreachable_rule == UnreachableRule::Older;
-        let limit = view.constraints.get(revision).cloned().unwrap_or_default().maximum_unreachable_nodes_for_reboot;
-        let from = view.seen_since(revision, at);
-        let down: Vec<&str> = start
-            .cluster
-            .nodes
-            .iter()
-            .filter(|m| {
-                let line = view.nodes.get(m.node_name());
-                let other = |n: &Node| n.owner().is_some_and(|o| o.taken_over_rebooting);
-                line.is_none_or(|l| l.throughout(from, at, |n| n.is_none_or(|n| !n.ready && !other(n))))
-            })
-            .filter(|m| older || !ours(view, &m.address, from, at))
-            .map(Member::node_name)
-            .collect();
-        if i64::try_from(down.len()).unwrap_or(i64::MAX) > limit && view.clusters.throughout(from, at, |c| c.is_some())
-        {
-            let what = format!(
-                "{} starts with {} unreachable, limit {limit}: {}",
-                start.entry.node,
-                down.len(),
-                down.join(", ")
-            );
-            found.push(Breach { code: "I6", at, what });
-        }
-    }
-    for said in view.leading() {
-        for (&index, reason) in said.reasons.iter() {
-            let name = named(reason);
-            // windows and freezes hold further tries of a command back, too: see I8
-            let gate = name == "UnreachableGate";
-            let older = view.policies.sometime(shift(said.at, -5.0), said.at, |p| {
-                p.is_some_and(|p| p.unreachable_rule == UnreachableRule::Older)
-            });
-            let working =
-                view.entries.get(&index).is_some_and(|l| l.throughout(shift(said.at, -5.0), said.at, in_work));
-            if gate && !older && working {
-                found.push(Breach {
-                    code: "I6",
-                    at: said.at,
-                    what: format!("reboots/{index} is in work and held by {name}"),
-                });
-            }
-        }
-    }
-    found
-}
-
-/// The machine was under the reboot process at some moment of this time.
-fn ours(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
-    let entries = view
-        .entries
-        .values()
-        .any(|l| l.sometime(from, to, |lies| in_work(lies) && matches!(lies, Some(Ok(e)) if e.node == address)));
-    entries || view.attempts.values().any(|l| l.sometime(from, to, |a| a.is_some_and(|a| a.address == address)))
-}
-
-/// I7, at each start of an API server by an engine, and at its first power command: every other control plane of the
-/// definition had a Ready Node at some moment within the time that copies may lag.
-///
-/// Not seen: probes.
-pub fn i7(view: &View<'_>) -> Vec<Breach> {
-    let mut found = Vec::new();
-    let mut judge = |from: Timestamp, at: Timestamp, address: &str, what: &str| {
-        let Some(cluster) = view.clusters.at(at) else { return };
-        let others = cluster.nodes.iter().filter(|m| m.control_plane && m.address != address);
-        for other in others.filter(|_| member(cluster, address).is_some_and(|m| m.control_plane)) {
-            let line = view.nodes.get(other.node_name());
-            let all_along = view
-                .clusters
-                .throughout(from, at, |c| c.and_then(|c| member(c, &other.address)).is_some_and(|m| m.control_plane));
-            if all_along && line.is_none_or(|l| l.throughout(from, at, |n| n.is_none_or(|n| !n.ready))) {
-                let what =
-                    format!("{what} of API server {address} while control plane {} is not Ready", other.node_name());
-                found.push(Breach { code: "I7", at, what });
-            }
-        }
-    };
-    for start in starts(view) {
-        judge(view.seen_since(start.step.revision, start.step.at), start.step.at, &start.entry.node, "a drain");
-    }
-    let mut seen = BTreeSet::new();
-    for power in view.record.power.iter().filter(|p| p.what == What::Begin && p.entry.starts_with("reboots/")) {
-        if seen.insert(&power.entry) {
-            let first = physical::index(&power.entry)
-                .and_then(|i| view.attempt(i, &power.attempt)?.1.steps().first().map(|s| (s.revision, s.at)));
-            let from = first.map_or(shift(power.at, -view.lag()), |(revision, at)| view.seen_since(revision, at));
-            judge(from, power.at, &power.address, "a power command");
         }
     }
     found

@@ -118,6 +118,13 @@ pub fn power(app: &App) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
+/// A hold in words, from what stands in its annotation: `held off hard by alice@admin1 since 2026-11-21T09:40:00Z`.
+fn hold(value: &str) -> String {
+    let said: serde_json::Value = serde_json::from_str(value).unwrap_or_default();
+    let word = |name: &str| said[name].as_str().map(|word| format!(" {name} {word}")).unwrap_or_default();
+    brief::safe(&format!("held off {}{}{}", Mode::of(value), word("by"), word("since")))
+}
+
 /// The one host that is chosen.
 fn single(app: &App) -> Result<(HostId, &HostRow), String> {
     let mut hosts = chosen(app)?;
@@ -151,8 +158,8 @@ pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
     let mut dialog = dialog(app, &hosts, title, "Release", None);
     dialog.lines = hosts.iter().map(|(id, host)| line(app, id, host)).collect();
     dialog.lines.push(after);
-    let values = |key: &String| host.asked.keys.get(key).cloned().unwrap_or_default();
-    let all = keys.into_iter().map(|key| (key.clone(), vec![("release".to_owned(), vec![values(key)])])).collect();
+    let held = |key: &String| host.asked.keys.get(key).map(|value| hold(value)).unwrap_or_default();
+    let all = keys.into_iter().map(|key| (key.clone(), vec![("release".to_owned(), vec![held(key)])])).collect();
     let pick = Pick::among(("key", "what"), all);
     dialog.pick = Some(pick);
     Ok(dialog)

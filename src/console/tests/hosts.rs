@@ -99,6 +99,13 @@ fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
     }
     press(&mut app, "enter");
     assert_eq!((app.view, app.hosts.cursor.as_ref().map(|id| id.1.as_str())), (View::Hosts, Some("m4")));
+    // a member that Kubernetes has no Node of, once Kubernetes has told of all
+    let node = Arc::clone(&world.kube.by_name["worker-3"]);
+    world.kube.remove_node("worker-3");
+    update(&mut app, Event::Seen(world.seen()));
+    let text = screen::text(&app);
+    assert!(text.contains("1 NotReady: worker-5; 1 without a Node: worker-3"), "{text}");
+    world.kube.put_node(Arc::unwrap_or_clone(node));
     // a node whose command was run is away because it was asked to be
     press(&mut app, "esc");
     world.entry(9, "10.0.0.18", RebootStatus::Rebooting, 5, 96);

@@ -161,14 +161,17 @@ fn blocks(app: &App) -> Option<Told> {
     })
 }
 
-/// Nodes that are not Ready, hosts that somebody should look at or that are held off: whatever no queue tells of. Nothing
+/// Nodes that are not Ready, members that have none, hosts that somebody should look at or that are held off: whatever no queue tells of. Nothing
 /// where all is well.
 fn machines(app: &App) -> Vec<Told> {
-    let (theme, unready, hosts) = (&app.looks.theme, &app.facts.unready, &app.facts.hosts);
+    let (theme, hosts) = (&app.looks.theme, &app.facts.hosts);
     let mut lines = Vec::new();
-    if !unready.is_empty() {
-        let what = format!("{} NotReady: {}", unready.len(), named(unready.iter().map(String::as_str)));
-        let spans = vec![text(brief::safe(&what), theme.trouble)];
+    let kinds = [("NotReady", &app.facts.unready), ("without a Node", &app.facts.missing)];
+    let kinds = kinds.into_iter().filter(|(_, names)| !names.is_empty());
+    let told = kinds.map(|(what, all)| format!("{} {what}: {}", all.len(), named(all.iter().map(String::as_str))));
+    let told: Vec<String> = told.collect();
+    if !told.is_empty() {
+        let spans = vec![text(brief::safe(&told.join("; ")), theme.trouble)];
         lines.push(Told { spot: Some(Spot::Unready), label: "Nodes", spans });
     }
     let names = |all: &[HostId]| named(all.iter().map(|id| id.1.as_str()));

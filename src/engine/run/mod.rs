@@ -1,6 +1,7 @@
 //! The loop: observe, decide, act. Level-triggered: a pass looks at the state, not at the event that woke it; the
 //! watches wake it at once and a tick is the safety net. A slow effect delays only its own machine (I36).
 
+mod handle;
 mod leadership;
 mod upkeep;
 
@@ -11,10 +12,12 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-pub use self::upkeep::LONGEST_END;
+pub use self::{
+    handle::{Handle, Options, start},
+    upkeep::LONGEST_END,
+};
 use super::{
     act::Actor,
-    command::Spawner,
     decide::{Decision, Effect, HEALTH, Planned, Registering, decide},
     lead::{LeadEvent, LeadOrder, Standing},
     memory,
@@ -24,7 +27,7 @@ use super::{
     probe::{Prober, Targets, url},
     publish,
     registry::{Keeper, Plans},
-    snapshot::{Came, Engine, InFlight, Seen, Snapshot, secs},
+    snapshot::{Came, InFlight, Seen, Snapshot, secs},
     tally::Tally,
 };
 use crate::{
@@ -32,9 +35,6 @@ use crate::{
     fence::Fence,
     kubernetes::{Kube, Live as KubeLive},
     model::{entry::EntryId, kube::KubeView, ours::EngineRegistration},
-    net::Http,
-    notices::Receiver,
-    power::Reach,
     store::{Store, folders::Walk, live::Live},
     tasks::held,
 };
@@ -43,116 +43,6 @@ use crate::{
 const TICK: Duration = Duration::from_secs(1);
 /// How long the answers of health checks are gathered before a pass is made of them.
 const GATHER: Duration = Duration::from_millis(5);
-
-/// How an engine runs.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Whether it campaigns at all; `--observe` does not.
-    pub campaign: bool,
-    /// `daemon` or `console`.
-    pub mode: &'static str,
-    /// Address of its HTTP endpoint, for its registration.
-    pub http: Option<String>,
-    /// TTL of its lease.
-    pub ttl: Duration,
-    /// Host name: the value of its key in `leader/`.
-    pub host: String,
-    /// Process id, for its registration.
-    pub pid: u32,
-    /// Runs the definition's commands.
-    pub spawner: Spawner,
-    /// Asks the control planes whether they live.
-    pub probes: Http,
-    /// Asks sabakan.
-    pub registry: Http,
-    /// Speaks to the BMCs of BareMetalHosts.
-    pub bmcs: Reach,
-    /// Who is told what happens.
-    pub notices: Arc<Vec<Receiver>>,
-    /// Reaches those of them that are webhooks.
-    pub webhooks: Http,
-}
-
-/// A running engine.
-pub struct Handle {
-    seen: watch::Receiver<Arc<Seen>>,
-    tally: Arc<Tally>,
-    stop: Option<mpsc::Sender<()>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Handle {
-    /// What each pass saw and concluded.
-    pub fn seen(&self) -> watch::Receiver<Arc<Seen>> {
-        self.seen.clone()
-    }
-
-    /// What it has done so far, counted.
-    pub fn tally(&self) -> Arc<Tally> {
-        Arc::clone(&self.tally)
-    }
-
-    /// Ends gracefully, within [`LONGEST_END`]: nothing new starts, commands get 10 s, where no other engine is there hosts
-    /// between off and on a minute, what ended is recorded, the lease is revoked.
-    pub async fn stop(mut self) {
-        drop(self.stop.take());
-        let _ = (&mut self.task).await;
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if self.stop.is_some() {
-            self.task.abort();
-        }
-    }
-}
-
-/// Starts an engine. Without Kubernetes it only observes.
-pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, options: Options) -> Handle {
-    let prober = Prober::start(store.clock(), options.probes.clone());
-    let kube = kube.map(|(kube, live)| (kube, Arc::new(live)));
-    let kube_live = kube.as_ref().map(|(_, live)| Arc::clone(live));
-    let keeper = Keeper::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
-    let (metal3, metal3_seen) = watch::channel(Arc::new(Metal3::default()));
-    let (tell, seen) = watch::channel(Arc::new(Seen::default()));
-    let (stop, stopped) = mpsc::channel(1);
-    let steady = Steady::new(store.clock());
-    let engine = Engine { host: options.host.clone(), ttl: options.ttl.as_secs(), ..Engine::default() };
-    let tally = Arc::new(Tally::default());
-    let looped = Loop {
-        tally: Arc::clone(&tally),
-        store: store.clone(),
-        clock: store.clock().clone(),
-        live,
-        kube,
-        prober,
-        keeper,
-        metal3: Arc::new(metal3),
-        metal3_seen,
-        told: Arc::default(),
-        steady,
-        snap: Snapshot { engine, ..Snapshot::default() },
-        standing: None,
-        leader: None,
-        tasks: JoinSet::new(),
-        effects: BTreeMap::new(),
-        checks: BTreeMap::new(),
-        paused: BTreeMap::new(),
-        tell,
-        next_try: 0.0,
-        next_publish: 0.0,
-        next_prune: 0.0,
-        walks: Arc::default(),
-        incomplete_since: None,
-        registered: None,
-        programs_of: None,
-        barred: String::new(),
-        options,
-    };
-    let task = crate::tasks::spawn(looped.run(stopped));
-    Handle { seen, tally, stop: Some(stop), task }
-}
 
 /// What one leadership has.
 struct Leader {

@@ -1,6 +1,7 @@
 //! The rules by tables: a sentence of the seeds or the sheets each.
 
 mod api_servers;
+mod auto_repair;
 mod boot;
 mod cordons;
 mod drain;

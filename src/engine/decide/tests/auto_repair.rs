@@ -1,0 +1,150 @@
+//! What automatic repair adds, and what it leaves alone (spec/repair.md, Automatic; I42, I44).
+
+use std::sync::Arc;
+
+use super::{
+    registry::{decide, good, machines, scene, snapshot},
+    scene::{BOOT, stored},
+};
+use crate::{
+    engine::{
+        decide::{Decision, Effect, Registering},
+        registry::{Asked, Registry},
+        snapshot::Snapshot,
+    },
+    sabakan::{Machines, State},
+};
+
+/// Automatic repair with this cap, over machines in these states, beside so many entries of others.
+fn with_broken(cap: i64, states: &[(u8, &str)], others: u64) -> Snapshot {
+    let mut scene = scene();
+    scene.constraints.maximum_repair_queue_entries = cap;
+    for index in 0..others {
+        let entry: crate::model::repair::RepairEntry = serde_json::from_value(serde_json::json!({
+            "index": index.to_string(), "address": format!("10.9.9.{index}"), "machine_type": "ipmi", "operation": "unhealthy",
+            "status": "succeeded", "step": 0, "step_status": "waiting",
+        }))
+        .unwrap();
+        scene.store.repairs.entries.insert(index, stored("entry", 3, entry));
+    }
+    let mut snap = snapshot(&scene, 0, states);
+    let list = machines(&scene, 0, states);
+    let sick = list.list.into_iter().filter(|m| m.state != State::Healthy).collect();
+    let broken = Asked { good: Some(good(Machines { list: sick, warnings: Vec::new() })), error: None, at: Some(BOOT) };
+    snap.registry = Arc::new(Registry { broken, ..Registry::clone(&snap.registry) });
+    snap
+}
+
+fn repairs(cap: i64, states: &[(u8, &str)], others: u64) -> Decision {
+    decide(&with_broken(cap, states, others))
+}
+
+#[test]
+fn i44_a_host_that_is_held_off_or_being_rebooted_explains_its_machine() {
+    let host = |name: &str| crate::model::host::HostRow {
+        namespace: "metal3".to_owned(),
+        name: name.to_owned(),
+        online: true,
+        provisioning: "provisioned".to_owned(),
+        addresses: vec![format!("10.7.7.{}", name.len())],
+        ..Default::default()
+    };
+    let mut kube = crate::model::kube::KubeView::default();
+    let mut put =
+        |row: crate::model::host::HostRow| kube.hosts.insert((row.namespace.clone(), row.name.clone()), row.into());
+    put(host("a"));
+    let mut held = host("bb");
+    held.asked.keys.insert("fencer".to_owned(), String::new());
+    put(held);
+    let mut rebooting = host("ccc");
+    rebooting.pending_reboot_since = Some("2026-01-01T00:00:00Z".parse().unwrap());
+    put(rebooting);
+    put(crate::model::host::HostRow { online: false, ..host("dddd") });
+    let source = crate::model::kube::SourceState { synced: true, heard: BOOT, error: None };
+    kube.sources.insert(crate::model::kube::HOSTS_SOURCE.to_owned(), source);
+    let kept = super::super::kept_by_hosts(&kube, BOOT).unwrap();
+    assert_eq!(kept.keys().collect::<Vec<_>>(), ["10.7.7.2", "10.7.7.3", "10.7.7.4"]);
+    assert!(kept["10.7.7.2"].contains("metal3/bb is held off by fencer"), "{kept:?}");
+}
+
+#[test]
+fn i44_nothing_is_added_while_nobody_can_say_who_is_held_off() {
+    use crate::model::kube::{HOSTS_SOURCE, KubeView, SourceState};
+    let snap = with_broken(3, &[(12, "UNREACHABLE")], 0);
+    let with = |source: Option<SourceState>| {
+        let mut kube = KubeView::clone(&snap.kube);
+        match source {
+            Some(source) => kube.sources.insert(HOSTS_SOURCE.to_owned(), source),
+            None => kube.sources.remove(HOSTS_SOURCE),
+        };
+        let decision = decide(&Snapshot { kube: Arc::new(kube), ..snap.clone() });
+        let adds = |p: &super::super::Planned| matches!(p.effect, Effect::Registry(Registering::AddRepairs));
+        (decision.effects.iter().any(adds), decision.auto_repair.off.unwrap_or_default())
+    };
+    let source =
+        |synced, heard, error: Option<&str>| Some(SourceState { synced, heard, error: error.map(str::to_owned) });
+    for (source, said) in [
+        (None, "not read yet"),
+        (source(false, 0.0, None), "not read yet"),
+        (source(false, 0.0, Some("does not answer")), "does not answer"),
+        (source(true, BOOT - 11.0, None), "last heard 11 s ago"),
+    ] {
+        let (adds, off) = with(source);
+        assert!(!adds && off.starts_with("waits for BareMetalHosts") && off.contains(said), "{said}: {off}");
+    }
+    assert!(with(source(true, BOOT - 9.0, None)).0, "a young copy");
+    assert!(with(source(true, BOOT, Some("it has no BareMetalHosts"))).0, "a definite no is an answer");
+}
+
+#[test]
+fn i42_automatic_repair_never_raises_the_queue_above_the_cap_and_says_so() {
+    let adds = |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(Registering::AddRepairs)));
+    let two = [(12, "UNHEALTHY"), (13, "UNREACHABLE")];
+    let decision = repairs(3, &two, 1);
+    assert!(adds(&decision), "{:?}", decision.auto_repair);
+    let decision = repairs(3, &two, 2);
+    assert!(!adds(&decision), "all or nothing");
+    assert!(decision.auto_repair.plan.capped.unwrap().contains("maximum-repair-queue-entries 3"));
+    let decision = repairs(0, &two, 0);
+    assert!(!adds(&decision) && decision.auto_repair.off.unwrap().contains("maximum-repair-queue-entries is 0"));
+}
+
+#[test]
+fn i42_nothing_is_added_from_an_answer_that_is_no_longer_young() {
+    let mut snap = with_broken(3, &[(12, "UNHEALTHY"), (13, "UNREACHABLE")], 1);
+    let adds = |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(Registering::AddRepairs)));
+    let young = decide(&snap);
+    assert!(adds(&young) && !young.auto_repair.asks_again);
+    let mut registry = Registry::clone(&snap.registry);
+    registry.broken.good.as_mut().unwrap().at = BOOT - 40.0;
+    snap.registry = Arc::new(registry);
+    let old = decide(&snap);
+    assert!(!adds(&old) && old.auto_repair.asks_again, "{:?}", old.auto_repair);
+}
+
+/// Boot check true, Node Ready, entry gone; sabakan has not looked since.
+#[test]
+fn i42_a_machine_that_has_just_come_back_is_left_alone_until_sabakan_has_had_time_to_look() {
+    let adds = |seconds: i64, ready: bool| {
+        let mut snap = with_broken(9, &[(13, "UNREACHABLE")], 0);
+        let mut scene = scene().node(13, |n| n.ready = ready);
+        scene.constraints.maximum_repair_queue_entries = 9;
+        scene.constraints.wait_seconds_to_repair_rebooting = seconds;
+        let fresh = scene.snapshot();
+        (snap.store, snap.kube) = (fresh.store, fresh.kube);
+        decide(&snap).auto_repair.plan
+    };
+    // it has been so for 9,999.5 s by sabakan's word
+    assert_eq!(adds(9999, true).entries.len(), 1);
+    let young = adds(10_000, true);
+    assert!(young.entries.is_empty() && young.skipped[0].why.contains("its Node is Ready"), "{young:?}");
+    assert_eq!(adds(10_000, false).entries.len(), 1, "Kubernetes does not hear from it either");
+    let mut snap = with_broken(9, &[(13, "UNREACHABLE")], 0);
+    let mut cordoned = scene().cordoned(13, 4).node(13, |n| n.ready = false);
+    cordoned.constraints.maximum_repair_queue_entries = 9;
+    cordoned.constraints.wait_seconds_to_repair_rebooting = 10_000;
+    let fresh = cordoned.snapshot();
+    (snap.store, snap.kube) = (fresh.store, fresh.kube);
+    let plan = decide(&snap).auto_repair.plan;
+    assert!(plan.entries.is_empty() && plan.skipped[0].why.contains("not back yet"), "{plan:?}");
+}

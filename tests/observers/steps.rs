@@ -1,0 +1,208 @@
+//! The steps of repairs: which commands, how often, in which order, and none after the end (I25 to I27, I40, I41).
+
+use std::collections::BTreeMap;
+
+use cketerm::model::{
+    attempt::{Attempt, Ended},
+    cluster::{Cluster, Operation, Step},
+    entry::EntryId,
+    repair::{RepairEntry, RepairStatus, StepStatus},
+};
+use jiff::Timestamp;
+
+use super::{
+    record::{Breach, Power, What},
+    repair::{moves, read},
+    view::{RepairLies, Timeline, View, member, shift},
+};
+
+/// Commands of the repair queue, as they began.
+fn begins<'r>(view: &View<'r>) -> impl Iterator<Item = (u64, &'r Power)> {
+    let log = view.record.power.iter().filter(|p| p.what == What::Begin);
+    log.filter_map(|p| Some((p.entry.strip_prefix("repairs/")?.parse().ok()?, p)))
+}
+
+fn attempt<'v>(view: &'v View<'_>, index: u64, id: &str) -> Option<(u32, &'v Timeline<Attempt>)> {
+    let mut own = view.repair_attempts.range((index, 0)..=(index, u32::MAX));
+    let named = |line: &Timeline<Attempt>| line.steps().iter().any(|s| s.value.as_ref().is_some_and(|a| a.id == id));
+    own.find(|(_, line)| named(line)).map(|((_, n), line)| (*n, line))
+}
+
+fn operation<'c>(cluster: &'c Cluster, entry: &RepairEntry) -> Option<&'c Operation> {
+    let mut procedures = cluster.repair.repair_procedures.iter().flatten();
+    let procedure = procedures.find(|p| p.machine_types.iter().flatten().any(|t| *t == entry.machine_type))?;
+    procedure.repair_operations.iter().flatten().find(|o| o.operation == entry.operation)
+}
+
+fn step_of<'c>(cluster: &'c Cluster, entry: &RepairEntry, step: i64) -> Option<&'c Step> {
+    operation(cluster, entry)?.repair_steps.as_deref()?.get(usize::try_from(step).ok()?)
+}
+
+/// I25, I26, I27 and I40 by the machines' log. Each command of a repair has an attempt of its own that was in etcd before
+/// it began, and begins once for it, on the attempt's and the entry's machine, with the words of the definition's step
+/// (or success command) before the address. Those of one step without a person's order are at most 1 +
+/// `command_retries`; a success command begins at most once. None begins for an entry that was deleted long before.
+pub fn commands(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut begun: BTreeMap<(u64, &str), usize> = BTreeMap::new();
+    let mut answers: BTreeMap<(u64, i64, bool), usize> = BTreeMap::new();
+    for (index, power) in begins(view) {
+        let mut say = |code, what: String| found.push(Breach { code, at: power.at, what });
+        let times = begun.entry((index, &power.attempt)).or_default();
+        *times += 1;
+        if *times > 1 {
+            say("I25", format!("the command of attempt {} of {} begins again", power.attempt, power.entry));
+        }
+        let first = attempt(view, index, &power.attempt).and_then(|(_, line)| line.steps().first());
+        let Some((step, tried)) = first.and_then(|first| Some((first, first.value.as_ref()?))) else {
+            say("I25", format!("a command of {} begins without an attempt ({:?})", power.entry, power.attempt));
+            continue;
+        };
+        if step.at > power.at {
+            say("I25", format!("the command of {} begins before its attempt is written", power.entry));
+        }
+        if tried.address != power.address || tried.argv != power.argv || power.argv.last() != Some(&power.address) {
+            let what = format!(
+                "{}: {:?} began on {}, the attempt is {:?} on {}",
+                power.entry, power.argv, power.address, tried.argv, tried.address
+            );
+            say("I26", what);
+        }
+        let line = view.repairs.get(&index);
+        let entry = line.and_then(|l| read(l.get(step.revision)));
+        let cluster = view.clusters.get(step.revision);
+        if let (Some(entry), Some(cluster), Some(number)) = (entry, cluster, tried.step) {
+            if entry.address != power.address {
+                say("I26", format!("{} is treated, {} is of {}", power.address, power.entry, entry.address));
+            }
+            let words = if tried.success {
+                operation(cluster, entry).and_then(|o| o.success_command.as_deref())
+            } else {
+                step_of(cluster, entry, number).and_then(|s| s.repair_command.as_deref())
+            };
+            if words != tried.argv.split_last().map(|(_, words)| words) {
+                say("I26", format!("{:?} of {} is not the definition's {words:?}", tried.argv, power.entry));
+            }
+        }
+        if tried.ordered_by.is_none() && !tried.withheld() {
+            let count = answers.entry((index, tried.step.unwrap_or(-1), tried.success)).or_default();
+            *count += 1;
+            let retries = retries(view, entry, tried, step.at, power.at);
+            let allowed = if tried.success { 1 } else { 1 + retries };
+            if *count > allowed {
+                let code = if tried.success { "I40" } else { "I25" };
+                say(
+                    code,
+                    format!("command {count} of {} step {:?} begins, {allowed} are allowed", power.entry, tried.step),
+                );
+            }
+        }
+        if let Some(line) = line {
+            let from = shift(power.at, -view.late());
+            if line.throughout(from, power.at, |l| l.is_none() || read(l).is_some_and(|e| e.deleted)) {
+                say("I27", format!("a command begins for {}, which was deleted long before", power.entry));
+            }
+        }
+    }
+    for (&(index, n), line) in &view.repair_attempts {
+        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        let Some(this) = first.value.as_ref() else { continue };
+        if let Some(what) = premature(view, index, n, first.revision, this) {
+            found.push(Breach { code: "I25", at: first.at, what: format!("attempt {n} of repairs/{index}: {what}") });
+            // a step that went well is over, whatever the health check says of it
+            if !this.success && what.ends_with("had succeeded") {
+                let what = format!("attempt {n} of repairs/{index} begins step {:?} again: {what}", this.step);
+                found.push(Breach { code: "I41", at: first.at, what });
+            }
+        }
+    }
+    found
+}
+
+/// The largest number of retries that the definition allowed for this step in this time.
+fn retries(view: &View<'_>, entry: Option<&RepairEntry>, tried: &Attempt, from: Timestamp, to: Timestamp) -> usize {
+    let (Some(entry), Some(number)) = (entry, tried.step) else { return usize::MAX - 1 };
+    let steps = view.clusters.steps();
+    let first = steps.partition_point(|s| s.at < from).saturating_sub(1);
+    let during = steps[first..].iter().take_while(|s| s.at <= to).filter_map(|s| s.value.as_ref());
+    let each = during.filter_map(|c| usize::try_from(step_of(c, entry, number)?.command_retries.unwrap_or(0)).ok());
+    each.max().unwrap_or(0)
+}
+
+/// Why this attempt should not have been made yet: the one before of the same step has no recorded outcome, an unknown
+/// one, or a good one, and nobody ordered another.
+fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, this: &Attempt) -> Option<String> {
+    if this.ordered_by.is_some() {
+        return None;
+    }
+    let before = view.repair_attempts.range((index, 0)..(index, n)).rev();
+    let (m, last) = before
+        .filter_map(|((_, m), line)| Some((m, line.before(revision)?)))
+        .find(|(_, a)| a.step == this.step && a.success == this.success)?;
+    match last.outcome.as_ref().map(|o| &o.end) {
+        None => Some(format!("attempt {m} has no recorded outcome")),
+        Some(Ended::Unknown(_)) => Some(format!("the outcome of attempt {m} is unknown, and nobody ordered another")),
+        Some(Ended::Exit(0)) => Some(format!("attempt {m} had succeeded")),
+        Some(_) => None,
+    }
+}
+
+/// I40, at each change of an entry by an engine: one that succeeded, failed or is deleted changes no more but its
+/// `nodename`. That its success command begins at most once is judged by [`commands`].
+pub fn i40(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for m in moves(view).iter().filter(|m| m.engine) {
+        let (Some(before), Some(after)) = (m.before, m.after) else { continue };
+        let ended = matches!(before.status, RepairStatus::Succeeded | RepairStatus::Failed);
+        let stands = |e: &RepairEntry| (e.status, e.step, e.step_status, e.last_transition_time);
+        if (ended || before.deleted) && stands(before) != stands(after) {
+            let (was, deleted, is) = (before.status, before.deleted, after.status);
+            let what = format!("repairs/{}: it was {was} (deleted: {deleted}) and is {is} again", m.index);
+            found.push(Breach { code: "I40", at: m.at, what });
+        }
+    }
+    found
+}
+
+/// I41, at each change of an entry by an engine: the step grows by one at most, only from `watching`, not while disabled,
+/// and not before the watch of the definition has lasted by the true clock; it never passes the last one, and none that was
+/// watched is drained for again.
+pub fn i41(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for m in moves(view).iter().filter(|m| m.engine) {
+        let (Some(before), Some(after)) = (m.before, m.after) else { continue };
+        let mut say = |what: String| {
+            let what = format!("repairs/{}: {what}", m.index);
+            found.push(Breach { code: "I41", at: m.at, what });
+        };
+        if after.step == before.step {
+            let watched = |e: &RepairEntry| e.claims_machine() && e.step_status == StepStatus::Watching;
+            let drains = after.claims_machine() && after.step_status == StepStatus::Draining;
+            if watched(before) && drains {
+                say(format!("step {} was watched, and is drained for again", before.step));
+            }
+            continue;
+        }
+        if after.step != before.step + 1 || before.step_status != StepStatus::Watching {
+            say(format!("from step {} ({}) to step {}", before.step, before.step_status, after.step));
+        }
+        if !enabled(view, m.revision) {
+            say(format!("goes on to step {} while the queue is disabled", after.step));
+        }
+        let Some(cluster) = view.clusters.get(m.revision) else { continue };
+        if step_of(cluster, before, after.step).is_none() && after.status == RepairStatus::Processing {
+            say(format!("goes on to step {}, which does not exist", after.step));
+        }
+        let Some(step) = step_of(cluster, before, before.step) else { continue };
+        let line = &view.repairs[&m.index];
+        let since = line.steps().iter().rev().skip_while(|s| s.revision >= m.revision).take_while(|s| {
+            read(s.value.as_ref()).is_some_and(|e| e.step == before.step && e.step_status == StepStatus::Watching)
+        });
+        let watch = f64::from(i32::try_from(step.watch_seconds.unwrap_or(0)).unwrap_or(i32::MAX));
+        // times are whole seconds, and a leader's copy of its own write comes a little later
+        if since.last().is_some_and(|s| shift(s.at, watch - 2.0) > m.at) {
+            say(format!("step {} was watched for less than {watch} s", before.step));
+        }
+    }
+    found
+}
