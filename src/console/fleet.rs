@@ -31,9 +31,8 @@ impl Named {
 
     /// Members without a Node, by name in order.
     pub fn without_node(&self, seen: &Seen) -> Vec<String> {
-        let definition = self.definition.iter().filter(|_| self.synced);
-        let members = definition.flat_map(|d| d.members.by_order_of_name(&d.cluster)).map(Node::node_name);
-        members.filter(|name| facts::node(seen, name).is_none()).map(str::to_owned).collect()
+        let missing = with_nodes(seen).filter(|(_, node)| self.synced && !node);
+        missing.map(|(name, _)| name.to_owned()).collect()
     }
 
     /// Nothing has changed.
@@ -45,6 +44,11 @@ impl Named {
 
 /// The names of all nodes, Kubernetes' and the definition's, in order and each once.
 pub fn names(seen: &Seen) -> impl Iterator<Item = &str> {
+    with_nodes(seen).map(|(name, _)| name)
+}
+
+/// The same, each with whether Kubernetes has a Node of that name.
+fn with_nodes(seen: &Seen) -> impl Iterator<Item = (&str, bool)> {
     let definition = seen.snapshot.store.definition().into_iter();
     let mut members = definition.flat_map(|d| d.members.by_order_of_name(&d.cluster)).map(Node::node_name).peekable();
     let mut nodes = seen.snapshot.kube.nodes.keys().map(String::as_str).peekable();
@@ -52,11 +56,11 @@ pub fn names(seen: &Seen) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         loop {
             let next = match (members.peek(), nodes.peek()) {
-                (Some(member), Some(node)) if member <= node => members.next(),
-                (Some(_), None) => members.next(),
-                _ => nodes.next(),
-            }?;
-            if last.replace(next) != Some(next) {
+                (Some(member), Some(node)) if member <= node => (*member, members.next().is_some() && member == node),
+                (Some(member), None) => (*member, members.next().is_none()),
+                _ => (nodes.next()?, true),
+            };
+            if last.replace(next.0) != Some(next.0) {
                 return Some(next);
             }
         }

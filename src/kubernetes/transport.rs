@@ -21,8 +21,12 @@ const ASK_AFTER: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_secs(10);
 const ASK_TIMES: u32 = 3;
 
+/// What the API server's audit log calls us.
+const AGENT: &str = concat!("cketerm/", env!("CARGO_PKG_VERSION"));
+
 /// A client for this configuration.
-pub(super) fn client(config: Config) -> Result<Client, Error> {
+pub(super) fn client(mut config: Config) -> Result<Client, Error> {
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(AGENT)));
     if config.proxy_url.is_some() {
         // said by kube, which knows which proxies it was built without
         return Client::try_from(config);

@@ -127,6 +127,11 @@ fn orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
     if !powered && attempts.any(|a| a.not_ready) {
         return true;
     }
+    // a person's word takes the place of the boot id
+    let ending = view.endings.get(&owner.entry.index).and_then(|l| l.last());
+    if ending.is_some_and(|e| e.outcome.starts_with("done")) {
+        return !node.ready;
+    }
     let boot_id = boot_id_before(view, owner, name);
     boot_id.is_none_or(|before| before == node.boot_id) || !node.ready
 }
@@ -258,9 +263,9 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
 /// I14, at each patch by an engine that makes a Node schedulable whose record names an entry for which a power command
 /// has begun, or that lets another entry take such a record over. By how history says that the entry ended:
 /// `booted` – for API servers, and under policy `boot_id`, the Node was Ready with another boot id at some moment since
-/// the command; `done` – Ready at some moment lately; registered anew – another UID; else (cancelled, dequeued, deleted)
-/// the Node that the patch was made from is Ready with another boot id than before the first command and before the last
-/// one (where one was recorded), unless a person ordered the uncordon.
+/// the command; `done` – the Node that the patch was made from is Ready, unless a person ordered the uncordon;
+/// registered anew – another UID; else (cancelled, dequeued, deleted) that Node is Ready with another boot id than before the
+/// first command and before the last one (where one was recorded), unless a person ordered the uncordon.
 ///
 /// Not seen: what the boot check said; so under policy `boot_check` a worker's own end is believed.
 pub fn i14(view: &View<'_>) -> Vec<Breach> {
@@ -294,8 +299,7 @@ fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp)
     let ordered =
         view.orders.get(&index).is_some_and(|o| o.sometime(begun, at, |o| o.is_some_and(|o| o.verb == Verb::Uncordon)));
     if outcome.starts_with("done") {
-        let ready = line.sometime(shift(at, -view.lag()), at, |n| n.is_some_and(|n| n.ready));
-        return (!ready && !ordered).then_some("the Node was not Ready");
+        return (!w.before.ready && !ordered).then_some("the Node is not Ready");
     }
     if outcome.contains("registered anew") {
         return (w.before.uid == owner.uid).then_some("it is the same Node");

@@ -1,5 +1,5 @@
-//! The repair queue: who starts, how many, on which machine, which step, how often (I1, I3, I4, I13, I25 to I27, I40,
-//! I41, I43).
+//! The repair queue: who starts, how many, on which machine, what automatic repair adds (I1, I3, I4, I13, I42, I43), and that
+//! it is told (I32, I33, I38). Its steps: `steps.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -122,7 +122,8 @@ pub fn power(app: &App) -> Result<Dialog, String> {
 fn hold(value: &str) -> String {
     let said: serde_json::Value = serde_json::from_str(value).unwrap_or_default();
     let word = |name: &str| said[name].as_str().map(|word| format!(" {name} {word}")).unwrap_or_default();
-    brief::safe(&format!("held off {}{}{}", Mode::of(value), word("by"), word("since")))
+    let why = said["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+    brief::safe(&format!("held off {}{}{}{why}", Mode::of(value), word("by"), word("since")))
 }
 
 /// The one host that is chosen.

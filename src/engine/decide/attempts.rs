@@ -143,6 +143,10 @@ impl<'a> Pass<'a> {
             return After::NoAttempt;
         };
         let Some(outcome) = attempt.outcome.as_ref() else { return After::Unknown(attempt) };
+        // Left by an entry of this index that had ended, and that somebody put back.
+        if attempt.done_by.is_some() {
+            return After::Unknown(attempt);
+        }
         if attempt.succeeded() {
             return After::Succeeded(outcome);
         }

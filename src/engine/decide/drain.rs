@@ -141,6 +141,10 @@ impl<'a> Pass<'a> {
                 node.owner().filter(|o| o.entry == case.id).map_or(0, |o| o.recordoned + u32::from(!node.unschedulable))
             }
         };
+        // It went down since this drain began, and the record of an entry that is gone keeps its cordon: that one stands (I14).
+        if let Some(orphan) = self.orphan_of_another(case, node) {
+            return Err(orphan);
+        }
         // Somebody has uncordoned it: the cordon that we make now is ours, whatever was before.
         let before = schedulable_before(node) || (node.owner().is_some() && !node.unschedulable);
         let owner = Owner {

@@ -56,10 +56,14 @@ pub fn due(told: &Told, scene: &Scene, endings: &Endings, kinds: &BTreeSet<Kind>
         }
         out.told.cursor = out.told.cursor.max(*revision);
     }
+    // attempts of one that a person called done stay a while beside its ending, which has told of them
+    let ended = |key: &String| endings.list.iter().any(|(_, notices)| notices.iter().any(|n| n.key == *key));
     for (key, notice) in &scene.commands {
         if kinds.contains(&Kind::Failed) && !out.told.marks.contains_key(key) {
             out.mark(notice);
-            out.push(notice.clone());
+            if !ended(key) {
+                out.push(notice.clone());
+            }
         }
     }
     let levels = out.together();
