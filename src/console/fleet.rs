@@ -55,9 +55,11 @@ fn with_nodes(seen: &Seen) -> impl Iterator<Item = (&str, bool)> {
     let mut last = None;
     std::iter::from_fn(move || {
         loop {
-            let next = match (members.peek(), nodes.peek()) {
-                (Some(member), Some(node)) if member <= node => (*member, members.next().is_some() && member == node),
-                (Some(member), None) => (*member, members.next().is_none()),
+            let next = match (members.peek().copied(), nodes.peek().copied()) {
+                (Some(member), node) if node.is_none_or(|node| member <= node) => {
+                    members.next();
+                    (member, node == Some(member))
+                }
                 _ => (nodes.next()?, true),
             };
             if last.replace(next.0) != Some(next.0) {

@@ -6,7 +6,7 @@ use cketerm::model::{
     cluster::{Cluster, Node as Member},
     entry::QueueKind,
     ours::Verb,
-    policy::{ApiServerOrder, UnreachableRule},
+    policy::ApiServerOrder,
     reboot::{RebootEntry, RebootStatus},
 };
 use jiff::Timestamp;

@@ -3,17 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm::model::{
-    attempt::{Attempt, Ended},
-    cluster::{Cluster, Operation, Step},
-    entry::EntryId,
-    repair::{RepairEntry, RepairStatus, StepStatus},
-};
+use cketerm::model::{cluster::Cluster, entry::EntryId, repair::RepairEntry};
 use jiff::Timestamp;
 
 use super::{
-    record::{Breach, Power, What},
-    view::{RepairLies, Timeline, View, member, shift},
+    record::Breach,
+    view::{RepairLies, View, member, shift},
 };
 
 /// One change of one entry of the repair queue.
@@ -26,7 +21,8 @@ pub struct RepairMove<'v> {
     pub engine: bool,
 }
 
-fn read(lies: Option<&RepairLies>) -> Option<&RepairEntry> {
+/// The entry, where it can be read.
+pub fn read(lies: Option<&RepairLies>) -> Option<&RepairEntry> {
     lies?.as_ref().ok()
 }
 
@@ -147,7 +143,8 @@ pub fn i43(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-fn enabled(view: &View<'_>, revision: i64) -> bool {
+/// The repair queue is not disabled by the exact word.
+pub fn enabled(view: &View<'_>, revision: i64) -> bool {
     view.repair_switch.get(revision).map(Vec::as_slice) != Some(b"true")
 }
 

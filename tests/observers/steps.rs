@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use cketerm::model::{
     attempt::{Attempt, Ended},
     cluster::{Cluster, Operation, Step},
-    entry::EntryId,
     repair::{RepairEntry, RepairStatus, StepStatus},
 };
 use jiff::Timestamp;
 
 use super::{
     record::{Breach, Power, What},
-    repair::{moves, read},
-    view::{RepairLies, Timeline, View, member, shift},
+    repair::{enabled, moves, read},
+    view::{Timeline, View, shift},
 };
 
 /// Commands of the repair queue, as they began.

@@ -142,7 +142,7 @@ pub fn seed_with(seed: u64, keep: &Arc<Keep>) -> Outcome {
         // tokio throws dice of its own, who is woken first say: without this a seed is not quite the same story
         #[cfg(tokio_unstable)]
         builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
-        let runtime = builder.enable_all().start_paused(true).build().unwrap();
+        let runtime = builder.enable_time().start_paused(true).build().unwrap();
         runtime.block_on(story(seed, keep, &told))
     }));
     let mut outcome = ran.unwrap_or_else(|panic| {
