@@ -94,11 +94,6 @@ fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
     let text = screen::text(&app);
     assert!(text.contains("Hosts      2 to look at: m4 m5; 1 held off: m2"), "{text}");
     assert!(text.contains("1 NotReady: worker-5") && text.contains("2 Nodes!") && text.contains("6 Hosts!"), "{text}");
-    while !matches!(app.spots.cursor, Some(Spot::Hosts)) {
-        press(&mut app, "j");
-    }
-    press(&mut app, "enter");
-    assert_eq!((app.view, app.hosts.cursor.as_ref().map(|id| id.1.as_str())), (View::Hosts, Some("m4")));
     // a member that Kubernetes has no Node of, once Kubernetes has told of all
     let node = Arc::clone(&world.kube.by_name["worker-3"]);
     world.kube.remove_node("worker-3");
@@ -106,6 +101,12 @@ fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
     let text = screen::text(&app);
     assert!(text.contains("1 NotReady: worker-5; 1 without a Node: worker-3"), "{text}");
     world.kube.put_node(Arc::unwrap_or_clone(node));
+    update(&mut app, Event::Seen(world.seen()));
+    while !matches!(app.spots.cursor, Some(Spot::Hosts)) {
+        press(&mut app, "j");
+    }
+    press(&mut app, "enter");
+    assert_eq!((app.view, app.hosts.cursor.as_ref().map(|id| id.1.as_str())), (View::Hosts, Some("m4")));
     // a node whose command was run is away because it was asked to be
     press(&mut app, "esc");
     world.entry(9, "10.0.0.18", RebootStatus::Rebooting, 5, 96);
