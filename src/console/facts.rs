@@ -104,8 +104,8 @@ impl Facts {
         self.holds = holds(seen);
         let named = Named::by(seen);
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
-            (self.names, self.name_width) = names(seen).fold((0, 0), |(n, most), name| (n + 1, most.max(name.len())));
-            self.missing = named.without_node(seen);
+            let count = named.count(seen);
+            (self.names, self.name_width, self.missing) = (count.names, count.width, count.missing);
             self.named = Some(named);
             self.namings += 1;
         }

@@ -1,6 +1,6 @@
 //! The nodes and hosts that there are: their names, and which hosts a person should know of.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use imbl::OrdMap;
 
@@ -29,10 +29,17 @@ impl Named {
         Self { nodes: kube.nodes.clone(), definition: definition.cloned(), synced }
     }
 
-    /// Members without a Node, by name in order.
-    pub fn without_node(&self, seen: &Seen) -> Vec<String> {
-        let missing = with_nodes(seen).filter(|(_, node)| self.synced && !node);
-        missing.map(|(name, _)| name.to_owned()).collect()
+    /// Walks over all of them once.
+    pub fn count(&self, seen: &Seen) -> Count {
+        let mut count = Count::default();
+        for (name, node) in with_nodes(seen) {
+            count.names += 1;
+            count.width = count.width.max(name.len());
+            if self.synced && !node {
+                count.missing.push(name.to_owned());
+            }
+        }
+        count
     }
 
     /// Nothing has changed.
@@ -40,6 +47,17 @@ impl Named {
         let definition = |of: &Self| of.definition.as_ref().map(Arc::as_ptr);
         self.nodes.ptr_eq(&other.nodes) && definition(self) == definition(other) && self.synced == other.synced
     }
+}
+
+/// The nodes, counted.
+#[derive(Clone, Debug, Default)]
+pub struct Count {
+    /// How many there are, in Kubernetes or in the definition.
+    pub names: usize,
+    /// Columns that the longest name takes.
+    pub width: usize,
+    /// Members of the definition without a Node, by name; none while Kubernetes has not told of all its Nodes.
+    pub missing: Vec<String>,
 }
 
 /// The names of all nodes, Kubernetes' and the definition's, in order and each once.
@@ -52,20 +70,21 @@ fn with_nodes(seen: &Seen) -> impl Iterator<Item = (&str, bool)> {
     let definition = seen.snapshot.store.definition().into_iter();
     let mut members = definition.flat_map(|d| d.members.by_order_of_name(&d.cluster)).map(Node::node_name).peekable();
     let mut nodes = seen.snapshot.kube.nodes.keys().map(String::as_str).peekable();
-    let mut last = None;
     std::iter::from_fn(move || {
-        loop {
-            let next = match (members.peek().copied(), nodes.peek().copied()) {
-                (Some(member), node) if node.is_none_or(|node| member <= node) => {
-                    members.next();
-                    (member, node == Some(member))
-                }
-                _ => (nodes.next()?, true),
-            };
-            if last.replace(next.0) != Some(next.0) {
-                return Some(next);
-            }
+        let order = match (members.peek(), nodes.peek()) {
+            (Some(member), Some(node)) => member.cmp(node),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        if order.is_gt() {
+            return nodes.next().map(|name| (name, true));
         }
+        let name = members.next()?;
+        while members.next_if_eq(&name).is_some() {}
+        if order.is_eq() {
+            nodes.next();
+        }
+        Some((name, order.is_eq()))
     })
 }
 
