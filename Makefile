@@ -24,10 +24,11 @@ test: setup lint ## format, lints, unit tests, tests on real servers, simulation
 
 # a run of half an hour is worth a longer build
 SIM := $(if $(SEEDS)$(MUTATION)$(ONLY),sim,sim-long)
+PLAY := RUSTFLAGS="--cfg tokio_unstable" cargo test --locked --profile $(SIM) --features mutations --test sim
 
-sim: ## simulations with faults: SEEDS=10000 of them from SEED_FROM=1, ONLY=f3,p1.5 of one; MUTATION=all: are faults put in on purpose found?
-	SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) RUSTFLAGS="--cfg tokio_unstable" \
-	  cargo test --locked --profile $(SIM) --features mutations --test sim
+sim: ## simulations with faults: SEEDS=10000 of them from SEED_FROM=1, ONLY=f3,p1.5 of one; MUTATION=all: are faults put in on purpose found? Alone: both
+	SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) $(PLAY)
+	$(if $(SEEDS)$(MUTATION)$(ONLY),,MUTATION=all $(PLAY))
 
 fuzz: ## fifty times as many bad inputs as `cargo test` tries; TIMES=50 of them; what is found is kept in tests/corpus
 	CKETERM_FUZZ=$(or $(TIMES),50) cargo test --locked --lib fuzz:: -- --test-threads 2
