@@ -24,7 +24,8 @@ test: setup lint ## format, lints, unit tests, tests on real servers, simulation
 
 # a run of half an hour is worth a longer build
 SIM := $(if $(SEEDS)$(MUTATION)$(ONLY),sim,sim-long)
-PLAY := RUSTFLAGS="--cfg tokio_unstable" cargo test --locked --profile $(SIM) --features mutations --test sim
+# what a story has freed the next one takes: nothing goes back to the kernel in between
+PLAY := _RJEM_MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,background_thread:false RUSTFLAGS="--cfg tokio_unstable" cargo test --locked --profile $(SIM) --features mutations --test sim
 
 sim: ## simulations with faults: SEEDS=10000 of them from SEED_FROM=1, ONLY=f3,p1.5 of one; MUTATION=all: are faults put in on purpose found? Alone: both
 	SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) $(PLAY)
