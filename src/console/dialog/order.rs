@@ -133,7 +133,7 @@ pub fn release(app: &App) -> Result<Dialog, String> {
         return Err(format!("cordons are released from the nodes: press {} and choose one", app.key("nodes")));
     };
     let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(&name) else {
-        return Err(format!("{name} has no cordon that a cancelled entry left behind"));
+        return Err(format!("{name} has no cordon that an entry left behind"));
     };
     let deed = Action::Order { entry: *entry, verb: Verb::Uncordon, seen: None, reason: None };
     let mut dialog = Dialog::new(format!("Release the cordon of {name}?"), "Release", Deed::Act(deed));
