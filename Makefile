@@ -69,7 +69,7 @@ figures: setup build ## requests and time of a drain beside kubectl's, and of `r
 	cargo bench --locked --profile dist --bench health
 	cargo bench --locked --profile dist --bench health -- $(PROGRAM)
 
-bench: setup build ## what the console costs beside sofka and kubetui, and drains beside kubectl, into docs/performance.md (quarter of an hour)
+bench: setup build ## what the console costs beside sofka and kubetui, and drains beside kubectl, into docs/performance.md (half an hour, builds included)
 	cargo bench --locked --profile dist --bench frame -- docs/performance.md
 	python3 tests/figures/console.py $(PROGRAM) --build-peers --write docs/performance.md
 	python3 tests/figures/drain.py $(PROGRAM) --write docs/performance.md
