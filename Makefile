@@ -74,7 +74,7 @@ bench: setup build ## what the console costs beside sofka and kubetui, and drain
 	python3 tests/figures/console.py $(PROGRAM) --build-peers --write docs/performance.md
 	python3 tests/figures/drain.py $(PROGRAM) --write docs/performance.md
 
-scale: setup build ## an engine on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md (half an hour)
+scale: setup build ## an engine on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md (seven minutes)
 	python3 tests/figures/scale.py $(PROGRAM) --write docs/performance.md
 
 day2: setup build ## windows, a freeze, a stuck rack and bad receivers on real servers for ten minutes; OLD=PROGRAM: upgrade and downgrade beside that one

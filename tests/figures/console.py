@@ -47,15 +47,25 @@ class Cluster:
         self.local = threading.local()
 
     def ask(self, method, path, body=None, kind="application/json"):
-        if not hasattr(self.local, "line"):
-            self.local.line = http.client.HTTPSConnection(self.host, context=ssl._create_unverified_context())
-        self.local.line.request(method, path, None if body is None else json.dumps(body),
-                                {"Authorization": "Bearer " + self.token, "Content-Type": kind})
-        answer = self.local.line.getresponse()
+        try:
+            answer = self.send(method, path, body, kind)
+        except (http.client.RemoteDisconnected, ConnectionError):
+            # the API server shuts connections that were quiet for long: a look is repeated on a new one
+            del self.local.line
+            if method != "GET":
+                raise
+            answer = self.send(method, path, body, kind)
         text = answer.read()
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path}: {answer.status} {text[:200]}")
         return json.loads(text)
+
+    def send(self, method, path, body, kind):
+        if not hasattr(self.local, "line"):
+            self.local.line = http.client.HTTPSConnection(self.host, context=ssl._create_unverified_context())
+        self.local.line.request(method, path, None if body is None else json.dumps(body),
+                                {"Authorization": "Bearer " + self.token, "Content-Type": kind})
+        return self.local.line.getresponse()
 
     def fill(self):
         info = {k: "" for k in ("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion", "machineID",
