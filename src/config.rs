@@ -390,7 +390,7 @@ fn world_readable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o004 != 0)
 }
 
-/// What `cketerm config init` writes, and what stands in docs/configuration.md.
+/// What `cketerm config default` prints, and what stands in docs/configuration.md.
 const DEFAULT_YAML: &str = include_str!("config/default.yaml");
 
 #[cfg(test)]

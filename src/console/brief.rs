@@ -86,7 +86,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         }
         Reason::WaitingForWorkers { holder } => format!("waits for the workers ({holder})"),
         Reason::NodeMismatch { expected, found } => format!("not that machine: {found} instead of {expected}"),
-        Reason::OrphanedCordon { entry, .. } => format!("cordon left by {entry}, until booted"),
+        Reason::OrphanedCordon { entry, .. } => format!("cordon left by {entry}, until it is back"),
         other => other.to_string(),
     };
     made_safe(text)

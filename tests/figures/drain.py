@@ -30,6 +30,15 @@ def up():
     return dict(l.split("=", 1) for l in out.stdout.splitlines() if "=" in l)
 
 
+def split(path):
+    page, begin, end = open(path).read(), "<!-- drain: begin -->\n", "<!-- drain: end -->"
+    if begin not in page or end not in page:
+        sys.exit(f"{path} has no marks {begin.strip()} … {end}")
+    return page.split(begin)[0] + begin, end + page.split(end)[1]
+
+
+if args.write:
+    split(args.write)  # said before anything is started
 facts = up()
 kubeconfig, bench = facts["KUBECONFIG"], facts["KUBECONFIG_BENCH"]
 text = open(kubeconfig).read()
@@ -132,23 +141,12 @@ def table():
     return "\n".join([head] + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
-def split(path):
-    page, begin, end = open(path).read(), "<!-- drain: begin -->\n", "<!-- drain: end -->"
-    if begin not in page or end not in page:
-        sys.exit(f"{path} has no marks {begin.strip()} … {end}")
-    return page.split(begin)[0] + begin, end + page.split(end)[1]
-
-
 def write(path):
     machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
     text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run but what is named as recorded.\n\n{table()}"
     before, after = split(path)
     with open(path, "w") as f:
         f.write(before + text + "\n" + after)
-
-
-if args.write:
-    split(args.write)  # said now, and not after the run
 
 
 def word(*words, stdin=None):

@@ -161,8 +161,8 @@ fn blocks(app: &App) -> Option<Told> {
     })
 }
 
-/// Nodes that are not Ready, members that have none, hosts that somebody should look at or that are held off: whatever no queue tells of. Nothing
-/// where all is well.
+/// Nodes that are not Ready, members that have none, hosts that somebody should look at or that are held off: whatever no
+/// queue tells of. Nothing where all is well.
 fn machines(app: &App) -> Vec<Told> {
     let (theme, hosts) = (&app.looks.theme, &app.facts.hosts);
     let mut lines = Vec::new();

@@ -178,6 +178,19 @@ fn done_treats_the_machine_as_booted_but_the_node_must_be_ready() {
     assert_eq!(scene.node(11, |n| n.ready = false).ends(0), None);
 }
 
+/// A blind put of ckecli brings an entry back beside what its predecessor of that index left.
+#[test]
+fn i25_what_an_entry_left_that_was_called_done_is_not_tried_again_by_itself() {
+    let scene = Scene::new(1)
+        .with(|s| s.cluster.reboot.command_retries = Some(1))
+        .rebooting(0, 11, 30, failed())
+        .checked(0, CheckAnswer::No("down".to_owned()), None);
+    assert!(matches!(scene.effect(0), Some(Effect::RunAgain { .. })));
+    let left = scene.called_done(0, 1);
+    assert!(!matches!(left.effect(0), Some(Effect::RunAgain { .. })));
+    assert!(matches!(left.reason(0), Reason::CommandFailed { .. }));
+}
+
 #[test]
 fn a_new_uid_with_the_same_address_ready_ends_the_entry() {
     let scene = Scene::new(1).rebooting(0, 11, 30, ok()).node(11, |n| {

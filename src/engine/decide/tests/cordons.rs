@@ -1,13 +1,10 @@
 //! "If a node is cordoned by reboot operation and its entry status is not draining or rebooting, uncordon it."
 
-use std::sync::Arc;
-
 use super::scene::{BOOT, LEASE, Scene};
 use crate::{
     engine::decide::{Decision, Effect},
     model::{
         attempt::Ended,
-        entry::EntryId,
         ours::Verb,
         reason::Reason,
         reboot::RebootStatus::{Cancelled, Rebooting},
@@ -92,10 +89,7 @@ fn i14_after_a_cancel_a_rebooting_node_stays_cordoned_until_a_new_boot_id_and_re
 #[test]
 fn i14_after_done_the_node_is_let_go_of_once_it_is_ready_whatever_its_boot_id() {
     // seeds 5720 and 9601: Ready when the entry ended, and down before the uncordon
-    let said = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0))).with(|s| {
-        let stored = s.store.attempts.get_mut(&(EntryId::reboot(0), 1)).unwrap();
-        Arc::make_mut(stored.value.as_mut().unwrap()).done_by = Some("alice@here".to_owned());
-    });
+    let said = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0))).called_done(0, 1);
     assert_eq!(release(&said.decide(), 11), Some((true, false)));
     let down = said.node(11, |n| n.ready = false);
     let decision = down.decide();
@@ -200,6 +194,14 @@ fn i14_a_new_entry_does_not_wipe_out_what_keeps_the_cordon_of_a_machine_that_is_
     assert!(scene.starts().is_empty());
     assert!(matches!(scene.reason(4), Reason::OrphanedCordon { .. }));
     assert_eq!(scene.booted(11).starts(), [4]);
+}
+
+#[test]
+fn i14_a_drain_that_has_begun_writes_over_no_record_of_a_machine_that_went_away_since() {
+    let drains = Scene::new(1).draining(4, 11, 5).cordoned(11, 3).attempt(3, 11, 1, LEASE, 40, Some(Ended::Exit(0)));
+    assert_eq!(drains.does(4), None);
+    assert!(matches!(drains.reason(4), Reason::OrphanedCordon { .. }));
+    assert_eq!(drains.booted(11).does(4), Some("cordoning"));
 }
 
 #[test]

@@ -301,6 +301,13 @@ impl Scene {
         self
     }
 
+    /// A person said of this entry's machine that it is back, and the entry went.
+    pub(super) fn called_done(mut self, index: u64, number: u32) -> Self {
+        let stored = self.store.attempts.get_mut(&(EntryId::reboot(index), number)).unwrap();
+        Arc::make_mut(stored.value.as_mut().unwrap()).done_by = Some("alice@here".to_owned());
+        self
+    }
+
     pub(super) fn with(mut self, how: impl FnOnce(&mut Self)) -> Self {
         how(&mut self);
         self
