@@ -115,6 +115,18 @@ pub enum Mutation {
     BackoffForEver,
     /// A cancelled entry stays while others are in work.
     CancelWaits,
+    /// A webhook that denies the dry run is no blocker.
+    DenialIgnored,
+    /// A webhook's 429 blocks the preview, so that the eviction which would start a migration is never sent.
+    DeferralBlocks,
+    /// A pod is deleted whose eviction a webhook has answered with 429.
+    DeferredDeleted,
+    /// A drain is given up at the first 500 or time-out.
+    FailureFatal,
+    /// Admission webhooks are not told that a preview is a dry run.
+    DryRunHidden,
+    /// A pod is called stuck a minute after its deletion was requested, whatever grace period it has.
+    GraceForgotten,
 }
 
 /// All of them.
@@ -171,6 +183,12 @@ pub static ALL: &[Mutation] = &[
     Mutation::RefusalUnnamed,
     Mutation::BackoffForEver,
     Mutation::CancelWaits,
+    Mutation::DenialIgnored,
+    Mutation::DeferralBlocks,
+    Mutation::DeferredDeleted,
+    Mutation::FailureFatal,
+    Mutation::DryRunHidden,
+    Mutation::GraceForgotten,
 ];
 
 #[cfg(feature = "mutations")]

@@ -13,8 +13,8 @@ use std::{
 use crate::{
     clock::{Now, Steady},
     engine::{
-        decide::{Effect, decide},
-        memory, previewed, publish,
+        decide::{Effect, decide, previewed},
+        memory, publish,
         snapshot::{Came, Engine, Leading, Snapshot, Work, secs},
     },
     fence::Person,
@@ -119,8 +119,9 @@ pub(super) async fn drain(
                     return Err(Stopped::Blocked(Progress { reason: Some(cause.clone()), ..last }));
                 }
                 Effect::Stamp { .. } => return Err(Stopped::Uncordoned),
-                Effect::Preview { known: Some(reason), .. } => Came::Previewed(Some(reason.clone())),
-                Effect::Preview { pods, .. } => previewed(pods, &ask(on, pods, true, now).await),
+                Effect::Preview { pods, unprotected } => {
+                    Came::Previewed(previewed(pods, unprotected, &ask(on, pods, true, now).await))
+                }
                 Effect::Evict { evict, delete, .. } => {
                     let (mut answers, deleted) =
                         futures::join!(ask(on, evict, false, now), delete_all(on, delete, now));
@@ -163,7 +164,7 @@ async fn delete_all(on: &Grounds<'_>, pods: &[Arc<PodRow>], now: Now) -> Vec<(St
 
 fn answer(verdict: Verdict, budgets: &[Arc<BudgetRow>], now: Now) -> Answer {
     let budgets = budgets.iter().map(|b| (b.full_name(), b.resource_version.clone())).collect();
-    Answer { verdict, at: secs(now.boot), budgets }
+    Answer { verdict, at: secs(now.boot), budgets, undecided: 0 }
 }
 
 /// What the rules are shown: one node, one entry that drains it, and the cluster's real pods and budgets.

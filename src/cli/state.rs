@@ -197,10 +197,7 @@ fn detail(effect: &Effect) -> String {
         Effect::BackOff { cause, .. } | Effect::Unwind { cause, .. } => cause.to_string(),
         Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.command(),
         Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => secret::argv(argv),
-        Effect::Preview { known, pods: asked } => match known {
-            Some(reason) => reason.to_string(),
-            None => pods(asked.len(), "pods are asked for"),
-        },
+        Effect::Preview { pods: asked, .. } => pods(asked.len(), "pods are asked for"),
         Effect::Evict { evict, delete, .. } => {
             format!("{}, {}", pods(evict.len(), "to evict"), pods(delete.len(), "to delete"))
         }

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     decide::{Effect, count_leaving, soundness},
-    snapshot::{Came, CheckAnswer, Snapshot, Work, secs},
+    snapshot::{Came, CheckAnswer, Snapshot, UndecidedPreview, Work, secs},
 };
 use crate::{
     clock::Now,
     model::{
-        drain::Verdict,
+        drain::{Answer, Finding, Preview, Verdict},
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
         reason::{PodHold, Reason, SWITCHED_OFF},
@@ -145,19 +145,24 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
         (_, Came::Failed(why)) => {
             work.entry(id).or_default().pause = Some((at + PAUSE, why.clone()));
         }
-        (_, Came::Previewed(None)) => {
-            let drain = &mut work.entry(id).or_default().drain;
-            (drain.previewed, drain.refusals, drain.refused) = (true, 0, None);
-        }
-        (_, Came::Previewed(Some(cause))) => refused(work.entry(id).or_default(), cause.clone(), at),
+        (_, Came::Previewed(preview)) => previewed(work.entry(id).or_default(), preview, at),
         (Effect::Evict { evict, unprotected, .. }, Came::Answers(answers)) => {
             let work = work.entry(id).or_default();
-            work.drain.accepted |= answers.values().any(|a| a.verdict == Verdict::Accepted);
-            work.drain.answers.extend(answers.clone());
+            work.drain.accepted |= answers.values().any(|a| a.verdict.accepts());
+            for (uid, answer) in answers {
+                let before = work.drain.answers.get(uid).map_or(0, |a| a.undecided);
+                let decided = !matches!(answer.verdict, Verdict::Undecided { .. });
+                let undecided = if decided { 0 } else { before.saturating_add(1) };
+                work.drain.answers.insert(uid.clone(), Answer { undecided, ..answer.clone() });
+            }
             // If none was accepted, the whole round counts as refused, once, when all have answered.
             // What is only a wait, and what is deleted next, is no refusal.
             let held = evict.iter().find_map(|(pod, _)| match answers.get(&pod.uid).map(|a| &a.verdict) {
-                Some(Verdict::Held { hold: PodHold::Budget { .. }, .. }) if unprotected.contains(&pod.uid) => None,
+                Some(Verdict::Held { hold: PodHold::Budget { .. } | PodHold::ManyBudgets { .. }, .. })
+                    if unprotected.contains(&pod.uid) =>
+                {
+                    None
+                }
                 Some(Verdict::Held { hold, retry_after: None }) if refusal(hold) => {
                     Some(super::decide::held_reason(pod, hold))
                 }
@@ -195,7 +200,40 @@ fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Op
 
 /// Whether an answer refuses, as opposed to asking for a little patience.
 fn refusal(hold: &PodHold) -> bool {
-    !matches!(hold, PodHold::BudgetLag { .. } | PodHold::Replaced | PodHold::NamespaceTerminating)
+    match hold {
+        PodHold::BudgetLag { .. } | PodHold::Replaced | PodHold::NamespaceTerminating | PodHold::Deferred { .. } => {
+            false
+        }
+        PodHold::Budget { .. }
+        | PodHold::ManyBudgets { .. }
+        | PodHold::Denied { .. }
+        | PodHold::Failing { .. }
+        | PodHold::Job { .. }
+        | PodHold::Terminating { .. }
+        | PodHold::Leaving
+        | PodHold::Refused { .. } => true,
+    }
+}
+
+fn previewed(work: &mut Work, preview: &Preview, at: f64) {
+    let drain = &mut work.drain;
+    drain.passed.extend(preview.passed.iter().cloned());
+    let times = drain.undecided.take().map_or(0, |u| u.times).saturating_add(1);
+    match &preview.finding {
+        Finding::Clean => {
+            (drain.previewed, drain.refusals, drain.refused) = (true, 0, None);
+            drain.passed.clear();
+        }
+        Finding::Unfinished => {}
+        Finding::Undecided { reason, retry_after } => {
+            let (retry_after, reason) = (*retry_after, reason.clone());
+            drain.undecided = Some(UndecidedPreview { at, times, retry_after, reason });
+        }
+        Finding::Blocked(cause) => {
+            drain.passed.clear();
+            refused(work, cause.clone(), at);
+        }
+    }
 }
 
 fn refused(work: &mut Work, cause: Reason, at: f64) {
@@ -234,7 +272,7 @@ pub(crate) fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{drain::Answer, kube::PodRow};
+    use crate::model::kube::PodRow;
     use jiff::Timestamp;
 
     fn after_evicting(unprotected: bool, verdict: Verdict) -> Work {
@@ -244,7 +282,7 @@ mod tests {
             delete: Vec::new(),
             unprotected: unprotected.then(|| "u".to_owned()).into_iter().collect(),
         };
-        let answer = Answer { verdict, at: 1.0, budgets: BTreeMap::new() };
+        let answer = Answer { verdict, at: 1.0, budgets: BTreeMap::new(), undecided: 0 };
         let now = Now { boot: std::time::Duration::from_secs(1), wall: Timestamp::UNIX_EPOCH };
         let id = EntryId::reboot(0);
         let mut work = BTreeMap::new();
@@ -275,6 +313,41 @@ mod tests {
         assert_eq!(after_evicting(false, lag).drain.refusals, 0);
         let replaced = Verdict::Held { hold: PodHold::Replaced, retry_after: None };
         assert_eq!(after_evicting(false, replaced).drain.refusals, 0);
+    }
+
+    #[test]
+    fn i18_two_budgets_on_an_unprotected_pod_are_kept_for_the_deletion() {
+        let many = || Verdict::Held { hold: PodHold::ManyBudgets { budgets: vec![] }, retry_after: None };
+        let (free, kept) = (after_evicting(true, many()), after_evicting(false, many()));
+        assert_eq!((free.drain.refusals, free.drain.answers.len()), (0, 1));
+        assert_eq!((kept.drain.refusals, kept.drain.answers.len()), (1, 0));
+    }
+
+    #[test]
+    fn an_eviction_that_a_webhook_defers_counts_as_accepted_and_one_that_nobody_decided_does_not() {
+        let hold = PodHold::Deferred { webhook: "w".to_owned(), message: "m".to_owned() };
+        let deferred = after_evicting(false, Verdict::Held { hold, retry_after: None });
+        assert_eq!((deferred.drain.refusals, deferred.drain.accepted), (0, true));
+        let undecided =
+            Verdict::Undecided { by: crate::model::drain::Undecided::Server, answer: String::new(), retry_after: None };
+        let undecided = after_evicting(false, undecided);
+        assert_eq!((undecided.drain.refusals, undecided.drain.accepted), (0, false));
+        assert_eq!(undecided.drain.answers["u"].undecided, 1);
+    }
+
+    #[test]
+    fn a_preview_counts_the_rounds_that_decided_nothing_and_remembers_who_passed() {
+        let mut work = Work::default();
+        let reason = || Reason::EvictionFailing { pod: "a/b".to_owned(), answer: "503".to_owned() };
+        let round = |uid: &str, finding| Preview { passed: [uid.to_owned()].into(), finding };
+        for times in 1..=3 {
+            let finding = Finding::Undecided { reason: reason(), retry_after: None };
+            previewed(&mut work, &round(&format!("p{times}"), finding), f64::from(times));
+            assert_eq!(work.drain.undecided.as_ref().map(|u| u.times), Some(u32::try_from(times).unwrap()));
+        }
+        assert_eq!((work.drain.passed.len(), work.drain.previewed, work.drain.refusals), (3, false, 0));
+        previewed(&mut work, &round("p4", Finding::Clean), 9.0);
+        assert_eq!((work.drain.passed.len(), work.drain.previewed, work.drain.undecided), (0, true, None));
     }
 
     #[test]

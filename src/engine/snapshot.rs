@@ -1,6 +1,10 @@
 //! Everything that a decision is made from, as one value that can be cloned, compared and written down.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,7 +20,7 @@ use crate::{
     clock::Now,
     model::{
         attempt::Outcome,
-        drain::Answer,
+        drain::{Answer, Preview},
         entry::EntryId,
         kube::{KubeView, NodeRow},
         reason::Reason,
@@ -129,6 +133,12 @@ pub struct DrainWork {
     pub pods_at_start: Option<u32>,
     /// The preview was clean; evictions may be sent.
     pub previewed: bool,
+    /// UIDs of the pods that have passed the preview; empty again once all have.
+    #[serde(default)]
+    pub passed: BTreeSet<String>,
+    /// The last round of the preview decided nothing about some pods.
+    #[serde(default)]
+    pub undecided: Option<UndecidedPreview>,
     /// Previews and first rounds of evictions that were refused as a whole.
     pub refusals: u32,
     /// Boot-time seconds of the last refusal, and what refused.
@@ -139,6 +149,19 @@ pub struct DrainWork {
     pub answers: BTreeMap<String, Answer>,
     /// When we first saw that somebody uncordoned the node.
     pub uncordoned: Option<Timestamp>,
+}
+
+/// A preview of which some answers decided nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UndecidedPreview {
+    /// Boot-time seconds of the last such round.
+    pub at: f64,
+    /// Such rounds in a row.
+    pub times: u32,
+    /// Seconds to wait, if the server said so.
+    pub retry_after: Option<u64>,
+    /// What was answered, and about which pod.
+    pub reason: Reason,
 }
 
 /// An effect under way.
@@ -165,8 +188,8 @@ pub enum Came {
     Failed(String),
     /// The world had changed: decide again at once.
     Stale,
-    /// A preview's blocker; none = clean.
-    Previewed(Option<Reason>),
+    /// The result of a preview.
+    Previewed(Preview),
     /// Answers to evictions and deletions by pod UID.
     Answers(BTreeMap<String, Answer>),
     /// The boot check's answer.

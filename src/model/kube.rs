@@ -154,6 +154,9 @@ pub struct PodRow {
     pub mirror: bool,
     /// `metadata.deletionTimestamp`, minus the grace period: when its deletion was asked.
     pub terminating_since: Option<Timestamp>,
+    /// `metadata.deletionTimestamp`: the end of its grace period.
+    #[serde(default)]
+    pub grace_ends: Option<Timestamp>,
 }
 
 impl PodRow {

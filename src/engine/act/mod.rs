@@ -19,7 +19,6 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::drain::previewed;
 use self::power::Target;
 pub(super) use self::told::{Told, named};
 use super::{
@@ -100,7 +99,7 @@ impl Actor {
             Effect::Release { node, uncordon, drop_keep, settle } => {
                 self.release(decided, &node, uncordon, drop_keep, settle).await
             }
-            Effect::Preview { known, pods } => self.preview(&guard, decided, known, pods).await,
+            Effect::Preview { pods, unprotected } => self.preview(&guard, decided, pods, &unprotected).await,
             Effect::Evict { evict, delete, .. } => self.evict(&guard, decided, &machine, evict, delete).await,
             Effect::Power { entry, node, drained, force, on_delete, attempt } => {
                 let target = Target { entry: &entry, node: node.as_deref(), drained };

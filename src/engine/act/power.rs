@@ -225,7 +225,7 @@ impl Actor {
                 Verdict::Accepted | Verdict::Gone | Verdict::Held { .. } => {
                     self.record("reboot-delete-daemonset-pod", &pod.node, "", self.steady.now().wall);
                 }
-                Verdict::Failed(why) | Verdict::NoAnswer(why) => {
+                Verdict::Failed(why) | Verdict::Undecided { answer: why, .. } => {
                     tracing::warn!(pod = pod.full_name(), why, "the pod of an OnDelete DaemonSet was not deleted");
                     self.record("reboot-delete-daemonset-pod", &pod.node, &why, self.steady.now().wall);
                 }

@@ -215,10 +215,10 @@ pub enum Effect {
     },
     /// Ask by dry run whether the evictions would be allowed.
     Preview {
-        /// A blocker that is known without asking.
-        known: Option<Reason>,
-        /// Pods of protected namespaces that a budget selects, with those budgets.
+        /// The pods that will be evicted, with the budgets that select them.
         pods: Vec<(Arc<PodRow>, Vec<Arc<BudgetRow>>)>,
+        /// UIDs of those that no budget keeps: their namespace is not protected.
+        unprotected: BTreeSet<String>,
     },
     /// Evict and delete pods, all together.
     Evict {

@@ -11,7 +11,9 @@
 //! | `line` | who starts next: order, API servers, backoff, holds (I2, I5, I30) |
 //! | `case` | one entry of either queue with its machine |
 //! | `pods` | what a drain does with each pod (I18, I19) |
-//! | `drain` | cordon, preview, evict, wait, back off, for both queues (I15–I22) |
+//! | `drain` | cordon, empty the node, run the command or back off, for both queues (I16) |
+//! | `evictions` | preview, evict, retry, wait until the pods are gone (I15, I18, I20–I22) |
+//! | `preview` | the meaning of a round of dry runs (I15) |
 //! | `attempts` | commands of both queues: what may still run, what is run again (I25) |
 //! | `boot` | boot check, the end of a reboot (I14, I35) |
 //! | `host` | what a machine's BareMetalHost says of why it does not come back |
@@ -31,11 +33,13 @@ mod cordons;
 mod drain;
 mod effect;
 mod endpoints;
+mod evictions;
 mod gates;
 mod groups;
 mod host;
 mod line;
 mod pods;
+mod preview;
 mod registry;
 mod repair;
 mod sound;
@@ -58,6 +62,7 @@ pub use self::{
 };
 pub(crate) use self::{
     pods::{count_leaving, held_reason},
+    preview::previewed,
     registry::compares,
     repair::health::HEALTH,
     sound::soundness,

@@ -89,7 +89,18 @@ pub(crate) fn held_reason(pod: &PodRow, hold: &PodHold) -> Reason {
         PodHold::Terminating { since, node_ready } => {
             Reason::TerminatingStuck { pod, since: *since, node_ready: *node_ready }
         }
-        other => Reason::EvictionRefused { pod, answer: other.to_string() },
+        PodHold::Deferred { webhook, message } => {
+            Reason::DeferredToWebhook { pod, webhook: webhook.clone(), message: message.clone() }
+        }
+        PodHold::Denied { webhook, message } => {
+            Reason::DeniedByWebhook { pod, webhook: webhook.clone(), message: message.clone() }
+        }
+        PodHold::Failing { answer } => Reason::EvictionFailing { pod, answer: answer.clone() },
+        PodHold::BudgetLag { .. }
+        | PodHold::NamespaceTerminating
+        | PodHold::Replaced
+        | PodHold::Leaving
+        | PodHold::Refused { .. } => Reason::EvictionRefused { pod, answer: hold.to_string() },
     }
 }
 

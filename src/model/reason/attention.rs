@@ -31,6 +31,9 @@ impl Reason {
             | Self::BlockedByPdb { .. }
             | Self::BlockedByJob { .. }
             | Self::EvictionRefused { .. }
+            | Self::DeferredToWebhook { .. }
+            | Self::DeniedByWebhook { .. }
+            | Self::EvictionFailing { .. }
             | Self::VolumeAttached { .. }
             | Self::CheckUnavailable { .. }
             | Self::PowerError { .. }

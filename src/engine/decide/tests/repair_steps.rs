@@ -80,7 +80,7 @@ fn draining_and_nothing_left_or_no_longer_a_member_executes() {
     };
     assert!(on_delete.is_empty());
     let busy = drained.clone().pod(11, "web", |_| ());
-    assert!(matches!(busy.repairs(0), Some(Effect::Evict { .. })), "evicts what is there");
+    assert!(matches!(busy.repairs(0), Some(Effect::Preview { .. })), "asks about what is there");
     let removed = busy.clone().with(|s| s.cluster.nodes.retain(|n| n.address != "10.0.0.11"));
     assert!(matches!(removed.repairs(0), Some(Effect::Power { drained: false, .. })), "no longer a member");
     let gone = busy.with(|s| s.kube.remove_node("10.0.0.11"));
@@ -91,7 +91,7 @@ fn draining_and_nothing_left_or_no_longer_a_member_executes() {
 fn i18_a_repairs_drain_follows_the_rules_of_the_repair_section() {
     let job = |scene: Scene| scene.pod(11, "batch", |p| p.controller = controlled("Job", "nightly"));
     let scene = job(Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5));
-    let Some(Effect::Preview { known: Some(Reason::BlockedByJob { .. }), .. }) = scene.repairs(0) else { panic!() };
+    let Some(Effect::BackOff { cause: Reason::BlockedByJob { .. }, .. }) = scene.repairs(0) else { panic!() };
     let free = scene.with(|s| {
         let selector = serde_json::from_value(serde_json::json!({"matchLabels": {"keep": "yes"}})).unwrap();
         s.cluster.repair.protected_job_pods = Some(selector);

@@ -266,7 +266,7 @@ impl Scene {
         let budgets = [("shop/web".to_owned(), "5".to_owned())].into();
         self.work(index, |w| {
             w.drain.previewed = true;
-            w.drain.answers.insert(format!("uid-{pod}"), Answer { verdict, at, budgets });
+            w.drain.answers.insert(format!("uid-{pod}"), Answer { verdict, at, budgets, undecided: 0 });
         })
     }
 

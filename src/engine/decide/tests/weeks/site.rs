@@ -14,7 +14,7 @@ use crate::{
     },
     model::{
         attempt::{Attempt, Ended, Outcome},
-        drain::{Answer, Verdict},
+        drain::{Answer, Finding, Preview, Verdict},
         entry::EntryId,
         freeze::Freeze,
         kube::PodRow,
@@ -55,9 +55,13 @@ impl Weeks {
                 node.unschedulable |= cordon;
                 node.cke_mark = *mark;
             }),
+            Effect::Preview { pods, .. } => {
+                let passed = pods.iter().map(|(pod, _)| pod.uid.clone()).collect();
+                came = Came::Previewed(Preview { passed, finding: Finding::Clean });
+            }
             Effect::Evict { evict, .. } => {
                 let answer = |pod: &PodRow| {
-                    let answer = Answer { verdict: Verdict::Accepted, at: 0.0, budgets: BTreeMap::new() };
+                    let answer = Answer { verdict: Verdict::Accepted, at: 0.0, budgets: BTreeMap::new(), undecided: 0 };
                     (pod.uid.clone(), answer)
                 };
                 came = Came::Answers(evict.iter().map(|(pod, _)| answer(pod)).collect());
