@@ -120,6 +120,8 @@ pub struct Asked {
     pub body: Value,
     /// The answer's code.
     pub code: u16,
+    /// The message of a refusal; empty where there was none.
+    pub said: String,
 }
 
 /// What happened to a machine.

@@ -99,6 +99,7 @@ fn asked(sandbox: &Sandbox) -> Vec<Asked> {
             query: query.to_owned(),
             body: serde_json::from_slice(&a.body).unwrap_or_default(),
             code: a.code,
+            said: a.said,
         }
     };
     sandbox.api.audit().into_iter().map(one).collect()

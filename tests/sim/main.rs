@@ -30,6 +30,7 @@ mod shrink;
 mod tell;
 mod ticks;
 mod viewer;
+mod webhooks;
 
 use std::{
     collections::BTreeMap,

@@ -42,7 +42,7 @@ use crate::{
     settle::settle,
     tell::{digest, dump, states},
     ticks::Ticks,
-    viewer,
+    viewer, webhooks,
 };
 
 /// After the people went home everything ends within this: all entries one after another, each with its boots and
@@ -293,6 +293,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         let (stage, names, rng, keep) = (Arc::clone(&stage), names.clone(), dice.fork(), Arc::clone(keep));
         crowd.push(tokio::spawn(async move { people::volumes(&stage.sandbox, &names, rng, began, &keep).await }));
     }
+    crowd.extend(webhooks::start(seed, &stage, began, keep, &hits));
     // one day in four ends with a change of mind
     let changes_mind = dice.u8(0..4) == 0;
     let mut happened: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
