@@ -291,7 +291,7 @@ mod tests {
             scene.look(&kube, &etcd, now).unwrap();
             decide(&scene.snap, now).effects.into_iter().map(|p| p.effect.word()).collect::<Vec<_>>()
         };
-        assert_eq!(does(true, 999.0), ["evicting"]);
+        assert_eq!(does(true, 999.0), ["previewing"]);
         assert!(does(false, 0.0).is_empty(), "not read yet");
         assert!(does(true, 985.0).is_empty(), "silent for 15 s");
     }

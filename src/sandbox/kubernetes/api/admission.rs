@@ -34,7 +34,8 @@ pub enum Behaviour {
     Deny(u16),
     /// A webhook that denies so many evictions of each pod with 429, dry runs too until then, and allows the others.
     Defer(u32),
-    /// KubeVirt's: denies every eviction with 429; the first one starts a migration, after which the pod is deleted.
+    /// A webhook as virtual machines have it: denies every eviction with 429; the first one starts a migration, after which the
+    /// pod is deleted.
     Migrate(Duration),
     /// A webhook that gives no answer to so many requests about each pod: after this time the API server fails.
     TimeOut {

@@ -215,7 +215,7 @@ async fn webhooks_deny_defer_and_migrate_before_any_budget_is_asked_or_spent() {
 
     intercepted(&api, Behaviour::Migrate(Duration::from_secs(20)));
     assert_eq!(dry(&api, "p").await, 429);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert!(!terminates(&api, "p").await, "a dry run starts nothing");
     for _ in 0..2 {
         assert_eq!(evict(&api, "p").await.0, 429);
