@@ -114,7 +114,7 @@ pub(super) async fn drain(
         let planned = decision.effects.into_iter().find(|p| p.entry == Some(ENTRY));
         if let Some(effect) = planned.map(|p| p.effect) {
             let came = match &effect {
-                Effect::Power { .. } => return Ok(last),
+                Effect::Recheck { .. } | Effect::Power { .. } => return Ok(last),
                 Effect::BackOff { cause, .. } => {
                     return Err(Stopped::Blocked(Progress { reason: Some(cause.clone()), ..last }));
                 }

@@ -12,6 +12,7 @@
 //! | `case` | one entry of either queue with its machine |
 //! | `pods` | what a drain does with each pod (I18, I19) |
 //! | `drain` | cordon, preview, evict, wait, back off, for both queues (I15–I22) |
+//! | `recheck` | the fresh read right before a command (I16, I24, I26) |
 //! | `attempts` | commands of both queues: what may still run, what is run again (I25) |
 //! | `boot` | boot check, the end of a reboot (I14, I35) |
 //! | `host` | what a machine's BareMetalHost says of why it does not come back |
@@ -36,6 +37,7 @@ mod groups;
 mod host;
 mod line;
 mod pods;
+mod recheck;
 mod registry;
 mod repair;
 mod sound;

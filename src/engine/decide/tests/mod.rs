@@ -8,6 +8,7 @@ mod drain;
 mod fuzz;
 mod groups;
 mod line;
+mod recheck;
 mod registry;
 mod repair_health;
 mod repair_line;
