@@ -115,6 +115,8 @@ pub enum Mutation {
     BackoffForEver,
     /// A cancelled entry stays while others are in work.
     CancelWaits,
+    /// Any answer of the API server counts as a proof of every watch.
+    WatchTrusted,
 }
 
 /// All of them.
@@ -171,6 +173,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::RefusalUnnamed,
     Mutation::BackoffForEver,
     Mutation::CancelWaits,
+    Mutation::WatchTrusted,
 ];
 
 #[cfg(feature = "mutations")]

@@ -115,6 +115,9 @@ impl<'a> Pass<'a> {
         let Some(pods) = pods else {
             return Err(Waits::For(Reason::Working { phase: "lists pods".to_owned() }));
         };
+        if let Some(stale) = self.stale_pods(&node.name, pods) {
+            return Err(Waits::For(stale));
+        }
         let force = self.order_of(case, Verb::Force);
         let leaving = sort(pods.pods.values(), rules, &self.snap.kube);
         if force.is_none() {

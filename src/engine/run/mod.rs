@@ -195,6 +195,9 @@ impl Loop {
         if let Some((_, live)) = &self.kube {
             live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
             live.watch_endpoints(leads);
+            if leads && decision.prove_watches {
+                live.keep_proving();
+            }
             // Whatever the policies are: a cycle that is under way, a machine that is held off and one that does not boot
             // are known by their hosts alone.
             live.watch_hosts(leads || self.options.mode == "console");

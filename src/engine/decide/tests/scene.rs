@@ -58,7 +58,7 @@ impl Scene {
         cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints", "baremetalhosts"] {
-            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, error: None });
+            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
         }
         let mut snap = Snapshot {
             engine: Engine {
@@ -85,7 +85,7 @@ impl Scene {
                 boot_id: "before".to_owned(),
                 ..NodeRow::default()
             });
-            kube.pods.insert(node.address.clone(), NodePods { synced: true, ..NodePods::default() });
+            kube.pods.insert(node.address.clone(), NodePods { synced: true, proved: BOOT, ..NodePods::default() });
             if node.control_plane {
                 let probe =
                     Probe { last_good: Some(BOOT), good_since: Some(0.0), error: None, url: "https://x".to_owned() };
