@@ -127,6 +127,8 @@ pub enum Mutation {
     DryRunHidden,
     /// A pod is called stuck a minute after its deletion was requested, whatever grace period it has.
     GraceForgotten,
+    /// Any answer of the API server counts as a proof of every watch.
+    WatchTrusted,
 }
 
 /// All of them.
@@ -189,6 +191,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::FailureFatal,
     Mutation::DryRunHidden,
     Mutation::GraceForgotten,
+    Mutation::WatchTrusted,
 ];
 
 #[cfg(feature = "mutations")]

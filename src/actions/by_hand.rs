@@ -95,6 +95,7 @@ pub(super) async fn drain(
     let mut scene = Scene::new(on.definition, node, steady.now());
     let mut last = Progress::default();
     loop {
+        live.keep_proving();
         let etcd = on.entries.borrow();
         if let Some(entry) = claimed(&etcd) {
             return Err(Stopped::Claimed(entry));
@@ -114,7 +115,7 @@ pub(super) async fn drain(
         let planned = decision.effects.into_iter().find(|p| p.entry == Some(ENTRY));
         if let Some(effect) = planned.map(|p| p.effect) {
             let came = match &effect {
-                Effect::Power { .. } => return Ok(last),
+                Effect::Recheck { .. } | Effect::Power { .. } => return Ok(last),
                 Effect::BackOff { cause, .. } => {
                     return Err(Stopped::Blocked(Progress { reason: Some(cause.clone()), ..last }));
                 }
@@ -263,7 +264,7 @@ mod tests {
         };
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
-            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, error: None });
+            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None });
         }
         kube.put_node(node.clone());
         let controller = Controller { kind: "ReplicaSet".to_owned(), name: "o".to_owned(), uid: "u".to_owned() };
@@ -275,7 +276,7 @@ mod tests {
             controller: Some(controller),
             ..PodRow::default()
         };
-        let pods = NodePods { synced: true, pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect() };
+        let pods = NodePods { synced: true, proved: 1000.0, pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect() };
         kube.pods.insert(node.name.clone(), pods);
         (node, Arc::new(kube))
     }

@@ -201,6 +201,7 @@ fn detail(effect: &Effect) -> String {
         Effect::Evict { evict, delete, .. } => {
             format!("{}, {}", pods(evict.len(), "to evict"), pods(delete.len(), "to delete"))
         }
+        Effect::Recheck { node, .. } => node.clone(),
         Effect::Release { uncordon, .. } => if *uncordon { "uncordon" } else { "our mark only" }.to_owned(),
         Effect::Settle { entry } => entry.to_string(),
         Effect::SetEndpoints { row, addresses } => {

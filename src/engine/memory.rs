@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     decide::{Effect, count_leaving, soundness},
-    snapshot::{Came, CheckAnswer, Snapshot, UndecidedPreview, Work, secs},
+    snapshot::{Came, CheckAnswer, Retries, Snapshot, UndecidedPreview, Work, secs},
 };
 use crate::{
     clock::Now,
@@ -21,6 +21,12 @@ use crate::{
 
 /// Seconds before a machine is tried again after an effect on it failed.
 pub(super) const PAUSE: f64 = 2.0;
+
+/// Seconds before an effect is decided again after so many in a row found the world changed: 0.1, then twice as long each
+/// time, up to 5.
+pub(super) fn stale_pause(count: u32) -> f64 {
+    0.1 * f64::from(1_u32 << count.saturating_sub(1).min(6)).min(50.0)
+}
 
 /// Brings the memory up to what the copies show, before a pass.
 pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
@@ -141,13 +147,34 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
         (Effect::Remove { .. } | Effect::Finish { .. }, Came::Done) => {
             work.remove(&id);
         }
-        (Effect::Stamp { .. }, Came::Done) => work.entry(id).or_default().stamped = true,
-        (_, Came::Failed(why)) => {
-            work.entry(id).or_default().pause = Some((at + PAUSE, why.clone()));
+        (Effect::Stamp { .. }, Came::Done) => {
+            let work = work.entry(id).or_default();
+            (work.stamped, work.fresh, work.retries) = (true, None, None);
         }
-        (_, Came::Previewed(preview)) => previewed(work.entry(id).or_default(), preview, at),
+        (_, Came::Failed(why)) => {
+            let work = work.entry(id).or_default();
+            came_to_nothing(work, why.clone());
+            work.pause = Some((at + PAUSE, why.clone()));
+        }
+        // A check is asked again all the time.
+        (Effect::BootCheck { .. } | Effect::HealthCheck { .. }, Came::Stale(_)) => {}
+        (_, Came::Stale(cause)) => {
+            let work = work.entry(id).or_default();
+            let count = came_to_nothing(work, cause.to_string());
+            // The first one is an ordinary race: nobody has to be told.
+            if count > 1 {
+                work.pause = Some((at + stale_pause(count), cause.to_string()));
+            }
+        }
+        (_, Came::Rechecked(fresh)) => work.entry(id).or_default().fresh = Some(fresh.clone()),
+        (_, Came::Previewed(preview)) => {
+            let work = work.entry(id).or_default();
+            work.retries = None;
+            previewed(work, preview, at);
+        }
         (Effect::Evict { evict, unprotected, .. }, Came::Answers(answers)) => {
             let work = work.entry(id).or_default();
+            work.retries = None;
             work.drain.accepted |= answers.values().any(|a| a.verdict.accepts());
             for (uid, answer) in answers {
                 let before = work.drain.answers.get(uid).map_or(0, |a| a.undecided);
@@ -185,9 +212,17 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
             // Only a check made after this command says anything.
             let work = work.entry(id).or_default();
             (work.check, work.sound_since, work.commanded) = (None, None, Some(at));
+            (work.fresh, work.retries) = (None, None);
         }
         _ => {}
     }
+}
+
+/// Counts an effect that came to nothing; what was read for it is not used again.
+fn came_to_nothing(work: &mut Work, why: String) -> u32 {
+    let count = work.retries.as_ref().map_or(0, |r| r.count).saturating_add(1);
+    (work.fresh, work.retries) = (None, Some(Retries { count, why }));
+    count
 }
 
 /// A drain begins, or is given up. A repair's health is asked all the time: what it said last is kept.

@@ -18,11 +18,12 @@ use super::{
 pub use crate::model::attempt::CheckAnswer;
 use crate::{
     clock::Now,
+    fence::NoPermit,
     model::{
         attempt::Outcome,
         drain::{Answer, Preview},
         entry::EntryId,
-        kube::{KubeView, NodeRow},
+        kube::{KubeView, NodeRow, PodRow},
         reason::Reason,
     },
     store::view::StoreView,
@@ -122,6 +123,32 @@ pub struct Work {
     pub stamped: bool,
     /// Why the drain was backed off last (kept while queued, for display).
     pub backoff_cause: Option<String>,
+    /// The last fresh read of its machine, made for its next command.
+    #[serde(default)]
+    pub fresh: Option<FreshRead>,
+    /// Effects that came to nothing one after the other, since the last that succeeded.
+    #[serde(default)]
+    pub retries: Option<Retries>,
+}
+
+/// What the API server answered about one machine when it was asked for its next command: never from a watch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FreshRead {
+    /// Boot-time seconds at which the last answer came.
+    pub at: f64,
+    /// Its Node; none = there is no such Node.
+    pub node: Option<Arc<NodeRow>>,
+    /// All pods bound to it; none = they were not asked for.
+    pub pods: Option<Vec<Arc<PodRow>>>,
+}
+
+/// Effects that came to nothing, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Retries {
+    /// How many.
+    pub count: u32,
+    /// Why the last one.
+    pub why: String,
 }
 
 /// A drain, as far as this leader has seen it.
@@ -179,6 +206,26 @@ pub struct InFlight {
     pub since: f64,
 }
 
+/// Why an effect was not carried out although nothing failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StaleCause {
+    /// Too much time has passed since the decision: servers answer slowly.
+    #[error("servers answer too slowly: {0}")]
+    TooOld(NoPermit),
+    /// Something was changed after the decision: what.
+    #[error("{0}")]
+    Changed(String),
+    /// The transaction compares what it was decided from, and etcd had something else under these keys.
+    #[error("changed meanwhile in etcd: {}", .keys.join(", "))]
+    Conflict {
+        /// Those of the compared keys.
+        keys: Vec<String>,
+    },
+    /// A Kubernetes object has another version, or is gone: which.
+    #[error("{0} was changed meanwhile")]
+    Object(String),
+}
+
 /// What came of an effect; the loop puts it into [`Work`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Came {
@@ -186,8 +233,10 @@ pub enum Came {
     Done,
     /// Not done, nothing changed: why.
     Failed(String),
-    /// The world had changed: decide again at once.
-    Stale,
+    /// What it was decided from does not hold any more: decided again, a little later each time.
+    Stale(StaleCause),
+    /// A fresh read of the machine.
+    Rechecked(FreshRead),
     /// The result of a preview.
     Previewed(Preview),
     /// Answers to evictions and deletions by pod UID.

@@ -251,6 +251,9 @@ pub struct EndpointsRow {
 pub struct NodePods {
     /// Listed completely since the node was added to the watched ones.
     pub synced: bool,
+    /// As in [`SourceState::proved`], for this node's watch.
+    #[serde(default)]
+    pub proved: f64,
     /// By UID.
     pub pods: OrdMap<String, Arc<PodRow>>,
 }
@@ -260,8 +263,12 @@ pub struct NodePods {
 pub struct SourceState {
     /// Listed completely at least once.
     pub synced: bool,
-    /// Boot-time seconds of the last sign of life (event, bookmark, successful list or open connection).
+    /// Boot-time seconds of the last sign of life (event, bookmark, successful list or open connection): for people.
     pub heard: f64,
+    /// Boot-time seconds of the last proof by this watch's own connection: the copy is what the server had then, or newer.
+    /// Decisions that start work ask for this one.
+    #[serde(default)]
+    pub proved: f64,
     /// What went wrong last, until something went right again.
     pub error: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! The engine as a process, on real servers and on the sandbox with the same assertions: what happened is read from the commands' own log, etcd's revisions and the
 //! API server's audit log, not from our records.
 
+mod behind_proxy;
 mod beside;
 mod blocked;
 mod commands;
@@ -11,6 +12,7 @@ mod faults;
 mod repairs;
 mod round;
 mod standing_back;
+mod watches;
 mod ways_out;
 mod webhooks;
 mod windows;

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     engine::{
         decide::{Guard, previewed},
-        snapshot::{Came, secs},
+        snapshot::{Came, StaleCause, secs},
     },
     kubernetes::{NodeEvent, Release, WriteError},
     model::{
@@ -93,7 +93,9 @@ impl Actor {
                 self.kube_live.shows(SHOWN_WITHIN, changed).await;
                 Ok(Came::Done)
             }
-            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),
+            Err(WriteError::Conflict | WriteError::NotFound) => {
+                Ok(Came::Stale(StaleCause::Object(format!("node {}", before.name))))
+            }
             Err(e) => Ok(Came::Failed(format!("{what} of node {}: {e}", before.name))),
         }
     }
@@ -207,7 +209,7 @@ impl Actor {
                 self.kube_live.shows(SHOWN_WITHIN, changed).await;
                 Ok(Came::Done)
             }
-            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),
+            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale(StaleCause::Object(name))),
             Err(e) => Ok(Came::Failed(format!("{name}: {e}"))),
         }
     }

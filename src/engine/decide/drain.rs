@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Guard, Pass, case::Case, pods::sort};
+use super::{Effect, Guard, Pass, case::Case, pods::sort, recheck::Recheck};
 use crate::{
     engine::snapshot::Work,
     model::{
@@ -49,7 +49,14 @@ impl<'a> Pass<'a> {
         let since = case.since.unwrap_or(self.now.wall);
         let left = f64::from(i32::try_from(rules.timeout).unwrap_or(i32::MAX)) - seconds_between(since, self.now.wall);
         match waits {
-            Ok(command) => command,
+            // What has come to nothing before has no more time than the rest of the drain.
+            Ok(command) => match self.came_to_nothing(case).filter(|_| left <= 0.0) {
+                Some(reason) => {
+                    self.out.effects.truncate(planned);
+                    self.back_off(case, reason)
+                }
+                None => command,
+            },
             Err(Waits::BackOff(why)) => self.back_off(case, why),
             // Timed out: whatever the step would have done is not done any more.
             Err(Waits::For(reason)) if left <= 0.0 => {
@@ -97,6 +104,9 @@ impl<'a> Pass<'a> {
         let Some(pods) = pods else {
             return Err(Waits::For(Reason::Working { phase: "lists pods".to_owned() }));
         };
+        if let Some(stale) = self.stale_pods(&node.name, pods) {
+            return Err(Waits::For(stale));
+        }
         let force = self.order_of(case, Verb::Force);
         let leaving = sort(pods.pods.values(), rules, &self.snap.kube);
         if force.is_none() {
@@ -187,10 +197,14 @@ impl<'a> Pass<'a> {
         }
         let Some(task) = self.task(case) else { return Err(self.no_definition()) };
         let on_delete = if case.is_repair() { Vec::new() } else { self.on_delete_uids() };
-        let mut attempt = self.next_attempt(case, task, node.as_deref());
+        let fresh = match self.recheck(case, node.as_ref(), drained.is_some(), force.is_some()) {
+            Recheck::Allows(fresh) => fresh,
+            Recheck::Asks(reason) => return Ok(reason),
+            Recheck::Waits(reason) => return Err(reason),
+        };
+        let mut attempt = self.next_attempt(case, task, fresh.as_ref().and_then(|f| f.node.as_deref()));
         attempt.forced = force.is_some();
-        let drained = drained.is_some();
-        let effect = Effect::Power { entry: case.owned(), node, drained, force, on_delete, attempt };
+        let effect = Effect::Power { entry: case.owned(), fresh, force, on_delete, attempt };
         self.plan(case.machine, Some(case.id), self.starting(case), effect);
         let phase = if case.is_repair() { "runs the repair command" } else { "drained, reboots" };
         Ok(Reason::Working { phase: phase.to_owned() })

@@ -1,6 +1,7 @@
 //! What a decision asks for, and what it was decided from.
 
 use crate::{
+    engine::snapshot::FreshRead,
     model::{
         any::AnyEntry,
         attempt::Attempt,
@@ -229,14 +230,21 @@ pub enum Effect {
         /// UIDs of those to evict that are deleted if a budget refuses: their namespace is not protected.
         unprotected: BTreeSet<String>,
     },
-    /// Into `rebooting` or `watching`, and run the command, after fresh checks.
+    /// Ask the API server itself for a machine's Node and pods, right before its command.
+    Recheck {
+        /// The entry as it was.
+        entry: AnyEntry,
+        /// The Node's name.
+        node: String,
+        /// The Node was drained for this command: its pods are asked for, too.
+        pods: bool,
+    },
+    /// Into `rebooting` or `watching`, and run the command.
     Power {
         /// The entry as it was; a repair at the step whose command is run.
         entry: AnyEntry,
-        /// The Node as it was; none = the machine has none.
-        node: Option<Arc<NodeRow>>,
-        /// Its Node was drained for this command: it must still be ours and empty.
-        drained: bool,
+        /// The fresh read that this was decided from; none = the machine has no Node.
+        fresh: Option<FreshRead>,
         /// A person's order to skip pods and volumes.
         force: Option<Stored<Order>>,
         /// `OnDelete` DaemonSets' UIDs: their pods are deleted before the power command.
@@ -248,10 +256,8 @@ pub enum Effect {
     RunAgain {
         /// The entry as it was.
         entry: AnyEntry,
-        /// The Node as it was; none = the machine has none.
-        node: Option<Arc<NodeRow>>,
-        /// Its Node was drained for this command: it must still be ours and empty.
-        drained: bool,
+        /// The fresh read that this was decided from; none = the machine has no Node, or a success command.
+        fresh: Option<FreshRead>,
         /// The attempt before, closed as unknown where it has no outcome.
         before: Option<Stored<Attempt>>,
         /// A person's order, if it is one.
@@ -320,6 +326,7 @@ impl Effect {
             Self::Stamp { cordon: true, .. } => "cordoning",
             Self::Stamp { .. } => "stamping",
             Self::Preview { .. } => "previewing",
+            Self::Recheck { .. } => "rechecking",
             Self::Evict { .. } => "evicting",
             Self::RunAgain { attempt, .. } if attempt.success => "finishing",
             Self::Power { attempt, .. } | Self::RunAgain { attempt, .. } => match attempt.entry.queue {
@@ -340,8 +347,9 @@ impl Effect {
     pub fn starts(&self) -> bool {
         match self {
             Self::StartDrain { .. } => true,
-            // A repair that does not drain starts with its command.
-            Self::Power { entry: AnyEntry::Repair(entry), .. } => !entry.claims_machine(),
+            // A repair that does not drain starts with its command, and with the fresh read for it.
+            Self::Power { entry: AnyEntry::Repair(entry), .. }
+            | Self::Recheck { entry: AnyEntry::Repair(entry), .. } => !entry.claims_machine(),
             _ => false,
         }
     }

@@ -14,6 +14,7 @@
 //! | `drain` | cordon, empty the node, run the command or back off, for both queues (I16) |
 //! | `evictions` | preview, evict, retry, wait until the pods are gone (I15, I18, I20–I22) |
 //! | `preview` | the meaning of a round of dry runs (I15) |
+//! | `recheck` | the fresh read right before a command (I16, I24, I26) |
 //! | `attempts` | commands of both queues: what may still run, what is run again (I25) |
 //! | `boot` | boot check, the end of a reboot (I14, I35) |
 //! | `host` | what a machine's BareMetalHost says of why it does not come back |
@@ -40,6 +41,7 @@ mod host;
 mod line;
 mod pods;
 mod preview;
+mod recheck;
 mod registry;
 mod repair;
 mod sound;
@@ -91,6 +93,8 @@ pub struct Decision {
     pub orphans: BTreeMap<String, Reason>,
     /// Nodes whose pods are to be watched.
     pub watch_pods: BTreeSet<String>,
+    /// Work is next or under way: each watch of Kubernetes proves its own connection.
+    pub prove_watches: bool,
     /// An API server is in work or next: probe often.
     pub probe_often: bool,
     /// CKE's word for `status`.
@@ -113,6 +117,8 @@ pub(super) struct Pass<'a> {
     times: windows::Times,
     /// Kubernetes' copy is complete; asked for every entry.
     kube_synced: bool,
+    /// Somebody asked whether the copies of Kubernetes are old: what waits for the answer is next.
+    needs_proof: std::cell::Cell<bool>,
     /// In the order in which they were found; the last word on an entry counts.
     reasons: Vec<(EntryId, Reason)>,
     out: Decision,
@@ -131,6 +137,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         times: windows::Times::of(snap, &policy, now.wall),
         policy,
         kube_synced: snap.kube.synced(),
+        needs_proof: std::cell::Cell::new(false),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
     };
@@ -148,6 +155,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     if snap.engine.leading.is_none() || !snap.store.synced {
         pass.out.effects.clear();
     }
+    pass.out.prove_watches = snap.engine.leading.is_some() && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
     pass.out.reasons = pass.reasons.into_iter().collect();
     pass.out
 }

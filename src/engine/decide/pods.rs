@@ -75,6 +75,13 @@ impl Leaving<'_> {
     pub(super) fn len(&self) -> usize {
         self.jobs.len() + self.delete.len() + self.evict.len() + self.terminating.len()
     }
+
+    /// One of them, for a sentence that names one.
+    pub(super) fn first(&self) -> Option<&Arc<PodRow>> {
+        let evicted = self.evict.first().map(|(pod, _)| *pod);
+        let jobs = self.jobs.first().map(|(pod, _)| *pod);
+        (self.terminating.first().copied()).or(evicted).or(self.delete.first().copied()).or(jobs)
+    }
 }
 
 /// The reason that an entry shows for what holds one of its pods.

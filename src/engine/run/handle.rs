@@ -120,6 +120,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         effects: BTreeMap::new(),
         checks: BTreeMap::new(),
         paused: BTreeMap::new(),
+        stale: BTreeMap::new(),
         tell,
         next_try: 0.0,
         next_publish: 0.0,

@@ -75,6 +75,8 @@ struct Loop {
     checks: BTreeMap<String, AbortHandle>,
     /// Machines that are let alone until then, after an effect failed (boot-time seconds).
     paused: BTreeMap<String, f64>,
+    /// How often in a row an effect on a machine found that the world had changed.
+    stale: BTreeMap<String, u32>,
     tell: watch::Sender<Arc<Seen>>,
     next_try: f64,
     next_publish: f64,
@@ -193,6 +195,9 @@ impl Loop {
         if let Some((_, live)) = &self.kube {
             live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
             live.watch_endpoints(leads);
+            if leads && decision.prove_watches {
+                live.keep_proving();
+            }
             // Whatever the policies are: a cycle that is under way, a machine that is held off and one that does not boot
             // are known by their hosts alone.
             live.watch_hosts(leads || self.options.mode == "console");
@@ -281,6 +286,9 @@ impl Loop {
         let Some((entry, effect)) = self.effects.remove(&machine) else { return };
         self.tally.ended(effect.word(), &came);
         let now = self.steady.now();
+        if !matches!(came, Came::Stale(_) | Came::Rechecked(_)) {
+            self.stale.remove(&machine);
+        }
         let pause = match &came {
             Came::Lost => {
                 self.lose("a fenced write was refused");
@@ -290,7 +298,12 @@ impl Loop {
                 tracing::warn!(machine, what = effect.word(), why, "effect failed, is tried again");
                 Some(memory::PAUSE)
             }
-            Came::Stale => Some(0.1),
+            Came::Stale(cause) => {
+                let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));
+                self.stale.insert(machine.clone(), count);
+                tracing::debug!(machine, what = effect.word(), %cause, count, "effect is decided again");
+                Some(memory::stale_pause(count))
+            }
             Came::TooLarge(why) => {
                 tracing::error!(why, "the definition is not stored");
                 if let Effect::Registry(Registering::Apply(apply)) = &effect {
@@ -323,6 +336,7 @@ impl Loop {
         self.effects.clear();
         self.checks.clear();
         self.paused.clear();
+        self.stale.clear();
         self.snap.in_flight.clear();
         self.snap.work.clear();
     }

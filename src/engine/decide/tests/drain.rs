@@ -234,7 +234,7 @@ fn i20_retry_after_is_a_wait_and_each_answer_has_its_reason() {
         s.boot += 10.0;
         s.store.heard += 10.0;
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-            s.kube.sources.get_mut(source).unwrap().heard += 10.0;
+            s.kube.sources.get_mut(source).unwrap().proved += 10.0;
         }
     });
     assert_eq!(names(&later).0, ["web"]);

@@ -9,6 +9,7 @@ mod evictions;
 mod fuzz;
 mod groups;
 mod line;
+mod recheck;
 mod registry;
 mod repair_health;
 mod repair_line;

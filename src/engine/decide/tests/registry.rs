@@ -168,7 +168,7 @@ fn who_only_observes_and_who_cannot_read_the_policy_or_the_nodes_applies_nothing
     assert!(!applied);
     let mut old = snapshot(&scene, 0, &one);
     assert!(applies(&decide(&old)));
-    Arc::make_mut(&mut old.kube).sources["nodes"].heard = BOOT - 60.0;
+    Arc::make_mut(&mut old.kube).sources["nodes"].proved = BOOT - 60.0;
     assert!(!applies(&decide(&old)), "Ready of an old copy");
     let mut store = (*scene.snapshot().store).clone();
     store.policy = Some(crate::model::entry::Stored {

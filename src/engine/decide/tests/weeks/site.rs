@@ -10,7 +10,7 @@ use crate::{
     engine::{
         decide::{Effect, Planned},
         memory::remember,
-        snapshot::{Came, CheckAnswer, InFlight},
+        snapshot::{Came, CheckAnswer, FreshRead, InFlight},
     },
     model::{
         attempt::{Attempt, Ended, Outcome},
@@ -135,6 +135,11 @@ impl Weeks {
                 if self.snap.kube.pods[&machine].pods.is_empty() {
                     self.pod(&machine);
                 }
+            }
+            Effect::Recheck { node, .. } => {
+                let pods = self.snap.kube.pods.get(node).map(|p| p.pods.values().cloned().collect());
+                let node = self.snap.kube.by_name.get(node).cloned();
+                came = Came::Rechecked(FreshRead { at: self.boot(), node, pods });
             }
             Effect::Settle { .. } => {}
             other => panic!("{} is not expected here", other.word()),
