@@ -14,6 +14,7 @@ pub mod fence;
 #[cfg(test)]
 mod fuzz;
 pub mod ground;
+pub mod heartbeat;
 pub mod kubernetes;
 pub mod model;
 pub mod mutation;

@@ -115,6 +115,8 @@ pub enum Mutation {
     BackoffForEver,
     /// A cancelled entry stays while others are in work.
     CancelWaits,
+    /// Nobody notices that the engine's main loop is stuck.
+    HeartbeatIgnored,
 }
 
 /// All of them.
@@ -171,6 +173,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::RefusalUnnamed,
     Mutation::BackoffForEver,
     Mutation::CancelWaits,
+    Mutation::HeartbeatIgnored,
 ];
 
 #[cfg(feature = "mutations")]

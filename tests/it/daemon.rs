@@ -51,6 +51,30 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
     assert_eq!(told(), "STOPPING=1");
 }
 
+/// `WatchdogSec` is fed by the engine's main loop: an engine that only observes feeds it too.
+#[test]
+fn systemd_hears_from_the_main_loop_as_often_as_its_watchdog_asks() {
+    let served = Served::start(&["--nodes", "5"]);
+    let config = Path::new(served.facts["config"].as_str().expect("a path"));
+    let path = served.dir.join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+    let environment = [("NOTIFY_SOCKET", path.as_path()), ("WATCHDOG_USEC", Path::new("4500000"))];
+    let daemon = Daemon::start_in(&served.dir, config, "engine", &environment);
+    let told = || {
+        let mut bytes = [0; 64];
+        let n = socket.recv(&mut bytes).expect("a datagram");
+        String::from_utf8_lossy(&bytes[..n]).into_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    for _ in 0..4 {
+        assert_eq!(told(), "WATCHDOG=1");
+    }
+    let (status, _) = daemon.terminate();
+    assert!(status.success());
+    wait_for("the end is told", 10, || (told() == "STOPPING=1").then_some(()));
+}
+
 /// I39: metrics, words and etcd agree at a quiescent point; CKE's names are the leader's alone.
 #[test]
 fn metrics_words_and_etcd_agree_when_nothing_moves() {

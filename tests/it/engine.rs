@@ -10,5 +10,6 @@ mod faults;
 mod repairs;
 mod round;
 mod standing_back;
+mod stuck;
 mod ways_out;
 mod windows;

@@ -3,6 +3,7 @@
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -44,6 +45,8 @@ pub struct Line(Arc<Inner>);
 struct Inner {
     name: Option<HeaderValue>,
     status: watch::Sender<Status>,
+    /// How long every request is under way.
+    latency: Mutex<Duration>,
     dice: Mutex<Dice>,
     gate: Gate,
 }
@@ -117,6 +120,7 @@ impl Line {
         Self(Arc::new(Inner {
             name: HeaderValue::from_str(name).ok(),
             status: watch::Sender::default(),
+            latency: Mutex::default(),
             dice: Mutex::new(dice),
             gate,
         }))
@@ -132,6 +136,11 @@ impl Line {
             status.state = state;
             status.epoch += u64::from(state == State::Cut);
         });
+    }
+
+    /// From now on every request, and every opening of a stream, takes that long to arrive.
+    pub fn slow(&self, latency: Duration) {
+        *self.0.latency.lock().unwrap_or_else(PoisonError::into_inner) = latency;
     }
 
     /// Every stream and request under way ends; new ones work.
@@ -236,7 +245,7 @@ impl Line {
     }
 
     /// The process at its end stands still.
-    async fn pause(&self, by: std::time::Duration) {
+    async fn pause(&self, by: Duration) {
         let gate = self.0.gate.clone();
         gate.freeze();
         tokio::spawn(async move {
@@ -319,6 +328,10 @@ where
             request.headers_mut().insert(USER_HEADER, name.clone());
         }
         self.line.passable().await?;
+        let latency = *self.line.0.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        if !latency.is_zero() {
+            sleep(latency).await;
+        }
         if streams(&request) {
             let (parts, body) = request.into_parts();
             let body = (self.request_body)(self.over(body));
@@ -459,7 +472,7 @@ mod tests {
     async fn a_pause_holds_the_process_and_lets_it_go_on() {
         let gate = Gate::default();
         let line = Line::new("engine-0", gate.clone(), 1);
-        let long = std::time::Duration::from_secs(40);
+        let long = Duration::from_secs(40);
         let task = tokio::spawn(gate.hold(async move {
             line.pause(long).await;
             Instant::now()
