@@ -5,6 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 mod gauges;
 mod metrics;
+mod server;
 mod systemd;
 #[cfg(test)]
 mod tests;
@@ -78,10 +79,7 @@ async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, tally: A
         pages = pages.route("/state", get(state));
     }
     let pages = pages.with_state(seen.clone());
-    let app = pages.merge(metrics::route(seen, &tally));
-    if let Err(e) = axum::serve(listener, app).await {
-        tracing::error!(error = %e, "the HTTP endpoint ended");
-    }
+    server::serve(listener, pages.merge(metrics::route(seen, &tally))).await;
 }
 
 /// Alive: the loop has made a pass within the last 30 s.

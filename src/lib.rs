@@ -9,6 +9,7 @@ pub mod clock;
 pub mod config;
 pub mod console;
 pub mod daemon;
+pub mod descriptors;
 pub mod engine;
 pub mod fence;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{io::IsTerminal, net::SocketAddr, process::ExitCode, time::Duration};
 use cketerm::{
     cli::{Cli, Context, run},
     config::Settings,
-    daemon,
+    daemon, descriptors,
     engine::command::helper_main,
     ground::Ground,
     model::text::visible,
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         return helper_main(&words.collect::<Vec<_>>());
     }
     no_dump();
+    descriptors::raise();
     let cli = Cli::parse();
     let settings = match Settings::load(&cli.overrides()) {
         Ok(settings) => settings,
