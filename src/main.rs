@@ -3,12 +3,12 @@
 #[path = "main/console.rs"]
 mod console;
 
-use std::{io::IsTerminal, net::SocketAddr, process::ExitCode};
+use std::{io::IsTerminal, net::SocketAddr, process::ExitCode, time::Duration};
 
 use cketerm::{
     cli::{Cli, Context, run},
     config::Settings,
-    daemon,
+    daemon, descriptors,
     engine::command::helper_main,
     ground::Ground,
     model::text::visible,
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         return helper_main(&words.collect::<Vec<_>>());
     }
     no_dump();
+    descriptors::raise();
     let cli = Cli::parse();
     let settings = match Settings::load(&cli.overrides()) {
         Ok(settings) => settings,
@@ -117,6 +118,9 @@ fn unconfigured(settings: &Settings) -> String {
     )
 }
 
+/// How long the end waits for what still runs, files that are being written above all.
+const AT_THE_END: Duration = Duration::from_secs(5);
+
 /// How many threads the work gets.
 #[derive(Clone, Copy)]
 enum Threads {
@@ -131,7 +135,13 @@ fn with_runtime(threads: Threads, work: impl Future<Output = Result<(), (u8, Str
         Threads::One => tokio::runtime::Builder::new_current_thread(),
         Threads::All => tokio::runtime::Builder::new_multi_thread(),
     };
-    match builder.enable_all().build().map(|runtime| runtime.block_on(work)) {
+    let worked = builder.enable_all().build().map(|runtime| {
+        let worked = runtime.block_on(work);
+        // a task that never ends must not keep the process: it could be an engine that is stuck
+        runtime.shutdown_timeout(AT_THE_END);
+        worked
+    });
+    match worked {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err((status, text))) => fail(status, &text),
         Err(e) => fail(1, &format!("the runtime could not be started: {e}")),

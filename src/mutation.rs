@@ -129,6 +129,8 @@ pub enum Mutation {
     GraceForgotten,
     /// Any answer of the API server counts as a proof of every watch.
     WatchTrusted,
+    /// Nobody notices that the engine's main loop is stuck.
+    HeartbeatIgnored,
 }
 
 /// All of them.
@@ -192,6 +194,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::DryRunHidden,
     Mutation::GraceForgotten,
     Mutation::WatchTrusted,
+    Mutation::HeartbeatIgnored,
 ];
 
 #[cfg(feature = "mutations")]

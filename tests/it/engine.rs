@@ -12,6 +12,7 @@ mod faults;
 mod repairs;
 mod round;
 mod standing_back;
+mod stuck;
 mod watches;
 mod ways_out;
 mod webhooks;

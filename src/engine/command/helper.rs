@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Clock,
+    descriptors,
     model::{attempt::Ended, text},
 };
 
@@ -32,8 +33,8 @@ pub(super) struct Report {
     pub(super) stderr: String,
 }
 
-/// `cketerm run-command --timeout SECONDS [--end-with-engine] [--input=BYTES] -- ARGV…`: the helper. Prints one JSON line at
-/// the end. So many bytes of its own input are the command's.
+/// `cketerm run-command --timeout SECONDS [--end-with-engine] [--input=BYTES] [--descriptors=LIMIT] -- ARGV…`: the helper.
+/// Prints one JSON line at the end. So many bytes of its own input are the command's.
 pub fn helper_main(words: &[String]) -> ExitCode {
     let Some(split) = words.iter().position(|a| a == "--") else { return ExitCode::from(2) };
     let (options, argv) = (&words[..split], &words[split + 1..]);
@@ -41,6 +42,9 @@ pub fn helper_main(words: &[String]) -> ExitCode {
     let (Some(timeout), false) = (timeout, argv.is_empty()) else { return ExitCode::from(2) };
     // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
     let _ = setsid();
+    if let Some(soft) = options.iter().find_map(|a| a.strip_prefix("--descriptors=")?.parse().ok()) {
+        descriptors::lower(soft);
+    }
     let bytes = options.iter().find_map(|a| a.strip_prefix("--input=")?.parse::<u64>().ok());
     let input = bytes.map(|bytes| {
         let mut input = Vec::new();

@@ -33,6 +33,7 @@ use super::{
 use crate::{
     clock::{Clock, Now, Steady},
     fence::Fence,
+    heartbeat::Heartbeat,
     kubernetes::{Kube, Live as KubeLive},
     model::{entry::EntryId, kube::KubeView, ours::EngineRegistration},
     store::{Store, folders::Walk, live::Live},
@@ -53,6 +54,8 @@ struct Leader {
 }
 
 struct Loop {
+    /// Beats once a turn. Nothing that the loop awaits may wait for a server: whatever does is a task.
+    heartbeat: Heartbeat,
     tally: Arc<Tally>,
     store: Store,
     clock: Clock,
@@ -67,6 +70,10 @@ struct Loop {
     steady: Steady,
     snap: Snapshot,
     standing: Option<Standing>,
+    /// The lock is ours; until then (boot time) the copy of etcd has to show it.
+    won: Option<(Fence, Duration)>,
+    /// What is proposed to etcd before anybody can lead.
+    proposing: Option<tokio::task::JoinHandle<()>>,
     leader: Option<Leader>,
     tasks: JoinSet<(String, Came)>,
     /// What each machine's effect under way is.
@@ -96,12 +103,13 @@ impl Loop {
         let mut store_changed = self.live.subscribe();
         let mut kube_changed = self.kube.as_ref().map(|(_, live)| live.subscribe());
         loop {
-            let wake = self.pass().await;
+            self.heartbeat.beat();
+            let wake = self.pass();
             tokio::select! {
                 // in this order, so that nothing of it can be starved by news, and a simulation can be run again
                 biased;
                 _ = stopped.recv() => break,
-                event = next_event(self.standing.as_mut()) => self.lead_event(event).await,
+                event = next_event(self.standing.as_mut()) => self.lead_event(event),
                 Some(done) = self.tasks.join_next() => {
                     let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH));
                     self.came(done);
@@ -122,13 +130,16 @@ impl Loop {
                 self.came(done);
             }
         }
+        let heartbeat = self.heartbeat.clone();
         Box::pin(self.farewell()).await;
+        heartbeat.end();
     }
 
     /// One pass; returns how long to sleep at most.
-    async fn pass(&mut self) -> Duration {
+    fn pass(&mut self) -> Duration {
+        self.settle_win();
         let now = self.look();
-        self.mind_leadership(now).await;
+        self.mind_leadership(now);
         memory::observe(&mut self.snap, now);
         let began = self.clock.boot();
         let mut decision = decide(&self.snap, now);

@@ -429,7 +429,7 @@ mod tests {
     async fn a_pause_holds_the_process_and_lets_it_go_on() {
         let gate = Gate::default();
         let line = Line::new("engine-0", gate.clone(), 1);
-        let long = std::time::Duration::from_secs(40);
+        let long = Duration::from_secs(40);
         let task = tokio::spawn(gate.hold(async move {
             line.pause(long).await;
             Instant::now()
