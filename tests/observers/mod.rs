@@ -21,6 +21,7 @@ mod drain;
 mod gates;
 mod hosts;
 mod leadership;
+mod logins;
 mod notices;
 mod physical;
 mod queue;
@@ -102,6 +103,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I44", hosts::i44),
     ("I44", hosts::i44_rest),
     ("I45", drain::i45),
+    ("I50", logins::i50),
     ("told", notices::told),
 ];
 

@@ -263,7 +263,8 @@ impl Hand {
 
     /// Finds the host's BMC, where it is not known or the host says another.
     async fn reach(&mut self, host: &HostRow) -> Result<(), Trouble> {
-        let key = format!("{} {} {}", host.bmc_address, host.credentials, host.any_certificate);
+        let file = self.shared.reach.version();
+        let key = format!("{} {} {} {file:?}", host.bmc_address, host.credentials, host.any_certificate);
         if self.bmc.as_ref().is_some_and(|(known, _)| *known == key) {
             return Ok(());
         }

@@ -48,6 +48,7 @@ impl Reason {
             | Self::NoEngine { .. }
             | Self::Stale { .. }
             | Self::ProgramMissing { .. }
+            | Self::BmcNotAllowed { .. }
             | Self::WaitingForBoot { .. }
             | Self::NoCommand { .. }
             | Self::NotMember { .. }
@@ -76,6 +77,7 @@ impl Reason {
                 | Self::NoEngine { .. }
                 | Self::NoCommand { .. }
                 | Self::ProgramMissing { .. }
+                | Self::BmcNotAllowed { .. }
                 | Self::AwaitingApproval { .. }
         )
     }
