@@ -11,12 +11,17 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::net::{Answer, Http, NoAnswer};
+use crate::{
+    model::secret,
+    net::{Answer, Http, NoAnswer},
+};
 
 /// The service root, the only path that Redfish fixes.
 const ROOT: &str = "/redfish/v1/";
 /// Redirects that are followed; a system's name instead of its id takes one.
 const MOST_REDIRECTS: usize = 3;
+/// So many characters of a BMC's words are kept, wherever they go: logs, states, statuses.
+const MOST_WORDS: usize = 300;
 
 /// Why a BMC did not do or say what was asked. No case holds a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,7 +90,7 @@ pub enum BmcError {
         found: Vec<String>,
     },
     /// It offers no reset type that does what was asked.
-    #[error("BMC {bmc} offers no reset type to {wanted} the machine, only: {}", .offered.join(", "))]
+    #[error("BMC {bmc} offers no reset type to {wanted} the machine, only: {}", short(&.offered.join(", ")))]
     NoResetType {
         /// Its origin.
         bmc: String,
@@ -111,7 +116,7 @@ pub enum BmcError {
 }
 
 fn listed(found: &[String]) -> String {
-    if found.is_empty() { String::new() } else { format!(" ({})", found.join(", ")) }
+    if found.is_empty() { String::new() } else { format!(" ({})", short(&found.join(", "))) }
 }
 
 /// Where a BMC is: its origin, and the path of a system where the address names one.
@@ -183,8 +188,8 @@ impl Address {
 /// What is shown of an address that cannot be read: not what may be a password.
 fn shown(text: &str) -> String {
     match text.rsplit_once('@') {
-        Some((_, after)) => format!("…@{after}"),
-        None => text.to_owned(),
+        Some((_, after)) => format!("…@{}", short(after)),
+        None => short(text),
     }
 }
 
@@ -353,7 +358,7 @@ impl Bmc {
         headers: &[(&'static str, String)],
         body: Option<&Value>,
     ) -> Result<Got, BmcError> {
-        let what = format!("{method} {path}");
+        let what = format!("{method} {}", short(path));
         let mut path = self.here(path, &what)?;
         for _ in 0..=MOST_REDIRECTS {
             let body = body.filter(|_| method != Method::GET);
@@ -455,7 +460,13 @@ fn words(value: &Value) -> Option<String> {
     let more = error["@Message.ExtendedInfo"].as_array().into_iter().flatten();
     let texts: Vec<&str> = more.filter_map(|m| m["Message"].as_str()).filter(|t| !t.is_empty()).collect();
     let text = if texts.is_empty() { error["message"].as_str()?.to_owned() } else { texts.join("; ") };
-    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    Some(short(&text))
+}
+
+/// The beginning of a BMC's words, on one line and masked.
+pub(super) fn short(text: &str) -> String {
+    let beginning = secret::beginning(text.as_bytes(), MOST_WORDS);
+    beginning.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The value of a Basic header.

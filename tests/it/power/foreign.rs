@@ -123,8 +123,8 @@ fn tls(dir: &Path) -> Option<Arc<rustls::ServerConfig>> {
 }
 
 /// A world with the resource definition, and an engine's configuration whose file of BMCs has this text.
-fn site(book: &str) -> Option<World> {
-    let world = World::start(Options::default())?;
+fn site(book: &str, kwok: bool) -> Option<World> {
+    let world = World::start(Options { kwok, ..Options::default() })?;
     define(&world);
     write_book(&world, book);
     let settings = config(world.dir(), "engine.yaml", &world.etcd, Some(&world.kubeconfig), 5);
@@ -160,7 +160,7 @@ fn trouble(world: &World, name: &str) -> Option<String> {
 fn i50_a_host_that_names_a_foreign_address_gets_no_login_there() {
     let book = "networks: [{cidr: 127.0.0.3, http: true}, 127.0.0.4]\n\
                 defaults: {username: admin, password: hunter2, sign-in: basic}\n";
-    let Some(world) = site(book) else { return };
+    let Some(world) = site(book, false) else { return };
     let Some(tls) = tls(world.dir()) else { return };
     world.set_up(&machines(1, 0), &json!({}));
     world.word(&["policy", "set", "metal3_controller", "true"]);
@@ -237,7 +237,7 @@ fn i50_a_host_that_names_a_foreign_address_gets_no_login_there() {
 
 #[test]
 fn i50_without_an_allow_list_the_engine_registers_what_it_lacks_and_no_drain_starts() {
-    let Some(world) = site("defaults: {username: admin, password: hunter2}\n") else { return };
+    let Some(world) = site("defaults: {username: admin, password: hunter2}\n", true) else { return };
     let machines = machines(1, 1);
     let program = env!("CARGO_BIN_EXE_cketerm");
     let reboot = json!({
