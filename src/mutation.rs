@@ -131,6 +131,8 @@ pub enum Mutation {
     WatchTrusted,
     /// Nobody notices that the engine's main loop is stuck.
     HeartbeatIgnored,
+    /// A BMC is spoken to wherever it is said to be.
+    AllowListForgotten,
 }
 
 /// All of them.
@@ -195,6 +197,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::GraceForgotten,
     Mutation::WatchTrusted,
     Mutation::HeartbeatIgnored,
+    Mutation::AllowListForgotten,
 ];
 
 #[cfg(feature = "mutations")]
@@ -235,7 +238,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=45).map(|i| format!("I{i}")) {
+        for code in (1..=45).chain([50]).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no fault breaks {code}");
         }
         named.sort_unstable();

@@ -116,7 +116,13 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     errors.extend(looks.looks().err().map(|e| format!("console.theme: {e}")));
     errors.extend(Keymap::new(&s.console.keys).err().map(|e| format!("console.{e}")));
     if let Some(file) = &s.bmcs {
-        errors.extend(Book::read(Path::new(file)).err().map(|e| format!("power.bmcs: {e}")));
+        match Book::read(Path::new(file)) {
+            Ok(book) => {
+                warnings
+                    .extend(book.warnings().into_iter().map(|why| format!("power.bmcs: {}: {why}", file.display())));
+            }
+            Err(e) => errors.push(format!("power.bmcs: {e}")),
+        }
     }
     let spawner = Spawner::new("/proc/self/exe".into(), None, &s.command_env);
     for receiver in &s.notices {

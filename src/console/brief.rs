@@ -151,7 +151,9 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::UnreachableGate { .. } => "unreachable nodes to come back",
         Reason::ControlPlaneUnhealthy { .. } => "a healthy control plane",
         Reason::AwaitingApproval { .. } => "an approval",
-        Reason::NoCommand { .. } | Reason::ProgramMissing { .. } => "a command that can be run",
+        Reason::NoCommand { .. } | Reason::ProgramMissing { .. } | Reason::BmcNotAllowed { .. } => {
+            "a command that can be run"
+        }
         _ => "something else",
     }
 }

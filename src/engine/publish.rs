@@ -101,6 +101,7 @@ fn only_leader_knows(reason: &Reason) -> bool {
             | Reason::ControlPlaneUnhealthy { .. }
             | Reason::NodeMismatch { .. }
             | Reason::ProgramMissing { .. }
+            | Reason::BmcNotAllowed { .. }
             | Reason::Stale { .. }
             | Reason::EffectFailed { .. }
             | Reason::EngineObserving { .. }

@@ -69,12 +69,46 @@ pub struct Engine {
     pub standing_back: Option<String>,
     /// Programs of the definition that this host lacks: they bar only the entries that need them.
     pub missing_programs: Vec<String>,
+    /// Which BMCs the commands of the definition may speak to.
+    #[serde(default)]
+    pub bmcs: BmcAccess,
     /// We resign as soon as nothing is in work: nothing new starts.
     pub resigning: Option<String>,
     /// TTL of the lease in seconds.
     pub ttl: u64,
     /// Seed of this leadership's jitter.
     pub seed: u64,
+}
+
+/// BMCs that the commands of the definition may speak to, by this host's file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BmcAccess {
+    /// Those of its networks; or the commands speak to none themselves.
+    #[default]
+    Open,
+    /// The file allows no network: those that it names for these addresses.
+    Named(BTreeSet<String>),
+    /// The file cannot be read: why.
+    Unreadable(String),
+}
+
+impl BmcAccess {
+    /// Whether a command speaks to BMCs itself: `cketerm power …` with the engine's own configuration.
+    pub fn concerns(argv: &[String]) -> bool {
+        let Some((program, words)) = argv.split_first() else { return false };
+        let ours = program.rsplit('/').next() == Some("cketerm");
+        let own_file = words.iter().any(|word| word == "--config" || word.starts_with("--config="));
+        ours && !own_file && words.iter().any(|word| word == "power")
+    }
+
+    /// The commands of the definition need more than the file gives.
+    pub fn lacks_networks(&self) -> bool {
+        match self {
+            Self::Open => false,
+            Self::Named(_) | Self::Unreadable(_) => true,
+        }
+    }
 }
 
 /// Our leadership.

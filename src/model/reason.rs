@@ -247,6 +247,12 @@ pub enum Reason {
     ProgramMissing {
         path: String,
     },
+    /// The commands speak to the machine's BMC, and the local file neither names it nor allows a network of BMCs.
+    BmcNotAllowed {
+        address: String,
+        /// Why the file cannot be read.
+        fault: Option<String>,
+    },
     DuplicateOf {
         index: u64,
     },

@@ -3,6 +3,7 @@
 //! | file | idea |
 //! | --- | --- |
 //! | `book` | which BMC a node's address has: the file |
+//! | `networks` | the allow-list of networks that a login may go to |
 //! | `reach` | how BMCs are spoken to: over the network or inside the sandbox; the BMC of a BareMetalHost |
 //! | `controller` | Metal3's controller role, decided; the engine carries it out |
 //! | `redfish/talk` | one BMC: requests, sign-in, redirects, what its errors mean |
@@ -13,8 +14,10 @@
 
 mod book;
 pub mod controller;
+mod networks;
 pub mod reach;
 pub mod redfish;
 
 pub use book::{Book, BookError, Found};
-pub use reach::Reach;
+pub use networks::{Cidr, Networks};
+pub use reach::{Reach, Version};

@@ -15,7 +15,13 @@ use crate::{
     model::attempt::Ended,
     net::{Http, NoAnswer},
     power::Reach,
-    sandbox::{Sandbox, bmc::Bmcs, faults::Line, machines::Machines, sabakan::Sabakan},
+    sandbox::{
+        Sandbox,
+        bmc::{self, Bmcs},
+        faults::Line,
+        machines::Machines,
+        sabakan::Sabakan,
+    },
     store::Store,
     tasks::Gate,
 };
@@ -95,14 +101,16 @@ fn nowhere() -> Http {
     Http::by(|_| async { Err(NoAnswer("connection refused or unreachable".to_owned())) }.boxed())
 }
 
-/// What answers at `bmc-NAME.sandbox` in a sandbox: the machines' BMCs.
-pub fn bmcs(machines: &Machines) -> Http {
+/// The way to the BMCs in a sandbox, which answer at `bmc-NAME.sandbox`, with the sandbox's own file of them.
+pub fn bmcs(machines: &Machines) -> Reach {
     let bmcs = Bmcs::new(machines.clone());
-    Http::by(move |request: Request<Bytes>| {
+    let names = bmcs.clone();
+    let http = Http::by(move |request: Request<Bytes>| {
         let bmcs = bmcs.clone();
         let none = || NoAnswer("no answer in 10 s".to_owned());
         async move { bmcs.serve(request).await.ok_or_else(none) }.boxed()
-    })
+    });
+    Reach::inside(http, bmc::FILE, move |host| names.resolve(host))
 }
 
 /// The lines of one process to the servers, each of which can be disturbed.
@@ -133,7 +141,7 @@ pub fn ground(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Gro
         spawner: Spawner::elsewhere(Commands { machines: sandbox.machines.clone(), clock }),
         probes: probes(&sandbox.machines),
         registry: registry(&sandbox.sabakan),
-        bmcs: Reach::by(bmcs(&sandbox.machines)),
+        bmcs: bmcs(&sandbox.machines),
         notices: Arc::default(),
         webhooks: nowhere(),
         ttl: Duration::from_secs(10),

@@ -251,10 +251,7 @@ fn entry<E: DeserializeOwned + Clone>(
 
 /// An entry, or why it cannot be read and what lies there in its place.
 fn read<E: DeserializeOwned>(index: u64, value: &[u8], own: impl Fn(&E) -> u64) -> Result<E, String> {
-    let begins = || {
-        let text: String = secret::masked(&String::from_utf8_lossy(value)).chars().take(BEGINNING).collect();
-        format!("it begins {}", visible(&text, false))
-    };
+    let begins = || format!("it begins {}", visible(&secret::beginning(value, BEGINNING), false));
     let entry: E = serde_json::from_slice(value).map_err(|e| format!("{e}; {}", begins()))?;
     match own(&entry) {
         same if same == index => Ok(entry),

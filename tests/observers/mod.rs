@@ -22,6 +22,7 @@ mod gates;
 mod given_up;
 mod hosts;
 mod leadership;
+mod logins;
 mod notices;
 mod physical;
 mod queue;
@@ -106,6 +107,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I44", hosts::i44),
     ("I44", hosts::i44_rest),
     ("I45", drain::i45),
+    ("I50", logins::i50),
     ("told", notices::told),
 ];
 

@@ -3,7 +3,7 @@
 //! All times are of one true clock: the sandbox's, or this host's where the servers are real. Every list is in the order
 //! in which things happened.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -35,8 +35,19 @@ pub struct Record {
     pub frozen: Vec<(String, Timestamp, Timestamp)>,
     /// What a receiver of notices was brought; empty where there is none.
     pub received: Vec<Received>,
+    /// Addresses that were sent a login of BMCs; empty where nobody could listen (real servers).
+    pub logins: Vec<Login>,
     /// The end of the run.
     pub end: Timestamp,
+}
+
+/// The first login that came to an address.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// When.
+    pub at: Timestamp,
+    /// Where.
+    pub to: IpAddr,
 }
 
 /// A notice that came to a receiver.

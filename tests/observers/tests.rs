@@ -22,9 +22,18 @@ fn sees(scene: &Scene, codes: &[&str]) {
 #[test]
 fn every_invariant_has_an_observer() {
     let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
-    let missing: Vec<String> =
-        (1..=45).map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
+    let all = (1..=45).chain([50]);
+    let missing: Vec<String> = all.map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn i50_a_login_that_goes_elsewhere_is_seen() {
+    let mut s = Scene::new();
+    s.login("172.0.0.11");
+    sees(&s, &[]);
+    s.login("203.0.113.7");
+    sees(&s, &["I50"]);
 }
 
 #[test]

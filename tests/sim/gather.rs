@@ -8,7 +8,7 @@ use cketerm::sandbox::{
 use etcd_client::proto::{PbTxnOpRequest, PbTxnRequestOp};
 
 use crate::observers::record;
-use crate::observers::record::{Asked, KeyChange, ObjectChange, Record, Txn, What};
+use crate::observers::record::{Asked, KeyChange, Login, ObjectChange, Record, Txn, What};
 
 const PREFIX: &str = "/cke/";
 
@@ -26,6 +26,7 @@ pub fn record(sandbox: &Sandbox) -> Record {
         ttl_seconds: 0,
         frozen: Vec::new(),
         received: Vec::new(),
+        logins: sandbox.machines.logins().into_iter().map(|(to, at)| Login { at, to }).collect(),
         end: sandbox.objects.clock().wall(),
     }
 }

@@ -67,6 +67,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::BackoffForEver => &["I33"],
         Mutation::CancelWaits => &["I36"],
         Mutation::HeartbeatIgnored => &["heartbeat"],
+        Mutation::AllowListForgotten => &["I50"],
     }
 }
 

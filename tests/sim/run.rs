@@ -243,6 +243,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         }));
     }
     hosts::bring(&stage.sandbox);
+    hosts::bring_strangers(&stage.sandbox, seed);
     // dice of their own: the rest of a seed's story stays what it is
     let mut dice = Rng::with_seed(seed ^ 0x686f_7374);
     for key in ["a", "b"] {

@@ -252,6 +252,7 @@ impl World {
             mode: "console".into(),
             http: None,
             missing_programs: vec![],
+            missing_settings: Vec::new(),
             probes_seen: true,
         };
         self.store.engines.insert(77, stored("e", 20, registration));

@@ -141,7 +141,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         walks: Arc::default(),
         incomplete_since: None,
         registered: None,
-        programs_of: None,
+        programs_of: (None, None),
         barred: String::new(),
         options,
     };

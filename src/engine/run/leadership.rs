@@ -19,7 +19,7 @@ use crate::{
     fence::Fence,
     model::{
         entry::Stored,
-        ours::{EngineRegistration, Who},
+        ours::{EngineRegistration, MissingSetting, Who},
         policy::EngineChoice,
         reboot::RebootStatus::{Draining, Rebooting},
     },
@@ -110,10 +110,12 @@ impl Loop {
         if registration.complete() {
             return None;
         }
-        let lacks = if registration.missing_programs.is_empty() {
+        let settings = registration.missing_settings.iter().map(ToString::to_string);
+        let missing: Vec<String> = registration.missing_programs.iter().cloned().chain(settings).collect();
+        let lacks = if missing.is_empty() {
             "it has not seen every control plane's probe good".to_owned()
         } else {
-            format!("its host lacks {}", registration.missing_programs.join(", "))
+            format!("its host lacks {}", missing.join(", "))
         };
         let ours = (self.snap.engine.lease != 0).then_some(self.snap.engine.lease);
         if preflight::complete_one_is_there(&self.snap.store, ours) {
@@ -278,6 +280,14 @@ impl Loop {
             mode: self.options.mode.to_owned(),
             http: self.options.http.clone(),
             missing_programs: self.snap.engine.missing_programs.clone(),
+            missing_settings: self
+                .snap
+                .engine
+                .bmcs
+                .lacks_networks()
+                .then_some(MissingSetting::BmcNetworks)
+                .into_iter()
+                .collect(),
             probes_seen: by_node || good >= control_planes,
         }
     }

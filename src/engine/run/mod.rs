@@ -27,7 +27,7 @@ use super::{
     probe::{Prober, Targets, url},
     publish,
     registry::{Keeper, Plans},
-    snapshot::{Came, InFlight, Seen, Snapshot, secs},
+    snapshot::{BmcAccess, Came, InFlight, Seen, Snapshot, secs},
     tally::Tally,
 };
 use crate::{
@@ -36,6 +36,7 @@ use crate::{
     heartbeat::Heartbeat,
     kubernetes::{Kube, Live as KubeLive},
     model::{entry::EntryId, kube::KubeView, ours::EngineRegistration},
+    power::Version,
     store::{Store, folders::Walk, live::Live},
     tasks::held,
 };
@@ -92,7 +93,7 @@ struct Loop {
     walks: Arc<tokio::sync::Mutex<BTreeMap<String, Walk>>>,
     incomplete_since: Option<f64>,
     registered: Option<EngineRegistration>,
-    programs_of: Option<i64>,
+    programs_of: (Option<i64>, Option<Version>),
     /// Why we do not stand for the lock, as it was logged last.
     barred: String,
     options: Options,
@@ -180,11 +181,14 @@ impl Loop {
         self.snap.registry = self.keeper.seen();
         self.snap.metal3 = Arc::clone(&self.metal3_seen.borrow_and_update());
         let revision = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
-        if revision != self.programs_of {
-            self.programs_of = revision;
+        let file = self.options.bmcs.version();
+        if (revision, file) != self.programs_of {
+            self.programs_of = (revision, file);
             let definition = self.snap.store.definition();
             self.snap.engine.missing_programs =
                 definition.map_or_else(Vec::new, |d| preflight::missing_programs(&d.cluster, &self.options.spawner));
+            self.snap.engine.bmcs =
+                definition.map_or(BmcAccess::Open, |d| preflight::bmc_access(&d.cluster, &self.options.bmcs));
         }
         self.snap.engine.observing = preflight::faults(&self.snap, self.kube.is_some());
         // Who leads counts from a moment that was right.

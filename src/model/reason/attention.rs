@@ -51,6 +51,7 @@ impl Reason {
             | Self::NoEngine { .. }
             | Self::Stale { .. }
             | Self::ProgramMissing { .. }
+            | Self::BmcNotAllowed { .. }
             | Self::WaitingForBoot { .. }
             | Self::NoCommand { .. }
             | Self::NotMember { .. }
@@ -79,6 +80,7 @@ impl Reason {
                 | Self::NoEngine { .. }
                 | Self::NoCommand { .. }
                 | Self::ProgramMissing { .. }
+                | Self::BmcNotAllowed { .. }
                 | Self::AwaitingApproval { .. }
         )
     }

@@ -120,6 +120,14 @@ impl fmt::Display for Reason {
             }
             Self::Stale { source, since } => write!(f, "{source} was last heard at {}", at(*since)),
             Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
+            Self::BmcNotAllowed { fault: Some(fault), .. } => {
+                write!(f, "the engine's host cannot read its file of BMCs: {fault}")
+            }
+            Self::BmcNotAllowed { address, fault: None } => write!(
+                f,
+                "the engine's host allows no network of BMCs and its file names no BMC for {address}: list `networks` in the \
+                 file of power.bmcs there"
+            ),
             Self::DuplicateOf { index } => write!(f, "the same machine is in entry {index}"),
             Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
             Self::MachineInReboot { entry } => write!(f, "the machine is being rebooted ({entry})"),

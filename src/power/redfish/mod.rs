@@ -8,4 +8,4 @@ mod tests;
 
 pub use switch::{Off, Patience};
 pub use system::{Power, System};
-pub use talk::{Address, Bmc, BmcError, Login, SignIn};
+pub use talk::{Address, Bmc, BmcError, Host, Login, SignIn};

@@ -1,6 +1,7 @@
 //! Who starts, who waits, and why.
 
 use super::scene::{BOOT, Scene, now};
+use crate::engine::snapshot::BmcAccess;
 use crate::model::{
     attempt::Ended,
     entry::EntryId,
@@ -123,6 +124,29 @@ fn nothing_starts_without_both_commands() {
     let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| s.cluster.reboot.boot_check_command = None);
     assert!(scene.starts().is_empty());
     assert_eq!(scene.reason(0), Reason::NoCommand { field: "reboot.boot_check_command".to_owned() });
+}
+
+#[test]
+fn i50_without_a_list_of_bmc_networks_entries_that_need_it_wait_before_the_drain() {
+    let of = |command: &[&str], named: &[&str]| {
+        let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+        let named = named.iter().map(|address| (*address).to_owned()).collect();
+        let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| {
+            s.cluster.reboot.reboot_command = Some(command);
+            s.snap.engine.bmcs = BmcAccess::Named(named);
+        });
+        (scene.reason(0), scene.starts())
+    };
+    let waits = Reason::BmcNotAllowed { address: "10.0.0.11".to_owned(), fault: None };
+    for command in [&["cketerm", "power", "cycle"][..], &["/usr/bin/cketerm", "-v", "power", "cycle", "--hard"]] {
+        assert_eq!(of(command, &["10.0.0.12"]), (waits.clone(), vec![]), "{command:?}");
+        assert_ne!(of(command, &["10.0.0.11"]).0, waits, "the file names this BMC");
+    }
+    for other in
+        [&["ipmitool", "power", "cycle"][..], &["cketerm", "hosts", "reboot"], &["cketerm", "--config", "x", "power"]]
+    {
+        assert_ne!(of(other, &[]).0, waits, "{other:?} does not ask for it");
+    }
 }
 
 #[test]
