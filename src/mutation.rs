@@ -115,6 +115,8 @@ pub enum Mutation {
     BackoffForEver,
     /// A cancelled entry stays while others are in work.
     CancelWaits,
+    /// The other members of etcd keep no machine back.
+    QuorumForgotten,
 }
 
 /// All of them.
@@ -171,6 +173,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::RefusalUnnamed,
     Mutation::BackoffForEver,
     Mutation::CancelWaits,
+    Mutation::QuorumForgotten,
 ];
 
 #[cfg(feature = "mutations")]
@@ -211,7 +214,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=45).map(|i| format!("I{i}")) {
+        for code in (1..=46).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no fault breaks {code}");
         }
         named.sort_unstable();

@@ -141,6 +141,9 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
         (Effect::Remove { .. } | Effect::Finish { .. }, Came::Done) => {
             work.remove(&id);
         }
+        (Effect::MoveEtcdLeader { .. }, Came::Done) => {
+            work.entry(id).or_default().drain.leader_moved = Some(at);
+        }
         (Effect::Stamp { .. }, Came::Done) => work.entry(id).or_default().stamped = true,
         (_, Came::Failed(why)) => {
             work.entry(id).or_default().pause = Some((at + PAUSE, why.clone()));

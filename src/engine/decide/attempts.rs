@@ -228,6 +228,11 @@ impl<'a> Pass<'a> {
         {
             return Some(gate);
         }
+        if !task.success
+            && let Err(barred) = self.etcd_before_power(case)
+        {
+            return Some(barred);
+        }
         let mut attempt = self.next_attempt(case, task, node.map(AsRef::as_ref));
         let before = self.attempts_for(case.id, task).next_back();
         if let Some(before) = before.and_then(Stored::get) {
@@ -240,7 +245,7 @@ impl<'a> Pass<'a> {
         // What was ordered and then withheld is still what that person ordered.
         let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
         attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
-        let guard = if task.success { Guard::of_entry(case.id, case.mod_revision) } else { self.starting(case) };
+        let guard = if task.success { Guard::of_entry(case.id, case.mod_revision) } else { self.disrupting(case) };
         let effect = Effect::RunAgain {
             entry: case.owned(),
             node: node.cloned(),

@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `claims` | what is in work: one API server, one entry per machine, slots (I1, I3, I4) |
 //! | `gates` | what stops new starts only: unreachable nodes, control-plane health, staleness (I6, I7) |
+//! | `etcd_quorum` | the other voting members of etcd are well, before a machine that hosts one is disrupted (I46) |
 //! | `windows` | when work may start at all: windows, freezes (I8) |
 //! | `groups` | how many racks or other groups may be in work at once |
 //! | `line` | who starts next: order, API servers, backoff, holds (I2, I5, I30) |
@@ -31,6 +32,7 @@ mod cordons;
 mod drain;
 mod effect;
 mod endpoints;
+mod etcd_quorum;
 mod gates;
 mod groups;
 mod host;
@@ -49,10 +51,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use self::case::Case;
+pub(in crate::engine) use self::etcd_quorum::{CATCH_UP, can_ask};
 pub use self::{
     auto_repair::{AutoRepair, kept_by_hosts, plan_of},
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
+    etcd_quorum::Quorum,
     pods::{PodVerdict, judge},
     registry::{Apply, Applying, Registering},
 };
@@ -88,6 +92,8 @@ pub struct Decision {
     pub watch_pods: BTreeSet<String>,
     /// An API server is in work or next: probe often.
     pub probe_often: bool,
+    /// A machine that may host a member of etcd is in work or next: ask the members often.
+    pub ask_etcd: bool,
     /// CKE's word for `status`.
     pub phase: &'static str,
     /// Boot-time seconds at which something happens by the clock alone.
@@ -106,6 +112,7 @@ pub(super) struct Pass<'a> {
     policy: std::sync::Arc<crate::model::policy::Policy>,
     claims: claims::Claims,
     times: windows::Times,
+    etcd_hosts: etcd_quorum::Hosts,
     /// Kubernetes' copy is complete; asked for every entry.
     kube_synced: bool,
     /// In the order in which they were found; the last word on an entry counts.
@@ -125,6 +132,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         claims: claims::Claims::of(snap, now),
         times: windows::Times::of(snap, &policy, now.wall),
         policy,
+        etcd_hosts: etcd_quorum::Hosts::of(snap),
         kube_synced: snap.kube.synced(),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
@@ -133,6 +141,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.repairs();
     let waiting = pass.sort_out_entries();
     pass.start_drains(&waiting);
+    pass.out.ask_etcd |= pass.out.probe_often;
     pass.let_go_of_cordons();
     pass.keep_endpoints();
     pass.tend_registry();

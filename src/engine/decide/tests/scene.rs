@@ -18,7 +18,7 @@ use crate::{
         entry::{EntryId, Stored},
         kube::{BudgetRow, Controller, KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
         ours::{Order, Verb, Who},
-        policy::Policy,
+        policy::{EtcdMembers, Policy},
         reason::{PodHold, Reason},
         reboot::{RebootEntry, RebootStatus},
         time::after,
@@ -93,7 +93,9 @@ impl Scene {
             }
         }
         let store = StoreView { synced: true, heard: BOOT, revision: 50, ..StoreView::default() };
-        Self { store, kube, snap, policy: Policy::default(), cluster, constraints: Constraints::default(), boot: BOOT }
+        // these control planes have no etcd behind them
+        let policy = Policy { etcd_members: EtcdMembers::None, ..Policy::default() };
+        Self { store, kube, snap, policy, cluster, constraints: Constraints::default(), boot: BOOT }
     }
 
     pub(super) fn address(last: u8) -> String {
