@@ -253,6 +253,7 @@ impl World {
             http: None,
             missing_programs: vec![],
             probes_seen: true,
+            etcd_members_seen: true,
         };
         self.store.engines.insert(77, stored("e", 20, registration));
         self.engine.lease = 77;

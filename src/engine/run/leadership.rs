@@ -9,6 +9,7 @@ use crate::{
     clock::Steady,
     engine::{
         act::Actor,
+        decide::can_ask,
         herald::Herald,
         lead::{LeadEvent, LeadOrder, Standing},
         metal3::Controller,
@@ -102,10 +103,13 @@ impl Loop {
         if registration.complete() {
             return None;
         }
-        let lacks = if registration.missing_programs.is_empty() {
-            "it has not seen every control plane's probe good".to_owned()
-        } else {
-            format!("its host lacks {}", registration.missing_programs.join(", "))
+        let lacks = match can_ask(&self.snap) {
+            _ if !registration.missing_programs.is_empty() => {
+                format!("its host lacks {}", registration.missing_programs.join(", "))
+            }
+            _ if !registration.probes_seen => "it has not seen every control plane's probe good".to_owned(),
+            Err(why) => format!("it cannot ask the members of the etcd of Kubernetes: {why}"),
+            Ok(()) => "it has only just listed the members of etcd".to_owned(),
         };
         let ours = (self.snap.engine.lease != 0).then_some(self.snap.engine.lease);
         if preflight::complete_one_is_there(&self.snap.store, ours) {
@@ -208,6 +212,8 @@ impl Loop {
             steady: self.steady.clone(),
             spawner: self.options.spawner.clone(),
             registry: self.keeper.subscribe(),
+            etcd: self.etcd.subscribe(),
+            etcd_members: self.options.etcd_members.clone(),
             who: self.who(),
             seed,
             ending: Arc::default(),
@@ -263,6 +269,7 @@ impl Loop {
             http: self.options.http.clone(),
             missing_programs: self.snap.engine.missing_programs.clone(),
             probes_seen: by_node || good >= control_planes,
+            etcd_members_seen: can_ask(&self.snap).is_ok(),
         }
     }
 }
