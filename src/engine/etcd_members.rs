@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    kubernetes::Kube,
     model::{
         etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
         policy::EtcdMembers as Policy,
@@ -24,6 +25,8 @@ const OFTEN: Duration = Duration::from_millis(1500);
 const SELDOM: Duration = Duration::from_mins(1);
 /// Before a list that failed is asked for again, while nothing is in work.
 const AGAIN: Duration = Duration::from_secs(5);
+/// Seconds between two looks at static Pods.
+const PODS: f64 = 15.0;
 /// Before a member that is behind is asked again within a round.
 const BEHIND: Duration = Duration::from_millis(200);
 
@@ -44,8 +47,10 @@ pub enum Ask {
 pub struct Targets {
     /// How much.
     pub ask: Ask,
-    /// Addresses at which members may answer, where the configuration names no endpoints.
+    /// URLs at which members may answer, where the configuration names no endpoints.
     pub candidates: Vec<String>,
+    /// Nodes of the control planes: static Pods of etcd may run there.
+    pub nodes: Vec<String>,
 }
 
 /// What an engine asks now: nothing where it has no part in the work, where a person answers for the quorum, or where there
@@ -53,8 +58,8 @@ pub struct Targets {
 pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bool) -> Targets {
     let store = &snap.store;
     let Some(definition) = store.definition() else { return Targets::default() };
-    let control_planes: Vec<&str> =
-        definition.members.control_planes(&definition.cluster).map(|node| node.address.as_str()).collect();
+    let planes = || definition.members.control_planes(&definition.cluster);
+    let control_planes: Vec<&str> = planes().map(|node| node.address.as_str()).collect();
     let asks = store.policy().etcd_members == Policy::Check && !control_planes.is_empty();
     let ask = match (leads, campaigns) {
         _ if !asks => Ask::Nothing,
@@ -77,7 +82,7 @@ pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bo
             candidates.push(url);
         }
     }
-    Targets { ask, candidates }
+    Targets { ask, candidates, nodes: planes().map(|node| node.node_name().to_owned()).collect() }
 }
 
 /// Asks in the background.
@@ -96,12 +101,12 @@ impl Drop for Poller {
 
 impl Poller {
     /// Starts, asking nothing yet.
-    pub fn start(clock: &Clock, members: EtcdMembers) -> Self {
+    pub fn start(clock: &Clock, members: EtcdMembers, kube: Option<Kube>) -> Self {
         let (targets, inbox) = watch::channel(Targets::default());
         let (tell, seen) = watch::channel(Arc::default());
         let changed = Arc::new(Notify::new());
-        let asker =
-            Asker { members, tell, changed: Arc::clone(&changed), clock: clock.clone(), view: EtcdView::default() };
+        let (view, pods_at) = (EtcdView::default(), None);
+        let asker = Asker { members, kube, tell, changed: Arc::clone(&changed), clock: clock.clone(), view, pods_at };
         Self { targets, seen, changed, task: crate::tasks::spawn(asker.run(inbox)) }
     }
 
@@ -134,6 +139,9 @@ impl Poller {
 
 struct Asker {
     members: EtcdMembers,
+    kube: Option<Kube>,
+    /// Boot-time seconds at which static Pods were listed last.
+    pods_at: Option<f64>,
     tell: watch::Sender<Arc<EtcdView>>,
     changed: Arc<Notify>,
     clock: Clock,
@@ -151,6 +159,7 @@ impl Asker {
                     // without a quorum there is no list, and the members that are known still say how they are
                     self.list(&now).await;
                     self.round().await;
+                    self.static_pods(&now.nodes).await;
                     Some(OFTEN)
                 }
             };
@@ -212,6 +221,28 @@ impl Asker {
             self.tell();
         }
         good
+    }
+
+    /// Static Pods of etcd (kubeadm) and whether they are Ready, where no member can be asked: for people, never enough.
+    async fn static_pods(&mut self, nodes: &[String]) {
+        let asks = self.view.source != Source::Configured || self.view.members.is_empty();
+        let due = self.pods_at.is_none_or(|at| self.boot() - at >= PODS);
+        let (Some(kube), true) = (self.kube.clone(), asks && due) else { return };
+        self.pods_at = Some(self.boot());
+        let mut found = BTreeMap::new();
+        for node in nodes {
+            // who may not list them does not see them here either
+            let pods = kube.pods_on(node).await.unwrap_or_default();
+            let etcd = pods.into_iter().filter(|pod| {
+                let component = pod.labels.get("component").is_some_and(|component| component == "etcd");
+                pod.mirror && component && pod.namespace == "kube-system"
+            });
+            found.extend(etcd.map(|pod| (pod.name, pod.ready)));
+        }
+        if found != self.view.static_pods {
+            self.view.static_pods = found;
+            self.tell();
+        }
     }
 
     /// One round: every member is asked at once; those that are behind the leader are asked again until they have caught

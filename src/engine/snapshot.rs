@@ -37,6 +37,7 @@ pub struct Snapshot {
     /// What we saw of each control plane's probe, by address.
     pub probes: BTreeMap<String, Probe>,
     /// The members of the etcd of Kubernetes.
+    #[serde(default)]
     pub etcd: Arc<EtcdView>,
     /// What we remember of entries in work. A cache of observations: a new leader begins with none.
     pub work: BTreeMap<EntryId, Work>,

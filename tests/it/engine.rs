@@ -4,6 +4,7 @@
 mod beside;
 mod blocked;
 mod commands;
+mod etcd_members;
 mod events;
 mod failover;
 mod faults;

@@ -26,6 +26,7 @@ fn registration() -> EngineRegistration {
         http: None,
         missing_programs: Vec::new(),
         probes_seen: true,
+        etcd_members_seen: true,
     }
 }
 

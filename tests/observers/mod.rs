@@ -24,6 +24,7 @@ mod leadership;
 mod notices;
 mod physical;
 mod queue;
+mod quorum;
 mod repair;
 mod steps;
 mod told;
@@ -102,6 +103,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I44", hosts::i44),
     ("I44", hosts::i44_rest),
     ("I45", drain::i45),
+    ("I46", quorum::i46),
     ("told", notices::told),
 ];
 

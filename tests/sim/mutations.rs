@@ -66,6 +66,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::RefusalUnnamed => &["I20"],
         Mutation::BackoffForEver => &["I33"],
         Mutation::CancelWaits => &["I36"],
+        Mutation::QuorumForgotten => &["I46"],
     }
 }
 

@@ -136,6 +136,10 @@ impl Quorum {
             Some(busy) => Some(busy.clone()),
             None => unhealthy(member, etcd.reported, boot),
         };
+        let alarm = others().filter_map(|(_, member)| member.status()).flat_map(|status| &status.errors);
+        if let Some((member, what)) = alarm.filter_map(|error| alarm_of(error, etcd)).next() {
+            return Some(Reason::EtcdMemberUnhealthy { member, why: format!("it has raised the alarm {what}") });
+        }
         let unwell = others().find_map(|(id, member)| Some((member.shown().to_owned(), why(id, member)?)));
         if let Some((member, why)) = unwell {
             return Some(Reason::EtcdMemberUnhealthy { member, why });
@@ -187,6 +191,13 @@ fn unhealthy(member: &Member, reported: Option<Reported>, boot: f64) -> Option<S
         return Some("it follows another leader than the rest".to_owned());
     }
     behind(status, reported)
+}
+
+/// The member that has raised an alarm, and which: every member reports the alarms of all as `memberID:N alarm:NAME`.
+fn alarm_of(error: &str, etcd: &EtcdView) -> Option<(String, String)> {
+    let (id, what) = error.strip_prefix("memberID:")?.split_once(" alarm:")?;
+    let member = etcd.members.get(&id.parse().ok()?)?;
+    Some((member.shown().to_owned(), what.trim().to_owned()))
 }
 
 fn behind(status: &Status, reported: Reported) -> Option<String> {

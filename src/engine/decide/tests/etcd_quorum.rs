@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use super::scene::{BOOT, Scene, now};
-use crate::model::{
-    attempt::Ended,
-    entry::EntryId,
-    etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
-    policy::EtcdMembers,
-    reason::Reason,
-    reboot::RebootStatus::{Draining, Rebooting},
-    time::after,
+use super::scene::{BOOT, Scene};
+use crate::{
+    engine::decide::can_ask,
+    model::{
+        attempt::Ended,
+        entry::EntryId,
+        etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
+        policy::EtcdMembers,
+        reason::Reason,
+        reboot::RebootStatus::{Draining, Rebooting},
+    },
 };
 
 /// Three healthy members on the three API servers; the first leads.
@@ -87,11 +89,12 @@ fn i46_all_others_are_well_and_the_machine_starts() {
 #[test]
 fn i46_another_member_that_is_not_well_is_named_and_nothing_starts() {
     type Fault = fn(&mut EtcdView);
-    let cases: [(Fault, &str); 6] = [
+    let cases: [(Fault, &str); 7] = [
         (|v| silent(v, 3), "no answer: connection refused"),
         (|v| state(v, 3, |s| s.applied = 499), "raft index 499, and the leader is at 500"),
         (|v| state(v, 3, |s| s.at = BOOT + 4.2), "more than 5 s"),
-        (|v| state(v, 3, |s| s.errors.push("memberID:3 alarm:NOSPACE".to_owned())), "alarm:NOSPACE"),
+        (|v| state(v, 3, |s| s.errors.push("memberID:3 alarm:NOSPACE".to_owned())), "the alarm NOSPACE"),
+        (|v| state(v, 3, |s| s.errors.push("etcdserver: no leader".to_owned())), "reports etcdserver: no leader"),
         (|v| state(v, 3, |s| s.leader = 0), "follows no leader"),
         (|v| state(v, 3, |s| s.leader = 2), "another leader"),
     ];
@@ -101,6 +104,16 @@ fn i46_another_member_that_is_not_well_is_named_and_nothing_starts() {
         unhealthy(&scene, 0, "m3", words);
         assert!(scene.decide().ask_etcd);
     }
+}
+
+#[test]
+fn i46_an_alarm_names_the_member_that_has_raised_it_whoever_reports_it() {
+    let reported = |v: &mut EtcdView| {
+        for id in 1..=3 {
+            state(v, id, |s| s.errors.push("memberID:3 alarm:CORRUPT".to_owned()));
+        }
+    };
+    unhealthy(&with(next(), reported), 0, "m3", "CORRUPT");
 }
 
 #[test]
@@ -324,5 +337,16 @@ fn members_are_asked_while_a_host_of_one_is_next_or_in_work_only() {
     assert!(with(Scene::new(1).entry(0, 2, Rebooting, 10), |_| {}).decide().ask_etcd);
     assert!(!with(Scene::new(1).queued(&[(0, 11)]), |_| {}).decide().ask_etcd);
     assert!(!with(Scene::new(1), |_| {}).decide().ask_etcd);
-    let _ = after(now(), 0);
+}
+
+#[test]
+fn an_engine_that_cannot_list_the_members_is_incomplete() {
+    let can = |scene: &Scene| can_ask(&scene.snapshot());
+    assert_eq!(can(&with(Scene::new(1), |_| {})), Ok(()));
+    let none = with(Scene::new(1), |v| *v = EtcdView::default());
+    assert!(can(&none).unwrap_err().contains("cluster_etcd"));
+    let refused = with(Scene::new(1), |v| v.error = Some("certificate required".to_owned()));
+    assert!(can(&refused).unwrap_err().contains("certificate"));
+    assert_eq!(can(&none.clone().with(|s| s.policy.etcd_members = EtcdMembers::None)), Ok(()));
+    assert_eq!(can(&none.with(|s| s.cluster.nodes.retain(|node| !node.control_plane))), Ok(()));
 }
