@@ -76,6 +76,9 @@ pub struct LogSettings {
 pub struct Settings {
     /// etcd.
     pub etcd: EtcdSettings,
+    /// The etcd of Kubernetes, whose members are asked before a machine that hosts one is disrupted. Without endpoints the
+    /// control planes are tried at port 2379; none = nothing to ask with.
+    pub cluster_etcd: Option<EtcdSettings>,
     /// Kubernetes.
     pub kube: KubeSettings,
     /// The console.
@@ -133,6 +136,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             etcd: EtcdSettings::default(),
+            cluster_etcd: None,
             kube: KubeSettings::default(),
             console: ConsoleSettings::default(),
             bmcs: None,

@@ -16,7 +16,7 @@ use crate::{
     notices::Receiver,
     power::Reach,
     sabakan::client,
-    store::{Store, live::Live},
+    store::{Store, live::Live, members::EtcdMembers},
 };
 
 /// No webhook is waited for longer; each receiver has a time limit of its own below that.
@@ -38,6 +38,8 @@ pub struct Ground {
     pub spawner: Spawner,
     /// Asks the control planes whether they live.
     pub probes: Http,
+    /// Asks the members of the etcd of Kubernetes.
+    pub etcd_members: EtcdMembers,
     /// Asks sabakan.
     pub registry: Http,
     /// Speaks to the BMCs of machines.
@@ -68,6 +70,7 @@ impl Ground {
             // Not `current_exe`: an upgrade may have replaced the file under a running engine.
             spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env),
             probes: Http::for_liveness(probe::TIMEOUT)?,
+            etcd_members: EtcdMembers::network(settings.cluster_etcd.clone(), settings.etcd.clone()),
             registry: Http::verified(client::PATIENCE, client::MOST_BYTES),
             bmcs: Reach::network(settings.bmcs.clone()),
             notices: Arc::new(settings.notices.clone()),
@@ -94,6 +97,7 @@ impl Ground {
             pid: self.pid,
             spawner: self.spawner.clone(),
             probes: self.probes.clone(),
+            etcd_members: self.etcd_members.clone(),
             registry: self.registry.clone(),
             bmcs: self.bmcs.clone(),
             notices: Arc::clone(&self.notices),

@@ -133,6 +133,8 @@ pub enum Mutation {
     HeartbeatIgnored,
     /// A BMC is spoken to wherever it is said to be.
     AllowListForgotten,
+    /// The other members of etcd keep no machine back.
+    QuorumForgotten,
 }
 
 /// All of them.
@@ -198,6 +200,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::WatchTrusted,
     Mutation::HeartbeatIgnored,
     Mutation::AllowListForgotten,
+    Mutation::QuorumForgotten,
 ];
 
 #[cfg(feature = "mutations")]
@@ -238,7 +241,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=45).chain([50]).map(|i| format!("I{i}")) {
+        for code in (1..=46).chain([50]).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no fault breaks {code}");
         }
         named.sort_unstable();

@@ -56,7 +56,7 @@ pub async fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError
 fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
     let set = |there: bool| if there { "(set)" } else { "" }.to_owned();
-    let e = &s.etcd;
+    let (e, members) = (&s.etcd, s.cluster_etcd.as_ref());
     let receivers: Vec<String> = s.notices.iter().map(|r| format!("{} ({})", r.name, r.way)).collect();
     let keys = s.console.keys.iter().map(|(name, keys)| format!("{name}: {}", keys.join(" or ")));
     let rows = [
@@ -68,6 +68,12 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
         ("etcd.tls-ca", set(e.tls_ca.is_some())),
         ("etcd.tls-cert", set(e.tls_cert.is_some())),
         ("etcd.tls-key", set(e.tls_key.is_some())),
+        ("cluster_etcd.endpoints", members.map_or_else(String::new, |m| m.endpoints_shown().join(","))),
+        ("cluster_etcd.username", members.and_then(|m| m.username.clone()).unwrap_or_default()),
+        ("cluster_etcd.password", set(members.is_some_and(|m| m.password.is_some()))),
+        ("cluster_etcd.tls-ca", set(members.is_some_and(|m| m.tls_ca.is_some()))),
+        ("cluster_etcd.tls-cert", set(members.is_some_and(|m| m.tls_cert.is_some()))),
+        ("cluster_etcd.tls-key", set(members.is_some_and(|m| m.tls_key.is_some()))),
         ("kubernetes.kubeconfig", path(&s.kube.kubeconfig)),
         ("kubernetes.context", s.kube.context.clone().unwrap_or_default()),
         ("kubernetes.in_cluster", s.kube.in_cluster.to_string()),
@@ -129,11 +135,18 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
         let faults = receiver.faults(|program| spawner.has(program));
         errors.extend(faults.into_iter().map(|why| format!("notices ({}): {why}", receiver.name)));
     }
-    for url in &s.etcd.endpoints {
+    let of =
+        |section: &'static str, urls: &[String]| urls.iter().map(move |url| (section, url.clone())).collect::<Vec<_>>();
+    let members = s.cluster_etcd.as_ref().map_or_else(Vec::new, |m| of("cluster_etcd", &m.endpoints));
+    for (section, url) in of("etcd", &s.etcd.endpoints).into_iter().chain(members) {
         let uri = url.parse::<http::Uri>();
         if !uri.is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()) {
-            errors.push(format!("etcd.endpoints: {:?} is no URL such as https://10.0.0.11:2379", secret::url(url)));
+            let shown = secret::url(&url);
+            errors.push(format!("{section}.endpoints: {shown:?} is no URL such as https://10.0.0.11:2379"));
         }
+    }
+    if s.cluster_etcd.as_ref().is_some_and(|m| m.tls_cert.is_some() != m.tls_key.is_some()) {
+        errors.push("cluster_etcd: tls-cert and tls-key belong together; one of them is missing".to_owned());
     }
     if !s.kube.is_none() {
         // reads the kubeconfig; the server is not asked

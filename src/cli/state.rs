@@ -207,6 +207,7 @@ fn detail(effect: &Effect) -> String {
         Effect::SetEndpoints { row, addresses } => {
             format!("{} {}/{}: {}", row.kind, row.namespace, row.name, addresses.join(", "))
         }
+        Effect::MoveEtcdLeader { member, to_name, .. } => format!("{member} to {to_name}"),
         Effect::Registry(Registering::Apply(apply)) => {
             format!("{}: {}", apply.generated.action, apply.generated.reason)
         }

@@ -30,7 +30,7 @@ const ETCD_KEYS: [&str; 11] = [
 /// What is said of a file that one of the keys names.
 pub(super) const UNREADABLE: &str = "cannot be read";
 /// The sections of our form.
-const SECTIONS: [&str; 7] = ["etcd", "kubernetes", "engine", "console", "power", "log", "notices"];
+const SECTIONS: [&str; 8] = ["etcd", "cluster_etcd", "kubernetes", "engine", "console", "power", "log", "notices"];
 
 /// Takes a file over; returns whether it has CKE's form and whether it holds a secret.
 pub(super) fn take(
@@ -88,6 +88,17 @@ pub(super) fn take(
             settings.sources.insert("etcd".to_owned(), file.clone());
             settings.sources.remove("cke-form");
         }
+    }
+    if let Some(mut section) = root.section("cluster_etcd")? {
+        note(settings, "cluster_etcd", Some(&section), &file);
+        let endpoints = section.list("endpoints")?;
+        // as for etcd: a password is for the servers that it was written for
+        let before = settings.cluster_etcd.take().filter(|_| endpoints.is_none());
+        let anew = || EtcdSettings { endpoints: endpoints.unwrap_or_default(), ..EtcdSettings::default() };
+        let mut members = before.unwrap_or_else(anew);
+        secret |= credentials(&mut members, &mut section, path)?;
+        section.finish()?;
+        settings.cluster_etcd = Some(members);
     }
     if let Some(mut section) = root.section("kubernetes")? {
         note(settings, "kubernetes", Some(&section), &file);
@@ -149,7 +160,7 @@ fn note(settings: &mut Settings, name: &str, section: Option<&Section>, file: &s
     let keys: Vec<String> =
         section.left.iter().filter(|(_, v)| !v.is_null()).filter_map(|(k, _)| k.as_str().map(str::to_owned)).collect();
     let anew: &[&str] = match name {
-        "etcd" => &["endpoints"],
+        "etcd" | "cluster_etcd" => &["endpoints"],
         "kubernetes" => &["kubeconfig", "in_cluster"],
         _ => &[],
     };
@@ -157,7 +168,7 @@ fn note(settings: &mut Settings, name: &str, section: Option<&Section>, file: &s
         settings.from.retain(|setting, _| !setting.starts_with(&format!("{name}.")));
     }
     for key in keys {
-        let known = ETCD_KEYS.iter().find(|known| name == "etcd" && same(&key, known));
+        let known = ETCD_KEYS.iter().find(|known| name.ends_with("etcd") && same(&key, known));
         let key = known.map_or(key, |known| (*known).to_owned());
         settings.from.insert(format!("{name}.{}", key.trim_end_matches("-file")), file.to_owned());
     }
@@ -176,6 +187,11 @@ fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<b
         let wrong = || section.wrong("timeout", &format!("{timeout:?} is no time like 2s or 500ms"));
         etcd.timeout = duration(&timeout).filter(|t| !t.is_zero()).ok_or_else(wrong)?;
     }
+    credentials(etcd, section, path)
+}
+
+/// User, password and certificates of an etcd; returns whether there was a secret among them.
+fn credentials(etcd: &mut EtcdSettings, section: &mut Section, path: &Path) -> Result<bool, ConfigError> {
     etcd.username = section.text("username")?.or(etcd.username.take());
     let password = section.text("password")?;
     let mut secret = password.as_ref().is_some_and(|p| !p.is_empty());

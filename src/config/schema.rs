@@ -48,6 +48,20 @@ const SECTIONS: &[(&str, &[Key])] = &[
         ],
     ),
     (
+        "cluster_etcd",
+        &[
+            ("endpoints", Form::List, "URLs of the etcd of Kubernetes; without them the control planes at port 2379"),
+            ("username", Form::Text, "user name"),
+            ("password", Form::Text, "password; the file must not be readable by everyone then"),
+            ("tls-ca", Form::Text, "certificates that are trusted, as PEM"),
+            ("tls-ca-file", Form::Text, "the same in a file"),
+            ("tls-cert", Form::Text, "client certificate, as PEM"),
+            ("tls-cert-file", Form::Text, "the same in a file"),
+            ("tls-key", Form::Text, "client key, as PEM"),
+            ("tls-key-file", Form::Text, "the same in a file"),
+        ],
+    ),
+    (
         "kubernetes",
         &[
             ("kubeconfig", Form::Text, "a kubeconfig; never the ambient one"),

@@ -55,6 +55,26 @@ fn ckes_own_file_is_taken_unchanged() {
 }
 
 #[test]
+fn the_etcd_of_kubernetes_is_a_section_of_its_own() {
+    let desk = Desk::new();
+    let (ca, key) = (desk.file("ca.crt", PEM), desk.file("m.key", PEM));
+    assert_eq!(desk.load("etcd: {endpoints: [\"http://a:2379\"]}").unwrap().cluster_etcd, None);
+    // credentials alone: the control planes are tried
+    let text = format!(
+        "cluster_etcd: {{tls-ca-file: {0}, tls-cert-file: {0}, tls-key-file: {1}}}",
+        ca.display(),
+        key.display()
+    );
+    let members = desk.load(&text).unwrap().cluster_etcd.unwrap();
+    assert!(members.endpoints.is_empty() && members.tls_ca.is_some() && members.tls_key.is_some());
+    let members =
+        desk.load("cluster_etcd: {endpoints: \"https://a:2379,https://b:2379\"}").unwrap().cluster_etcd.unwrap();
+    assert_eq!(members.endpoints, ["https://a:2379", "https://b:2379"]);
+    let error = desk.load("cluster_etcd: {prefix: /x/}").unwrap_err().to_string();
+    assert!(error.contains("cluster_etcd.prefix"), "{error}");
+}
+
+#[test]
 fn an_unknown_key_is_an_error_with_file_key_and_the_nearest_valid_one() {
     let desk = Desk::new();
     for (text, key, nearest) in [

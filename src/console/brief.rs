@@ -150,6 +150,8 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::Ready | Reason::Working { .. } => "the next pass",
         Reason::UnreachableGate { .. } => "unreachable nodes to come back",
         Reason::ControlPlaneUnhealthy { .. } => "a healthy control plane",
+        Reason::EtcdMemberUnhealthy { .. } | Reason::EtcdUnchecked { .. } => "healthy etcd members",
+        Reason::EtcdQuorumWouldBeLost { .. } => "leave to lose etcd's quorum",
         Reason::AwaitingApproval { .. } => "an approval",
         Reason::NoCommand { .. } | Reason::ProgramMissing { .. } | Reason::BmcNotAllowed { .. } => {
             "a command that can be run"

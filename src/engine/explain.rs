@@ -13,7 +13,7 @@ use crate::{
     model::{
         entry::{EntryId, Stored},
         kube::{KubeView, NodeRow, SourceState},
-        policy::Policy,
+        policy::{EtcdMembers, Policy},
         reason::Reason,
     },
     store::view::StoreView,
@@ -39,7 +39,11 @@ pub fn would(mut store: StoreView, mut kube: KubeView, now: Now) -> BTreeMap<Ent
 }
 
 fn probe_by_readiness(store: &mut StoreView) {
-    let policy = Policy { control_plane_probe: "node".to_owned(), ..Policy::clone(&store.policy()) };
+    let policy = Policy {
+        control_plane_probe: "node".to_owned(),
+        etcd_members: EtcdMembers::None,
+        ..Policy::clone(&store.policy())
+    };
     let (key, mod_revision) = store.policy.as_ref().map_or((String::new(), 0), |s| (s.key.clone(), s.mod_revision));
     store.policy = Some(Stored { key, mod_revision, value: Ok(Arc::new(policy)) });
 }

@@ -147,6 +147,9 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
         (Effect::Remove { .. } | Effect::Finish { .. }, Came::Done) => {
             work.remove(&id);
         }
+        (Effect::MoveEtcdLeader { .. }, Came::Done) => {
+            work.entry(id).or_default().drain.leader_moved = Some(at);
+        }
         (Effect::Stamp { .. }, Came::Done) => {
             let work = work.entry(id).or_default();
             (work.stamped, work.fresh, work.retries) = (true, None, None);

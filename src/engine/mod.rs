@@ -21,6 +21,7 @@
 mod act;
 pub mod command;
 pub mod decide;
+mod etcd_members;
 pub mod explain;
 mod herald;
 mod lead;

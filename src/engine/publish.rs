@@ -99,6 +99,9 @@ fn only_leader_knows(reason: &Reason) -> bool {
         reason,
         Reason::UnreachableGate { .. }
             | Reason::ControlPlaneUnhealthy { .. }
+            | Reason::EtcdMemberUnhealthy { .. }
+            | Reason::EtcdQuorumWouldBeLost { .. }
+            | Reason::EtcdUnchecked { .. }
             | Reason::NodeMismatch { .. }
             | Reason::ProgramMissing { .. }
             | Reason::BmcNotAllowed { .. }

@@ -23,6 +23,7 @@ use crate::{
         attempt::Outcome,
         drain::{Answer, Preview},
         entry::EntryId,
+        etcd::EtcdView,
         kube::{KubeView, NodeRow, PodRow},
         reason::Reason,
     },
@@ -40,6 +41,9 @@ pub struct Snapshot {
     pub engine: Engine,
     /// What we saw of each control plane's probe, by address.
     pub probes: BTreeMap<String, Probe>,
+    /// The members of the etcd of Kubernetes.
+    #[serde(default)]
+    pub etcd: Arc<EtcdView>,
     /// What we remember of entries in work. A cache of observations: a new leader begins with none.
     pub work: BTreeMap<EntryId, Work>,
     /// Effects under way, by machine (Node name, else address): at most one each.
@@ -210,6 +214,9 @@ pub struct DrainWork {
     pub answers: BTreeMap<String, Answer>,
     /// When we first saw that somebody uncordoned the node.
     pub uncordoned: Option<Timestamp>,
+    /// Boot-time seconds at which the leader of etcd was asked to hand over, for this machine is next.
+    #[serde(default)]
+    pub leader_moved: Option<f64>,
 }
 
 /// A preview of which some answers decided nothing.

@@ -47,12 +47,13 @@ impl State {
     pub(super) fn sum_up(&mut self, source: &'static str) {
         let tries = self.links.values().filter_map(|link| link.retry).chain(self.beat);
         self.view.line.retry = tries.min_by(f64::total_cmp);
-        let sum = self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| SourceState {
-            synced: a.synced && b.synced,
-            heard: a.heard.min(b.heard),
-            proved: a.proved.min(b.proved),
-            error: a.error.or(b.error),
-        });
+        let sum =
+            self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| SourceState {
+                synced: a.synced && b.synced,
+                heard: a.heard.min(b.heard),
+                proved: a.proved.min(b.proved),
+                error: a.error.or(b.error),
+            });
         match sum {
             Some(sum) => self.view.sources.insert(source.to_owned(), sum),
             None => self.view.sources.remove(source),

@@ -10,6 +10,7 @@ pub mod constraints;
 pub mod described;
 pub mod drain;
 pub mod entry;
+pub mod etcd;
 pub mod freeze;
 pub mod host;
 pub mod kube;

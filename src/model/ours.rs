@@ -74,6 +74,9 @@ pub struct EngineRegistration {
     /// Whether it has seen every control plane's probe good.
     #[serde(default)]
     pub probes_seen: bool,
+    /// Whether it can ask the members of the etcd of Kubernetes, or need not.
+    #[serde(default)]
+    pub etcd_members_seen: bool,
 }
 
 /// Local setting that an engine's host lacks.
@@ -95,7 +98,10 @@ impl fmt::Display for MissingSetting {
 impl EngineRegistration {
     /// Lacks nothing that campaigning at once asks for (spec/safety.md, Preflight).
     pub fn complete(&self) -> bool {
-        self.missing_programs.is_empty() && self.missing_settings.is_empty() && self.probes_seen
+        self.missing_programs.is_empty()
+            && self.missing_settings.is_empty()
+            && self.probes_seen
+            && self.etcd_members_seen
     }
 }
 

@@ -67,6 +67,17 @@ pub enum ManageEndpoints {
     Off,
 }
 
+/// Whether the members of the etcd of Kubernetes are asked before a machine that hosts one is disrupted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EtcdMembers {
+    /// Yes; without an answer control planes wait.
+    #[default]
+    Check,
+    /// No: a person answers for the quorum.
+    None,
+}
+
 /// Which strategy generates the cluster definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -103,6 +114,10 @@ pub struct Policy {
     pub control_plane_probe: String,
     /// Seconds for which a rebooted API server's probe must stay good.
     pub settle_seconds: u64,
+    /// Whether the members of the etcd of Kubernetes are asked.
+    pub etcd_members: EtcdMembers,
+    /// Whether a voting member of etcd may be disrupted although the rest is no quorum: one or two members.
+    pub allow_quorum_loss: bool,
     /// Whether endpoints are managed.
     pub manage_endpoints: ManageEndpoints,
     /// What ends a worker's reboot.
@@ -145,6 +160,8 @@ impl Default for Policy {
             unreachable_rule: UnreachableRule::default(),
             control_plane_probe: "https://{address}:6443/readyz".to_owned(),
             settle_seconds: 60,
+            etcd_members: EtcdMembers::default(),
+            allow_quorum_loss: false,
             manage_endpoints: ManageEndpoints::default(),
             worker_completion: WorkerCompletion::default(),
             command_cap_seconds: 3600,

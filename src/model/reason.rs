@@ -125,6 +125,20 @@ pub enum Reason {
         node: String,
         why: String,
     },
+    /// Another voting member of the etcd of Kubernetes is not well: the quorum would hang on it.
+    EtcdMemberUnhealthy {
+        member: String,
+        why: String,
+    },
+    /// The voting members that would be left are no quorum.
+    EtcdQuorumWouldBeLost {
+        member: String,
+        voters: usize,
+    },
+    /// Nobody knows how the members of the etcd of Kubernetes are.
+    EtcdUnchecked {
+        why: String,
+    },
     OutsideWindow {
         next_open: Option<Timestamp>,
         /// It is open, and ends too soon for a drain.

@@ -10,6 +10,7 @@ pub mod etcd;
 pub mod faults;
 pub mod kubernetes;
 pub mod machines;
+pub mod members;
 pub mod metal3;
 pub mod pace;
 mod plain;
@@ -27,6 +28,7 @@ use self::{
         controllers::Controllers,
     },
     machines::Machines,
+    members::Members,
     metal3::Bmo,
     pace::Pace,
     sabakan::{Sabakan, Site},
@@ -44,6 +46,8 @@ pub struct Sandbox {
     pub api: Api,
     /// The machines.
     pub machines: Machines,
+    /// The members of Kubernetes' etcd.
+    pub members: Members,
     /// The registry of machines, empty where the population has none.
     pub sabakan: Sabakan,
     _controllers: Controllers,
@@ -69,12 +73,13 @@ impl Sandbox {
         if let Some(operator) = site.and_then(|site| Bmo::new(site, objects.clone(), machines.clone())) {
             tasks.spawn(operator.run());
         }
+        let members = Members::new(machines.clone(), clock.clone());
         let sabakan = Sabakan::new(sabakan::stock(population, clock.wall(), seed), clock);
         if let Some(registry) = &population.registry {
             let site = Site::new(sabakan.clone(), machines.clone(), objects.clone(), etcd.clone(), registry, seed);
             tasks.spawn(site.run());
         }
-        Ok(Self { etcd, objects, api, machines, sabakan, _controllers: controllers, _tasks: tasks })
+        Ok(Self { etcd, objects, api, machines, members, sabakan, _controllers: controllers, _tasks: tasks })
     }
 }
 

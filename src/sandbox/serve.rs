@@ -1,6 +1,7 @@
 //! The sandbox behind loopback ports, for `etcdctl`, `kubectl`, `curl` and a real `cketerm --daemon`.
 
 use std::{
+    collections::BTreeSet,
     io,
     net::{Ipv4Addr, SocketAddr},
 };
@@ -14,15 +15,16 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::Server;
+use tonic::{service::Routes, transport::Server};
 
 use super::{
     Sandbox,
     bmc::Bmcs,
     kubernetes::api::Api,
     machines::{Behaviour, Machine, Machines, What},
+    members::{Members, Trouble},
     sabakan::{Misbehaviour, Record, Sabakan},
 };
 use crate::model::attempt::Ended;
@@ -55,6 +57,8 @@ pub struct Ran {
 pub struct Served {
     /// etcd.
     pub etcd: SocketAddr,
+    /// The members of Kubernetes' etcd: whichever answers.
+    pub members: SocketAddr,
     /// Kubernetes.
     pub kubernetes: SocketAddr,
     /// sabakan.
@@ -69,6 +73,7 @@ pub struct Served {
 /// The listeners of a sandbox, bound before there is one: a definition names them.
 pub struct Ports {
     etcd: TcpListener,
+    members: TcpListener,
     kubernetes: TcpListener,
     machines: TcpListener,
     sabakan: TcpListener,
@@ -81,6 +86,7 @@ impl Ports {
         let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         Ok(Self {
             etcd: free().await?,
+            members: free().await?,
             kubernetes: free().await?,
             machines: free().await?,
             sabakan: free().await?,
@@ -109,12 +115,10 @@ impl Ports {
         let machines = self.machines.local_addr()?;
         let mut tasks = JoinSet::new();
         let services = sandbox.etcd.routes();
-        tasks.spawn(async move {
-            let incoming = TcpListenerStream::new(self.etcd);
-            if let Err(e) = Server::builder().add_routes(services).serve_with_incoming(incoming).await {
-                tracing::error!(error = %e, "the sandbox's etcd ended");
-            }
-        });
+        tasks.spawn(grpc(services, self.etcd));
+        let members = self.members.local_addr()?;
+        tasks.spawn(grpc(sandbox.members.routes(None), self.members));
+        tasks.spawn(each_member(sandbox.members.clone(), sandbox.machines.subscribe()));
         let app = sandbox.api.router();
         tasks.spawn(async move {
             if let Err(e) = axum::serve(self.kubernetes, app).await {
@@ -135,13 +139,45 @@ impl Ports {
                 tracing::error!(error = %e, "the sandbox's BMCs ended");
             }
         });
-        let app = beside(sandbox.machines.clone(), sandbox.api.clone(), sandbox.sabakan.clone());
+        let app =
+            beside(sandbox.machines.clone(), sandbox.members.clone(), sandbox.api.clone(), sandbox.sabakan.clone());
         tasks.spawn(async move {
             if let Err(e) = axum::serve(self.machines, app).await {
                 tracing::error!(error = %e, "the sandbox's machines ended");
             }
         });
-        Ok(Served { etcd, kubernetes, sabakan, redfish, machines, tasks })
+        Ok(Served { etcd, members, kubernetes, sabakan, redfish, machines, tasks })
+    }
+}
+
+/// Serves etcd's protocol there.
+async fn grpc(services: Routes, listener: TcpListener) {
+    let incoming = TcpListenerStream::new(listener);
+    if let Err(e) = Server::builder().add_routes(services).serve_with_incoming(incoming).await {
+        tracing::error!(error = %e, "one of the sandbox's etcds ended");
+    }
+}
+
+/// Serves each member at a port of its own, machines that come later too.
+async fn each_member(members: Members, mut changed: watch::Receiver<usize>) {
+    let (mut served, mut tasks) = (BTreeSet::new(), JoinSet::new());
+    loop {
+        for member in members.list() {
+            if served.contains(&member.address) {
+                continue;
+            }
+            let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+            let Ok((listener, at)) = bound.and_then(|listener| listener.local_addr().map(|at| (listener, at))) else {
+                tracing::error!(address = member.address, "no port for this member of the sandbox's etcd");
+                continue;
+            };
+            members.advertise(&member.address, format!("http://{at}"));
+            tasks.spawn(grpc(members.routes(Some(&member.address)), listener));
+            served.insert(member.address);
+        }
+        if changed.changed().await.is_err() {
+            return;
+        }
     }
 }
 
@@ -153,9 +189,10 @@ impl Served {
 }
 
 /// What can be reached beside the protocols.
-fn beside(machines: Machines, api: Api, sabakan: Sabakan) -> Router {
+fn beside(machines: Machines, members: Members, api: Api, sabakan: Sabakan) -> Router {
     let api =
         Router::new().route("/apiserver/{what}", post(apiserver)).route("/apiserver/audit", get(audit)).with_state(api);
+    let etcd = Router::new().route("/members/{address}", post(trouble)).with_state(members);
     let registry = Router::new()
         .route("/sabakan/behave", post(misbehave))
         .route("/sabakan/machines", put(register))
@@ -171,6 +208,7 @@ fn beside(machines: Machines, api: Api, sabakan: Sabakan) -> Router {
         .with_state(machines)
         .merge(api)
         .merge(registry)
+        .merge(etcd)
 }
 
 /// sabakan itself, whatever is asked.
@@ -251,6 +289,14 @@ async fn behave(
     Json(behaviour): Json<Behaviour>,
 ) -> StatusCode {
     if machines.behave(&address, behaviour) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+}
+
+async fn trouble(
+    State(members): State<Members>,
+    Path(address): Path<String>,
+    Json(trouble): Json<Trouble>,
+) -> StatusCode {
+    if members.trouble(&address, trouble) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
 }
 
 async fn rack(

@@ -20,9 +20,10 @@ use crate::{
         bmc::{self, Bmcs},
         faults::Line,
         machines::Machines,
+        members::{FRONT, Members},
         sabakan::Sabakan,
     },
-    store::Store,
+    store::{Store, members::EtcdMembers},
     tasks::Gate,
 };
 
@@ -96,6 +97,12 @@ pub fn registry(sabakan: &Sabakan) -> Http {
     })
 }
 
+/// What answers as the etcd of Kubernetes in a sandbox.
+fn etcd_members(members: &Members) -> EtcdMembers {
+    let members = members.clone();
+    EtcdMembers::within(vec![FRONT.to_owned()], move |url| members.client_at(url))
+}
+
 /// A sandbox has no webhooks; whoever wants one puts it there.
 fn nowhere() -> Http {
     Http::by(|_| async { Err(NoAnswer("connection refused or unreachable".to_owned())) }.boxed())
@@ -140,6 +147,7 @@ pub fn ground(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Gro
         streaming: Streaming::Auto,
         spawner: Spawner::elsewhere(Commands { machines: sandbox.machines.clone(), clock }),
         probes: probes(&sandbox.machines),
+        etcd_members: etcd_members(&sandbox.members),
         registry: registry(&sandbox.sabakan),
         bmcs: bmcs(&sandbox.machines),
         notices: Arc::default(),

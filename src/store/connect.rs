@@ -266,7 +266,7 @@ fn checked_endpoints(settings: &EtcdSettings) -> Result<Vec<String>, StoreError>
     Ok(endpoints)
 }
 
-fn tls(settings: &EtcdSettings) -> TlsOptions {
+pub(super) fn tls(settings: &EtcdSettings) -> TlsOptions {
     let mut tls = TlsOptions::new();
     tls = match &settings.tls_ca {
         Some(ca) => tls.ca_certificate(Certificate::from_pem(ca)),

@@ -13,6 +13,7 @@ pub mod fresh;
 pub mod keys;
 pub mod kind;
 pub mod live;
+pub mod members;
 pub mod notices;
 pub mod operator;
 pub mod orders;

@@ -267,6 +267,7 @@ try:
         json.dump({"etcd": {"endpoints": [facts["ETCD"]]}, "kubernetes": {"kubeconfig": bench}}, f)
     definition(1)
     word("policy", "set", "control_plane_probe", "node")
+    word("policy", "set", "etcd_members", "none")
     word("cluster", "identify", "--confirm")
     log = open(f"{folder}/daemon.log", "w")
     daemon = subprocess.Popen([program, "--config", f"{folder}/config.yaml", "--daemon", "--http", "127.0.0.1:0"], stderr=log)

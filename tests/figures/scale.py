@@ -124,6 +124,7 @@ def measure(program, nodes, args):
                        "reboot": {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/sh", "-c", "echo true"], "max_concurrent_reboots": 5}}, f)
         word("cluster", "set", f"{folder}/cluster.json")
         word("policy", "set", "control_plane_probe", "node")
+        word("policy", "set", "etcd_members", "none")
         word("cluster", "identify", "--confirm")
         figure, before = {"nodes": nodes, "pods": args.pods * nodes}, served(cluster)
         daemon = Daemon(program, config, folder)

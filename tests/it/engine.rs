@@ -5,6 +5,7 @@ mod behind_proxy;
 mod beside;
 mod blocked;
 mod commands;
+mod etcd_members;
 mod events;
 mod evictions;
 mod failover;

@@ -80,6 +80,8 @@ fn a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot(world: &World) 
     }
     // these machines have no kubelet that serves /readyz
     assert!(shell("cketerm policy set control_plane_probe node").0);
+    // nor an etcd of their own
+    assert!(shell("cketerm policy set etcd_members none").0);
     let daemon = world.daemon("engine");
     daemon.ready();
     // the queue's commands, with an address of this site

@@ -95,6 +95,8 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
         serde_json::from_str(&run(theirs, &["policy", "show", "-o", "json"], "").stdout).expect("JSON");
     let probe = policy["control_plane_probe"].as_str().expect("where the sandbox's control planes answer");
     done(&["policy", "set", "control_plane_probe", probe], "");
+    // its engine gets no way to the etcd behind those control planes
+    done(&["policy", "set", "etcd_members", "none"], "");
 
     // the engine leads with its rights, and sees the operator's entry through
     let daemon = Daemon::start(&served.dir, &engine, "engine");

@@ -27,6 +27,7 @@ fn registration() -> EngineRegistration {
         missing_programs: Vec::new(),
         missing_settings: Vec::new(),
         probes_seen: true,
+        etcd_members_seen: true,
     }
 }
 

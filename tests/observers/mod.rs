@@ -26,6 +26,7 @@ mod logins;
 mod notices;
 mod physical;
 mod queue;
+mod quorum;
 mod repair;
 mod steps;
 mod told;
@@ -108,6 +109,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I44", hosts::i44_rest),
     ("I45", drain::i45),
     ("I50", logins::i50),
+    ("I46", quorum::i46),
     ("told", notices::told),
 ];
 

@@ -22,6 +22,8 @@ pub struct Record {
     pub asked: Vec<Asked>,
     /// What the machines saw.
     pub power: Vec<Power>,
+    /// Every member of etcd as it was in the beginning, and each change since; empty where nobody could look.
+    pub members: Vec<EtcdMember>,
     /// What people and other programs were told: a word that was acknowledged to them.
     pub acknowledged: Vec<Acknowledged>,
     /// What each engine said of entries, once a second of true time: empty where nobody asked.
@@ -48,6 +50,24 @@ pub struct Login {
     pub at: Timestamp,
     /// Where.
     pub to: IpAddr,
+}
+
+/// A member of the etcd of Kubernetes, from a moment on; it is down while its machine is.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // independent faults
+pub struct EtcdMember {
+    /// When.
+    pub at: Timestamp,
+    /// The machine's address.
+    pub address: String,
+    /// It does not run.
+    pub stopped: bool,
+    /// It applies nothing.
+    pub behind: bool,
+    /// It has raised an alarm.
+    pub alarm: bool,
+    /// It has no vote.
+    pub learner: bool,
 }
 
 /// A notice that came to a receiver.

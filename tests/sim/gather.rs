@@ -4,11 +4,13 @@ use cketerm::sandbox::{
     Sandbox,
     kubernetes::Verb,
     machines::{self, Power},
+    members::Trouble,
 };
 use etcd_client::proto::{PbTxnOpRequest, PbTxnRequestOp};
+use jiff::Timestamp;
 
 use crate::observers::record;
-use crate::observers::record::{Asked, KeyChange, Login, ObjectChange, Record, Txn, What};
+use crate::observers::record::{Asked, EtcdMember, KeyChange, Login, ObjectChange, Record, Txn, What};
 
 const PREFIX: &str = "/cke/";
 
@@ -20,6 +22,7 @@ pub fn record(sandbox: &Sandbox) -> Record {
         objects: objects(sandbox),
         asked: asked(sandbox),
         power: sandbox.machines.power_log().into_iter().map(power).collect(),
+        members: members(sandbox),
         acknowledged: Vec::new(),
         said: Vec::new(),
         calm_since: None,
@@ -29,6 +32,18 @@ pub fn record(sandbox: &Sandbox) -> Record {
         logins: sandbox.machines.logins().into_iter().map(|(to, at)| Login { at, to }).collect(),
         end: sandbox.objects.clock().wall(),
     }
+}
+
+/// All of them were well in the beginning.
+fn members(sandbox: &Sandbox) -> Vec<EtcdMember> {
+    let began = Timestamp::UNIX_EPOCH;
+    let well = sandbox.members.list().into_iter().map(|member| (began, member.address, Trouble::default()));
+    let changes = sandbox.members.log().into_iter().map(|change| (change.at, change.address, change.trouble));
+    let all = well.chain(changes).map(|(at, address, trouble)| {
+        let Trouble { stopped, behind, alarm, learner } = trouble;
+        EtcdMember { at, address, stopped, behind, alarm, learner }
+    });
+    all.collect()
 }
 
 fn below(key: &[u8]) -> String {

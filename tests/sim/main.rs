@@ -21,6 +21,7 @@ mod nights;
 mod office;
 mod people;
 mod plan;
+mod quorum;
 mod registry;
 mod regressions;
 mod run;

@@ -68,6 +68,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::CancelWaits => &["I36"],
         Mutation::HeartbeatIgnored => &["heartbeat"],
         Mutation::AllowListForgotten => &["I50"],
+        Mutation::QuorumForgotten => &["I46"],
     }
 }
 

@@ -8,6 +8,8 @@ use cketerm::sandbox::{
 };
 use fastrand::Rng;
 
+use crate::quorum;
+
 /// Every fault that must have hit somewhere in a large run.
 pub static FAULTS: &[&str] = &[
     "delayed-request",
@@ -37,6 +39,7 @@ pub static FAULTS: &[&str] = &[
     "broken-entry",
     "etcd-restart",
     "api-restart",
+    quorum::WORD,
 ];
 
 const fn aim(what: &'static str, path: &'static str, body: &'static str) -> Aim {

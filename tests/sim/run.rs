@@ -14,6 +14,7 @@ use cketerm::{
     sandbox::{
         faults::{Fate, Odds, State},
         machines::Behaviour,
+        members::Trouble,
     },
     scenario::{Lines, Options, Scenario, Stage, ground},
     tasks::Gate,
@@ -37,7 +38,7 @@ use crate::{
     office,
     people::{self, Person},
     plan::{Fault, Plan, TROUBLE},
-    registry,
+    quorum, registry,
     said::sample,
     settle::settle,
     tell::{digest, dump, states},
@@ -295,6 +296,10 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         crowd.push(tokio::spawn(async move { people::volumes(&stage.sandbox, &names, rng, began, &keep).await }));
     }
     crowd.extend(webhooks::start(seed, &stage, began, keep, &hits));
+    if let Some(dice) = quorum::dice(seed) {
+        let (stage, keep) = (Arc::clone(&stage), Arc::clone(keep));
+        crowd.push(tokio::spawn(async move { quorum::trouble(&stage.sandbox, dice, began, &keep).await }));
+    }
     // one day in four ends with a change of mind
     let changes_mind = dice.u8(0..4) == 0;
     let mut happened: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
@@ -329,6 +334,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         stage.sandbox.machines.behave(address, Behaviour::default());
     }
     hosts::heal(&stage.sandbox);
+    quorum::heal(&stage.sandbox);
     hook.heal();
     say("people go home".to_owned());
     let last = Person {
@@ -383,6 +389,10 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     record.ttl_seconds = u32::try_from(plan.ttl).unwrap();
     let mut aimed = Pairs::new();
     let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
+    for change in stage.sandbox.members.log().iter().filter(|c| c.trouble != Trouble::default()) {
+        *all.entry(quorum::WORD.to_owned()).or_default() += 1;
+        happened.push((change.at, quorum::WORD));
+    }
     let mut births: BTreeMap<String, Vec<jiff::Timestamp>> = BTreeMap::new();
     for slot in engines.lock().unwrap().iter_mut() {
         births.insert(slot.name.clone(), slot.births.iter().map(|at| start + at.duration_since(began)).collect());
@@ -426,6 +436,10 @@ async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     scenario.reboot.insert("command_retries".to_owned(), plan.retries.into());
     if plan.api_servers_first {
         scenario.policy.insert("api_server_order".to_owned(), "first".into());
+    }
+    // else these control planes have no etcd behind them, as far as anybody asks
+    if quorum::dice(seed).is_none() {
+        scenario.policy.insert("etcd_members".to_owned(), "none".into());
     }
     let mut options = Options { seed, ..Options::default() };
     options.api.streaming = plan.streaming;

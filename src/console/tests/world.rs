@@ -254,6 +254,7 @@ impl World {
             missing_programs: vec![],
             missing_settings: Vec::new(),
             probes_seen: true,
+            etcd_members_seen: true,
         };
         self.store.engines.insert(77, stored("e", 20, registration));
         self.engine.lease = 77;

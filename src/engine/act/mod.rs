@@ -4,6 +4,7 @@
 //! etcd is one fenced transaction; every write to Kubernetes carries a resourceVersion or a UID (I23, I24).
 
 pub(super) mod drain;
+mod etcd_leader;
 mod power;
 mod queue;
 mod record;
@@ -25,17 +26,21 @@ use super::{
     decide::{Effect, Guard, Planned},
     herald::Herald,
     registry::Registry,
-    snapshot::{Came, FreshRead, StaleCause},
+    snapshot::{Came, FreshRead, StaleCause, secs},
 };
 use crate::{
     clock::Steady,
     fence::{Fence, NoPermit, Permit},
     kubernetes::{Kube, Live as KubeLive},
-    model::ours::{Audit, Who},
+    model::{
+        etcd::EtcdView,
+        ours::{Audit, Who},
+    },
     store::{
         Store,
         commit::{Change, CommitError, Put},
         live::Live,
+        members::EtcdMembers,
     },
 };
 
@@ -55,6 +60,9 @@ pub(super) struct Actor {
     pub steady: Steady,
     pub spawner: Spawner,
     pub registry: tokio::sync::watch::Receiver<Arc<Registry>>,
+    /// What etcd's members answered last.
+    pub etcd: tokio::sync::watch::Receiver<Arc<EtcdView>>,
+    pub etcd_members: EtcdMembers,
     pub who: Who,
     pub seed: u64,
     /// A graceful end has begun: nothing new starts, only what has happened is recorded.
@@ -119,6 +127,9 @@ impl Actor {
                 self.check(&guard, entry, argv, bound).await
             }
             Effect::Finish { entry, end } => self.finish_repair(&guard, decided, &entry, &end).await,
+            Effect::MoveEtcdLeader { member, urls, to, to_name } => {
+                self.move_etcd_leader(&guard, decided, &member, &urls, (to, &to_name)).await
+            }
             Effect::Registry(what) => self.register(decided, what).await,
             Effect::SetEndpoints { row, addresses } => self.set_endpoints(decided, &row, &addresses).await,
         };
@@ -139,6 +150,10 @@ impl Actor {
     fn no_longer(&self, guard: &Guard) -> Option<String> {
         if self.ending.load(Ordering::SeqCst) {
             return Some("this engine ends".to_owned());
+        }
+        let quorum = guard.quorum.as_ref();
+        if let Some(barred) = quorum.and_then(|q| q.barred(&self.etcd.borrow(), secs(self.steady.now().boot))) {
+            return Some(barred.to_string());
         }
         let over = guard.until.filter(|until| self.steady.now().wall >= *until);
         let changed = guard.changed(&self.live.borrow()).map(|what| format!("{what} was changed meanwhile"));

@@ -229,6 +229,11 @@ impl<'a> Pass<'a> {
         {
             return Some(gate);
         }
+        if !task.success
+            && let Err(barred) = self.etcd_before_power(case)
+        {
+            return Some(barred);
+        }
         let before = self.attempts_for(case.id, task).next_back();
         let forced = before.and_then(Stored::get).is_some_and(|before| before.forced);
         let fresh = match self.recheck(case, node.filter(|_| !task.success), drained, forced) {
@@ -245,14 +250,8 @@ impl<'a> Pass<'a> {
         // What was ordered and then withheld is still what that person ordered.
         let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
         attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
-        let guard = if task.success { Guard::of_entry(case.id, case.mod_revision) } else { self.starting(case) };
-        let effect = Effect::RunAgain {
-            entry: case.owned(),
-            fresh,
-            before: before.cloned(),
-            order,
-            attempt,
-        };
+        let guard = if task.success { Guard::of_entry(case.id, case.mod_revision) } else { self.disrupting(case) };
+        let effect = Effect::RunAgain { entry: case.owned(), fresh, before: before.cloned(), order, attempt };
         self.plan(case.machine, Some(case.id), guard, effect);
         None
     }

@@ -23,6 +23,7 @@ impl<'a> Pass<'a> {
     /// An entry in `rebooting`.
     pub(super) fn after_power(&mut self, case: Case<'a>) -> Reason {
         let node = self.node_of(case);
+        self.out.ask_etcd |= self.hosts_voter(case);
         if let Some(node) = node {
             self.restamp(case, node);
         }

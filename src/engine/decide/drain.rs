@@ -26,6 +26,7 @@ impl<'a> Pass<'a> {
         let Some(definition) = self.definition else { return self.no_definition() };
         let rules = definition.cluster.eviction(case.queue());
         let node = self.node_of(case);
+        self.out.ask_etcd |= self.hosts_voter(case);
         if let Some(node) = node {
             self.out.watch_pods.insert(node.name.clone());
         }
@@ -158,7 +159,8 @@ impl<'a> Pass<'a> {
             recordoned,
         };
         let effect = Effect::Stamp { node: Arc::clone(node), owner, cordon: true, mark: before };
-        self.plan(&node.name, Some(case.id), self.starting(case), effect);
+        let guard = self.cordoning(case, node)?;
+        self.plan(&node.name, Some(case.id), guard, effect);
         Err(Reason::Working { phase: "cordons".to_owned() })
     }
 
@@ -191,6 +193,7 @@ impl<'a> Pass<'a> {
                 self.left_endpoints(case.address)?;
             }
         }
+        self.etcd_before_power(case)?;
         let node = drained.or_else(|| self.node_of(case)).cloned();
         if let Some(reason) = self.wrong_node(case, node.as_deref()) {
             return Err(reason);
@@ -205,7 +208,7 @@ impl<'a> Pass<'a> {
         let mut attempt = self.next_attempt(case, task, fresh.as_ref().and_then(|f| f.node.as_deref()));
         attempt.forced = force.is_some();
         let effect = Effect::Power { entry: case.owned(), fresh, force, on_delete, attempt };
-        self.plan(case.machine, Some(case.id), self.starting(case), effect);
+        self.plan(case.machine, Some(case.id), self.disrupting(case), effect);
         let phase = if case.is_repair() { "runs the repair command" } else { "drained, reboots" };
         Ok(Reason::Working { phase: phase.to_owned() })
     }

@@ -1,5 +1,6 @@
 //! What a decision asks for, and what it was decided from.
 
+use super::Quorum;
 use crate::{
     engine::snapshot::FreshRead,
     model::{
@@ -43,6 +44,9 @@ pub struct Guard {
     /// The `cluster` from which an entry's node is gone, for what ends it for that; 0 = no such key (I28).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<i64>,
+    /// For what begins to disrupt a machine: what it asks of etcd's members (I46).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quorum: Option<Quorum>,
     /// For what starts work: the end of its window. From then on it does not start any more (I8).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -252,6 +256,17 @@ pub enum Effect {
         /// The attempt that will be written.
         attempt: Attempt,
     },
+    /// Ask the member of etcd that leads, on a machine whose power is next, to hand over.
+    MoveEtcdLeader {
+        /// Its name.
+        member: String,
+        /// Its client URLs.
+        urls: Vec<String>,
+        /// The id of the member that should lead.
+        to: u64,
+        /// Its name.
+        to_name: String,
+    },
     /// Run the command once more; or a repair's success command.
     RunAgain {
         /// The entry as it was.
@@ -333,6 +348,7 @@ impl Effect {
                 QueueKind::Reboot => "rebooting",
                 QueueKind::Repair => "repairing",
             },
+            Self::MoveEtcdLeader { .. } => "moving etcd's leader",
             Self::HealthCheck { .. } => "checking health",
             Self::Finish { .. } => "finishing",
             Self::BootCheck { .. } => "checking boot",

@@ -20,6 +20,7 @@ impl<'a> Pass<'a> {
             }
         }
         self.out.probe_often |= !api_servers.is_empty() || !self.claims.api_servers.is_empty();
+        self.out.ask_etcd |= workers.iter().any(|worker| self.hosts_voter(*worker));
         if workers.is_empty() && api_servers.is_empty() {
             return;
         }
@@ -79,7 +80,7 @@ impl<'a> Pass<'a> {
         if self.api_server_in_work(workers, api_servers) {
             return;
         }
-        let eligible = api_servers.first().filter(|_| self.api_server_barred().is_none());
+        let eligible = api_servers.first().filter(|first| self.api_server_barred(**first).is_none());
         let Some(first) = eligible else {
             self.start_one_api_server(api_servers);
             self.start_workers(workers);
@@ -140,8 +141,10 @@ impl<'a> Pass<'a> {
             // A later entry of the same machine may be in work already: the machine counts once.
             let counted = self.claims.workers.contains_key(member.address);
             let room = if counted { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
-            let group = groups.as_mut().filter(|_| room && !counted).and_then(|groups| groups.enter(member));
-            if let Some(waits) = group {
+            let etcd = if room { self.etcd_bars(member) } else { None };
+            let enters = groups.as_mut().filter(|_| room && !counted && etcd.is_none());
+            let group = enters.and_then(|groups| groups.enter(member));
+            if let Some(waits) = etcd.or(group) {
                 self.reason(member.id, waits);
             } else if room {
                 free -= usize::from(!counted);
@@ -155,7 +158,7 @@ impl<'a> Pass<'a> {
     /// API servers go one at a time, alone, and only while the whole control plane is well (I1, I2, I7).
     fn start_one_api_server(&mut self, api_servers: &[Case<'a>]) {
         let Some((&first, others)) = api_servers.split_first() else { return };
-        match self.api_server_barred() {
+        match self.api_server_barred(first) {
             Some(reason) => self.reason(first.id, reason),
             None => self.start(first),
         }
@@ -164,13 +167,16 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Another API server is under repair, or the control plane is not well.
-    fn api_server_barred(&self) -> Option<Reason> {
+    /// Another API server is under repair, the control plane is not well, or etcd's quorum would hang on it.
+    fn api_server_barred(&self, first: Case<'_>) -> Option<Reason> {
         if let Some(address) = self.claims.api_repairs.keys().next() {
             return Some(Reason::WaitingForControlPlane { other: self.snap.machine(address) });
         }
         // Who only looks on has no probes of its own: the leader's published reason says it.
-        if self.leading() { self.control_plane_unhealthy() } else { None }
+        if !self.leading() {
+            return None;
+        }
+        self.control_plane_unhealthy().or_else(|| self.etcd_bars(first))
     }
 
     fn start(&mut self, member: Case<'a>) {
@@ -187,7 +193,7 @@ impl<'a> Pass<'a> {
 
     /// Into `draining`; which Node is meant is noted, where that was not done at enqueue.
     pub(super) fn start_drain(&mut self, case: Case<'a>) {
-        let guard = self.starting(case);
+        let guard = self.disrupting(case);
         let node_uid = self.node_of(case).map(|n| n.uid.clone());
         self.plan(case.machine, Some(case.id), guard, Effect::StartDrain { entry: case.owned(), node_uid });
     }

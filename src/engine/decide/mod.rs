@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `claims` | what is in work: one API server, one entry per machine, slots (I1, I3, I4) |
 //! | `gates` | what stops new starts only: unreachable nodes, control-plane health, staleness (I6, I7) |
+//! | `etcd_quorum` | the other voting members of etcd are well, before a machine that hosts one is disrupted (I46) |
 //! | `windows` | when work may start at all: windows, freezes (I8) |
 //! | `groups` | how many racks or other groups may be in work at once |
 //! | `line` | who starts next: order, API servers, backoff, holds (I2, I5, I30) |
@@ -34,6 +35,7 @@ mod cordons;
 mod drain;
 mod effect;
 mod endpoints;
+mod etcd_quorum;
 mod evictions;
 mod gates;
 mod groups;
@@ -55,10 +57,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use self::case::Case;
+pub(in crate::engine) use self::etcd_quorum::{CATCH_UP, can_ask};
 pub use self::{
     auto_repair::{AutoRepair, kept_by_hosts, plan_of},
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
+    etcd_quorum::Quorum,
     pods::{PodVerdict, judge},
     registry::{Apply, Applying, Registering},
 };
@@ -97,6 +101,8 @@ pub struct Decision {
     pub prove_watches: bool,
     /// An API server is in work or next: probe often.
     pub probe_often: bool,
+    /// A machine that may host a member of etcd is in work or next: ask the members often.
+    pub ask_etcd: bool,
     /// CKE's word for `status`.
     pub phase: &'static str,
     /// Boot-time seconds at which something happens by the clock alone.
@@ -115,6 +121,7 @@ pub(super) struct Pass<'a> {
     policy: std::sync::Arc<crate::model::policy::Policy>,
     claims: claims::Claims,
     times: windows::Times,
+    etcd_hosts: etcd_quorum::Hosts,
     /// Kubernetes' copy is complete; asked for every entry.
     kube_synced: bool,
     /// Somebody asked whether the copies of Kubernetes are old: what waits for the answer is next.
@@ -136,6 +143,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         claims: claims::Claims::of(snap, now),
         times: windows::Times::of(snap, &policy, now.wall),
         policy,
+        etcd_hosts: etcd_quorum::Hosts::of(snap),
         kube_synced: snap.kube.synced(),
         needs_proof: std::cell::Cell::new(false),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
@@ -145,6 +153,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.repairs();
     let waiting = pass.sort_out_entries();
     pass.start_drains(&waiting);
+    pass.out.ask_etcd |= pass.out.probe_often;
     pass.let_go_of_cordons();
     pass.keep_endpoints();
     pass.tend_registry();
@@ -155,7 +164,8 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     if snap.engine.leading.is_none() || !snap.store.synced {
         pass.out.effects.clear();
     }
-    pass.out.prove_watches = snap.engine.leading.is_some() && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
+    pass.out.prove_watches =
+        snap.engine.leading.is_some() && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
     pass.out.reasons = pass.reasons.into_iter().collect();
     pass.out
 }

@@ -12,6 +12,7 @@ use crate::{
     clock::Steady,
     engine::{
         command::Spawner,
+        etcd_members::Poller,
         metal3::Metal3,
         probe::Prober,
         registry::Keeper,
@@ -23,7 +24,7 @@ use crate::{
     net::Http,
     notices::Receiver,
     power::Reach,
-    store::{Store, live::Live},
+    store::{Store, live::Live, members::EtcdMembers},
 };
 
 /// How an engine runs.
@@ -45,6 +46,8 @@ pub struct Options {
     pub spawner: Spawner,
     /// Asks the control planes whether they live.
     pub probes: Http,
+    /// Asks the members of the etcd of Kubernetes.
+    pub etcd_members: EtcdMembers,
     /// Asks sabakan.
     pub registry: Http,
     /// Speaks to the BMCs of BareMetalHosts.
@@ -100,6 +103,7 @@ impl Drop for Handle {
 /// Starts an engine. Without Kubernetes it only observes.
 pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, options: Options) -> Handle {
     let prober = Prober::start(store.clock(), options.probes.clone());
+    let etcd = Poller::start(store.clock(), options.etcd_members.clone(), kube.as_ref().map(|(kube, _)| kube.clone()));
     let kube = kube.map(|(kube, live)| (kube, Arc::new(live)));
     let kube_live = kube.as_ref().map(|(_, live)| Arc::clone(live));
     let keeper = Keeper::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
@@ -119,6 +123,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         live,
         kube,
         prober,
+        etcd,
         keeper,
         metal3: Arc::new(metal3),
         metal3_seen,

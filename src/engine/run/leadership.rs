@@ -9,6 +9,7 @@ use crate::{
     clock::Steady,
     engine::{
         act::Actor,
+        decide::can_ask,
         herald::Herald,
         lead::{LeadEvent, LeadOrder, Standing},
         metal3::Controller,
@@ -112,10 +113,11 @@ impl Loop {
         }
         let settings = registration.missing_settings.iter().map(ToString::to_string);
         let missing: Vec<String> = registration.missing_programs.iter().cloned().chain(settings).collect();
-        let lacks = if missing.is_empty() {
-            "it has not seen every control plane's probe good".to_owned()
-        } else {
-            format!("its host lacks {}", missing.join(", "))
+        let lacks = match can_ask(&self.snap) {
+            _ if !missing.is_empty() => format!("its host lacks {}", missing.join(", ")),
+            _ if !registration.probes_seen => "it has not seen every control plane's probe good".to_owned(),
+            Err(why) => format!("it cannot ask the members of the etcd of Kubernetes: {why}"),
+            Ok(()) => "it has only just listed the members of etcd".to_owned(),
         };
         let ours = (self.snap.engine.lease != 0).then_some(self.snap.engine.lease);
         if preflight::complete_one_is_there(&self.snap.store, ours) {
@@ -225,6 +227,8 @@ impl Loop {
             steady: self.steady.clone(),
             spawner: self.options.spawner.clone(),
             registry: self.keeper.subscribe(),
+            etcd: self.etcd.subscribe(),
+            etcd_members: self.options.etcd_members.clone(),
             who: self.who(),
             seed,
             ending: Arc::default(),
@@ -289,6 +293,7 @@ impl Loop {
                 .into_iter()
                 .collect(),
             probes_seen: by_node || good >= control_planes,
+            etcd_members_seen: can_ask(&self.snap).is_ok(),
         }
     }
 }

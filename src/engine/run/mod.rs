@@ -19,6 +19,7 @@ pub use self::{
 use super::{
     act::Actor,
     decide::{Decision, Effect, HEALTH, Planned, Registering, decide},
+    etcd_members::{self, Poller},
     lead::{LeadEvent, LeadOrder, Standing},
     memory,
     metal3::{Board, Controller, Metal3},
@@ -63,6 +64,7 @@ struct Loop {
     live: Arc<Live>,
     kube: Option<(Kube, Arc<KubeLive>)>,
     prober: Prober,
+    etcd: Poller,
     keeper: Keeper,
     metal3: Board,
     metal3_seen: watch::Receiver<Arc<Metal3>>,
@@ -122,6 +124,7 @@ impl Loop {
                 changed = store_changed.changed() => if changed.is_err() { break },
                 () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => {}
                 () = self.prober.changed() => {}
+                () = self.etcd.changed() => {}
                 () = self.keeper.changed() => {}
                 _ = self.metal3_seen.changed() => {}
                 () = tokio::time::sleep(wake) => {}
@@ -178,6 +181,7 @@ impl Loop {
         self.snap.store = self.live.borrow();
         self.snap.kube = self.kube.as_ref().map_or_else(|| Arc::new(KubeView::default()), |(_, live)| live.borrow());
         self.snap.probes = self.prober.seen();
+        self.snap.etcd = self.etcd.seen();
         self.snap.registry = self.keeper.seen();
         self.snap.metal3 = Arc::clone(&self.metal3_seen.borrow_and_update());
         let revision = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
@@ -231,6 +235,7 @@ impl Loop {
                 .collect();
         }
         self.prober.aim(targets);
+        self.etcd.aim(etcd_members::targets(&self.snap, leads, campaigns, decision.ask_etcd));
         // who leads asks, and a console for whoever looks at it
         let (console, again) = (self.options.mode == "console", leads && decision.auto_repair.asks_again);
         let plans = match (leads && self.snap.store.sabakan.enabled(), console) {

@@ -28,6 +28,8 @@ impl Reason {
             Self::WaitingForBoot { stuck: false, .. } => Attention::None,
             Self::UnreachableGate { .. }
             | Self::ControlPlaneUnhealthy { .. }
+            | Self::EtcdMemberUnhealthy { .. }
+            | Self::EtcdUnchecked { .. }
             | Self::BlockedByPdb { .. }
             | Self::BlockedByJob { .. }
             | Self::EvictionRefused { .. }
@@ -39,7 +41,8 @@ impl Reason {
             | Self::PowerError { .. }
             | Self::EffectFailed { .. }
             | Self::OutcomeUnknown { until: Some(_), .. } => Attention::Later,
-            Self::BlockedByManyPdbs { .. }
+            Self::EtcdQuorumWouldBeLost { .. }
+            | Self::BlockedByManyPdbs { .. }
             | Self::TerminatingStuck { .. }
             | Self::UncordonedByOther { .. }
             | Self::CommandFailed { .. }
@@ -65,7 +68,12 @@ impl Reason {
     pub fn is_gate(&self) -> bool {
         matches!(
             self,
-            Self::UnreachableGate { .. } | Self::ControlPlaneUnhealthy { .. } | Self::AwaitingApproval { .. }
+            Self::UnreachableGate { .. }
+                | Self::ControlPlaneUnhealthy { .. }
+                | Self::EtcdMemberUnhealthy { .. }
+                | Self::EtcdQuorumWouldBeLost { .. }
+                | Self::EtcdUnchecked { .. }
+                | Self::AwaitingApproval { .. }
         )
     }
 
@@ -75,6 +83,8 @@ impl Reason {
             self,
             Self::UnreachableGate { .. }
                 | Self::ControlPlaneUnhealthy { .. }
+                | Self::EtcdMemberUnhealthy { .. }
+                | Self::EtcdUnchecked { .. }
                 | Self::Stale { .. }
                 | Self::EngineObserving { .. }
                 | Self::NoEngine { .. }

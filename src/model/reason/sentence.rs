@@ -45,6 +45,16 @@ impl fmt::Display for Reason {
                 )
             }
             Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
+            Self::EtcdMemberUnhealthy { member, why } => {
+                write!(f, "etcd member {member} is not healthy: {why}; no other voting member is disrupted")
+            }
+            Self::EtcdQuorumWouldBeLost { member, voters } => write!(
+                f,
+                "etcd would lose its quorum without member {member} ({voters} voting member{}); to accept that, \
+                 `policy set allow_quorum_loss true`",
+                if *voters == 1 { "" } else { "s" }
+            ),
+            Self::EtcdUnchecked { why } => write!(f, "the members of etcd cannot be checked: {why}"),
             Self::OutsideWindow { next_open, closes } => {
                 match closes {
                     None => f.write_str("outside the window, ")?,

@@ -76,8 +76,7 @@ impl Proxy {
 
     fn daemon(&self, world: &World, ttl: &str) -> Daemon {
         let config = config(world.dir(), "proxied.yaml", &world.etcd, Some(&self.kubeconfig(world)), 5);
-        let daemon =
-            Daemon::start_in(world.dir(), &config, "engine", &[("CKETERM_LEASE_TTL", Path::new(ttl))]);
+        let daemon = Daemon::start_in(world.dir(), &config, "engine", &[("CKETERM_LEASE_TTL", Path::new(ttl))]);
         daemon.ready();
         wait_for("it leads", 60, || leader::now(&world.etcd));
         daemon
@@ -112,7 +111,8 @@ fn carry(client: &TcpStream, upstream: &TcpStream, shared: &Arc<Shared>, connect
         }
         let _ = to.shutdown(Shutdown::Both);
     });
-    let (mut from, mut to, connection) = (upstream.try_clone().unwrap(), client.try_clone().unwrap(), Arc::clone(connection));
+    let (mut from, mut to, connection) =
+        (upstream.try_clone().unwrap(), client.try_clone().unwrap(), Arc::clone(connection));
     std::thread::spawn(move || {
         let mut bytes = [0; 65_536];
         while let Ok(n @ 1..) = from.read(&mut bytes) {

@@ -124,7 +124,8 @@ async fn nothing_starts_on_the_copy_of_a_watch_that_is_dead_and_it_recovers() {
     down.map_err(|e| e.message).unwrap();
     place.stage.sandbox.machines.freeze_kubelets(true);
     place.queue(0).await;
-    let stale = |s: &Seen| matches!(s.reasons.get(&first()), Some(Reason::Stale { source, .. }) if source.starts_with("nodes"));
+    let stale =
+        |s: &Seen| matches!(s.reasons.get(&first()), Some(Reason::Stale { source, .. }) if source.starts_with("nodes"));
     place.until("it says whose copy is old", stale).await;
     for _ in 0..120 {
         sleep(Duration::from_secs(1)).await;
@@ -154,7 +155,16 @@ async fn a_connection_that_died_unnoticed_is_replaced_before_work_starts() {
     sleep(Duration::from_secs(20)).await;
     assert!(!row(&place.engine.seen().borrow()), "nobody works: the copy is what it was");
     place.queue(0).await;
-    let seen = place.until("it starts", |s| s.snapshot.store.reboots.entries.get(&0).is_some_and(|e| e.get().is_some_and(|e| e.status == RebootStatus::Draining))).await;
+    let seen = place
+        .until("it starts", |s| {
+            s.snapshot
+                .store
+                .reboots
+                .entries
+                .get(&0)
+                .is_some_and(|e| e.get().is_some_and(|e| e.status == RebootStatus::Draining))
+        })
+        .await;
     assert!(row(&seen), "decided from what is so");
 }
 

@@ -91,6 +91,9 @@ impl<'a> Pass<'a> {
                 return Some(unhealthy);
             }
         }
+        if let Some(barred) = self.etcd_bars(case) {
+            return Some(barred);
+        }
         let limit = self.definition.map_or(0, |d| d.cluster.repair.concurrency());
         let taken = &self.claims.repairs;
         let full = usize::try_from(limit).unwrap_or(0) <= taken.len();

@@ -57,6 +57,7 @@ impl<'a> Pass<'a> {
                 self.reason(id, reason);
                 continue;
             }
+            self.out.ask_etcd |= self.hosts_voter(case);
             // 3. Every unfinished entry's health check runs, and what is healthy ends, also while disabled.
             checks.extend(self.health_check_due(case));
             let reason = self.repair_end(case).or_else(|| self.step_on(case));

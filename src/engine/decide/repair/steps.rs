@@ -126,6 +126,9 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.wrong_node(case, node.map(AsRef::as_ref)) {
             return Err(reason);
         }
+        if let Some(barred) = self.etcd_bars(case) {
+            return Err(barred);
+        }
         self.start_drain(case);
         Ok(Reason::Working { phase: "starts to drain".to_owned() })
     }

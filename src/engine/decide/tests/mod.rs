@@ -5,6 +5,7 @@ mod auto_repair;
 mod boot;
 mod cordons;
 mod drain;
+mod etcd_quorum;
 mod evictions;
 mod fuzz;
 mod groups;

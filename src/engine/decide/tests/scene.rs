@@ -18,7 +18,7 @@ use crate::{
         entry::{EntryId, Stored},
         kube::{BudgetRow, Controller, KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
         ours::{Order, Verb, Who},
-        policy::Policy,
+        policy::{EtcdMembers, Policy},
         reason::{PodHold, Reason},
         reboot::{RebootEntry, RebootStatus},
         time::after,
@@ -58,7 +58,8 @@ impl Scene {
         cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints", "baremetalhosts"] {
-            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
+            kube.sources
+                .insert(source.to_owned(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
         }
         let mut snap = Snapshot {
             engine: Engine {
@@ -93,7 +94,9 @@ impl Scene {
             }
         }
         let store = StoreView { synced: true, heard: BOOT, revision: 50, ..StoreView::default() };
-        Self { store, kube, snap, policy: Policy::default(), cluster, constraints: Constraints::default(), boot: BOOT }
+        // these control planes have no etcd behind them
+        let policy = Policy { etcd_members: EtcdMembers::None, ..Policy::default() };
+        Self { store, kube, snap, policy, cluster, constraints: Constraints::default(), boot: BOOT }
     }
 
     pub(super) fn address(last: u8) -> String {
@@ -331,7 +334,8 @@ impl Scene {
                 (Effect::Recheck { node, pods, .. }, Some(id)) => Some((id, self.fresh(node, *pods))),
                 _ => None,
             });
-            let asked: Vec<_> = asked.filter(|(id, _)| answered.snap.work.get(id).is_none_or(|w| w.fresh.is_none())).collect();
+            let asked: Vec<_> =
+                asked.filter(|(id, _)| answered.snap.work.get(id).is_none_or(|w| w.fresh.is_none())).collect();
             if asked.is_empty() {
                 return decision;
             }

@@ -26,7 +26,7 @@ use crate::{
         entry::EntryId,
         freeze::Groups,
         kube::{KubeView, NodePods, NodeRow, PodRow, SourceState},
-        policy::Policy,
+        policy::{EtcdMembers, Policy},
         reboot::RebootEntry,
         time::{after, seconds_between},
         window::Windows,
@@ -146,6 +146,7 @@ impl Weeks {
         let policy = Policy {
             windows: Some(Windows::read(windows).unwrap()),
             groups: Some(Groups::read("by: rack").unwrap()),
+            etcd_members: EtcdMembers::None,
             ..Policy::default()
         };
         store.policy = Some(stored("policy", 2, policy));
@@ -223,7 +224,9 @@ impl Weeks {
         store.revision += 1;
         let sources = self.snap.kube.sources.clone();
         for name in sources.keys() {
-            self.kube().sources.insert(name.clone(), SourceState { synced: true, heard: boot, proved: boot, error: None });
+            self.kube()
+                .sources
+                .insert(name.clone(), SourceState { synced: true, heard: boot, proved: boot, error: None });
         }
         self.snap.engine.leading.as_mut().unwrap().acknowledged = boot;
         for (address, probe) in &mut self.snap.probes {

@@ -1,0 +1,371 @@
+//! The quorum of etcd: before a machine that hosts a voting member is cordoned or powered off, every other voting member
+//! has to be well (I46). An API server can be healthy while the member on its machine is down, for it talks to the others.
+//!
+//! Pure: what the members answered is in [`EtcdView`]; `engine/etcd_members.rs` asks them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Effect, Guard, Pass, attempts, case::Case};
+use crate::{
+    engine::snapshot::Snapshot,
+    model::{
+        attempt::Attempt,
+        cluster::Node,
+        entry::Stored,
+        etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
+        kube::NodeRow,
+        policy::EtcdMembers,
+        reason::Reason,
+    },
+    mutation::{Mutation, on},
+};
+
+/// Answers of members older than this say nothing, in seconds.
+const FRESH: f64 = 5.0;
+/// Seconds within which a member has to apply the raft index that the leader reported.
+pub(in crate::engine) const CATCH_UP: f64 = 5.0;
+
+/// The machines that host members: by member id, the name under which effects on the machine are kept apart.
+#[derive(Debug, Default)]
+pub(super) struct Hosts(BTreeMap<u64, Host>);
+
+#[derive(Debug)]
+struct Host {
+    machine: String,
+    address: String,
+    control_plane: bool,
+}
+
+impl Hosts {
+    /// Maps each member by the hosts in its URLs: an address or name of the definition, or of a Node.
+    pub(super) fn of(snap: &Snapshot) -> Self {
+        let Some(definition) = snap.store.definition() else { return Self::default() };
+        let place = |host: &str| {
+            let node = || {
+                let name = snap.kube.by_address.get(host).map(String::as_str)?;
+                definition.members.by_name(&definition.cluster, name)
+            };
+            let members = &definition.members;
+            let named = || members.by_name(&definition.cluster, host);
+            members.by_address(&definition.cluster, host).or_else(named).or_else(node)
+        };
+        let host = |node: &Node| Host {
+            machine: node.node_name().to_owned(),
+            address: node.address.clone(),
+            control_plane: node.control_plane,
+        };
+        let of = |member: &Member| member.hosts().find_map(|name| place(&name)).map(host);
+        Self(snap.etcd.members.iter().filter_map(|(id, member)| Some((*id, of(member)?))).collect())
+    }
+
+    /// The members that this machine hosts.
+    fn on(&self, case: Case<'_>, etcd: &EtcdView) -> BTreeSet<u64> {
+        let here = |id: u64, member: &Member| match self.0.get(&id) {
+            Some(host) => host.machine == case.machine || host.address == case.address,
+            // a machine outside the definition
+            None => member.hosts().any(|host| host == case.address),
+        };
+        etcd.members.iter().filter(|(id, member)| here(**id, member)).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether the list is that of the etcd of Kubernetes: our own store's counts only where each voting member is on a
+    /// control plane. CKE's store is another etcd, and asking that one would be false safety.
+    fn count(&self, etcd: &EtcdView) -> bool {
+        match etcd.source {
+            Source::Nothing => false,
+            Source::Configured => true,
+            Source::OwnStore => {
+                let mut voters = etcd.members.iter().filter(|(_, member)| !member.learner).peekable();
+                voters.peek().is_some() && voters.all(|(id, _)| self.0.get(id).is_some_and(|host| host.control_plane))
+            }
+        }
+    }
+}
+
+/// What one effect on one machine asks of etcd's members. It goes with the effect and is asked again right before it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Quorum {
+    /// The machine, for people.
+    machine: String,
+    /// It is a control plane of the definition.
+    control_plane: bool,
+    /// The members that it hosts.
+    own: BTreeSet<u64>,
+    /// Members that count as down for what is done to their machines, and what that is.
+    busy: BTreeMap<u64, String>,
+    /// A voting member whose machine nobody knows.
+    unplaced: Option<u64>,
+    /// The list is that of the etcd of Kubernetes.
+    counts: bool,
+    /// A person accepts that one or two voting members lose their quorum.
+    loss_allowed: bool,
+}
+
+impl Quorum {
+    /// Why the machine may not be disrupted now. An unhealthy machine's own member is no reason: the broken one may be
+    /// repaired.
+    pub fn barred(&self, etcd: &EtcdView, boot: f64) -> Option<Reason> {
+        if on(Mutation::QuorumForgotten) {
+            return None;
+        }
+        if !self.counts {
+            return self.control_plane.then(|| Reason::EtcdUnchecked { why: nothing_to_ask(etcd) });
+        }
+        if etcd.members.is_empty() {
+            // Workers go on: whether one of them hosts a member is known from the list alone.
+            let why = || etcd.error.clone().unwrap_or_else(|| "no member has been asked yet".to_owned());
+            return self.control_plane.then(|| Reason::EtcdUnchecked { why: why() });
+        }
+        let own = || self.own.iter().filter_map(|id| etcd.members.get(id)).filter(|member| !member.learner);
+        if own().next().is_none() {
+            return self.hosts_unknown(etcd);
+        }
+        let voters: Vec<(&u64, &Member)> = etcd.members.iter().filter(|(_, member)| !member.learner).collect();
+        if own().all(|member| is_down(member, etcd, boot)) {
+            return None;
+        }
+        if voters.len() <= 2 && !self.loss_allowed {
+            let member = own().next().map_or_else(String::new, |member| member.shown().to_owned());
+            return Some(Reason::EtcdQuorumWouldBeLost { member, voters: voters.len() });
+        }
+        let others = || voters.iter().filter(|(id, _)| !self.own.contains(*id));
+        // what is known to be wrong before what is not known
+        let why = |id: &u64, member: &Member| match self.busy.get(id) {
+            Some(busy) => Some(busy.clone()),
+            None => unhealthy(member, etcd.reported, boot),
+        };
+        let alarm = others().filter_map(|(_, member)| member.status()).flat_map(|status| &status.errors);
+        if let Some((member, what)) = alarm.filter_map(|error| alarm_of(error, etcd)).next() {
+            return Some(Reason::EtcdMemberUnhealthy { member, why: format!("it has raised the alarm {what}") });
+        }
+        let unwell = others().find_map(|(id, member)| Some((member.shown().to_owned(), why(id, member)?)));
+        if let Some((member, why)) = unwell {
+            return Some(Reason::EtcdMemberUnhealthy { member, why });
+        }
+        let unknown = others().find_map(|(_, member)| unknown(member, etcd.reported, boot));
+        unknown.map(|why| Reason::EtcdUnchecked { why })
+    }
+
+    /// A control plane on which no voting member is known, while there is one whose machine is not known.
+    fn hosts_unknown(&self, etcd: &EtcdView) -> Option<Reason> {
+        let learns = self.own.iter().any(|id| etcd.members.get(id).is_some_and(|member| member.learner));
+        let unplaced = self.unplaced.filter(|_| self.control_plane && !learns)?;
+        let member = etcd.members.get(&unplaced)?;
+        let urls = member.peer_urls.iter().chain(&member.client_urls).cloned().collect::<Vec<_>>().join(", ");
+        let why = format!(
+            "no member is known on {}, and member {} ({urls}) is on no machine of the definition",
+            self.machine,
+            member.shown()
+        );
+        Some(Reason::EtcdUnchecked { why })
+    }
+}
+
+/// The member gives no answer while others do: it is down, and nothing is lost with its machine.
+fn is_down(member: &Member, etcd: &EtcdView, boot: f64) -> bool {
+    let fresh = |asked: f64| boot - asked <= FRESH;
+    let silent = matches!(&member.state, MemberState::Silent { asked, .. } if fresh(*asked));
+    silent && etcd.members.values().filter_map(Member::status).any(|status| fresh(status.asked) && status.leader != 0)
+}
+
+/// What is wrong with a voting member, if anything is known to be.
+fn unhealthy(member: &Member, reported: Option<Reported>, boot: f64) -> Option<String> {
+    let status = match &member.state {
+        MemberState::Unasked => return None,
+        MemberState::Silent { why, .. } => return Some(format!("it gives no answer: {why}")),
+        MemberState::Answered(status) => status,
+    };
+    if let Some(error) = status.errors.first() {
+        return Some(format!("it reports {error}"));
+    }
+    if status.leader == 0 {
+        return Some("it follows no leader".to_owned());
+    }
+    let reported = reported?;
+    if boot - status.asked > FRESH {
+        return None;
+    }
+    if status.leader != reported.leader {
+        return Some("it follows another leader than the rest".to_owned());
+    }
+    behind(status, reported)
+}
+
+/// The member that has raised an alarm, and which: every member reports the alarms of all as `memberID:N alarm:NAME`.
+fn alarm_of(error: &str, etcd: &EtcdView) -> Option<(String, String)> {
+    let (id, what) = error.strip_prefix("memberID:")?.split_once(" alarm:")?;
+    let member = etcd.members.get(&id.parse().ok()?)?;
+    Some((member.shown().to_owned(), what.trim().to_owned()))
+}
+
+fn behind(status: &Status, reported: Reported) -> Option<String> {
+    if status.applied < reported.index {
+        return Some(format!("it has applied raft index {}, and the leader is at {}", status.applied, reported.index));
+    }
+    let late = status.at - reported.at > CATCH_UP;
+    late.then(|| format!("it took more than {CATCH_UP} s to apply the raft index {}", reported.index))
+}
+
+/// What is not known of a voting member.
+fn unknown(member: &Member, reported: Option<Reported>, boot: f64) -> Option<String> {
+    let name = member.shown();
+    let asked = match &member.state {
+        MemberState::Unasked => return Some(format!("member {name} has not been asked yet")),
+        MemberState::Silent { asked, .. } => *asked,
+        MemberState::Answered(status) => status.asked,
+    };
+    if boot - asked > FRESH {
+        return Some(format!("the last answer of member {name} is older than {FRESH} s"));
+    }
+    reported.is_none().then(|| "no member says that it leads".to_owned())
+}
+
+/// Why there is nobody to ask, and what a person does about it.
+fn nothing_to_ask(etcd: &EtcdView) -> String {
+    let found = match (etcd.source, &etcd.error) {
+        (_, Some(error)) => format!("{error}; "),
+        (Source::OwnStore, None) if !etcd.members.is_empty() => {
+            "the etcd that holds the queues is not on the control planes; ".to_owned()
+        }
+        _ => String::new(),
+    };
+    let pods =
+        etcd.static_pods.iter().map(|(name, ready)| format!("{name} {}", if *ready { "Ready" } else { "not Ready" }));
+    let pods = pods.collect::<Vec<_>>().join(", ");
+    let pods = if pods.is_empty() { pods } else { format!(" (static Pods tell too little: {pods})") };
+    format!(
+        "{found}give `cluster_etcd` in the engine's configuration, or answer for the quorum with \
+         `policy set etcd_members none`{pods}"
+    )
+}
+
+/// Whether this engine can ask the members: `Err` says what it lacks. A site without control planes asks nothing.
+pub(in crate::engine) fn can_ask(snap: &Snapshot) -> Result<(), String> {
+    let Some(definition) = snap.store.definition() else { return Ok(()) };
+    let asks = snap.store.policy().etcd_members == EtcdMembers::Check;
+    if !asks || definition.members.control_planes(&definition.cluster).next().is_none() {
+        return Ok(());
+    }
+    let etcd = &snap.etcd;
+    if Hosts::of(snap).count(etcd) && !etcd.members.is_empty() && etcd.error.is_none() {
+        return Ok(());
+    }
+    Err(etcd.error.clone().unwrap_or_else(|| "it has no list of etcd's members (cluster_etcd)".to_owned()))
+}
+
+impl<'a> Pass<'a> {
+    /// What an effect on this machine asks of etcd's members; none = nothing.
+    pub(super) fn quorum(&self, case: Case<'_>) -> Option<Quorum> {
+        let definition = self.definition?;
+        if self.policy.etcd_members == EtcdMembers::None
+            || definition.members.control_planes(&definition.cluster).next().is_none()
+        {
+            return None;
+        }
+        let etcd = &self.snap.etcd;
+        let own = self.etcd_hosts.on(case, etcd);
+        // A worker without a member asks nothing.
+        if own.is_empty() && !case.control_plane() {
+            return None;
+        }
+        let others = etcd.members.iter().filter(|(id, member)| !member.learner && !own.contains(id));
+        let (mut busy, mut unplaced) = (BTreeMap::new(), None);
+        for (id, _) in others {
+            match self.etcd_hosts.0.get(id) {
+                Some(host) => busy.extend(self.in_work_by_name(host).map(|why| (*id, why))),
+                None => unplaced = unplaced.or(Some(*id)),
+            }
+        }
+        Some(Quorum {
+            machine: case.machine.to_owned(),
+            control_plane: case.control_plane(),
+            own,
+            busy,
+            unplaced,
+            counts: self.etcd_hosts.count(etcd),
+            loss_allowed: self.policy.allow_quorum_loss,
+        })
+    }
+
+    /// A machine in work, with an open attempt or with an orphaned cordon counts as down; a cordon of an administrator
+    /// does not.
+    fn in_work_by_name(&self, host: &Host) -> Option<String> {
+        let said = |what: &str, id| format!("its machine {} {what} {id}", host.machine);
+        if let Some(id) = self.claims.machines.get(&host.address) {
+            return Some(said("is in work for", *id));
+        }
+        let attempts = self.snap.store.attempts.values().filter_map(Stored::get);
+        if let Some(open) = attempts.filter(|a| a.address == host.address && !a.success).find(|a| Attempt::open(a)) {
+            return Some(said("has a command of unknown outcome, of", open.entry));
+        }
+        let node = self.snap.kube.by_name.get(&host.machine).filter(|node| node.unschedulable)?;
+        let owner = node.owner().filter(|owner| !attempts::has_live_entry(self.snap, owner.entry))?;
+        Some(said("is still cordoned for", owner.entry))
+    }
+
+    /// Whether a member that votes is on this machine.
+    pub(super) fn hosts_voter(&self, case: Case<'_>) -> bool {
+        let etcd = &self.snap.etcd;
+        let votes = |id: &u64| etcd.members.get(id).is_some_and(|member| !member.learner);
+        !etcd.members.is_empty() && self.etcd_hosts.on(case, etcd).iter().any(votes)
+    }
+
+    /// Why this machine may not be disrupted, for etcd's sake. Who only looks on asks nobody: the leader's published
+    /// reason says it.
+    pub(super) fn etcd_bars(&self, case: Case<'_>) -> Option<Reason> {
+        if !self.leading() {
+            return None;
+        }
+        self.quorum(case)?.barred(&self.snap.etcd, self.boot())
+    }
+
+    /// The guard of what begins to disrupt the machine: etcd's members are asked again with it.
+    pub(super) fn disrupting(&self, case: Case<'_>) -> Guard {
+        Guard { quorum: self.quorum(case), ..self.starting(case) }
+    }
+
+    /// The guard of a cordon. One that is ours already and gets a stamp of this lease disrupts nothing anew.
+    pub(super) fn cordoning(&self, case: Case<'_>, node: &NodeRow) -> Result<Guard, Reason> {
+        if node.unschedulable && node.owner().is_some_and(|owner| owner.entry == case.id) {
+            return Ok(self.starting(case));
+        }
+        self.etcd_bars(case).map_or_else(|| Ok(self.disrupting(case)), Err)
+    }
+
+    /// Before power: the other members are well, and the machine's own does not lead any more, as far as that can be had.
+    pub(super) fn etcd_before_power(&mut self, case: Case<'a>) -> Result<(), Reason> {
+        if let Some(barred) = self.etcd_bars(case) {
+            return Err(barred);
+        }
+        let Some(quorum) = self.quorum(case) else { return Ok(()) };
+        let work = self.snap.work.get(&case.id);
+        let commanded = work.and_then(|work| work.commanded).unwrap_or(f64::NEG_INFINITY);
+        let moved = work.and_then(|work| work.drain.leader_moved).filter(|at| *at > commanded);
+        let etcd = &self.snap.etcd;
+        let asks = || Reason::Working { phase: "asks the members of etcd".to_owned() };
+        if let Some(moved) = moved {
+            // what was asked before the change of leader says nothing of the members since
+            let since = etcd.reported.is_none_or(|reported| reported.at > moved);
+            return if since { Ok(()) } else { Err(asks()) };
+        }
+        let Some((from, to)) = quorum.leader_to_move(etcd, self.boot()) else { return Ok(()) };
+        let (urls, member) = (from.client_urls.clone(), from.shown().to_owned());
+        let effect = Effect::MoveEtcdLeader { member, urls, to: to.0, to_name: to.1.shown().to_owned() };
+        self.plan(case.machine, Some(case.id), self.disrupting(case), effect);
+        Err(Reason::Working { phase: "has etcd's leader move to another member".to_owned() })
+    }
+}
+
+impl Quorum {
+    /// The member of this machine that leads, and the one that should instead: the furthest of the others.
+    fn leader_to_move<'e>(&self, etcd: &'e EtcdView, boot: f64) -> Option<(&'e Member, (u64, &'e Member))> {
+        let leader = etcd.reported?.leader;
+        let from = etcd.members.get(&leader).filter(|_| self.own.contains(&leader))?;
+        from.status().filter(|status| boot - status.asked <= FRESH)?;
+        let others = etcd.members.iter().filter(|(id, m)| !m.learner && !self.own.contains(id));
+        let to = others.max_by_key(|(_, member)| member.status().map(|status| status.applied))?;
+        Some((from, (*to.0, to.1)))
+    }
+}

@@ -1,0 +1,308 @@
+//! Asks the members of the etcd of Kubernetes how they are, in the background. The cost follows the work: their status is
+//! asked while a machine that may host one is in work or next, the list alone while nothing is, to know which machines do.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::sync::{Notify, watch};
+
+use super::{
+    decide::CATCH_UP,
+    snapshot::{Snapshot, secs},
+};
+use crate::{
+    clock::Clock,
+    kubernetes::Kube,
+    model::{
+        etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
+        policy::EtcdMembers as Policy,
+    },
+    store::members::{EtcdMembers, Whose},
+};
+
+/// Between two rounds of questions.
+const OFTEN: Duration = Duration::from_millis(1500);
+/// Between two lists while nothing is in work.
+const SELDOM: Duration = Duration::from_mins(1);
+/// Before a list that failed is asked for again, while nothing is in work.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Seconds between two looks at static Pods.
+const PODS: f64 = 15.0;
+/// Before a member that is behind is asked again within a round.
+const BEHIND: Duration = Duration::from_millis(200);
+
+/// How much is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ask {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The list, from time to time.
+    List,
+    /// The status of every member, all the time.
+    Status,
+}
+
+/// What is asked, and whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// How much.
+    pub ask: Ask,
+    /// URLs at which members may answer, where the configuration names no endpoints.
+    pub candidates: Vec<String>,
+    /// Nodes of the control planes: static Pods of etcd may run there.
+    pub nodes: Vec<String>,
+}
+
+/// What an engine asks now: nothing where it has no part in the work, where a person answers for the quorum, or where there
+/// are no control planes.
+pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bool) -> Targets {
+    let store = &snap.store;
+    let Some(definition) = store.definition() else { return Targets::default() };
+    let planes = || definition.members.control_planes(&definition.cluster);
+    let control_planes: Vec<&str> = planes().map(|node| node.address.as_str()).collect();
+    let asks = store.policy().etcd_members == Policy::Check && !control_planes.is_empty();
+    let ask = match (leads, campaigns) {
+        _ if !asks => Ask::Nothing,
+        (true, _) if in_work => Ask::Status,
+        (true, _) | (_, true) => Ask::List,
+        (false, false) => Ask::Nothing,
+    };
+    if ask == Ask::Nothing {
+        return Targets::default();
+    }
+    // those of CKE first: where it manages etcd, they are what the API servers use
+    let cke = snap.kube.endpoints.iter().filter(|r| r.namespace == "kube-system" && r.name.starts_with("cke-etcd"));
+    let mut addresses: Vec<&str> = cke.flat_map(|row| row.addresses.iter().map(String::as_str)).collect();
+    addresses.extend(control_planes);
+    let mut candidates: Vec<String> = Vec::new();
+    for address in addresses {
+        let url =
+            if address.contains(':') { format!("https://[{address}]:2379") } else { format!("https://{address}:2379") };
+        if !candidates.contains(&url) {
+            candidates.push(url);
+        }
+    }
+    Targets { ask, candidates, nodes: planes().map(|node| node.node_name().to_owned()).collect() }
+}
+
+/// Asks in the background.
+pub struct Poller {
+    targets: watch::Sender<Targets>,
+    seen: watch::Receiver<Arc<EtcdView>>,
+    changed: Arc<Notify>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Poller {
+    /// Starts, asking nothing yet.
+    pub fn start(clock: &Clock, members: EtcdMembers, kube: Option<Kube>) -> Self {
+        let (targets, inbox) = watch::channel(Targets::default());
+        let (tell, seen) = watch::channel(Arc::default());
+        let changed = Arc::new(Notify::new());
+        let (view, pods_at) = (EtcdView::default(), None);
+        let asker = Asker { members, kube, tell, changed: Arc::clone(&changed), clock: clock.clone(), view, pods_at };
+        Self { targets, seen, changed, task: crate::tasks::spawn(asker.run(inbox)) }
+    }
+
+    /// Asks exactly this from now on; a change takes effect at once.
+    pub fn aim(&self, targets: Targets) {
+        self.targets.send_if_modified(|now| {
+            let new = *now != targets;
+            if new {
+                *now = targets;
+            }
+            new
+        });
+    }
+
+    /// All that was answered so far.
+    pub fn seen(&self) -> Arc<EtcdView> {
+        Arc::clone(&self.seen.borrow())
+    }
+
+    /// The same, for who asks again right before an effect.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<EtcdView>> {
+        self.seen.clone()
+    }
+
+    /// Resolves when there is an answer that no pass has seen.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+struct Asker {
+    members: EtcdMembers,
+    kube: Option<Kube>,
+    /// Boot-time seconds at which static Pods were listed last.
+    pods_at: Option<f64>,
+    tell: watch::Sender<Arc<EtcdView>>,
+    changed: Arc<Notify>,
+    clock: Clock,
+    view: EtcdView,
+}
+
+impl Asker {
+    async fn run(mut self, mut targets: watch::Receiver<Targets>) {
+        loop {
+            let now = targets.borrow_and_update().clone();
+            let pause = match now.ask {
+                Ask::Nothing => None,
+                Ask::List => Some(if self.list(&now).await { SELDOM } else { AGAIN }),
+                Ask::Status => {
+                    // without a quorum there is no list, and the members that are known still say how they are
+                    self.list(&now).await;
+                    self.round().await;
+                    self.static_pods(&now.nodes).await;
+                    Some(OFTEN)
+                }
+            };
+            if now.ask != Ask::Status {
+                self.members.rest();
+            }
+            let waits = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = waits => {}
+                gone = targets.changed() => if gone.is_err() { return },
+            }
+        }
+    }
+
+    fn tell(&self) {
+        self.tell.send_replace(Arc::new(self.view.clone()));
+        self.changed.notify_one();
+    }
+
+    fn boot(&self) -> f64 {
+        secs(self.clock.boot())
+    }
+
+    /// The list, from the configured endpoints or the candidates, or from our own store. What was known of members that
+    /// are still there is kept.
+    async fn list(&mut self, targets: &Targets) -> bool {
+        let (source, whose) = if self.members.configured() {
+            (Source::Configured, Whose::Kubernetes)
+        } else {
+            (Source::OwnStore, Whose::Own)
+        };
+        let mut endpoints = self.members.endpoints(whose);
+        if endpoints.is_empty() && whose == Whose::Kubernetes {
+            endpoints.clone_from(&targets.candidates);
+        }
+        let before = self.view.clone();
+        if endpoints.is_empty() {
+            self.view = EtcdView { static_pods: before.static_pods.clone(), ..EtcdView::default() };
+        } else {
+            match self.members.list(whose, &endpoints).await {
+                Ok(mut members) => {
+                    for (id, member) in &mut members {
+                        member.state = before.members.get(id).map(|known| known.state.clone()).unwrap_or_default();
+                    }
+                    self.view.members = members;
+                    (self.view.source, self.view.error) = (source, None);
+                }
+                Err(why) => (self.view.source, self.view.error) = (source, Some(format!("etcd's members: {why}"))),
+            }
+        }
+        let good = self.view.error.is_none();
+        if self.view != before {
+            self.tell();
+        }
+        good
+    }
+
+    /// Static Pods of etcd (kubeadm) and whether they are Ready, where no member can be asked: for people, never enough.
+    async fn static_pods(&mut self, nodes: &[String]) {
+        let asks = self.view.source != Source::Configured || self.view.members.is_empty();
+        let due = self.pods_at.is_none_or(|at| self.boot() - at >= PODS);
+        let (Some(kube), true) = (self.kube.clone(), asks && due) else { return };
+        self.pods_at = Some(self.boot());
+        let mut found = BTreeMap::new();
+        for node in nodes {
+            // who may not list them does not see them here either
+            let pods = kube.pods_on(node).await.unwrap_or_default();
+            let etcd = pods.into_iter().filter(|pod| {
+                let component = pod.labels.get("component").is_some_and(|component| component == "etcd");
+                pod.mirror && component && pod.namespace == "kube-system"
+            });
+            found.extend(etcd.map(|pod| (pod.name, pod.ready)));
+        }
+        if found != self.view.static_pods {
+            self.view.static_pods = found;
+            self.tell();
+        }
+    }
+
+    /// One round: every member is asked at once; those that are behind the leader are asked again until they have caught
+    /// up or their time is over.
+    async fn round(&mut self) {
+        let whose = if self.view.source == Source::OwnStore { Whose::Own } else { Whose::Kubernetes };
+        let all: Vec<u64> = self.view.members.keys().copied().collect();
+        self.ask(whose, &all, true).await;
+        self.tell();
+        while let Some(reported) = self.view.reported {
+            let behind = |(id, member): (&u64, &Member)| {
+                let status = member.status().filter(|status| !member.learner && status.applied < reported.index)?;
+                (status.at - reported.at <= CATCH_UP).then_some(*id)
+            };
+            let late: Vec<u64> = self.view.members.iter().filter_map(behind).collect();
+            if late.is_empty() || self.boot() - reported.at > CATCH_UP {
+                return;
+            }
+            tokio::time::sleep(BEHIND).await;
+            self.ask(whose, &late, false).await;
+            self.tell();
+        }
+    }
+
+    async fn ask(&mut self, whose: Whose, ids: &[u64], first: bool) {
+        let asked = ids.iter().filter_map(|id| Some((*id, self.view.members.get(id)?.client_urls.clone())));
+        let each = asked.map(|(id, urls)| {
+            let (members, clock) = (self.members.clone(), self.clock.clone());
+            async move {
+                let asked = secs(clock.boot());
+                let answer = members.status(whose, &urls).await;
+                (id, asked, secs(clock.boot()), answer)
+            }
+        });
+        let answers = futures::future::join_all(each).await;
+        let mut states = BTreeMap::new();
+        let mut reported = None;
+        for (id, asked, at, answer) in answers {
+            let state = match answer {
+                Ok(s) => {
+                    if s.leader == id {
+                        reported = Some(Reported { leader: id, index: s.committed, at });
+                    }
+                    let (leader, committed, applied) = (s.leader, s.committed, s.applied);
+                    if let Some(member) = self.view.members.get_mut(&id) {
+                        member.learner = s.learner;
+                    }
+                    MemberState::Answered(Status { asked, at, leader, committed, applied, errors: s.errors })
+                }
+                Err(why) => MemberState::Silent { asked, why },
+            };
+            states.insert(id, state);
+        }
+        if first {
+            self.view.reported = reported;
+        }
+        for (id, state) in states {
+            if let Some(member) = self.view.members.get_mut(&id) {
+                member.state = state;
+            }
+        }
+    }
+}

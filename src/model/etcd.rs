@@ -1,0 +1,170 @@
+//! Members of the etcd of Kubernetes, as an engine saw them: who votes, how far each one is, who leads.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Origin of the list of members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// None: nothing to ask with, or nothing was asked yet.
+    #[default]
+    Nothing,
+    /// The section `cluster_etcd` of the local configuration.
+    Configured,
+    /// cketerm's own store. It counts only where each of its voting members is on a control plane.
+    OwnStore,
+}
+
+/// All members, as they answered last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EtcdView {
+    /// Origin of the list.
+    pub source: Source,
+    /// By member id; empty until the first list came.
+    pub members: BTreeMap<u64, Member>,
+    /// The failure of the last list, until one succeeds.
+    pub error: Option<String>,
+    /// The raft index that the leader reported first in this round.
+    pub reported: Option<Reported>,
+    /// Static Pods of etcd and whether each is Ready (kubeadm): shown where nothing can be asked, never enough.
+    pub static_pods: BTreeMap<String, bool>,
+}
+
+/// One member of the list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name; empty until it has started for the first time.
+    pub name: String,
+    /// It has no vote.
+    pub learner: bool,
+    /// URLs that the other members use.
+    pub peer_urls: Vec<String>,
+    /// URLs that clients use.
+    pub client_urls: Vec<String>,
+    /// Addresses that the host names in its URLs resolve to.
+    pub resolved: Vec<String>,
+    /// Its last answer.
+    pub state: MemberState,
+}
+
+/// The last answer of a member to a request for its status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberState {
+    /// It was not asked yet.
+    #[default]
+    Unasked,
+    /// It gave none.
+    Silent {
+        /// Boot-time seconds at which it was asked.
+        asked: f64,
+        /// The error.
+        why: String,
+    },
+    /// It answered.
+    Answered(Status),
+}
+
+/// What a member says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Boot-time seconds at which it was asked.
+    pub asked: f64,
+    /// Boot-time seconds at which the answer came.
+    pub at: f64,
+    /// The member that it follows; 0 = none.
+    pub leader: u64,
+    /// The raft index that it has committed.
+    pub committed: u64,
+    /// The raft index that it has applied.
+    pub applied: u64,
+    /// Alarms and errors that it reports.
+    pub errors: Vec<String>,
+}
+
+/// The raft index to which all voting members are compared in one round.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reported {
+    /// The leader that reported it.
+    pub leader: u64,
+    /// The index.
+    pub index: u64,
+    /// Boot-time seconds at which the report came.
+    pub at: f64,
+}
+
+impl Member {
+    /// Its name for people; its peer URL until it has started.
+    pub fn shown(&self) -> &str {
+        if self.name.is_empty() { self.peer_urls.first().map_or("unnamed", String::as_str) } else { &self.name }
+    }
+
+    /// Hosts in its URLs and what they resolve to, but for those that every machine has.
+    pub fn hosts(&self) -> impl Iterator<Item = String> {
+        let urls = self.peer_urls.iter().chain(&self.client_urls).filter_map(|url| host(url));
+        urls.chain(self.resolved.iter().cloned()).filter(|host| !everywhere(host))
+    }
+
+    /// Its last answer, if it gave one.
+    pub fn status(&self) -> Option<&Status> {
+        match &self.state {
+            MemberState::Answered(status) => Some(status),
+            MemberState::Unasked | MemberState::Silent { .. } => None,
+        }
+    }
+}
+
+/// The host of a URL: an address in its usual form, or a name in small letters.
+pub fn host(url: &str) -> Option<String> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next()?,
+        None => authority.split(':').next()?,
+    };
+    let usual = |host: &str| host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_string());
+    (!host.is_empty()).then(|| usual(host))
+}
+
+/// An address or a name that says nothing of the machine.
+fn everywhere(host: &str) -> bool {
+    let names_nobody = |ip: IpAddr| {
+        ip.is_unspecified() || ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V6(Ipv6Addr::LOCALHOST)
+    };
+    host == "localhost" || host.parse().is_ok_and(names_nobody)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_read_from_every_form_of_url() {
+        for (url, expected) in [
+            ("https://10.0.0.1:2379", Some("10.0.0.1")),
+            ("http://[fd00::0:1]:2380/x", Some("fd00::1")),
+            ("https://user:word@ETCD-1.site:2379", Some("etcd-1.site")),
+            ("10.0.0.1:2379", Some("10.0.0.1")),
+            ("https://", None),
+        ] {
+            assert_eq!(host(url).as_deref(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_every_machine_has_name_none() {
+        let urls = ["https://127.0.0.1:2379", "https://[::1]:2379", "https://0.0.0.0:2379", "https://localhost:2379"];
+        let member = Member {
+            client_urls: urls.map(str::to_owned).to_vec(),
+            peer_urls: vec!["https://127.0.0.11:2380".to_owned()],
+            ..Member::default()
+        };
+        assert_eq!(member.hosts().collect::<Vec<_>>(), ["127.0.0.11"]);
+    }
+}

@@ -1,0 +1,237 @@
+//! Members of an etcd cluster, one by one: the list, the status of each, and a change of leader. The etcd of Kubernetes
+//! is asked with the section `cluster_etcd`; cketerm's own store with its own settings.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use etcd_client::{Client, ConnectOptions};
+
+use super::{
+    answer::Failure,
+    connect::{EtcdSettings, tls},
+};
+use crate::model::{
+    etcd::{Member, host},
+    secret,
+};
+
+/// An answer that takes longer is none.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Whose members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The section `cluster_etcd`.
+    Kubernetes,
+    /// cketerm's own store.
+    Own,
+}
+
+/// A member's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// The member it follows; 0 = none.
+    pub leader: u64,
+    /// The raft index that it has committed.
+    pub committed: u64,
+    /// The raft index that it has applied.
+    pub applied: u64,
+    /// It has no vote.
+    pub learner: bool,
+    /// Alarms and errors that it reports.
+    pub errors: Vec<String>,
+}
+
+/// Connections to the members of an etcd. Cheap to clone; all clones share them.
+#[derive(Clone)]
+pub struct EtcdMembers {
+    way: Way,
+    clients: Arc<Mutex<BTreeMap<(bool, String), Client>>>,
+}
+
+#[derive(Clone)]
+enum Way {
+    /// The network.
+    Network { kubernetes: Option<Arc<EtcdSettings>>, own: Arc<EtcdSettings> },
+    /// A simulated data centre: its endpoints, and who answers at a URL.
+    Within { endpoints: Arc<[String]>, at: Arc<dyn Fn(&str) -> Option<Client> + Send + Sync> },
+}
+
+impl fmt::Debug for EtcdMembers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.way {
+            Way::Network { kubernetes, .. } => f.debug_tuple("EtcdMembers").field(kubernetes).finish(),
+            Way::Within { endpoints, .. } => f.debug_tuple("EtcdMembers").field(endpoints).finish(),
+        }
+    }
+}
+
+impl EtcdMembers {
+    /// Over the network: `kubernetes` is the section `cluster_etcd`, where there is one, `own` cketerm's own store.
+    pub fn network(kubernetes: Option<EtcdSettings>, own: EtcdSettings) -> Self {
+        let way = Way::Network { kubernetes: kubernetes.map(Arc::new), own: Arc::new(own) };
+        Self { way, clients: Arc::default() }
+    }
+
+    /// Inside a process: the members' endpoints, and a client for each URL that somebody answers at.
+    pub fn within(endpoints: Vec<String>, at: impl Fn(&str) -> Option<Client> + Send + Sync + 'static) -> Self {
+        Self { way: Way::Within { endpoints: endpoints.into(), at: Arc::new(at) }, clients: Arc::default() }
+    }
+
+    /// Whether there is anything to ask the etcd of Kubernetes with.
+    pub fn configured(&self) -> bool {
+        match &self.way {
+            Way::Network { kubernetes, .. } => kubernetes.is_some(),
+            Way::Within { .. } => true,
+        }
+    }
+
+    /// The endpoints that are configured. None of Kubernetes = its credentials alone are, and candidates are tried.
+    pub fn endpoints(&self, whose: Whose) -> Vec<String> {
+        match (&self.way, whose) {
+            (Way::Network { kubernetes, .. }, Whose::Kubernetes) => {
+                kubernetes.as_ref().map_or_else(Vec::new, |settings| settings.endpoints.clone())
+            }
+            (Way::Network { own, .. }, Whose::Own) => own.endpoints.clone(),
+            (Way::Within { endpoints, .. }, Whose::Kubernetes) => endpoints.to_vec(),
+            (Way::Within { .. }, Whose::Own) => Vec::new(),
+        }
+    }
+
+    /// Closes all connections: nothing is asked for a while.
+    pub fn rest(&self) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The members, as the first of these endpoints that answers has them.
+    pub async fn list(&self, whose: Whose, endpoints: &[String]) -> Result<BTreeMap<u64, Member>, String> {
+        let mut failures = Vec::new();
+        for endpoint in endpoints {
+            match self.ask(whose, endpoint, |mut client| async move { client.member_list().await }).await {
+                Ok(answer) => {
+                    let mut members = BTreeMap::new();
+                    for m in answer.members() {
+                        let mut member = Member {
+                            name: m.name().to_owned(),
+                            learner: m.is_learner(),
+                            peer_urls: m.peer_urls().to_vec(),
+                            client_urls: m.client_urls().to_vec(),
+                            ..Member::default()
+                        };
+                        if matches!(self.way, Way::Network { .. }) {
+                            member.resolved = resolved(&member).await;
+                        }
+                        members.insert(m.id(), member);
+                    }
+                    return Ok(members);
+                }
+                Err(why) => failures.push(format!("{}: {why}", secret::url(endpoint))),
+            }
+        }
+        Err(failures.join("; "))
+    }
+
+    /// The status of the member that answers at the first of these URLs that does.
+    pub async fn status(&self, whose: Whose, urls: &[String]) -> Result<MemberStatus, String> {
+        let answer = self.first(whose, urls, |mut client| async move { client.status().await }).await?;
+        Ok(MemberStatus {
+            leader: answer.leader(),
+            committed: answer.raft_index(),
+            applied: answer.raft_applied_index(),
+            learner: answer.is_learner(),
+            errors: answer.errors().iter().map(|e| e.trim().to_owned()).filter(|e| !e.is_empty()).collect(),
+        })
+    }
+
+    /// Asks the leading member, which answers at these URLs, to hand over to the member `to`.
+    pub async fn move_leader(&self, whose: Whose, urls: &[String], to: u64) -> Result<(), String> {
+        self.first(whose, urls, |mut client| async move { client.move_leader(to).await }).await.map(drop)
+    }
+
+    async fn first<T, F: Future<Output = Result<T, etcd_client::Error>>>(
+        &self,
+        whose: Whose,
+        urls: &[String],
+        ask: impl Fn(Client) -> F,
+    ) -> Result<T, String> {
+        let mut last = "it has no client URL: it has never started".to_owned();
+        for url in urls {
+            match self.ask(whose, url, &ask).await {
+                Ok(answer) => return Ok(answer),
+                Err(why) => last = format!("{}: {why}", secret::url(url)),
+            }
+        }
+        Err(last)
+    }
+
+    async fn ask<T, F: Future<Output = Result<T, etcd_client::Error>>>(
+        &self,
+        whose: Whose,
+        url: &str,
+        ask: impl FnOnce(Client) -> F,
+    ) -> Result<T, String> {
+        let key = (whose == Whose::Own, url.to_owned());
+        let asked = async {
+            let known = self.clients.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+            let client = match known {
+                Some(client) => client,
+                None => self.connect(whose, url).await?,
+            };
+            let answer = ask(client.clone()).await.map_err(|e| cause(e.into()))?;
+            self.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), client);
+            Ok(answer)
+        };
+        let answer = tokio::time::timeout(TIMEOUT, asked).await;
+        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {TIMEOUT:?}")));
+        if answer.is_err() {
+            // the next one begins with a connection of its own
+            self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        }
+        answer
+    }
+
+    async fn connect(&self, whose: Whose, url: &str) -> Result<Client, String> {
+        let (kubernetes, own) = match &self.way {
+            Way::Network { kubernetes, own } => (kubernetes, own),
+            Way::Within { at, .. } => return at(url).ok_or_else(|| "connection refused or unreachable".to_owned()),
+        };
+        let settings = match whose {
+            Whose::Kubernetes => kubernetes.as_ref().ok_or("the section cluster_etcd is missing")?,
+            Whose::Own => own,
+        };
+        let mut options = ConnectOptions::new().with_connect_timeout(TIMEOUT);
+        if url.starts_with("https://") {
+            options = options.with_tls(tls(settings));
+        }
+        if let Some(name) = &settings.username {
+            options = options.with_user(name.clone(), settings.password.clone().unwrap_or_default());
+        }
+        Client::connect([url], Some(options)).await.map_err(|e| cause(e.into()))
+    }
+}
+
+fn cause(failure: Failure) -> String {
+    match failure {
+        Failure::NoAnswer { cause, .. } | Failure::Denied(cause) | Failure::Refused(cause) => cause,
+        Failure::NoLease | Failure::Compacted => "an answer that belongs to another request".to_owned(),
+    }
+}
+
+/// What the names in a member's URLs resolve to.
+async fn resolved(member: &Member) -> Vec<String> {
+    let names = member.peer_urls.iter().chain(&member.client_urls).filter_map(|url| host(url));
+    let names: std::collections::BTreeSet<String> = names.filter(|name| name.parse::<IpAddr>().is_err()).collect();
+    let mut all = Vec::new();
+    for name in names {
+        let looked = tokio::time::timeout(TIMEOUT, tokio::net::lookup_host((name, 0))).await;
+        if let Ok(Ok(found)) = looked {
+            all.extend(found.map(|address| address.ip().to_string()));
+        }
+    }
+    all
+}

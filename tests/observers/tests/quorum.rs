@@ -1,0 +1,44 @@
+//! I46: an API server that goes down while another one's member of etcd is not well.
+
+use super::super::record::EtcdMember;
+use super::{
+    scene::{Scene, address},
+    sees,
+};
+
+/// cp1 is rebooted; what befell cp2's member a minute before.
+fn scene(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
+    let mut s = Scene::new();
+    let member = |s: &Scene, name: &str| EtcdMember { at: s.now, address: address(name), ..EtcdMember::default() };
+    for name in ["cp1", "cp2", "cp3"] {
+        let mut all = member(&s, name);
+        all.at = jiff::Timestamp::UNIX_EPOCH;
+        s.record.members.push(all);
+    }
+    let policy = serde_json::to_value(cketerm::model::policy::Policy::default()).unwrap();
+    s.write("console", &[("cketerm/policy", policy)], &[]);
+    let mut changed = member(&s, "cp2");
+    trouble(&mut changed);
+    s.record.members.push(changed);
+    s.pass(60.0);
+    s.add(0, "cp1");
+    s.reboot(0, "cp1");
+    s
+}
+
+#[test]
+fn i46_an_api_server_that_goes_down_while_another_member_is_not_well_is_seen() {
+    sees(&scene(|_| {}), &[]);
+    sees(&scene(|member| member.stopped = true), &["I46"]);
+    sees(&scene(|member| member.behind = true), &["I46"]);
+    sees(&scene(|member| member.alarm = true), &["I46"]);
+}
+
+#[test]
+fn i46_one_of_three_is_nobodys_while_a_person_answers_for_the_quorum() {
+    let mut s = scene(|member| member.stopped = true);
+    let policy = s.record.keys.iter_mut().find(|change| change.key == "cketerm/policy").unwrap();
+    let text = String::from_utf8(policy.value.clone().unwrap()).unwrap();
+    policy.value = Some(text.replace("\"check\"", "\"none\"").into_bytes());
+    sees(&s, &[]);
+}
