@@ -37,7 +37,11 @@ fn later(scene: &Scene, seconds: f64) -> Scene {
         s.boot += seconds;
         s.store.heard += seconds;
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-            s.kube.sources.get_mut(source).unwrap().heard += seconds;
+            let source = s.kube.sources.get_mut(source).unwrap();
+            (source.heard, source.proved) = (source.heard + seconds, source.proved + seconds);
+        }
+        for pods in s.kube.pods.values_mut() {
+            pods.proved += seconds;
         }
     })
 }
