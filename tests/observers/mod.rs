@@ -103,6 +103,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I44", hosts::i44_rest),
     ("I45", drain::i45),
     ("told", notices::told),
+    ("heartbeat", leadership::heartbeat),
 ];
 
 /// Every breach of every invariant, in the order of time.

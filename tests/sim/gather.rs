@@ -25,6 +25,7 @@ pub fn record(sandbox: &Sandbox) -> Record {
         calm_since: None,
         ttl_seconds: 0,
         frozen: Vec::new(),
+        stuck: Vec::new(),
         received: Vec::new(),
         end: sandbox.objects.clock().wall(),
     }

@@ -40,6 +40,7 @@ use crate::{
     registry,
     said::sample,
     settle::settle,
+    stuck::{self, Stuck},
     tell::{digest, dump, states},
     ticks::Ticks,
     viewer,
@@ -293,6 +294,11 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         let (stage, names, rng, keep) = (Arc::clone(&stage), names.clone(), dice.fork(), Arc::clone(keep));
         crowd.push(tokio::spawn(async move { people::volumes(&stage.sandbox, &names, rng, began, &keep).await }));
     }
+    let stuck = Stuck::default();
+    {
+        let (stuck, engines, keep) = (stuck.clone(), Arc::clone(&engines), Arc::clone(keep));
+        crowd.push(tokio::spawn(stuck.befall(seed, engines, keep, clock.clone(), began)));
+    }
     // one day in four ends with a change of mind
     let changes_mind = dice.u8(0..4) == 0;
     let mut happened: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
@@ -379,8 +385,11 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         })
         .collect();
     record.ttl_seconds = u32::try_from(plan.ttl).unwrap();
+    record.stuck = stuck.all();
+    record.frozen.extend(stuck::silent(&record.stuck, plan.ttl));
     let mut aimed = Pairs::new();
     let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
+    all.extend((!record.stuck.is_empty()).then(|| ("stuck".to_owned(), 1)));
     let mut births: BTreeMap<String, Vec<jiff::Timestamp>> = BTreeMap::new();
     for slot in engines.lock().unwrap().iter_mut() {
         births.insert(slot.name.clone(), slot.births.iter().map(|at| start + at.duration_since(began)).collect());
