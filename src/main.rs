@@ -6,12 +6,11 @@ mod console;
 use std::{io::IsTerminal, net::SocketAddr, process::ExitCode, time::Duration};
 
 use cketerm::{
-    cli::{Cli, Context, run},
+    cli::{Cli, Context, Out, run},
     config::Settings,
     daemon, descriptors,
     engine::command::helper_main,
     ground::Ground,
-    model::text::visible,
     telemetry::Ring,
 };
 use clap::Parser;
@@ -150,11 +149,11 @@ fn with_runtime(threads: Threads, work: impl Future<Output = Result<(), (u8, Str
 
 fn warn(settings: &Settings) {
     for warning in &settings.warnings {
-        eprintln!("cketerm: warning: {}", visible(warning, true));
+        Out.message(&format!("cketerm: warning: {warning}"));
     }
 }
 
 fn fail(status: u8, text: &str) -> ExitCode {
-    eprintln!("cketerm: {}", visible(text, true));
+    Out.message(&format!("cketerm: {text}"));
     ExitCode::from(status)
 }

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::json;
 
-use super::{Context, args::Output, output::columns};
+use super::{
+    Context,
+    args::Output,
+    output::{Lines, columns},
+};
 use crate::{
     actions::ActionError,
     clock::Clock,
@@ -163,10 +167,10 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
 fn tell(name: &str, errors: &[String], warnings: &[String], context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => {
-            let line = |kind: &str, text: &String| format!("{kind}: {}\n", crate::model::text::visible(text, true));
-            let lines: String = errors.iter().map(|e| line("error", e)).collect();
-            let notes: String = warnings.iter().map(|w| line("warning", w)).collect();
-            context.out.text(&(lines + &notes))?;
+            let mut lines = Lines::default();
+            errors.iter().for_each(|error| lines.line(format_args!("error: {error}")));
+            warnings.iter().for_each(|warning| lines.line(format_args!("warning: {warning}")));
+            context.out.text(lines)?;
             if errors.is_empty() {
                 context.out.line(&format!("{name}: good"))?;
             }

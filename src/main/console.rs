@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use cketerm::{
     actions::{Bmcs, Operator},
-    cli::{Color, RunOptions},
+    cli::{Color, Out, RunOptions},
     clock::Clock,
     config::Settings,
     console::{
@@ -92,7 +92,7 @@ pub async fn run(
                 ends
             } else {
                 let most = LONGEST_END.as_secs();
-                eprintln!("cketerm: ends what is under way, then gives the lock back (at most {most} s)");
+                Out.message(&format!("cketerm: ends what is under way, then gives the lock back (at most {most} s)"));
                 engine.await
             };
             ends.context("the engine ended badly")??;

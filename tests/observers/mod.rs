@@ -111,6 +111,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I50", logins::i50),
     ("I46", quorum::i46),
     ("told", notices::told),
+    ("heartbeat", leadership::heartbeat),
 ];
 
 /// Every breach of every invariant, in the order of time.

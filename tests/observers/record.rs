@@ -35,6 +35,8 @@ pub struct Record {
     /// Which process stood still (SIGSTOP, a suspended host), from when to when: what it sends afterwards was decided
     /// before, and what is said of it meanwhile is old.
     pub frozen: Vec<(String, Timestamp, Timestamp)>,
+    /// Whose main loop got stuck for good, and when: everything else of that process went on.
+    pub stuck: Vec<(String, Timestamp)>,
     /// What a receiver of notices was brought; empty where there is none.
     pub received: Vec<Received>,
     /// Addresses that were sent a login of BMCs; empty where nobody could listen (real servers).

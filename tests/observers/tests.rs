@@ -38,6 +38,23 @@ fn i50_a_login_that_goes_elsewhere_is_seen() {
 }
 
 #[test]
+fn an_engine_that_is_stuck_and_keeps_the_lock_is_seen() {
+    let stuck = |gone_after: Option<f64>| {
+        let mut s = Scene::new();
+        s.record.stuck.push(("engine-0".to_owned(), s.now));
+        if let Some(seconds) = gone_after {
+            s.pass(seconds);
+            s.hand(&format!("leader//{:x}", scene::LEASE), None);
+        }
+        s.pass(120.0);
+        s
+    };
+    sees(&stuck(Some(12.0)), &[]);
+    sees(&stuck(Some(60.0)), &["heartbeat"]);
+    sees(&stuck(None), &["heartbeat"]);
+}
+
+#[test]
 fn a_whole_round_breaks_nothing() {
     let mut s = Scene::new();
     for (index, node) in ["w1", "w2", "cp1"].into_iter().enumerate() {

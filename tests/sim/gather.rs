@@ -28,6 +28,7 @@ pub fn record(sandbox: &Sandbox) -> Record {
         calm_since: None,
         ttl_seconds: 0,
         frozen: Vec::new(),
+        stuck: Vec::new(),
         received: Vec::new(),
         logins: sandbox.machines.logins().into_iter().map(|(to, at)| Login { at, to }).collect(),
         end: sandbox.objects.clock().wall(),

@@ -28,6 +28,7 @@ mod run;
 mod said;
 mod settle;
 mod shrink;
+mod stuck;
 mod tell;
 mod ticks;
 mod viewer;
