@@ -25,7 +25,7 @@ const MOST_REPLAYED: usize = 500_000;
 pub fn parse(text: &str) -> Result<Value, String> {
     fits(text)?;
     // JSON has escapes that YAML lacks
-    if text.trim_start().starts_with('{') {
+    if text.trim_start().starts_with(['{', '[']) {
         match of_json(text) {
             Err(e) if e.is_data() => return Err(format!("cannot be read: {e}")),
             Ok(value) => return Ok(value),

@@ -248,10 +248,8 @@ async fn a_document_whose_aliases_expand_without_end_is_refused() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     let list = |of: &str| vec![of; 300].join(", ");
-    let mut bomb = format!("a0: &a0 [{}]\n", list("ha"));
-    for level in 1..20 {
-        bomb += &format!("a{level}: &a{level} [{}]\n", list(&format!("*a{}", level - 1)));
-    }
+    let levels = (1..20).map(|level| format!("a{level}: &a{level} [{}]\n", list(&format!("*a{}", level - 1))));
+    let bomb = format!("a0: &a0 [{}]\n", list("ha")) + &levels.collect::<Vec<_>>().concat();
     assert!(bomb.len() < 50_000, "{}", bomb.len());
     let before = rig.keys().await;
     let file = rig.file("bomb.yml", &bomb);
