@@ -35,7 +35,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     let _logs = telemetry::start(target, &settings.log.level, settings.log.json)?;
     let (mut term, mut int, mut hup) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
-    for warning in &settings.warnings {
+    for warning in settings.warnings.iter().chain(&settings.exposures()) {
         tracing::warn!("{warning}");
     }
     // Without this an engine would take its clusters from wherever the environment points.

@@ -14,7 +14,7 @@ use cketerm::{
     telemetry::Ring,
 };
 use clap::Parser;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
 /// What the watches allocate and give back on several threads scatters over glibc's arenas: an engine of 5,000 nodes took
 /// three times as much memory with it. musl's own is many times slower besides. `.cargo/config.toml` sets it.
@@ -58,8 +58,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the program knows of etcd, Kubernetes and BMCs would lie in a dump.
+/// What the program knows of etcd, Kubernetes and BMCs would lie in a dump, and can be read by whoever may trace it: other
+/// processes of the same user may not.
 fn no_dump() {
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let maximum = getrlimit(Resource::Core).maximum;
     // a limit that cannot be set is no reason not to work
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });

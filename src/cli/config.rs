@@ -115,6 +115,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
 /// What is wrong, and what a person should know, beyond what reading the files told already.
 async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), ActionError> {
     let (mut errors, mut warnings) = (Vec::new(), s.warnings.clone());
+    warnings.extend(s.exposures());
     if let Some(http) = &s.http
         && http.parse::<std::net::SocketAddr>().is_err()
     {

@@ -180,6 +180,7 @@ fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<b
     let endpoints = section.list("endpoints")?;
     if let Some(endpoints) = endpoints {
         settings.etcd = EtcdSettings { endpoints, ..EtcdSettings::default() };
+        settings.key_files.clear();
     }
     let etcd = &mut settings.etcd;
     etcd.prefix = section.text("prefix")?.unwrap_or(etcd.prefix.clone());
@@ -211,6 +212,9 @@ fn credentials(etcd: &mut EtcdSettings, section: &mut Section, path: &Path) -> R
                 let file = beside(path, &file);
                 let bytes = std::fs::read(&file)
                     .map_err(|e| section.wrong(&field, &format!("{} {UNREADABLE}: {e}", file.display())))?;
+                if name == "tls-key" {
+                    settings.key_files.push(file.clone());
+                }
                 let why = |why: String| section.wrong(&field, &format!("{}: {why}", file.display()));
                 *slot = Some(pem(bytes).map_err(why)?);
             }

@@ -22,7 +22,10 @@ fn listen(body: usize) -> Listener {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             counted.fetch_add(1, Ordering::SeqCst);
-            let _ = stream.read(&mut [0; 4096]);
+            let mut request = [0; 4096];
+            if stream.read(&mut request).unwrap_or(0) == 0 {
+                continue;
+            }
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {body}\r\nconnection: close\r\n\r\n");
             let _ = stream.write_all(head.as_bytes());
             let _ = stream.write_all(&vec![b'x'; body]);

@@ -7,6 +7,7 @@ use std::{
     fmt,
     net::IpAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -247,13 +248,13 @@ impl Book {
         if networks.is_empty() && !everywhere {
             return match (by, place.host) {
                 (NamedBy::Elsewhere, _) => Err(BookError::NoNetworks { name, bmc }),
-                (NamedBy::File, Host::Ip(ip)) => Ok(std::sync::Arc::new(move |to: IpAddr| to == ip)),
+                (NamedBy::File, Host::Ip(ip)) => Ok(Arc::new(move |to: IpAddr| to == ip)),
                 (NamedBy::File, Host::Name) if plain || insecure => Err(self.wrong(
                     &name,
                     "a host name without a verified certificate needs `networks`: give its IP address, or list its network",
                 )),
                 // whoever answers there has to have the name's certificate
-                (NamedBy::File, Host::Name) => Ok(std::sync::Arc::new(|_| true)),
+                (NamedBy::File, Host::Name) => Ok(Arc::new(|_| true)),
             };
         }
         // the operator's own `http://` is permission enough
@@ -264,7 +265,7 @@ impl Book {
             let known = networks.allow(ip, false);
             return Err(if known { BookError::PlainHttp { name, bmc } } else { BookError::Outside { name, bmc } });
         }
-        Ok(std::sync::Arc::new(move |to: IpAddr| networks.allow(to, plain)))
+        Ok(Arc::new(move |to: IpAddr| networks.allow(to, plain)))
     }
 
     /// Where the BMCs that a registry names listen; none = at the port of https.

@@ -6,6 +6,7 @@
 //! | `networks` | the allow-list of networks that a login may go to |
 //! | `reach` | how BMCs are spoken to: over the network or inside the sandbox; the BMC of a BareMetalHost |
 //! | `controller` | Metal3's controller role, decided; the engine carries it out |
+//! | `redfish/address` | where a BMC is: origin, host, system |
 //! | `redfish/talk` | one BMC: requests, sign-in, redirects, what its errors mean |
 //! | `redfish/system` | its computer system: discovery, power state, `ComputerSystem.Reset` |
 //! | `redfish/switch` | off, on, cycle: deadlines, soft then hard, never a request again per poll |

@@ -3,7 +3,7 @@
 //!
 //! Beside them a stranger listens outside the networks of the BMCs: it answers as a BMC does and keeps what it is sent.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -26,12 +26,14 @@ pub const STRANGERS_NAME: &str = "bmc.stranger.example";
 pub fn address(machine: &str) -> Option<IpAddr> {
     Some(match machine.parse().ok()? {
         IpAddr::V4(ip) => {
-            let [_, rest @ ..] = ip.octets();
-            IpAddr::V4(Ipv4Addr::new(172, rest[0], rest[1], rest[2]))
+            let mut octets = ip.octets();
+            octets[0] = 172;
+            IpAddr::from(octets)
         }
         IpAddr::V6(ip) => {
-            let [_, b, c, d, e, f, g, h] = ip.segments();
-            IpAddr::V6(Ipv6Addr::new(0xfd72, b, c, d, e, f, g, h))
+            let mut segments = ip.segments();
+            segments[0] = 0xfd72;
+            IpAddr::from(segments)
         }
     })
 }
