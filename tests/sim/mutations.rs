@@ -66,6 +66,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::RefusalUnnamed | Mutation::FailureFatal => &["I20"],
         Mutation::BackoffForEver => &["I33"],
         Mutation::CancelWaits => &["I36"],
+        Mutation::WatchTrusted => &["I6", "I7"],
         Mutation::HeartbeatIgnored => &["heartbeat"],
         Mutation::AllowListForgotten => &["I50"],
         Mutation::QuorumForgotten => &["I46"],

@@ -40,8 +40,9 @@ fn later(scene: &Scene, seconds: f64) -> Scene {
             let source = s.kube.sources.get_mut(source).unwrap();
             (source.heard, source.proved) = (source.heard + seconds, source.proved + seconds);
         }
-        for pods in s.kube.pods.values_mut() {
-            pods.proved += seconds;
+        let nodes: Vec<String> = s.kube.pods.keys().cloned().collect();
+        for node in nodes {
+            s.kube.pods.get_mut(&node).unwrap().proved += seconds;
         }
     })
 }
