@@ -85,7 +85,7 @@ fn last(mutation: Mutation) -> u64 {
         | Mutation::DrainedTooEarly
         | Mutation::StrangerStays
         | Mutation::AuditForgotten => 2,
-        Mutation::WindowForgotten | Mutation::ResetIgnored => 3,
+        Mutation::WindowForgotten | Mutation::ResetIgnored | Mutation::QuorumForgotten => 3,
         Mutation::OverCap => 4,
         Mutation::GateForgotten | Mutation::PreviewIgnored | Mutation::StuckUnsaid | Mutation::RepairBesideReboot => 5,
         Mutation::StepTwice | Mutation::StepUnwatched => 8,
