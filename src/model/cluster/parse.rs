@@ -20,6 +20,9 @@ const EACH: usize = 16;
 /// Aliases in a document, and values that they stand for.
 const MOST_ALIASES: usize = 10_000;
 const MOST_REPLAYED: usize = 500_000;
+/// Levels of nesting, and bytes of stack for them: an unoptimised build takes about 32 KiB a level.
+const MOST_LEVELS: usize = 64;
+const STACK: usize = 16 << 20;
 
 /// Reads one YAML or JSON document that a person wrote. The error is a sentence with line and column where there are any.
 pub fn parse(text: &str) -> Result<Value, String> {
@@ -57,7 +60,7 @@ fn of_json(text: &str) -> Result<Value, serde_json::Error> {
 }
 
 fn of_yaml(text: &str) -> Result<Value, String> {
-    let limits = serde_saphyr::options! {
+    let limits = || serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 4_000_000,
             max_nodes: 2_000_000,
@@ -65,7 +68,7 @@ fn of_yaml(text: &str) -> Result<Value, String> {
             max_anchors: MOST_ALIASES,
             max_recorded_anchor_events: MOST_REPLAYED,
             max_recorded_anchor_bytes: MOST_VALUES,
-            max_depth: 64,
+            max_depth: MOST_LEVELS,
             max_documents: 1,
             max_merge_keys: MOST_ALIASES,
         },
@@ -77,7 +80,16 @@ fn of_yaml(text: &str) -> Result<Value, String> {
         reject_unsupported_tags: true,
         with_snippet: false,
     };
-    yaml::read(text, limits)
+    on_a_deep_stack(|| yaml::read(text, limits()))
+}
+
+/// The parser recurses with every level of nesting, and the stack of a caller may be small.
+fn on_a_deep_stack<T: Send>(read: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
+        let reader = reader.map_err(|e| format!("no thread to read it: {e}"))?;
+        reader.join().unwrap_or_else(|_| Err("the parser ended early".to_owned()))
+    })
 }
 
 /// Makes values, and counts what they take.
