@@ -40,9 +40,12 @@ faults: setup build ## processes killed, stopped, cut off, a full disk, little m
 soak: build ## an engine and a console beside 5,000 nodes under churn for MINUTES=60: does anything grow? WRITE=docs/reliability.md
 	python3 tests/figures/soak.py $(PROGRAM) --minutes $(or $(MINUTES),60) $(if $(WRITE),--write $(WRITE))
 
-deny: ## licences, sources and duplicates by cargo-deny, where it is; `cargo test` holds the same lists (tests/it/supply.rs)
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check licenses bans sources; \
-	  else echo "SKIP: cargo-deny is not installed (cargo install --locked cargo-deny): licences, bans and sources are checked by cargo test, ADVISORIES BY NOBODY" >&2; fi
+deny: ## licences, sources, duplicates and advisories by cargo-deny, where it is; `cargo test` holds the same lists (tests/it/supply.rs)
+	@if ! cargo deny --version >/dev/null 2>&1; then \
+	  echo "SKIP: cargo-deny is not installed (cargo install --locked cargo-deny): licences, bans and sources are checked by cargo test, ADVISORIES BY NOBODY" >&2; \
+	elif ! cargo deny --locked check licenses bans sources; then exit 1; \
+	elif cargo deny --locked fetch db; then cargo deny --locked check --disable-fetch advisories; \
+	else echo "SKIP: the advisory database cannot be had: ADVISORIES ARE CHECKED BY NOBODY" >&2; fi
 
 lint:
 	cargo fmt --check

@@ -14,6 +14,7 @@ use std::{
 };
 
 use crate::{
+    model::secret,
     notices::{Origin, Receiver, Way},
     store::EtcdSettings,
 };
@@ -105,6 +106,8 @@ pub struct Settings {
     /// Where each value came from, for people, by the setting's name (`engine.http`): a file, a variable, an option; the others are
     /// built-in.
     pub from: BTreeMap<String, String>,
+    /// Files with private keys that it names.
+    pub key_files: Vec<PathBuf>,
     /// What a person should know: CKE's file with a secret that everyone can read.
     pub warnings: Vec<String>,
 }
@@ -149,6 +152,7 @@ impl Default for Settings {
             looked_for: Vec::new(),
             sources: BTreeMap::new(),
             from: BTreeMap::new(),
+            key_files: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -373,6 +377,27 @@ impl Settings {
         ))
     }
 
+    /// Secrets that others on this host or on the way can read: key files and kubeconfigs that everyone may read, passwords
+    /// over plain HTTP, certificates that nobody verifies. Each a sentence.
+    pub fn exposures(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let kubeconfig = self.kube.kubeconfig.iter();
+        for file in self.key_files.iter().chain(kubeconfig).filter(|file| world_readable(file)) {
+            all.push(format!("{} holds a key or token and everyone can read it: chmod o-r {0}", file.display()));
+        }
+        let plain = |url: &&String| url.starts_with("http://") && !on_loopback(url);
+        if let (Some(_), Some(url)) = (&self.etcd.password, self.etcd.endpoints.iter().find(plain)) {
+            let url = secret::url(url);
+            all.push(format!("etcd.password goes over plain HTTP to {url}: use https"));
+        }
+        let text =
+            self.kube.kubeconfig.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        if text.lines().any(|line| line.trim_start_matches(['-', ' ']).starts_with("insecure-skip-tls-verify: true")) {
+            all.push("the kubeconfig says insecure-skip-tls-verify: whoever stands between reads its token".to_owned());
+        }
+        all
+    }
+
     /// Our form with every default, commented.
     pub fn default_yaml() -> &'static str {
         DEFAULT_YAML
@@ -382,6 +407,13 @@ impl Settings {
 /// An address to listen on; `off` and nothing mean nowhere.
 fn listen(text: &str) -> Option<String> {
     (!matches!(text, "" | "off" | "none")).then(|| text.to_owned())
+}
+
+/// Nobody stands between.
+fn on_loopback(url: &str) -> bool {
+    let uri = url.parse::<http::Uri>().ok();
+    let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// People write `/cke` and mean `/cke/`. CKE takes its own file's prefix as it stands, so that one is left alone.

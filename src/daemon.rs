@@ -5,6 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 mod gauges;
 mod metrics;
+mod server;
+mod systemd;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +35,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     let _logs = telemetry::start(target, &settings.log.level, settings.log.json)?;
     let (mut term, mut int, mut hup) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
-    for warning in &settings.warnings {
+    for warning in settings.warnings.iter().chain(&settings.exposures()) {
         tracing::warn!("{warning}");
     }
     // Without this an engine would take its clusters from wherever the environment points.
@@ -45,18 +47,29 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     let engine = Ground::connect(&settings).await?.start("daemon", true, Some(address.to_string()));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon runs");
     let served = tokio::spawn(serve(listener, engine.seen(), engine.tally()));
-    systemd("READY=1");
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-        _ = hup.recv() => {}
-    }
-    systemd("STOPPING=1");
-    tracing::info!("ends: finishes what runs, then resigns");
-    engine.stop().await;
+    let heartbeat = engine.heartbeat();
+    heartbeat.guard(|| {})?;
+    systemd::notify("READY=1");
+    let fed = tokio::spawn(systemd::feed_watchdog(heartbeat.clone()));
+    let ends = async {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+            _ = hup.recv() => {}
+        }
+        systemd::notify("STOPPING=1");
+        tracing::info!("ends: finishes what runs, then resigns");
+        engine.stop().await;
+        tracing::info!("ended");
+    };
+    let ended = tokio::select! {
+        biased;
+        why = heartbeat.stuck() => Err(anyhow::anyhow!(why)),
+        () = ends => Ok(()),
+    };
     served.abort();
-    tracing::info!("ended");
-    Ok(())
+    fed.abort();
+    ended
 }
 
 async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, tally: Arc<Tally>) {
@@ -66,10 +79,7 @@ async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, tally: A
         pages = pages.route("/state", get(state));
     }
     let pages = pages.with_state(seen.clone());
-    let app = pages.merge(metrics::route(seen, &tally));
-    if let Err(e) = axum::serve(listener, app).await {
-        tracing::error!(error = %e, "the HTTP endpoint ended");
-    }
+    server::serve(listener, pages.merge(metrics::route(seen, &tally))).await;
 }
 
 /// Alive: the loop has made a pass within the last 30 s.
@@ -112,22 +122,5 @@ async fn state(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoRespo
     match written.map_err(|e| e.to_string()).and_then(|text| text.map_err(|e| e.to_string())) {
         Ok(text) => (StatusCode::OK, [("content-type", "application/json")], text),
         Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, [("content-type", "text/plain")], format!("no state: {why}\n")),
-    }
-}
-
-/// Tells systemd, where it asked to be told (`NOTIFY_SOCKET`).
-fn systemd(state: &str) {
-    use std::os::{
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixDatagram},
-    };
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET").and_then(|p| p.into_string().ok()) else { return };
-    let address = match path.strip_prefix('@') {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&path),
-    };
-    let sent = address.and_then(|a| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &a));
-    if let Err(e) = sent {
-        tracing::warn!(error = %e, "systemd could not be told {state}");
     }
 }

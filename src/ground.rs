@@ -22,6 +22,9 @@ use crate::{
 /// No webhook is waited for longer; each receiver has a time limit of its own below that.
 pub const WEBHOOK: Duration = Duration::from_mins(1);
 
+/// So many bytes of a webhook's answer are read.
+pub const ANSWER: usize = 64 << 10;
+
 /// Connections, commands and probes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ground {
@@ -71,7 +74,7 @@ impl Ground {
             registry: Http::verified(client::PATIENCE, client::MOST_BYTES),
             bmcs: Reach::network(settings.bmcs.clone()),
             notices: Arc::new(settings.notices.clone()),
-            webhooks: Http::for_webhooks(WEBHOOK)?,
+            webhooks: Http::for_webhooks(WEBHOOK, ANSWER),
             ttl: Duration::from_secs(settings.lease_ttl_seconds),
             host: host_name(),
             pid: std::process::id(),

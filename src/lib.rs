@@ -9,11 +9,13 @@ pub mod clock;
 pub mod config;
 pub mod console;
 pub mod daemon;
+pub mod descriptors;
 pub mod engine;
 pub mod fence;
 #[cfg(test)]
 mod fuzz;
 pub mod ground;
+pub mod heartbeat;
 pub mod kubernetes;
 pub mod model;
 pub mod mutation;

@@ -3,19 +3,18 @@
 #[path = "main/console.rs"]
 mod console;
 
-use std::{io::IsTerminal, net::SocketAddr, process::ExitCode};
+use std::{io::IsTerminal, net::SocketAddr, process::ExitCode, time::Duration};
 
 use cketerm::{
-    cli::{Cli, Context, run},
+    cli::{Cli, Context, Out, run},
     config::Settings,
-    daemon,
+    daemon, descriptors,
     engine::command::helper_main,
     ground::Ground,
-    model::text::visible,
     telemetry::Ring,
 };
 use clap::Parser;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
 /// What the watches allocate and give back on several threads scatters over glibc's arenas: an engine of 5,000 nodes took
 /// three times as much memory with it. musl's own is many times slower besides. `.cargo/config.toml` sets it.
@@ -29,6 +28,7 @@ fn main() -> ExitCode {
         return helper_main(&words.collect::<Vec<_>>());
     }
     no_dump();
+    descriptors::raise();
     let cli = Cli::parse();
     let settings = match Settings::load(&cli.overrides()) {
         Ok(settings) => settings,
@@ -58,8 +58,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the program knows of etcd, Kubernetes and BMCs would lie in a dump.
+/// What the program knows of etcd, Kubernetes and BMCs would lie in a dump, and can be read by whoever may trace it: other
+/// processes of the same user may not.
 fn no_dump() {
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let maximum = getrlimit(Resource::Core).maximum;
     // a limit that cannot be set is no reason not to work
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
@@ -117,6 +119,9 @@ fn unconfigured(settings: &Settings) -> String {
     )
 }
 
+/// How long the end waits for what still runs, files that are being written above all.
+const AT_THE_END: Duration = Duration::from_secs(5);
+
 /// How many threads the work gets.
 #[derive(Clone, Copy)]
 enum Threads {
@@ -131,7 +136,13 @@ fn with_runtime(threads: Threads, work: impl Future<Output = Result<(), (u8, Str
         Threads::One => tokio::runtime::Builder::new_current_thread(),
         Threads::All => tokio::runtime::Builder::new_multi_thread(),
     };
-    match builder.enable_all().build().map(|runtime| runtime.block_on(work)) {
+    let worked = builder.enable_all().build().map(|runtime| {
+        let worked = runtime.block_on(work);
+        // a task that never ends must not keep the process: it could be an engine that is stuck
+        runtime.shutdown_timeout(AT_THE_END);
+        worked
+    });
+    match worked {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err((status, text))) => fail(status, &text),
         Err(e) => fail(1, &format!("the runtime could not be started: {e}")),
@@ -140,11 +151,11 @@ fn with_runtime(threads: Threads, work: impl Future<Output = Result<(), (u8, Str
 
 fn warn(settings: &Settings) {
     for warning in &settings.warnings {
-        eprintln!("cketerm: warning: {}", visible(warning, true));
+        Out.message(&format!("cketerm: warning: {warning}"));
     }
 }
 
 fn fail(status: u8, text: &str) -> ExitCode {
-    eprintln!("cketerm: {}", visible(text, true));
+    Out.message(&format!("cketerm: {text}"));
     ExitCode::from(status)
 }

@@ -115,6 +115,24 @@ pub enum Mutation {
     BackoffForEver,
     /// A cancelled entry stays while others are in work.
     CancelWaits,
+    /// A webhook that denies the dry run is no blocker.
+    DenialIgnored,
+    /// A webhook's 429 blocks the preview, so that the eviction which would start a migration is never sent.
+    DeferralBlocks,
+    /// A pod is deleted whose eviction a webhook has answered with 429.
+    DeferredDeleted,
+    /// A drain is given up at the first 500 or time-out.
+    FailureFatal,
+    /// Admission webhooks are not told that a preview is a dry run.
+    DryRunHidden,
+    /// A pod is called stuck a minute after its deletion was requested, whatever grace period it has.
+    GraceForgotten,
+    /// Any answer of the API server counts as a proof of every watch.
+    WatchTrusted,
+    /// Nobody notices that the engine's main loop is stuck.
+    HeartbeatIgnored,
+    /// A BMC is spoken to wherever it is said to be.
+    AllowListForgotten,
     /// The other members of etcd keep no machine back.
     QuorumForgotten,
 }
@@ -173,6 +191,15 @@ pub static ALL: &[Mutation] = &[
     Mutation::RefusalUnnamed,
     Mutation::BackoffForEver,
     Mutation::CancelWaits,
+    Mutation::DenialIgnored,
+    Mutation::DeferralBlocks,
+    Mutation::DeferredDeleted,
+    Mutation::FailureFatal,
+    Mutation::DryRunHidden,
+    Mutation::GraceForgotten,
+    Mutation::WatchTrusted,
+    Mutation::HeartbeatIgnored,
+    Mutation::AllowListForgotten,
     Mutation::QuorumForgotten,
 ];
 
@@ -214,7 +241,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=46).map(|i| format!("I{i}")) {
+        for code in (1..=46).chain([50]).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no fault breaks {code}");
         }
         named.sort_unstable();

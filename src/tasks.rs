@@ -27,7 +27,18 @@ where
     }
 }
 
-/// The same for a future that is spawned otherwise, into a `JoinSet` say.
+/// Spawns the main loop of an engine: the one task that [`Gate::freeze_main`] stops.
+pub fn spawn_main<F>(task: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    match GATE.try_with(Clone::clone) {
+        Ok(gate) => tokio::spawn(gate.hold_as(task, true)),
+        Err(_) => tokio::spawn(task),
+    }
+}
+
+/// [`spawn`] for a future that is spawned otherwise, into a `JoinSet` say.
 pub fn held<F>(task: F) -> Pin<Box<dyn Future<Output = F::Output> + Send>>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -47,19 +58,41 @@ enum State {
 }
 
 /// Holds the tasks of one engine. Cheap to clone; all clones are the same gate.
-#[derive(Clone, Debug)]
-pub struct Gate(Arc<Mutex<(State, Vec<Waker>)>>);
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<Mutex<Inner>>);
 
-impl Default for Gate {
+/// How the main loop behind a gate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Main {
+    Moves,
+    /// It waits for something that never comes.
+    Waits,
+    /// It keeps its thread for ever.
+    Busy,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    /// What the main loop alone does.
+    main: Main,
+    waiting: Vec<Waker>,
+}
+
+impl Default for Inner {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new((State::Open, Vec::new()))))
+        Self { state: State::Open, main: Main::Moves, waiting: Vec::new() }
     }
 }
 
 impl Gate {
     /// The future behind this gate.
     pub fn hold<F: Future>(&self, task: F) -> impl Future<Output = F::Output> + use<F> {
-        GATE.scope(self.clone(), Held { task: Some(Box::pin(task)), gate: self.clone() })
+        self.hold_as(task, false)
+    }
+
+    fn hold_as<F: Future>(&self, task: F, main: bool) -> impl Future<Output = F::Output> + use<F> {
+        GATE.scope(self.clone(), Held { task: Some(Box::pin(task)), gate: self.clone(), main })
     }
 
     /// The gate of the task that asks.
@@ -77,6 +110,16 @@ impl Gate {
         self.turn(State::Open);
     }
 
+    /// The main loop behind it (see [`spawn_main`]) does not move any more; everything else does.
+    pub fn freeze_main(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).main = Main::Waits;
+    }
+
+    /// The same, and the loop keeps the thread on which it would have moved.
+    pub fn block_main(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).main = Main::Busy;
+    }
+
     /// Drops every task behind it the next time that it would move. For ever.
     pub fn kill(&self) {
         self.turn(State::Dead);
@@ -84,16 +127,16 @@ impl Gate {
 
     /// Whether [`Gate::kill`] was called.
     pub fn is_dead(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 == State::Dead
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).state == State::Dead
     }
 
     fn turn(&self, to: State) {
         let waiting = {
             let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if inner.0 != State::Dead {
-                inner.0 = to;
+            if inner.state != State::Dead {
+                inner.state = to;
             }
-            std::mem::take(&mut inner.1)
+            std::mem::take(&mut inner.waiting)
         };
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -102,6 +145,8 @@ impl Gate {
 struct Held<F> {
     task: Option<Pin<Box<F>>>,
     gate: Gate,
+    /// Whether this is the engine's main loop.
+    main: bool,
 }
 
 impl<F: Future> Future for Held<F> {
@@ -110,10 +155,20 @@ impl<F: Future> Future for Held<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let state = {
             let mut inner = self.gate.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if inner.0 == State::Frozen {
-                inner.1.push(cx.waker().clone());
+            let state = match (inner.state, inner.main) {
+                (State::Open, Main::Waits) if self.main => State::Frozen,
+                (State::Open, Main::Busy) if self.main => {
+                    drop(inner);
+                    loop {
+                        std::thread::park();
+                    }
+                }
+                (state, _) => state,
+            };
+            if state == State::Frozen {
+                inner.waiting.push(cx.waker().clone());
             }
-            inner.0
+            state
         };
         match (state, self.task.as_mut()) {
             (State::Open, Some(task)) => task.as_mut().poll(cx),
@@ -166,6 +221,34 @@ mod tests {
         gate.thaw();
         sleep(Duration::from_secs(2)).await;
         assert!(count.load(SeqCst) >= 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_main_loop_alone_stands_still_and_what_it_has_spawned_goes_on() {
+        let gate = Gate::default();
+        let (turns, count) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let (inner, child) = (Arc::clone(&turns), Arc::clone(&count));
+        let main = async move {
+            spawn(async move {
+                loop {
+                    sleep(Duration::from_secs(1)).await;
+                    child.fetch_add(1, SeqCst);
+                }
+            });
+            loop {
+                sleep(Duration::from_secs(1)).await;
+                inner.fetch_add(1, SeqCst);
+            }
+        };
+        gate.hold(async { drop(spawn_main(main)) }).await;
+        sleep(Duration::from_millis(3500)).await;
+        gate.freeze_main();
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!((turns.load(SeqCst), count.load(SeqCst)), (3, 13));
+        gate.kill();
+        gate.thaw();
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!((turns.load(SeqCst), count.load(SeqCst)), (3, 13));
     }
 
     #[tokio::test(start_paused = true)]

@@ -46,7 +46,7 @@ impl Bmcs {
     }
 
     /// The file as it is now.
-    pub fn book(&self) -> Result<Book, ActionError> {
+    pub fn book(&self) -> Result<Arc<Book>, ActionError> {
         self.reach.book().map_err(|e| ActionError::misused(e.to_string()))
     }
 

@@ -13,8 +13,8 @@ use std::{
 use crate::{
     clock::{Now, Steady},
     engine::{
-        decide::{Effect, decide},
-        memory, previewed, publish,
+        decide::{Effect, decide, previewed},
+        memory, publish,
         snapshot::{Came, Engine, Leading, Snapshot, Work, secs},
     },
     fence::Person,
@@ -95,6 +95,7 @@ pub(super) async fn drain(
     let mut scene = Scene::new(on.definition, node, steady.now());
     let mut last = Progress::default();
     loop {
+        live.keep_proving();
         let etcd = on.entries.borrow();
         if let Some(entry) = claimed(&etcd) {
             return Err(Stopped::Claimed(entry));
@@ -114,13 +115,14 @@ pub(super) async fn drain(
         let planned = decision.effects.into_iter().find(|p| p.entry == Some(ENTRY));
         if let Some(effect) = planned.map(|p| p.effect) {
             let came = match &effect {
-                Effect::Power { .. } => return Ok(last),
+                Effect::Recheck { .. } | Effect::Power { .. } => return Ok(last),
                 Effect::BackOff { cause, .. } => {
                     return Err(Stopped::Blocked(Progress { reason: Some(cause.clone()), ..last }));
                 }
                 Effect::Stamp { .. } => return Err(Stopped::Uncordoned),
-                Effect::Preview { known: Some(reason), .. } => Came::Previewed(Some(reason.clone())),
-                Effect::Preview { pods, .. } => previewed(pods, &ask(on, pods, true, now).await),
+                Effect::Preview { pods, unprotected } => {
+                    Came::Previewed(previewed(pods, unprotected, &ask(on, pods, true, now).await))
+                }
                 Effect::Evict { evict, delete, .. } => {
                     let (mut answers, deleted) =
                         futures::join!(ask(on, evict, false, now), delete_all(on, delete, now));
@@ -163,7 +165,7 @@ async fn delete_all(on: &Grounds<'_>, pods: &[Arc<PodRow>], now: Now) -> Vec<(St
 
 fn answer(verdict: Verdict, budgets: &[Arc<BudgetRow>], now: Now) -> Answer {
     let budgets = budgets.iter().map(|b| (b.full_name(), b.resource_version.clone())).collect();
-    Answer { verdict, at: secs(now.boot), budgets }
+    Answer { verdict, at: secs(now.boot), budgets, undecided: 0 }
 }
 
 /// What the rules are shown: one node, one entry that drains it, and the cluster's real pods and budgets.
@@ -262,7 +264,8 @@ mod tests {
         };
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
-            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, error: None });
+            kube.sources
+                .insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None });
         }
         kube.put_node(node.clone());
         let controller = Controller { kind: "ReplicaSet".to_owned(), name: "o".to_owned(), uid: "u".to_owned() };
@@ -274,7 +277,11 @@ mod tests {
             controller: Some(controller),
             ..PodRow::default()
         };
-        let pods = NodePods { synced: true, pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect() };
+        let pods = NodePods {
+            synced: true,
+            proved: 1000.0,
+            pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect(),
+        };
         kube.pods.insert(node.name.clone(), pods);
         (node, Arc::new(kube))
     }
@@ -290,7 +297,7 @@ mod tests {
             scene.look(&kube, &etcd, now).unwrap();
             decide(&scene.snap, now).effects.into_iter().map(|p| p.effect.word()).collect::<Vec<_>>()
         };
-        assert_eq!(does(true, 999.0), ["evicting"]);
+        assert_eq!(does(true, 999.0), ["previewing"]);
         assert!(does(false, 0.0).is_empty(), "not read yet");
         assert!(does(true, 985.0).is_empty(), "silent for 15 s");
     }

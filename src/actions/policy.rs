@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::{ActionError, Operator};
 use crate::{
     model::{
+        cluster,
         constraints::Constraints,
         freeze::{Freeze, Groups},
         ours::Who,
@@ -208,7 +209,8 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
         "groups" => policy.groups = if none { None } else { Some(Groups::read(text)?) },
         _ if none => policy.freeze = None,
         _ => {
-            let freeze: Freeze = serde_yaml::from_str(text).map_err(|e| format!("freeze: {e}"))?;
+            let value = cluster::parse(text).map_err(|e| format!("freeze: {e}"))?;
+            let freeze: Freeze = serde_json::from_value(value).map_err(|e| format!("freeze: {e}"))?;
             if let Some(field) = freeze.unknown.keys().next() {
                 return Err(format!("freeze: there is no field {field}; there are until and reason"));
             }

@@ -94,7 +94,7 @@ async fn dry_run(addresses: &[String], operator: &Operator, context: &Context) -
     }
     context.say("no Kubernetes is configured: what their drains would meet is not shown");
     match context.output(Output::Table) {
-        Output::Table => context.out.text(&(addresses.join("\n") + "\n")),
+        Output::Table => addresses.iter().try_for_each(|address| context.out.line(address)),
         form => context.out.value(&addresses, form),
     }
 }

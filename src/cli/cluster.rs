@@ -9,6 +9,7 @@ use super::{
     Context,
     args::{Output, Reason},
     nodes::{control_plane, internal_address},
+    output::Lines,
     reboot_queue::read,
 };
 use crate::{
@@ -90,7 +91,7 @@ async fn get(context: &Context) -> Result<(), ActionError> {
     })?;
     match context.output(Output::Yaml) {
         Output::Json => context.out.value(&value, Output::Json),
-        Output::Yaml | Output::Table => context.out.text(&super::yaml::document(&value)),
+        Output::Yaml | Output::Table => context.out.document(&value),
     }
 }
 
@@ -115,7 +116,7 @@ async fn check(file: &Path, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => {
             for line in lines(&found.faults, "error").iter().chain(&lines(&found.warnings, "warning")) {
-                context.out.line(&crate::model::text::visible(line, false))?;
+                context.out.line(line)?;
             }
         }
         form => {
@@ -153,7 +154,11 @@ async fn identify(confirm: bool, replace: Option<&str>, context: &Context) -> Re
     match context.output(Output::Table) {
         Output::Table => {
             let stored = seen.stored.as_ref().map_or("none", |s| s.uid.as_str());
-            context.out.text(&format!("etcd:       {stored}\nkubernetes: {}\n{state}\n", seen.found))?;
+            let mut lines = Lines::default();
+            lines.line(format_args!("etcd:       {stored}"));
+            lines.line(format_args!("kubernetes: {}", seen.found));
+            lines.line(state);
+            context.out.text(lines)?;
         }
         form => {
             context.out.value(&json!({"etcd": seen.stored, "kubernetes": seen.found, "state": state}), form)?;

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::json;
 
-use super::{Context, args::Output, output::columns};
+use super::{
+    Context,
+    args::Output,
+    output::{Lines, columns},
+};
 use crate::{
     actions::ActionError,
     clock::Clock,
@@ -111,6 +115,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
 /// What is wrong, and what a person should know, beyond what reading the files told already.
 async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), ActionError> {
     let (mut errors, mut warnings) = (Vec::new(), s.warnings.clone());
+    warnings.extend(s.exposures());
     if let Some(http) = &s.http
         && http.parse::<std::net::SocketAddr>().is_err()
     {
@@ -122,7 +127,13 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     errors.extend(looks.looks().err().map(|e| format!("console.theme: {e}")));
     errors.extend(Keymap::new(&s.console.keys).err().map(|e| format!("console.{e}")));
     if let Some(file) = &s.bmcs {
-        errors.extend(Book::read(Path::new(file)).err().map(|e| format!("power.bmcs: {e}")));
+        match Book::read(Path::new(file)) {
+            Ok(book) => {
+                warnings
+                    .extend(book.warnings().into_iter().map(|why| format!("power.bmcs: {}: {why}", file.display())));
+            }
+            Err(e) => errors.push(format!("power.bmcs: {e}")),
+        }
     }
     let spawner = Spawner::new("/proc/self/exe".into(), None, &s.command_env);
     for receiver in &s.notices {
@@ -157,10 +168,10 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
 fn tell(name: &str, errors: &[String], warnings: &[String], context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => {
-            let line = |kind: &str, text: &String| format!("{kind}: {}\n", crate::model::text::visible(text, true));
-            let lines: String = errors.iter().map(|e| line("error", e)).collect();
-            let notes: String = warnings.iter().map(|w| line("warning", w)).collect();
-            context.out.text(&(lines + &notes))?;
+            let mut lines = Lines::default();
+            errors.iter().for_each(|error| lines.line(format_args!("error: {error}")));
+            warnings.iter().for_each(|warning| lines.line(format_args!("warning: {warning}")));
+            context.out.text(lines)?;
             if errors.is_empty() {
                 context.out.line(&format!("{name}: good"))?;
             }

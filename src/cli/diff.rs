@@ -1,6 +1,6 @@
 //! `sabakan diff` and `approve`: what a look at etcd and sabakan would change, and where applying it stands.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{
     Context,
     args::Output,
+    output::Lines,
     registry::{Look, look},
 };
 use crate::{
@@ -73,19 +74,20 @@ fn stands(proposed: &Proposed, standing: &Applying, waits: Option<&str>) -> Vec<
 /// The diff for people: where it stands, what happens to everybody once, then what happens to each.
 fn text(proposed: &Proposed, stands: &[String]) -> String {
     let (plan, change) = (&proposed.plan, &proposed.change);
-    let mut out = format!("{}: {}\n", plan.action, plan.reason);
+    let mut out = Lines::default();
+    out.line(format_args!("{}: {}", plan.action, plan.reason));
     for line in stands {
-        let _ = writeln!(out, "{line}");
+        out.line(line);
     }
     if !plan.changed {
-        return out;
+        return out.done();
     }
     let folds = change.folded();
     for field in &change.fields {
-        let _ = writeln!(out, "  field {field} changes");
+        out.line(format_args!("  field {field} changes"));
     }
     for (what, nodes) in &folds {
-        let _ = writeln!(out, "  {what} on {} nodes", nodes.len());
+        out.line(format_args!("  {what} on {} nodes", nodes.len()));
     }
     let why: BTreeMap<&str, String> = plan.nodes.iter().map(|c| (c.address.as_str(), c.why.to_string())).collect();
     for node in &change.nodes {
@@ -94,13 +96,13 @@ fn text(proposed: &Proposed, stands: &[String]) -> String {
             continue;
         }
         let why = why.get(node.address.as_str()).map(String::as_str).unwrap_or_default();
-        let _ = writeln!(out, "{} {} {} – {why}", sign(node), node.address, place(node));
+        out.line(format_args!("{} {} {} – {why}", sign(node), node.address, place(node)));
         for field in own {
             let side = |s: &Option<String>| s.clone().unwrap_or_else(|| "–".to_owned());
-            let _ = writeln!(out, "    {}: {} → {}", field.field, side(&field.before), side(&field.after));
+            out.line(format_args!("    {}: {} → {}", field.field, side(&field.before), side(&field.after)));
         }
     }
-    out
+    out.done()
 }
 
 fn sign(node: &NodeChange) -> char {
@@ -141,8 +143,11 @@ fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
             if changes.is_empty() {
                 return context.out.line("every Node is as the definition says");
             }
-            let lines: Vec<String> = changes.iter().map(|(name, what)| format!("{name}: {what}")).collect();
-            context.out.line(&lines.join("\n"))
+            let mut lines = Lines::default();
+            for (name, what) in &changes {
+                lines.line(format_args!("{name}: {what}"));
+            }
+            context.out.text(lines)
         }
         form => {
             let list: Vec<_> = changes.iter().map(|(name, what)| json!({"node": name, "changes": what})).collect();

@@ -1,10 +1,7 @@
 //! `history`: CKE's records as `ckecli` prints them; and the entries that ended, with their timelines, from
 //! `cketerm/history/`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use jiff::Timestamp;
@@ -15,6 +12,7 @@ use super::{
     Context,
     args::Output,
     moment,
+    output::Lines,
     roll::{self, Form, Much},
 };
 use crate::{
@@ -24,7 +22,6 @@ use crate::{
         ours::{Audit, Ending},
         record::Record,
         secret::mask,
-        text::visible,
         time::{GO_ZERO, write},
         timeline::Moment,
     },
@@ -180,15 +177,15 @@ pub(super) fn shown(value: &impl Serialize) -> Result<Value, serde_json::Error> 
 /// An entry's story for people: a headline and a line for each moment.
 fn text(told: &Told<'_>) -> String {
     let ending = told.ending;
-    let mut out = visible(&format!("{} {}: {}", ending.entry, ending.address, ending.outcome), false);
-    out.push('\n');
+    let mut out = Lines::default();
+    out.line(format_args!("{} {}: {}", ending.entry, ending.address, ending.outcome));
     for moment in &told.timeline {
         let who = moment.who.as_ref().map(|who| format!(", {who}")).unwrap_or_default();
         let why = moment.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         let at = moment.at.strftime("%FT%TZ");
-        let _ = writeln!(out, "  {at}  {}", visible(&format!("{}{who}{why}", moment.what), false));
+        out.line(format_args!("  {at}  {}{who}{why}", moment.what));
     }
-    out
+    out.done()
 }
 
 /// The endings of these entries, as far as they are recorded.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{Context, args::Output};
+use super::{Context, args::Output, output::Lines};
 use crate::{
     actions::{ActionError, Operator, rights},
     clock::Clock,
     kubernetes::Kube,
-    model::{entry::Stored, secret, text::visible},
+    model::{entry::Stored, secret},
     store::{EtcdSettings, Store},
 };
 
@@ -59,7 +59,7 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
         Err(e) => drop(all.insert("stored".to_owned(), json!(e.to_string()))),
     }
     match context.output(Output::Table) {
-        Output::Table => context.out.text(&text(&all)),
+        Output::Table => context.out.text(text(&all)),
         form => context.out.value(&all, form),
     }
 }
@@ -126,8 +126,8 @@ async fn stored(store: &Store) -> Map<String, Value> {
     ])
 }
 
-fn text(all: &Map<String, Value>) -> String {
-    let mut out = String::new();
+fn text(all: &Map<String, Value>) -> Lines {
+    let mut out = Lines::default();
     for (name, value) in all {
         let (name, value) = match value {
             Value::Array(list) if list.is_empty() && name == LACKING => ("you may change", &json!("everything")),
@@ -143,8 +143,7 @@ fn text(all: &Map<String, Value>) -> String {
         };
         for (i, line) in lines.iter().enumerate() {
             let label = if i == 0 { name } else { "" };
-            out.push_str(&visible(&format!("{label:<16} {line}"), false));
-            out.push('\n');
+            out.line(format_args!("{label:<16} {line}"));
         }
     }
     out

@@ -13,7 +13,7 @@ pub async fn leader(context: &Context) -> Result<(), ActionError> {
         ActionError::failed("nobody leads: start `cketerm --daemon` (policy `engine` permitting), or CKE")
     })?;
     match context.output(Output::Table) {
-        Output::Table => context.out.line(&crate::model::text::visible(&leader.host, false)),
+        Output::Table => context.out.line(&leader.host),
         form => {
             let lease = format!("{:x}", leader.lease);
             context.out.value(&json!({"host": leader.host, "lease": lease, "key": leader.key}), form)

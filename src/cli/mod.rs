@@ -43,6 +43,7 @@ mod yaml;
 use args::MachinesWord;
 pub use args::{Cli, Color, Command, RunOptions};
 pub use context::Context;
+pub use output::Out;
 
 use crate::actions::ActionError;
 

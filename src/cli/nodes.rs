@@ -10,14 +10,13 @@ use serde::Serialize;
 use super::{
     Context,
     args::{Output, Reason},
-    output::columns,
+    output::{Lines, columns},
 };
 use crate::{
     actions::{ActionError, Operator, Progress, Turned},
     model::{
         kube::NodeRow,
         reason::{PodHold, Reason as Why},
-        text::visible,
     },
     store::view::{Definition, StoreView},
 };
@@ -114,14 +113,17 @@ async fn drain(node: &ByHand, context: &Context) -> Result<(), ActionError> {
         // that a command would be next only says that the drain is over
         let reason = progress.reason.as_ref().filter(|r| !matches!(r, Why::Working { .. }));
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        let line = visible(&format!("{}/{} pods gone{reason}", progress.pods_gone, progress.pods_at_start), false);
+        let line = format!("{}/{} pods gone{reason}", progress.pods_gone, progress.pods_at_start);
         let blocked = progress.blockers.iter().filter(|b| b.why != PodHold::Leaving);
-        let blocked: BTreeSet<String> = blocked.map(|b| visible(&format!("  {}: {}", b.pod, b.why), false)).collect();
+        let blocked: BTreeSet<String> = blocked.map(|b| format!("  {}: {}", b.pod, b.why)).collect();
         // each pod once, and again when something else holds it
-        let new = blocked.difference(&named).fold(String::new(), |text, line| text + "\n" + line);
+        let new: Vec<&String> = blocked.difference(&named).collect();
         if table && (line != last || !new.is_empty()) {
             let at = jiff::Timestamp::now().strftime("%H:%M:%S");
-            let _ = context.out.line(&format!("{at} {line}{new}"));
+            let mut lines = Lines::default();
+            lines.line(format_args!("{at} {line}"));
+            new.iter().for_each(|line| lines.line(line));
+            let _ = context.out.text(lines);
         }
         (last, named) = (line, blocked);
     };
@@ -138,7 +140,7 @@ async fn drain(node: &ByHand, context: &Context) -> Result<(), ActionError> {
     if !table {
         return context.out.value(&progress, context.output(Output::Json));
     }
-    context.out.line(&format!("{} is drained and stays cordoned", visible(&node.name, false)))
+    context.out.line(&format!("{} is drained and stays cordoned", node.name))
 }
 
 async fn print(context: &Context) -> Result<(), ActionError> {

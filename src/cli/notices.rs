@@ -15,7 +15,7 @@ use crate::{
         command::Spawner,
         notices::{Delivery, Postman},
     },
-    ground::{WEBHOOK, host_name},
+    ground::{ANSWER, WEBHOOK, host_name},
     model::{
         entry::Stored,
         notice::{Kind, Notice, Told},
@@ -135,7 +135,7 @@ fn chosen(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receive
 
 async fn test(receivers: &[Receiver], kind: Option<&str>, context: &Context) -> Result<(), ActionError> {
     let notice = trial(kind)?;
-    let http = Http::for_webhooks(WEBHOOK).map_err(|e| ActionError::failed(e.to_string()))?;
+    let http = Http::for_webhooks(WEBHOOK, ANSWER);
     let settings = &context.settings;
     let config = settings.files.last().map(|p| p.display().to_string());
     let spawner = Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env);

@@ -1,59 +1,190 @@
-//! Data to standard output, messages to standard error.
+//! The one way out of every subcommand: data to standard output, messages to standard error. Whatever comes from etcd,
+//! Kubernetes, sabakan, BMCs, receivers or files cannot steer the terminal: a test runs every subcommand on hostile values
+//! (`tests/it/commands/hostile.rs`), another one lets no other source of `src/cli` print (`tests/it/house.rs`).
 
 use std::{
-    fmt::Write as _,
+    fmt::{Display, Write as _},
     io::{self, Write},
 };
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, ser::Formatter};
 
-use super::args::Output;
-use crate::{actions::ActionError, model::text::visible};
+use super::{args::Output, yaml};
+use crate::{
+    actions::ActionError,
+    console::shot::Picture,
+    model::text::{steers, visible},
+};
 
-/// Where a word prints.
+/// Where a subcommand prints.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Out;
 
 impl Out {
-    /// Text as it is. A reader that has gone (`| head`) ends the program quietly.
-    #[allow(clippy::unused_self)] // one door for all output
-    pub fn text(self, text: &str) -> Result<(), ActionError> {
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-            done => done.map_err(|e| ActionError::failed(format!("standard output: {e}"))),
-        }
+    /// Lines for people. What is in them is made safe; lines that hold values of others come from [`Lines`] or [`columns`],
+    /// where no value begins a line of its own.
+    pub fn text(self, text: impl AsRef<str>) -> Result<(), ActionError> {
+        self.write(&visible(text.as_ref(), true))
     }
 
     /// One line.
     pub fn line(self, text: &str) -> Result<(), ActionError> {
-        self.text(&format!("{text}\n"))
+        self.write(&(visible(text, false) + "\n"))
     }
 
-    /// A value as JSON, indented by four as `ckecli` does, or as YAML.
+    /// A value as JSON, indented by four as `ckecli` does, or as YAML. What could steer a terminal is escaped: whoever parses
+    /// it reads the value as it is.
     pub fn value(self, value: &impl Serialize, output: Output) -> Result<(), ActionError> {
         if output == Output::Yaml {
-            let text = serde_yaml::to_string(value);
-            return self.text(&text.map_err(|e| ActionError::failed(format!("cannot be written as YAML: {e}")))?);
+            let failed = |e: &dyn Display| ActionError::failed(format!("cannot be written as YAML: {e}"));
+            let text = serde_yaml::to_string(value).map_err(|e| failed(&e))?;
+            if !text.contains(steers) {
+                return self.write(&text);
+            }
+            return self.write(&yaml::as_it_stands(&serde_json::to_value(value).map_err(|e| failed(&e))?));
         }
-        self.text(&json(value)?)
+        self.write(&json(value)?)
     }
 
-    /// A line on standard error; what came from outside cannot steer the terminal.
+    /// A JSON document as it is stored, but for what could steer a terminal.
+    pub fn stored_json(self, text: &str) -> Result<(), ActionError> {
+        let mut out = String::with_capacity(text.len());
+        for c in text.trim_end().chars() {
+            match c {
+                // outside of strings these are no JSON, inside they have to be escaped
+                c if c.is_ascii_control() && steers(c) => out.push_str(&visible(c.encode_utf8(&mut [0; 4]), false)),
+                c if steers(c) => out.push_str(&escaped(c)),
+                c => out.push(c),
+            }
+        }
+        out.push('\n');
+        self.write(&out)
+    }
+
+    /// A YAML document as `ckecli` prints it.
+    pub fn document(self, value: &Value) -> Result<(), ActionError> {
+        self.write(&yaml::document(value))
+    }
+
+    /// A frame of the console, whose cells are safe already and whose colours are escape sequences of ours.
+    pub fn picture(self, picture: &Picture) -> Result<(), ActionError> {
+        self.write(picture.as_str())
+    }
+
+    /// A line on standard error; what came from outside cannot steer the terminal, nor look like a message of its own.
     #[allow(clippy::unused_self)]
     pub fn message(self, text: &str) {
-        let _ = writeln!(io::stderr().lock(), "{}", visible(text, true));
+        let mut lines = visible(text, true);
+        if lines.contains('\n') {
+            let indented = lines.lines().map(|l| if l.starts_with(' ') { l.to_owned() } else { format!("  {l}") });
+            lines = indented.collect::<Vec<_>>().join("\n").trim_start().to_owned();
+        }
+        let _ = writeln!(io::stderr().lock(), "{lines}");
+    }
+
+    /// What was made safe. A reader that has gone (`| head`) ends the program quietly.
+    #[allow(clippy::unused_self)] // one door for all output
+    fn write(self, safe: &str) -> Result<(), ActionError> {
+        let mut out = io::stdout().lock();
+        match out.write_all(safe.as_bytes()).and_then(|()| out.flush()) {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+            done => done.map_err(|e| ActionError::failed(format!("standard output: {e}"))),
+        }
+    }
+}
+
+/// Lines for people, each safe: a value in one of them neither steers the terminal nor begins another line.
+#[derive(Debug, Default)]
+pub struct Lines(String);
+
+impl Lines {
+    /// Adds one.
+    pub fn line(&mut self, line: impl Display) {
+        self.0.push_str(&visible(&line.to_string(), false));
+        self.0.push('\n');
+    }
+
+    /// Adds what [`columns`] made.
+    pub fn table(&mut self, table: &str) {
+        self.0.push_str(table);
+    }
+
+    /// All of them.
+    pub fn done(self) -> String {
+        self.0
+    }
+}
+
+impl AsRef<str> for Lines {
+    fn as_ref(&self) -> &str {
+        &self.0
     }
 }
 
 fn json(value: &impl Serialize) -> Result<String, ActionError> {
     let mut text = Vec::new();
-    let format = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let format = Escaping(serde_json::ser::PrettyFormatter::with_indent(b"    "));
     let mut writer = serde_json::Serializer::with_formatter(&mut text, format);
     value.serialize(&mut writer).map_err(|e| ActionError::failed(format!("cannot be written as JSON: {e}")))?;
     text.push(b'\n');
     String::from_utf8(text).map_err(|e| ActionError::failed(format!("cannot be written as JSON: {e}")))
+}
+
+/// `\uXXXX`, twice where one does not hold it.
+fn escaped(c: char) -> String {
+    c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+}
+
+/// Indented JSON in whose strings nothing steers a terminal.
+struct Escaping(serde_json::ser::PrettyFormatter<'static>);
+
+impl Formatter for Escaping {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| steers(*c)) {
+            out.write_all(&rest.as_bytes()[..at])?;
+            out.write_all(escaped(c).as_bytes())?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        out.write_all(rest.as_bytes())
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(out, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(out, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(out)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
+    }
 }
 
 /// Columns as `ckecli -o simple` prints them: each as wide as its widest cell, one space between, one after the last
@@ -109,6 +240,25 @@ mod tests {
     fn columns_are_those_of_ckecli() {
         let rows = vec![vec!["0".to_owned(), "10.0.0.12".to_owned(), "queued".to_owned()]];
         assert_eq!(columns(&["Index", "Node", "Status"], &rows), "Index Node      Status\n0     10.0.0.12 queued \n");
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_in_documents_and_read_back() {
+        let odd: String =
+            (0..=0x2fff_u32).chain(0xe0_0000..0xe0_0001).chain(0xfe00..0x1_0000).filter_map(char::from_u32).collect();
+        let odd = odd + "\u{e0041}\u{1f600}";
+        let value = serde_json::json!({"a": [odd], odd.clone(): {"b": "plain"}});
+        for text in [json(&value).unwrap(), yaml::as_it_stands(&value), yaml::document(&value)] {
+            assert!(!text.contains(steers), "{:?}", text.chars().find(|c| steers(*c)));
+        }
+        assert_eq!(serde_json::from_str::<Value>(&json(&value).unwrap()).unwrap(), value);
+    }
+
+    #[test]
+    fn a_value_begins_no_line_of_its_own() {
+        let mut lines = Lines::default();
+        lines.line(format_args!("node {}", "a\nb\u{1b}[2J"));
+        assert_eq!(lines.as_ref(), "node a␊b␛[2J\n");
     }
 
     #[test]

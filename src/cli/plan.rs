@@ -4,7 +4,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -12,7 +11,12 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Context, args::Output, output::columns, reboot_queue::read};
+use super::{
+    Context,
+    args::Output,
+    output::{Lines, columns},
+    reboot_queue::read,
+};
 use crate::{
     actions::{ActionError, unknown_constraint},
     model::{
@@ -198,7 +202,9 @@ fn finished(
 }
 
 fn table(plan: &Plan, others: &[Unused]) -> String {
-    let mut out = format!("action: {}\nreason: {}\n", plan.action, plan.reason);
+    let mut out = Lines::default();
+    out.line(format_args!("action: {}", plan.action));
+    out.line(format_args!("reason: {}", plan.reason));
     for (name, plane) in [("control planes", true), ("workers", false)] {
         let members: Vec<&Choice> = plan.nodes.iter().filter(|c| c.control_plane == Some(plane)).collect();
         let mut roles: BTreeMap<&str, usize> = BTreeMap::new();
@@ -206,9 +212,9 @@ fn table(plan: &Plan, others: &[Unused]) -> String {
             *roles.entry(&member.role).or_default() += 1;
         }
         let roles: Vec<String> = roles.iter().map(|(role, n)| format!("{role} {n}")).collect();
-        let _ = writeln!(out, "{name}: {} ({})", members.len(), roles.join(", "));
+        out.line(format_args!("{name}: {} ({})", members.len(), roles.join(", ")));
     }
-    out.push('\n');
+    out.line("");
     let mut rows: Vec<Vec<String>> = Vec::new();
     let place = |plane: Option<bool>| match plane {
         Some(true) => "control-plane",
@@ -225,8 +231,8 @@ fn table(plan: &Plan, others: &[Unused]) -> String {
         let row = vec![u.address.clone(), u.serial.clone(), u.role.clone(), "-".to_owned(), "-".to_owned()];
         rows.push([row, vec![score(u.score), u.why.clone()]].concat());
     }
-    out.push_str(&columns(&["Address", "Serial", "Role", "Was", "Place", "Score", "Why"], &rows));
-    out
+    out.table(&columns(&["Address", "Serial", "Role", "Was", "Place", "Score", "Why"], &rows));
+    out.done()
 }
 
 /// `auto-repair plan --machines FILE …`.

@@ -120,6 +120,9 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
             let system = system.map_err(|e| failed(&e))?;
             let node = if context.settings.kube.is_none() { None } else { node(&address, context).await? };
             let (booted, why) = booted(&system, node.as_ref(), since, Timestamp::now(), on_is_enough);
+            if booted && node.is_some() {
+                claimed_once(&address, context).await?;
+            }
             context.say_more(&why);
             context.out.line(if booted { "true" } else { "false" })
         }
@@ -162,6 +165,26 @@ async fn node(address: &str, context: &Context) -> Result<Option<NodeRow>, Actio
         Some(row) => Ok(Some(row)),
         None => Ok(kube.nodes().await.map_err(failed)?.into_iter().find(is)),
     }
+}
+
+/// Refuses an address that several Nodes claim: a Node's status is its kubelet's word, and another machine's boot id proves
+/// nothing. Asked only where a Node's word is about to count.
+async fn claimed_once(address: &str, context: &Context) -> Result<(), ActionError> {
+    let kube = context.kube("power booted").await?;
+    let nodes = kube.nodes().await.map_err(|e| ActionError::failed(format!("power booted: {e}")))?;
+    several(address, &nodes).map_or(Ok(()), |why| Err(ActionError::failed(why)))
+}
+
+/// Why nobody can say which of these Nodes has this address.
+fn several(address: &str, nodes: &[NodeRow]) -> Option<String> {
+    let claim = nodes.iter().filter(|row| row.addresses.iter().any(|a| a == address));
+    let names: Vec<&str> = claim.map(|row| row.name.as_str()).collect();
+    (names.len() > 1).then(|| {
+        let names = names.join(", ");
+        format!(
+            "power booted: Nodes {names} all claim the address {address}: remove the wrong one, or correct its address"
+        )
+    })
 }
 
 /// Whether the machine booted after `since`, and why we think so. That it is on proves nothing: the power command may

@@ -1,14 +1,11 @@
 //! `rq plan`, `repair-queue plan`: what would happen, without writing anywhere.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Context, args::Output};
+use super::{Context, args::Output, output::Lines};
 use crate::{
     actions::{
         ActionError,
@@ -25,7 +22,6 @@ use crate::{
         entry::QueueKind,
         kube::KubeView,
         secret,
-        text::visible,
     },
     store::view::StoreView,
 };
@@ -124,21 +120,21 @@ fn of(placed: Placed, previews: &mut BTreeMap<String, Result<Preview, KubeError>
 }
 
 fn text(planned: &[Planned]) -> String {
-    let mut out = String::new();
+    let mut out = Lines::default();
     let mut last = None;
     for node in planned {
         let part = (node.wave, node.in_work.is_some());
         if last != Some(part) {
             last = Some(part);
-            let _ = match part {
-                (_, true) => writeln!(out, "in work:"),
-                (None, _) => writeln!(out, "waits:"),
-                (Some(wave), _) if node.api_server => writeln!(out, "wave {wave}: API server, alone"),
+            match part {
+                (_, true) => out.line("in work:"),
+                (None, _) => out.line("waits:"),
+                (Some(wave), _) if node.api_server => out.line(format_args!("wave {wave}: API server, alone")),
                 (Some(wave), _) => {
                     let n = planned.iter().filter(|n| n.wave == Some(wave)).count();
-                    writeln!(out, "wave {wave}: {n} at once")
+                    out.line(format_args!("wave {wave}: {n} at once"));
                 }
-            };
+            }
         }
         let entry = node.entry.map(|i| format!("  #{i}")).unwrap_or_default();
         let said = [
@@ -148,13 +144,12 @@ fn text(planned: &[Planned]) -> String {
             node.unread.as_ref().map(|why| format!("its pods were not read: {why}")),
         ];
         let said: Vec<String> = said.into_iter().flatten().collect();
-        out.push_str(&visible(&format!("  {} {}{entry}: {}", node.name, node.address, said.join("; ")), false));
-        out.push('\n');
+        out.line(format_args!("  {} {}{entry}: {}", node.name, node.address, said.join("; ")));
         for line in node.drain.iter().flat_map(Preview::lines) {
-            let _ = writeln!(out, "    {line}");
+            out.line(format_args!("    {line}"));
         }
     }
-    out
+    out.done()
 }
 
 /// What a drain of this member would meet; none where Kubernetes has no such Node.
@@ -210,27 +205,28 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
         Some(m) => m.node_name().to_owned(),
         None => "not a member of the cluster: nothing is drained".to_owned(),
     };
-    let mut out = format!("{operation} of {machine_type} {address}: {who}\n");
+    let mut out = Lines::default();
+    out.line(format_args!("{operation} of {machine_type} {address}: {who}"));
     for step in steps {
-        let _ = writeln!(out, "  {step}");
+        out.line(format_args!("  {step}"));
     }
     let argv = |argv: &Option<Vec<String>>| secret::argv(argv.as_deref().unwrap_or_default());
-    let _ = writeln!(out, "  healthy once `{} {address}` prints true", argv(&found.health_check_command));
+    out.line(format_args!("  healthy once `{} {address}` prints true", argv(&found.health_check_command)));
     if found.success_command.as_ref().is_some_and(|argv| !argv.is_empty()) {
-        let _ = writeln!(out, "  then {} {address}", argv(&found.success_command));
+        out.line(format_args!("  then {} {address}", argv(&found.success_command)));
     }
     if let Some(drain) = &drain {
-        let _ = writeln!(out, "drain now: {}", drain.summary());
+        out.line(format_args!("drain now: {}", drain.summary()));
         for line in drain.lines() {
-            let _ = writeln!(out, "  {line}");
+            out.line(format_args!("  {line}"));
         }
     }
     for (index, entry) in &view.repairs.entries {
         if let Some(entry) = entry.get().filter(|e| e.address == address && e.unfinished()) {
-            let _ = writeln!(out, "before it: repairs/{index} ({})", crate::actions::repair_state(entry));
+            out.line(format_args!("before it: repairs/{index} ({})", crate::actions::repair_state(entry)));
         }
     }
-    context.out.text(&out)
+    context.out.text(out)
 }
 
 fn no_definition(view: &StoreView) -> String {

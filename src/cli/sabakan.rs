@@ -120,7 +120,7 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
             })?;
             match context.output(Output::Yaml) {
                 Output::Json => context.out.value(&value, Output::Json),
-                Output::Yaml | Output::Table => context.out.text(&super::yaml::document(&value)),
+                Output::Yaml | Output::Table => context.out.document(&value),
             }
         }
         SabakanWord::SetVariables(file) => set_variables(SwitchName::Sabakan, &file, context).await,
@@ -160,7 +160,7 @@ async fn set_variables(of: SwitchName, file: &File, context: &Context) -> Result
 async fn get_variables(of: SwitchName, context: &Context) -> Result<(), ActionError> {
     let folder = of.folder();
     let raw = stored(context, &format!("{folder}/query-variables"), &format!("{folder} set-variables FILE")).await?;
-    context.out.line(raw.text.trim_end())
+    context.out.stored_json(&raw.text)
 }
 
 async fn stored(context: &Context, below: &str, word: &str) -> Result<Raw, ActionError> {

@@ -230,7 +230,10 @@ fn read_pace(file: &Path) -> Result<Pace, String> {
 /// Which system of the service is whose.
 fn bmcs_text(machines: &Machines, redfish: &str) -> String {
     let all = machines.list().into_iter().map(|m| (m.address, json!({"url": redfish, "system": m.name})));
-    format!("{}\n", json!({"bmcs": all.collect::<serde_json::Map<_, _>>()}))
+    let bmcs: serde_json::Map<_, _> = all.collect();
+    // BareMetalHosts name the same service
+    let networks = json!([{"cidr": "127.0.0.1/32", "http": true}]);
+    format!("{}\n", json!({"networks": networks, "bmcs": bmcs}))
 }
 
 fn kubeconfig_text(server: &str) -> String {

@@ -99,11 +99,11 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
     let now = seen.now;
     let app = shot::after(&options, args.size, seen, now, &args.keys.0, (&ground.store, ground.kube.as_ref()));
     let app = Box::pin(app).await.map_err(|e| ActionError::misused(format!("--keys: {e}")))?;
-    context.out.text(&match args.format {
-        Format::Text => screen::text(&app),
-        Format::Ansi => shot::ansi(&app),
-        Format::Svg => shot::svg(&app),
-    })
+    match args.format {
+        Format::Text => context.out.text(screen::text(&app)),
+        Format::Ansi => context.out.picture(&shot::picture(&app)),
+        Format::Svg => context.out.text(shot::svg(&app)),
+    }
 }
 
 /// What is shown, what the past is read from, and the data centre where it is simulated.

@@ -1,12 +1,17 @@
 //! `state` and `decide`: everything that is known at one moment, and what the rules make of it. Neither writes anywhere.
 
-use std::{fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Context, args::Output, output::columns, reboot_queue::read};
+use super::{
+    Context,
+    args::Output,
+    output::{Lines, columns},
+    reboot_queue::read,
+};
 use crate::{
     actions::ActionError,
     engine::{
@@ -20,7 +25,6 @@ use crate::{
         reboot::RebootStatus,
         repair::StepStatus,
         secret::{self, mask},
-        text::visible,
     },
 };
 
@@ -147,17 +151,19 @@ pub(super) fn written(decision: &Decision) -> Result<Value, serde_json::Error> {
 }
 
 fn table(decision: &Decision) -> String {
-    let mut out = format!("phase: {}\n\n", decision.phase);
+    let mut out = Lines::default();
+    out.line(format_args!("phase: {}", decision.phase));
+    out.line("");
     let rows = decision.effects.iter().map(|planned| {
         let entry = planned.entry.map(|id| id.to_string()).unwrap_or_default();
         vec![planned.machine.clone(), entry, planned.effect.word().to_owned(), detail(&planned.effect)]
     });
     let rows: Vec<Vec<String>> = rows.collect();
-    out += &if rows.is_empty() {
-        "nothing is done\n".to_owned()
+    if rows.is_empty() {
+        out.line("nothing is done");
     } else {
-        columns(&["Machine", "Entry", "Effect", "What"], &rows)
-    };
+        out.table(&columns(&["Machine", "Entry", "Effect", "What"], &rows));
+    }
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (id, reason) in &decision.reasons {
         rows.push(vec![id.to_string(), reason.to_string()]);
@@ -166,14 +172,15 @@ fn table(decision: &Decision) -> String {
         rows.push(vec![format!("node {node}"), reason.to_string()]);
     }
     if !rows.is_empty() {
-        out += "\n";
-        out += &columns(&["Entry", "Why"], &rows);
+        out.line("");
+        out.table(&columns(&["Entry", "Why"], &rows));
     }
-    let _ = writeln!(out, "\ndefinition: {}", visible(&standing(&decision.registry), false));
+    out.line("");
+    out.line(format_args!("definition: {}", standing(&decision.registry)));
     if let Some(off) = &decision.auto_repair.off {
-        let _ = writeln!(out, "automatic repair: {}", visible(off, false));
+        out.line(format_args!("automatic repair: {off}"));
     }
-    out
+    out.done()
 }
 
 /// Where applying what is generated stands.
@@ -197,13 +204,11 @@ fn detail(effect: &Effect) -> String {
         Effect::BackOff { cause, .. } | Effect::Unwind { cause, .. } => cause.to_string(),
         Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.command(),
         Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => secret::argv(argv),
-        Effect::Preview { known, pods: asked } => match known {
-            Some(reason) => reason.to_string(),
-            None => pods(asked.len(), "pods are asked for"),
-        },
+        Effect::Preview { pods: asked, .. } => pods(asked.len(), "pods are asked for"),
         Effect::Evict { evict, delete, .. } => {
             format!("{}, {}", pods(evict.len(), "to evict"), pods(delete.len(), "to delete"))
         }
+        Effect::Recheck { node, .. } => node.clone(),
         Effect::Release { uncordon, .. } => if *uncordon { "uncordon" } else { "our mark only" }.to_owned(),
         Effect::Settle { entry } => entry.to_string(),
         Effect::SetEndpoints { row, addresses } => {

@@ -7,14 +7,17 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::{Context, args::Output, output::columns};
+use super::{
+    Context,
+    args::Output,
+    output::{Lines, columns},
+};
 use crate::{
     actions::ActionError,
     console::theme::{
         AUTO, DEFAULT, ROLES,
         shelf::{Found, Shelf},
     },
-    model::text::visible,
 };
 
 /// The words.
@@ -94,12 +97,13 @@ fn show(shelf: &Shelf, name: &str, context: &Context) -> Result<(), ActionError>
     let chain: Vec<String> = whole.chain.iter().map(Found::place).collect();
     match context.output(Output::Table) {
         Output::Table => {
-            let head = format!("# {}\n", chain.join(", on "));
-            let role = |(role, what): &(&str, &str)| {
+            let mut lines = Lines::default();
+            lines.line(format_args!("# {}", chain.join(", on ")));
+            for (role, what) in &ROLES {
                 let face = whole.faces.get(role).map(|face| format!("{role}: {}", face.yaml())).unwrap_or_default();
-                format!("{face:<58} # {what}\n")
-            };
-            context.out.text(&visible(&(head + &ROLES.iter().map(role).collect::<String>()), true))
+                lines.line(format_args!("{face:<58} # {what}"));
+            }
+            context.out.text(lines)
         }
         form => {
             let face = |role: &str| {
@@ -119,10 +123,10 @@ fn check(shelf: &Shelf, all: &[Found], context: &Context) -> Result<(), ActionEr
         Output::Table => {
             for (found, faults) in &wrong {
                 for fault in faults {
-                    context.out.line(&visible(&format!("error: {fault}"), false))?;
+                    context.out.line(&format!("error: {fault}"))?;
                 }
                 if faults.is_empty() {
-                    context.out.line(&visible(&format!("{}: good", found.place()), false))?;
+                    context.out.line(&format!("{}: good", found.place()))?;
                 }
             }
         }

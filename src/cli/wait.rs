@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     actions::ActionError,
-    model::{entry::EntryId, ours::Ending, reboot::RebootStatus, text::visible},
+    model::{entry::EntryId, ours::Ending, reboot::RebootStatus},
     store::{Store, live::Live, view::StoreView},
 };
 
@@ -120,7 +120,7 @@ fn tell(view: &StoreView, index: u64, seen: &mut Seen, store: &Store, context: &
     };
     if line != seen.line {
         let at = now.strftime("%H:%M:%S");
-        context.out.line(&visible(&format!("{at} {index} {} {line}", seen.node), false))?;
+        context.out.line(&format!("{at} {index} {} {line}", seen.node))?;
         seen.line = line;
     }
     Ok(true)
@@ -162,7 +162,7 @@ async fn summary(
             },
         };
         let node = if node.is_empty() { last.map(|s| s.node.clone()).unwrap_or_default() } else { node };
-        context.out.line(&visible(&format!("{index} {node} ended: {how}"), false))?;
+        context.out.line(&format!("{index} {node} ended: {how}"))?;
         if !good {
             bad.push(index.to_string());
         }

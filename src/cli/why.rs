@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Context, args::Output, history};
+use super::{Context, args::Output, history, output::Lines};
 use crate::{
     actions::{ActionError, repair_state},
     clock::{Clock, Now},
@@ -17,7 +17,6 @@ use crate::{
         ours::{Ending, Progress},
         reason::Reason,
         repair::RepairEntry,
-        text::visible,
     },
     store::view::StoreView,
 };
@@ -60,12 +59,12 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     let progress = view.progress.get(&id).and_then(|s| s.get());
     match context.output(Output::Table) {
         Output::Table => {
-            let mut text = format!("{what}: {}\n", visible(&reason.to_string(), false));
+            let mut lines = Lines::default();
+            lines.line(format_args!("{what}: {reason}"));
             for blocker in progress.iter().flat_map(|p| &p.blockers) {
-                text.push_str(&visible(&format!("  {}: {}", blocker.pod, blocker.why), false));
-                text.push('\n');
+                lines.line(format_args!("  {}: {}", blocker.pod, blocker.why));
             }
-            context.out.text(&text)
+            context.out.text(lines)
         }
         form => {
             let said = json!({
@@ -94,9 +93,7 @@ fn finished(view: &StoreView, id: EntryId) -> Option<&RepairEntry> {
 /// How an entry ended, and why so: of one that is gone, and of one that lies there still.
 fn tell_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
-        Output::Table => {
-            context.out.line(&visible(&format!("{what} ended at {}: {}", seconds(ending.at), ending.outcome), false))
-        }
+        Output::Table => context.out.line(&format!("{what} ended at {}: {}", seconds(ending.at), ending.outcome)),
         form => {
             let shown = history::shown(ending);
             context.out.value(&shown.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?, form)
@@ -112,15 +109,13 @@ fn entry(view: &StoreView, id: EntryId) -> Option<(String, Value)> {
     match id.queue {
         QueueKind::Reboot => {
             let entry = view.reboots.entries.get(&id.index)?.get();
-            let what = entry.map(|e| format!("{id} ({}, {})", visible(&e.node, false), e.status));
+            let what = entry.map(|e| format!("{id} ({}, {})", e.node, e.status));
             Some((what.unwrap_or_else(|| id.to_string()), value(entry)))
         }
         QueueKind::Repair => {
             let entry = view.repairs.entries.get(&id.index)?.get();
-            let what = entry.map(|e| {
-                let named = visible(&format!("{} {} {}", e.address, e.machine_type, e.operation), false);
-                format!("{id} ({named}, {})", repair_state(e))
-            });
+            let what =
+                entry.map(|e| format!("{id} ({} {} {}, {})", e.address, e.machine_type, e.operation, repair_state(e)));
             Some((what.unwrap_or_else(|| id.to_string()), value(entry)))
         }
     }

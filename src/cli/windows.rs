@@ -1,6 +1,6 @@
 //! `freeze`, `unfreeze`, `windows`: when work may start.
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{
     Context,
     args::{Output, Reason},
+    output::Lines,
     reboot_queue::read,
 };
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
         entry::QueueKind,
         freeze::Freeze,
         policy::Policy,
-        text::visible,
         time::ahead,
         window::{Window, Windows, length},
     },
@@ -88,7 +88,7 @@ pub async fn windows(args: &WindowsArgs, context: &Context) -> Result<(), Action
     };
     let useless = policy.windows.as_ref().and_then(|windows| windows.useless(at));
     match context.output(Output::Table) {
-        Output::Table => context.out.text(&visible(&text(&policy, at, args.n), true))?,
+        Output::Table => context.out.text(text(&policy, at, args.n))?,
         form => context.out.value(&value(&policy, at, args.n), form)?,
     }
     match useless {
@@ -125,14 +125,15 @@ fn frozen(policy: &Policy, at: Timestamp) -> Option<&Freeze> {
 }
 
 fn text(policy: &Policy, at: Timestamp, n: usize) -> String {
-    let mut out = String::new();
+    let mut out = Lines::default();
     if let Some(freeze) = frozen(policy, at) {
-        let _ = writeln!(out, "FROZEN until {}: {} ({})", freeze.until, freeze.reason, freeze.who);
+        out.line(format_args!("FROZEN until {}: {} ({})", freeze.until, freeze.reason, freeze.who));
     }
     let Some(windows) = &policy.windows else {
-        return out + "no windows: work may start at any time\n";
+        out.line("no windows: work may start at any time");
+        return out.done();
     };
-    let _ = writeln!(out, "time zone {}, no drain in the last {} s", windows.time_zone(), windows.margin_seconds());
+    out.line(format_args!("time zone {}, no drain in the last {} s", windows.time_zone(), windows.margin_seconds()));
     for (name, window) in windows.all() {
         let stands = window.stands(at);
         let moment = |at: Timestamp| said(&window.zone, at);
@@ -142,21 +143,20 @@ fn text(policy: &Policy, at: Timestamp, n: usize) -> String {
             (false, _, Some(opens)) => format!("shut, opens {}", moment(opens)),
             (false, _, None) => "shut, never opens".to_owned(),
         };
-        let _ = writeln!(out, "{}: {state}", name.unwrap_or("all machines"));
+        out.line(format_args!("{}: {state}", name.unwrap_or("all machines")));
         for (opens, closes) in window.openings(at).take(n) {
-            let _ = match closes {
-                Some(closes) => writeln!(
-                    out,
+            match closes {
+                Some(closes) => out.line(format_args!(
                     "  {} - {}  {}",
                     moment(opens),
                     closes.to_zoned(window.zone.clone()).strftime("%a %H:%M"),
                     length(closes.duration_since(opens))
-                ),
-                None => writeln!(out, "  {} - for a year and more", moment(opens)),
-            };
+                )),
+                None => out.line(format_args!("  {} - for a year and more", moment(opens))),
+            }
         }
     }
-    out
+    out.done()
 }
 
 fn value(policy: &Policy, at: Timestamp, n: usize) -> Value {

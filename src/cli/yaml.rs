@@ -5,12 +5,30 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
+use crate::model::text::steers;
+
+/// How the fields of an object follow each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fields {
+    Sorted,
+    AsTheyStand,
+}
+
 /// A JSON value as such a document.
 pub fn document(value: &Value) -> String {
+    written(value, Fields::Sorted)
+}
+
+/// The same with the fields in their own order.
+pub fn as_it_stands(value: &Value) -> String {
+    written(value, Fields::AsTheyStand)
+}
+
+fn written(value: &Value, order: Fields) -> String {
     let mut out = String::new();
     match value {
-        Value::Object(fields) if !fields.is_empty() => object(fields, "", &mut out),
-        Value::Array(items) if !items.is_empty() => list(items, "", &mut out),
+        Value::Object(fields) if !fields.is_empty() => object(fields, "", order, &mut out),
+        Value::Array(items) if !items.is_empty() => list(items, "", order, &mut out),
         other => {
             out.push_str(&scalar(other, ""));
             out.push('\n');
@@ -19,9 +37,11 @@ pub fn document(value: &Value) -> String {
     out
 }
 
-fn object(fields: &Map<String, Value>, indent: &str, out: &mut String) {
+fn object(fields: &Map<String, Value>, indent: &str, order: Fields, out: &mut String) {
     let mut names: Vec<&String> = fields.keys().collect();
-    names.sort_by(|a, b| in_order(a, b));
+    if order == Fields::Sorted {
+        names.sort_by(|a, b| in_order(a, b));
+    }
     let mut first = true;
     for name in names {
         // the first field of a list's item stands behind its dash
@@ -34,11 +54,11 @@ fn object(fields: &Map<String, Value>, indent: &str, out: &mut String) {
         match &fields[name.as_str()] {
             Value::Object(inner) if !inner.is_empty() => {
                 out.push('\n');
-                object(inner, &format!("{indent}  "), out);
+                object(inner, &format!("{indent}  "), order, out);
             }
             Value::Array(items) if !items.is_empty() => {
                 out.push('\n');
-                list(items, indent, out);
+                list(items, indent, order, out);
             }
             other => {
                 out.push(' ');
@@ -49,7 +69,7 @@ fn object(fields: &Map<String, Value>, indent: &str, out: &mut String) {
     }
 }
 
-fn list(items: &[Value], indent: &str, out: &mut String) {
+fn list(items: &[Value], indent: &str, order: Fields, out: &mut String) {
     for (i, item) in items.iter().enumerate() {
         if i > 0 || !out.ends_with("- ") {
             out.push_str(indent);
@@ -57,8 +77,8 @@ fn list(items: &[Value], indent: &str, out: &mut String) {
         out.push_str("- ");
         let deeper = format!("{indent}  ");
         match item {
-            Value::Object(inner) if !inner.is_empty() => object(inner, &deeper, out),
-            Value::Array(inner) if !inner.is_empty() => list(inner, &deeper, out),
+            Value::Object(inner) if !inner.is_empty() => object(inner, &deeper, order, out),
+            Value::Array(inner) if !inner.is_empty() => list(inner, &deeper, order, out),
             other => {
                 out.push_str(&scalar(other, indent));
                 out.push('\n');
@@ -75,6 +95,9 @@ fn scalar(value: &Value, indent: &str) -> String {
 }
 
 fn text(s: &str, indent: &str) -> String {
+    if s.contains(steers) {
+        return quoted(s);
+    }
     if ambiguous(s) {
         return format!("{s:?}");
     }
@@ -82,6 +105,23 @@ fn text(s: &str, indent: &str) -> String {
     let plain = plain.strip_suffix('\n').unwrap_or(&plain);
     // a block of lines is indented below its field
     plain.replace('\n', &format!("\n{indent}"))
+}
+
+/// Between double quotes, with escapes for what could steer a terminal: some of it YAML would let stand as it is.
+fn quoted(s: &str) -> String {
+    let inner = s.chars().map(|c| match c {
+        '"' => "\\\"".to_owned(),
+        '\\' => "\\\\".to_owned(),
+        '\n' => "\\n".to_owned(),
+        '\t' => "\\t".to_owned(),
+        c if steers(c) => match u32::from(c) {
+            code @ ..=0xff => format!("\\x{code:02x}"),
+            code @ ..=0xffff => format!("\\u{code:04x}"),
+            code => format!("\\U{code:08x}"),
+        },
+        c => c.to_string(),
+    });
+    format!("\"{}\"", inner.collect::<String>())
 }
 
 /// What YAML 1.1 reads as something other than text.
@@ -175,10 +215,15 @@ reboot:
             ".5",
             "1e3",
             "\t",
+            "a\u{9b}31m\u{85}\n\"b\"\r\\",
+            "\u{202e}\u{2028}\u{e0041}",
+            "a\nb\u{1b}]0;x\u{7}\n",
         ];
         let value = json!({"list": odd, "deep": [[{"a": odd[7]}], ["x", "y"]], "k: e": {"~": {"x": odd[8]}}});
         let printed = document(&value);
         let read: Value = serde_yaml::from_str(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
         assert_eq!(read, value, "{printed}");
+        let read: Value = serde_yaml::from_str(&as_it_stands(&value)).unwrap();
+        assert_eq!(read, value);
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn take(
         let before = settings.cluster_etcd.take().filter(|_| endpoints.is_none());
         let anew = || EtcdSettings { endpoints: endpoints.unwrap_or_default(), ..EtcdSettings::default() };
         let mut members = before.unwrap_or_else(anew);
-        secret |= credentials(&mut members, &mut section, path)?;
+        secret |= credentials(&mut members, &mut settings.key_files, &mut section, path)?;
         section.finish()?;
         settings.cluster_etcd = Some(members);
     }
@@ -180,6 +180,7 @@ fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<b
     let endpoints = section.list("endpoints")?;
     if let Some(endpoints) = endpoints {
         settings.etcd = EtcdSettings { endpoints, ..EtcdSettings::default() };
+        settings.key_files.clear();
     }
     let etcd = &mut settings.etcd;
     etcd.prefix = section.text("prefix")?.unwrap_or(etcd.prefix.clone());
@@ -187,11 +188,16 @@ fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<b
         let wrong = || section.wrong("timeout", &format!("{timeout:?} is no time like 2s or 500ms"));
         etcd.timeout = duration(&timeout).filter(|t| !t.is_zero()).ok_or_else(wrong)?;
     }
-    credentials(etcd, section, path)
+    credentials(etcd, &mut settings.key_files, section, path)
 }
 
 /// User, password and certificates of an etcd; returns whether there was a secret among them.
-fn credentials(etcd: &mut EtcdSettings, section: &mut Section, path: &Path) -> Result<bool, ConfigError> {
+fn credentials(
+    etcd: &mut EtcdSettings,
+    key_files: &mut Vec<PathBuf>,
+    section: &mut Section,
+    path: &Path,
+) -> Result<bool, ConfigError> {
     etcd.username = section.text("username")?.or(etcd.username.take());
     let password = section.text("password")?;
     let mut secret = password.as_ref().is_some_and(|p| !p.is_empty());
@@ -211,6 +217,9 @@ fn credentials(etcd: &mut EtcdSettings, section: &mut Section, path: &Path) -> R
                 let file = beside(path, &file);
                 let bytes = std::fs::read(&file)
                     .map_err(|e| section.wrong(&field, &format!("{} {UNREADABLE}: {e}", file.display())))?;
+                if name == "tls-key" {
+                    key_files.push(file.clone());
+                }
                 let why = |why: String| section.wrong(&field, &format!("{}: {why}", file.display()));
                 *slot = Some(pem(bytes).map_err(why)?);
             }

@@ -296,3 +296,23 @@ fn where_each_setting_came_from_is_told_by_its_own_name() {
     let odd = Overrides { etcd_prefix: Some("cke".to_owned()), ..overrides };
     assert!(Settings::load_from(&odd, environment, &[]).unwrap().warnings[0].contains("\"cke/\""));
 }
+
+#[test]
+fn secrets_that_others_can_read_are_said_for_config_check_and_the_log() {
+    let desk = Desk::new();
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    let (key, kubeconfig) = (desk.file("etcd.key", PEM), desk.file("kubeconfig", "insecure-skip-tls-verify: true\n"));
+    let text = "etcd: {endpoints: ['http://10.0.0.1:2379'], username: u, password: hunter2, tls-key-file: etcd.key}\n\
+                kubernetes: {kubeconfig: kubeconfig}\n";
+    let said = |settings: &Settings| settings.exposures().join("; ");
+    let settings = desk.load(text).unwrap();
+    let why = said(&settings);
+    assert!(why.contains("etcd.password goes over plain HTTP to http://10.0.0.1:2379"), "{why}");
+    assert!(why.contains("insecure-skip-tls-verify") && !why.contains("chmod") && !why.contains("hunter2"), "{why}");
+    open(&key);
+    open(&kubeconfig);
+    let why = said(&settings);
+    assert!(why.contains("etcd.key holds a key") && why.contains("kubeconfig holds a key or token"), "{why}");
+    let near = desk.load(&text.replace("10.0.0.1", "127.0.0.1")).unwrap();
+    assert!(!said(&near).contains("plain HTTP"), "{}", said(&near));
+}

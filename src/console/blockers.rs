@@ -46,6 +46,7 @@ pub fn all(app: &App) -> Vec<Holder> {
                 PodHold::Terminating { .. } => "pods that end on a node that is not Ready".to_owned(),
                 PodHold::Budget { budget, healthy, needed } => format!("pdb {budget} {healthy}/{needed}"),
                 PodHold::ManyBudgets { .. } | PodHold::Job { .. } => blocker.why.to_string(),
+                PodHold::Deferred { webhook, .. } | PodHold::Denied { webhook, .. } => format!("webhook {webhook}"),
                 why => format!("{}: {why}", blocker.pod),
             };
             add(what, &node, Some(&blocker.pod));
@@ -57,6 +58,9 @@ pub fn all(app: &App) -> Vec<Holder> {
             | Reason::BlockedByManyPdbs { .. }
             | Reason::BlockedByJob { .. }
             | Reason::Backoff { cause: Some(_), .. }
+            | Reason::DeferredToWebhook { .. }
+            | Reason::DeniedByWebhook { .. }
+            | Reason::EvictionFailing { .. }
             | Reason::TerminatingStuck { .. }),
         ) = why
         {

@@ -25,9 +25,14 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::BlockedByJob { pod, job } => format!("job {job} runs in {}", below(pod, job)),
         Reason::PodsLeaving { left, first } => format!("{left} leaving: {first}"),
         Reason::EvictionRefused { pod, answer } => format!("{pod} refused: {answer}"),
+        Reason::DeferredToWebhook { pod, webhook, message } => {
+            format!("{pod} deferred to webhook {webhook}: {message}")
+        }
+        Reason::DeniedByWebhook { pod, webhook, message } => format!("webhook {webhook} denies {pod}: {message}"),
+        Reason::EvictionFailing { pod, answer } => format!("{pod}: eviction failed, retrying: {answer}"),
         Reason::TerminatingStuck { pod, since, node_ready } => {
             let node = if *node_ready { "" } else { ", node NotReady" };
-            format!("{pod} terminating {}{node}", when::age(*since, now))
+            format!("{pod} past its grace period for {}{node}", when::age(*since, now))
         }
         Reason::Backoff { count, until, cause: None } => {
             format!("backed off {count}x, next {}", when::until(*until, now))
@@ -110,6 +115,10 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         }
         Reason::OutcomeUnknown { .. } => "outcome unknown".to_owned(),
         Reason::WaitingForBoot { .. } => "no boot".to_owned(),
+        Reason::DeferredToWebhook { webhook, .. } | Reason::DeniedByWebhook { webhook, .. } => {
+            format!("webhook {webhook}")
+        }
+        Reason::EvictionFailing { .. } => "evictions that fail".to_owned(),
         Reason::TerminatingStuck { .. } => "pods stuck terminating".to_owned(),
         Reason::NodeMismatch { .. } => "not the machine that was meant".to_owned(),
         Reason::OrphanedCordon { .. } => "cordon left behind".to_owned(),
@@ -144,7 +153,9 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::EtcdMemberUnhealthy { .. } | Reason::EtcdUnchecked { .. } => "healthy etcd members",
         Reason::EtcdQuorumWouldBeLost { .. } => "leave to lose etcd's quorum",
         Reason::AwaitingApproval { .. } => "an approval",
-        Reason::NoCommand { .. } | Reason::ProgramMissing { .. } => "a command that can be run",
+        Reason::NoCommand { .. } | Reason::ProgramMissing { .. } | Reason::BmcNotAllowed { .. } => {
+            "a command that can be run"
+        }
         _ => "something else",
     }
 }

@@ -204,6 +204,9 @@ fn leader(app: &App) -> Line<'static> {
         let text = format!("  missing here: {}", brief::safe(&engine.missing_programs.join(", ")));
         spans.push(Span::styled(text, theme.trouble));
     }
+    if engine.bmcs.lacks_networks() {
+        spans.push(Span::styled("  missing here: BMC networks", theme.trouble));
+    }
     Line::from(spans)
 }
 

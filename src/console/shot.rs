@@ -19,7 +19,7 @@ use super::{
     reader, screen,
     update::update,
 };
-use crate::{clock::Now, engine::snapshot::Seen, kubernetes::Kube, store::Store};
+use crate::{clock::Now, engine::snapshot::Seen, kubernetes::Kube, model::text::visible, store::Store};
 
 /// How often answers may lead to further questions.
 const ROUNDS: usize = 8;
@@ -132,8 +132,23 @@ fn runs(buffer: &Buffer, row: u16) -> Vec<Run> {
     out
 }
 
+/// A frame for a terminal. Only [`picture`] makes one: its escape sequences are ours.
+#[derive(Debug)]
+pub struct Picture(String);
+
+impl Picture {
+    /// As it is printed.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// The screen with escapes for colours, a line each.
-pub fn ansi(app: &App) -> String {
+pub fn picture(app: &App) -> Picture {
+    Picture(ansi(app))
+}
+
+fn ansi(app: &App) -> String {
     let buffer = screen::buffer(app);
     let mut out = String::new();
     for row in 0..buffer.area.height {
@@ -146,7 +161,7 @@ pub fn ansi(app: &App) -> String {
             );
             codes.extend(sgr(run.fg, 30));
             codes.extend(sgr(run.bg, 40));
-            let _ = write!(out, "\x1b[{}m{}", codes.join(";"), run.text);
+            let _ = write!(out, "\x1b[{}m{}", codes.join(";"), visible(&run.text, false));
         }
         out.push_str("\x1b[0m\n");
     }

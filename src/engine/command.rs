@@ -9,14 +9,20 @@ mod helper;
 use std::{fmt, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Semaphore,
+};
 
 use self::helper::Report;
 pub use self::helper::{TAIL, helper_main};
 use super::snapshot::CheckAnswer;
-use crate::model::{
-    attempt::{Ended, Outcome},
-    secret,
+use crate::{
+    descriptors,
+    model::{
+        attempt::{Ended, Outcome},
+        secret,
+    },
 };
 
 /// What a command is for: decides what becomes of it when the engine goes.
@@ -80,6 +86,8 @@ impl fmt::Debug for Spawner {
 struct Host {
     helper: PathBuf,
     environment: Arc<Vec<(String, String)>>,
+    /// Checks that may run at once.
+    checks: Arc<Semaphore>,
 }
 
 impl Spawner {
@@ -91,7 +99,8 @@ impl Spawner {
         if let Some(config) = config {
             environment.push(("CKETERM_CONFIG".to_owned(), config.to_owned()));
         }
-        Self(Where::Host(Host { helper, environment: Arc::new(environment) }))
+        let checks = Arc::new(Semaphore::new(descriptors::checks_at_once()));
+        Self(Where::Host(Host { helper, environment: Arc::new(environment), checks }))
     }
 
     /// Commands are answered by something else than this host.
@@ -130,6 +139,11 @@ impl Host {
     }
 
     async fn run(&self, line: &CommandLine) -> (Ended, String, String) {
+        // a thousand checks at once would leave no file descriptor for the command that a machine waits for
+        let _turn = match line.purpose {
+            Purpose::Check => self.checks.acquire().await.ok(),
+            Purpose::Power => None,
+        };
         match self.spawn(line).await {
             Ok(report) => (report.end, report.stdout, report.stderr),
             Err(why) => (Ended::NotStarted(why), String::new(), String::new()),
@@ -143,6 +157,7 @@ impl Host {
             .args((line.purpose == Purpose::Check).then_some("--end-with-engine"))
             .args(line.start_before.map(|at| format!("--start-before={}", at.as_millis())))
             .args(line.input.as_ref().map(|input| format!("--input={}", input.len())))
+            .args(descriptors::inherited().map(|soft| format!("--descriptors={soft}")))
             .arg("--")
             .args(&line.argv)
             .env_clear()

@@ -51,7 +51,7 @@ fn probe_by_readiness(store: &mut StoreView) {
 /// Every source that the rules ask was read just now.
 fn just_read(kube: &mut KubeView, heard: f64) {
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard, error: None });
+        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard, proved: heard, error: None });
     }
 }
 

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     fence::Fence,
+    heartbeat::Heartbeat,
     model::ours::EngineRegistration,
     store::{Store, election::Candidacy},
 };
@@ -49,13 +50,23 @@ impl Drop for Standing {
 }
 
 impl Standing {
-    /// Stands for election.
-    pub(super) fn begin(store: &Store, ttl: Duration, host: &str, registration: EngineRegistration) -> Self {
+    /// Stands for election, for as long as the heartbeat beats.
+    pub(super) fn begin(
+        store: &Store,
+        ttl: Duration,
+        host: &str,
+        registration: EngineRegistration,
+        heartbeat: &Heartbeat,
+    ) -> Self {
         let (orders, inbox) = mpsc::channel(8);
         let (outbox, events) = mpsc::channel(8);
-        let (store, host) = (store.clone(), host.to_owned());
+        let (store, host, heartbeat) = (store.clone(), host.to_owned(), heartbeat.clone());
         let task = crate::tasks::spawn(async move {
-            let last = Box::pin(stand(&store, ttl, &host, registration, inbox, &outbox)).await;
+            let candidacy = Candidacy::stand(&store, ttl, &host, registration, &heartbeat).await;
+            let last = match candidacy {
+                Ok(candidacy) => Box::pin(stand(candidacy, inbox, &outbox)).await,
+                Err(e) => LeadEvent::Failed(e.to_string()),
+            };
             let _ = outbox.send(last).await;
         });
         Self { orders, events, task }
@@ -68,17 +79,10 @@ impl Standing {
 }
 
 async fn stand(
-    store: &Store,
-    ttl: Duration,
-    host: &str,
-    registration: EngineRegistration,
+    mut candidacy: Candidacy,
     mut inbox: mpsc::Receiver<LeadOrder>,
     outbox: &mpsc::Sender<LeadEvent>,
 ) -> LeadEvent {
-    let mut candidacy = match Candidacy::stand(store, ttl, host, registration).await {
-        Ok(candidacy) => candidacy,
-        Err(e) => return LeadEvent::Failed(e.to_string()),
-    };
     let _ = outbox.send(LeadEvent::Standing(candidacy.lease())).await;
     loop {
         tokio::select! {

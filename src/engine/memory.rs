@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     decide::{Effect, count_leaving, soundness},
-    snapshot::{Came, CheckAnswer, Snapshot, Work, secs},
+    snapshot::{Came, CheckAnswer, Retries, Snapshot, UndecidedPreview, Work, secs},
 };
 use crate::{
     clock::Now,
     model::{
-        drain::Verdict,
+        drain::{Answer, Finding, Preview, Verdict},
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
         reason::{PodHold, Reason, SWITCHED_OFF},
@@ -21,6 +21,12 @@ use crate::{
 
 /// Seconds before a machine is tried again after an effect on it failed.
 pub(super) const PAUSE: f64 = 2.0;
+
+/// Seconds before an effect is decided again after so many in a row found the world changed: 0.1, then twice as long each
+/// time, up to 5.
+pub(super) fn stale_pause(count: u32) -> f64 {
+    0.1 * f64::from(1_u32 << count.saturating_sub(1).min(6)).min(50.0)
+}
 
 /// Brings the memory up to what the copies show, before a pass.
 pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
@@ -144,23 +150,49 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
         (Effect::MoveEtcdLeader { .. }, Came::Done) => {
             work.entry(id).or_default().drain.leader_moved = Some(at);
         }
-        (Effect::Stamp { .. }, Came::Done) => work.entry(id).or_default().stamped = true,
+        (Effect::Stamp { .. }, Came::Done) => {
+            let work = work.entry(id).or_default();
+            (work.stamped, work.fresh, work.retries) = (true, None, None);
+        }
         (_, Came::Failed(why)) => {
-            work.entry(id).or_default().pause = Some((at + PAUSE, why.clone()));
+            let work = work.entry(id).or_default();
+            came_to_nothing(work, why.clone());
+            work.pause = Some((at + PAUSE, why.clone()));
         }
-        (_, Came::Previewed(None)) => {
-            let drain = &mut work.entry(id).or_default().drain;
-            (drain.previewed, drain.refusals, drain.refused) = (true, 0, None);
+        // A check is asked again all the time.
+        (Effect::BootCheck { .. } | Effect::HealthCheck { .. }, Came::Stale(_)) => {}
+        (_, Came::Stale(cause)) => {
+            let work = work.entry(id).or_default();
+            let count = came_to_nothing(work, cause.to_string());
+            // The first one is an ordinary race: nobody has to be told.
+            if count > 1 {
+                work.pause = Some((at + stale_pause(count), cause.to_string()));
+            }
         }
-        (_, Came::Previewed(Some(cause))) => refused(work.entry(id).or_default(), cause.clone(), at),
+        (_, Came::Rechecked(fresh)) => work.entry(id).or_default().fresh = Some(fresh.clone()),
+        (_, Came::Previewed(preview)) => {
+            let work = work.entry(id).or_default();
+            work.retries = None;
+            previewed(work, preview, at);
+        }
         (Effect::Evict { evict, unprotected, .. }, Came::Answers(answers)) => {
             let work = work.entry(id).or_default();
-            work.drain.accepted |= answers.values().any(|a| a.verdict == Verdict::Accepted);
-            work.drain.answers.extend(answers.clone());
+            work.retries = None;
+            work.drain.accepted |= answers.values().any(|a| a.verdict.accepts());
+            for (uid, answer) in answers {
+                let before = work.drain.answers.get(uid).map_or(0, |a| a.undecided);
+                let decided = !matches!(answer.verdict, Verdict::Undecided { .. });
+                let undecided = if decided { 0 } else { before.saturating_add(1) };
+                work.drain.answers.insert(uid.clone(), Answer { undecided, ..answer.clone() });
+            }
             // If none was accepted, the whole round counts as refused, once, when all have answered.
             // What is only a wait, and what is deleted next, is no refusal.
             let held = evict.iter().find_map(|(pod, _)| match answers.get(&pod.uid).map(|a| &a.verdict) {
-                Some(Verdict::Held { hold: PodHold::Budget { .. }, .. }) if unprotected.contains(&pod.uid) => None,
+                Some(Verdict::Held { hold: PodHold::Budget { .. } | PodHold::ManyBudgets { .. }, .. })
+                    if unprotected.contains(&pod.uid) =>
+                {
+                    None
+                }
                 Some(Verdict::Held { hold, retry_after: None }) if refusal(hold) => {
                     Some(super::decide::held_reason(pod, hold))
                 }
@@ -183,9 +215,17 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
             // Only a check made after this command says anything.
             let work = work.entry(id).or_default();
             (work.check, work.sound_since, work.commanded) = (None, None, Some(at));
+            (work.fresh, work.retries) = (None, None);
         }
         _ => {}
     }
+}
+
+/// Counts an effect that came to nothing; what was read for it is not used again.
+fn came_to_nothing(work: &mut Work, why: String) -> u32 {
+    let count = work.retries.as_ref().map_or(0, |r| r.count).saturating_add(1);
+    (work.fresh, work.retries) = (None, Some(Retries { count, why }));
+    count
 }
 
 /// A drain begins, or is given up. A repair's health is asked all the time: what it said last is kept.
@@ -198,7 +238,40 @@ fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Op
 
 /// Whether an answer refuses, as opposed to asking for a little patience.
 fn refusal(hold: &PodHold) -> bool {
-    !matches!(hold, PodHold::BudgetLag { .. } | PodHold::Replaced | PodHold::NamespaceTerminating)
+    match hold {
+        PodHold::BudgetLag { .. } | PodHold::Replaced | PodHold::NamespaceTerminating | PodHold::Deferred { .. } => {
+            false
+        }
+        PodHold::Budget { .. }
+        | PodHold::ManyBudgets { .. }
+        | PodHold::Denied { .. }
+        | PodHold::Failing { .. }
+        | PodHold::Job { .. }
+        | PodHold::Terminating { .. }
+        | PodHold::Leaving
+        | PodHold::Refused { .. } => true,
+    }
+}
+
+fn previewed(work: &mut Work, preview: &Preview, at: f64) {
+    let drain = &mut work.drain;
+    drain.passed.extend(preview.passed.iter().cloned());
+    let times = drain.undecided.take().map_or(0, |u| u.times).saturating_add(1);
+    match &preview.finding {
+        Finding::Clean => {
+            (drain.previewed, drain.refusals, drain.refused) = (true, 0, None);
+            drain.passed.clear();
+        }
+        Finding::Unfinished => {}
+        Finding::Undecided { reason, retry_after } => {
+            let (retry_after, reason) = (*retry_after, reason.clone());
+            drain.undecided = Some(UndecidedPreview { at, times, retry_after, reason });
+        }
+        Finding::Blocked(cause) => {
+            drain.passed.clear();
+            refused(work, cause.clone(), at);
+        }
+    }
 }
 
 fn refused(work: &mut Work, cause: Reason, at: f64) {
@@ -237,7 +310,7 @@ pub(crate) fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{drain::Answer, kube::PodRow};
+    use crate::model::kube::PodRow;
     use jiff::Timestamp;
 
     fn after_evicting(unprotected: bool, verdict: Verdict) -> Work {
@@ -247,7 +320,7 @@ mod tests {
             delete: Vec::new(),
             unprotected: unprotected.then(|| "u".to_owned()).into_iter().collect(),
         };
-        let answer = Answer { verdict, at: 1.0, budgets: BTreeMap::new() };
+        let answer = Answer { verdict, at: 1.0, budgets: BTreeMap::new(), undecided: 0 };
         let now = Now { boot: std::time::Duration::from_secs(1), wall: Timestamp::UNIX_EPOCH };
         let id = EntryId::reboot(0);
         let mut work = BTreeMap::new();
@@ -278,6 +351,41 @@ mod tests {
         assert_eq!(after_evicting(false, lag).drain.refusals, 0);
         let replaced = Verdict::Held { hold: PodHold::Replaced, retry_after: None };
         assert_eq!(after_evicting(false, replaced).drain.refusals, 0);
+    }
+
+    #[test]
+    fn i18_two_budgets_on_an_unprotected_pod_are_kept_for_the_deletion() {
+        let many = || Verdict::Held { hold: PodHold::ManyBudgets { budgets: vec![] }, retry_after: None };
+        let (free, kept) = (after_evicting(true, many()), after_evicting(false, many()));
+        assert_eq!((free.drain.refusals, free.drain.answers.len()), (0, 1));
+        assert_eq!((kept.drain.refusals, kept.drain.answers.len()), (1, 0));
+    }
+
+    #[test]
+    fn an_eviction_that_a_webhook_defers_counts_as_accepted_and_one_that_nobody_decided_does_not() {
+        let hold = PodHold::Deferred { webhook: "w".to_owned(), message: "m".to_owned() };
+        let deferred = after_evicting(false, Verdict::Held { hold, retry_after: None });
+        assert_eq!((deferred.drain.refusals, deferred.drain.accepted), (0, true));
+        let undecided =
+            Verdict::Undecided { by: crate::model::drain::Undecided::Server, answer: String::new(), retry_after: None };
+        let undecided = after_evicting(false, undecided);
+        assert_eq!((undecided.drain.refusals, undecided.drain.accepted), (0, false));
+        assert_eq!(undecided.drain.answers["u"].undecided, 1);
+    }
+
+    #[test]
+    fn a_preview_counts_the_rounds_that_decided_nothing_and_remembers_who_passed() {
+        let mut work = Work::default();
+        let reason = || Reason::EvictionFailing { pod: "a/b".to_owned(), answer: "503".to_owned() };
+        let round = |uid: &str, finding| Preview { passed: [uid.to_owned()].into(), finding };
+        for times in 1..=3 {
+            let finding = Finding::Undecided { reason: reason(), retry_after: None };
+            previewed(&mut work, &round(&format!("p{times}"), finding), f64::from(times));
+            assert_eq!(work.drain.undecided.as_ref().map(|u| u.times), Some(u32::try_from(times).unwrap()));
+        }
+        assert_eq!((work.drain.passed.len(), work.drain.previewed, work.drain.refusals), (3, false, 0));
+        previewed(&mut work, &round("p4", Finding::Clean), 9.0);
+        assert_eq!((work.drain.passed.len(), work.drain.previewed, work.drain.undecided), (0, true, None));
     }
 
     #[test]

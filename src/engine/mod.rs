@@ -38,6 +38,5 @@ pub mod state;
 mod tally;
 pub mod trouble;
 
-pub(crate) use act::previewed;
 pub use explain::{explain, would};
 pub use tally::{COUNTERS, Tally};

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{command::Spawner, snapshot::Snapshot};
+use super::{
+    command::Spawner,
+    snapshot::{BmcAccess, Snapshot},
+};
 use crate::{
     clock::Now,
     model::{
@@ -12,6 +15,7 @@ use crate::{
         ours::{Identity, SCHEMA},
         policy::EngineChoice,
     },
+    power::Reach,
     store::view::StoreView,
 };
 
@@ -94,16 +98,31 @@ fn identity(store: &StoreView, uid: Option<&str>) -> Option<String> {
     }
 }
 
-/// Programs of the definition's reboot and repair sections that this host lacks.
-pub(super) fn missing_programs(cluster: &Cluster, spawner: &Spawner) -> Vec<String> {
+/// Commands of the definition's reboot and repair sections.
+fn commands(cluster: &Cluster) -> impl Iterator<Item = &Vec<String>> {
     let reboots = [&cluster.reboot.reboot_command, &cluster.reboot.boot_check_command];
     let procedures = cluster.repair.repair_procedures.iter().flatten();
     let repairs = procedures.flat_map(|p| p.repair_operations.iter().flatten()).flat_map(|operation| {
         let steps = operation.steps().iter().map(|step| &step.repair_command);
         steps.chain([&operation.health_check_command, &operation.success_command])
     });
-    let programs: BTreeSet<&String> =
-        reboots.into_iter().chain(repairs).filter_map(|argv| argv.as_ref()?.first()).collect();
+    reboots.into_iter().chain(repairs).flatten()
+}
+
+/// Which BMCs the definition's commands may speak to, by this host's file.
+pub(super) fn bmc_access(cluster: &Cluster, bmcs: &Reach) -> BmcAccess {
+    if !commands(cluster).any(|argv| BmcAccess::concerns(argv)) {
+        return BmcAccess::Open;
+    }
+    match bmcs.book() {
+        Ok(book) => book.confined().map_or(BmcAccess::Open, BmcAccess::Named),
+        Err(e) => BmcAccess::Unreadable(e.to_string()),
+    }
+}
+
+/// Programs of the definition's reboot and repair sections that this host lacks.
+pub(super) fn missing_programs(cluster: &Cluster, spawner: &Spawner) -> Vec<String> {
+    let programs: BTreeSet<&String> = commands(cluster).filter_map(|argv| argv.first()).collect();
     programs.into_iter().filter(|program| !spawner.has(program)).cloned().collect()
 }
 

@@ -104,6 +104,7 @@ fn only_leader_knows(reason: &Reason) -> bool {
             | Reason::EtcdUnchecked { .. }
             | Reason::NodeMismatch { .. }
             | Reason::ProgramMissing { .. }
+            | Reason::BmcNotAllowed { .. }
             | Reason::Stale { .. }
             | Reason::EffectFailed { .. }
             | Reason::EngineObserving { .. }
@@ -225,13 +226,13 @@ pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
             PodVerdict::Delete | PodVerdict::Evict { .. } => {
                 match answers.and_then(|a| a.get(&pod.uid)).map(|a| &a.verdict) {
                     Some(Verdict::Held { hold, .. }) => hold.clone(),
-                    Some(Verdict::Failed(answer) | Verdict::NoAnswer(answer)) => {
-                        PodHold::Refused { answer: answer.clone() }
-                    }
+                    Some(Verdict::Failed(answer)) => PodHold::Refused { answer: answer.clone() },
+                    Some(Verdict::Undecided { answer, .. }) => PodHold::Failing { answer: answer.clone() },
                     // what the preview met is named in the reason, and with its pod
                     None if !asked => {
-                        let refused = drain.and_then(|d| d.refused.as_ref());
-                        let Some(hold) = refused.and_then(|(_, why)| hold_of(why, &pod.full_name())) else { continue };
+                        let undecided = || drain.and_then(|d| d.undecided.as_ref()).map(|u| &u.reason);
+                        let met = drain.and_then(|d| d.refused.as_ref()).map(|(_, why)| why).or_else(undecided);
+                        let Some(hold) = met.and_then(|why| hold_of(why, &pod.full_name())) else { continue };
                         hold
                     }
                     Some(Verdict::Accepted | Verdict::Gone) | None => PodHold::Leaving,
@@ -253,6 +254,10 @@ fn hold_of(reason: &Reason, name: &str) -> Option<PodHold> {
         }
         Reason::BlockedByManyPdbs { pod, pdbs } if pod == name => Some(PodHold::ManyBudgets { budgets: pdbs.clone() }),
         Reason::EvictionRefused { pod, answer } if pod == name => Some(PodHold::Refused { answer: answer.clone() }),
+        Reason::EvictionFailing { pod, answer } if pod == name => Some(PodHold::Failing { answer: answer.clone() }),
+        Reason::DeniedByWebhook { pod, webhook, message } if pod == name => {
+            Some(PodHold::Denied { webhook: webhook.clone(), message: message.clone() })
+        }
         _ => None,
     }
 }

@@ -1,6 +1,10 @@
 //! Everything that a decision is made from, as one value that can be cloned, compared and written down.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,12 +18,13 @@ use super::{
 pub use crate::model::attempt::CheckAnswer;
 use crate::{
     clock::Now,
+    fence::NoPermit,
     model::{
         attempt::Outcome,
-        drain::Answer,
+        drain::{Answer, Preview},
         entry::EntryId,
         etcd::EtcdView,
-        kube::{KubeView, NodeRow},
+        kube::{KubeView, NodeRow, PodRow},
         reason::Reason,
     },
     store::view::StoreView,
@@ -68,12 +73,46 @@ pub struct Engine {
     pub standing_back: Option<String>,
     /// Programs of the definition that this host lacks: they bar only the entries that need them.
     pub missing_programs: Vec<String>,
+    /// Which BMCs the commands of the definition may speak to.
+    #[serde(default)]
+    pub bmcs: BmcAccess,
     /// We resign as soon as nothing is in work: nothing new starts.
     pub resigning: Option<String>,
     /// TTL of the lease in seconds.
     pub ttl: u64,
     /// Seed of this leadership's jitter.
     pub seed: u64,
+}
+
+/// BMCs that the commands of the definition may speak to, by this host's file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BmcAccess {
+    /// Those of its networks; or the commands speak to none themselves.
+    #[default]
+    Open,
+    /// The file allows no network: those that it names for these addresses.
+    Named(BTreeSet<String>),
+    /// The file cannot be read: why.
+    Unreadable(String),
+}
+
+impl BmcAccess {
+    /// Whether a command speaks to BMCs itself: `cketerm power …` with the engine's own configuration.
+    pub fn concerns(argv: &[String]) -> bool {
+        let Some((program, words)) = argv.split_first() else { return false };
+        let ours = program.rsplit('/').next() == Some("cketerm");
+        let own_file = words.iter().any(|word| word == "--config" || word.starts_with("--config="));
+        ours && !own_file && words.iter().any(|word| word == "power")
+    }
+
+    /// The commands of the definition need more than the file gives.
+    pub fn lacks_networks(&self) -> bool {
+        match self {
+            Self::Open => false,
+            Self::Named(_) | Self::Unreadable(_) => true,
+        }
+    }
 }
 
 /// Our leadership.
@@ -122,6 +161,32 @@ pub struct Work {
     pub stamped: bool,
     /// Why the drain was backed off last (kept while queued, for display).
     pub backoff_cause: Option<String>,
+    /// The last fresh read of its machine, made for its next command.
+    #[serde(default)]
+    pub fresh: Option<FreshRead>,
+    /// Effects that came to nothing one after the other, since the last that succeeded.
+    #[serde(default)]
+    pub retries: Option<Retries>,
+}
+
+/// What the API server answered about one machine when it was asked for its next command: never from a watch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FreshRead {
+    /// Boot-time seconds at which the last answer came.
+    pub at: f64,
+    /// Its Node; none = there is no such Node.
+    pub node: Option<Arc<NodeRow>>,
+    /// All pods bound to it; none = they were not asked for.
+    pub pods: Option<Vec<Arc<PodRow>>>,
+}
+
+/// Effects that came to nothing, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Retries {
+    /// How many.
+    pub count: u32,
+    /// Why the last one.
+    pub why: String,
 }
 
 /// A drain, as far as this leader has seen it.
@@ -133,6 +198,12 @@ pub struct DrainWork {
     pub pods_at_start: Option<u32>,
     /// The preview was clean; evictions may be sent.
     pub previewed: bool,
+    /// UIDs of the pods that have passed the preview; empty again once all have.
+    #[serde(default)]
+    pub passed: BTreeSet<String>,
+    /// The last round of the preview decided nothing about some pods.
+    #[serde(default)]
+    pub undecided: Option<UndecidedPreview>,
     /// Previews and first rounds of evictions that were refused as a whole.
     pub refusals: u32,
     /// Boot-time seconds of the last refusal, and what refused.
@@ -146,6 +217,19 @@ pub struct DrainWork {
     /// Boot-time seconds at which the leader of etcd was asked to hand over, for this machine is next.
     #[serde(default)]
     pub leader_moved: Option<f64>,
+}
+
+/// A preview of which some answers decided nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UndecidedPreview {
+    /// Boot-time seconds of the last such round.
+    pub at: f64,
+    /// Such rounds in a row.
+    pub times: u32,
+    /// Seconds to wait, if the server said so.
+    pub retry_after: Option<u64>,
+    /// What was answered, and about which pod.
+    pub reason: Reason,
 }
 
 /// An effect under way.
@@ -163,6 +247,26 @@ pub struct InFlight {
     pub since: f64,
 }
 
+/// Why an effect was not carried out although nothing failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StaleCause {
+    /// Too much time has passed since the decision: servers answer slowly.
+    #[error("servers answer too slowly: {0}")]
+    TooOld(NoPermit),
+    /// Something was changed after the decision: what.
+    #[error("{0}")]
+    Changed(String),
+    /// The transaction compares what it was decided from, and etcd had something else under these keys.
+    #[error("changed meanwhile in etcd: {}", .keys.join(", "))]
+    Conflict {
+        /// Those of the compared keys.
+        keys: Vec<String>,
+    },
+    /// A Kubernetes object has another version, or is gone: which.
+    #[error("{0} was changed meanwhile")]
+    Object(String),
+}
+
 /// What came of an effect; the loop puts it into [`Work`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Came {
@@ -170,10 +274,12 @@ pub enum Came {
     Done,
     /// Not done, nothing changed: why.
     Failed(String),
-    /// The world had changed: decide again at once.
-    Stale,
-    /// A preview's blocker; none = clean.
-    Previewed(Option<Reason>),
+    /// What it was decided from does not hold any more: decided again, a little later each time.
+    Stale(StaleCause),
+    /// A fresh read of the machine.
+    Rechecked(FreshRead),
+    /// The result of a preview.
+    Previewed(Preview),
     /// Answers to evictions and deletions by pod UID.
     Answers(BTreeMap<String, Answer>),
     /// The boot check's answer.

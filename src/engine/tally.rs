@@ -73,7 +73,7 @@ impl Tally {
     pub(super) fn ended(&self, what: &str, came: &Came) {
         let outcome = match came {
             Came::Failed(_) | Came::TooLarge(_) => "failed",
-            Came::Stale => "stale",
+            Came::Stale(_) => "stale",
             Came::Lost => "lost",
             _ => "done",
         };

@@ -1,7 +1,7 @@
 //! Evictions and deletions of one pod, by its UID, and what each answer means (spec/kubernetes.md, Evictions and
-//! guarded writes; I17, I20).
+//! guarded writes; I17, I20). The text of foreign answers is looked at here and nowhere else.
 
-use kube::core::Status;
+use kube::core::{Status, response::StatusDetails};
 use serde_json::{Value, json};
 
 use super::{
@@ -11,12 +11,15 @@ use super::{
 use crate::{
     fence::{Permit, Person},
     model::{
-        drain::Verdict,
+        drain::{Undecided, Verdict},
         kube::{BudgetRow, PodRow},
         reason::PodHold,
     },
     mutation::{Mutation, on},
 };
+
+/// Characters kept of an answer and of a webhook's message.
+const KEPT: usize = 300;
 
 impl Kube {
     /// Evicts a pod, or asks whether it could be (`dry_run`). `budgets` are those that select it: they give the hold
@@ -41,7 +44,10 @@ impl Kube {
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": options,
         });
-        let path = format!("{}/eviction", pod_path(pod));
+        // In the body it is a dry run for the pod and its budgets; admission webhooks are told only what the query says, and
+        // would begin a migration for a preview.
+        let query = if dry_run && !on(Mutation::DryRunHidden) { "?dryRun=All" } else { "" };
+        let path = format!("{}/eviction{query}", pod_path(pod));
         self.verdict(with_body("POST", &path, "application/json", &body), pod, budgets, "create pods/eviction").await
     }
 
@@ -69,7 +75,9 @@ impl Kube {
     async fn verdict(&self, request: Built, pod: &PodRow, budgets: &[&BudgetRow], right: &str) -> Verdict {
         match self.send::<Value>(request).await {
             Ok(_) => Verdict::Accepted,
-            Err(Fault::Silent(why)) => Verdict::NoAnswer(why),
+            Err(Fault::Silent(why)) => {
+                Verdict::Undecided { by: Undecided::Silence, answer: kept(&why), retry_after: None }
+            }
             Err(Fault::Answered(status)) => judge(&status, pod, budgets, right),
         }
     }
@@ -86,13 +94,24 @@ fn pod_path(pod: &PodRow) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", encoded(&pod.namespace), encoded(&pod.name))
 }
 
-/// What an answer that is not 2xx means.
+/// Classifies an answer that is not 2xx. `right` is the permission that a 403 may be about.
 pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right: &str) -> Verdict {
     let details = status.details.as_ref();
     let causes = details.map(|d| d.causes.as_slice()).unwrap_or_default();
     let retry_after = details.map(|d| u64::from(d.retry_after_seconds)).filter(|s| *s > 0);
     let held = |hold| Verdict::Held { hold, retry_after };
-    let answer = || format!("{}: {}", status.code, status.message);
+    let answer = || kept(&format!("{}: {}", status.code, status.message));
+    let undecided = |by| Verdict::Undecided { by, answer: answer(), retry_after };
+    // First of all: a webhook chooses code, causes and message of its denial freely.
+    if let Some((webhook, message)) = denial(&status.message) {
+        let (webhook, message) = (kept(webhook), kept(message));
+        return match status.code {
+            429 => held(PodHold::Deferred { webhook, message }),
+            // It says of itself that it failed (controller-runtime's `Errored`): it has not decided.
+            500..=599 => undecided(Undecided::Webhook(webhook)),
+            _ => held(PodHold::Denied { webhook, message }),
+        };
+    }
     match status.code {
         404 => Verdict::Gone,
         429 => match causes.iter().find(|c| c.reason == "DisruptionBudget") {
@@ -101,9 +120,11 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
             }
             Some(cause) => held(budget_hold(&cause.message, pod, budgets)),
             // Not the budget's refusal but the server's load: nothing was judged.
-            None => Verdict::NoAnswer(answer()),
+            None => undecided(Undecided::Overload),
         },
-        500 if status.message.contains("more than one PodDisruptionBudget") => {
+        500 if status.message.contains("more than one PodDisruptionBudget")
+            && failed_webhook(&status.message).is_none() =>
+        {
             held(PodHold::ManyBudgets { budgets: budgets.iter().map(|b| b.full_name()).collect() })
         }
         403 if causes.iter().any(|c| c.reason == "NamespaceTerminating")
@@ -112,7 +133,7 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
             held(PodHold::NamespaceTerminating)
         }
         // Its controller does not keep up with the evictions.
-        403 if details.is_some_and(|d| d.kind == "poddisruptionbudgets" || d.kind == "poddisruptionbudget") => {
+        403 if details.is_some_and(of_budgets) => {
             let name = details.map(|d| d.name.as_str()).unwrap_or_default();
             held(PodHold::BudgetLag { budget: format!("{}/{name}", pod.namespace) })
         }
@@ -122,8 +143,32 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
         504 if status.message.contains("due to conflicts") => {
             held(PodHold::BudgetLag { budget: budget_name(&status.message, pod, budgets) })
         }
-        502..=504 => Verdict::NoAnswer(answer()),
+        408 | 500..=599 => undecided(failed_webhook(&status.message).map_or(Undecided::Server, Undecided::Webhook)),
         _ => Verdict::Failed(answer()),
+    }
+}
+
+fn of_budgets(details: &StatusDetails) -> bool {
+    details.kind == "poddisruptionbudgets" || details.kind == "poddisruptionbudget"
+}
+
+/// Webhook and message of `admission webhook "NAME" denied the request: MESSAGE`, or of `… without explanation`.
+fn denial(message: &str) -> Option<(&str, &str)> {
+    let (webhook, rest) = message.strip_prefix("admission webhook \"")?.split_once("\" denied the request")?;
+    Some((webhook, rest.strip_prefix(": ").unwrap_or_else(|| rest.trim_start())))
+}
+
+/// The webhook of `Internal error occurred: failed calling webhook "NAME": …`.
+fn failed_webhook(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("failed calling webhook \"")?;
+    rest.split_once('"').map(|(name, _)| kept(name))
+}
+
+/// The beginning of a foreign text.
+fn kept(text: &str) -> String {
+    match text.char_indices().nth(KEPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -172,10 +217,85 @@ mod tests {
         PodRow { namespace: "ns".into(), name: "p".into(), ..PodRow::default() }
     }
 
+    fn judged(json: Value) -> Verdict {
+        judge(&status(json), &pod(), &[], "create pods/eviction")
+    }
+
+    fn undecided(by: Undecided, answer: &str, retry_after: Option<u64>) -> Verdict {
+        Verdict::Undecided { by, answer: answer.to_owned(), retry_after }
+    }
+
+    const DENIED: &str = "admission webhook \"evictions.example.com\" denied the request";
+
     #[test]
     fn i18_the_servers_own_overload_is_not_a_refusal_by_a_budget() {
-        let s = status(json!({"code": 429, "reason": "TooManyRequests", "message": "too many requests"}));
-        assert!(matches!(judge(&s, &pod(), &[], ""), Verdict::NoAnswer(_)));
+        let said = judged(json!({"code": 429, "reason": "TooManyRequests", "message": "too many requests",
+            "details": {"retryAfterSeconds": 3}}));
+        assert_eq!(said, undecided(Undecided::Overload, "429: too many requests", Some(3)));
+    }
+
+    #[test]
+    fn i15_a_webhooks_429_defers_the_eviction_and_its_other_codes_deny_it() {
+        let webhook = || "evictions.example.com".to_owned();
+        let deferred = |message: &str, retry_after| {
+            let hold = PodHold::Deferred { webhook: webhook(), message: message.to_owned() };
+            Verdict::Held { hold, retry_after }
+        };
+        let denied = |message: &str| {
+            let hold = PodHold::Denied { webhook: webhook(), message: message.to_owned() };
+            Verdict::Held { hold, retry_after: None }
+        };
+        let says = |code: u16, rest: &str| json!({"code": code, "message": format!("{DENIED}{rest}")});
+        let migrates = ": Eviction triggered evacuation of VMI \"ns/vm\"";
+        assert_eq!(judged(says(429, migrates)), deferred("Eviction triggered evacuation of VMI \"ns/vm\"", None));
+        assert_eq!(judged(says(429, " without explanation")), deferred("without explanation", None));
+        let mut waits = says(429, ": later");
+        waits["details"] = json!({"retryAfterSeconds": 30});
+        assert_eq!(judged(waits), deferred("later", Some(30)));
+        // a webhook copies the answers of others: they are its own all the same
+        let mut copies = says(429, ": Cannot evict pod as it would violate the pod's disruption budget.");
+        copies["details"] =
+            json!({"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget b needs 1"}]});
+        assert!(matches!(judged(copies), Verdict::Held { hold: PodHold::Deferred { .. }, .. }));
+        for code in [400, 403, 404, 409, 422] {
+            assert_eq!(judged(says(code, ": no")), denied("no"), "{code}");
+        }
+        let many = judged(says(403, ": more than one PodDisruptionBudget; the namespace is being terminated"));
+        assert!(matches!(many, Verdict::Held { hold: PodHold::Denied { .. }, .. }), "{many:?}");
+    }
+
+    #[test]
+    fn i20_failures_of_webhooks_etcd_and_the_server_decide_nothing() {
+        let webhook = || Undecided::Webhook("evictions.example.com".to_owned());
+        let late = "Internal error occurred: failed calling webhook \"evictions.example.com\": failed to call webhook: \
+                    Post \"https://x/?timeout=1s\": context deadline exceeded";
+        let broken = format!("{DENIED}: cannot get VMI");
+        for (code, message, by) in [
+            (500, late, webhook()),
+            (500, broken.as_str(), webhook()),
+            (500, "etcdserver: leader changed", Undecided::Server),
+            (503, "the server is currently unable to handle the request", Undecided::Server),
+            (504, "Timeout: request did not complete within the allotted timeout", Undecided::Server),
+            (408, "request timeout", Undecided::Server),
+        ] {
+            let said = judged(json!({"code": code, "message": message}));
+            assert_eq!(said, undecided(by, &format!("{code}: {message}"), None));
+        }
+        let quotes = "Internal error occurred: failed calling webhook \"evictions.example.com\": an error on the server \
+                      (\"more than one PodDisruptionBudget\") has prevented the request from succeeding";
+        assert!(matches!(judged(json!({"code": 500, "message": quotes})), Verdict::Undecided { .. }));
+        let many = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        assert!(matches!(
+            judged(json!({"code": 500, "message": many})),
+            Verdict::Held { hold: PodHold::ManyBudgets { .. }, retry_after: None }
+        ));
+    }
+
+    #[test]
+    fn a_webhooks_message_is_cut_at_a_character() {
+        let said = judged(json!({"code": 429, "message": format!("{DENIED}: {}", "é".repeat(100_000))}));
+        let Verdict::Held { hold: PodHold::Deferred { message, .. }, .. } = said else { panic!() };
+        assert_eq!(message, format!("{}…", "é".repeat(KEPT)));
     }
 
     #[test]

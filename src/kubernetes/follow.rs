@@ -13,9 +13,17 @@ use super::{
     sources::Kind,
     wire::Wire,
 };
+use crate::model::kube::KubeView;
 
 /// What we ask the server to end a watch after.
 const ASKED: u64 = 290;
+/// The same while watches prove their connections. An ended answer leaves its connection open for the next one.
+const ASKED_TO_PROVE: u64 = 6;
+/// While watches prove their connections, one that has proved nothing for longer is opened anew on another connection.
+pub(super) const PROVED_WITHIN: Duration = Duration::from_secs(8);
+/// What the server had when a watch was opened comes right behind its answer: after so long without any more of it all has
+/// come, and after so long at the latest.
+const BACKLOG: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 /// A watch that is silent for longer is opened anew, whatever the connection says.
 const IDLE: Duration = Duration::from_secs(90);
 /// The first and the longest wait after a failure.
@@ -38,6 +46,8 @@ pub(super) struct Follow<K> {
 enum End {
     /// By plan: go on at once.
     Planned,
+    /// Given up, to be opened on another connection at once.
+    Renewed,
     /// The history is gone: list anew.
     Gone(String),
     /// The server cannot stream lists.
@@ -63,28 +73,40 @@ impl<K: Kind> Follow<K> {
     }
 
     async fn go(&mut self) {
-        let mut epoch = self.shared.epoch.subscribe();
+        let (shared, link) = (Arc::clone(&self.shared), self.link);
+        let mut renew = shared.renew.subscribe();
         loop {
-            let began = self.shared.now();
-            let end = tokio::select! {
-                biased;
-                end = self.once() => end,
-                // The server was away and is back: this connection may be dead without knowing it.
-                _ = epoch.changed() => End::Planned,
+            let began = shared.now();
+            let end = {
+                let mut once = std::pin::pin!(self.once());
+                loop {
+                    tokio::select! {
+                        biased;
+                        end = &mut once => break end,
+                        // This connection may be dead without knowing it, unless it was opened later.
+                        _ = renew.changed() => {
+                            let before = *renew.borrow_and_update();
+                            if shared.sent_before(link, before) {
+                                break End::Renewed;
+                            }
+                        }
+                    }
+                }
             };
             match end {
+                End::Renewed => {}
                 End::Planned => {
-                    self.shared.closed(self.link, None);
                     // Something between us ends every watch at once.
-                    if self.shared.now() - began < 1.0 {
-                        self.pause(&mut epoch).await;
+                    if shared.now() - began < 1.0 {
+                        shared.closed(link, None);
+                        self.pause(&mut renew).await;
                     }
                 }
                 End::Gone(why) => {
                     tracing::info!(source = K::SOURCE, why, "listing anew");
                     self.version = None;
                     self.shared.closed(self.link, None);
-                    self.pause(&mut epoch).await;
+                    self.pause(&mut renew).await;
                 }
                 End::CannotStream(why) => {
                     tracing::info!(source = K::SOURCE, why, "no streaming lists here: pages and a watch instead");
@@ -95,14 +117,14 @@ impl<K: Kind> Follow<K> {
                     let error = self.shared.kube.error(&format!("GET {}", K::PATH), fault).to_string();
                     tracing::warn!(source = K::SOURCE, error, "watch failed");
                     self.shared.closed(self.link, Some(format!("{}: {error}", K::SOURCE)));
-                    self.pause(&mut epoch).await;
+                    self.pause(&mut renew).await;
                 }
             }
         }
     }
 
     /// Waits a little longer each time, not in step with the others, and no longer than until the server is back.
-    async fn pause(&mut self, epoch: &mut tokio::sync::watch::Receiver<u64>) {
+    async fn pause(&mut self, renew: &mut tokio::sync::watch::Receiver<f64>) {
         let spread = self.shared.kube.clock.wall().subsec_nanosecond().unsigned_abs() % 256;
         let wait = self.wait.mul_f64(0.75 + f64::from(spread) / 512.0);
         self.wait = (self.wait * 2).min(WAIT.1);
@@ -110,7 +132,7 @@ impl<K: Kind> Follow<K> {
         tokio::select! {
             biased;
             () = tokio::time::sleep(wait) => {}
-            _ = epoch.changed() => {}
+            _ = renew.changed() => {}
         }
     }
 
@@ -118,8 +140,9 @@ impl<K: Kind> Follow<K> {
     async fn once(&mut self) -> End {
         let listing = self.version.is_none() && self.shared.streams();
         if self.version.is_none() && !listing {
+            let sent = self.shared.sends(self.link);
             match self.shared.kube.list::<K::Wire, K::Row>(K::PATH, &self.kind.query()).await {
-                Ok((rows, version)) => self.complete(rows, version),
+                Ok((rows, version)) => self.complete(rows, version, sent),
                 Err(fault) => return End::Failed(fault),
             }
         }
@@ -133,18 +156,48 @@ impl<K: Kind> Follow<K> {
         }
     }
 
-    fn complete(&mut self, rows: Vec<K::Row>, version: String) {
+    /// A whole list that was asked for at `sent`.
+    fn complete(&mut self, rows: Vec<K::Row>, version: String, sent: f64) {
         self.version = Some(version);
         self.wait = WAIT.0;
-        self.shared.heard(self.link, true, |view| {
+        self.shared.heard(self.link, true, Some(sent), |view| {
             self.kind.replace(view, rows);
+            self.kind.proved(view, sent);
             News::Loud
         });
     }
 
+    /// A sign of life on this watch's own connection. `proved` as in [`Shared::heard`].
+    fn heard(&self, proved: Option<f64>, change: impl FnOnce(&mut KubeView) -> News) {
+        self.shared.heard(self.link, false, proved, |view| {
+            let news = change(view);
+            if let Some(at) = proved {
+                self.kind.proved(view, at);
+            }
+            news
+        });
+    }
+
+    /// This moment, as what an event proves; none while there may be more of what had happened before.
+    fn now_unless(&self, backlog: bool) -> Option<f64> {
+        (!backlog).then(|| self.shared.now())
+    }
+
+    /// How long the next event of an open watch is waited for.
+    fn patience(&self) -> Duration {
+        if !self.shared.proving() {
+            return IDLE;
+        }
+        let age = self.shared.now() - self.shared.proved_at(self.link);
+        let left = PROVED_WITHIN.saturating_sub(Duration::try_from_secs_f64(age).unwrap_or_default());
+        left.max(BACKLOG.0)
+    }
+
     /// Opens a watch, with the list before it if `listing`, and follows it to its end.
     async fn watch(&mut self, listing: bool) -> Result<(), Fault> {
-        let mut url = format!("{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={ASKED}", K::PATH);
+        // A list may take longer than a proof.
+        let asked = if self.shared.proving() && !listing { ASKED_TO_PROVE } else { ASKED };
+        let mut url = format!("{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={asked}", K::PATH);
         let from = match &self.version {
             Some(version) => format!("resourceVersion={version}"),
             // Without a version: not older than this moment.
@@ -156,21 +209,40 @@ impl<K: Kind> Follow<K> {
             }
         }
         let request = get(&url).map_err(|e| Fault::Silent(e.to_string()))?;
+        let sent = self.shared.sends(self.link);
         let opening = self.shared.kube.client.request_events::<K::Wire>(request);
         let stream = tokio::time::timeout(CALL, opening)
             .await
             .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL.as_secs())))??;
         let mut stream = std::pin::pin!(stream);
         if !listing {
-            self.shared.heard(self.link, false, |_| News::Quiet);
+            self.heard(None, |_| News::Quiet);
         }
         let (mut listing, mut rows) = (listing, Vec::new());
+        // What has happened since the last connection comes first: until then the answer proves nothing.
+        let opened = self.shared.now();
+        let mut backlog = !listing;
         loop {
+            if backlog && self.shared.now() - opened >= BACKLOG.1.as_secs_f64() {
+                backlog = false;
+                self.heard(Some(sent), |_| News::Quiet);
+            }
             // A list comes without pauses.
-            let limit = if listing { CALL } else { IDLE };
+            let limit = if listing {
+                CALL
+            } else if backlog {
+                BACKLOG.0
+            } else {
+                self.patience()
+            };
             let next = match tokio::time::timeout(limit, stream.next()).await {
                 Ok(next) => next.transpose()?,
                 Err(_) if listing => return Err(no_end(limit)),
+                Err(_) if backlog => {
+                    backlog = false;
+                    self.heard(Some(sent), |_| News::Quiet);
+                    continue;
+                }
                 // A kind that never changes, on a server whose etcd says nothing of its progress, has nothing to tell. Whether
                 // the server is there shows when it is opened anew.
                 Err(_) => {
@@ -188,11 +260,11 @@ impl<K: Kind> Follow<K> {
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                     self.version = Some(object.meta().resource_version.clone());
                     let row = K::Row::from(object);
-                    self.shared.heard(self.link, false, |view| self.kind.put(view, row));
+                    self.heard(self.now_unless(backlog), |view| self.kind.put(view, row));
                 }
                 Some(WatchEvent::Deleted(object)) => {
                     self.version = Some(object.meta().resource_version.clone());
-                    self.shared.heard(self.link, false, |view| {
+                    self.heard(self.now_unless(backlog), |view| {
                         self.kind.remove(view, object.meta());
                         News::Loud
                     });
@@ -201,10 +273,10 @@ impl<K: Kind> Follow<K> {
                     let version = mark.metadata.resource_version;
                     if listing && mark.metadata.annotations.contains_key(LIST_ENDS) {
                         listing = false;
-                        self.complete(std::mem::take(&mut rows), version);
+                        self.complete(std::mem::take(&mut rows), version, sent);
                     } else if !listing {
                         self.version = Some(version);
-                        self.shared.heard(self.link, false, |_| News::Quiet);
+                        self.heard(self.now_unless(backlog), |_| News::Quiet);
                     }
                 }
             }

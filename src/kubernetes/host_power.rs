@@ -111,8 +111,12 @@ impl Kube {
         Ok(leases.iter().filter(|lease| lease.metadata.name == OPERATOR).find_map(|lease| lease.holder(now)))
     }
 
-    /// A BMC's user name and password; none = there is no such Secret, or it lacks one of them.
+    /// A BMC's user name and password; none = there is no such Secret, or it lacks one of them. `name` comes from a
+    /// BareMetalHost: what is no object's name is not asked for, so it never leads to another place than this namespace.
     pub async fn credentials(&self, namespace: &str, name: &str) -> Result<Option<Credentials>, KubeError> {
+        if !is_object_name(name) {
+            return Ok(None);
+        }
         let path = format!("/api/v1/namespaces/{}/secrets/{}", encoded(namespace), encoded(name));
         let Some(secret) = self.get::<Secret>(&path).await? else { return Ok(None) };
         let text = |key: &str| {
@@ -133,9 +137,27 @@ impl Kube {
     }
 }
 
+/// A DNS subdomain, as the names of Secrets are.
+fn is_object_name(name: &str) -> bool {
+    let label = |label: &str| {
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        ends(label.chars().next())
+            && ends(label.chars().next_back())
+            && label.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secrets_name_leads_to_no_other_place() {
+        assert!(["bmc", "bmc-1.rack.2", "0"].into_iter().all(is_object_name));
+        let odd = ["", ".", "..", "../kube-system/secrets/x", "a/b", "a%2fb", "A", "a..b", "-a", "a-", "a?b", "a\n"];
+        assert!(!odd.into_iter().any(is_object_name));
+    }
 
     #[test]
     fn a_lease_that_nobody_renews_is_nobodys() {

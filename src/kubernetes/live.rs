@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -14,12 +14,16 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     connect::Kube,
-    follow::Follow,
+    follow::{Follow, PROVED_WITHIN},
+    links::{Link, State},
     news::{Bell, News},
     pulse,
     sources::{Budgets, DaemonSets, Hosts, Kind, Namespaces, Nodes, PodsOn},
 };
-use crate::model::kube::{KubeView, NodePods, SourceState};
+use crate::{
+    model::kube::{KubeView, NodePods},
+    mutation::{Mutation, on},
+};
 
 /// Whether lists may come as streams (`sendInitialEvents`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,30 +59,16 @@ pub(super) struct Shared {
     bell: Bell,
     published: watch::Sender<Arc<KubeView>>,
     streaming: AtomicBool,
-    /// Counted up when connections are to be made anew: the server was away.
+    /// Counted up when the server was away and is back.
     pub(super) epoch: watch::Sender<u64>,
+    /// Watches that were opened before this boot time are to be opened anew.
+    pub(super) renew: watch::Sender<f64>,
+    /// Boot time in milliseconds until which every watch proves its own connection.
+    proving_until: AtomicU64,
 }
 
-#[derive(Default)]
-struct State {
-    view: KubeView,
-    links: BTreeMap<u64, Link>,
-    last_link: u64,
-    /// There is something in the view that has not been published.
-    fresh: bool,
-    /// When the server is asked for a sign of life again, while it gives none.
-    beat: Option<f64>,
-}
-
-/// How one watch is doing.
-#[derive(Default)]
-struct Link {
-    source: &'static str,
-    open: bool,
-    /// When it is tried again.
-    retry: Option<f64>,
-    state: SourceState,
-}
+/// For so long after it was asked for last every watch goes on to prove its connection.
+const LINGER: Duration = Duration::from_secs(15);
 
 impl Live {
     /// Starts to watch. Call it inside a tokio runtime. It never fails: what goes wrong stands in the view's sources,
@@ -91,6 +81,8 @@ impl Live {
             published: watch::Sender::new(Arc::default()),
             streaming: AtomicBool::new(streaming == Streaming::Auto),
             epoch: watch::Sender::new(0),
+            renew: watch::Sender::new(0.0),
+            proving_until: AtomicU64::new(0),
         });
         let tasks = vec![
             shared.watch(Nodes).1,
@@ -116,6 +108,18 @@ impl Live {
         let _awaited = self.shared.bell.awaited();
         let mut views = self.subscribe();
         let _ = tokio::time::timeout(within, views.wait_for(what)).await;
+    }
+
+    /// While work is next or under way: every watch proves that its own connection lives, often enough for its copy never to
+    /// be 10 s old while the server answers. Wanted for 15 s: call it again for as long as it is. Costs nothing where it is
+    /// not called.
+    pub fn keep_proving(&self) {
+        let now = self.shared.kube.clock.boot();
+        let until = millis(now + LINGER);
+        if self.shared.proving_until.fetch_max(until, Ordering::SeqCst) < millis(now) {
+            // they may have been dead for a long time
+            self.shared.renew.send_replace(now.as_secs_f64());
+        }
     }
 
     /// Follows the view.
@@ -194,6 +198,10 @@ impl std::fmt::Debug for Live {
     }
 }
 
+fn millis(boot: Duration) -> u64 {
+    u64::try_from(boot.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -212,6 +220,30 @@ impl Shared {
     /// Boot-time seconds.
     pub(super) fn now(&self) -> f64 {
         self.kube.clock.boot().as_secs_f64()
+    }
+
+    /// Whether every watch is to prove its own connection now.
+    pub(super) fn proving(&self) -> bool {
+        self.proving_until.load(Ordering::SeqCst) >= millis(self.kube.clock.boot())
+    }
+
+    /// A request of this watch is sent now; returns that moment.
+    pub(super) fn sends(&self, id: u64) -> f64 {
+        let now = self.now();
+        if let Some(link) = lock(&self.state).links.get_mut(&id) {
+            link.sent = now;
+        }
+        now
+    }
+
+    /// Whether the last request of this watch was sent before that moment.
+    pub(super) fn sent_before(&self, id: u64, moment: f64) -> bool {
+        lock(&self.state).links.get(&id).is_some_and(|link| link.sent < moment)
+    }
+
+    /// When this watch last proved that its connection lives.
+    pub(super) fn proved_at(&self, id: u64) -> f64 {
+        lock(&self.state).links.get(&id).map_or(0.0, |link| link.state.proved)
     }
 
     /// Whether lists may still be asked for as streams.
@@ -271,8 +303,15 @@ impl Shared {
         }
     }
 
-    /// A sign of life with what it brought. `complete` = a whole list.
-    pub(super) fn heard(&self, id: u64, complete: bool, change: impl FnOnce(&mut KubeView) -> News) {
+    /// A sign of life with what it brought. `complete` = a whole list; `proved` = the copy is what the server had at that
+    /// moment, or a newer one.
+    pub(super) fn heard(
+        &self,
+        id: u64,
+        complete: bool,
+        proved: Option<f64>,
+        change: impl FnOnce(&mut KubeView) -> News,
+    ) {
         let now = self.now();
         self.update(id, |view, link| {
             let news = change(view);
@@ -281,13 +320,17 @@ impl Shared {
             link.state.synced |= complete;
             link.state.heard = now;
             link.state.error = None;
-            news
+            let Some(proved) = proved else { return news };
+            let before = link.state.proved;
+            link.state.proved = before.max(proved);
+            // work that waits for it goes on
+            if now - before > PROVED_WITHIN.as_secs_f64() { News::Loud } else { news }
         });
     }
 
     /// There is nothing to watch, and that was said definitely: as good as a whole list, for as long as the server answers.
     pub(super) fn absent(&self, id: u64, why: &str, clear: impl FnOnce(&mut KubeView)) {
-        self.heard(id, true, |view| {
+        self.heard(id, true, Some(self.now()), |view| {
             clear(view);
             News::Loud
         });
@@ -331,7 +374,7 @@ impl Shared {
         self.bell.ring(if same { news } else { News::Loud });
     }
 
-    /// The server answered a cheap request: every open connection is as good as heard.
+    /// The server answered a cheap request: for people every open connection is as good as heard. It proves no watch.
     pub(super) fn alive(&self, took: Duration, change: impl FnOnce(&mut KubeView)) {
         let now = self.now();
         let mut state = lock(&self.state);
@@ -340,6 +383,9 @@ impl Shared {
         let news = News::loud_if(was != (state.beat, state.view.line.lag));
         for link in state.links.values_mut().filter(|l| l.open) {
             link.state.heard = now;
+            if on(Mutation::WatchTrusted) {
+                link.state.proved = now;
+            }
         }
         state.sum_up_all();
         change(&mut state.view);
@@ -370,34 +416,5 @@ impl Shared {
         state.fresh = true;
         drop(state);
         self.bell.ring(News::Loud);
-    }
-}
-
-impl Link {
-    /// How it stands, but for when it was heard last.
-    fn standing(&self) -> (bool, Option<f64>, bool, Option<String>) {
-        (self.open, self.retry, self.state.synced, self.state.error.clone())
-    }
-}
-
-impl State {
-    fn sum_up_all(&mut self) {
-        let sources: BTreeSet<&'static str> = self.links.values().map(|l| l.source).collect();
-        for source in sources {
-            self.sum_up(source);
-        }
-    }
-
-    /// A source is as good as the worst of its watches.
-    fn sum_up(&mut self, source: &'static str) {
-        let tries = self.links.values().filter_map(|link| link.retry).chain(self.beat);
-        self.view.line.retry = tries.min_by(f64::total_cmp);
-        let sum = self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| {
-            SourceState { synced: a.synced && b.synced, heard: a.heard.min(b.heard), error: a.error.or(b.error) }
-        });
-        match sum {
-            Some(sum) => self.view.sources.insert(source.to_owned(), sum),
-            None => self.view.sources.remove(source),
-        };
     }
 }

@@ -18,7 +18,7 @@
 //! | `endpoints` | the addresses behind the API server's service |
 //! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
 //! | `host_power` | what the controller role writes to them, BMC passwords, the upstream operator |
-//! | `live` | the live copy; `follow` one watch of it, `pulse` its liveness, `sources` what is watched, `news` who is woken |
+//! | `live` | the live copy; `links` how its watches are doing, `follow` one watch of it, `pulse` its liveness, `sources` what is watched, `news` who is woken |
 
 mod call;
 mod connect;
@@ -30,6 +30,7 @@ mod follow;
 mod fuzz;
 mod host_power;
 mod hosts;
+mod links;
 mod live;
 mod news;
 mod nodes;

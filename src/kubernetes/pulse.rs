@@ -19,7 +19,7 @@ const ENDPOINTS: Duration = Duration::from_secs(10);
 
 /// Until the task is aborted.
 pub(super) async fn beat(shared: Arc<Shared>) {
-    let mut lost = false;
+    let mut lost: Option<f64> = None;
     loop {
         let clock = &shared.kube.clock;
         let began = clock.boot();
@@ -44,12 +44,13 @@ pub(super) async fn beat(shared: Arc<Shared>) {
         };
         if let Some(why) = why {
             shared.silent(&why, BEAT / 4);
-            lost = true;
-        } else if lost {
+            lost.get_or_insert(began.as_secs_f64());
+        } else if let Some(since) = lost.take() {
+            // What was opened meanwhile was answered meanwhile.
+            shared.renew.send_replace(since);
             shared.epoch.send_modify(|n| *n += 1);
-            lost = false;
         }
-        tokio::time::sleep(if lost { BEAT / 4 } else { BEAT }).await;
+        tokio::time::sleep(if lost.is_some() { BEAT / 4 } else { BEAT }).await;
     }
 }
 
@@ -135,8 +136,9 @@ pub(super) async fn keep_hosts(shared: Arc<Shared>, link: u64) {
 pub(super) async fn keep_endpoints(shared: Arc<Shared>, link: u64) {
     let mut epoch = shared.epoch.subscribe();
     loop {
+        let sent = shared.sends(link);
         match shared.kube.endpoints().await {
-            Ok(rows) => shared.heard(link, true, |view| {
+            Ok(rows) => shared.heard(link, true, Some(sent), |view| {
                 let news = News::loud_if(view.endpoints != rows);
                 view.endpoints = rows;
                 news

@@ -14,14 +14,11 @@ use super::{
 /// missing it is said once, and the rest goes on.
 const QUEUES: &[Rights] = &[
     (&["get", "list", "watch", "patch"], "", "nodes"),
-    (&["get", "list", "watch", "delete"], "", "pods"),
+    (&["list", "watch", "delete"], "", "pods"),
     (&["create"], "", "pods/eviction"),
-    (&["get", "list", "watch"], "apps", "daemonsets"),
-    (&["get", "list", "watch"], "apps", "replicasets"),
-    (&["get", "list", "watch"], "batch", "jobs"),
+    (&["list", "watch"], "apps", "daemonsets"),
     (&["get", "list", "watch"], "", "namespaces"),
-    (&["get", "list", "watch"], "policy", "poddisruptionbudgets"),
-    (&["get", "list", "watch"], "storage.k8s.io", "volumeattachments"),
+    (&["list", "watch"], "policy", "poddisruptionbudgets"),
 ];
 /// Verb, group, resource.
 type Right = (&'static str, &'static str, &'static str);

@@ -36,6 +36,8 @@ pub(super) trait Kind: Clone + Send + Sync + 'static {
     fn put(&self, view: &mut KubeView, row: Self::Row) -> News;
     /// One object vanished.
     fn remove(&self, view: &mut KubeView, meta: &Meta);
+    /// The rows are what the server had at that moment (boot-time seconds), or newer.
+    fn proved(&self, _view: &mut KubeView, _at: f64) {}
 }
 
 /// Replaces a map, keeping rows that are the same, so that readers can tell by the pointer.
@@ -223,6 +225,11 @@ impl Kind for PodsOn {
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
         self.pods(view).pods.remove(&meta.uid);
+    }
+
+    fn proved(&self, view: &mut KubeView, at: f64) {
+        let pods = self.pods(view);
+        pods.proved = pods.proved.max(at);
     }
 }
 

@@ -220,6 +220,7 @@ impl From<Pod> for PodRow {
                 uid: o.uid,
             }),
             terminating_since: meta.deletion_timestamp.map(|at| at.checked_sub(grace).unwrap_or(at)),
+            grace_ends: meta.deletion_timestamp,
         }
     }
 }

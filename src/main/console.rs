@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use cketerm::{
     actions::{Bmcs, Operator},
-    cli::{Color, RunOptions},
+    cli::{Color, Out, RunOptions},
     clock::Clock,
     config::Settings,
     console::{
         self, ConsoleOptions, Hand, Hands, View,
         attention::has_title,
         letters::{Letters, has_blocks},
-        terminal::Modes,
+        terminal::{Modes, leave},
         theme,
     },
     engine::{run::LONGEST_END, snapshot::Seen},
@@ -75,14 +75,14 @@ pub async fn run(
     let (tell, seen) = watch::channel(Arc::<Seen>::default());
     let (hands, hand) = watch::channel(None);
     let (ask, asked) = mpsc::channel(1);
+    let modes = options.modes;
     options.resign = Some(ask);
     let engine = tokio::spawn(async move {
         let ground = ground.await?;
         let bmcs = || Bmcs::new(ground.bmcs.clone()).and_registry(ground.store.clone(), ground.registry.clone());
         let operator = Some(Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
         hands.send_replace(Some(Hand { store: ground.store.clone(), kube: ground.kube.clone(), operator }));
-        keep(ground, campaign, &tell, asked).await;
-        anyhow::Ok(())
+        keep(ground, campaign, &tell, asked, modes).await
     });
     let mut engine = std::pin::pin!(engine);
     tokio::select! {
@@ -92,13 +92,13 @@ pub async fn run(
                 ends
             } else {
                 let most = LONGEST_END.as_secs();
-                eprintln!("cketerm: ends what is under way, then gives the lock back (at most {most} s)");
+                Out.message(&format!("cketerm: ends what is under way, then gives the lock back (at most {most} s)"));
                 engine.await
             };
             ends.context("the engine ended badly")??;
             ended
         }
-        // before the console: the servers cannot be used, and the terminal is given back
+        // before the console: the servers cannot be used, or the engine is stuck; the terminal is given back
         failed = &mut engine => failed.context("the engine ended badly")?,
     }
 }
@@ -121,15 +121,21 @@ pub async fn stage(scenario: Scenario, how: scenario::Options) -> anyhow::Result
     Ok(ground)
 }
 
-/// Hands on what the engine sees, lets it resign when asked, and ends it when nobody can ask any more.
+/// Hands on what the engine sees, lets it resign when asked, and ends it when nobody can ask any more. Fails once its main
+/// loop is stuck: the program has to end.
 async fn keep(
     ground: Ground,
     campaign: bool,
     tell: &watch::Sender<Arc<Seen>>,
     mut asked: mpsc::Receiver<oneshot::Sender<()>>,
-) {
+    modes: Modes,
+) -> anyhow::Result<()> {
     loop {
         let engine = ground.start("console", campaign, None);
+        let heartbeat = engine.heartbeat();
+        heartbeat.guard(move || leave(modes))?;
+        let stuck = heartbeat.stuck();
+        tokio::pin!(stuck);
         let mut seen = engine.seen();
         let question = loop {
             tokio::select! {
@@ -137,10 +143,14 @@ async fn keep(
                     tell.send_replace(Arc::clone(&seen.borrow_and_update()));
                 }
                 question = asked.recv() => break question,
+                why = &mut stuck => anyhow::bail!(why),
             }
         };
-        engine.stop().await;
-        let Some(answer) = question else { return };
+        tokio::select! {
+            () = engine.stop() => {}
+            why = stuck => anyhow::bail!(why),
+        }
+        let Some(answer) = question else { return Ok(()) };
         let _ = answer.send(());
         tokio::time::sleep(AFTER_A_STOP).await;
     }

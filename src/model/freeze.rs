@@ -52,7 +52,8 @@ fn one() -> u32 {
 impl Groups {
     /// Reads what a person wrote, YAML or JSON.
     pub fn read(text: &str) -> Result<Self, String> {
-        let found: Self = serde_yaml::from_str(text).map_err(|e| format!("groups: {e}"))?;
+        let value = super::cluster::parse(text).map_err(|e| format!("groups: {e}"))?;
+        let found: Self = serde_json::from_value(value).map_err(|e| format!("groups: {e}"))?;
         if let Some(field) = found.unknown.keys().next() {
             return Err(format!("groups: there is no field {field}; there are by and limit"));
         }

@@ -154,6 +154,9 @@ pub struct PodRow {
     pub mirror: bool,
     /// `metadata.deletionTimestamp`, minus the grace period: when its deletion was asked.
     pub terminating_since: Option<Timestamp>,
+    /// `metadata.deletionTimestamp`: the end of its grace period.
+    #[serde(default)]
+    pub grace_ends: Option<Timestamp>,
 }
 
 impl PodRow {
@@ -248,6 +251,9 @@ pub struct EndpointsRow {
 pub struct NodePods {
     /// Listed completely since the node was added to the watched ones.
     pub synced: bool,
+    /// As in [`SourceState::proved`], for this node's watch.
+    #[serde(default)]
+    pub proved: f64,
     /// By UID.
     pub pods: OrdMap<String, Arc<PodRow>>,
 }
@@ -257,8 +263,12 @@ pub struct NodePods {
 pub struct SourceState {
     /// Listed completely at least once.
     pub synced: bool,
-    /// Boot-time seconds of the last sign of life (event, bookmark, successful list or open connection).
+    /// Boot-time seconds of the last sign of life (event, bookmark, successful list or open connection): for people.
     pub heard: f64,
+    /// Boot-time seconds of the last proof by this watch's own connection: the copy is what the server had then, or newer.
+    /// Decisions that start work ask for this one.
+    #[serde(default)]
+    pub proved: f64,
     /// What went wrong last, until something went right again.
     pub error: Option<String>,
 }

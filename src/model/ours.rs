@@ -1,5 +1,7 @@
 //! What lies under `cketerm/`: our own keys, which CKE never reads (spec/etcd.md, Our own keys).
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +68,9 @@ pub struct EngineRegistration {
     /// Programs of the definition that its host lacks.
     #[serde(default)]
     pub missing_programs: Vec<String>,
+    /// Local settings that commands of the definition need and its host lacks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_settings: Vec<MissingSetting>,
     /// Whether it has seen every control plane's probe good.
     #[serde(default)]
     pub probes_seen: bool,
@@ -74,10 +79,29 @@ pub struct EngineRegistration {
     pub etcd_members_seen: bool,
 }
 
+/// Local setting that an engine's host lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissingSetting {
+    /// `networks` in the file of `power.bmcs`: BMCs that the file does not name get no login.
+    BmcNetworks,
+}
+
+impl fmt::Display for MissingSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BmcNetworks => "a list of BMC networks (`networks` in the file of power.bmcs)",
+        })
+    }
+}
+
 impl EngineRegistration {
     /// Lacks nothing that campaigning at once asks for (spec/safety.md, Preflight).
     pub fn complete(&self) -> bool {
-        self.missing_programs.is_empty() && self.probes_seen && self.etcd_members_seen
+        self.missing_programs.is_empty()
+            && self.missing_settings.is_empty()
+            && self.probes_seen
+            && self.etcd_members_seen
     }
 }
 

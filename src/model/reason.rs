@@ -60,6 +60,25 @@ pub enum PodHold {
         /// `namespace/name` of the Job.
         job: String,
     },
+    /// An admission webhook answered 429: it removes the pod itself, or allows the eviction later.
+    Deferred {
+        /// The webhook's name.
+        webhook: String,
+        /// Its message.
+        message: String,
+    },
+    /// An admission webhook denied the eviction (403, …).
+    Denied {
+        /// The webhook's name.
+        webhook: String,
+        /// Its message.
+        message: String,
+    },
+    /// The API server or a webhook failed to decide (5xx, a time-out, 429 without a cause); retried.
+    Failing {
+        /// The last answer.
+        answer: String,
+    },
     /// Its namespace is being deleted (403).
     NamespaceTerminating,
     /// The pod was replaced by another of the same name (409).
@@ -162,6 +181,24 @@ pub enum Reason {
         pod: String,
         answer: String,
     },
+    /// An admission webhook answered the eviction with 429: it migrates the pod itself, or allows the eviction later.
+    DeferredToWebhook {
+        pod: String,
+        webhook: String,
+        message: String,
+    },
+    /// An admission webhook denied the eviction with another code.
+    DeniedByWebhook {
+        pod: String,
+        webhook: String,
+        message: String,
+    },
+    /// The API server or a webhook failed to decide about an eviction (5xx, a time-out, overload): it is retried.
+    EvictionFailing {
+        pod: String,
+        answer: String,
+    },
+    /// A minute after its grace period has ended (`since`) the pod is still there.
     TerminatingStuck {
         pod: String,
         since: Timestamp,
@@ -223,6 +260,12 @@ pub enum Reason {
     },
     ProgramMissing {
         path: String,
+    },
+    /// The commands speak to the machine's BMC, and the local file neither names it nor allows a network of BMCs.
+    BmcNotAllowed {
+        address: String,
+        /// Why the file cannot be read.
+        fault: Option<String>,
     },
     DuplicateOf {
         index: u64,

@@ -21,20 +21,7 @@ pub fn visible(text: &str, lines: bool) -> String {
             // C0: the control pictures
             '\u{0}'..='\u{1f}' => out.push(char::from_u32(0x2400 + c as u32).unwrap_or('?')),
             '\u{7f}' => out.push('\u{2421}'),
-            // C1, bidirectional overrides, zero-width joiners, variation selectors, tags: nothing that a reader could see
-            '\u{80}'..='\u{9f}'
-            | '\u{ad}'
-            | '\u{61c}'
-            | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e0fff}' => {
-                out.push('\u{fffd}');
-            }
+            c if unseen(c) => out.push('\u{fffd}'),
             // what stands on the letter before it: no name has more than a few of them
             c if !c.is_ascii() && c.width() == Some(0) => {
                 marks += 1;
@@ -48,6 +35,28 @@ pub fn visible(text: &str, lines: bool) -> String {
         marks = 0;
     }
     out
+}
+
+/// C1, bidirectional overrides, zero-width joiners, variation selectors, tags: nothing that a reader could see, and much
+/// that a terminal obeys.
+pub fn unseen(c: char) -> bool {
+    matches!(c, '\u{80}'..='\u{9f}'
+        | '\u{ad}'
+        | '\u{61c}'
+        | '\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// What a document for machines (JSON, YAML) must not print as it is: control characters but line feed and tab, and what is
+/// [`unseen`].
+pub fn steers(c: char) -> bool {
+    unseen(c) || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
 /// The last `limit` bytes of output as text, cut at a character, control characters made visible.

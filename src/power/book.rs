@@ -3,24 +3,66 @@
 //! Passwords stand in it or in files of their own; neither may be readable by everyone.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
+    net::IpAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use serde::Deserialize;
 
 use super::{
+    networks::{NetworkForm, Networks},
     reach::Reach,
-    redfish::{Address, Bmc, Login, Patience, SignIn},
+    redfish::{Address, Bmc, Host, Login, Patience, SignIn},
 };
-use crate::net::Trust;
+use crate::{
+    mutation::{self, Mutation},
+    net::{Allow, Trust},
+};
 
-/// Why the file cannot be used: file, entry, what to do.
+/// Why a BMC is not spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BookError(pub String);
+pub enum BookError {
+    /// The file cannot be used, or the address is none: file, entry, what to do.
+    #[error("{0}")]
+    Wrong(String),
+    /// Something else than the file names the BMC, and the file allows no networks.
+    #[error(
+        "{name}: no BMC network is allowed, so its BMC {bmc} gets no login: list the networks of the BMCs as `networks` in \
+         the file that power.bmcs names (docs/power.md, Networks)"
+    )]
+    NoNetworks {
+        /// Host or machine.
+        name: String,
+        /// Origin of its BMC.
+        bmc: String,
+    },
+    /// The address is in none of the networks that the file allows.
+    #[error(
+        "{name}: its BMC {bmc} is outside the networks that the file of power.bmcs allows, so it gets no login: correct \
+         the address, or add its network to `networks`"
+    )]
+    Outside {
+        /// Host or machine.
+        name: String,
+        /// Origin of its BMC.
+        bmc: String,
+    },
+    /// The address is in an allowed network, where plain HTTP is not allowed.
+    #[error(
+        "{name}: its BMC {bmc} asks for plain HTTP, which the file of power.bmcs does not allow there: use https, or write \
+         `{{cidr: …, http: true}}` in `networks`"
+    )]
+    PlainHttp {
+        /// Host or machine.
+        name: String,
+        /// Origin of its BMC.
+        bmc: String,
+    },
+}
 
 /// What is said of one BMC, or of all of them. No `Debug`: it can hold a password.
 #[derive(Clone, Default, Deserialize)]
@@ -54,6 +96,8 @@ enum HowSaid {
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
+    networks: Vec<NetworkForm>,
+    #[serde(default)]
     defaults: Said,
     #[serde(default)]
     bmcs: BTreeMap<String, Said>,
@@ -63,6 +107,7 @@ struct File {
 #[derive(Default)]
 pub struct Book {
     path: PathBuf,
+    networks: Networks,
     defaults: Said,
     bmcs: BTreeMap<String, Said>,
 }
@@ -80,22 +125,81 @@ pub struct Found {
     pub bmc: Bmc,
     /// Deadlines.
     pub patience: Patience,
-    /// What a person should know: a password over plain HTTP.
+    /// What a person should know: plain HTTP, a certificate that is not verified.
     pub warning: Option<String>,
+}
+
+/// Who named the address of a BMC.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NamedBy {
+    /// The operator, in the file itself.
+    File,
+    /// A BareMetalHost or a registry: anybody who may write there.
+    Elsewhere,
 }
 
 impl Book {
     /// Reads the file; one with a password that everyone can read is refused.
     pub fn read(path: &Path) -> Result<Self, BookError> {
-        let wrong = |why: String| BookError(format!("{}: {why}", path.display()));
+        let wrong = |why: String| BookError::Wrong(format!("{}: {why}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;
-        // An error of the parser can show the value that it stumbled on: only where it is is told.
-        let file: File = serde_yaml::from_str(&text).map_err(|e| wrong(fault(&e)))?;
-        let secret = file.bmcs.values().chain([&file.defaults]).any(|said| said.password.is_some());
+        let mut book = Self::parse(&text).map_err(wrong)?;
+        let secret = book.bmcs.values().chain([&book.defaults]).any(|said| said.password.is_some());
         if secret && readable_by_all(path) {
             return Err(wrong(format!("it holds a password and everyone can read it; chmod 600 {}", path.display())));
         }
-        Ok(Self { path: path.to_owned(), defaults: file.defaults, bmcs: file.bmcs })
+        path.clone_into(&mut book.path);
+        Ok(book)
+    }
+
+    /// Reads the text of such a file. The error shows none of its values.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        // An error of the parser can show the value that it stumbled on: only where it is is told.
+        let file: File = serde_yaml::from_str(text).map_err(|e| fault(&e))?;
+        let networks = Networks::read(file.networks).map_err(|why| format!("networks: {why}"))?;
+        Ok(Self { path: PathBuf::new(), networks, defaults: file.defaults, bmcs: file.bmcs })
+    }
+
+    /// The networks that it allows.
+    pub fn networks(&self) -> &Networks {
+        &self.networks
+    }
+
+    /// Where no networks are allowed: the addresses whose BMC the file names itself. No other BMC gets a login.
+    pub fn confined(&self) -> Option<BTreeSet<String>> {
+        self.networks.is_empty().then(|| self.bmcs.keys().cloned().collect())
+    }
+
+    /// What a person should know of the file: a default login that goes nowhere, a list that excludes nothing, entries outside
+    /// the list.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.networks.is_empty() && self.defaults.username.is_some() {
+            all.push(
+                "no `networks`: BMCs that BareMetalHosts or the registry name get no login, and reboots that need them do \
+                 not start (docs/power.md, Networks)"
+                    .to_owned(),
+            );
+        }
+        all.extend(self.networks.unbounded().map(|cidr| format!("networks: {cidr} allows every address")));
+        if self.defaults.insecure == Some(true) {
+            all.push(
+                "defaults: certificates are not verified (insecure): whoever stands between reads passwords".to_owned(),
+            );
+        }
+        for (name, own) in &self.bmcs {
+            let Some(Ok(place)) = own.url.as_deref().map(Address::parse) else { continue };
+            if let Err(e) = self.guard(name, &place, NamedBy::File, own.insecure == Some(true)) {
+                all.push(e.to_string());
+            }
+            if place.plain() {
+                all.push(format!("{name}: its password goes over plain HTTP ({})", place.origin));
+            }
+            if own.insecure == Some(true) {
+                all.push(format!("{name}: its certificate is not verified (insecure)"));
+            }
+        }
+        all
     }
 
     /// The addresses that it knows, in order.
@@ -110,11 +214,12 @@ impl Book {
             return Err(self.wrong(address, "registry-port belongs into defaults: here the url says it"));
         }
         let url = own.url.as_ref().ok_or_else(|| self.wrong(address, "it has no url"))?;
-        self.speak(address, own, url, None, reach).map(Some)
+        self.speak(address, own, url, None, NamedBy::File, reach).map(Some)
     }
 
-    /// A BMC that something else names: a BareMetalHost, a registry. What that does not say is taken from the defaults.
-    /// `any_certificate` wins over their authorities.
+    /// A BMC that something else names: a BareMetalHost, a registry. It has to be in an allowed network, whoever's login
+    /// it is. What that does not say is taken from the defaults. `any_certificate` counts where its network allows it, and
+    /// wins over the authorities then; elsewhere the certificate is verified.
     pub fn other(
         &self,
         name: &str,
@@ -123,8 +228,44 @@ impl Book {
         any_certificate: bool,
         reach: &Reach,
     ) -> Result<Found, BookError> {
-        let own = Said { insecure: any_certificate.then_some(true), ..Said::default() };
-        self.speak(name, &own, url, login, reach)
+        let place = Address::parse(url).map_err(|e| self.wrong(name, e))?;
+        let allowed = match place.host {
+            Host::Ip(ip) => self.networks.allow_unverified(ip),
+            // the certificate of a name can be verified, and which address it has is not known yet
+            Host::Name => false,
+        };
+        let own = Said { insecure: (any_certificate && allowed).then_some(true), ..Said::default() };
+        self.speak(name, &own, url, login, NamedBy::Elsewhere, reach)
+    }
+
+    /// The addresses that this BMC may be reached at: the one that the operator wrote, else those of the networks. Host names
+    /// are checked when they are resolved, for each connection.
+    fn guard(&self, name: &str, place: &Address, by: NamedBy, insecure: bool) -> Result<Allow, BookError> {
+        let (bmc, name) = (place.origin.clone(), name.to_owned());
+        let plain = place.plain();
+        let networks = self.networks.clone();
+        let everywhere = mutation::on(Mutation::AllowListForgotten);
+        if networks.is_empty() && !everywhere {
+            return match (by, place.host) {
+                (NamedBy::Elsewhere, _) => Err(BookError::NoNetworks { name, bmc }),
+                (NamedBy::File, Host::Ip(ip)) => Ok(Arc::new(move |to: IpAddr| to == ip)),
+                (NamedBy::File, Host::Name) if plain || insecure => Err(self.wrong(
+                    &name,
+                    "a host name without a verified certificate needs `networks`: give its IP address, or list its network",
+                )),
+                // whoever answers there has to have the name's certificate
+                (NamedBy::File, Host::Name) => Ok(Arc::new(|_| true)),
+            };
+        }
+        // the operator's own `http://` is permission enough
+        let plain = plain && by == NamedBy::Elsewhere;
+        if let Host::Ip(ip) = place.host
+            && !networks.allow(ip, plain)
+        {
+            let known = networks.allow(ip, false);
+            return Err(if known { BookError::PlainHttp { name, bmc } } else { BookError::Outside { name, bmc } });
+        }
+        Ok(Arc::new(move |to: IpAddr| networks.allow(to, plain)))
     }
 
     /// Where the BMCs that a registry names listen; none = at the port of https.
@@ -134,9 +275,9 @@ impl Book {
 
     fn wrong(&self, name: &str, why: impl fmt::Display) -> BookError {
         if self.path.as_os_str().is_empty() {
-            return BookError(format!("{name}: {why}"));
+            return BookError::Wrong(format!("{name}: {why}"));
         }
-        BookError(format!("{}: {name}: {why}", self.path.display()))
+        BookError::Wrong(format!("{}: {name}: {why}", self.path.display()))
     }
 
     fn speak(
@@ -145,6 +286,7 @@ impl Book {
         own: &Said,
         url: &str,
         login: Option<Login>,
+        by: NamedBy,
         reach: &Reach,
     ) -> Result<Found, BookError> {
         let wrong = |why: String| self.wrong(name, why);
@@ -158,15 +300,22 @@ impl Book {
             Some(login) => Some(login),
             None => self.login(own).map_err(wrong)?,
         };
-        let plain = place.origin.starts_with("http://") && login.is_some();
-        let warning = plain.then(|| format!("the password for {} goes over plain HTTP", place.origin));
         let trust = self.trust(own).map_err(wrong)?;
+        let allow = self.guard(name, &place, by, trust == Trust::Anybody)?;
+        let origin = &place.origin;
+        let warning = match (&login, place.plain(), &trust) {
+            (Some(_), true, _) => Some(format!("the password for {origin} goes over plain HTTP")),
+            (Some(_), false, Trust::Anybody) => {
+                Some(format!("the certificate of {origin} is not verified: whoever stands between reads the password"))
+            }
+            _ => None,
+        };
         let how = match own.sign_in.or(all.sign_in) {
             None | Some(HowSaid::Auto) => SignIn::Auto,
             Some(HowSaid::Basic) => SignIn::Basic,
             Some(HowSaid::Session) => SignIn::Session,
         };
-        let http = reach.http(&trust).map_err(|e| wrong(format!("ca-file: {e}")))?;
+        let http = reach.http(&trust, &allow).map_err(|e| wrong(format!("ca-file: {e}")))?;
         let usual = Patience::default();
         let seconds = |own: Option<u64>, all: Option<u64>, usual| own.or(all).map_or(usual, Duration::from_secs);
         let patience = Patience {
@@ -254,79 +403,4 @@ fn readable_by_all(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    struct Desk(tempfile::TempDir);
-
-    impl Desk {
-        fn new() -> Self {
-            Self(tempfile::tempdir().unwrap())
-        }
-
-        fn file(&self, name: &str, mode: u32, text: &str) -> PathBuf {
-            let path = self.0.path().join(name);
-            std::fs::write(&path, text).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            path
-        }
-
-        fn find(&self, mode: u32, text: &str) -> Result<Option<Found>, BookError> {
-            Book::read(&self.file("bmcs.yaml", mode, text))?.find("10.0.0.1", &Reach::network(None))
-        }
-    }
-
-    #[test]
-    fn an_entry_takes_what_it_does_not_say_from_the_defaults() {
-        let desk = Desk::new();
-        desk.file("pw", 0o600, "hunter2\n");
-        let text = "defaults: {username: root, password-file: pw, soft-seconds: 300}\n\
-                    bmcs:\n  10.0.0.1: {url: 'redfish://bmc-1', system: '1', on-seconds: 9}\n";
-        let found = desk.find(0o644, text).unwrap().unwrap();
-        assert_eq!(found.bmc.origin(), "https://bmc-1");
-        assert_eq!((found.patience.soft.as_secs(), found.patience.on.as_secs()), (300, 9));
-        assert!(found.warning.is_none());
-        let book = Book::read(&desk.0.path().join("bmcs.yaml")).unwrap();
-        assert!(book.find("10.0.0.2", &Reach::network(None)).unwrap().is_none());
-        assert!(!format!("{book:?} {found:?}").contains("hunter2"));
-    }
-
-    #[test]
-    fn a_secret_that_everyone_can_read_is_refused() {
-        let desk = Desk::new();
-        let inline = "bmcs: {10.0.0.1: {url: bmc, username: root, password: hunter2}}";
-        let e = desk.find(0o644, inline).unwrap_err().0;
-        assert!(e.contains("everyone can read it; chmod 600") && !e.contains("hunter2"), "{e}");
-        assert!(desk.find(0o600, inline).unwrap().is_some());
-        desk.file("pw", 0o604, "hunter2");
-        let e = desk.find(0o644, "bmcs: {10.0.0.1: {url: bmc, username: root, password-file: pw}}").unwrap_err().0;
-        assert!(e.contains("pw can be read by everyone"), "{e}");
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_and_no_password_is_shown() {
-        let desk = Desk::new();
-        for (text, said) in [
-            ("bmcs: {10.0.0.1: {username: root}}", "10.0.0.1: it has no url"),
-            ("bmcs: {10.0.0.1: {url: 'ipmi://bmc'}}", "only Redfish is spoken"),
-            ("bmcs: {10.0.0.1: {url: bmc, username: root}}", "a username without a password"),
-            ("bmcs: {10.0.0.1: {url: bmc, pasword: hunter2}}", "unknown field `pasword`"),
-            ("bmcs: {10.0.0.1: hunter2}", "cannot be understood at line 1"),
-            ("bmcs: {10.0.0.1: {url: bmc, insecure: true, ca-file: x}}", "give one of them"),
-            ("bmcs: {10.0.0.1: {url: bmc, ca-file: nope}}", "nope"),
-            ("bmcs: {10.0.0.1: {url: 'https://root:hunter2@bmc'}}", "does not belong"),
-        ] {
-            let e = desk.find(0o600, text).unwrap_err().0;
-            assert!(e.contains(said) && e.contains("bmcs.yaml") && !e.contains("hunter2"), "{text}: {e}");
-        }
-    }
-
-    #[test]
-    fn a_password_over_plain_http_is_said() {
-        let desk = Desk::new();
-        let text = "bmcs: {10.0.0.1: {url: 'http://bmc', username: u, password: p}}";
-        assert!(desk.find(0o600, text).unwrap().unwrap().warning.unwrap().contains("plain HTTP"));
-    }
-}
+mod tests;

@@ -3,8 +3,10 @@
 //! | file | idea |
 //! | --- | --- |
 //! | `book` | which BMC a node's address has: the file |
+//! | `networks` | the allow-list of networks that a login may go to |
 //! | `reach` | how BMCs are spoken to: over the network or inside the sandbox; the BMC of a BareMetalHost |
 //! | `controller` | Metal3's controller role, decided; the engine carries it out |
+//! | `redfish/address` | where a BMC is: origin, host, system |
 //! | `redfish/talk` | one BMC: requests, sign-in, redirects, what its errors mean |
 //! | `redfish/system` | its computer system: discovery, power state, `ComputerSystem.Reset` |
 //! | `redfish/switch` | off, on, cycle: deadlines, soft then hard, never a request again per poll |
@@ -13,8 +15,10 @@
 
 mod book;
 pub mod controller;
+mod networks;
 pub mod reach;
 pub mod redfish;
 
 pub use book::{Book, BookError, Found};
-pub use reach::Reach;
+pub use networks::{Cidr, Networks};
+pub use reach::{Reach, Version};

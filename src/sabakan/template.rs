@@ -63,7 +63,14 @@ impl Kind {
 }
 
 impl Template {
-    /// Reads YAML or JSON, as `sabakan set-template` takes it and as it is stored.
+    /// Reads the JSON that is stored in etcd.
+    pub fn stored(text: &str) -> Result<Self, TemplateError> {
+        let again = |e: String| format!("{e}; set it again with `cketerm sabakan set-template FILE`");
+        let value = cluster::stored(text).map_err(|e| TemplateError(vec![again(e)]))?;
+        Self::judge(&value)
+    }
+
+    /// Reads YAML or JSON, as `sabakan set-template` takes it.
     pub fn read(text: &str) -> Result<Self, TemplateError> {
         let value = cluster::parse(text).map_err(|e| TemplateError(vec![e]))?;
         Self::judge(&value)

@@ -1,5 +1,9 @@
 //! The machines' BMCs: Redfish at `bmc-NAME.sandbox`, one computer system each, with the habits of real ones
 //! (spec/metal3.md, How a Redfish BMC can behave). Behind a port they are one service that has all the systems.
+//!
+//! Beside them a stranger listens outside the networks of the BMCs: it answers as a BMC does and keeps what it is sent.
+
+use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -10,6 +14,29 @@ use super::machines::{Behaviour, Machines, OnBmc, State};
 const ROOT: &str = "/redfish/v1";
 const SYSTEMS: &str = "/redfish/v1/Systems";
 const RESET: &str = "Actions/ComputerSystem.Reset";
+
+/// The file of the BMCs in a sandbox (docs/power.md): the networks in which [`address`] lies, and a login.
+pub const FILE: &str = "networks: [172.0.0.0/8, 'fd72::/16']\ndefaults: {username: cketerm, password: sandbox}\n";
+/// Address of a listener that is no BMC of the site.
+pub const STRANGER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
+/// Name with the same address.
+pub const STRANGERS_NAME: &str = "bmc.stranger.example";
+
+/// Address of the BMC of a machine with this address.
+pub fn address(machine: &str) -> Option<IpAddr> {
+    Some(match machine.parse().ok()? {
+        IpAddr::V4(ip) => {
+            let mut octets = ip.octets();
+            octets[0] = 172;
+            IpAddr::from(octets)
+        }
+        IpAddr::V6(ip) => {
+            let mut segments = ip.segments();
+            segments[0] = 0xfd72;
+            IpAddr::from(segments)
+        }
+    })
+}
 
 /// All BMCs. Cheap to clone.
 #[derive(Clone)]
@@ -26,9 +53,25 @@ impl Bmcs {
         Self(machines)
     }
 
+    /// Addresses of a host's name.
+    pub fn resolve(&self, host: &str) -> Vec<IpAddr> {
+        if host == STRANGERS_NAME {
+            return vec![IpAddr::V4(STRANGER)];
+        }
+        let name = host.strip_prefix("bmc-").and_then(|rest| rest.strip_suffix(".sandbox"));
+        name.and_then(|name| address(&self.0.address_of(name)?)).into_iter().collect()
+    }
+
     /// One request; none = there is no such BMC, or it does not answer.
     pub async fn serve(&self, request: Request<Bytes>) -> Option<Response<Bytes>> {
         let host = request.uri().host().unwrap_or_default().to_owned();
+        let to = host.parse().map_or_else(|_| self.resolve(&host), |ip: IpAddr| vec![ip]);
+        if let Some(to) = to.first().filter(|_| has_login(&request)) {
+            self.0.note_login(*to);
+        }
+        if to.contains(&IpAddr::V4(STRANGER)) {
+            return stranger(request.uri().path());
+        }
         let name = host.strip_prefix("bmc-")?.strip_suffix(".sandbox")?;
         let path = request.uri().path().trim_end_matches('/');
         let (code, body) = match path.strip_prefix(SYSTEMS) {
@@ -108,6 +151,23 @@ impl Bmcs {
             ("", _) => refusal(500, "no ResetType"),
             _ => refusal(501, "not implemented"),
         }
+    }
+}
+
+/// A password or the token of a session is in it.
+fn has_login(request: &Request<Bytes>) -> bool {
+    let headers = request.headers();
+    let password = b"\"Password\"";
+    headers.contains_key(http::header::AUTHORIZATION)
+        || headers.contains_key("x-auth-token")
+        || request.body().windows(password.len()).any(|part| part == password)
+}
+
+fn stranger(path: &str) -> Option<Response<Bytes>> {
+    match path.trim_end_matches('/').strip_prefix(SYSTEMS) {
+        Some("") => answer(200, &json!({"Members": [{"@odata.id": format!("{SYSTEMS}/1")}]})),
+        Some(_) => answer(200, &json!({"@odata.id": format!("{SYSTEMS}/1"), "Id": "1", "PowerState": "On"})),
+        None => answer(200, &root()),
     }
 }
 

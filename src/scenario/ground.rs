@@ -17,7 +17,7 @@ use crate::{
     power::Reach,
     sandbox::{
         Sandbox,
-        bmc::Bmcs,
+        bmc::{self, Bmcs},
         faults::Line,
         machines::Machines,
         members::{FRONT, Members},
@@ -108,14 +108,16 @@ fn nowhere() -> Http {
     Http::by(|_| async { Err(NoAnswer("connection refused or unreachable".to_owned())) }.boxed())
 }
 
-/// What answers at `bmc-NAME.sandbox` in a sandbox: the machines' BMCs.
-pub fn bmcs(machines: &Machines) -> Http {
+/// The way to the BMCs in a sandbox, which answer at `bmc-NAME.sandbox`, with the sandbox's own file of them.
+pub fn bmcs(machines: &Machines) -> Reach {
     let bmcs = Bmcs::new(machines.clone());
-    Http::by(move |request: Request<Bytes>| {
+    let names = bmcs.clone();
+    let http = Http::by(move |request: Request<Bytes>| {
         let bmcs = bmcs.clone();
         let none = || NoAnswer("no answer in 10 s".to_owned());
         async move { bmcs.serve(request).await.ok_or_else(none) }.boxed()
-    })
+    });
+    Reach::inside(http, bmc::FILE, move |host| names.resolve(host))
 }
 
 /// The lines of one process to the servers, each of which can be disturbed.
@@ -147,7 +149,7 @@ pub fn ground(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Gro
         probes: probes(&sandbox.machines),
         etcd_members: etcd_members(&sandbox.members),
         registry: registry(&sandbox.sabakan),
-        bmcs: Reach::by(bmcs(&sandbox.machines)),
+        bmcs: bmcs(&sandbox.machines),
         notices: Arc::default(),
         webhooks: nowhere(),
         ttl: Duration::from_secs(10),

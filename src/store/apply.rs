@@ -21,6 +21,8 @@ use crate::model::{
 
 /// Characters of a value that cannot be read that are shown.
 const BEGINNING: usize = 80;
+/// So many characters of a parser's error.
+const FAULT: usize = 300;
 
 /// One key as it lies in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,8 +209,19 @@ fn switch(row: &Row) -> Switch {
 }
 
 pub(super) fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, String> {
-    serde_json::from_slice(&row.value)
-        .map_err(|e| format!("{key}: not as it should be: {e}; look with `etcdctl get {key}`, mend it or remove it"))
+    serde_json::from_slice(&row.value).map_err(|e| {
+        format!("{key}: not as it should be: {}; look with `etcdctl get {key}`, mend it or remove it", fault(&e))
+    })
+}
+
+/// What the parser says. It quotes the value that it stumbled on, which may be long, or a secret.
+fn fault(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let short = secret::beginning(text.as_bytes(), FAULT);
+    if short.chars().count() < FAULT {
+        return short;
+    }
+    format!("{short}… at line {} column {}", error.line(), error.column())
 }
 
 fn store<T>(key: &str, row: &Row, value: Result<T, String>) -> (Stored<T>, Result<(), String>) {
@@ -251,11 +264,8 @@ fn entry<E: DeserializeOwned + Clone>(
 
 /// An entry, or why it cannot be read and what lies there in its place.
 fn read<E: DeserializeOwned>(index: u64, value: &[u8], own: impl Fn(&E) -> u64) -> Result<E, String> {
-    let begins = || {
-        let text: String = secret::masked(&String::from_utf8_lossy(value)).chars().take(BEGINNING).collect();
-        format!("it begins {}", visible(&text, false))
-    };
-    let entry: E = serde_json::from_slice(value).map_err(|e| format!("{e}; {}", begins()))?;
+    let begins = || format!("it begins {}", visible(&secret::beginning(value, BEGINNING), false));
+    let entry: E = serde_json::from_slice(value).map_err(|e| format!("{}; {}", fault(&e), begins()))?;
     match own(&entry) {
         same if same == index => Ok(entry),
         other => Err(format!("says that its index is {other}, its key says {index}; {}", begins())),
@@ -277,6 +287,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// 1.2 MB that no entry is: what is said of it is short, and holds nothing of a secret in it.
+    #[test]
+    fn what_is_said_of_an_entry_that_cannot_be_read_is_short_whatever_lies_there() {
+        let long = "hunter2".repeat(170_000);
+        for text in [
+            format!("{{\"index\": \"1\", \"node\": \"10.0.0.1\", \"status\": \"password: {long}\"}}"),
+            format!("{{\"index\": \"1\", \"password\": \"{long}\", \"node\": 5}}"),
+            format!("\"token={long}\""),
+        ] {
+            let why = unreadable(EntryId { queue: QueueKind::Reboot, index: 1 }, text.as_bytes()).unwrap();
+            assert!(why.len() < 1_000 && !why.contains("hunter2"), "{why}");
+        }
+    }
 
     fn view(rows: &[(&str, &str)]) -> (StoreView, Keys) {
         let keys = Keys::new("/cke/");

@@ -12,6 +12,7 @@ use tokio::{sync::watch, task::JoinSet, time::sleep};
 use super::{answer::Failure, connect::Store, error::StoreError, operator::json};
 use crate::{
     fence::{Fence, Life},
+    heartbeat::Heartbeat,
     model::ours::EngineRegistration,
     tasks::held,
 };
@@ -35,12 +36,13 @@ pub struct Candidacy {
 
 impl Candidacy {
     /// Takes a lease and writes, in one transaction under it, the key in `leader/` and the registration. `ttl` is cut
-    /// to whole seconds; etcd may grant more, we count the shorter.
+    /// to whole seconds; etcd may grant more, we count the shorter. The lease is kept alive as long as `heartbeat` beats.
     pub async fn stand(
         store: &Store,
         ttl: Duration,
         host: &str,
         registration: EngineRegistration,
+        heartbeat: &Heartbeat,
     ) -> Result<Self, StoreError> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
         let sent = store.clock().boot();
@@ -67,7 +69,7 @@ impl Candidacy {
 
         let (say, over) = watch::channel(None);
         let mut tasks = JoinSet::new();
-        tasks.spawn(held(keep(store.clone(), lease, life.clone(), say.clone())));
+        tasks.spawn(held(keep(store.clone(), lease, life.clone(), say.clone(), heartbeat.clone())));
         let (watched, ended) = (gone(store.clone(), key.clone(), create_revision), life.clone());
         tasks.spawn(held(async move {
             watched.await;
@@ -219,12 +221,30 @@ async fn enter(
     }
 }
 
-/// Keeps the lease alive every TTL/3, quickly again after a failure, until it is known or reckoned to be gone.
-async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<String>>) {
+/// Keeps the lease alive until it is gone, or until the engine's main loop is missing: then nothing may begin any more, and
+/// the lease is given back.
+async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<String>>, heartbeat: Heartbeat) {
+    let in_use = heartbeat.lease();
+    let why = tokio::select! {
+        biased;
+        () = heartbeat.missing() => {
+            life.end();
+            revoke(&store, lease).await;
+            "the engine's main loop is stuck".to_owned()
+        }
+        why = kept_alive(&store, lease, &life) => why,
+    };
+    drop(in_use);
+    life.end();
+    over.send_if_modified(|said| said.replace(why).is_none());
+}
+
+/// Keeps the lease alive every TTL/3, quickly again after a failure, until it is known or reckoned to be gone; why it is.
+async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
     let bound = store.timeout().min(life.ttl() / 6);
     let mut stream = None;
     let mut wait = life.ttl() / 3;
-    let why = loop {
+    loop {
         sleep(wait.min(life.remaining())).await;
         if life.remaining().is_zero() {
             // etcd may know it for longer than we do: let whoever is behind us pass
@@ -233,7 +253,7 @@ async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<S
             break format!("no keep-alive was answered for {:?}", life.ttl());
         }
         let sent = store.clock().boot();
-        match tokio::time::timeout(bound, beat(&store, lease, &mut stream)).await {
+        match tokio::time::timeout(bound, beat(store, lease, &mut stream)).await {
             Ok(Ok(())) => {
                 life.acknowledge(sent);
                 wait = life.ttl() / 3;
@@ -247,9 +267,7 @@ async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<S
                 tracing::warn!(lease = format!("{lease:x}"), cause, "a keep-alive of the lease was not answered");
             }
         }
-    };
-    life.end();
-    over.send_if_modified(|said| said.replace(why).is_none());
+    }
 }
 
 /// One keep-alive and its answer.

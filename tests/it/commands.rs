@@ -4,6 +4,7 @@ mod about;
 mod bad_input;
 mod by_hand;
 mod help;
+mod hostile;
 mod kubernetes;
 mod plan;
 mod recorded;

@@ -1,6 +1,6 @@
 //! `cketerm --daemon` as systemd and Prometheus meet it, on `cketerm sandbox serve`.
 
-use std::{collections::BTreeMap, os::unix::net::UnixDatagram, path::Path, time::Duration};
+use std::{collections::BTreeMap, io::Write, net::TcpStream, os::unix::net::UnixDatagram, path::Path, time::Duration};
 
 use serde_json::Value;
 
@@ -49,6 +49,68 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
     let (status, _) = daemon.terminate();
     assert!(status.success());
     assert_eq!(told(), "STOPPING=1");
+}
+
+/// `WatchdogSec` is fed by the engine's main loop: an engine that only observes feeds it too.
+#[test]
+fn systemd_hears_from_the_main_loop_as_often_as_its_watchdog_asks() {
+    let served = Served::start(&["--nodes", "5"]);
+    let config = Path::new(served.facts["config"].as_str().expect("a path"));
+    let path = served.dir.join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+    let environment = [("NOTIFY_SOCKET", path.as_path()), ("WATCHDOG_USEC", Path::new("4500000"))];
+    let daemon = Daemon::start_in(&served.dir, config, "engine", &environment);
+    let told = || {
+        let mut bytes = [0; 64];
+        let n = socket.recv(&mut bytes).expect("a datagram");
+        String::from_utf8_lossy(&bytes[..n]).into_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    for _ in 0..4 {
+        assert_eq!(told(), "WATCHDOG=1");
+    }
+    let (status, _) = daemon.terminate();
+    assert!(status.success());
+    wait_for("the end is told", 10, || (told() == "STOPPING=1").then_some(()));
+}
+
+/// Idle connections, silent ones and ones that never finish their request, in a process that may open few files: pages
+/// answer, and the machine that is in work gets its commands.
+#[test]
+fn three_hundred_idle_connections_keep_neither_pages_nor_commands_from_their_descriptors() {
+    let served = Served::start(&["--nodes", "5"]);
+    let config = Path::new(served.facts["config"].as_str().expect("a path"));
+    // as many files as that, and no raising it
+    let daemon = Daemon::start_limited(&served.dir, config, "engine", 256);
+    daemon.ready();
+    let mut held: Vec<TcpStream> = Vec::new();
+    for i in 0..300 {
+        let mut one = TcpStream::connect(&daemon.http).expect("a connection");
+        // some say nothing, some begin a request, some have asked once and stay
+        let said: &[u8] = match i % 3 {
+            0 => b"",
+            1 => b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+            _ => b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+        };
+        one.write_all(said).expect("it is sent");
+        held.push(one);
+    }
+    for page in ["/healthz", "/metrics", "/readyz", "/healthz", "/metrics"] {
+        // the client waits for 30 s; a process without descriptors accepts nobody at all
+        assert_eq!(daemon.page(page).0, 200, "{page}");
+    }
+    let worker = served.get("/machines").into_iter().find(|m| m["control_plane"] == false).expect("a worker");
+    let file = served.dir.join("nodes");
+    std::fs::write(&file, worker["address"].as_str().expect("an address")).expect("a file");
+    let added = cketerm(config, &["rq", "add", file.to_str().expect("text")]);
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    wait_for("the reboot is over", 120, || list(config, "rq").is_empty().then_some(()));
+    assert!(served.power().iter().any(|p| p.what == "end"), "its command was run");
+    assert_eq!(daemon.page("/healthz").0, 200);
+    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("its files").count();
+    assert!(open < 200, "{open} files are open");
+    assert_eq!(held.len(), 300);
 }
 
 /// I39: metrics, words and etcd agree at a quiescent point; CKE's names are the leader's alone.

@@ -1,15 +1,20 @@
 //! The engine as a process, on real servers and on the sandbox with the same assertions: what happened is read from the commands' own log, etcd's revisions and the
 //! API server's audit log, not from our records.
 
+mod behind_proxy;
 mod beside;
 mod blocked;
 mod commands;
 mod etcd_members;
 mod events;
+mod evictions;
 mod failover;
 mod faults;
 mod repairs;
 mod round;
 mod standing_back;
+mod stuck;
+mod watches;
 mod ways_out;
+mod webhooks;
 mod windows;

@@ -248,3 +248,32 @@ fn every_target_of_make_in_the_documents_is_in_the_makefile() {
     }
     assert!(tried > 10, "only {tried} were found");
 }
+
+/// What goes to a terminal goes through one door (`cli::Out`), where it is made safe: no subcommand prints by itself.
+#[test]
+fn nothing_prints_but_what_makes_safe_what_it_prints() {
+    // the door; the console's own screen and lines; the helper's answer to its engine
+    const DOORS: [&str; 6] = [
+        "cli/output.rs",
+        "console/plain.rs",
+        "console/run.rs",
+        "console/terminal.rs",
+        "engine/command/helper.rs",
+        "main.rs",
+    ];
+    let (src, mut files) = (Path::new(ROOT).join("src"), Vec::new());
+    sources(&src, &mut files);
+    let ways = ["print!(", "println!(", "eprint!(", "eprintln!(", "dbg!(", "stdout()", "stderr()"];
+    let mut doors = BTreeSet::new();
+    for file in files {
+        let name = file.strip_prefix(&src).expect("below src").display().to_string();
+        let text = fs::read_to_string(&file).expect("a source");
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let code = text.lines().map(|l| l.split("//").next().unwrap_or_default());
+        if let Some(line) = code.into_iter().find(|line| ways.iter().any(|way| line.contains(way))) {
+            assert!(DOORS.contains(&name.as_str()), "src/{name} prints by itself, use `cli::Out`: {}", line.trim());
+            doors.insert(name);
+        }
+    }
+    assert_eq!(doors.len(), DOORS.len(), "no longer a way out: take it from the list; {doors:?}");
+}

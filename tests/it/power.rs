@@ -3,6 +3,7 @@
 mod controller;
 mod emulator;
 mod fencing;
+mod foreign;
 mod hosts;
 mod sandbox;
 mod served;
@@ -140,7 +141,10 @@ fn a_node_goes_through_the_reboot_queue_with_hosts_reboot_as_its_command_and_our
     let machines = machines(1, 1);
     let worker = &machines[1];
     let program = env!("CARGO_BIN_EXE_cketerm");
-    let config = world.config();
+    let config = world.dir().join("engine.yaml");
+    std::fs::write(world.dir().join("bmcs.yaml"), "networks: [{cidr: 127.0.0.1, http: true}]\n").unwrap();
+    let text = std::fs::read_to_string(world.config()).unwrap() + "power: {bmcs: bmcs.yaml}\n";
+    std::fs::write(&config, text).unwrap();
     let kubeconfig = world.kubeconfig.to_str().unwrap();
     world.set_up(
         &machines,

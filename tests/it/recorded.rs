@@ -48,7 +48,7 @@ fn answer(row: &Value, snap: &Snapshot) -> Value {
                 Effect::StartDrain { .. } => ("next_candidates", index.unwrap()),
                 Effect::Remove { end: End::Cancelled, .. } => ("cancelled", index.unwrap()),
                 Effect::Remove { .. } => ("dequeued", index.unwrap()),
-                Effect::Power { .. } => ("drain_completed", index.unwrap()),
+                Effect::Recheck { .. } | Effect::Power { .. } => ("drain_completed", index.unwrap()),
                 Effect::BackOff { .. } => ("drain_timed_out", index.unwrap()),
                 Effect::Release { node, .. } => ("uncordon", json!(node.name)),
                 _ => continue,
@@ -241,7 +241,7 @@ fn repair_operations(snap: &Snapshot) -> Vec<(&'static str, String, u64)> {
                 Effect::Remove { .. } => "repair-dequeue",
                 Effect::Finish { .. } => "repair-finish",
                 Effect::StartDrain { .. } => "repair-drain-start",
-                Effect::Power { .. } => "repair-execute",
+                Effect::Recheck { .. } | Effect::Power { .. } => "repair-execute",
                 Effect::BackOff { .. } => "repair-drain-timeout",
                 _ => return None,
             };

@@ -25,6 +25,7 @@ fn registration() -> EngineRegistration {
         mode: "daemon".to_owned(),
         http: None,
         missing_programs: Vec::new(),
+        missing_settings: Vec::new(),
         probes_seen: true,
         etcd_members_seen: true,
     }

@@ -12,6 +12,7 @@ pub mod program;
 pub mod recorder;
 pub mod rights;
 pub mod sandbox;
+pub mod webhook;
 
 use std::{
     io::Write,

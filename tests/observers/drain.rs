@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use super::{
     physical,
     record::Breach,
-    view::{Node, Pod, PodState, PodWrite, View, member, named, shift, status},
+    view::{Means, Node, Pod, PodState, PodWrite, View, member, named, shift, status},
 };
 
-/// Seconds after which a terminating pod is named as stuck, with what clocks and passes may add.
+/// Seconds after the end of its grace period within which a pod is named as stuck, with what clocks and passes may add.
 const STUCK: f64 = 75.0;
 
 /// From when on what an engine's request was decided from may be.
@@ -63,9 +63,10 @@ fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> 
     here.map(|m| m.at).next_back()
 }
 
-/// I15, in each drain under one leadership: after a dry run was refused, nothing is evicted or deleted on that Node
-/// while that pod is still there as it was and no later dry run of it was accepted; a change of the definition, of a
-/// budget's spec or of a namespace excuses. And nothing is, while a protected running Job's pod has been on the Node for
+/// I15, in each drain under one leadership: after a dry run was refused, or decided nothing, nothing is evicted or deleted
+/// on that Node while that pod is still there as it was and no later dry run of it was let pass; a change of the definition,
+/// of a budget's spec or of a namespace excuses. A webhook's 429, a namespace that goes, and budgets of a pod whose
+/// namespace was unprotected at some moment that the engine can have seen let it pass. And nothing is, while a protected running Job's pod has been on the Node for
 /// longer than copies and requests lag. `OnDelete` pods of DaemonSets, which go last, are judged by [`i19`].
 pub fn i15(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
@@ -75,10 +76,15 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
         let session = view.session(&w.asked.by, w.asked.at).unwrap_or_default();
         let held = refused.entry((node.clone(), session)).or_default();
         if w.dry_run {
-            match w.asked.code {
-                200..300 | 404 => held.remove(uid),
-                429 | 500 | 403 => held.insert(uid.clone(), w.asked.at),
-                _ => None,
+            let free = || unprotected(view, &pod.namespace, seen_from(view, w), w.asked.at);
+            match w.means {
+                Means::Accepted | Means::Gone | Means::Deferred | Means::NamespaceGoes => held.remove(uid),
+                Means::Budget | Means::ManyBudgets if free() => held.remove(uid),
+                // it is another pod by now
+                Means::Other if w.asked.code == 409 => None,
+                Means::Budget | Means::ManyBudgets | Means::Denied | Means::Undecided | Means::Other => {
+                    held.insert(uid.clone(), w.asked.at)
+                }
             };
             continue;
         }
@@ -191,8 +197,8 @@ pub fn i17(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// I18, at each deletion that an engine asks for of a pod that is no DaemonSet's: it is a Job's that was unprotected or
-/// not running at some moment that the engine can have seen; or an eviction of the same UID was refused for a budget
-/// (429, and what stands for it: 403, 504) in this drain before, and its namespace was unprotected at some such moment.
+/// not running at some moment that the engine can have seen; or an eviction of the same UID was refused for a budget, or
+/// for two (not by a webhook, nor by a server that decided nothing), in this drain before, and its namespace was unprotected at some such moment.
 /// And at each eviction (no dry run): it is no protected running Job's.
 pub fn i18(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
@@ -218,7 +224,7 @@ pub fn i18(view: &View<'_>) -> Vec<Breach> {
             e.eviction
                 && !e.dry_run
                 && e.uid == w.uid
-                && matches!(e.asked.code, 429 | 403 | 504)
+                && matches!(e.means, Means::Budget | Means::ManyBudgets)
                 && e.asked.at <= at
                 && e.asked.at >= began.min(from)
         });
@@ -290,8 +296,8 @@ pub fn i21(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I22: no engine deletes a pod with a grace period of 0. And by what the leader says of an entry in `draining`, when a
-/// pod that has to leave has been terminating for 75 s on a Node that is not Ready: not that pods are just leaving, nor
+/// I22: no engine deletes a pod with a grace period of 0. And by what the leader says of an entry in `draining`, when the
+/// grace period of a pod that has to leave has been over for 75 s on a Node that is not Ready: not that pods are just leaving, nor
 /// what keeps another one.
 pub fn i22(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
@@ -304,7 +310,16 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
     for said in view.leading() {
         for (index, reason) in said.reasons.iter() {
             let name = named(reason);
-            if !matches!(name, "PodsLeaving" | "BlockedByPDB" | "BlockedByManyPDBs" | "EvictionRefused") {
+            if !matches!(
+                name,
+                "PodsLeaving"
+                    | "BlockedByPDB"
+                    | "BlockedByManyPDBs"
+                    | "EvictionRefused"
+                    | "DeferredToWebhook"
+                    | "DeniedByWebhook"
+                    | "EvictionFailing"
+            ) {
                 continue;
             }
             let from = shift(said.at, -view.lag());
@@ -318,7 +333,7 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
             let down =
                 view.nodes.get(name).is_some_and(|l| l.throughout(from, said.at, |n| n.is_some_and(|n| !n.ready)));
             let stuck = view.pods_on(name, from, said.at, |s| {
-                s.blocks() && s.terminating.is_some_and(|since| shift(since, STUCK) <= said.at)
+                s.blocks() && s.grace_ends.is_some_and(|ends| shift(ends, STUCK) <= said.at)
             });
             if let (Some(pod), true) = (stuck.first(), down) {
                 let what = format!(
@@ -334,7 +349,8 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// I45: a process that only looks (its name begins with `viewer`) writes nothing, to neither server (questions for its
-/// own rights are no writes).
+/// own rights are no writes). And no engine hides from admission webhooks that a preview is a dry run: they are told what the
+/// query says, not what the body does, and act on a real eviction.
 ///
 /// Not seen: which of an engine's or a console's writes came of a look.
 pub fn i45(view: &View<'_>) -> Vec<Breach> {
@@ -345,6 +361,9 @@ pub fn i45(view: &View<'_>) -> Vec<Breach> {
             let what = format!("{} asks for {} {}", asked.by, asked.method, asked.path);
             found.push(Breach { code: "I45", at: asked.at, what });
         }
+    }
+    for w in view.pod_writes.iter().filter(|w| w.eviction && w.dry_run && !w.asked.query.contains("dryRun=All")) {
+        found.push(breach("I45", w, "a dry run that webhooks take for a real eviction"));
     }
     for txn in view.record.txns.iter().filter(|t| t.by.starts_with("viewer")) {
         if !(txn.puts.is_empty() && txn.deletes.is_empty()) {

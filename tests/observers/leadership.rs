@@ -177,3 +177,20 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
     }
     found
 }
+
+/// Heartbeat: an engine whose main loop is stuck has left the line for the lock after max(TTL/2, 10 s), its lease and some
+/// seconds, and what its process stood still besides.
+pub fn heartbeat(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for (by, at) in &view.record.stuck {
+        let stills = view.record.frozen.iter().filter(|(who, _, to)| who == by && to > at);
+        let still: f64 = stills.map(|(_, from, to)| to.duration_since(*from.max(at)).as_secs_f64()).sum();
+        let until = shift(*at, (view.ttl() / 2.0).max(10.0) + view.ttl() + 15.0 + still);
+        let own = view.candidates.iter().filter(|c| c.by.as_deref() == Some(by) && c.from <= *at);
+        for held in own.filter(|c| c.gone.is_none_or(|(_, gone)| gone > until) && view.record.end > until) {
+            let what = format!("{by} is stuck since {at}, and its lease {} lives on at {until}", held.lease);
+            found.push(Breach { code: "heartbeat", at: until, what });
+        }
+    }
+    found
+}

@@ -19,8 +19,10 @@ mod commands;
 mod cordon;
 mod drain;
 mod gates;
+mod given_up;
 mod hosts;
 mod leadership;
+mod logins;
 mod notices;
 mod physical;
 mod queue;
@@ -67,13 +69,16 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I13", repair::i13),
     ("I14", cordon::i14),
     ("I15", drain::i15),
+    ("I15", given_up::i15),
     ("I16", drain::i16),
     ("I17", drain::i17),
     ("I18", drain::i18),
     ("I19", drain::i19),
     ("I20", told::i20),
+    ("I20", given_up::i20),
     ("I21", drain::i21),
     ("I22", drain::i22),
+    ("I22", given_up::i22),
     ("I23", leadership::i23),
     ("I24", leadership::i24),
     ("I25", commands::i25),
@@ -103,8 +108,10 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I44", hosts::i44),
     ("I44", hosts::i44_rest),
     ("I45", drain::i45),
+    ("I50", logins::i50),
     ("I46", quorum::i46),
     ("told", notices::told),
+    ("heartbeat", leadership::heartbeat),
 ];
 
 /// Every breach of every invariant, in the order of time.

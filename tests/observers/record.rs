@@ -3,7 +3,7 @@
 //! All times are of one true clock: the sandbox's, or this host's where the servers are real. Every list is in the order
 //! in which things happened.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -35,10 +35,23 @@ pub struct Record {
     /// Which process stood still (SIGSTOP, a suspended host), from when to when: what it sends afterwards was decided
     /// before, and what is said of it meanwhile is old.
     pub frozen: Vec<(String, Timestamp, Timestamp)>,
+    /// Whose main loop got stuck for good, and when: everything else of that process went on.
+    pub stuck: Vec<(String, Timestamp)>,
     /// What a receiver of notices was brought; empty where there is none.
     pub received: Vec<Received>,
+    /// Addresses that were sent a login of BMCs; empty where nobody could listen (real servers).
+    pub logins: Vec<Login>,
     /// The end of the run.
     pub end: Timestamp,
+}
+
+/// The first login that came to an address.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// When.
+    pub at: Timestamp,
+    /// Where.
+    pub to: IpAddr,
 }
 
 /// A member of the etcd of Kubernetes, from a moment on; it is down while its machine is.
@@ -140,6 +153,8 @@ pub struct Asked {
     pub body: Value,
     /// The answer's code.
     pub code: u16,
+    /// The message of a refusal; empty where there was none.
+    pub said: String,
 }
 
 /// What happened to a machine.

@@ -23,9 +23,35 @@ fn sees(scene: &Scene, codes: &[&str]) {
 #[test]
 fn every_invariant_has_an_observer() {
     let known: std::collections::BTreeSet<&str> = super::ALL.iter().map(|(code, _)| *code).collect();
-    let missing: Vec<String> =
-        (1..=46).map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
+    let all = (1..=46).chain([50]);
+    let missing: Vec<String> = all.map(|n| format!("I{n}")).filter(|code| !known.contains(code.as_str())).collect();
     assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn i50_a_login_that_goes_elsewhere_is_seen() {
+    let mut s = Scene::new();
+    s.login("172.0.0.11");
+    sees(&s, &[]);
+    s.login("203.0.113.7");
+    sees(&s, &["I50"]);
+}
+
+#[test]
+fn an_engine_that_is_stuck_and_keeps_the_lock_is_seen() {
+    let stuck = |gone_after: Option<f64>| {
+        let mut s = Scene::new();
+        s.record.stuck.push(("engine-0".to_owned(), s.now));
+        if let Some(seconds) = gone_after {
+            s.pass(seconds);
+            s.hand(&format!("leader//{:x}", scene::LEASE), None);
+        }
+        s.pass(120.0);
+        s
+    };
+    sees(&stuck(Some(12.0)), &[]);
+    sees(&stuck(Some(60.0)), &["heartbeat"]);
+    sees(&stuck(None), &["heartbeat"]);
 }
 
 #[test]

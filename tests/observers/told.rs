@@ -6,52 +6,65 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
+    given_up::pod_named,
     record::{Asked, Breach},
-    view::{PodWrite, View, is_engine, named, shift, status},
+    view::{Means, PodWrite, View, is_engine, named, shift, status},
 };
 use cketerm::model::reboot::RebootStatus;
 
 /// Seconds after a refusal within which the leader must have named it, and from which on: a pass and what it published.
 const NAMED: (f64, f64) = (2.0, 8.0);
 
-/// What may be said of an entry while the API refuses one of its pods with this code: a reason that tells the refusals
-/// apart, or one that goes before it because it is worse. None of them is "works" or "is next".
-fn fits(code: u16, reason: &str) -> bool {
-    let worse = [
-        "TerminatingStuck",
-        "UncordonedByOther",
-        "NodeMismatch",
-        "Stale",
-        "EffectFailed",
-        "OnHold",
-        "BlockedByJob",
-        "OutcomeUnknown",
-        "InvalidEntry",
-        "NotMember",
-        "QueueDisabled",
-        "NoCommand",
-        "ProgramMissing",
-    ];
-    let own: &[&str] = match code {
+/// Seconds for which the answer about another pod of the entry may stand for the last one.
+const EARLIER: f64 = 120.0;
+
+/// Refusals of one entry's pods within a few seconds: the first one's time, what they mean, the last one's pod.
+type Refused = (Timestamp, BTreeSet<Means>, String);
+
+/// Reasons that go before those of refused evictions because they are worse. None of them is "works" or "is next".
+const WORSE: [&str; 13] = [
+    "TerminatingStuck",
+    "UncordonedByOther",
+    "NodeMismatch",
+    "Stale",
+    "EffectFailed",
+    "OnHold",
+    "BlockedByJob",
+    "OutcomeUnknown",
+    "InvalidEntry",
+    "NotMember",
+    "QueueDisabled",
+    "NoCommand",
+    "ProgramMissing",
+];
+
+/// What may be said of an entry while one of its pods is answered so: a reason that tells the answers apart. An answer that
+/// was lost on its way has decided nothing.
+fn fits(means: Means, reason: &str) -> bool {
+    let own: &[&str] = match means {
         // a lagging budget asks for patience: the pods that leave are named
-        429 => &["BlockedByPDB", "EvictionRefused", "PodsLeaving"],
-        500 => &["BlockedByManyPDBs", "EvictionRefused"],
-        _ => &["EvictionRefused", "PodsLeaving"],
+        Means::Budget => &["BlockedByPDB", "EvictionRefused", "PodsLeaving"],
+        Means::ManyBudgets => &["BlockedByManyPDBs"],
+        Means::Deferred => &["DeferredToWebhook"],
+        Means::Denied => &["DeniedByWebhook"],
+        Means::Undecided => &[],
+        Means::Accepted | Means::Gone | Means::NamespaceGoes | Means::Other => &["EvictionRefused", "PodsLeaving"],
     };
-    own.contains(&reason) || worse.contains(&reason)
+    own.contains(&reason) || reason == "EvictionFailing" || WORSE.contains(&reason)
 }
 
-/// I20, at each real eviction of a leader that was refused with 429, 403 or 500: while the entry goes on draining and the
+/// I20, at each real eviction of a leader that was refused with 429, 403 or 5xx: while the entry goes on draining and the
 /// pod is there, what the leader says of that entry from 2 to 8 s later is, at some moment, a reason of that answer's
-/// kind (of another refused pod of the entry just as well), never only that it works or waits for its turn. And no entry
+/// kind (or of the kind of the answer that another of its pods got in the two minutes before), never only that it works
+/// or waits for its turn. And no entry
 /// of another Node is backed off by it: a back-off names in its audit record a pod of its own Node, where it names one.
 ///
 /// Not seen: 404 and 409, after which there is nothing to name; previews, whose refusal is a back-off.
 pub fn i20(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut refused: BTreeMap<(u64, String), (Timestamp, BTreeSet<u16>, String)> = BTreeMap::new();
+    let mut refused: BTreeMap<(u64, String), Refused> = BTreeMap::new();
     for write in view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run) {
-        if !matches!(write.asked.code, 429 | 403 | 500) {
+        if !matches!(write.asked.code, 429 | 403 | 500..) {
             continue;
         }
         if let Some(index) = entry_of(view, write) {
@@ -61,7 +74,7 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
                 found.extend(unnamed(view, &key, known));
                 *known = (write.asked.at, BTreeSet::new(), String::new());
             }
-            known.1.insert(write.asked.code);
+            known.1.insert(write.means);
             known.2.clone_from(&write.pod);
         }
     }
@@ -88,11 +101,6 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// `pod NAMESPACE/NAME …`, as reasons begin that name a pod.
-fn pod_named(reason: &str) -> Option<&str> {
-    reason.strip_prefix("pod ").or_else(|| reason.strip_prefix("eviction of "))?.split(' ').next()
-}
-
 fn entry_of(view: &View<'_>, write: &PodWrite<'_>) -> Option<u64> {
     let node = write.node.as_deref()?;
     let cluster = view.clusters.at(write.asked.at)?;
@@ -105,11 +113,7 @@ fn entry_of(view: &View<'_>, write: &PodWrite<'_>) -> Option<u64> {
 }
 
 /// The refusals of an entry that its leader never named while they lasted.
-fn unnamed(
-    view: &View<'_>,
-    (index, by): &(u64, String),
-    (at, codes, pod): &(Timestamp, BTreeSet<u16>, String),
-) -> Option<Breach> {
+fn unnamed(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Refused) -> Option<Breach> {
     let (from, to) = (shift(*at, NAMED.0), shift(*at, NAMED.1));
     let line = view.entries.get(index)?;
     if !line.throughout(*at, to, |l| status(l) == Some(RebootStatus::Draining)) {
@@ -130,9 +134,13 @@ fn unnamed(
         .filter(|s| s.by == *by && s.at >= from && s.at <= to)
         .filter_map(|s| s.reasons.get(index))
         .collect();
-    let name = |r: &Value| named(r).to_owned();
-    let told = said.iter().any(|r| codes.iter().any(|code| fits(*code, &name(r))));
-    let what = format!("{pod} of reboots/{index} was refused with {codes:?}, and {by} only said {:?}", said.last());
+    let earlier = |r: &Value| {
+        let lately = view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run && w.asked.by == *by);
+        let mut of_it = lately.filter(|w| w.asked.at <= to && w.asked.at >= shift(*at, -EARLIER));
+        of_it.any(|w| r["pod"] == w.pod.as_str() && fits(w.means, named(r)))
+    };
+    let told = said.iter().any(|r| answers.iter().any(|means| fits(*means, named(r))) || earlier(r));
+    let what = format!("{pod} of reboots/{index} was answered {answers:?}, and {by} only said {:?}", said.last());
     (said.len() >= 3 && !told).then_some(Breach { code: "I20", at: *at, what })
 }
 

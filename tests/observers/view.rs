@@ -2,6 +2,7 @@
 //!
 //! A value in etcd that cannot be read is part of the scenarios: it is kept as such and stops nobody.
 
+mod answers;
 mod bounds;
 mod kube;
 mod timeline;
@@ -22,6 +23,7 @@ use cketerm::model::{
 use jiff::{SignedDuration, Timestamp};
 
 pub use self::{
+    answers::Means,
     kube::{Labels, Node, Pod, PodState},
     timeline::Timeline,
     writes::{NodeWrite, PodWrite},

@@ -240,7 +240,8 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
 
 /// I37, after faults have ended and somebody leads (see [`i33`]), by the true clock: no drain takes a minute longer than
 /// its deadline. And always: none is given up more than 2 s before its deadline for something that is only waited for
-/// (pods that are leaving or stuck, volumes, a cordon that somebody took), where the leadership that began it gives it up.
+/// (pods that are leaving or stuck, evictions that a webhook defers or nobody decides, volumes, a cordon that somebody
+/// took), where the leadership that began it gives it up.
 ///
 /// Not seen: what the boot check was given; a drain that one leader began and another one gave up.
 pub fn i37(view: &View<'_>) -> Vec<Breach> {
@@ -261,8 +262,15 @@ pub fn i37(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// What a drain waits for, as its audit record names it.
-const WAITS: [&str; 5] =
-    ["is leaving: ", " pods are leaving", "is stuck terminating since", "volumes still in use", "somebody uncordoned"];
+const WAITS: [&str; 7] = [
+    "is leaving: ",
+    " pods are leaving",
+    "is stuck terminating",
+    "volumes still in use",
+    "somebody uncordoned",
+    " is deferred to webhook ",
+    " failed, retrying: ",
+];
 
 fn early(view: &View<'_>, found: &mut Vec<Breach>) {
     let all = view.clusters.steps().iter().filter_map(|s| Some(s.value.as_ref()?.reboot.eviction_timeout()));

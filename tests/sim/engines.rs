@@ -85,6 +85,12 @@ impl Slot {
             (slot.gate.clone(), ground)
         };
         let handle = gate.hold(async move { ground.start("daemon", true, None) }).await;
+        // whose main loop is stuck ends its process, as `daemon::run` does
+        let stuck = handle.heartbeat().stuck();
+        tokio::spawn(async move {
+            stuck.await;
+            gate.kill();
+        });
         slots.lock().unwrap()[at].handle = Some(handle);
     }
 

@@ -10,7 +10,7 @@ use etcd_client::proto::{PbTxnOpRequest, PbTxnRequestOp};
 use jiff::Timestamp;
 
 use crate::observers::record;
-use crate::observers::record::{Asked, EtcdMember, KeyChange, ObjectChange, Record, Txn, What};
+use crate::observers::record::{Asked, EtcdMember, KeyChange, Login, ObjectChange, Record, Txn, What};
 
 const PREFIX: &str = "/cke/";
 
@@ -28,7 +28,9 @@ pub fn record(sandbox: &Sandbox) -> Record {
         calm_since: None,
         ttl_seconds: 0,
         frozen: Vec::new(),
+        stuck: Vec::new(),
         received: Vec::new(),
+        logins: sandbox.machines.logins().into_iter().map(|(to, at)| Login { at, to }).collect(),
         end: sandbox.objects.clock().wall(),
     }
 }
@@ -114,6 +116,7 @@ fn asked(sandbox: &Sandbox) -> Vec<Asked> {
             query: query.to_owned(),
             body: serde_json::from_slice(&a.body).unwrap_or_default(),
             code: a.code,
+            said: a.said,
         }
     };
     sandbox.api.audit().into_iter().map(one).collect()

@@ -42,6 +42,29 @@ pub fn bring(sandbox: &Sandbox) {
     }
 }
 
+/// In a share of the seeds, with dice of its own: hosts whose BMC is said to be outside the networks of the BMCs, by its
+/// address or by a name that has such an address.
+pub fn bring_strangers(sandbox: &Sandbox, seed: u64) {
+    let mut dice = Rng::with_seed(seed ^ 0x7374_7261_6e67);
+    if dice.u8(0..3) > 0 {
+        return;
+    }
+    let stranger = bmc::STRANGER.to_string();
+    for (n, to) in [stranger.as_str(), bmc::STRANGERS_NAME].into_iter().enumerate() {
+        let form = ["https://", "redfish+http://", "redfish-virtualmedia+https://"][dice.usize(..3)];
+        let host = json!({
+            "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+            "metadata": {"name": format!("zzz{n}"), "namespace": NAMESPACE},
+            "spec": {
+                "online": true, "externallyProvisioned": true,
+                "bmc": {"address": format!("{form}{to}/redfish/v1/Systems/1"), "disableCertificateVerification": dice.bool()},
+            },
+        });
+        let made = sandbox.objects.create(&BARE_METAL_HOSTS, NAMESPACE, host);
+        made.map_err(|e| e.message).unwrap();
+    }
+}
+
 fn annotate(sandbox: &Sandbox, name: &str, annotation: &str, value: Option<&str>) {
     let _ = sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
         match (value, host["metadata"]["annotations"].as_object_mut()) {

@@ -28,9 +28,11 @@ mod run;
 mod said;
 mod settle;
 mod shrink;
+mod stuck;
 mod tell;
 mod ticks;
 mod viewer;
+mod webhooks;
 
 use std::{
     collections::BTreeMap,

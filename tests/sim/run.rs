@@ -41,9 +41,10 @@ use crate::{
     quorum, registry,
     said::sample,
     settle::settle,
+    stuck::{self, Stuck},
     tell::{digest, dump, states},
     ticks::Ticks,
-    viewer,
+    viewer, webhooks,
 };
 
 /// After the people went home everything ends within this: all entries one after another, each with its boots and
@@ -244,6 +245,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         }));
     }
     hosts::bring(&stage.sandbox);
+    hosts::bring_strangers(&stage.sandbox, seed);
     // dice of their own: the rest of a seed's story stays what it is
     let mut dice = Rng::with_seed(seed ^ 0x686f_7374);
     for key in ["a", "b"] {
@@ -294,9 +296,15 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         let (stage, names, rng, keep) = (Arc::clone(&stage), names.clone(), dice.fork(), Arc::clone(keep));
         crowd.push(tokio::spawn(async move { people::volumes(&stage.sandbox, &names, rng, began, &keep).await }));
     }
+    crowd.extend(webhooks::start(seed, &stage, began, keep, &hits));
     if let Some(dice) = quorum::dice(seed) {
         let (stage, keep) = (Arc::clone(&stage), Arc::clone(keep));
         crowd.push(tokio::spawn(async move { quorum::trouble(&stage.sandbox, dice, began, &keep).await }));
+    }
+    let stuck = Stuck::default();
+    {
+        let (stuck, engines, keep) = (stuck.clone(), Arc::clone(&engines), Arc::clone(keep));
+        crowd.push(tokio::spawn(stuck.befall(seed, engines, keep, clock.clone(), began)));
     }
     // one day in four ends with a change of mind
     let changes_mind = dice.u8(0..4) == 0;
@@ -385,12 +393,15 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         })
         .collect();
     record.ttl_seconds = u32::try_from(plan.ttl).unwrap();
+    record.stuck = stuck.all();
+    record.frozen.extend(stuck::silent(&record.stuck, plan.ttl));
     let mut aimed = Pairs::new();
     let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
     for change in stage.sandbox.members.log().iter().filter(|c| c.trouble != Trouble::default()) {
         *all.entry(quorum::WORD.to_owned()).or_default() += 1;
         happened.push((change.at, quorum::WORD));
     }
+    all.extend((!record.stuck.is_empty()).then(|| ("stuck".to_owned(), 1)));
     let mut births: BTreeMap<String, Vec<jiff::Timestamp>> = BTreeMap::new();
     for slot in engines.lock().unwrap().iter_mut() {
         births.insert(slot.name.clone(), slot.births.iter().map(|at| start + at.duration_since(began)).collect());

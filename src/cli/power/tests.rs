@@ -40,3 +40,16 @@ fn booted_wants_evidence_and_being_on_is_none() {
         assert_eq!(booted, expected, "{what}: {why}");
     }
 }
+
+#[test]
+fn an_address_that_two_nodes_claim_is_refused() {
+    let node = |name: &str, addresses: &[&str]| NodeRow {
+        name: name.to_owned(),
+        addresses: addresses.iter().map(|a| (*a).to_owned()).collect(),
+        ..NodeRow::default()
+    };
+    let nodes = [node("w1", &["10.0.0.1", "w1"]), node("w2", &["10.0.0.2"]), node("evil", &["10.0.0.9", "10.0.0.1"])];
+    assert!(several("10.0.0.1", &nodes).unwrap().contains("Nodes w1, evil all claim"));
+    assert_eq!(several("10.0.0.2", &nodes), None);
+    assert_eq!(several("10.0.0.3", &nodes), None);
+}

@@ -184,7 +184,7 @@ fn the_light_theme_uses_no_colour_that_a_light_background_swallows() {
     use ratatui::style::Color;
     let mut app = World::usual().console(80, 24);
     app.looks.theme = Theme::named("light", true).unwrap();
-    assert_snapshot!("reboots_light_80x24", crate::console::shot::ansi(&app).replace('\u{1b}', "^"));
+    assert_snapshot!("reboots_light_80x24", crate::console::shot::picture(&app).as_str().replace('\u{1b}', "^"));
     let dark = [Color::Reset, Color::Green, Color::Magenta, Color::Red, Color::Blue];
     for keys in ["", "enter", "esc X", "esc 2", "0", "?"] {
         press(&mut app, keys);

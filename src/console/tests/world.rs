@@ -109,7 +109,7 @@ impl World {
     fn sources(&mut self) {
         (self.store.synced, self.store.heard, self.store.revision) = (true, BOOT, 42);
         for name in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-            self.kube.sources.insert(name.into(), SourceState { synced: true, heard: BOOT, error: None });
+            self.kube.sources.insert(name.into(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
         }
     }
 
@@ -252,6 +252,7 @@ impl World {
             mode: "console".into(),
             http: None,
             missing_programs: vec![],
+            missing_settings: Vec::new(),
             probes_seen: true,
             etcd_members_seen: true,
         };

@@ -1,6 +1,10 @@
 //! Steps of a drain on Kubernetes: stamp, preview, evict, release, endpoints.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     Actor, SHOWN_WITHIN, Stop,
@@ -8,17 +12,15 @@ use super::{
 };
 use crate::{
     engine::{
-        decide::{Guard, held_reason},
-        snapshot::{Came, secs},
+        decide::{Guard, previewed},
+        snapshot::{Came, StaleCause, secs},
     },
     kubernetes::{NodeEvent, Release, WriteError},
     model::{
         drain::{Answer, Verdict},
         entry::EntryId,
         kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
-        reason::{PodHold, Reason},
     },
-    mutation::{Mutation, on},
 };
 
 /// A pod and the budgets that select it.
@@ -91,24 +93,23 @@ impl Actor {
                 self.kube_live.shows(SHOWN_WITHIN, changed).await;
                 Ok(Came::Done)
             }
-            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),
+            Err(WriteError::Conflict | WriteError::NotFound) => {
+                Ok(Came::Stale(StaleCause::Object(format!("node {}", before.name))))
+            }
             Err(e) => Ok(Came::Failed(format!("{what} of node {}: {e}", before.name))),
         }
     }
 
-    /// Asks by dry run; the first refusal is the preview's result (I15).
+    /// Asks by dry run what an eviction would be answered (I15).
     pub(super) async fn preview(
         &self,
         guard: &Guard,
         decided: Duration,
-        known: Option<Reason>,
         pods: Vec<Budgeted>,
+        unprotected: &BTreeSet<String>,
     ) -> Result<Came, Stop> {
-        if known.is_some() {
-            return Ok(Came::Previewed(known));
-        }
         let answers = self.ask(guard, decided, &pods, true).await?;
-        Ok(previewed(&pods, &answers))
+        Ok(Came::Previewed(previewed(&pods, unprotected, &answers)))
     }
 
     /// Evicts and deletes, all together; the result is there when all have answered.
@@ -142,7 +143,7 @@ impl Actor {
             Err(_) => BTreeMap::new(),
         };
         answers.extend(deleted.into_iter().filter_map(Result::ok));
-        let accepted = answers.values().filter(|a| matches!(a.verdict, Verdict::Accepted | Verdict::Gone)).count();
+        let accepted = answers.values().filter(|a| a.verdict.accepts() || a.verdict == Verdict::Gone).count();
         self.came_of(told, format!("{accepted} of {} accepted", answers.len()));
         Ok(Came::Answers(answers))
     }
@@ -185,6 +186,7 @@ impl Actor {
             verdict,
             at: secs(self.steady.now().boot),
             budgets: budgets.iter().map(|b| (b.full_name(), b.resource_version.clone())).collect(),
+            undecided: 0,
         }
     }
 
@@ -207,31 +209,8 @@ impl Actor {
                 self.kube_live.shows(SHOWN_WITHIN, changed).await;
                 Ok(Came::Done)
             }
-            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),
+            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale(StaleCause::Object(name))),
             Err(e) => Ok(Came::Failed(format!("{name}: {e}"))),
         }
     }
-}
-
-/// What the answers to a preview's dry runs come to.
-pub(crate) fn previewed(pods: &[Budgeted], answers: &BTreeMap<String, Answer>) -> Came {
-    for (pod, _) in pods {
-        match answers.get(&pod.uid).map(|a| &a.verdict) {
-            // Patience is asked for: a wait, not a refusal. The preview is made again.
-            Some(Verdict::Held { hold, retry_after })
-                if retry_after.is_some() || matches!(hold, PodHold::Replaced | PodHold::BudgetLag { .. }) =>
-            {
-                return Came::Failed(format!("preview of {}: {hold}", pod.full_name()));
-            }
-            Some(Verdict::Held { .. }) if on(Mutation::PreviewIgnored) => {}
-            Some(Verdict::Held { hold, .. }) => return Came::Previewed(Some(held_reason(pod, hold))),
-            Some(Verdict::Failed(text)) => {
-                let refused = Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() };
-                return Came::Previewed(Some(refused));
-            }
-            Some(Verdict::NoAnswer(text)) => return Came::Failed(text.clone()),
-            Some(Verdict::Accepted | Verdict::Gone) | None => {}
-        }
-    }
-    Came::Previewed(None)
 }

@@ -20,15 +20,13 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::drain::previewed;
-use self::power::Target;
 pub(super) use self::told::{Told, named};
 use super::{
     command::Spawner,
     decide::{Effect, Guard, Planned},
     herald::Herald,
     registry::Registry,
-    snapshot::{Came, secs},
+    snapshot::{Came, FreshRead, StaleCause, secs},
 };
 use crate::{
     clock::Steady,
@@ -77,13 +75,19 @@ pub(super) struct Actor {
     pub told: Arc<AtomicU64>,
 }
 
+/// What a command is decided from is as old as the answers about its machine (I24).
+fn earlier(decided: Duration, fresh: Option<&FreshRead>) -> Duration {
+    let read = fresh.and_then(|fresh| Duration::try_from_secs_f64(fresh.at).ok());
+    read.map_or(decided, |read| decided.min(read))
+}
+
 /// Why an effect ended early; becomes a [`Came`].
 pub(super) struct Stop(pub Came);
 
 impl From<NoPermit> for Stop {
     fn from(no: NoPermit) -> Self {
         Self(match no {
-            NoPermit::TooOld { .. } => Came::Stale,
+            NoPermit::TooOld { .. } => Came::Stale(StaleCause::TooOld(no)),
             NoPermit::NoMargin { .. } => Came::Failed(no.to_string()),
         })
     }
@@ -108,15 +112,16 @@ impl Actor {
             Effect::Release { node, uncordon, drop_keep, settle } => {
                 self.release(decided, &node, uncordon, drop_keep, settle).await
             }
-            Effect::Preview { known, pods } => self.preview(&guard, decided, known, pods).await,
+            Effect::Preview { pods, unprotected } => self.preview(&guard, decided, pods, &unprotected).await,
             Effect::Evict { evict, delete, .. } => self.evict(&guard, decided, &machine, evict, delete).await,
-            Effect::Power { entry, node, drained, force, on_delete, attempt } => {
-                let target = Target { entry: &entry, node: node.as_deref(), drained };
-                self.power(&guard, decided, target, force.as_ref(), &on_delete, attempt).await
+            Effect::Recheck { node, pods, .. } => self.recheck(&guard, decided, &node, pods).await,
+            Effect::Power { entry, fresh, force, on_delete, attempt } => {
+                let decided = earlier(decided, fresh.as_ref());
+                self.power(&guard, decided, &entry, fresh.as_ref(), force.as_ref(), &on_delete, attempt).await
             }
-            Effect::RunAgain { entry, node, drained, before, order, attempt } => {
-                let target = Target { entry: &entry, node: node.as_deref(), drained };
-                self.run_again(&guard, decided, target, before.as_ref(), order.as_ref(), attempt).await
+            Effect::RunAgain { entry, fresh, before, order, attempt } => {
+                let decided = earlier(decided, fresh.as_ref());
+                self.run_again(&guard, decided, &entry, before.as_ref(), order.as_ref(), attempt).await
             }
             Effect::BootCheck { argv, bound } | Effect::HealthCheck { argv, bound, .. } => {
                 self.check(&guard, entry, argv, bound).await
@@ -135,8 +140,8 @@ impl Actor {
 
     /// Leave for one step: what it was decided from still holds, and so does the lease.
     pub(in crate::engine) fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
-        if self.no_longer(guard).is_some() {
-            return Err(Stop(Came::Stale));
+        if let Some(why) = self.no_longer(guard) {
+            return Err(Stop(Came::Stale(StaleCause::Changed(why))));
         }
         Ok(self.fence.permit(decided)?)
     }
@@ -194,7 +199,7 @@ impl Actor {
                 Ok(revision)
             }
             Err(CommitError::LostLeadership) => Err(Stop(Came::Lost)),
-            Err(CommitError::Conflict { .. }) => Err(Stop(Came::Stale)),
+            Err(CommitError::Conflict { keys }) => Err(Stop(Came::Stale(StaleCause::Conflict { keys }))),
             Err(CommitError::Refused(why)) => Err(Stop(Came::Failed(why))),
             Err(CommitError::Unknown(why)) => {
                 tracing::warn!(why, "no answer to a transaction, reading again");

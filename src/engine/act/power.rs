@@ -1,14 +1,14 @@
-//! The power command: fresh checks, the attempt written first, the command, its outcome (spec/safety.md, The right
+//! The power command: a fresh read, the attempt written first, the command, its outcome (spec/safety.md, The right
 //! node, Attempts, Commands; I16, I25, I26).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{Actor, Stop, told::named};
 use crate::{
     engine::{
         command::{CommandLine, Purpose, check_answer, outcome},
-        decide::{Guard, PodVerdict, judge},
-        snapshot::Came,
+        decide::Guard,
+        snapshot::{Came, FreshRead, StaleCause, secs},
     },
     kubernetes::KubeError,
     model::{
@@ -16,7 +16,7 @@ use crate::{
         attempt::{Attempt, Ended, Outcome},
         drain::Verdict,
         entry::{EntryId, QueueKind, Stored},
-        kube::{NodeRow, PodRow},
+        kube::PodRow,
         ours::{Order, Verb},
     },
     mutation::{Mutation, on},
@@ -28,15 +28,6 @@ static SHARED: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
 pub(super) fn unreachable(e: &KubeError) -> Stop {
     Stop(Came::Failed(e.to_string()))
-}
-
-/// What a command is for: the entry, and its Node where the machine has one.
-#[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
-    pub entry: &'a AnyEntry,
-    pub node: Option<&'a NodeRow>,
-    /// The Node was drained for this command: it must still be ours and empty.
-    pub drained: bool,
 }
 
 /// What a command is called in the audit.
@@ -58,24 +49,39 @@ fn event(attempt: &Attempt) -> (&'static str, &'static str) {
 }
 
 impl Actor {
-    /// Into `rebooting` or `watching`: the node is asked once more, the attempt is written with the transition, the command
-    /// runs, and its outcome is recorded.
+    /// Asks for the Node and its pods at the same time. The answers are evaluated by the rules of the next pass, and the
+    /// command has to begin within TTL/12 of them.
+    pub(super) async fn recheck(&self, guard: &Guard, decided: Duration, node: &str, pods: bool) -> Result<Came, Stop> {
+        self.permit(guard, decided)?;
+        let pods = async {
+            if !pods {
+                return Ok(None);
+            }
+            let listed = self.kube.pods_on(node).await?;
+            Ok(Some(listed.into_iter().map(Arc::new).collect()))
+        };
+        let (node, pods) = tokio::join!(self.kube.node(node), pods);
+        let (node, pods) = (node.map_err(|e| unreachable(&e))?, pods.map_err(|e: KubeError| unreachable(&e))?);
+        Ok(Came::Rechecked(FreshRead { at: secs(self.steady.now().boot), node: node.map(Arc::new), pods }))
+    }
+
+    /// Into `rebooting` or `watching`: the attempt is written with the transition, the command runs, and its outcome is
+    /// recorded. `fresh` is what it was decided from.
+    #[allow(clippy::too_many_arguments)] // each is a part of the effect
     pub(super) async fn power(
         &self,
         guard: &Guard,
         decided: Duration,
-        target: Target<'_>,
+        entry: &AnyEntry,
+        fresh: Option<&FreshRead>,
         force: Option<&Stored<Order>>,
         on_delete: &[String],
         attempt: Attempt,
     ) -> Result<Came, Stop> {
-        self.permit(guard, decided)?;
-        let fresh = self.still_the_node(target).await?;
-        let pods = self.still_empty(guard, decided, target, fresh.as_ref(), force.is_some()).await?;
         let now = self.steady.now();
-        let id = target.entry.id();
-        let next = target.entry.commanded(now.wall);
-        let attempt = Attempt { start: now.wall, ..attempt }.met(fresh.as_ref());
+        let id = entry.id();
+        let next = entry.commanded(now.wall);
+        let attempt = Attempt { start: now.wall, ..attempt };
         let keys = self.store.keys();
         let mut compares = self.compares(guard);
         let attempt_key = keys.attempt(id, attempt.number);
@@ -96,10 +102,10 @@ impl Actor {
         } else {
             change.puts.push(self.audit(word(&attempt), &id.to_string(), None, &attempt.command()));
         }
-        // Within TTL/12 of the decision: what was asked above may have taken long.
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
-        self.delete_on_delete(&pods, on_delete).await;
+        let pods = fresh.and_then(|fresh| fresh.pods.as_deref()).unwrap_or_default();
+        self.delete_on_delete(pods, on_delete).await;
         self.run_recorded(guard, (id, revision), attempt, revision).await
     }
 
@@ -108,7 +114,7 @@ impl Actor {
         let view = self.live.borrow();
         let order = view.orders.get(&id);
         if order.and_then(Stored::get).is_some_and(|o| o.verb == Verb::Hold) {
-            return Err(Stop(Came::Stale));
+            return Err(Stop(Came::Stale(StaleCause::Changed("a person holds the entry meanwhile".to_owned()))));
         }
         if force.is_none() {
             let revision = order.map_or(0, |stored| stored.mod_revision);
@@ -117,25 +123,17 @@ impl Actor {
         Ok(())
     }
 
-    /// One more command for an entry that is rebooting or watching already, or a success command; the node is asked once
-    /// more before it, too.
+    /// One more command for an entry that is rebooting or watching already, or a success command.
     pub(super) async fn run_again(
         &self,
         guard: &Guard,
         decided: Duration,
-        target: Target<'_>,
+        entry: &AnyEntry,
         before: Option<&Stored<Attempt>>,
         order: Option<&Stored<Order>>,
         attempt: Attempt,
     ) -> Result<Came, Stop> {
-        self.permit(guard, decided)?;
-        let mut attempt = attempt;
-        if !attempt.success {
-            let fresh = self.still_the_node(target).await?;
-            attempt = attempt.met(fresh.as_ref());
-            self.still_empty(guard, decided, target, fresh.as_ref(), attempt.forced).await?;
-        }
-        let id = target.entry.id();
+        let id = entry.id();
         let (keys, now) = (self.store.keys(), self.steady.now());
         let attempt = Attempt { start: now.wall, ..attempt };
         let attempt_key = keys.attempt(id, attempt.number);
@@ -153,7 +151,7 @@ impl Actor {
         if let Some(stored) = order {
             change.compares.push((stored.key.clone(), stored.mod_revision));
             change.deletes.push(stored.key.clone());
-            change.puts.push(Put::json(keys.entry(id), &target.entry.since(now.wall)));
+            change.puts.push(Put::json(keys.entry(id), &entry.since(now.wall)));
         }
         change.puts.push(self.audit(word(&attempt), &id.to_string(), attempt.ordered_by.clone(), &attempt.command()));
         let permit = self.permit(guard, decided)?;
@@ -165,49 +163,9 @@ impl Actor {
         self.run_recorded(guard, (id, entry_revision), attempt, revision).await
     }
 
-    /// The Node is the one that was meant – address and UID, asked afresh –, and ours where it was drained: cordon and
-    /// record. None = the machine has no Node.
-    async fn still_the_node(&self, target: Target<'_>) -> Result<Option<NodeRow>, Stop> {
-        let Some(node) = target.node else { return Ok(None) };
-        let fresh = self.kube.node(&node.name).await.map_err(|e| unreachable(&e))?;
-        let Some(fresh) = fresh else { return Err(Stop(Came::Stale)) };
-        let id = target.entry.id();
-        let record =
-            |o: &crate::model::kube::Owner| o.entry == id && o.lease == self.fence.lease() && o.uid == fresh.uid;
-        let cordoned = fresh.unschedulable || on(Mutation::UncordonUnseen);
-        let ours = !target.drained || (cordoned && fresh.owner().is_some_and(record));
-        let same = fresh.uid == node.uid && fresh.addresses.iter().any(|a| a == target.entry.address());
-        if same && ours { Ok(Some(fresh)) } else { Err(Stop(Came::Stale)) }
-    }
-
-    /// A list made after the cordon shows no pod that has to leave, and the node no volume in use (I16).
-    async fn still_empty(
-        &self,
-        guard: &Guard,
-        decided: Duration,
-        target: Target<'_>,
-        node: Option<&NodeRow>,
-        forced: bool,
-    ) -> Result<Vec<PodRow>, Stop> {
-        let Some(node) = node.filter(|_| target.drained) else { return Ok(Vec::new()) };
-        let pods = self.kube.pods_on(&node.name).await.map_err(|e| unreachable(&e))?;
-        let view = self.live.borrow();
-        let Some(definition) = view.definition() else { return Err(Stop(Came::Stale)) };
-        let kube = self.kube_live.borrow();
-        let rules = definition.cluster.eviction(target.entry.queue());
-        let left = pods.iter().find(|p| judge(p, rules, &kube) != PodVerdict::Ignore);
-        let detached = node.volumes_in_use.is_empty() || on(Mutation::VolumesForgotten);
-        if forced || (left.is_none() && detached) {
-            self.permit(guard, decided)?;
-            return Ok(pods);
-        }
-        let what = left.map_or_else(|| "volumes in use".to_owned(), PodRow::full_name);
-        Err(Stop(Came::Failed(format!("node {} is not empty after all: {what}", node.name))))
-    }
-
     /// Pods of DaemonSets with the `OnDelete` strategy, after everything else and at most once (I19): the entry is
     /// `rebooting` already, so that nothing brings this drain here again. One that cannot be deleted stays as it is.
-    async fn delete_on_delete(&self, pods: &[PodRow], daemon_sets: &[String]) {
+    async fn delete_on_delete(&self, pods: &[Arc<PodRow>], daemon_sets: &[String]) {
         let theirs = || {
             pods.iter().filter(|p| {
                 p.terminating_since.is_none()
@@ -216,7 +174,7 @@ impl Actor {
         };
         let Some(first) = theirs().next() else { return };
         let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
-        let (on, names) = (format!("node {}", first.node), named(theirs().map(PodRow::full_name)));
+        let (on, names) = (format!("node {}", first.node), named(theirs().map(|pod| pod.full_name())));
         let Ok(told) = self.tell(&permit, "delete pods of OnDelete", &on, Some(names)).await else { return };
         self.came_of(told, "asked".to_owned());
         for pod in theirs() {
@@ -225,7 +183,7 @@ impl Actor {
                 Verdict::Accepted | Verdict::Gone | Verdict::Held { .. } => {
                     self.record("reboot-delete-daemonset-pod", &pod.node, "", self.steady.now().wall);
                 }
-                Verdict::Failed(why) | Verdict::NoAnswer(why) => {
+                Verdict::Failed(why) | Verdict::Undecided { answer: why, .. } => {
                     tracing::warn!(pod = pod.full_name(), why, "the pod of an OnDelete DaemonSet was not deleted");
                     self.record("reboot-delete-daemonset-pod", &pod.node, &why, self.steady.now().wall);
                 }

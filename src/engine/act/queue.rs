@@ -6,7 +6,7 @@ use super::{Actor, Stop};
 use crate::{
     engine::{
         decide::{End, Guard, backoff_seconds},
-        snapshot::Came,
+        snapshot::{Came, StaleCause},
     },
     model::{
         any::AnyEntry,
@@ -143,7 +143,7 @@ impl Actor {
         end: &End,
         ready: Option<&str>,
     ) -> Result<Came, Stop> {
-        let Some((id, _)) = guard.entry else { return Ok(Came::Stale) };
+        let Some((id, _)) = guard.entry else { return Ok(gone()) };
         let mut cordoned = false;
         // our copy may be an old one: a watch that is silent looks like a Node that stays Ready (I14)
         if let Some(name) = ready {
@@ -157,12 +157,12 @@ impl Actor {
         let (keys, view) = (self.store.keys(), self.live.borrow());
         let (address, last, ended) = match id.queue {
             QueueKind::Reboot => {
-                let Some(stored) = view.reboots.entries.get(&id.index) else { return Ok(Came::Stale) };
+                let Some(stored) = view.reboots.entries.get(&id.index) else { return Ok(gone()) };
                 let entry = stored.get();
                 (entry.map(|e| e.node.clone()), entry.map(serde_json::to_value), None)
             }
             QueueKind::Repair => {
-                let Some(stored) = view.repairs.entries.get(&id.index) else { return Ok(Came::Stale) };
+                let Some(stored) = view.repairs.entries.get(&id.index) else { return Ok(gone()) };
                 let entry = stored.get();
                 (entry.map(|e| e.address.clone()), entry.map(serde_json::to_value), entry.filter(|e| e.finished()))
             }
@@ -226,7 +226,7 @@ impl Actor {
     pub(super) async fn settle_left(&self, decided: Duration, machine: &str, id: EntryId) -> Result<Came, Stop> {
         let node = self.kube.node(machine).await.map_err(|e| Stop(Came::Failed(format!("node {machine}: {e}"))))?;
         if node.is_some_and(|n| n.owner().is_some_and(|o| o.entry == id)) {
-            return Ok(Came::Stale);
+            return Ok(Came::Stale(StaleCause::Object(format!("node {machine}"))));
         }
         self.settle(decided, id).await
     }
@@ -289,4 +289,9 @@ fn mix(seed: u64, index: u64, count: i64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// The entry that was decided about is not there any more.
+fn gone() -> Came {
+    Came::Stale(StaleCause::Changed("the entry is gone".to_owned()))
 }

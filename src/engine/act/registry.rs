@@ -7,7 +7,7 @@ use crate::{
     engine::{
         decide::{Apply, Guard, Registering, compares, kept_by_hosts, plan_of},
         registry::{Basis, sync},
-        snapshot::Came,
+        snapshot::{Came, StaleCause},
     },
     kubernetes::WriteError,
     model::{
@@ -56,7 +56,7 @@ impl Actor {
         let permit = self.permit(&Guard::default(), decided)?;
         let view = self.live.borrow();
         if !view.sabakan.enabled() || view.registry.hold.is_some() || Basis::of(&view) != apply.basis {
-            return Ok(Came::Stale);
+            return Ok(changed("what the definition is generated from"));
         }
         let keys = self.store.keys();
         let plain = |key: String, value: String| Put { key, value, leased: false };
@@ -82,7 +82,7 @@ impl Actor {
             Err(CommitError::LostLeadership) => return Err(Stop(Came::Lost)),
             Err(CommitError::Conflict { keys }) => {
                 tracing::info!(keys = keys.join(", "), "not applied: changed meanwhile");
-                return Ok(Came::Stale);
+                return Ok(Came::Stale(StaleCause::Conflict { keys }));
             }
             Err(CommitError::Refused(why)) => return Ok(Came::Failed(why)),
             Err(CommitError::Unknown(why)) => {
@@ -101,7 +101,9 @@ impl Actor {
     /// All or nothing below the cap (I42): decided again from a fresh read, in one transaction with the index.
     async fn add_repairs(&self, decided: Duration) -> Result<Came, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
-        let Some(good) = self.registry.borrow().broken.good.clone() else { return Ok(Came::Stale) };
+        let Some(good) = self.registry.borrow().broken.good.clone() else {
+            return Ok(changed("what repairs are planned from"));
+        };
         let failed = |e: crate::store::StoreError| Stop(Came::Failed(e.to_string()));
         let keys = self.store.keys();
         let index_key = keys.write_index(QueueKind::Repair);
@@ -110,9 +112,13 @@ impl Actor {
         let view = self.store.read_view().await.map_err(failed)?;
         let kube = self.kube_live.borrow();
         let kept = kept_by_hosts(&kube, self.steady.now().boot.as_secs_f64());
-        let Ok(plan) = kept.and_then(|kept| plan_of(&view, &good, kept, &kube)) else { return Ok(Came::Stale) };
+        let Ok(plan) = kept.and_then(|kept| plan_of(&view, &good, kept, &kube)) else {
+            return Ok(changed("what repairs are planned from"));
+        };
         let entries: Vec<_> = plan.entries.into_iter().take(REPAIRS_AT_ONCE).collect();
-        let Some(last) = entries.last().filter(|_| view.auto_repair.enabled()) else { return Ok(Came::Stale) };
+        let Some(last) = entries.last().filter(|_| view.auto_repair.enabled()) else {
+            return Ok(changed("what repairs are planned from"));
+        };
         let now = self.steady.now().wall;
         let mut absent = Vec::new();
         let mut puts = vec![Put { key: index_key.clone(), value: (last.index + 1).to_string(), leased: false }];
@@ -154,7 +160,7 @@ impl Actor {
         let current = kube.by_name.get(&node.name).filter(|n| n.resource_version == node.resource_version);
         let still = member.zip(current).and_then(|(m, n)| sync::description(&m, &n.described));
         if still.as_ref() != Some(description) || !view.sabakan.enabled() {
-            return Ok(Came::Stale);
+            return Ok(changed("the Node, or what the definition says of it"));
         }
         let permit = self.permit(&Guard::default(), decided)?;
         let told = self.tell(&permit, "describe", &node.name, Some(description.to_string())).await?;
@@ -169,10 +175,17 @@ impl Actor {
                 self.kube_live.shows(SHOWN_WITHIN, shown).await;
                 Ok(Came::Done)
             }
-            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale),
+            Err(WriteError::Conflict | WriteError::NotFound) => {
+                Ok(Came::Stale(StaleCause::Object(format!("node {}", node.name))))
+            }
             Err(e) => Ok(Came::Failed(format!("{}: {e}", node.name))),
         }
     }
+}
+
+/// Something was changed after the decision.
+fn changed(what: &str) -> Came {
+    Came::Stale(StaleCause::Changed(format!("{what} was changed meanwhile")))
 }
 
 /// etcd's and gRPC's words for a request beyond their limit.

@@ -14,7 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Clock,
-    model::{attempt::Ended, text},
+    descriptors,
+    model::{
+        attempt::Ended,
+        secret::{self, WINDOW},
+        text,
+    },
 };
 
 /// Bytes kept of each output.
@@ -32,8 +37,8 @@ pub(super) struct Report {
     pub(super) stderr: String,
 }
 
-/// `cketerm run-command --timeout SECONDS [--end-with-engine] [--input=BYTES] -- ARGV…`: the helper. Prints one JSON line at
-/// the end. So many bytes of its own input are the command's.
+/// `cketerm run-command --timeout SECONDS [--end-with-engine] [--input=BYTES] [--descriptors=LIMIT] -- ARGV…`: the helper.
+/// Prints one JSON line at the end. So many bytes of its own input are the command's.
 pub fn helper_main(words: &[String]) -> ExitCode {
     let Some(split) = words.iter().position(|a| a == "--") else { return ExitCode::from(2) };
     let (options, argv) = (&words[..split], &words[split + 1..]);
@@ -41,6 +46,9 @@ pub fn helper_main(words: &[String]) -> ExitCode {
     let (Some(timeout), false) = (timeout, argv.is_empty()) else { return ExitCode::from(2) };
     // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
     let _ = setsid();
+    if let Some(soft) = options.iter().find_map(|a| a.strip_prefix("--descriptors=")?.parse().ok()) {
+        descriptors::lower(soft);
+    }
     let bytes = options.iter().find_map(|a| a.strip_prefix("--input=")?.parse::<u64>().ok());
     let input = bytes.map(|bytes| {
         let mut input = Vec::new();
@@ -149,12 +157,20 @@ fn end_group(group: Option<Pid>, inbox: &mpsc::Receiver<Event>) {
 
 /// The tail of one output, read to the end by a thread of its own, so that a command that prints megabytes never waits.
 struct Tail {
-    bytes: Arc<Mutex<Vec<u8>>>,
+    bytes: Arc<Mutex<Kept>>,
     done: mpsc::Receiver<()>,
 }
 
+/// More than the tail: what says that a word is a secret may stand before it. It is masked first, and cut then.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    /// Something stood before them.
+    cut: bool,
+}
+
 fn keep_tail(from: Option<impl Read + Send + 'static>) -> Tail {
-    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let bytes = Arc::new(Mutex::new(Kept::default()));
     let (tx, done) = mpsc::channel();
     let kept = Arc::clone(&bytes);
     thread::spawn(move || {
@@ -162,9 +178,10 @@ fn keep_tail(from: Option<impl Read + Send + 'static>) -> Tail {
         if let Some(mut from) = from {
             while let Ok(n @ 1..) = from.read(&mut buffer) {
                 if let Ok(mut kept) = kept.lock() {
-                    kept.extend_from_slice(&buffer[..n]);
-                    let surplus = kept.len().saturating_sub(TAIL);
-                    kept.drain(..surplus);
+                    kept.bytes.extend_from_slice(&buffer[..n]);
+                    let surplus = kept.bytes.len().saturating_sub(TAIL + WINDOW);
+                    kept.bytes.drain(..surplus);
+                    kept.cut |= surplus > 0;
                 }
             }
         }
@@ -176,7 +193,9 @@ fn keep_tail(from: Option<impl Read + Send + 'static>) -> Tail {
 impl Tail {
     fn finish(self) -> String {
         let _ = self.done.recv_timeout(DRAINING);
-        self.bytes.lock().map_or_else(|_| String::new(), |bytes| text::tail(&bytes, TAIL))
+        let Ok(kept) = self.bytes.lock() else { return String::new() };
+        let masked = secret::end(&String::from_utf8_lossy(&kept.bytes), TAIL, !kept.cut);
+        text::tail(masked.as_bytes(), TAIL)
     }
 }
 

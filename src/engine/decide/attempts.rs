@@ -4,6 +4,7 @@
 use super::{
     Effect, Guard, Pass,
     case::{Case, Of, Task},
+    recheck::Recheck,
 };
 use crate::{
     clock::Now,
@@ -233,11 +234,15 @@ impl<'a> Pass<'a> {
         {
             return Some(barred);
         }
-        let mut attempt = self.next_attempt(case, task, node.map(AsRef::as_ref));
         let before = self.attempts_for(case.id, task).next_back();
-        if let Some(before) = before.and_then(Stored::get) {
-            attempt.forced = before.forced;
-        }
+        let forced = before.and_then(Stored::get).is_some_and(|before| before.forced);
+        let fresh = match self.recheck(case, node.filter(|_| !task.success), drained, forced) {
+            Recheck::Allows(fresh) => fresh,
+            Recheck::Asks(reason) | Recheck::Waits(reason) => return Some(reason),
+        };
+        let found = fresh.as_ref().and_then(|f| f.node.as_deref());
+        let mut attempt = self.next_attempt(case, task, found.or(node.map(AsRef::as_ref)));
+        attempt.forced = forced;
         attempt.ordered_by = order.as_ref().and_then(Stored::get).map(|o| {
             let why = o.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
             format!("{}{why}", o.who)
@@ -246,14 +251,7 @@ impl<'a> Pass<'a> {
         let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
         attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
         let guard = if task.success { Guard::of_entry(case.id, case.mod_revision) } else { self.disrupting(case) };
-        let effect = Effect::RunAgain {
-            entry: case.owned(),
-            node: node.cloned(),
-            drained,
-            before: before.cloned(),
-            order,
-            attempt,
-        };
+        let effect = Effect::RunAgain { entry: case.owned(), fresh, before: before.cloned(), order, attempt };
         self.plan(case.machine, Some(case.id), guard, effect);
         None
     }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::{Pass, gates::to_seconds};
 use crate::{
+    engine::snapshot::BmcAccess,
     model::{
         any::AnyEntry,
         cluster::{Node, Operation},
@@ -186,12 +187,15 @@ impl<'a> Pass<'a> {
                 let reboot = &self.definition?.cluster.reboot;
                 lacks("reboot.reboot_command", reboot.reboot_command.as_ref())
                     .or_else(|| lacks("reboot.boot_check_command", reboot.boot_check_command.as_ref()))
+                    .or_else(|| self.bmc_not_allowed(case, [&reboot.reboot_command, &reboot.boot_check_command]))
             }
             Of::Repair { operation, step, .. } => {
                 let command = operation.step(step).and_then(|s| s.repair_command.as_ref());
-                lacks("repair_command in this step", command).or_else(|| {
-                    lacks("health_check_command in this operation", operation.health_check_command.as_ref())
-                })
+                lacks("repair_command in this step", command)
+                    .or_else(|| {
+                        lacks("health_check_command in this operation", operation.health_check_command.as_ref())
+                    })
+                    .or_else(|| self.bmc_not_allowed(case, [&command.cloned(), &operation.health_check_command]))
             }
         }
     }
@@ -200,6 +204,21 @@ impl<'a> Pass<'a> {
     pub(super) fn program_missing(&self, argv: &[String]) -> Option<Reason> {
         let program = argv.first().filter(|p| self.snap.engine.missing_programs.contains(p))?;
         Some(Reason::ProgramMissing { path: program.clone() })
+    }
+
+    /// A command that speaks to a BMC which this host's file does not allow bars only the entries that need it.
+    fn bmc_not_allowed(&self, case: Case<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
+        if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
+            return None;
+        }
+        let address = case.address.to_owned();
+        match &self.snap.engine.bmcs {
+            BmcAccess::Open => None,
+            BmcAccess::Named(named) => {
+                (!named.contains(case.address)).then_some(Reason::BmcNotAllowed { address, fault: None })
+            }
+            BmcAccess::Unreadable(why) => Some(Reason::BmcNotAllowed { address, fault: Some(why.clone()) }),
+        }
     }
 
     /// The Node is the machine that was meant: it carries the entry's address, and its UID is the one noted at

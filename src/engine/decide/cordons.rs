@@ -219,9 +219,6 @@ impl<'a> Pass<'a> {
     /// only proof that a machine was powered: an old copy of the Node does not decide over them (I14).
     fn settle_what_is_left(&mut self) {
         let snap = self.snap;
-        if self.stale().is_some() {
-            return;
-        }
         let mut last = None;
         for ((id, _), stored) in &snap.store.attempts {
             // A cancelled entry is removed first; a finished repair keeps its attempts.
@@ -237,6 +234,9 @@ impl<'a> Pass<'a> {
             let held = snap.node_of(&attempt.address).is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id));
             if open || held {
                 continue;
+            }
+            if self.stale().is_some() {
+                return;
             }
             last = Some(*id);
             let machine = snap.machine(&attempt.address);

@@ -1,33 +1,23 @@
-//! One node's drain, for an entry of either queue: cordon, preview, evict, wait, back off (seeds; spec/reboot.md, Drain of
-//! one node; spec/repair.md, Decisions 6; spec/safety.md, Cordons and Drains; I15–I22).
+//! One node's drain, for an entry of either queue: cordon, empty the node ([`super::evictions`]), run the command, or back
+//! off (seeds; spec/reboot.md, Drain of one node; spec/repair.md, Decisions 6; spec/safety.md, Cordons and Drains; I16).
 
 use std::sync::Arc;
 
-use super::{
-    Effect, Guard, Pass,
-    case::Case,
-    pods::{Leaving, held_reason, sort},
-};
+use super::{Effect, Guard, Pass, case::Case, pods::sort, recheck::Recheck};
 use crate::{
     engine::snapshot::Work,
     model::{
         attempt::Attempt,
         cluster::Eviction,
-        drain::{Answer, Verdict},
         entry::{QueueKind, Stored},
-        kube::{BudgetRow, NodeRow, Owner, PodRow},
+        kube::{NodeRow, Owner},
         ours::{Order, Verb},
         policy::UnreachableRule,
-        reason::{PodHold, Reason},
+        reason::Reason,
         time::seconds_between,
     },
     mutation::{Mutation, on},
 };
-
-/// A terminating pod is named as stuck after so many seconds (spec/safety.md, Deadlines).
-const STUCK: f64 = 60.0;
-/// Seconds before a request that got no answer, or met a replaced pod, is sent again.
-const AGAIN: f64 = 1.0;
 
 impl<'a> Pass<'a> {
     /// An entry in `draining`.
@@ -60,7 +50,14 @@ impl<'a> Pass<'a> {
         let since = case.since.unwrap_or(self.now.wall);
         let left = f64::from(i32::try_from(rules.timeout).unwrap_or(i32::MAX)) - seconds_between(since, self.now.wall);
         match waits {
-            Ok(command) => command,
+            // What has come to nothing before has no more time than the rest of the drain.
+            Ok(command) => match self.came_to_nothing(case).filter(|_| left <= 0.0) {
+                Some(reason) => {
+                    self.out.effects.truncate(planned);
+                    self.back_off(case, reason)
+                }
+                None => command,
+            },
             Err(Waits::BackOff(why)) => self.back_off(case, why),
             // Timed out: whatever the step would have done is not done any more.
             Err(Waits::For(reason)) if left <= 0.0 => {
@@ -108,6 +105,9 @@ impl<'a> Pass<'a> {
         let Some(pods) = pods else {
             return Err(Waits::For(Reason::Working { phase: "lists pods".to_owned() }));
         };
+        if let Some(stale) = self.stale_pods(&node.name, pods) {
+            return Err(Waits::For(stale));
+        }
         let force = self.order_of(case, Verb::Force);
         let leaving = sort(pods.pods.values(), rules, &self.snap.kube);
         if force.is_none() {
@@ -164,162 +164,6 @@ impl<'a> Pass<'a> {
         Err(Reason::Working { phase: "cordons".to_owned() })
     }
 
-    /// Preview, then evict all together, then wait for the pods to be gone.
-    fn clear_out(
-        &mut self,
-        case: Case<'a>,
-        node: &NodeRow,
-        work: &Work,
-        rules: Eviction<'_>,
-        leaving: &Leaving<'a>,
-    ) -> Waits {
-        let drain = &work.drain;
-        let began = drain.taken_over || drain.accepted;
-        let interval = f64::from(i32::try_from(rules.interval).unwrap_or(i32::MAX));
-        if let (false, Some((at, cause))) = (began, &drain.refused) {
-            if drain.refusals >= rules.tries {
-                return Waits::BackOff(cause.clone());
-            }
-            if self.boot() < at + interval {
-                self.wake_at(at + interval);
-                return Waits::For(cause.clone());
-            }
-        }
-        let guard = self.starting(case);
-        if !began && !drain.previewed {
-            let (known, pods) = self.preview(leaving);
-            // Nothing to ask and nothing known: that is a clean preview.
-            if known.is_some() || !pods.is_empty() {
-                self.plan(&node.name, Some(case.id), guard, Effect::Preview { known, pods });
-                let reason = drain.refused.as_ref().map(|r| r.1.clone());
-                return Waits::For(reason.unwrap_or_else(|| Reason::Working { phase: "previews".to_owned() }));
-            }
-        }
-        // The preview was clean; a protected Job's pod that came since is never touched (I18).
-        if let Some((pod, job)) = leaving.jobs.first() {
-            let blocked = Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() };
-            return if began { Waits::For(blocked) } else { Waits::BackOff(blocked) };
-        }
-        let mut next = Next::default();
-        for &pod in &leaving.delete {
-            self.consider(pod, Way::Delete, drain.answers.get(&pod.uid), &mut next);
-        }
-        for &(pod, protected) in &leaving.evict {
-            let way = if protected { Way::EvictProtected } else { Way::Evict };
-            self.consider(pod, way, drain.answers.get(&pod.uid), &mut next);
-        }
-        if let Some(failed) = next.failed {
-            return Waits::BackOff(failed);
-        }
-        if let Some(at) = next.wake {
-            self.wake_at(at);
-        }
-        if !next.evict.is_empty() || !next.delete.is_empty() {
-            let free = leaving.evict.iter().filter(|(_, protected)| !protected);
-            let unprotected = free.map(|(pod, _)| pod.uid.clone()).collect();
-            let effect = Effect::Evict { evict: next.evict, delete: next.delete, unprotected };
-            self.plan(&node.name, Some(case.id), guard, effect);
-        }
-        Waits::For(self.what_is_left(node, leaving, next.held))
-    }
-
-    /// What must be asked before anything is evicted or deleted: a protected running Job blocks without asking; pods
-    /// of protected namespaces that a budget selects are asked by dry run (I15).
-    fn preview(&self, leaving: &Leaving<'a>) -> (Option<Reason>, Vec<Budgeted>) {
-        let known =
-            leaving.jobs.first().map(|(pod, job)| Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() });
-        let pods = leaving
-            .evict
-            .iter()
-            .filter(|(_, protected)| *protected)
-            .map(|(pod, _)| (Arc::clone(pod), self.budgets(pod)))
-            .filter(|(_, budgets)| !budgets.is_empty())
-            .collect();
-        (known, pods)
-    }
-
-    fn budgets(&self, pod: &PodRow) -> Vec<Arc<BudgetRow>> {
-        self.snap.kube.budgets_of(pod).cloned().collect()
-    }
-
-    /// Whether this pod is worth a request now, and what holds it if not.
-    fn consider(&self, pod: &Arc<PodRow>, way: Way, answer: Option<&Answer>, next: &mut Next) {
-        let send = |next: &mut Next| match way {
-            Way::Delete => next.delete.push(Arc::clone(pod)),
-            Way::Evict | Way::EvictProtected => next.evict.push((Arc::clone(pod), self.budgets(pod))),
-        };
-        let Some(answer) = answer else {
-            send(next);
-            return;
-        };
-        let wait_until = |next: &mut Next, at: f64| {
-            if self.boot() >= at {
-                send(next);
-            } else {
-                next.wake = Some(next.wake.map_or(at, |w| w.min(at)));
-            }
-        };
-        match &answer.verdict {
-            // The watch will show it.
-            Verdict::Accepted | Verdict::Gone => {}
-            Verdict::NoAnswer(_) => wait_until(next, answer.at + AGAIN),
-            Verdict::Failed(text) => {
-                next.failed = Some(Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() });
-            }
-            Verdict::Held { hold, retry_after } => {
-                next.held.get_or_insert_with(|| held_reason(pod, hold));
-                match hold {
-                    // Refused by a budget: in an unprotected namespace the pod is deleted (I18).
-                    PodHold::Budget { .. } | PodHold::BudgetLag { .. }
-                        if way == Way::Evict || on(Mutation::DeleteProtected) =>
-                    {
-                        next.delete.push(Arc::clone(pod));
-                    }
-                    // Retry-After is a wait, not a try; else the budget's change is waited for.
-                    PodHold::Budget { .. } | PodHold::BudgetLag { .. } => {
-                        let changed = self
-                            .budgets(pod)
-                            .iter()
-                            .any(|b| answer.budgets.get(&b.full_name()) != Some(&b.resource_version));
-                        match retry_after {
-                            _ if changed => send(next),
-                            #[allow(clippy::cast_precision_loss)] // seconds
-                            Some(seconds) => wait_until(next, answer.at + *seconds as f64),
-                            None if answer.budgets.is_empty() => wait_until(next, answer.at + 10.0 * AGAIN),
-                            None => {}
-                        }
-                    }
-                    // "Any other error": nothing can evict it.
-                    PodHold::ManyBudgets { .. } => next.failed = Some(held_reason(pod, hold)),
-                    PodHold::Replaced => wait_until(next, answer.at + AGAIN),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    fn what_is_left(&mut self, node: &NodeRow, leaving: &Leaving<'a>, held: Option<Reason>) -> Reason {
-        for pod in &leaving.terminating {
-            let Some(since) = pod.terminating_since else { continue };
-            let for_seconds = seconds_between(since, self.now.wall);
-            if for_seconds >= STUCK {
-                return Reason::TerminatingStuck { pod: pod.full_name(), since, node_ready: node.ready };
-            }
-            self.wake_at(self.boot() + STUCK - for_seconds + 0.01);
-        }
-        held.filter(|_| !on(Mutation::RefusalUnnamed)).unwrap_or_else(|| {
-            if on(Mutation::RefusalUnnamed) {
-                return Reason::Working { phase: "drains".to_owned() };
-            }
-            let first =
-                (leaving.terminating.first()).or(leaving.evict.first().map(|(pod, _)| pod)).or(leaving.delete.first());
-            Reason::PodsLeaving {
-                left: u32::try_from(leaving.len()).unwrap_or(u32::MAX),
-                first: first.map_or_else(String::new, |pod| pod.full_name()),
-            }
-        })
-    }
-
     /// Drained, or nothing to drain: the command is next. An API server that is rebooted first leaves the endpoints; the
     /// older rule of the unreachable limit and an unhealthy control plane hold the command back too (I6, I7).
     pub(super) fn command(
@@ -356,10 +200,14 @@ impl<'a> Pass<'a> {
         }
         let Some(task) = self.task(case) else { return Err(self.no_definition()) };
         let on_delete = if case.is_repair() { Vec::new() } else { self.on_delete_uids() };
-        let mut attempt = self.next_attempt(case, task, node.as_deref());
+        let fresh = match self.recheck(case, node.as_ref(), drained.is_some(), force.is_some()) {
+            Recheck::Allows(fresh) => fresh,
+            Recheck::Asks(reason) => return Ok(reason),
+            Recheck::Waits(reason) => return Err(reason),
+        };
+        let mut attempt = self.next_attempt(case, task, fresh.as_ref().and_then(|f| f.node.as_deref()));
         attempt.forced = force.is_some();
-        let drained = drained.is_some();
-        let effect = Effect::Power { entry: case.owned(), node, drained, force, on_delete, attempt };
+        let effect = Effect::Power { entry: case.owned(), fresh, force, on_delete, attempt };
         self.plan(case.machine, Some(case.id), self.disrupting(case), effect);
         let phase = if case.is_repair() { "runs the repair command" } else { "drained, reboots" };
         Ok(Reason::Working { phase: phase.to_owned() })
@@ -398,28 +246,9 @@ impl<'a> Pass<'a> {
 }
 
 /// Why a drain does not reach the command yet.
-enum Waits {
+pub(super) enum Waits {
     For(Reason),
     BackOff(Reason),
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    Delete,
-    Evict,
-    EvictProtected,
-}
-
-/// A pod and the budgets that select it.
-type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
-
-#[derive(Default)]
-struct Next {
-    evict: Vec<Budgeted>,
-    delete: Vec<Arc<PodRow>>,
-    held: Option<Reason>,
-    failed: Option<Reason>,
-    wake: Option<f64>,
 }
 
 /// Whether pods could be scheduled on the node before any of us came. What the owner annotation says counts; without

@@ -2,6 +2,7 @@
 
 use super::Quorum;
 use crate::{
+    engine::snapshot::FreshRead,
     model::{
         any::AnyEntry,
         attempt::Attempt,
@@ -219,10 +220,10 @@ pub enum Effect {
     },
     /// Ask by dry run whether the evictions would be allowed.
     Preview {
-        /// A blocker that is known without asking.
-        known: Option<Reason>,
-        /// Pods of protected namespaces that a budget selects, with those budgets.
+        /// The pods that will be evicted, with the budgets that select them.
         pods: Vec<(Arc<PodRow>, Vec<Arc<BudgetRow>>)>,
+        /// UIDs of those that no budget keeps: their namespace is not protected.
+        unprotected: BTreeSet<String>,
     },
     /// Evict and delete pods, all together.
     Evict {
@@ -233,14 +234,21 @@ pub enum Effect {
         /// UIDs of those to evict that are deleted if a budget refuses: their namespace is not protected.
         unprotected: BTreeSet<String>,
     },
-    /// Into `rebooting` or `watching`, and run the command, after fresh checks.
+    /// Ask the API server itself for a machine's Node and pods, right before its command.
+    Recheck {
+        /// The entry as it was.
+        entry: AnyEntry,
+        /// The Node's name.
+        node: String,
+        /// The Node was drained for this command: its pods are asked for, too.
+        pods: bool,
+    },
+    /// Into `rebooting` or `watching`, and run the command.
     Power {
         /// The entry as it was; a repair at the step whose command is run.
         entry: AnyEntry,
-        /// The Node as it was; none = the machine has none.
-        node: Option<Arc<NodeRow>>,
-        /// Its Node was drained for this command: it must still be ours and empty.
-        drained: bool,
+        /// The fresh read that this was decided from; none = the machine has no Node.
+        fresh: Option<FreshRead>,
         /// A person's order to skip pods and volumes.
         force: Option<Stored<Order>>,
         /// `OnDelete` DaemonSets' UIDs: their pods are deleted before the power command.
@@ -263,10 +271,8 @@ pub enum Effect {
     RunAgain {
         /// The entry as it was.
         entry: AnyEntry,
-        /// The Node as it was; none = the machine has none.
-        node: Option<Arc<NodeRow>>,
-        /// Its Node was drained for this command: it must still be ours and empty.
-        drained: bool,
+        /// The fresh read that this was decided from; none = the machine has no Node, or a success command.
+        fresh: Option<FreshRead>,
         /// The attempt before, closed as unknown where it has no outcome.
         before: Option<Stored<Attempt>>,
         /// A person's order, if it is one.
@@ -335,6 +341,7 @@ impl Effect {
             Self::Stamp { cordon: true, .. } => "cordoning",
             Self::Stamp { .. } => "stamping",
             Self::Preview { .. } => "previewing",
+            Self::Recheck { .. } => "rechecking",
             Self::Evict { .. } => "evicting",
             Self::RunAgain { attempt, .. } if attempt.success => "finishing",
             Self::Power { attempt, .. } | Self::RunAgain { attempt, .. } => match attempt.entry.queue {
@@ -356,8 +363,9 @@ impl Effect {
     pub fn starts(&self) -> bool {
         match self {
             Self::StartDrain { .. } => true,
-            // A repair that does not drain starts with its command.
-            Self::Power { entry: AnyEntry::Repair(entry), .. } => !entry.claims_machine(),
+            // A repair that does not drain starts with its command, and with the fresh read for it.
+            Self::Power { entry: AnyEntry::Repair(entry), .. }
+            | Self::Recheck { entry: AnyEntry::Repair(entry), .. } => !entry.claims_machine(),
             _ => false,
         }
     }

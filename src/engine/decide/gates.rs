@@ -3,6 +3,7 @@
 use super::{Pass, case::Case, sound::probe_missing};
 use crate::{
     model::{
+        kube::{HOSTS_SOURCE, NodePods},
         policy::UnreachableRule,
         reason::{NAMED, Reason},
         time::after,
@@ -36,7 +37,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The copy of etcd or Kubernetes is older than 10 s.
+    /// The copy of etcd or Kubernetes is older than 10 s: each source by its own connection.
     pub(super) fn stale(&self) -> Option<Reason> {
         self.stale_sources(true)
     }
@@ -51,29 +52,42 @@ impl Pass<'_> {
             return None;
         }
         let store = &self.snap.store;
-        let stale = |source: &str, heard: f64, error: Option<&String>| Reason::Stale {
-            source: error.map_or_else(|| source.to_owned(), |e| format!("{source} ({e})")),
-            since: after(self.now.wall, -to_seconds(self.boot() - heard)),
-        };
         if self.boot() - store.heard > STALE {
-            return Some(stale("etcd", store.heard, store.error.as_ref()));
+            return Some(self.stale_since("etcd", store.heard, store.error.as_ref()));
         }
         if !kubernetes {
             return None;
         }
+        self.needs_proof.set(true);
+        let sources = &self.snap.kube.sources;
         if !self.snap.kube.synced() {
             // BareMetalHosts are no part of it, and many clusters have none
-            let mut sources = self.snap.kube.sources.iter().filter(|(name, _)| *name != "baremetalhosts");
-            let error = sources.find_map(|(_, s)| s.error.as_ref());
+            let mut asked = sources.iter().filter(|(name, _)| *name != HOSTS_SOURCE);
+            let error = asked.find_map(|(_, s)| s.error.as_ref());
             // since we lead: a time that stays
             let never = self.snap.engine.leading.as_ref().map_or(self.boot(), |l| l.since);
-            return Some(stale("kubernetes", never, error));
+            return Some(self.stale_since("kubernetes", never, error));
         }
-        let oldest = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
-            .iter()
-            .filter_map(|name| self.snap.kube.sources.get(*name))
-            .min_by(|a, b| a.heard.total_cmp(&b.heard))?;
-        (self.boot() - oldest.heard > STALE).then(|| stale("kubernetes", oldest.heard, oldest.error.as_ref()))
+        let (name, oldest) = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
+            .into_iter()
+            .filter_map(|name| Some((name, sources.get(name)?)))
+            .min_by(|(_, a), (_, b)| a.proved.total_cmp(&b.proved))?;
+        let late = self.boot() - oldest.proved > STALE;
+        late.then(|| self.stale_since(name, oldest.proved, oldest.error.as_ref()))
+    }
+
+    /// The copy of a drained node's pods is older than 10 s.
+    pub(super) fn stale_pods(&self, node: &str, pods: &NodePods) -> Option<Reason> {
+        let error = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref());
+        let source = || format!("pods on {node}");
+        (self.boot() - pods.proved > STALE).then(|| self.stale_since(&source(), pods.proved, error))
+    }
+
+    fn stale_since(&self, source: &str, heard: f64, error: Option<&String>) -> Reason {
+        Reason::Stale {
+            source: error.map_or_else(|| source.to_owned(), |e| format!("{source} ({e})")),
+            since: after(self.now.wall, -to_seconds(self.boot() - heard)),
+        }
     }
 
     /// Unreachable nodes outnumber `maximum-unreachable-nodes-for-reboot`. Newer rule: nodes under this reboot process

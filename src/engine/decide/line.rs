@@ -24,7 +24,7 @@ impl<'a> Pass<'a> {
         if workers.is_empty() && api_servers.is_empty() {
             return;
         }
-        if let Some(shut) = self.not_ours().or_else(|| self.stale()) {
+        if let Some(shut) = self.not_ours() {
             self.all_wait(workers.iter().chain(&api_servers), &shut);
             return;
         }
@@ -37,7 +37,10 @@ impl<'a> Pass<'a> {
                 may
             });
         }
-        if let Some(gate) = self.unreachable_gate() {
+        if workers.is_empty() && api_servers.is_empty() {
+            return;
+        }
+        if let Some(gate) = self.stale().or_else(|| self.unreachable_gate()) {
             self.all_wait(workers.iter().chain(&api_servers), &gate);
             return;
         }

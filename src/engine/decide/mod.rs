@@ -12,7 +12,10 @@
 //! | `line` | who starts next: order, API servers, backoff, holds (I2, I5, I30) |
 //! | `case` | one entry of either queue with its machine |
 //! | `pods` | what a drain does with each pod (I18, I19) |
-//! | `drain` | cordon, preview, evict, wait, back off, for both queues (I15–I22) |
+//! | `drain` | cordon, empty the node, run the command or back off, for both queues (I16) |
+//! | `evictions` | preview, evict, retry, wait until the pods are gone (I15, I18, I20–I22) |
+//! | `preview` | the meaning of a round of dry runs (I15) |
+//! | `recheck` | the fresh read right before a command (I16, I24, I26) |
 //! | `attempts` | commands of both queues: what may still run, what is run again (I25) |
 //! | `boot` | boot check, the end of a reboot (I14, I35) |
 //! | `host` | what a machine's BareMetalHost says of why it does not come back |
@@ -33,11 +36,14 @@ mod drain;
 mod effect;
 mod endpoints;
 mod etcd_quorum;
+mod evictions;
 mod gates;
 mod groups;
 mod host;
 mod line;
 mod pods;
+mod preview;
+mod recheck;
 mod registry;
 mod repair;
 mod sound;
@@ -62,6 +68,7 @@ pub use self::{
 };
 pub(crate) use self::{
     pods::{count_leaving, held_reason},
+    preview::previewed,
     registry::compares,
     repair::health::HEALTH,
     sound::soundness,
@@ -90,6 +97,8 @@ pub struct Decision {
     pub orphans: BTreeMap<String, Reason>,
     /// Nodes whose pods are to be watched.
     pub watch_pods: BTreeSet<String>,
+    /// Work is next or under way: each watch of Kubernetes proves its own connection.
+    pub prove_watches: bool,
     /// An API server is in work or next: probe often.
     pub probe_often: bool,
     /// A machine that may host a member of etcd is in work or next: ask the members often.
@@ -115,6 +124,8 @@ pub(super) struct Pass<'a> {
     etcd_hosts: etcd_quorum::Hosts,
     /// Kubernetes' copy is complete; asked for every entry.
     kube_synced: bool,
+    /// Somebody asked whether the copies of Kubernetes are old: what waits for the answer is next.
+    needs_proof: std::cell::Cell<bool>,
     /// In the order in which they were found; the last word on an entry counts.
     reasons: Vec<(EntryId, Reason)>,
     out: Decision,
@@ -134,6 +145,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         policy,
         etcd_hosts: etcd_quorum::Hosts::of(snap),
         kube_synced: snap.kube.synced(),
+        needs_proof: std::cell::Cell::new(false),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
     };
@@ -152,6 +164,8 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     if snap.engine.leading.is_none() || !snap.store.synced {
         pass.out.effects.clear();
     }
+    pass.out.prove_watches =
+        snap.engine.leading.is_some() && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
     pass.out.reasons = pass.reasons.into_iter().collect();
     pass.out
 }

@@ -75,6 +75,13 @@ impl Leaving<'_> {
     pub(super) fn len(&self) -> usize {
         self.jobs.len() + self.delete.len() + self.evict.len() + self.terminating.len()
     }
+
+    /// One of them, for a sentence that names one.
+    pub(super) fn first(&self) -> Option<&Arc<PodRow>> {
+        let evicted = self.evict.first().map(|(pod, _)| *pod);
+        let jobs = self.jobs.first().map(|(pod, _)| *pod);
+        (self.terminating.first().copied()).or(evicted).or(self.delete.first().copied()).or(jobs)
+    }
 }
 
 /// The reason that an entry shows for what holds one of its pods.
@@ -89,7 +96,18 @@ pub(crate) fn held_reason(pod: &PodRow, hold: &PodHold) -> Reason {
         PodHold::Terminating { since, node_ready } => {
             Reason::TerminatingStuck { pod, since: *since, node_ready: *node_ready }
         }
-        other => Reason::EvictionRefused { pod, answer: other.to_string() },
+        PodHold::Deferred { webhook, message } => {
+            Reason::DeferredToWebhook { pod, webhook: webhook.clone(), message: message.clone() }
+        }
+        PodHold::Denied { webhook, message } => {
+            Reason::DeniedByWebhook { pod, webhook: webhook.clone(), message: message.clone() }
+        }
+        PodHold::Failing { answer } => Reason::EvictionFailing { pod, answer: answer.clone() },
+        PodHold::BudgetLag { .. }
+        | PodHold::NamespaceTerminating
+        | PodHold::Replaced
+        | PodHold::Leaving
+        | PodHold::Refused { .. } => Reason::EvictionRefused { pod, answer: hold.to_string() },
     }
 }
 

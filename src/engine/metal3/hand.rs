@@ -28,6 +28,8 @@ const STALE: Duration = Duration::from_millis(200);
 pub(super) const FAILED: Duration = Duration::from_secs(5);
 /// So many failures in a row are written into the host's status.
 const FAILURES: u32 = 3;
+/// So many characters of an error are shown, logged and written into the host's status.
+const LONGEST: usize = 1000;
 /// Metal3's word for them.
 const POWER_ERROR: &str = "power management error";
 
@@ -263,7 +265,8 @@ impl Hand {
 
     /// Finds the host's BMC, where it is not known or the host says another.
     async fn reach(&mut self, host: &HostRow) -> Result<(), Trouble> {
-        let key = format!("{} {} {}", host.bmc_address, host.credentials, host.any_certificate);
+        let file = self.shared.reach.version();
+        let key = format!("{} {} {} {file:?}", host.bmc_address, host.credentials, host.any_certificate);
         if self.bmc.as_ref().is_some_and(|(known, _)| *known == key) {
             return Ok(());
         }
@@ -287,6 +290,7 @@ impl Hand {
 
     /// Shows what went wrong; when it lasts, in the host's status too. How long to rest.
     async fn failed(&mut self, host: &HostRow, why: String) -> Duration {
+        let why: String = why.chars().take(LONGEST).collect();
         tracing::warn!(host = host.full_name(), why, "Metal3 controller");
         self.failures = self.failures.saturating_add(1);
         self.show(host, "tries again".to_owned(), Some(why.clone()));

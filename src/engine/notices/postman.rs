@@ -6,7 +6,7 @@ use http::{StatusCode, header::RETRY_AFTER};
 
 use crate::{
     engine::command::{CommandLine, Purpose, Spawner},
-    model::{attempt::Ended, notice::Notice, secret::masked, text::visible},
+    model::{attempt::Ended, notice::Notice, secret::beginning, text::visible},
     net::Http,
     notices::{Receiver, Template, Way},
 };
@@ -77,9 +77,9 @@ impl Postman {
             input: Some(body),
         };
         let (end, stdout, stderr) = self.spawner.run(&line).await;
-        let said = short(if stderr.trim().is_empty() { &stdout } else { &stderr });
+        let said = short(if stderr.trim().is_empty() { &stdout } else { &stderr }.as_bytes());
         match end {
-            Ended::Exit(0) => Delivery::Taken(short(&stdout)),
+            Ended::Exit(0) => Delivery::Taken(short(stdout.as_bytes())),
             end if said.is_empty() => Delivery::failed(end.to_string()),
             end => Delivery::failed(format!("{end}: {said}")),
         }
@@ -97,7 +97,7 @@ impl Postman {
             Ok(Err(e)) => return Delivery::failed(e.to_string()),
             Err(_) => return Delivery::failed(format!("no answer in {} s", limit.as_secs_f64())),
         };
-        let (status, said) = (answer.status(), short(&String::from_utf8_lossy(answer.body())));
+        let (status, said) = (answer.status(), short(answer.body()));
         let told = if said.is_empty() { status.to_string() } else { format!("{status}: {said}") };
         match status {
             s if s.is_success() => Delivery::Taken(told),
@@ -115,8 +115,9 @@ impl Postman {
 }
 
 /// The beginning of what was said, on one line.
-fn short(text: &str) -> String {
-    let line = visible(&masked(text.trim()), false);
+fn short(text: &[u8]) -> String {
+    let text = text.trim_ascii();
+    let line = visible(&beginning(text, KEPT + 1), false);
     let mut cut: String = line.chars().take(KEPT).collect();
     if cut.len() < line.len() {
         cut.push('…');

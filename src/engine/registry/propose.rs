@@ -139,7 +139,7 @@ pub fn with_input<T>(
 ) -> Result<T, String> {
     let text = store.registry.template.as_ref().and_then(Stored::get);
     let text = text.ok_or("no template is stored: set one with `cketerm sabakan set-template FILE`")?;
-    let template = Template::read(text).map_err(|e| e.to_string())?;
+    let template = Template::stored(text).map_err(|e| e.to_string())?;
     let current = match store.cluster.as_ref().map(|c| &c.value) {
         None => None,
         Some(Ok(definition)) => Some(&definition.cluster),

@@ -19,6 +19,7 @@ use crate::{
         snapshot::{Engine, Seen, Snapshot},
         tally::Tally,
     },
+    heartbeat::Heartbeat,
     kubernetes::{Kube, Live as KubeLive},
     net::Http,
     notices::Receiver,
@@ -61,6 +62,7 @@ pub struct Options {
 pub struct Handle {
     seen: watch::Receiver<Arc<Seen>>,
     tally: Arc<Tally>,
+    heartbeat: Heartbeat,
     stop: Option<mpsc::Sender<()>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -76,6 +78,11 @@ impl Handle {
         Arc::clone(&self.tally)
     }
 
+    /// Heartbeat of its main loop. Whoever owns the engine waits for [`Heartbeat::stuck`] and then ends the process.
+    pub fn heartbeat(&self) -> Heartbeat {
+        self.heartbeat.clone()
+    }
+
     /// Ends gracefully, within [`LONGEST_END`](super::LONGEST_END): nothing new starts, commands get 10 s, where no other engine is there hosts
     /// between off and on a minute, what ended is recorded, the lease is revoked.
     pub async fn stop(mut self) {
@@ -88,6 +95,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if self.stop.is_some() {
             self.task.abort();
+            self.heartbeat.end();
         }
     }
 }
@@ -105,7 +113,10 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     let steady = Steady::new(store.clock());
     let engine = Engine { host: options.host.clone(), ttl: options.ttl.as_secs(), ..Engine::default() };
     let tally = Arc::new(Tally::default());
+    let heartbeat = Heartbeat::new(options.ttl);
+    crate::tasks::spawn(heartbeat.clone().watch());
     let looped = Loop {
+        heartbeat: heartbeat.clone(),
         tally: Arc::clone(&tally),
         store: store.clone(),
         clock: store.clock().clone(),
@@ -120,11 +131,14 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         steady,
         snap: Snapshot { engine, ..Snapshot::default() },
         standing: None,
+        won: None,
+        proposing: None,
         leader: None,
         tasks: JoinSet::new(),
         effects: BTreeMap::new(),
         checks: BTreeMap::new(),
         paused: BTreeMap::new(),
+        stale: BTreeMap::new(),
         tell,
         next_try: 0.0,
         next_publish: 0.0,
@@ -132,10 +146,10 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         walks: Arc::default(),
         incomplete_since: None,
         registered: None,
-        programs_of: None,
+        programs_of: (None, None),
         barred: String::new(),
         options,
     };
-    let task = crate::tasks::spawn(looped.run(stopped));
-    Handle { seen, tally, stop: Some(stop), task }
+    let task = crate::tasks::spawn_main(looped.run(stopped));
+    Handle { seen, tally, heartbeat, stop: Some(stop), task }
 }

@@ -20,7 +20,7 @@ use crate::{
     fence::Fence,
     model::{
         entry::Stored,
-        ours::{EngineRegistration, Who},
+        ours::{EngineRegistration, MissingSetting, Who},
         policy::EngineChoice,
         reboot::RebootStatus::{Draining, Rebooting},
     },
@@ -33,7 +33,7 @@ const AGAIN: f64 = 3.0;
 
 impl Loop {
     /// Stands, resigns, proposes: whatever the policy, the preflight and the others ask for.
-    pub(super) async fn mind_leadership(&mut self, now: Now) {
+    pub(super) fn mind_leadership(&mut self, now: Now) {
         let at = secs(now.boot);
         if self.leader.is_some() {
             self.mind_resigning();
@@ -42,21 +42,28 @@ impl Loop {
         if !self.options.campaign || !self.snap.store.synced || at < self.next_try {
             return;
         }
-        let who = self.who();
+        if self.proposing.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let (store, who) = (self.store.clone(), self.who());
         if self.snap.store.schema.is_none() {
             self.next_try = at + AGAIN;
-            if let Err(e) = self.store.ensure_schema(&who).await {
-                tracing::warn!(error = %e, "cketerm/schema could not be created");
-            }
+            self.proposing = Some(crate::tasks::spawn(async move {
+                if let Err(e) = store.ensure_schema(&who).await {
+                    tracing::warn!(error = %e, "cketerm/schema could not be created");
+                }
+            }));
             return;
         }
         if self.snap.store.identity.is_none()
             && let Some(uid) = self.snap.kube.cluster_uid.clone()
         {
             self.next_try = at + AGAIN;
-            if let Err(e) = self.store.propose_identity(&uid, &who).await {
-                tracing::warn!(error = %e, "cketerm/identity could not be proposed");
-            }
+            self.proposing = Some(crate::tasks::spawn(async move {
+                if let Err(e) = store.propose_identity(&uid, &who).await {
+                    tracing::warn!(error = %e, "cketerm/identity could not be proposed");
+                }
+            }));
             return;
         }
         let fit = self.snap.engine.observing.is_empty() && preflight::may_campaign(&self.snap.store).is_ok();
@@ -77,7 +84,8 @@ impl Loop {
         }
         self.next_try = at + AGAIN;
         self.registered = Some(registration.clone());
-        self.standing = Some(Standing::begin(&self.store, self.options.ttl, &self.options.host, registration));
+        let (store, ttl) = (&self.store, self.options.ttl);
+        self.standing = Some(Standing::begin(store, ttl, &self.options.host, registration, &self.heartbeat));
     }
 
     /// Once for each cause: a log that is silent while nobody leads helps nobody.
@@ -103,10 +111,10 @@ impl Loop {
         if registration.complete() {
             return None;
         }
+        let settings = registration.missing_settings.iter().map(ToString::to_string);
+        let missing: Vec<String> = registration.missing_programs.iter().cloned().chain(settings).collect();
         let lacks = match can_ask(&self.snap) {
-            _ if !registration.missing_programs.is_empty() => {
-                format!("its host lacks {}", registration.missing_programs.join(", "))
-            }
+            _ if !missing.is_empty() => format!("its host lacks {}", missing.join(", ")),
             _ if !registration.probes_seen => "it has not seen every control plane's probe good".to_owned(),
             Err(why) => format!("it cannot ask the members of the etcd of Kubernetes: {why}"),
             Ok(()) => "it has only just listed the members of etcd".to_owned(),
@@ -157,10 +165,10 @@ impl Loop {
         }
     }
 
-    pub(super) async fn lead_event(&mut self, event: Option<LeadEvent>) {
+    pub(super) fn lead_event(&mut self, event: Option<LeadEvent>) {
         match event {
             Some(LeadEvent::Standing(lease)) => self.snap.engine.lease = lease,
-            Some(LeadEvent::Won(fence)) => self.win(fence).await,
+            Some(LeadEvent::Won(fence)) => self.won = Some((fence, self.clock.boot() + self.options.ttl / 2)),
             Some(LeadEvent::Lost) => self.lose("the lease or our key in leader/ is gone"),
             Some(LeadEvent::Failed(why)) => {
                 tracing::warn!(why, "could not stand for election");
@@ -172,15 +180,22 @@ impl Loop {
 
     /// Nothing is decided before the live copy shows us as the leader: the end of the key before ours comes after all that its
     /// owner wrote. (Its revision tells less: where etcd is shared, other programs raise etcd's own all the time.)
-    async fn win(&mut self, fence: Fence) {
-        let mut live = self.live.subscribe();
+    pub(super) fn settle_win(&mut self) {
+        let Some((fence, until)) = self.won.take() else { return };
         let lease = fence.lease();
-        let leads = live.wait_for(|copy| copy.leader().is_some_and(|leader| leader.lease == lease));
-        if !matches!(tokio::time::timeout(self.options.ttl / 2, leads).await, Ok(Ok(_))) {
-            tracing::warn!("won, but the copy of etcd does not show it: resigns");
-            self.ask(LeadOrder::Resign);
+        if self.live.borrow().leader().is_none_or(|leader| leader.lease != lease) {
+            if self.clock.boot() < until {
+                self.won = Some((fence, until));
+            } else {
+                tracing::warn!("won, but the copy of etcd does not show it: resigns");
+                self.ask(LeadOrder::Resign);
+            }
             return;
         }
+        self.win(fence);
+    }
+
+    fn win(&mut self, fence: Fence) {
         let Some((kube, kube_live)) = self.kube.clone() else { return };
         self.steady = Steady::new(&self.clock);
         // All of this leadership counts from this moment.
@@ -248,6 +263,7 @@ impl Loop {
         self.snap.engine.lease = 0;
         self.snap.engine.resigning = None;
         self.standing = None;
+        self.won = None;
         self.registered = None;
         self.next_try = secs(self.clock.boot()) + 0.5;
         self.clear();
@@ -268,6 +284,14 @@ impl Loop {
             mode: self.options.mode.to_owned(),
             http: self.options.http.clone(),
             missing_programs: self.snap.engine.missing_programs.clone(),
+            missing_settings: self
+                .snap
+                .engine
+                .bmcs
+                .lacks_networks()
+                .then_some(MissingSetting::BmcNetworks)
+                .into_iter()
+                .collect(),
             probes_seen: by_node || good >= control_planes,
             etcd_members_seen: can_ask(&self.snap).is_ok(),
         }

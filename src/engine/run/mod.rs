@@ -28,14 +28,16 @@ use super::{
     probe::{Prober, Targets, url},
     publish,
     registry::{Keeper, Plans},
-    snapshot::{Came, InFlight, Seen, Snapshot, secs},
+    snapshot::{BmcAccess, Came, InFlight, Seen, Snapshot, secs},
     tally::Tally,
 };
 use crate::{
     clock::{Clock, Now, Steady},
     fence::Fence,
+    heartbeat::Heartbeat,
     kubernetes::{Kube, Live as KubeLive},
     model::{entry::EntryId, kube::KubeView, ours::EngineRegistration},
+    power::Version,
     store::{Store, folders::Walk, live::Live},
     tasks::held,
 };
@@ -54,6 +56,8 @@ struct Leader {
 }
 
 struct Loop {
+    /// Beats once a turn. Nothing that the loop awaits may wait for a server: whatever does is a task.
+    heartbeat: Heartbeat,
     tally: Arc<Tally>,
     store: Store,
     clock: Clock,
@@ -69,6 +73,10 @@ struct Loop {
     steady: Steady,
     snap: Snapshot,
     standing: Option<Standing>,
+    /// The lock is ours; until then (boot time) the copy of etcd has to show it.
+    won: Option<(Fence, Duration)>,
+    /// What is proposed to etcd before anybody can lead.
+    proposing: Option<tokio::task::JoinHandle<()>>,
     leader: Option<Leader>,
     tasks: JoinSet<(String, Came)>,
     /// What each machine's effect under way is.
@@ -77,6 +85,8 @@ struct Loop {
     checks: BTreeMap<String, AbortHandle>,
     /// Machines that are let alone until then, after an effect failed (boot-time seconds).
     paused: BTreeMap<String, f64>,
+    /// How often in a row an effect on a machine found that the world had changed.
+    stale: BTreeMap<String, u32>,
     tell: watch::Sender<Arc<Seen>>,
     next_try: f64,
     next_publish: f64,
@@ -85,7 +95,7 @@ struct Loop {
     walks: Arc<tokio::sync::Mutex<BTreeMap<String, Walk>>>,
     incomplete_since: Option<f64>,
     registered: Option<EngineRegistration>,
-    programs_of: Option<i64>,
+    programs_of: (Option<i64>, Option<Version>),
     /// Why we do not stand for the lock, as it was logged last.
     barred: String,
     options: Options,
@@ -96,12 +106,13 @@ impl Loop {
         let mut store_changed = self.live.subscribe();
         let mut kube_changed = self.kube.as_ref().map(|(_, live)| live.subscribe());
         loop {
-            let wake = self.pass().await;
+            self.heartbeat.beat();
+            let wake = self.pass();
             tokio::select! {
                 // in this order, so that nothing of it can be starved by news, and a simulation can be run again
                 biased;
                 _ = stopped.recv() => break,
-                event = next_event(self.standing.as_mut()) => self.lead_event(event).await,
+                event = next_event(self.standing.as_mut()) => self.lead_event(event),
                 Some(done) = self.tasks.join_next() => {
                     let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH));
                     self.came(done);
@@ -123,13 +134,16 @@ impl Loop {
                 self.came(done);
             }
         }
+        let heartbeat = self.heartbeat.clone();
         Box::pin(self.farewell()).await;
+        heartbeat.end();
     }
 
     /// One pass; returns how long to sleep at most.
-    async fn pass(&mut self) -> Duration {
+    fn pass(&mut self) -> Duration {
+        self.settle_win();
         let now = self.look();
-        self.mind_leadership(now).await;
+        self.mind_leadership(now);
         memory::observe(&mut self.snap, now);
         let began = self.clock.boot();
         let mut decision = decide(&self.snap, now);
@@ -171,11 +185,14 @@ impl Loop {
         self.snap.registry = self.keeper.seen();
         self.snap.metal3 = Arc::clone(&self.metal3_seen.borrow_and_update());
         let revision = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
-        if revision != self.programs_of {
-            self.programs_of = revision;
+        let file = self.options.bmcs.version();
+        if (revision, file) != self.programs_of {
+            self.programs_of = (revision, file);
             let definition = self.snap.store.definition();
             self.snap.engine.missing_programs =
                 definition.map_or_else(Vec::new, |d| preflight::missing_programs(&d.cluster, &self.options.spawner));
+            self.snap.engine.bmcs =
+                definition.map_or(BmcAccess::Open, |d| preflight::bmc_access(&d.cluster, &self.options.bmcs));
         }
         self.snap.engine.observing = preflight::faults(&self.snap, self.kube.is_some());
         // Who leads counts from a moment that was right.
@@ -197,6 +214,9 @@ impl Loop {
         if let Some((_, live)) = &self.kube {
             live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
             live.watch_endpoints(leads);
+            if leads && decision.prove_watches {
+                live.keep_proving();
+            }
             // Whatever the policies are: a cycle that is under way, a machine that is held off and one that does not boot
             // are known by their hosts alone.
             live.watch_hosts(leads || self.options.mode == "console");
@@ -286,6 +306,9 @@ impl Loop {
         let Some((entry, effect)) = self.effects.remove(&machine) else { return };
         self.tally.ended(effect.word(), &came);
         let now = self.steady.now();
+        if !matches!(came, Came::Stale(_) | Came::Rechecked(_)) {
+            self.stale.remove(&machine);
+        }
         let pause = match &came {
             Came::Lost => {
                 self.lose("a fenced write was refused");
@@ -295,7 +318,12 @@ impl Loop {
                 tracing::warn!(machine, what = effect.word(), why, "effect failed, is tried again");
                 Some(memory::PAUSE)
             }
-            Came::Stale => Some(0.1),
+            Came::Stale(cause) => {
+                let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));
+                self.stale.insert(machine.clone(), count);
+                tracing::debug!(machine, what = effect.word(), %cause, count, "effect is decided again");
+                Some(memory::stale_pause(count))
+            }
             Came::TooLarge(why) => {
                 tracing::error!(why, "the definition is not stored");
                 if let Effect::Registry(Registering::Apply(apply)) = &effect {
@@ -328,6 +356,7 @@ impl Loop {
         self.effects.clear();
         self.checks.clear();
         self.paused.clear();
+        self.stale.clear();
         self.snap.in_flight.clear();
         self.snap.work.clear();
     }

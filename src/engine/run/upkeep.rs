@@ -115,6 +115,7 @@ impl Loop {
                 }
             }
         }
+        self.heartbeat.beat();
         if let Some(mut standing) = self.standing.take() {
             standing.ask(LeadOrder::Resign);
             let ended = async { while standing.events.recv().await.is_some() {} };
@@ -124,6 +125,7 @@ impl Loop {
 
     /// What is seen while nothing is decided any more: whoever asks whether this engine lives learns that it does.
     fn tell_the_end(&mut self) {
+        self.heartbeat.beat();
         let now = self.look();
         let snapshot = self.snap.clone();
         self.tell.send_modify(|seen| *seen = Arc::new(Seen { snapshot, now, ..Seen::clone(seen) }));

@@ -13,7 +13,7 @@ mod written;
 
 pub use check::{Checked, Fault, check, check_template, queue_faults};
 pub use limits::{is_label_key, is_label_value};
-pub use parse::parse;
+pub use parse::{parse, stored};
 pub use procedures::steps_in_words;
 pub use work::Eviction;
 pub use written::written;

@@ -1,73 +1,179 @@
-//! Reads a definition as people write it, YAML or JSON, into plain JSON.
+//! Reads definitions and other documents into plain JSON: what people write as YAML or JSON, what lies in etcd as JSON alone
+//! (that is how CKE and `ckecli` write it).
+//!
+//! The size is limited before anything is parsed. An alias of YAML costs what it expands to: every value is counted as it is
+//! made, so a document never takes more memory than [`MOST_VALUES`] allows, whatever its aliases say.
 
+mod yaml;
+
+use std::{cell::Cell, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads one YAML or JSON document. The error is a sentence with line and column where there are any.
+/// Bytes of a document: twice what etcd takes in one request by default.
+pub const MOST_TEXT: usize = 3 << 20;
+/// Bytes of all texts of a document with its aliases expanded, and [`EACH`] for every value.
+const MOST_VALUES: usize = 32 << 20;
+/// What a value counts beside its text.
+const EACH: usize = 16;
+/// Aliases in a document, and values that they stand for.
+const MOST_ALIASES: usize = 10_000;
+const MOST_REPLAYED: usize = 500_000;
+
+/// Reads one YAML or JSON document that a person wrote. The error is a sentence with line and column where there are any.
 pub fn parse(text: &str) -> Result<Value, String> {
-    let yaml = serde_yaml::from_str::<serde_yaml::Value>(text);
-    // JSON has escapes that YAML lacks; but a field given twice is an error only to the YAML reader
-    if text.trim_start().starts_with('{')
-        && let Ok(json) = serde_json::from_str::<Value>(text)
-        && !matches!(&yaml, Err(e) if e.to_string().contains("duplicate"))
-    {
-        return Ok(json);
+    fits(text)?;
+    // JSON has escapes that YAML lacks
+    if text.trim_start().starts_with(['{', '[']) {
+        match of_json(text) {
+            Err(e) if e.is_data() => return Err(format!("cannot be read: {e}")),
+            Ok(value) => return Ok(value),
+            Err(_) => {}
+        }
     }
-    let mut yaml = yaml.map_err(|e| format!("is neither YAML nor JSON: {e}"))?;
-    yaml.apply_merge().map_err(|e| format!("has a merge key that cannot be read: {e}"))?;
-    json(yaml)
+    of_yaml(text).map_err(|e| format!("is neither YAML nor JSON: {e}"))
 }
 
-fn json(yaml: serde_yaml::Value) -> Result<Value, String> {
-    use serde_yaml::Value as Yaml;
-    Ok(match yaml {
-        Yaml::Null => Value::Null,
-        Yaml::Bool(flag) => Value::Bool(flag),
-        Yaml::String(text) => Value::String(text),
-        Yaml::Number(n) => {
-            if let Some(n) = n.as_i64() {
-                n.into()
-            } else if let Some(n) = n.as_u64() {
-                n.into()
-            } else {
-                let number = n.as_f64().and_then(Number::from_f64);
-                Value::Number(number.ok_or_else(|| format!("holds {n}, which JSON cannot hold"))?)
-            }
+/// Reads one JSON document that lies in etcd.
+pub fn stored(text: &str) -> Result<Value, String> {
+    fits(text)?;
+    of_json(text).map_err(|e| format!("is not JSON: {e}"))
+}
+
+fn fits(text: &str) -> Result<(), String> {
+    if text.len() > MOST_TEXT {
+        return Err(format!("is too large: {} bytes, and {MOST_TEXT} are read", text.len()));
+    }
+    Ok(())
+}
+
+fn of_json(text: &str) -> Result<Value, serde_json::Error> {
+    let left = Cell::new(MOST_VALUES);
+    let mut from = serde_json::Deserializer::from_str(text);
+    let value = Bounded(&left).deserialize(&mut from)?;
+    from.end()?;
+    Ok(value)
+}
+
+fn of_yaml(text: &str) -> Result<Value, String> {
+    let limits = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 4_000_000,
+            max_nodes: 2_000_000,
+            max_aliases: MOST_ALIASES,
+            max_anchors: MOST_ALIASES,
+            max_recorded_anchor_events: MOST_REPLAYED,
+            max_recorded_anchor_bytes: MOST_VALUES,
+            max_depth: 64,
+            max_documents: 1,
+            max_merge_keys: MOST_ALIASES,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MOST_REPLAYED,
+            max_replay_stack_depth: 32,
+        },
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    yaml::read(text, limits)
+}
+
+/// Makes values, and counts what they take.
+#[derive(Clone, Copy)]
+struct Bounded<'a>(&'a Cell<usize>);
+
+impl Bounded<'_> {
+    fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
+        let left = self.0.get().checked_sub(bytes + EACH);
+        self.0.set(left.ok_or_else(|| E::custom(format!("it expands to more than {MOST_VALUES} bytes")))?);
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that JSON can hold")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        self.take(0)?;
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        self.deserialize(from)
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Value, E> {
+        self.take(0)?;
+        Ok(Value::Bool(flag))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        self.take(0)?;
+        Ok(number.into())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        self.take(0)?;
+        Ok(number.into())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        self.take(0)?;
+        let held = Number::from_f64(number).map(Value::Number);
+        held.ok_or_else(|| E::custom(format!("holds {number}, which JSON cannot hold")))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        self.take(text.len())?;
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Value, E> {
+        self.take(text.len())?;
+        Ok(Value::String(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        self.take(0)?;
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self)? {
+            list.push(item);
         }
-        Yaml::Sequence(items) => Value::Array(items.into_iter().map(json).collect::<Result<_, _>>()?),
-        Yaml::Mapping(fields) => {
-            let mut out = Map::new();
-            for (key, value) in fields {
-                let key = match key {
-                    Yaml::String(text) => text,
-                    Yaml::Bool(flag) => flag.to_string(),
-                    Yaml::Number(n) => n.to_string(),
-                    other => return Err(format!("has a key that is no word: {other:?}")),
-                };
-                out.insert(key, json(value)?);
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        self.take(0)?;
+        let mut map = Map::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            self.take(key.len())?;
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format!("duplicate entry with key {key:?}")));
             }
-            Value::Object(out)
+            let value = fields.next_value_seed(self)?;
+            map.insert(key, value);
         }
-        Yaml::Tagged(tagged) => return Err(format!("has a YAML tag, which means nothing here: {}", tagged.tag)),
-    })
+        Ok(Value::Object(map))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn yaml_and_json_read_the_same() {
-        let yaml = parse("name: x\nnodes:\n- {address: 10.0.0.1, control_plane: true}\n").unwrap();
-        let json =
-            parse("{\n\t\"name\": \"x\", \"nodes\": [{\"address\": \"10.0.0.1\", \"control_plane\": true}]}").unwrap();
-        assert_eq!(yaml, json);
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_said_with_its_line() {
-        assert!(parse("name: x\n  nodes: [").unwrap_err().contains("line 2"));
-        assert!(parse("name: a\nname: b\n").unwrap_err().contains("duplicate"));
-        assert!(parse(r#"{"name": "a", "name": "b"}"#).unwrap_err().contains("duplicate"));
-        assert!(parse("a: .nan\n").unwrap_err().contains("JSON cannot hold"));
-    }
-}
+mod tests;

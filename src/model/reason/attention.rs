@@ -33,6 +33,9 @@ impl Reason {
             | Self::BlockedByPdb { .. }
             | Self::BlockedByJob { .. }
             | Self::EvictionRefused { .. }
+            | Self::DeferredToWebhook { .. }
+            | Self::DeniedByWebhook { .. }
+            | Self::EvictionFailing { .. }
             | Self::VolumeAttached { .. }
             | Self::CheckUnavailable { .. }
             | Self::PowerError { .. }
@@ -51,6 +54,7 @@ impl Reason {
             | Self::NoEngine { .. }
             | Self::Stale { .. }
             | Self::ProgramMissing { .. }
+            | Self::BmcNotAllowed { .. }
             | Self::WaitingForBoot { .. }
             | Self::NoCommand { .. }
             | Self::NotMember { .. }
@@ -86,6 +90,7 @@ impl Reason {
                 | Self::NoEngine { .. }
                 | Self::NoCommand { .. }
                 | Self::ProgramMissing { .. }
+                | Self::BmcNotAllowed { .. }
                 | Self::AwaitingApproval { .. }
         )
     }

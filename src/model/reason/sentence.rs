@@ -13,6 +13,9 @@ impl fmt::Display for PodHold {
             Self::BudgetLag { budget } => write!(f, "pdb {budget} is still being processed"),
             Self::ManyBudgets { budgets } => write!(f, "several pdbs: {}", budgets.join(", ")),
             Self::Job { job } => write!(f, "protected job {job}"),
+            Self::Deferred { webhook, message } => write!(f, "deferred to webhook {webhook}: {message}"),
+            Self::Denied { webhook, message } => write!(f, "denied by webhook {webhook}: {message}"),
+            Self::Failing { answer } => write!(f, "eviction failed, retrying: {answer}"),
             Self::NamespaceTerminating => f.write_str("namespace is terminating"),
             Self::Replaced => f.write_str("replaced by a new pod of that name"),
             Self::Terminating { since, node_ready } => {
@@ -77,9 +80,16 @@ impl fmt::Display for Reason {
             Self::PodsLeaving { left: 1, first } => write!(f, "one pod is leaving: {first}"),
             Self::PodsLeaving { left, first } => write!(f, "{left} pods are leaving, {first} among them"),
             Self::EvictionRefused { pod, answer } => write!(f, "eviction of {pod} was refused: {answer}"),
+            Self::DeferredToWebhook { pod, webhook, message } => {
+                write!(f, "eviction of {pod} is deferred to webhook {webhook}: {message}")
+            }
+            Self::DeniedByWebhook { pod, webhook, message } => {
+                write!(f, "eviction of {pod} was denied by webhook {webhook}: {message}")
+            }
+            Self::EvictionFailing { pod, answer } => write!(f, "eviction of {pod} failed, retrying: {answer}"),
             Self::TerminatingStuck { pod, since, node_ready } => write!(
                 f,
-                "pod {pod} is stuck terminating since {}{}",
+                "pod {pod} is stuck terminating: its grace period ended at {}{}",
                 at(*since),
                 if *node_ready { "" } else { " on a node that is not Ready" }
             ),
@@ -120,6 +130,14 @@ impl fmt::Display for Reason {
             }
             Self::Stale { source, since } => write!(f, "{source} was last heard at {}", at(*since)),
             Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
+            Self::BmcNotAllowed { fault: Some(fault), .. } => {
+                write!(f, "the engine's host cannot read its file of BMCs: {fault}")
+            }
+            Self::BmcNotAllowed { address, fault: None } => write!(
+                f,
+                "the engine's host allows no network of BMCs and its file names no BMC for {address}: list `networks` in the \
+                 file of power.bmcs there"
+            ),
             Self::DuplicateOf { index } => write!(f, "the same machine is in entry {index}"),
             Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
             Self::MachineInReboot { entry } => write!(f, "the machine is being rebooted ({entry})"),

@@ -1,22 +1,39 @@
 //! Word by word through a command line or a text: which word is a secret is said by those before it.
 
-use super::{MASKED, masked, names_a_secret, user_part};
+use super::{MASKED, masked, names_a_secret, steps, user_part};
+
+/// What a list of texts begins with, as JSON writes it without spaces.
+const LIST: &str = "[\"";
 
 /// Programs whose `-p` is a password, where that of others is a port.
 const SMALL_P: [&str; 5] = ["sshpass", "racadm", "redfishtool", "ipmipower", "mysql"];
 
 /// A text, masked; white space stays as it is.
 pub(super) fn of_text(text: &str) -> String {
+    of(text, false)
+}
+
+/// `cut`: the text goes on behind its end, where a quote may close.
+fn of(text: &str, cut: bool) -> String {
     let (mut walk, mut out, mut rest) = (Walk::default(), String::with_capacity(text.len()), text);
     while !rest.is_empty() {
-        let (space, word, left) = next_word(rest);
+        let (space, word, left) = next_word(rest, cut);
         out.push_str(space);
         if !word.is_empty() {
-            out.push_str(&walk.word(word));
+            walk.put(word, &mut out);
         }
+        steps::add(space.len() + word.len());
         rest = left;
     }
     out
+}
+
+/// The beginning of a longer text, masked: what was opened in it and closes behind its end is a secret to the end.
+pub(super) fn of_beginning(text: &str) -> String {
+    if text.contains("PRIVATE KEY") || text.contains("client-key-data:") {
+        return MASKED.to_owned();
+    }
+    of(text, true)
 }
 
 /// The words of a command line, masked; a word with white space may be a command line itself.
@@ -27,25 +44,44 @@ pub(super) fn of_argv<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
 
 /// White space, the word behind it, and the rest. A quote at a word's beginning, or behind a name's `=` or `:`, keeps
 /// what it encloses in the word.
-fn next_word(text: &str) -> (&str, &str, &str) {
+fn next_word(text: &str, cut: bool) -> (&str, &str, &str) {
     let from = text.len() - text.trim_start().len();
     let (space, rest) = text.split_at(from);
     let (mut to, mut before) = (0, ' ');
     while let Some(c) = rest[to..].chars().next().filter(|c| !c.is_whitespace()) {
         to += c.len_utf8();
         if matches!(c, '"' | '\'') && matches!(before, ' ' | '=' | ':') {
-            to += closing(&rest[to..], c).map_or(0, |inside| inside + 1);
+            to += match closing(&rest[to..], c) {
+                Some(inside) => inside + 1,
+                // a secret in quotes that close behind the end of what is looked at
+                None if cut && names_one(&rest[..to - 1]) => rest[to..].find('\n').unwrap_or(rest.len() - to),
+                None => 0,
+            };
         }
         before = c;
     }
     (space, &rest[..to], &rest[to..])
 }
 
+/// Whether what stands before a quote, `NAME=` or `NAME:`, names a secret.
+fn names_one(before: &str) -> bool {
+    let name = before.strip_suffix(['=', ':']).unwrap_or_default();
+    let apart = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
+    names_a_secret(name.trim_end_matches(['"', '\'', '\\']).rsplit(apart).next().unwrap_or_default())
+}
+
 /// Where this line's next such quote is that no backslash stands before.
 fn closing(text: &str, quote: char) -> Option<usize> {
-    let line = text.split('\n').next().unwrap_or_default();
-    let mut quotes = line.match_indices(quote).map(|(at, _)| at);
-    quotes.find(|at| !line[..*at].ends_with('\\'))
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        steps::add(1);
+        match c {
+            '\n' => return None,
+            c if c == quote && before != '\\' => return Some(at),
+            c => before = c,
+        }
+    }
+    None
 }
 
 /// What the words before say of the next one.
@@ -69,6 +105,33 @@ struct Walk {
 }
 
 impl Walk {
+    /// A word of a text, or a list of words as JSON writes it: `["ipmitool","-P","secret"]`, whole or cut off.
+    fn put(&mut self, word: &str, out: &mut String) {
+        let mut rest = word;
+        while let Some(from) = rest.find(LIST) {
+            let (before, list) = rest.split_at(from + 1);
+            if before.len() > 1 {
+                out.push_str(&self.word(before));
+            } else {
+                out.push_str(before);
+            }
+            let to = list.find("\"]").unwrap_or(list.len());
+            steps::add(from + to);
+            for (n, word) in list[1..to.max(1)].split("\",\"").enumerate() {
+                out.push_str(if n == 0 { "\"" } else { "\",\"" });
+                out.push_str(&self.one(word));
+            }
+            rest = &list[to.max(1)..];
+            if rest.starts_with("\"]") {
+                out.push_str("\"]");
+                rest = &rest[2..];
+            }
+        }
+        if !rest.is_empty() {
+            out.push_str(&self.word(rest));
+        }
+    }
+
     /// A word of a text, in its quotes if it has some.
     fn word(&mut self, word: &str) -> String {
         let quote = ['"', '\''].into_iter().find(|q| word.starts_with(*q));
@@ -142,6 +205,8 @@ impl Walk {
 
     fn assigned(&mut self, word: &str) -> String {
         let (mut out, mut rest) = (String::with_capacity(word.len()), word);
+        let url = word.contains("://");
+        steps::add(2 * word.len());
         while let Some(at) = rest.find(['=', ':']) {
             let (before, after) = rest.split_at(at + 1);
             out.push_str(before);
@@ -156,7 +221,11 @@ impl Walk {
                 return out;
             }
             let quote = ["\\\"", "\"", "'"].into_iter().find(|q| rest.starts_with(q));
-            let inside = quote.and_then(|q| rest[q.len()..].find(q).map(|to| (q, q.len() + to)));
+            let inside = quote.and_then(|q| {
+                let to = rest[q.len()..].find(q);
+                steps::add(to.unwrap_or(rest.len()));
+                to.map(|to| (q, q.len() + to))
+            });
             if !scheme && !names_a_secret(name) {
                 if let Some((quote, to)) = inside {
                     out.push_str(quote);
@@ -175,7 +244,7 @@ impl Walk {
                     to
                 }
                 None if quoted => rest.find([',', '}', ']']).unwrap_or(rest.len()),
-                None if word.contains("://") => rest.find(['&', '#']).unwrap_or(rest.len()),
+                None if url => rest.find(['&', '#']).unwrap_or(rest.len()),
                 None => rest.len(),
             };
             out.push_str(MASKED);

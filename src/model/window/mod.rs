@@ -21,6 +21,7 @@ pub use expression::Expression;
 pub use spoken::{clock, length};
 
 use super::{
+    cluster::parse,
     entry::QueueKind,
     labels::{Labels, attribute},
     selector::Selector,
@@ -89,7 +90,8 @@ impl WrittenFor {
 impl Windows {
     /// Reads what a person wrote, YAML or JSON; fields that this version does not know are refused.
     pub fn read(text: &str) -> Result<Self, String> {
-        let found: Self = serde_yaml::from_str(text).map_err(|e| format!("windows: {e}"))?;
+        let value = parse(text).map_err(|e| format!("windows: {e}"))?;
+        let found: Self = serde_json::from_value(value).map_err(|e| format!("windows: {e}"))?;
         match found.unknown_fields().as_slice() {
             [] => Ok(found),
             [field, ..] => Err(format!(

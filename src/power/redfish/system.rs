@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::talk::{Bmc, BmcError, link};
+use super::talk::{Bmc, BmcError, link, short};
 
 /// Where systems usually are; the service root says it.
 const SYSTEMS: &str = "/redfish/v1/Systems";
@@ -28,7 +28,7 @@ impl Power {
         match value.as_str() {
             Some("On") => Self::On,
             Some("Off") => Self::Off,
-            Some(other) => Self::Other(other.to_owned()),
+            Some(other) => Self::Other(short(other)),
             None => Self::Unknown,
         }
     }

@@ -10,12 +10,18 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::net::{Answer, Http, NoAnswer};
+use super::address::{Address, shown};
+use crate::{
+    model::secret,
+    net::{Answer, Http, NoAnswer},
+};
 
 /// The service root, the only path that Redfish fixes.
-const ROOT: &str = "/redfish/v1/";
+pub(super) const ROOT: &str = "/redfish/v1/";
 /// Redirects that are followed; a system's name instead of its id takes one.
 const MOST_REDIRECTS: usize = 3;
+/// So many characters of a BMC's words are kept, wherever they go: logs, states, statuses.
+const MOST_WORDS: usize = 300;
 
 /// Why a BMC did not do or say what was asked. No case holds a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +90,7 @@ pub enum BmcError {
         found: Vec<String>,
     },
     /// It offers no reset type that does what was asked.
-    #[error("BMC {bmc} offers no reset type to {wanted} the machine, only: {}", .offered.join(", "))]
+    #[error("BMC {bmc} offers no reset type to {wanted} the machine, only: {}", short(&.offered.join(", ")))]
     NoResetType {
         /// Its origin.
         bmc: String,
@@ -110,57 +116,7 @@ pub enum BmcError {
 }
 
 fn listed(found: &[String]) -> String {
-    if found.is_empty() { String::new() } else { format!(" ({})", found.join(", ")) }
-}
-
-/// Where a BMC is: its origin, and the path of a system where the address names one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// Scheme, host and port: `https://10.1.0.5`.
-    pub origin: String,
-    /// `/redfish/v1/Systems/1`.
-    pub system: Option<String>,
-}
-
-impl Address {
-    /// Reads a URL, a host alone, or the address of a BareMetalHost (`redfish-virtualmedia+https://…/Systems/1`).
-    pub fn parse(text: &str) -> Result<Self, BmcError> {
-        let wrong = |why| BmcError::Address(shown(text), why);
-        let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
-        let (kind, transport) = match scheme.split_once('+') {
-            Some((kind, transport)) => (kind, transport),
-            None if scheme == "http" => ("redfish", "http"),
-            None if scheme == "https" => ("redfish", "https"),
-            None => (scheme, "https"),
-        };
-        if !["redfish", "idrac-redfish", "ilo5-redfish"].contains(&kind) && !kind.ends_with("-virtualmedia") {
-            return Err(wrong("only Redfish is spoken"));
-        }
-        if !["http", "https"].contains(&transport) {
-            return Err(wrong("only http and https carry it"));
-        }
-        let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        if host.contains('@') {
-            return Err(wrong("a user name or password does not belong into it"));
-        }
-        let origin = format!("{transport}://{host}");
-        let whole = origin.parse::<http::Uri>().ok().filter(|uri| uri.host().is_some_and(|h| !h.is_empty()));
-        if whole.is_none() {
-            return Err(wrong("there is no host in it"));
-        }
-        let path = path.trim_end_matches('/');
-        let root = ROOT.trim_end_matches('/');
-        let system = (!["", "/redfish", root].contains(&path)).then(|| path.to_owned());
-        Ok(Self { origin, system })
-    }
-}
-
-/// What is shown of an address that cannot be read: not what may be a password.
-fn shown(text: &str) -> String {
-    match text.rsplit_once('@') {
-        Some((_, after)) => format!("…@{after}"),
-        None => text.to_owned(),
-    }
+    if found.is_empty() { String::new() } else { format!(" ({})", short(&found.join(", "))) }
 }
 
 /// A user name and password. `Debug` shows neither.
@@ -328,7 +284,7 @@ impl Bmc {
         headers: &[(&'static str, String)],
         body: Option<&Value>,
     ) -> Result<Got, BmcError> {
-        let what = format!("{method} {path}");
+        let what = format!("{method} {}", short(path));
         let mut path = self.here(path, &what)?;
         for _ in 0..=MOST_REDIRECTS {
             let body = body.filter(|_| method != Method::GET);
@@ -430,7 +386,13 @@ fn words(value: &Value) -> Option<String> {
     let more = error["@Message.ExtendedInfo"].as_array().into_iter().flatten();
     let texts: Vec<&str> = more.filter_map(|m| m["Message"].as_str()).filter(|t| !t.is_empty()).collect();
     let text = if texts.is_empty() { error["message"].as_str()?.to_owned() } else { texts.join("; ") };
-    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    Some(short(&text))
+}
+
+/// The beginning of a BMC's words, on one line and masked.
+pub(super) fn short(text: &str) -> String {
+    let beginning = secret::beginning(text.as_bytes(), MOST_WORDS);
+    beginning.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The value of a Basic header.

@@ -11,7 +11,10 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tower::BoxError;
 
-use super::line::{State, Status, broken};
+use super::{
+    line::broken,
+    status::{Status, Stream},
+};
 
 /// The body of a request or an answer that goes over a line.
 pub(super) struct Over<B> {
@@ -19,13 +22,14 @@ pub(super) struct Over<B> {
     status: watch::Receiver<Status>,
     changes: Pin<Box<WatchStream<Status>>>,
     epoch: u64,
+    stream: Option<Stream>,
 }
 
 impl<B> Over<B> {
-    pub(super) fn new(inner: B, status: watch::Receiver<Status>) -> Self {
+    pub(super) fn new(inner: B, status: watch::Receiver<Status>, stream: Option<Stream>) -> Self {
         let epoch = status.borrow().epoch;
         let changes = Box::pin(WatchStream::from_changes(status.clone()));
-        Self { inner: Box::pin(inner), status, changes, epoch }
+        Self { inner: Box::pin(inner), status, changes, epoch, stream }
     }
 }
 
@@ -45,7 +49,7 @@ where
         if now.epoch != self.epoch {
             return Poll::Ready(Some(Err(broken())));
         }
-        if now.state == State::Silent {
+        if now.silences(self.stream.as_ref()) {
             return Poll::Pending;
         }
         let frame = ready!(self.inner.as_mut().poll_frame(cx));

@@ -3,39 +3,23 @@
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::{sync::watch, time::sleep};
 use tower::{BoxError, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 
-use super::{Fate, Hits, Odds, body::Over};
+use super::{
+    Fate, Hits, Odds,
+    body::Over,
+    dice::{Aim, Dice, Met},
+    status::{Muted, State, Status, Stream},
+};
 use crate::tasks::Gate;
-
-/// How a line is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// It works.
-    #[default]
-    Open,
-    /// Requests fail at once; what was open has ended.
-    Cut,
-    /// Nothing comes through either way, and nobody says so.
-    Silent,
-}
-
-/// A line's state, and how often it has been cut: what was open before then has ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Status {
-    pub(super) state: State,
-    pub(super) epoch: u64,
-}
 
 /// A connection that can be disturbed. Cheap to clone; all clones are the same.
 #[derive(Clone)]
@@ -46,55 +30,6 @@ struct Inner {
     status: watch::Sender<Status>,
     dice: Mutex<Dice>,
     gate: Gate,
-}
-
-struct Dice {
-    rng: fastrand::Rng,
-    odds: Odds,
-    /// Crashes and pauses that there may still be.
-    crashes_left: u32,
-    hits: Hits,
-    met: Vec<Met>,
-    forced: Option<(String, Fate)>,
-    aimed: Vec<(Aim, Fate)>,
-}
-
-/// The request that a fate waits for: the first with this in its path and this in its body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aim {
-    /// What such a request is for.
-    pub what: &'static str,
-    /// A part of its path, behind its method where one is named: `PATCH /api/v1/nodes/`.
-    pub path: &'static str,
-    /// A part of its body; empty = any.
-    pub body: &'static str,
-}
-
-impl Aim {
-    fn meets(&self, parts: &http::request::Parts, body: &[u8]) -> bool {
-        let (method, path) = self.path.split_once(' ').unwrap_or(("", self.path));
-        (method.is_empty() || parts.method == method)
-            && parts.uri.path().contains(path)
-            && (self.body.is_empty() || body.windows(self.body.len()).any(|w| w == self.body.as_bytes()))
-    }
-}
-
-/// One fate that a request met.
-#[derive(Clone, Copy, Debug)]
-pub struct Met {
-    /// When, by tokio's time.
-    pub at: Instant,
-    /// Which.
-    pub fate: Fate,
-    /// What it was aimed at, if it was.
-    pub aim: Option<&'static str>,
-}
-
-impl Dice {
-    fn count(&mut self, fate: Fate, aim: Option<&'static str>) {
-        *self.hits.entry(fate.word()).or_default() += 1;
-        self.met.push(Met { at: Instant::now(), fate, aim });
-    }
 }
 
 /// What a broken connection says.
@@ -113,6 +48,8 @@ impl Line {
             met: Vec::new(),
             forced: None,
             aimed: Vec::new(),
+            slow: None,
+            streams: 0,
         };
         Self(Arc::new(Inner {
             name: HeaderValue::from_str(name).ok(),
@@ -137,6 +74,32 @@ impl Line {
     /// Every stream and request under way ends; new ones work.
     pub fn interrupt(&self) {
         self.0.status.send_modify(|status| status.epoch += 1);
+    }
+
+    /// The open streams with this in their path are silent from now on, while all else works: `/api/v1/nodes`. Those that are
+    /// opened later work, unless `later` too; none = all work again, but for those that were given up meanwhile.
+    pub fn mute(&self, part: Option<&'static str>, later: bool) {
+        let until = if later { u64::MAX } else { self.dice().streams };
+        self.0.status.send_modify(|status| status.muted = part.map(|part| Muted { part, until }));
+    }
+
+    /// Every request, a watch's too, takes between so long and so long to the server; none = as quick as ever.
+    pub fn slow(&self, by: Option<(Duration, Duration)>, seed: u64) {
+        self.dice().slow = by.map(|(least, most)| (least, most, fastrand::Rng::with_seed(seed)));
+    }
+
+    /// How long a request is on its way.
+    fn on_its_way(&self) -> Duration {
+        let mut dice = self.dice();
+        let Some((least, most, rng)) = &mut dice.slow else { return Duration::ZERO };
+        let (least, most) = (least.as_millis(), most.as_millis());
+        Duration::from_millis(u64::try_from(rng.u128(least..=most.max(least))).unwrap_or(0))
+    }
+
+    fn stream(&self, path: &str) -> Stream {
+        let mut dice = self.dice();
+        dice.streams += 1;
+        Stream { path: path.into(), number: dice.streams }
     }
 
     /// From now on requests meet these odds, with so many crashes at most.
@@ -236,7 +199,7 @@ impl Line {
     }
 
     /// The process at its end stands still.
-    async fn pause(&self, by: std::time::Duration) {
+    async fn pause(&self, by: Duration) {
         let gate = self.0.gate.clone();
         gate.freeze();
         tokio::spawn(async move {
@@ -248,10 +211,10 @@ impl Line {
     }
 
     /// Waits while the line is silent; fails when it is cut.
-    async fn passable(&self) -> Result<(), BoxError> {
+    async fn passable(&self, stream: Option<&Stream>) -> Result<(), BoxError> {
         let mut status = self.0.status.subscribe();
         let epoch = status.borrow().epoch;
-        let open = status.wait_for(|now| now.state != State::Silent || now.epoch != epoch).await;
+        let open = status.wait_for(|now| !now.silences(stream) || now.epoch != epoch).await;
         match open.map(|now| now.state) {
             Ok(State::Open) => Ok(()),
             _ => Err(broken()),
@@ -318,12 +281,19 @@ where
         if let Some(name) = &self.line.0.name {
             request.headers_mut().insert(USER_HEADER, name.clone());
         }
-        self.line.passable().await?;
+        self.line.passable(None).await?;
+        let late = self.line.on_its_way();
+        if !late.is_zero() {
+            sleep(late).await;
+            self.line.passable(None).await?;
+        }
         if streams(&request) {
             let (parts, body) = request.into_parts();
-            let body = (self.request_body)(self.over(body));
+            let stream = self.line.stream(parts.uri.path());
+            self.line.passable(Some(&stream)).await?;
+            let body = (self.request_body)(self.over(body, Some(&stream)));
             let answer = self.inner.clone().oneshot(Request::from_parts(parts, body)).await?;
-            return Ok(self.answer(answer));
+            return Ok(answer.map(|body| (self.answer_body)(self.over(body, Some(&stream)))));
         }
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(Into::into)?.to_bytes();
@@ -380,7 +350,7 @@ where
             biased;
             () = ended(self.line.0.status.subscribe()) => Err(broken()),
             answer = answer => {
-                self.line.passable().await?;
+                self.line.passable(None).await?;
                 answer
             }
         }
@@ -395,14 +365,14 @@ where
     }
 
     fn answer(&self, answer: Response<R>) -> Response<R> {
-        answer.map(|body| (self.answer_body)(self.over(body)))
+        answer.map(|body| (self.answer_body)(self.over(body, None)))
     }
 
-    fn over<X>(&self, body: X) -> Boxed
+    fn over<X>(&self, body: X, stream: Option<&Stream>) -> Boxed
     where
         X: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Over::new(body, self.line.0.status.subscribe()).boxed_unsync()
+        Over::new(body, self.line.0.status.subscribe(), stream.cloned()).boxed_unsync()
     }
 }
 
@@ -433,6 +403,8 @@ fn writes(parts: &http::request::Parts) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     fn patch(path: &str) -> http::request::Parts {
@@ -459,7 +431,7 @@ mod tests {
     async fn a_pause_holds_the_process_and_lets_it_go_on() {
         let gate = Gate::default();
         let line = Line::new("engine-0", gate.clone(), 1);
-        let long = std::time::Duration::from_secs(40);
+        let long = Duration::from_secs(40);
         let task = tokio::spawn(gate.hold(async move {
             line.pause(long).await;
             Instant::now()

@@ -5,9 +5,13 @@
 //! twice, or the end of the engine's process right before or after them. The servers themselves know nothing of it.
 
 mod body;
+mod dice;
 mod line;
+mod status;
 
-pub use line::{Aim, Line, Met, State, USER_HEADER};
+pub use dice::{Aim, Met};
+pub use line::{Line, USER_HEADER};
+pub use status::State;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -7,6 +7,7 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -112,6 +113,8 @@ struct Inner {
     racks: BTreeMap<String, Standing>,
     by_name: BTreeMap<String, String>,
     log: Vec<Power>,
+    /// Where logins of BMCs came to, and when first.
+    logins: BTreeMap<IpAddr, Timestamp>,
     seeds: Rng,
     /// Kubelets do nothing.
     frozen: bool,
@@ -160,7 +163,7 @@ impl Machines {
             let standing = Standing::new(machine, seeds.fork(), booted_at);
             racks.insert(standing.machine.address.clone(), standing);
         }
-        let inner = Inner { racks, by_name, log: Vec::new(), seeds, frozen: false };
+        let inner = Inner { racks, by_name, log: Vec::new(), logins: BTreeMap::new(), seeds, frozen: false };
         Self {
             pace: Arc::new(pace),
             clock,
@@ -299,6 +302,17 @@ impl Machines {
     /// Whether they stand still.
     pub fn kubelets_frozen(&self) -> bool {
         self.lock().frozen
+    }
+
+    /// A BMC, or somebody who is none, was sent a login.
+    pub fn note_login(&self, to: IpAddr) {
+        let now = self.clock.wall();
+        self.lock().logins.entry(to).or_insert(now);
+    }
+
+    /// Addresses that were sent a login, and when first.
+    pub fn logins(&self) -> BTreeMap<IpAddr, Timestamp> {
+        self.lock().logins.clone()
     }
 
     /// Everything that happened, oldest first.

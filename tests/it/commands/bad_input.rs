@@ -241,3 +241,21 @@ users: [{name: x, user: {}}]
 contexts: [{name: x, context: {cluster: x, user: x}}]
 current-context: x
 ";
+
+/// Forty kilobytes that stand for gigabytes: of a person's file no more is expanded than is read, of a value in etcd nothing.
+#[tokio::test]
+async fn a_document_whose_aliases_expand_without_end_is_refused() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    let list = |of: &str| vec![of; 300].join(", ");
+    let levels = (1..20).map(|level| format!("a{level}: &a{level} [{}]\n", list(&format!("*a{}", level - 1))));
+    let bomb = format!("a0: &a0 [{}]\n", list("ha")) + &levels.collect::<Vec<_>>().concat();
+    assert!(bomb.len() < 50_000, "{}", bomb.len());
+    let before = rig.keys().await;
+    let file = rig.file("bomb.yml", &bomb);
+    said(&rig.run(&["cluster", "set", &file]), 1, &["bomb.yml", "neither YAML nor JSON"]);
+    said(&rig.run(&["cluster", "check", &file]), 1, &["bomb.yml"]);
+    assert_eq!(rig.keys().await, before, "nothing was written");
+    rig.put("/cke/sabakan/template", &bomb).await;
+    said(&rig.run(&["sabakan", "get-template"]), 1, &["set-template FILE"]);
+}

@@ -37,7 +37,7 @@ impl Site {
         world.word(&["policy", "set", "metal3_controller", "true"]);
         let dir = world.dir();
         std::fs::copy(&bmc.ca, dir.join("bmc-ca.crt")).unwrap();
-        let text = "defaults: {ca-file: bmc-ca.crt, soft-seconds: 40, poll-seconds: 1}\n";
+        let text = "networks: [127.0.0.1]\ndefaults: {ca-file: bmc-ca.crt, soft-seconds: 40, poll-seconds: 1}\n";
         std::fs::write(dir.join("bmcs.yaml"), text).unwrap();
         // with exactly the rights that docs/rbac.yaml gives an engine that is the controller
         let kubeconfig = world.granted("controller", &["cketerm", "cketerm-metal3-controller", "cketerm-bmc-secrets"]);

@@ -115,7 +115,7 @@ fn power_finds_the_bmc_of_a_machine_in_sabakans_answer() {
     std::fs::set_permissions(dir.join("password"), mode).unwrap();
     let book = |system: &str| {
         let text = format!(
-            "defaults: {{username: admin, password-file: password, ca-file: ca.crt, registry-port: {port}{system}}}\n"
+            "networks: [127.0.0.0/8]\ndefaults: {{username: admin, password-file: password, ca-file: ca.crt, registry-port: {port}{system}}}\n"
         );
         std::fs::write(dir.join("bmcs.yaml"), text).unwrap();
     };

@@ -153,7 +153,7 @@ fn attempt(id: EntryId, address: &str) -> Attempt {
 fn kube(input: &Value, store: &StoreView) -> KubeView {
     let mut kube = KubeView { rights_known: true, ..KubeView::default() };
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
-        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, error: None });
+        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
     }
     let (unreachable, marked) = (strings(&input["unreachable"]), strings(&input["cordoned_with_annotation"]));
     let (empty, booted) =
@@ -191,7 +191,7 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
             owner: owner.map(Ok),
             ..NodeRow::default()
         });
-        let mut pods = NodePods { synced: true, ..NodePods::default() };
+        let mut pods = NodePods { synced: true, proved: BOOT, ..NodePods::default() };
         if !empty.contains(&address) {
             let pod = PodRow {
                 namespace: "a".to_owned(),

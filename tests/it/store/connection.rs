@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
 
 use cketerm::{
     clock::Clock,
+    heartbeat::Heartbeat,
     store::{EtcdSettings, Store, StoreError, election::Candidacy, keys::SwitchName, live::Live},
 };
 
@@ -127,7 +128,10 @@ async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy
         }
 
         // a restart forgets every token
-        let candidacy = Candidacy::stand(&store, Duration::from_secs(20), "host", registration()).await.unwrap();
+        let candidacy = {
+            let ttl = Duration::from_secs(20);
+            Candidacy::stand(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap()
+        };
         etcd.down();
         super::etcd::soon("the fault is shown", Duration::from_secs(5), || live.borrow().error.is_some()).await;
         etcd.up();
@@ -186,7 +190,7 @@ async fn with_three_members_the_loss_of_any_one_costs_neither_the_lock_nor_the_c
     let endpoints: Vec<String> = members.iter().map(|m| m.url.clone()).collect();
     let store = connect(&EtcdSettings { endpoints, ..EtcdSettings::default() }).await.unwrap();
     let ttl = Duration::from_secs(20);
-    let mut candidacy = Candidacy::stand(&store, ttl, "host", registration()).await.unwrap();
+    let mut candidacy = Candidacy::stand(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap();
     let fence = candidacy.elected().await.unwrap();
     let live = Live::follow(&store);
     let mut added = 0;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cketerm::{
     fence::Fence,
+    heartbeat::Heartbeat,
     store::{
         Store, StoreError,
         commit::{Change, CommitError, Put},
@@ -21,7 +22,7 @@ use super::{
 const TTL: Duration = Duration::from_secs(5);
 
 async fn stand(store: &Store, host: &str) -> Candidacy {
-    Candidacy::stand(store, TTL, host, registration()).await.unwrap()
+    Candidacy::stand(store, TTL, host, registration(), &Heartbeat::new(TTL)).await.unwrap()
 }
 
 async fn lead(store: &Store) -> (Candidacy, Fence) {

@@ -1,6 +1,7 @@
 //! What is stored once: schema, policy, constraints, identity, definition.
 
 use cketerm::{
+    heartbeat::Heartbeat,
     model::policy::{ApiServerOrder, EngineChoice},
     store::{StoreError, election::Candidacy, operator::Note},
 };
@@ -47,7 +48,7 @@ async fn our_own_candidate_is_no_trace_of_cke() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let ttl = std::time::Duration::from_secs(5);
-    let _candidacy = Candidacy::stand(&store, ttl, "ours", registration()).await.unwrap();
+    let _candidacy = Candidacy::stand(&store, ttl, "ours", registration(), &Heartbeat::new(ttl)).await.unwrap();
     store.ensure_schema(&who()).await.unwrap();
     assert_eq!(store.policy().await.unwrap().unwrap().get().unwrap().engine, EngineChoice::Cketerm);
 }

@@ -92,9 +92,27 @@ impl Daemon {
 
     /// Starts one with more in its environment.
     pub fn start_in(dir: &Path, config: &Path, name: &str, environment: &[(&str, &Path)]) -> Self {
+        Self::start_by(command(), dir, config, name, environment)
+    }
+
+    /// Starts one that may open so many files at once.
+    pub fn start_limited(dir: &Path, config: &Path, name: &str, files: u32) -> Self {
+        let program = command();
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(program.get_program());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => limited.env(name, value),
+                None => limited.env_remove(name),
+            };
+        }
+        Self::start_by(limited, dir, config, name, &[])
+    }
+
+    fn start_by(mut command: Command, dir: &Path, config: &Path, name: &str, environment: &[(&str, &Path)]) -> Self {
         let (http, log) = (format!("127.0.0.1:{}", free_port()), dir.join(format!("{name}.log")));
         let file = File::create(&log).expect("a log");
-        let child = command()
+        let child = command
             .arg("--daemon")
             .arg("--config")
             .arg(config)

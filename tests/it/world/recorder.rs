@@ -185,6 +185,7 @@ fn asked(world: &World) -> Vec<Asked> {
             query: query.to_owned(),
             body: e["requestObject"].clone(),
             code: e["responseStatus"]["code"].as_u64().and_then(|c| c.try_into().ok()).unwrap_or(0),
+            said: text(&e["responseStatus"]["message"]),
         })
     };
     let mut all: Vec<Asked> = world.audit().iter().filter_map(one).collect();

@@ -45,6 +45,35 @@ impl World {
         path
     }
 
+    /// Rights of this role of docs/rbac.yaml that the user made no use of so far (with `audit`).
+    pub fn unused(&self, user: &str, role: &str) -> Vec<String> {
+        let audit = self.audit();
+        let used = |verb: &str, resource: &str| {
+            let (kind, below) = resource.split_once('/').unwrap_or((resource, ""));
+            audit.iter().any(|e| {
+                let object = &e["objectRef"];
+                e["impersonatedUser"]["username"] == user
+                    && e["verb"] == verb
+                    && object["resource"] == kind
+                    && object["subresource"].as_str().unwrap_or_default() == below
+            })
+        };
+        let documents = documented();
+        let role = documents.iter().find(|d| d["metadata"]["name"] == role).expect("a role of docs/rbac.yaml");
+        let words = |value: &Value| -> Vec<String> {
+            value.as_array().into_iter().flatten().filter_map(|w| w.as_str().map(str::to_owned)).collect()
+        };
+        let mut unused = Vec::new();
+        for rule in role["rules"].as_array().expect("rules") {
+            for resource in words(&rule["resources"]) {
+                for verb in words(&rule["verbs"]).into_iter().filter(|verb| !used(verb, &resource)) {
+                    unused.push(format!("{verb} {resource}"));
+                }
+            }
+        }
+        unused
+    }
+
     /// What the API server refused to that user so far: verb and address (with `audit`).
     pub fn refused(&self, user: &str) -> Vec<String> {
         let of = |e: &&Value| e["impersonatedUser"]["username"] == user && e["responseStatus"]["code"] == 403;

@@ -78,6 +78,16 @@ impl Served {
         assert!((200..300).contains(&code), "{method} {path}: {code} {text}");
     }
 
+    /// A request to the sandbox's API server as `admin`; what it answers. PATCH bodies are merge patches.
+    pub fn kubernetes(&self, method: &str, path: &str, body: &Value) -> Value {
+        let url = format!("{}{path}", self.facts["kubernetes"].as_str().expect("the API server"));
+        let headers = [("Authorization", "Bearer admin"), ("Content-Type", "application/merge-patch+json")];
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (code, text) = http(method, &url, &headers, &body);
+        assert!((200..300).contains(&code), "{method} {path}: {code} {text}");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
     /// Brings a machine.
     pub fn rack(&self, machine: &Machine) {
         let body = json!({"name": machine.name, "control_plane": machine.control_plane});

@@ -44,6 +44,99 @@ fn i15_an_eviction_after_a_refused_preview_is_seen_unless_the_preview_was_made_a
     }
 }
 
+/// What a webhook's denial says, and a failing server.
+const DENIED: &str = "admission webhook \"w.example.com\" denied the request: no";
+const CHANGED: &str = "etcdserver: leader changed";
+
+#[test]
+fn i15_after_a_webhooks_denial_or_an_answer_that_decides_nothing_an_eviction_is_seen_and_after_its_429_not() {
+    for (code, said, codes) in [
+        (403, DENIED, &["I15"][..]),
+        (429, DENIED, &[]),
+        (500, CHANGED, &["I15"]),
+        (429, "Too many requests, please try again later.", &["I15"]),
+        (
+            403,
+            "pods \"a\" is forbidden: unable to create new content in namespace safe because it is being terminated",
+            &[],
+        ),
+    ] {
+        let mut s = draining();
+        s.evicts("safe", "a", true, code);
+        s.said(said);
+        s.pass(3.0);
+        s.evicts("free", "b", false, 201);
+        sees(&s, codes);
+    }
+    // a budget, or two, keep no pod of an unprotected namespace
+    for code in [429, 500] {
+        let mut s = draining();
+        s.evicts("free", "b", true, code);
+        s.pass(1.0);
+        s.evicts("safe", "a", false, 201);
+        sees(&s, &[]);
+    }
+}
+
+#[test]
+fn i18_a_deletion_after_a_webhooks_429_or_a_failure_is_seen_and_after_two_budgets_not() {
+    let many = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    for (code, said, codes) in
+        [(429, DENIED, &["I18"][..]), (429, "too many requests", &["I18"]), (500, CHANGED, &["I18"]), (500, many, &[])]
+    {
+        let mut s = draining();
+        s.evicts("free", "b", false, code);
+        s.said(said);
+        s.pass(1.0);
+        s.deletes("free", "b");
+        sees(&s, codes);
+    }
+}
+
+/// The drain is backed off after so many seconds, and this is named as the cause.
+fn given_up(s: &mut Scene, seconds: f64) {
+    s.pass(seconds);
+    s.moves(0, "queued");
+    let last = s.record.keys.iter_mut().rev().find(|k| k.key.starts_with("cketerm/audit/")).unwrap();
+    let mut audit: serde_json::Value = serde_json::from_slice(last.value.as_ref().unwrap()).unwrap();
+    audit["reason"] = json!("eviction of safe/a failed, retrying: 500");
+    last.value = Some(audit.to_string().into_bytes());
+}
+
+#[test]
+fn i15_i20_a_drain_given_up_early_for_what_blocks_or_decides_nothing_is_seen() {
+    for (dry, code, said, seconds, codes) in [
+        (false, 500, CHANGED, 5.0, &["I20"][..]),
+        (true, 500, CHANGED, 5.0, &["I20"]),
+        (true, 500, CHANGED, 56.0, &[]),
+        (true, 429, DENIED, 5.0, &["I15"]),
+        (true, 403, DENIED, 5.0, &[]),
+        (true, 429, "Cannot evict pod as it would violate the pod's disruption budget.", 5.0, &[]),
+    ] {
+        let mut s = draining();
+        s.evicts("safe", "a", dry, code);
+        s.said(said);
+        given_up(&mut s, seconds);
+        let seen: Vec<_> = s.codes().into_iter().filter(|c| ["I15", "I20"].contains(c)).collect();
+        assert_eq!(seen, codes, "{dry} {code} {said} {seconds}");
+    }
+}
+
+#[test]
+fn i22_a_pod_that_is_called_stuck_within_its_grace_period_is_seen() {
+    for (after, codes) in [(20.0, &["I22"][..]), (70.0, &[])] {
+        let mut s = draining();
+        let at = s.whole();
+        s.pod_changes("free", "b", |p| {
+            p["metadata"]["deletionTimestamp"] = json!(at);
+            p["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        });
+        s.pass(after);
+        s.says(2, &[(0, json!({"reason": "TerminatingStuck", "pod": "free/b"}))], &[]);
+        sees(&s, codes);
+    }
+}
+
 #[test]
 fn i15_an_eviction_beside_a_protected_running_job_is_seen() {
     for (protected, codes) in [("yes", &["I15"][..]), ("no", &[])] {
@@ -192,6 +285,15 @@ fn i22_a_stuck_pod_that_is_not_named_and_a_deletion_without_grace_are_seen() {
 }
 
 #[test]
+fn i45_a_preview_that_webhooks_take_for_an_eviction_is_seen() {
+    let mut s = draining();
+    s.evicts("free", "b", true, 201);
+    sees(&s, &[]);
+    s.record.asked.last_mut().unwrap().query.clear();
+    sees(&s, &["I45"]);
+}
+
+#[test]
 fn i45_a_viewer_that_writes_is_seen() {
     let mut s = draining();
     let ask = |method: &str| Asked {
@@ -202,6 +304,7 @@ fn i45_a_viewer_that_writes_is_seen() {
         query: String::new(),
         body: json!(null),
         code: 403,
+        said: String::new(),
     };
     let (get, patch) = (ask("GET"), ask("PATCH"));
     s.record.asked.push(get);

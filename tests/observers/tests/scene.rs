@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::{
     View,
-    record::{Acknowledged, Asked, Breach, KeyChange, ObjectChange, Power, Record, Said, Txn, What, Word},
+    record::{Acknowledged, Asked, Breach, KeyChange, Login, ObjectChange, Power, Record, Said, Txn, What, Word},
 };
 
 /// The engine's lease.
@@ -105,6 +105,11 @@ impl Scene {
             &[(&leader, json!("host")), (&registration, json!({}))],
             &[],
         );
+    }
+
+    /// Somebody at this address is sent a login.
+    pub fn login(&mut self, to: &str) {
+        self.record.logins.push(Login { at: self.now, to: to.parse().unwrap() });
     }
 
     /// A change without a transaction that anybody knows: by hand, or a lease's end.

@@ -354,6 +354,8 @@ fn i20_a_refusal_that_is_not_named_or_taken_for_another_is_seen() {
     assert_eq!(refusal(429, json!({"reason": "Working", "phase": "drains"})), ["I20"]);
     assert_eq!(refusal(500, json!({"reason": "BlockedByPDB", "pod": "safe/p"})), ["I20"]);
     assert_eq!(refusal(403, json!({"reason": "WaitingForSlot"})), ["I20"]);
+    assert_eq!(refusal(503, json!({"reason": "EvictionFailing", "pod": "safe/p"})), Vec::<&str>::new());
+    assert_eq!(refusal(503, json!({"reason": "BlockedByPDB", "pod": "safe/p"})), ["I20"]);
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub struct PodState {
     pub phase: String,
     /// When its deletion was asked for.
     pub terminating: Option<Timestamp>,
+    /// When its grace period ends.
+    pub grace_ends: Option<Timestamp>,
     /// A static pod's mirror.
     pub mirror: bool,
     /// Kind and UID of its controller.
@@ -97,6 +99,7 @@ impl PodState {
             node: text(&object["spec"]["nodeName"]),
             phase: text(&object["status"]["phase"]),
             terminating: asked.map(|at| at.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(at)),
+            grace_ends: asked,
             mirror: meta["annotations"].get("kubernetes.io/config.mirror").is_some(),
             controller: owners.next().map(|o| (text(&o["kind"]), text(&o["uid"]))),
             labels: labels(&meta["labels"]),

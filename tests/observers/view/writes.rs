@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::record::Asked;
 use super::{
-    Node, PodState, View, is_engine,
+    Means, Node, PodState, View, is_engine,
     kube::{labels, text},
     shift,
 };
@@ -44,6 +44,8 @@ pub struct PodWrite<'a> {
     pub dry_run: bool,
     /// The Node on which the pod was when it was asked, where it was there.
     pub node: Option<String>,
+    /// What it was answered.
+    pub means: Means,
 }
 
 impl<'a> View<'a> {
@@ -154,6 +156,7 @@ impl<'a> View<'a> {
         let states = seen.map_or(&[][..], |pod| pod.states.steps()).iter();
         let node = states.rev().filter_map(|s| s.value.as_ref()).map(|s| s.node.clone()).find(|n| !n.is_empty());
         let pod = format!("{namespace}/{name}");
-        self.pod_writes.push(PodWrite { asked, pod, uid, eviction, dry_run, node });
+        let means = Means::of(asked);
+        self.pod_writes.push(PodWrite { asked, pod, uid, eviction, dry_run, node, means });
     }
 }

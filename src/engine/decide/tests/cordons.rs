@@ -169,7 +169,7 @@ fn i14_an_old_copy_of_the_nodes_does_not_make_the_proof_of_a_powered_machine_his
     };
     assert!(settles(&snap));
     let kube = std::sync::Arc::make_mut(&mut snap.kube);
-    kube.sources["nodes"].heard = super::scene::BOOT - 60.0;
+    kube.sources["nodes"].proved = super::scene::BOOT - 60.0;
     assert!(!settles(&snap));
 }
 

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-fn names(scene: &Scene) -> (Vec<String>, Vec<String>) {
+pub(super) fn names(scene: &Scene) -> (Vec<String>, Vec<String>) {
     match scene.effect(0) {
         Some(Effect::Evict { evict, delete, .. }) => {
             (evict.iter().map(|(p, _)| p.name.clone()).collect(), delete.iter().map(|p| p.name.clone()).collect())
@@ -25,7 +25,7 @@ fn names(scene: &Scene) -> (Vec<String>, Vec<String>) {
     }
 }
 
-fn unprotected(scene: Scene) -> Scene {
+pub(super) fn unprotected(scene: Scene) -> Scene {
     scene.with(|s| {
         let selector = serde_json::json!({"matchLabels": {"protected": "true"}});
         s.cluster.reboot.protected_namespaces = Some(serde_json::from_value(selector).unwrap());
@@ -74,32 +74,35 @@ fn nothing_is_asked_of_pods_before_they_are_listed() {
 }
 
 #[test]
-fn i15_a_protected_running_job_backs_off_before_anything_is_evicted() {
+fn i15_a_protected_running_job_backs_off_at_once_before_anything_is_asked_or_evicted() {
     let scene = Scene::new(1)
+        .with(|s| s.cluster.reboot.evict_retries = Some(5))
         .draining(0, 11, 1)
         .pod(11, "web", |_| {})
         .pod(11, "batch", |p| p.controller = controlled("Job", "nightly"));
-    assert_eq!(scene.does(0), Some("previewing"));
-    let Some(Effect::Preview { known: Some(Reason::BlockedByJob { job, .. }), .. }) = scene.effect(0) else { panic!() };
-    assert_eq!(job, "shop/nightly");
+    let blocked = Reason::BlockedByJob { pod: "shop/batch".to_owned(), job: "shop/nightly".to_owned() };
+    let Some(Effect::BackOff { cause, .. }) = scene.effect(0) else { panic!("{:?}", scene.effect(0)) };
+    assert_eq!(cause, blocked, "no preview, whatever evict_retries says");
+    // nor does one that came between two previews wait for the next
     let refused = scene.work(0, |w| {
-        w.drain.refusals = 1;
-        w.drain.refused =
-            Some((BOOT, Reason::BlockedByJob { pod: "shop/batch".to_owned(), job: "shop/nightly".to_owned() }));
+        let pdb = Reason::BlockedByPdb { pod: "shop/web".into(), pdb: "shop/web".into(), healthy: 1, needed: 1 };
+        (w.drain.refusals, w.drain.refused) = (1, Some((BOOT, pdb)));
     });
     assert_eq!(refused.does(0), Some("backing off"));
 }
 
 #[test]
 fn after_a_refused_preview_evict_retries_more_are_made_evict_interval_apart() {
-    let blocked = Reason::BlockedByJob { pod: "shop/batch".to_owned(), job: "shop/nightly".to_owned() };
+    let blocked =
+        Reason::BlockedByPdb { pod: "shop/web".to_owned(), pdb: "shop/web".to_owned(), healthy: 1, needed: 1 };
     let scene = Scene::new(1)
         .with(|s| {
             s.cluster.reboot.evict_retries = Some(2);
             s.cluster.reboot.evict_interval = Some(10);
         })
         .draining(0, 11, 1)
-        .pod(11, "batch", |p| p.controller = controlled("Job", "nightly"));
+        .pod(11, "web", |_| {})
+        .budget("web", "web");
     let refused = |n, ago: f64| {
         scene.clone().work(0, |w| {
             w.drain.refusals = n;
@@ -112,11 +115,21 @@ fn after_a_refused_preview_evict_retries_more_are_made_evict_interval_apart() {
 }
 
 #[test]
-fn i15_dry_runs_are_sent_only_for_pods_of_protected_namespaces_that_a_budget_selects() {
-    let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).pod(11, "free", |_| {}).budget("web", "web");
-    let Some(Effect::Preview { known: None, pods }) = scene.effect(0) else { panic!() };
-    assert_eq!(pods.iter().map(|(p, _)| p.name.as_str()).collect::<Vec<_>>(), ["web"]);
-    assert_eq!(unprotected(scene).does(0), Some("evicting"), "nothing to ask");
+fn i15_dry_runs_are_sent_for_every_pod_that_will_be_evicted() {
+    let scene = Scene::new(1)
+        .draining(0, 11, 1)
+        .pod(11, "web", |_| {})
+        .pod(11, "free", |_| {})
+        .pod(11, "agent", |p| p.controller = controlled("DaemonSet", "agent"))
+        .pod(11, "gone", |p| p.terminating_since = Some(now()))
+        .budget("web", "web");
+    let asked = |scene: &Scene| {
+        let Some(Effect::Preview { pods, unprotected }) = scene.effect(0) else { panic!() };
+        (pods.iter().map(|(p, _)| p.name.clone()).collect::<Vec<_>>(), unprotected.len())
+    };
+    // a webhook may deny the eviction of any of them
+    assert_eq!(asked(&scene), (vec!["free".to_owned(), "web".to_owned()], 0));
+    assert_eq!(asked(&unprotected(scene)).1, 2);
 }
 
 #[test]
@@ -221,7 +234,7 @@ fn i20_retry_after_is_a_wait_and_each_answer_has_its_reason() {
         s.boot += 10.0;
         s.store.heard += 10.0;
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-            s.kube.sources.get_mut(source).unwrap().heard += 10.0;
+            s.kube.sources.get_mut(source).unwrap().proved += 10.0;
         }
     });
     assert_eq!(names(&later).0, ["web"]);
@@ -248,16 +261,17 @@ fn i21_an_accepted_eviction_is_not_yet_a_pod_that_is_gone() {
 }
 
 #[test]
-fn i22_a_pod_stuck_terminating_is_named_after_sixty_seconds() {
+fn i22_a_pod_stuck_terminating_is_named_sixty_seconds_after_its_grace_period() {
     let stuck = |ago: i64| {
-        Scene::new(1)
-            .draining(0, 11, 100)
-            .node(11, |n| n.ready = false)
-            .pod(11, "web", |p| p.terminating_since = Some(after(now(), -ago)))
+        Scene::new(1).draining(0, 11, 100).node(11, |n| n.ready = false).pod(11, "web", |p| {
+            p.terminating_since = Some(after(now(), -ago));
+            p.grace_ends = Some(after(now(), 200 - ago));
+        })
     };
-    assert!(matches!(stuck(59).reason(0), Reason::PodsLeaving { .. }));
-    assert!(matches!(stuck(60).reason(0), Reason::TerminatingStuck { node_ready: false, .. }));
-    assert_eq!(stuck(300).does(0), None, "never forced");
+    assert!(matches!(stuck(259).reason(0), Reason::PodsLeaving { .. }), "it has a grace period of 200 s");
+    let named = Reason::TerminatingStuck { pod: "shop/web".to_owned(), since: after(now(), -60), node_ready: false };
+    assert_eq!(stuck(260).reason(0), named, "since the end of its grace period");
+    assert_eq!(stuck(500).does(0), None, "never forced");
 }
 
 #[test]

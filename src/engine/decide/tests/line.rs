@@ -1,6 +1,7 @@
 //! Who starts, who waits, and why.
 
 use super::scene::{BOOT, Scene, now};
+use crate::engine::snapshot::BmcAccess;
 use crate::model::{
     attempt::Ended,
     entry::EntryId,
@@ -126,6 +127,29 @@ fn nothing_starts_without_both_commands() {
 }
 
 #[test]
+fn i50_without_a_list_of_bmc_networks_entries_that_need_it_wait_before_the_drain() {
+    let of = |command: &[&str], named: &[&str]| {
+        let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+        let named = named.iter().map(|address| (*address).to_owned()).collect();
+        let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| {
+            s.cluster.reboot.reboot_command = Some(command);
+            s.snap.engine.bmcs = BmcAccess::Named(named);
+        });
+        (scene.reason(0), scene.starts())
+    };
+    let waits = Reason::BmcNotAllowed { address: "10.0.0.11".to_owned(), fault: None };
+    for command in [&["cketerm", "power", "cycle"][..], &["/usr/bin/cketerm", "-v", "power", "cycle", "--hard"]] {
+        assert_eq!(of(command, &["10.0.0.12"]), (waits.clone(), vec![]), "{command:?}");
+        assert_ne!(of(command, &["10.0.0.11"]).0, waits, "the file names this BMC");
+    }
+    for other in
+        [&["ipmitool", "power", "cycle"][..], &["cketerm", "hosts", "reboot"], &["cketerm", "--config", "x", "power"]]
+    {
+        assert_ne!(of(other, &[]).0, waits, "{other:?} does not ask for it");
+    }
+}
+
+#[test]
 fn a_program_that_is_not_on_this_host_bars_the_entries_that_need_it() {
     let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| s.snap.engine.missing_programs = vec!["reboot".to_owned()]);
     assert_eq!(scene.reason(0), Reason::ProgramMissing { path: "reboot".to_owned() });
@@ -213,10 +237,39 @@ fn while_a_copy_is_older_than_ten_seconds_no_new_work_starts() {
     let etcd = Scene::new(1).queued(&[(0, 11)]).with(|s| s.store.heard = super::scene::BOOT - 11.0);
     assert!(etcd.starts().is_empty());
     assert!(matches!(etcd.reason(0), Reason::Stale { .. }));
-    let kubernetes = Scene::new(1).queued(&[(0, 11)]).with(|s| {
-        s.kube.sources.get_mut("nodes").unwrap().heard = super::scene::BOOT - 11.0;
+    // an answer on another connection says nothing of this watch
+    for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
+        let dead = Scene::new(1).queued(&[(0, 11)]).with(|s| {
+            s.kube.sources.get_mut(source).unwrap().proved = super::scene::BOOT - 11.0;
+        });
+        assert!(dead.starts().is_empty());
+        assert!(matches!(dead.reason(0), Reason::Stale { source: named, .. } if named == source), "{source}");
+    }
+}
+
+#[test]
+fn a_drain_does_nothing_from_an_old_copy_of_its_pods_and_others_go_on() {
+    let scene = Scene::new(2).draining(0, 11, 1).draining(1, 12, 1).with(|s| {
+        s.kube.pods.get_mut("10.0.0.11").unwrap().proved = super::scene::BOOT - 11.0;
     });
-    assert!(matches!(kubernetes.reason(0), Reason::Stale { .. }));
+    assert_eq!((scene.does(0), scene.does(1)), (None, Some("rebooting")));
+    assert!(matches!(scene.reason(0), Reason::Stale { source, .. } if source == "pods on 10.0.0.11"));
+}
+
+/// A proof costs a request for each watch every few seconds: none is asked for where nothing waits for it.
+#[test]
+fn watches_prove_their_connections_only_while_work_is_next_or_under_way() {
+    let proves = |scene: Scene| scene.decide().prove_watches;
+    assert!(!proves(Scene::new(2)), "nothing to do");
+    assert!(!proves(Scene::new(1).queued(&[(0, 11)]).disabled()), "the queue is disabled");
+    let waits = Scene::new(1).queued(&[(0, 11)]).change(0, |e| e.drain_backoff_expire = Some(after(now(), 500)));
+    assert!(!proves(waits), "it backs off");
+    assert!(!proves(Scene::new(1).queued(&[(0, 11)]).order(0, Verb::Hold, 10)), "a person holds it");
+    assert!(proves(Scene::new(1).queued(&[(0, 11)])), "next");
+    assert!(proves(Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| ())), "drains");
+    assert!(proves(Scene::new(1).rebooting(0, 11, 5, Some(Ended::Exit(0)))), "reboots");
+    let elsewhere = Scene::new(1).queued(&[(0, 11)]).with(|s| s.snap.engine.leading = None);
+    assert!(!proves(elsewhere), "only who leads");
 }
 
 #[test]

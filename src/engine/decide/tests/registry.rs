@@ -55,7 +55,7 @@ pub(super) fn scene() -> Scene {
     scene.constraints.minimum_workers = Some(20);
     let settings = &mut scene.store.registry;
     settings.url = Some(stored("url", 5, "http://h/graphql".to_owned()));
-    settings.template = Some(stored("template", 6, TEMPLATE.to_owned()));
+    settings.template = Some(stored("template", 6, crate::model::cluster::parse(TEMPLATE).unwrap().to_string()));
     settings.cluster_revision = Some(stored("cluster-revision", 7, "6".to_owned()));
     // what the generator makes of the machines, so that only what a test changes is a change
     let list = machines(&scene, 0, &[]);
@@ -168,7 +168,7 @@ fn who_only_observes_and_who_cannot_read_the_policy_or_the_nodes_applies_nothing
     assert!(!applied);
     let mut old = snapshot(&scene, 0, &one);
     assert!(applies(&decide(&old)));
-    Arc::make_mut(&mut old.kube).sources["nodes"].heard = BOOT - 60.0;
+    Arc::make_mut(&mut old.kube).sources["nodes"].proved = BOOT - 60.0;
     assert!(!applies(&decide(&old)), "Ready of an old copy");
     let mut store = (*scene.snapshot().store).clone();
     store.policy = Some(crate::model::entry::Stored {
@@ -366,4 +366,15 @@ fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_
     let follower = less.with(|s| s.snap.engine.leading = None);
     let shown = begins(follower, &[(12, "UNHEALTHY")]);
     assert!(matches!(&shown, Applying::Waits(why) if !why.contains("a plan from")), "{shown:?}");
+}
+
+/// ckecli stores JSON; what is none is not expanded, whatever its aliases stand for.
+#[test]
+fn a_template_in_etcd_that_is_no_json_is_named_with_its_remedy() {
+    let mut scene = scene();
+    let bomb = format!("a: &a [{}]\nb: [{}]\n", vec!["x"; 5_000].join(","), vec!["*a"; 5_000].join(","));
+    scene.store.registry.template = Some(stored("template", 6, bomb));
+    let made = propose(&scene.snapshot().store, &good(machines(&scene, 0, &[])), None, now()).outcome;
+    let why = made.err().unwrap();
+    assert!(why.contains("is not JSON") && why.contains("set-template FILE"), "{why}");
 }

@@ -168,7 +168,7 @@ fn i36_a_hung_check_delays_only_its_own_entry_however_many_hang() {
     // nor does it hold up its own machine's drain, or another entry of the machine
     let mut scene = Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5).pod(11, "web", |_| ());
     flight(&mut scene, 0, 20.0);
-    assert!(matches!(scene.repairs(0), Some(Effect::Evict { .. })));
+    assert!(matches!(scene.repairs(0), Some(Effect::Preview { .. })));
     let mut scene = Scene::repairing(1).repair(0, 11, "plain").health(0, no()).repairs_disabled().queued(&[(0, 11)]);
     flight(&mut scene, 0, 20.0);
     assert_eq!(scene.starts(), [0]);

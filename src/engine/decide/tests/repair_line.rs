@@ -279,7 +279,7 @@ fn a_machine_outside_the_cluster_does_not_wait_for_kubernetes_and_a_member_does(
     let deaf = |last: u8| {
         Scene::repairing(1)
             .repair(0, last, "drain")
-            .with(|s| s.kube.sources.get_mut("nodes").unwrap().heard = BOOT - 11.0)
+            .with(|s| s.kube.sources.get_mut("nodes").unwrap().proved = BOOT - 11.0)
     };
     assert_eq!(deaf(OUTSIDE).repair_starts(), [0]);
     assert!(deaf(11).repair_starts().is_empty());

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     engine::{
         decide::{Effect, End, backoff_seconds},
-        snapshot::CheckAnswer,
+        snapshot::{CheckAnswer, FreshRead},
     },
     model::{
         any::AnyEntry,
@@ -75,23 +75,23 @@ fn i26_each_command_gets_the_address_of_its_machine_and_the_bound_of_its_step() 
 #[test]
 fn draining_and_nothing_left_or_no_longer_a_member_executes() {
     let drained = Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5);
-    let Some(Effect::Power { node: Some(_), drained: true, on_delete, .. }) = drained.repairs(0) else {
+    let Some(Effect::Power { fresh: Some(FreshRead { pods: Some(_), .. }), on_delete, .. }) = drained.repairs(0) else {
         panic!("{:?}", drained.repairs(0))
     };
     assert!(on_delete.is_empty());
     let busy = drained.clone().pod(11, "web", |_| ());
-    assert!(matches!(busy.repairs(0), Some(Effect::Evict { .. })), "evicts what is there");
+    assert!(matches!(busy.repairs(0), Some(Effect::Preview { .. })), "asks about what is there");
     let removed = busy.clone().with(|s| s.cluster.nodes.retain(|n| n.address != "10.0.0.11"));
-    assert!(matches!(removed.repairs(0), Some(Effect::Power { drained: false, .. })), "no longer a member");
+    assert!(matches!(removed.repairs(0), Some(Effect::Power { fresh: None, .. })), "no longer a member");
     let gone = busy.with(|s| s.kube.remove_node("10.0.0.11"));
-    assert!(matches!(gone.repairs(0), Some(Effect::Power { drained: false, node: None, .. })), "its Node is gone");
+    assert!(matches!(gone.repairs(0), Some(Effect::Power { fresh: None, .. })), "its Node is gone");
 }
 
 #[test]
 fn i18_a_repairs_drain_follows_the_rules_of_the_repair_section() {
     let job = |scene: Scene| scene.pod(11, "batch", |p| p.controller = controlled("Job", "nightly"));
     let scene = job(Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5));
-    let Some(Effect::Preview { known: Some(Reason::BlockedByJob { .. }), .. }) = scene.repairs(0) else { panic!() };
+    let Some(Effect::BackOff { cause: Reason::BlockedByJob { .. }, .. }) = scene.repairs(0) else { panic!() };
     let free = scene.with(|s| {
         let selector = serde_json::from_value(serde_json::json!({"matchLabels": {"keep": "yes"}})).unwrap();
         s.cluster.repair.protected_job_pods = Some(selector);

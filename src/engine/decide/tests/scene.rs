@@ -8,7 +8,7 @@ use crate::{
     clock::Now,
     engine::{
         decide::{Decision, Effect, End, decide},
-        snapshot::{CheckAnswer, Engine, Leading, Probe, Snapshot, Work},
+        snapshot::{CheckAnswer, Engine, FreshRead, Leading, Probe, Snapshot, Work},
     },
     model::{
         attempt::{Attempt, Ended, Outcome},
@@ -58,7 +58,8 @@ impl Scene {
         cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints", "baremetalhosts"] {
-            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, error: None });
+            kube.sources
+                .insert(source.to_owned(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
         }
         let mut snap = Snapshot {
             engine: Engine {
@@ -85,7 +86,7 @@ impl Scene {
                 boot_id: "before".to_owned(),
                 ..NodeRow::default()
             });
-            kube.pods.insert(node.address.clone(), NodePods { synced: true, ..NodePods::default() });
+            kube.pods.insert(node.address.clone(), NodePods { synced: true, proved: BOOT, ..NodePods::default() });
             if node.control_plane {
                 let probe =
                     Probe { last_good: Some(BOOT), good_since: Some(0.0), error: None, url: "https://x".to_owned() };
@@ -268,7 +269,7 @@ impl Scene {
         let budgets = [("shop/web".to_owned(), "5".to_owned())].into();
         self.work(index, |w| {
             w.drain.previewed = true;
-            w.drain.answers.insert(format!("uid-{pod}"), Answer { verdict, at, budgets });
+            w.drain.answers.insert(format!("uid-{pod}"), Answer { verdict, at, budgets, undecided: 0 });
         })
     }
 
@@ -324,8 +325,35 @@ impl Scene {
         Snapshot { store: Arc::new(store), kube: Arc::new(self.kube.clone()), ..self.snap.clone() }
     }
 
+    /// What is decided when the API server's fresh answers are those that the copy has.
     pub(super) fn decide(&self) -> Decision {
+        let mut answered = self.clone();
+        loop {
+            let decision = answered.first_decision();
+            let asked = decision.effects.iter().filter_map(|p| match (&p.effect, p.entry) {
+                (Effect::Recheck { node, pods, .. }, Some(id)) => Some((id, self.fresh(node, *pods))),
+                _ => None,
+            });
+            let asked: Vec<_> =
+                asked.filter(|(id, _)| answered.snap.work.get(id).is_none_or(|w| w.fresh.is_none())).collect();
+            if asked.is_empty() {
+                return decision;
+            }
+            for (id, fresh) in asked {
+                answered.snap.work.entry(id).or_default().fresh = Some(fresh);
+            }
+        }
+    }
+
+    /// What is decided at first, without fresh answers.
+    pub(super) fn first_decision(&self) -> Decision {
         decide(&self.snapshot(), Now { boot: Duration::from_secs_f64(self.boot), wall: now() })
+    }
+
+    /// Fresh answers that say what the copy says.
+    pub(super) fn fresh(&self, node: &str, pods: bool) -> FreshRead {
+        let all = || self.kube.pods.get(node).map(|p| p.pods.values().cloned().collect()).unwrap_or_default();
+        FreshRead { at: self.boot, node: self.kube.by_name.get(node).cloned(), pods: pods.then(all) }
     }
 
     pub(super) fn reason(&self, index: u64) -> Reason {

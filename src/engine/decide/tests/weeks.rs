@@ -110,7 +110,7 @@ impl Weeks {
         cluster.reboot.protected_namespaces = serde_json::from_value(nothing).unwrap();
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
-            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: 0.0, error: None });
+            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: 0.0, proved: 0.0, error: None });
         }
         let mut snap = Snapshot::default();
         let mut store = StoreView { synced: true, revision: 1, ..StoreView::default() };
@@ -131,7 +131,7 @@ impl Weeks {
                 boot_id: "b0".to_owned(),
                 ..NodeRow::default()
             });
-            kube.pods.insert(address.clone(), NodePods { synced: true, ..NodePods::default() });
+            kube.pods.insert(address.clone(), NodePods { synced: true, proved: f64::MAX, ..NodePods::default() });
             if plane {
                 let probe = Probe { last_good: None, good_since: Some(0.0), error: None, url: "u".to_owned() };
                 snap.probes.insert(address.clone(), probe);
@@ -224,7 +224,9 @@ impl Weeks {
         store.revision += 1;
         let sources = self.snap.kube.sources.clone();
         for name in sources.keys() {
-            self.kube().sources.insert(name.clone(), SourceState { synced: true, heard: boot, error: None });
+            self.kube()
+                .sources
+                .insert(name.clone(), SourceState { synced: true, heard: boot, proved: boot, error: None });
         }
         self.snap.engine.leading.as_mut().unwrap().acknowledged = boot;
         for (address, probe) in &mut self.snap.probes {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::store::{Store, election::Candidacy, live::Live};
+use crate::{
+    heartbeat::Heartbeat,
+    store::{Store, election::Candidacy, live::Live},
+};
 
 use super::*;
 
@@ -12,7 +15,8 @@ fn clock() -> Clock {
 
 async fn stand(store: &Store, host: &str) -> Candidacy {
     let registration = serde_json::json!({"host": host, "pid": 1, "version": "1", "mode": "daemon"});
-    Candidacy::stand(store, Duration::from_secs(10), host, serde_json::from_value(registration).unwrap()).await.unwrap()
+    let (ttl, registration) = (Duration::from_secs(10), serde_json::from_value(registration).unwrap());
+    Candidacy::stand(store, ttl, host, registration, &Heartbeat::new(ttl)).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,4 +61,30 @@ async fn the_live_copy_follows_through_cuts_stalls_and_compactions() {
             .unwrap();
         revision = etcd.put("/cke/reboots/disabled", if round % 2 == 0 { "false" } else { "true" });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_main_loop_is_missing_is_given_back_and_nothing_begins_under_it() {
+    let (etcd, client) = etcd();
+    let store = Store::from_client(client, "/cke/", clock());
+    let ttl = Duration::from_secs(60);
+    let heartbeat = Heartbeat::new(ttl);
+    tokio::spawn(heartbeat.clone().watch());
+    let registration = serde_json::json!({"host": "a", "pid": 1, "version": "1", "mode": "daemon"});
+    let registration = serde_json::from_value(registration).unwrap();
+    let mut candidacy = Candidacy::stand(&store, ttl, "a", registration, &heartbeat).await.unwrap();
+    let fence = candidacy.elected().await.unwrap();
+    for _ in 0..60 {
+        heartbeat.beat();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    assert!(fence.permit(store.clock().boot()).is_ok());
+    let silent = tokio::time::Instant::now();
+    let why = heartbeat.stuck().await;
+    assert!(why.contains("the lock was given up"), "{why}");
+    let took = silent.elapsed().as_secs();
+    assert!((20..=35).contains(&took), "{took} s after the last beat but one");
+    assert!(fence.permit(store.clock().boot()).is_err() && fence.permit_record().is_err());
+    assert!(etcd.leases().is_empty());
+    candidacy.lost().await;
 }

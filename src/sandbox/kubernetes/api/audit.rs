@@ -26,6 +26,8 @@ pub struct Asked {
     pub body: Bytes,
     /// The HTTP status of the answer.
     pub code: u16,
+    /// The message of a refusal; empty = there was none.
+    pub said: String,
 }
 
 impl Asked {
@@ -45,18 +47,27 @@ impl Asked {
             "requestReceivedTimestamp": self.at.to_string(), "user": {"username": self.user}, "userAgent": self.agent,
             "verb": self.verb, "requestURI": self.path, "objectRef": object,
             "requestObject": serde_json::from_str::<Value>(&body).unwrap_or(Value::Null),
-            "responseStatus": {"code": self.code},
+            "responseStatus": {"code": self.code, "message": self.said},
         })
     }
 
     pub(super) fn begin(at: Timestamp, request: &Request<Bytes>) -> Self {
         let agent = request.headers().get("user-agent").and_then(|v| v.to_str().ok()).unwrap_or_default();
         let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-        Self { at, user: String::new(), agent: agent.to_owned(), verb: "", path, body: request.body().clone(), code: 0 }
+        Self {
+            at,
+            user: String::new(),
+            agent: agent.to_owned(),
+            verb: "",
+            path,
+            body: request.body().clone(),
+            code: 0,
+            said: String::new(),
+        }
     }
 
-    pub(super) fn end(self, user: String, verb: &'static str, code: u16) -> Self {
-        Self { user, verb, code, ..self }
+    pub(super) fn end(self, user: String, verb: &'static str, code: u16, said: String) -> Self {
+        Self { user, verb, code, said, ..self }
     }
 }
 

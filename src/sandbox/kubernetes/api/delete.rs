@@ -82,6 +82,11 @@ impl Options {
         })
     }
 
+    /// For the object of this UID, with its own grace.
+    pub(super) fn of_uid(uid: &str) -> Self {
+        Self { uid: Some(uid.to_owned()), ..Self::default() }
+    }
+
     fn of(call: &Call) -> Result<Self, Failure> {
         if call.body.is_empty() {
             return Self::read(call, &Value::Null);

@@ -34,6 +34,8 @@ impl Api {
             .objects
             .get(place.kind, &place.namespace, &place.name)
             .ok_or_else(|| Refusal::not_found(place.kind, &place.name))?;
+        // Webhooks are told what the query says, and not what the body does.
+        self.admit_eviction(&pod, place, call.query.all("dryRun").iter().any(|v| v == "All"))?;
         if !ends_anyway(&pod) && self.spend(&pod, place, options.dry)? {
             // Judged by this state of the pod, so no other is deleted.
             let seen = pod["metadata"]["resourceVersion"].as_str().map(str::to_owned);

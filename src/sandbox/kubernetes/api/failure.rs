@@ -45,6 +45,12 @@ impl Failure {
         Self::new(400, "BadRequest", message)
     }
 
+    /// 500.
+    pub(super) fn internal(why: &str) -> Self {
+        let details = json!({"causes": [{"message": why}]});
+        Self::new(500, "InternalError", format!("Internal error occurred: {why}")).with(details)
+    }
+
     /// 404 in plain text: a path that nobody serves.
     pub(super) fn no_page() -> Self {
         Self { code: 404, body: json!("404 page not found\n"), retry_after: None }

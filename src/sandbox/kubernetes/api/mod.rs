@@ -1,6 +1,7 @@
 //! The HTTP API over the objects: what a kube-apiserver is to its clients. Paths, codes and words are those of
 //! kube-apiserver 1.35 as it was observed.
 
+mod admission;
 mod answer;
 mod audit;
 mod call;
@@ -39,7 +40,13 @@ use http::{Method, Request, Response};
 use serde_json::json;
 use tokio::sync::watch::Sender;
 
-pub use self::{audit::Asked, call::USER_HEADER, rights::Denied, serve::Wire};
+pub use self::{
+    admission::{Behaviour, Interceptor},
+    audit::Asked,
+    call::USER_HEADER,
+    rights::Denied,
+    serve::Wire,
+};
 use self::{
     call::{Call, Reply, Who},
     failure::Failure,
@@ -92,6 +99,7 @@ struct Shared {
     state: Sender<State>,
     log: Mutex<audit::Log>,
     denied: Mutex<Vec<Denied>>,
+    interceptors: Mutex<admission::Interceptors>,
 }
 
 /// What observers and faults may switch.
@@ -113,7 +121,10 @@ impl Api {
         }
         let state = Sender::new(State { available: true, stalled: false, cuts: 0 });
         let log = Mutex::new(audit::Log::new(options.audit));
-        Self { objects, shared: Arc::new(Shared { options, state, log, denied: Mutex::new(Vec::new()) }) }
+        Self {
+            objects,
+            shared: Arc::new(Shared { options, state, log, denied: Mutex::default(), interceptors: Mutex::default() }),
+        }
     }
 
     /// The objects that are served.
@@ -155,10 +166,16 @@ impl Api {
     }
 
     /// Answers one request of a client that is trusted.
-    // It waits for nothing now, but who serves must be able to.
-    #[allow(clippy::unused_async)]
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Body> {
-        self.answer(request, Who::Trusted)
+        self.after_webhooks(request, Who::Trusted).await
+    }
+
+    /// Answers one request, an eviction not before its webhooks had their time.
+    async fn after_webhooks(&self, request: Request<Bytes>, who: Who) -> Response<Body> {
+        if let Some(time) = self.webhook_waits(&request) {
+            tokio::time::sleep(time).await;
+        }
+        self.answer(request, who)
     }
 
     fn answer(&self, request: Request<Bytes>, who: Who) -> Response<Body> {
@@ -174,8 +191,9 @@ impl Api {
             self.admit(&call, verb, &target)?;
             self.decide(&call, &target)
         });
+        let said = reply.as_ref().err().and_then(|f| f.body["message"].as_str()).unwrap_or_default().to_owned();
         let response = answer::write(&call, reply, self.objects.clock().wall());
-        let asked = asked.end(user, verb, response.status().as_u16());
+        let asked = asked.end(user, verb, response.status().as_u16(), said);
         self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
         response
     }

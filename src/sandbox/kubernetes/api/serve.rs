@@ -64,7 +64,7 @@ impl Api {
                 match axum::body::to_bytes(body, LARGEST).await {
                     Ok(body) => {
                         let who = api.who(&head.headers);
-                        api.answer(Request::from_parts(head, body), who)
+                        api.after_webhooks(Request::from_parts(head, body), who).await
                     }
                     Err(_) => too_large(),
                 }

@@ -68,7 +68,19 @@ impl Scene {
 
     pub fn ask(&mut self, by: &str, method: &str, path: &str, body: Value, code: u16) {
         let (by, method, path) = (by.to_owned(), method.to_owned(), path.to_owned());
-        self.record.asked.push(Asked { at: self.now, by, method, path, query: String::new(), body, code });
+        // what a kube-apiserver says with this code to an eviction
+        let said = match code {
+            429 => "Cannot evict pod as it would violate the pod's disruption budget.",
+            500 => "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            _ => "",
+        };
+        let said = said.to_owned();
+        self.record.asked.push(Asked { at: self.now, by, method, path, query: String::new(), body, code, said });
+    }
+
+    /// The last answer had this message.
+    pub fn said(&mut self, said: &str) {
+        self.record.asked.last_mut().unwrap().said = said.to_owned();
     }
 
     pub fn owner(&self, index: u64, name: &str, schedulable_before: bool) -> Value {
@@ -125,6 +137,9 @@ impl Scene {
             self.tells("engine-0", "evict", "node n", &format!("{namespace}/{name}"));
         }
         self.ask("engine-0", "POST", &path, json!({"deleteOptions": options}), code);
+        if dry_run {
+            self.record.asked.last_mut().unwrap().query = "dryRun=All".to_owned();
+        }
     }
 
     pub fn deletes(&mut self, namespace: &str, name: &str) {

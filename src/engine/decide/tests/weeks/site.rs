@@ -10,11 +10,11 @@ use crate::{
     engine::{
         decide::{Effect, Planned},
         memory::remember,
-        snapshot::{Came, CheckAnswer, InFlight},
+        snapshot::{Came, CheckAnswer, FreshRead, InFlight},
     },
     model::{
         attempt::{Attempt, Ended, Outcome},
-        drain::{Answer, Verdict},
+        drain::{Answer, Finding, Preview, Verdict},
         entry::EntryId,
         freeze::Freeze,
         kube::PodRow,
@@ -55,9 +55,13 @@ impl Weeks {
                 node.unschedulable |= cordon;
                 node.cke_mark = *mark;
             }),
+            Effect::Preview { pods, .. } => {
+                let passed = pods.iter().map(|(pod, _)| pod.uid.clone()).collect();
+                came = Came::Previewed(Preview { passed, finding: Finding::Clean });
+            }
             Effect::Evict { evict, .. } => {
                 let answer = |pod: &PodRow| {
-                    let answer = Answer { verdict: Verdict::Accepted, at: 0.0, budgets: BTreeMap::new() };
+                    let answer = Answer { verdict: Verdict::Accepted, at: 0.0, budgets: BTreeMap::new(), undecided: 0 };
                     (pod.uid.clone(), answer)
                 };
                 came = Came::Answers(evict.iter().map(|(pod, _)| answer(pod)).collect());
@@ -131,6 +135,11 @@ impl Weeks {
                 if self.snap.kube.pods[&machine].pods.is_empty() {
                     self.pod(&machine);
                 }
+            }
+            Effect::Recheck { node, .. } => {
+                let pods = self.snap.kube.pods.get(node).map(|p| p.pods.values().cloned().collect());
+                let node = self.snap.kube.by_name.get(node).cloned();
+                came = Came::Rechecked(FreshRead { at: self.boot(), node, pods });
             }
             Effect::Settle { .. } => {}
             other => panic!("{} is not expected here", other.word()),

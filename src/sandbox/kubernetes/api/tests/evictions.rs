@@ -177,3 +177,77 @@ async fn two_budgets_a_gone_pod_and_a_terminating_namespace_are_told_apart() {
     assert_eq!((code, message(&said)), (403, why));
     assert_eq!(said["details"]["causes"][0]["reason"], "NamespaceTerminating");
 }
+
+/// Code and message of one eviction under this interceptor.
+fn intercepted(api: &Api, behaviour: Behaviour) {
+    let labels = [("a".to_owned(), "b".to_owned())].into();
+    let (name, namespace) = ("evictions.example.com".to_owned(), "default".to_owned());
+    api.intercept(vec![Interceptor { name, namespace, labels, behaviour }]);
+}
+
+/// A dry run of which webhooks are told, too: in the query.
+async fn dry(api: &Api, name: &str) -> u16 {
+    let path = format!("/api/v1/namespaces/default/pods/{name}/eviction?dryRun=All");
+    post(api, &path, json!({"metadata": {"name": name}, "deleteOptions": {"dryRun": ["All"]}})).await.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_deny_defer_and_migrate_before_any_budget_is_asked_or_spent() {
+    let api = api();
+    pod(&api, "p").await;
+    budget(&api, "b", json!({})).await;
+    counts(&api, 1, 3, 2).await;
+    intercepted(&api, Behaviour::Deny(403));
+    let (code, said) = evict(&api, "p").await;
+    let why = "admission webhook \"evictions.example.com\" denied the request: p stays";
+    assert_eq!((code, message(&said)), (403, why));
+    assert_eq!(dry(&api, "p").await, 403);
+
+    intercepted(&api, Behaviour::Defer(2));
+    assert_eq!(dry(&api, "p").await, 429, "no dry run counts");
+    for _ in 0..2 {
+        let (code, said) = evict(&api, "p").await;
+        let why = "admission webhook \"evictions.example.com\" denied the request: try again later";
+        assert_eq!((code, message(&said), &said["details"]), (429, why, &Value::Null));
+    }
+    assert_eq!(dry(&api, "p").await, 201);
+    assert_eq!(allowed(&api).await, 1);
+
+    intercepted(&api, Behaviour::Migrate(Duration::from_secs(20)));
+    assert_eq!(dry(&api, "p").await, 429);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(!terminates(&api, "p").await, "a dry run starts nothing");
+    for _ in 0..2 {
+        assert_eq!(evict(&api, "p").await.0, 429);
+    }
+    tokio::time::sleep(Duration::from_secs(19)).await;
+    assert!(!terminates(&api, "p").await);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(terminates(&api, "p").await);
+    assert_eq!(allowed(&api).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_and_servers_fail_so_many_requests_about_a_pod_and_then_no_more() {
+    let late = Behaviour::TimeOut { times: 2, after: Duration::from_secs(10) };
+    let start = "Internal error occurred: failed calling webhook \"evictions.example.com\": failed to call webhook: ";
+    for (behaviour, code, begins, waits) in [
+        (late, 500, start, 10),
+        (Behaviour::Fail(2), 500, start, 0),
+        (Behaviour::LeaderChanged(2), 500, "etcdserver: leader changed", 0),
+        (Behaviour::Overload(2), 429, "Too many requests", 0),
+    ] {
+        let api = api();
+        pod(&api, "p").await;
+        intercepted(&api, behaviour.clone());
+        for _ in 0..2 {
+            let began = tokio::time::Instant::now();
+            let (is, said) = evict(&api, "p").await;
+            assert_eq!((is, began.elapsed().as_secs()), (code, waits), "{behaviour:?}");
+            assert!(message(&said).starts_with(begins), "{said}");
+            assert!(said["details"]["causes"][0]["reason"].is_null());
+        }
+        let began = tokio::time::Instant::now();
+        assert_eq!((evict(&api, "p").await.0, began.elapsed().as_secs()), (201, 0), "{behaviour:?}");
+    }
+}

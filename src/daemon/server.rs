@@ -1,0 +1,241 @@
+//! Serves the daemon's pages to few connections at a time: idle ones use up no file descriptors.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{Next, from_fn},
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::{AbortHandle, Id, JoinSet},
+    time::{Instant, sleep, sleep_until},
+};
+
+/// Connections at once. For one more, the one that has been idle for longest is closed.
+pub const MOST: usize = 64;
+/// Within this time a new connection has to send a whole request head.
+const HEAD: Duration = Duration::from_secs(10);
+/// How long a connection may ask nothing between two requests; scrapers come once a minute or more often.
+const IDLE: Duration = Duration::from_secs(90);
+/// After an `accept` that failed.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Accepts connections for ever.
+pub async fn serve(listener: TcpListener, app: Router) {
+    let mut open = Open::default();
+    loop {
+        tokio::select! {
+            biased;
+            () = open.one_ended() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    open.make_room().await;
+                    open.add(stream, &app);
+                }
+                Err(e) => {
+                    if no_descriptors(&e) {
+                        tracing::warn!(error = %e, "no file descriptor for another HTTP connection");
+                        open.close_the_idlest().await;
+                    }
+                    sleep(AGAIN).await;
+                }
+            },
+        }
+    }
+}
+
+fn no_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    error.raw_os_error().is_some_and(|code| [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&code))
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Open {
+    tasks: JoinSet<()>,
+    known: HashMap<Id, (AbortHandle, Arc<Activity>)>,
+}
+
+impl Open {
+    fn add(&mut self, stream: TcpStream, app: &Router) {
+        let activity = Arc::new(Activity::new());
+        let task = self.tasks.spawn(one(stream, app.clone(), Arc::clone(&activity)));
+        self.known.insert(task.id(), (task, activity));
+    }
+
+    /// Resolves when a connection has ended; never where none is open.
+    async fn one_ended(&mut self) {
+        let id = match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => id,
+            Some(Err(e)) => e.id(),
+            None => std::future::pending().await,
+        };
+        self.known.remove(&id);
+    }
+
+    async fn make_room(&mut self) {
+        while self.tasks.len() >= MOST {
+            self.close_the_idlest().await;
+        }
+    }
+
+    /// Closes one: those that wait for an answer come last.
+    async fn close_the_idlest(&mut self) {
+        let order = |activity: &Activity| (activity.answering.load(Ordering::SeqCst) > 0, activity.last());
+        if let Some((task, _)) = self.known.values().min_by_key(|(_, activity)| order(activity)) {
+            task.abort();
+            self.one_ended().await;
+        }
+    }
+}
+
+/// What a connection does.
+struct Activity {
+    /// When it was opened, or a request began or ended.
+    last: Mutex<(Instant, Duration)>,
+    /// Requests that are being answered.
+    answering: AtomicUsize,
+}
+
+/// A request that is being answered.
+struct Answering(Arc<Activity>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.moved();
+        self.0.answering.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self { last: Mutex::new((Instant::now(), HEAD)), answering: AtomicUsize::new(0) }
+    }
+
+    fn last(&self) -> Instant {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn moved(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), IDLE);
+    }
+
+    fn begins(self: &Arc<Self>) -> Answering {
+        self.moved();
+        self.answering.fetch_add(1, Ordering::SeqCst);
+        Answering(Arc::clone(self))
+    }
+
+    /// Resolves when it has asked nothing for too long.
+    async fn too_idle(&self) {
+        loop {
+            let (last, most) = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let answering = self.answering.load(Ordering::SeqCst) > 0;
+            if !answering && last.elapsed() >= most {
+                return;
+            }
+            // an answer that is being made is not idleness: look again when it may have been sent
+            sleep_until(if answering { Instant::now() + HEAD } else { last + most }).await;
+        }
+    }
+}
+
+/// One connection, until it ends or is idle for too long.
+async fn one(stream: TcpStream, app: Router, activity: Arc<Activity>) {
+    let counted = Arc::clone(&activity);
+    let app = app.layer(from_fn(move |request: Request, next: Next| {
+        let answering = counted.begins();
+        async move {
+            let answer = next.run(request).await;
+            drop(answering);
+            answer
+        }
+    }));
+    let server = Builder::new(TokioExecutor::new()).http1_only();
+    let serves = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    tokio::select! {
+        biased;
+        // a client that goes away in mid-answer is nobody's news
+        _ = serves => {}
+        () = activity.too_idle() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    async fn served() -> std::net::SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Router::new().route("/", get(|| async { "here" }));
+        tokio::spawn(serve(listener, app));
+        address
+    }
+
+    async fn ask(stream: &mut TcpStream) -> String {
+        stream.write_all(GET).await.unwrap();
+        let mut bytes = [0; 1024];
+        let n = stream.read(&mut bytes).await.unwrap();
+        String::from_utf8_lossy(&bytes[..n]).into_owned()
+    }
+
+    async fn ended(mut stream: TcpStream) -> bool {
+        matches!(stream.read(&mut [0; 64]).await, Ok(0) | Err(_))
+    }
+
+    #[tokio::test]
+    async fn with_all_places_taken_the_idlest_makes_room_and_whoever_asks_stays() {
+        let address = served().await;
+        let mut asks = TcpStream::connect(address).await.unwrap();
+        let mut held = Vec::new();
+        for i in 0..5 * MOST {
+            let mut one = TcpStream::connect(address).await.unwrap();
+            if i % 2 == 0 {
+                one.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+            }
+            held.push(one);
+            if i % 20 == 0 {
+                assert!(ask(&mut asks).await.ends_with("here"), "{i}");
+            }
+        }
+        let mut fresh = TcpStream::connect(address).await.unwrap();
+        assert!(ask(&mut fresh).await.ends_with("here"));
+        assert!(ended(held.swap_remove(0)).await, "the first of them was closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_request_and_silence_between_two_end_a_connection() {
+        let activity = Arc::new(Activity::new());
+        let began = Instant::now();
+        activity.too_idle().await;
+        assert_eq!(began.elapsed().as_secs(), HEAD.as_secs(), "never asked anything");
+        let answering = activity.begins();
+        let long = tokio::time::timeout(Duration::from_hours(1), activity.too_idle()).await;
+        assert!(long.is_err(), "an answer that takes an hour is waited for");
+        drop(answering);
+        let began = Instant::now();
+        activity.too_idle().await;
+        assert!((IDLE.as_secs()..=(IDLE + HEAD).as_secs()).contains(&began.elapsed().as_secs()));
+    }
+}

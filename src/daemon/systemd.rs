@@ -1,0 +1,62 @@
+//! What systemd is told, where it asks to be told (`sd_notify(3)`).
+
+use std::{
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    time::Duration,
+};
+
+use crate::heartbeat::Heartbeat;
+
+/// Sends one state to `NOTIFY_SOCKET`.
+pub fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET").and_then(|p| p.into_string().ok()) else { return };
+    let address = match path.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let sent = address.and_then(|a| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &a));
+    if let Err(e) = sent {
+        tracing::warn!(error = %e, "systemd could not be told {state}");
+    }
+}
+
+/// Feeds the unit's `WatchdogSec` from the heartbeat of the engine's main loop: silent, it is not fed.
+pub async fn feed_watchdog(heartbeat: Heartbeat) {
+    let variable = |name: &str| std::env::var(name).ok();
+    let Some(limit) = watchdog(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), std::process::id()) else { return };
+    let mut fed = None;
+    loop {
+        let beats = heartbeat.beats();
+        if fed != Some(beats) {
+            notify("WATCHDOG=1");
+            fed = Some(beats);
+        }
+        tokio::time::sleep(limit / 3).await;
+    }
+}
+
+/// Within what time the unit wants to hear of this process.
+fn watchdog(micros: Option<String>, pid: Option<String>, own: u32) -> Option<Duration> {
+    let micros = micros?.parse().ok().filter(|micros| *micros > 0)?;
+    let ours = pid.is_none_or(|pid| pid.parse() == Ok(own));
+    ours.then(|| Duration::from_micros(micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watchdog_is_fed_where_systemd_asks_this_process() {
+        let asked = |micros: &str, pid: Option<&str>| watchdog(Some(micros.to_owned()), pid.map(str::to_owned), 7);
+        assert_eq!(asked("60000000", Some("7")), Some(Duration::from_mins(1)));
+        assert_eq!(asked("60000000", None), Some(Duration::from_mins(1)));
+        assert_eq!(asked("60000000", Some("8")), None);
+        assert_eq!(asked("0", None), None);
+        assert_eq!(asked("soon", None), None);
+        assert_eq!(watchdog(None, None, 7), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! Emptying one node: preview, evict all together, retry, wait until the pods are gone (docs/reliability.md, I15, I18,
+//! I20–I22).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    Effect, Pass,
+    case::Case,
+    drain::Waits,
+    pods::{Leaving, held_reason},
+    preview::Budgeted,
+};
+use crate::{
+    engine::snapshot::{DrainWork, Work},
+    model::{
+        cluster::Eviction,
+        drain::{Answer, Verdict},
+        kube::{BudgetRow, NodeRow, PodRow},
+        reason::{PodHold, Reason},
+        time::seconds_between,
+    },
+    mutation::{Mutation, on},
+};
+
+/// A pod is named as stuck so many seconds after its grace period has ended (I22).
+const STUCK: f64 = 60.0;
+/// Seconds before a request that met a replaced pod, or was not decided, is sent again.
+const AGAIN: f64 = 1.0;
+/// Seconds between evictions of a pod that a webhook takes care of, where it names none, and the longest backoff of
+/// requests that were not decided.
+const DEFERRED: f64 = 10.0;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Delete,
+    Evict,
+    EvictProtected,
+}
+
+/// The next round of evictions and deletions, and what is waited for.
+#[derive(Default)]
+struct Next {
+    evict: Vec<Budgeted>,
+    delete: Vec<Arc<PodRow>>,
+    held: Option<Reason>,
+    failed: Option<Reason>,
+    wake: Option<f64>,
+}
+
+impl<'a> Pass<'a> {
+    /// Preview, then evict all together, then wait for the pods to be gone.
+    pub(super) fn clear_out(
+        &mut self,
+        case: Case<'a>,
+        node: &NodeRow,
+        work: &Work,
+        rules: Eviction<'_>,
+        leaving: &Leaving<'a>,
+    ) -> Waits {
+        let drain = &work.drain;
+        let began = drain.taken_over || drain.accepted;
+        // A protected running Job is known without asking. Under our cordon its node takes no other pods: unless pods have
+        // left already, the node is uncordoned at once, and looked at again after the backoff.
+        if let Some((pod, job)) = leaving.jobs.first() {
+            let blocked = Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() };
+            return if began { Waits::For(blocked) } else { Waits::BackOff(blocked) };
+        }
+        let interval = f64::from(i32::try_from(rules.interval).unwrap_or(i32::MAX));
+        if let (false, Some((at, cause))) = (began, &drain.refused) {
+            if drain.refusals >= rules.tries {
+                return Waits::BackOff(cause.clone());
+            }
+            if self.boot() < at + interval {
+                self.wake_at(at + interval);
+                return Waits::For(cause.clone());
+            }
+        }
+        if !began
+            && !drain.previewed
+            && let Some(waits) = self.preview(case, node, drain, leaving)
+        {
+            return waits;
+        }
+        let mut next = Next::default();
+        for &pod in &leaving.delete {
+            self.consider(pod, Way::Delete, drain.answers.get(&pod.uid), &mut next);
+        }
+        for &(pod, protected) in &leaving.evict {
+            let way = if protected { Way::EvictProtected } else { Way::Evict };
+            self.consider(pod, way, drain.answers.get(&pod.uid), &mut next);
+        }
+        if let Some(failed) = next.failed {
+            return Waits::BackOff(failed);
+        }
+        if let Some(at) = next.wake {
+            self.wake_at(at);
+        }
+        if !next.evict.is_empty() || !next.delete.is_empty() {
+            let effect = Effect::Evict { evict: next.evict, delete: next.delete, unprotected: unprotected(leaving) };
+            let guard = self.starting(case);
+            self.plan(&node.name, Some(case.id), guard, effect);
+        }
+        Waits::For(self.what_is_left(node, leaving, next.held))
+    }
+
+    /// Asks by dry run about every pod that will be evicted and has not passed yet; none = nothing is left to ask (I15).
+    fn preview(&mut self, case: Case<'a>, node: &NodeRow, drain: &DrainWork, leaving: &Leaving<'a>) -> Option<Waits> {
+        let pods: Vec<Budgeted> = leaving
+            .evict
+            .iter()
+            .filter(|(pod, _)| !drain.passed.contains(&pod.uid))
+            .map(|(pod, _)| (Arc::clone(pod), self.budgets(pod)))
+            .collect();
+        if pods.is_empty() {
+            return None;
+        }
+        let reason = (drain.undecided.as_ref().map(|u| u.reason.clone()))
+            .or(drain.refused.as_ref().map(|(_, cause)| cause.clone()))
+            .unwrap_or_else(|| Reason::Working { phase: "previews".to_owned() });
+        if let Some(undecided) = &drain.undecided {
+            let at = undecided.at + pause(undecided.times, undecided.retry_after);
+            if self.boot() < at {
+                self.wake_at(at);
+                return Some(Waits::For(reason));
+            }
+        }
+        let guard = self.starting(case);
+        let effect = Effect::Preview { pods, unprotected: unprotected(leaving) };
+        self.plan(&node.name, Some(case.id), guard, effect);
+        Some(Waits::For(reason))
+    }
+
+    fn budgets(&self, pod: &PodRow) -> Vec<Arc<BudgetRow>> {
+        self.snap.kube.budgets_of(pod).cloned().collect()
+    }
+
+    /// Whether this pod is worth a request now, and what holds it if not.
+    fn consider(&self, pod: &Arc<PodRow>, way: Way, answer: Option<&Answer>, next: &mut Next) {
+        let send = |next: &mut Next| match way {
+            Way::Delete => next.delete.push(Arc::clone(pod)),
+            Way::Evict | Way::EvictProtected => next.evict.push((Arc::clone(pod), self.budgets(pod))),
+        };
+        let Some(answer) = answer else {
+            send(next);
+            return;
+        };
+        let wait_until = |next: &mut Next, at: f64| {
+            if self.boot() >= at {
+                send(next);
+            } else {
+                next.wake = Some(next.wake.map_or(at, |w| w.min(at)));
+            }
+        };
+        let (hold, retry_after) = match &answer.verdict {
+            // The watch will show it.
+            Verdict::Accepted | Verdict::Gone => return,
+            Verdict::Failed(text) => {
+                next.failed = Some(Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() });
+                return;
+            }
+            Verdict::Undecided { answer: text, retry_after, .. } => {
+                let failing = Reason::EvictionFailing { pod: pod.full_name(), answer: text.clone() };
+                if on(Mutation::FailureFatal) {
+                    next.failed = Some(failing);
+                    return;
+                }
+                next.held.get_or_insert(failing);
+                wait_until(next, answer.at + pause(answer.undecided, *retry_after));
+                return;
+            }
+            Verdict::Held { hold, retry_after } => (hold, *retry_after),
+        };
+        next.held.get_or_insert_with(|| held_reason(pod, hold));
+        match hold {
+            // A budget refuses, or two: in an unprotected namespace the pod is deleted (I18).
+            PodHold::Budget { .. } | PodHold::BudgetLag { .. }
+                if way == Way::Evict || on(Mutation::DeleteProtected) =>
+            {
+                next.delete.push(Arc::clone(pod));
+            }
+            PodHold::ManyBudgets { .. } if way == Way::Evict => next.delete.push(Arc::clone(pod)),
+            PodHold::Deferred { .. } if way == Way::Evict && on(Mutation::DeferredDeleted) => {
+                next.delete.push(Arc::clone(pod));
+            }
+            // Retry-After is a wait, not a try; else the budget's change is waited for.
+            PodHold::Budget { .. } | PodHold::BudgetLag { .. } => {
+                let budgets = self.budgets(pod);
+                let changed = budgets.iter().any(|b| answer.budgets.get(&b.full_name()) != Some(&b.resource_version));
+                match retry_after {
+                    _ if changed => send(next),
+                    Some(_) => wait_until(next, answer.at + seconds(retry_after, DEFERRED)),
+                    None if answer.budgets.is_empty() => wait_until(next, answer.at + DEFERRED),
+                    None => {}
+                }
+            }
+            // The webhook moves the pod itself, or allows the eviction later: never deleted for that.
+            PodHold::Deferred { .. } => wait_until(next, answer.at + seconds(retry_after, DEFERRED)),
+            // "Any other error": nothing can evict it.
+            PodHold::ManyBudgets { .. } | PodHold::Denied { .. } => next.failed = Some(held_reason(pod, hold)),
+            PodHold::Replaced => wait_until(next, answer.at + AGAIN),
+            // Its namespace deletes it; the others are no answers of the server.
+            PodHold::NamespaceTerminating
+            | PodHold::Job { .. }
+            | PodHold::Failing { .. }
+            | PodHold::Terminating { .. }
+            | PodHold::Leaving
+            | PodHold::Refused { .. } => {}
+        }
+    }
+
+    fn what_is_left(&mut self, node: &NodeRow, leaving: &Leaving<'a>, held: Option<Reason>) -> Reason {
+        for pod in &leaving.terminating {
+            let asked = pod.terminating_since;
+            let ends = if on(Mutation::GraceForgotten) { asked } else { pod.grace_ends.or(asked) };
+            let Some(since) = ends else { continue };
+            let over = seconds_between(since, self.now.wall);
+            if over >= STUCK {
+                return Reason::TerminatingStuck { pod: pod.full_name(), since, node_ready: node.ready };
+            }
+            self.wake_at(self.boot() + STUCK - over + 0.01);
+        }
+        held.filter(|_| !on(Mutation::RefusalUnnamed)).unwrap_or_else(|| {
+            if on(Mutation::RefusalUnnamed) {
+                return Reason::Working { phase: "drains".to_owned() };
+            }
+            let first =
+                (leaving.terminating.first()).or(leaving.evict.first().map(|(pod, _)| pod)).or(leaving.delete.first());
+            Reason::PodsLeaving {
+                left: u32::try_from(leaving.len()).unwrap_or(u32::MAX),
+                first: first.map_or_else(String::new, |pod| pod.full_name()),
+            }
+        })
+    }
+}
+
+/// UIDs of the pods to evict whose namespace is not protected.
+fn unprotected(leaving: &Leaving<'_>) -> BTreeSet<String> {
+    leaving.evict.iter().filter(|(_, protected)| !protected).map(|(pod, _)| pod.uid.clone()).collect()
+}
+
+/// Seconds before a request is sent again after so many answers in a row that decided nothing: 1, 2, 4, 8, 10, or what
+/// the server asks for.
+fn pause(undecided: u32, retry_after: Option<u64>) -> f64 {
+    let doubled = f64::from(1_u32 << undecided.saturating_sub(1).min(8)) * AGAIN;
+    seconds(retry_after, doubled.min(DEFERRED))
+}
+
+#[allow(clippy::cast_precision_loss)] // seconds
+fn seconds(retry_after: Option<u64>, otherwise: f64) -> f64 {
+    retry_after.map_or(otherwise, |s| s as f64)
+}

@@ -1,0 +1,165 @@
+//! The meaning of a round of dry runs (docs/reliability.md, I15).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::pods::held_reason;
+use crate::{
+    model::{
+        drain::{Answer, Finding, Preview, Verdict},
+        kube::{BudgetRow, PodRow},
+        reason::{PodHold, Reason},
+    },
+    mutation::{Mutation, on},
+};
+
+/// A pod and the budgets that select it.
+pub(crate) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+
+/// What one answer means to the preview.
+enum Passes {
+    Yes,
+    Blocked(Reason),
+    Undecided(Reason, Option<u64>),
+}
+
+/// What the answers to these dry runs come to. `unprotected` are the UIDs of pods that no budget keeps.
+pub(crate) fn previewed(
+    pods: &[Budgeted],
+    unprotected: &BTreeSet<String>,
+    answers: &BTreeMap<String, Answer>,
+) -> Preview {
+    let mut passed = BTreeSet::new();
+    let (mut blocked, mut undecided, mut unasked) = (None, None, false);
+    for (pod, _) in pods {
+        let Some(answer) = answers.get(&pod.uid) else {
+            unasked = true;
+            continue;
+        };
+        match passes(pod, unprotected.contains(&pod.uid), &answer.verdict) {
+            Passes::Yes => {
+                passed.insert(pod.uid.clone());
+            }
+            Passes::Blocked(reason) => blocked = blocked.or(Some(reason)),
+            Passes::Undecided(reason, retry_after) => undecided = undecided.or(Some((reason, retry_after))),
+        }
+    }
+    let finding = match (blocked, undecided) {
+        (Some(reason), _) => Finding::Blocked(reason),
+        (None, Some((reason, retry_after))) => Finding::Undecided { reason, retry_after },
+        (None, None) if unasked => Finding::Unfinished,
+        (None, None) => Finding::Clean,
+    };
+    Preview { passed, finding }
+}
+
+fn passes(pod: &PodRow, unprotected: bool, verdict: &Verdict) -> Passes {
+    let (hold, retry_after) = match verdict {
+        Verdict::Accepted | Verdict::Gone => return Passes::Yes,
+        Verdict::Failed(answer) => {
+            return Passes::Blocked(Reason::EvictionRefused { pod: pod.full_name(), answer: answer.clone() });
+        }
+        Verdict::Undecided { answer, retry_after, .. } => {
+            let reason = Reason::EvictionFailing { pod: pod.full_name(), answer: answer.clone() };
+            return if on(Mutation::FailureFatal) {
+                Passes::Blocked(reason)
+            } else {
+                Passes::Undecided(reason, *retry_after)
+            };
+        }
+        Verdict::Held { hold, retry_after } => (hold, *retry_after),
+    };
+    let blocked = || Passes::Blocked(held_reason(pod, hold));
+    match hold {
+        // A budget, and two of them, keep no pod of an unprotected namespace: it is deleted (I18).
+        PodHold::Budget { .. } | PodHold::BudgetLag { .. } | PodHold::ManyBudgets { .. } if unprotected => Passes::Yes,
+        PodHold::Budget { .. } | PodHold::ManyBudgets { .. } if on(Mutation::PreviewIgnored) => Passes::Yes,
+        PodHold::Denied { .. } if on(Mutation::DenialIgnored) => Passes::Yes,
+        PodHold::Deferred { .. } if on(Mutation::DeferralBlocks) => blocked(),
+        // A webhook's 429 blocks nothing: the real eviction is what makes it move the pod. A terminating namespace deletes
+        // its pods itself.
+        PodHold::Deferred { .. } | PodHold::NamespaceTerminating => Passes::Yes,
+        PodHold::BudgetLag { .. } | PodHold::Replaced => Passes::Undecided(held_reason(pod, hold), retry_after),
+        PodHold::Budget { .. }
+        | PodHold::ManyBudgets { .. }
+        | PodHold::Denied { .. }
+        | PodHold::Job { .. }
+        | PodHold::Failing { .. }
+        | PodHold::Terminating { .. }
+        | PodHold::Leaving
+        | PodHold::Refused { .. } => blocked(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::drain::Undecided;
+
+    fn found(answers: &[(&str, Verdict)], unprotected: &[&str]) -> Preview {
+        let pod = |name: &&str| {
+            let pod = PodRow { namespace: "ns".into(), name: (*name).into(), uid: (*name).into(), ..PodRow::default() };
+            (Arc::new(pod), Vec::new())
+        };
+        let pods: Vec<Budgeted> = ["a", "b", "c"].iter().map(pod).collect();
+        let answer =
+            |verdict: &Verdict| Answer { verdict: verdict.clone(), at: 0.0, budgets: BTreeMap::new(), undecided: 0 };
+        let answers = answers.iter().map(|(uid, verdict)| ((*uid).to_owned(), answer(verdict))).collect();
+        previewed(&pods, &unprotected.iter().map(|u| (*u).to_owned()).collect(), &answers)
+    }
+
+    fn held(hold: PodHold) -> Verdict {
+        Verdict::Held { hold, retry_after: None }
+    }
+
+    #[test]
+    fn i15_a_budget_two_of_them_on_a_protected_pod_and_a_webhooks_denial_block_and_nothing_else() {
+        let budget = || PodHold::Budget { budget: "ns/b".into(), healthy: 1, needed: 1 };
+        let many = || PodHold::ManyBudgets { budgets: vec!["ns/b".into(), "ns/c".into()] };
+        let (webhook, message) = (|| "w".to_owned(), || "no".to_owned());
+        let denied = || PodHold::Denied { webhook: webhook(), message: message() };
+        let deferred = || PodHold::Deferred { webhook: webhook(), message: message() };
+        let undecided = || Verdict::Undecided { by: Undecided::Server, answer: "503".into(), retry_after: Some(2) };
+        let (lag, replaced) = (|| PodHold::BudgetLag { budget: "ns/b".into() }, || PodHold::Replaced);
+        // by the answer: protected, unprotected; 0 = passes, 1 = is asked again, 2 = blocks
+        let table = [
+            (Verdict::Accepted, [0, 0]),
+            (Verdict::Gone, [0, 0]),
+            (held(budget()), [2, 0]),
+            (held(many()), [2, 0]),
+            (held(lag()), [1, 0]),
+            (held(denied()), [2, 2]),
+            (held(deferred()), [0, 0]),
+            (held(replaced()), [1, 1]),
+            (held(PodHold::NamespaceTerminating), [0, 0]),
+            (undecided(), [1, 1]),
+            (Verdict::Failed("403: no".into()), [2, 2]),
+        ];
+        for (verdict, expected) in table {
+            for (unprotected, expected) in [&[][..], &["b"][..]].into_iter().zip(expected) {
+                let all = [("a", Verdict::Accepted), ("b", verdict.clone()), ("c", Verdict::Accepted)];
+                let preview = found(&all, unprotected);
+                let is = match &preview.finding {
+                    Finding::Clean => 0,
+                    Finding::Undecided { .. } => 1,
+                    Finding::Blocked(_) => 2,
+                    Finding::Unfinished => 3,
+                };
+                assert_eq!(is, expected, "{verdict:?} {unprotected:?}");
+                assert_eq!(preview.passed.contains("b"), is == 0, "{verdict:?}");
+                assert!(preview.passed.contains("a") && preview.passed.contains("c"));
+            }
+        }
+        let worst = found(&[("a", undecided()), ("b", held(denied())), ("c", Verdict::Accepted)], &[]);
+        assert!(matches!(worst.finding, Finding::Blocked(Reason::DeniedByWebhook { .. })), "whatever else is unknown");
+    }
+
+    #[test]
+    fn i15_a_pod_that_was_not_asked_about_has_not_passed() {
+        let preview = found(&[("a", Verdict::Accepted), ("c", Verdict::Accepted)], &[]);
+        assert_eq!(preview.finding, Finding::Unfinished);
+        assert!(!preview.passed.contains("b"));
+    }
+}

@@ -1,0 +1,112 @@
+//! The fresh read before a command: the API server itself is asked for the machine's Node and pods, and the rules judge
+//! these answers instead of a watch's copy (spec/safety.md, The right node; I16, I24, I26). The command begins within
+//! TTL/12 of them, however long they took.
+
+use std::sync::Arc;
+
+use super::{Effect, Pass, case::Case, pods::sort};
+use crate::{
+    engine::snapshot::FreshRead,
+    model::{kube::NodeRow, reason::Reason},
+    mutation::{Mutation, on},
+};
+
+/// Seconds before the API server is asked again about a machine that was not ready for its command.
+const ASK_AGAIN: f64 = 2.0;
+
+/// Where the fresh read before a command stands.
+pub(super) enum Recheck {
+    /// The answers allow the command. None = the machine has no Node: there is nothing to ask.
+    Allows(Option<FreshRead>),
+    /// The API server is being asked.
+    Asks(Reason),
+    /// The answers forbid it, or an earlier try came to nothing.
+    Waits(Reason),
+}
+
+impl<'a> Pass<'a> {
+    /// Plans the fresh read, or judges the one that was made. `drained`: the Node was drained for this command and must
+    /// still be ours and empty; `force`: by a person's order pods and volumes do not count.
+    pub(super) fn recheck(
+        &mut self,
+        case: Case<'a>,
+        node: Option<&Arc<NodeRow>>,
+        drained: bool,
+        force: bool,
+    ) -> Recheck {
+        let Some(node) = node else { return Recheck::Allows(None) };
+        let work = self.snap.work.get(&case.id);
+        let fresh = work.and_then(|w| w.fresh.as_ref()).filter(|f| f.pods.is_some() == drained);
+        if let Some(fresh) = fresh.filter(|f| self.boot() - f.at <= self.freshness()) {
+            let Some(forbids) = self.forbids(case, node, fresh, drained, force) else {
+                return Recheck::Allows(Some(fresh.clone()));
+            };
+            if self.boot() < fresh.at + ASK_AGAIN {
+                self.wake_at(fresh.at + ASK_AGAIN);
+                return Recheck::Waits(forbids);
+            }
+            self.ask(case, node, drained);
+            return Recheck::Waits(forbids);
+        }
+        self.ask(case, node, drained);
+        match self.came_to_nothing(case) {
+            Some(reason) => Recheck::Waits(reason),
+            None => Recheck::Asks(Reason::Working { phase: "asks the API server for its Node and pods".to_owned() }),
+        }
+    }
+
+    /// What the last tries of an entry's next effect came to, if the last one came to nothing.
+    pub(super) fn came_to_nothing(&self, case: Case<'_>) -> Option<Reason> {
+        let retries = self.snap.work.get(&case.id)?.retries.as_ref()?;
+        let why = format!("{} (tried {} times)", retries.why, retries.count);
+        Some(Reason::EffectFailed { what: "the command".to_owned(), why })
+    }
+
+    fn ask(&mut self, case: Case<'a>, node: &Arc<NodeRow>, pods: bool) {
+        let effect = Effect::Recheck { entry: case.owned(), node: node.name.clone(), pods };
+        self.plan(case.machine, Some(case.id), self.starting(case), effect);
+    }
+
+    /// Seconds for which a fresh read counts: an effect starts within TTL/12 of what it was decided from (I24).
+    #[allow(clippy::cast_precision_loss)] // seconds
+    fn freshness(&self) -> f64 {
+        self.snap.engine.ttl as f64 / 12.0
+    }
+
+    /// Why these answers do not allow the command.
+    fn forbids(&self, case: Case<'a>, node: &NodeRow, fresh: &FreshRead, drained: bool, force: bool) -> Option<Reason> {
+        let Some(found) = &fresh.node else {
+            return Some(Reason::NodeMismatch { expected: format!("Node {}", node.name), found: "none".to_owned() });
+        };
+        if found.uid != node.uid {
+            let (expected, found) = (format!("UID {}", node.uid), format!("UID {}", found.uid));
+            return Some(Reason::NodeMismatch { expected, found });
+        }
+        if let Some(reason) = self.wrong_node(case, Some(found)) {
+            return Some(reason);
+        }
+        if !drained {
+            return None;
+        }
+        let cordoned = found.unschedulable || on(Mutation::UncordonUnseen);
+        let ours = found
+            .owner()
+            .is_some_and(|o| o.entry == case.id && o.lease == self.snap.engine.lease && o.uid == found.uid);
+        if !cordoned || !ours {
+            let since = self.snap.work.get(&case.id).and_then(|w| w.drain.uncordoned).unwrap_or(self.now.wall);
+            return Some(Reason::UncordonedByOther { since });
+        }
+        if force {
+            return None;
+        }
+        let definition = self.definition?;
+        let rules = definition.cluster.eviction(case.queue());
+        let leaving = sort(fresh.pods.iter().flatten(), rules, &self.snap.kube);
+        if let Some(first) = leaving.first() {
+            let left = u32::try_from(leaving.len()).unwrap_or(u32::MAX);
+            return Some(Reason::PodsLeaving { left, first: first.full_name() });
+        }
+        let attached = !found.volumes_in_use.is_empty() && !on(Mutation::VolumesForgotten);
+        attached.then(|| Reason::VolumeAttached { names: found.volumes_in_use.clone() })
+    }
+}

@@ -1,0 +1,148 @@
+//! The fresh read right before a command: what is asked, what the answers allow, how long they count, and that a drain
+//! whose command never comes about ends at its deadline (I16, I24, I26, I51).
+
+use super::scene::{BOOT, LEASE, Scene};
+use crate::{
+    engine::{
+        decide::{Effect, Planned},
+        memory::remember,
+        snapshot::{Came, FreshRead, Retries, StaleCause},
+    },
+    fence::NoPermit,
+    model::{cluster::Reboot, entry::EntryId, kube::NodeRow, ours::Verb, reason::Reason},
+};
+
+fn first(scene: &Scene, index: u64) -> Option<Effect> {
+    let of = |p: &Planned| p.entry == Some(EntryId::reboot(index));
+    scene.first_decision().effects.into_iter().find(of).map(|p| p.effect)
+}
+
+fn said(scene: &Scene, index: u64) -> Reason {
+    scene.first_decision().reasons[&EntryId::reboot(index)].clone()
+}
+
+fn read(scene: Scene, how: impl FnOnce(&mut FreshRead)) -> Scene {
+    let mut fresh = scene.fresh("10.0.0.11", true);
+    how(&mut fresh);
+    scene.work(0, |w| w.fresh = Some(fresh))
+}
+
+fn node(fresh: &mut FreshRead, how: impl FnOnce(&mut NodeRow)) {
+    let mut row = (**fresh.node.as_ref().unwrap()).clone();
+    how(&mut row);
+    fresh.node = Some(row.into());
+}
+
+#[test]
+fn i16_the_api_server_is_asked_for_node_and_pods_before_the_command() {
+    let drained = Scene::new(1).draining(0, 11, 1);
+    let Some(Effect::Recheck { node, pods: true, .. }) = first(&drained, 0) else { panic!() };
+    assert_eq!(node, "10.0.0.11");
+    let answered = read(drained, |_| ());
+    let Some(Effect::Power { fresh: Some(_), .. }) = first(&answered, 0) else { panic!() };
+}
+
+/// TTL/12 counts from the answers: they may have taken longer than that to come.
+#[test]
+fn i24_answers_count_for_a_twelfth_of_the_ttl() {
+    let answered = |age: f64| read(Scene::new(1).draining(0, 11, 1), |f| f.at = BOOT - age);
+    assert!(matches!(first(&answered(4.9), 0), Some(Effect::Power { .. })));
+    assert!(matches!(first(&answered(5.1), 0), Some(Effect::Recheck { .. })));
+}
+
+#[test]
+fn i16_what_the_fresh_answers_forbid_is_not_done_whatever_the_watches_show() {
+    let scene = || Scene::new(1).draining(0, 11, 1);
+    let pod = Scene::new(1).pod(11, "late", |_| ()).fresh("10.0.0.11", true).pods;
+    type Forbids = fn(&Reason) -> bool;
+    let cases: [(&str, Scene, Forbids); 7] = [
+        (
+            "a pod",
+            read(scene(), |f| f.pods = pod.clone()),
+            |r| matches!(r, Reason::PodsLeaving { left: 1, first } if first == "shop/late"),
+        ),
+        ("a volume", read(scene(), |f| node(f, |n| n.volumes_in_use.push("v".to_owned()))), |r| {
+            matches!(r, Reason::VolumeAttached { .. })
+        }),
+        ("uncordoned", read(scene(), |f| node(f, |n| n.unschedulable = false)), |r| {
+            matches!(r, Reason::UncordonedByOther { .. })
+        }),
+        (
+            "stamped by another leader",
+            read(scene(), |f| {
+                node(f, |n| {
+                    let owner = n.owner().unwrap().clone();
+                    n.owner = Some(Ok(crate::model::kube::Owner { lease: LEASE + 1, ..owner }));
+                });
+            }),
+            |r| matches!(r, Reason::UncordonedByOther { .. }),
+        ),
+        ("another UID", read(scene(), |f| node(f, |n| n.uid = "other".to_owned())), |r| {
+            matches!(r, Reason::NodeMismatch { .. })
+        }),
+        ("another address", read(scene(), |f| node(f, |n| n.addresses = vec!["10.9.9.9".to_owned()])), |r| {
+            matches!(r, Reason::NodeMismatch { .. })
+        }),
+        ("no Node", read(scene(), |f| f.node = None), |r| matches!(r, Reason::NodeMismatch { .. })),
+    ];
+    for (what, scene, expected) in cases {
+        assert_eq!(first(&scene, 0).map(|e| e.word()), None, "{what}");
+        assert!(expected(&said(&scene, 0)), "{what}: {:?}", said(&scene, 0));
+        let later = scene.work(0, |w| w.fresh.as_mut().unwrap().at = BOOT - 2.5);
+        assert!(matches!(first(&later, 0), Some(Effect::Recheck { .. })), "{what}: asked again after two seconds");
+        assert!(expected(&said(&later, 0)), "{what}: and says why meanwhile");
+    }
+}
+
+#[test]
+fn force_skips_the_pods_of_the_fresh_answers_and_never_the_cordon() {
+    let pod = Scene::new(1).pod(11, "late", |_| ()).fresh("10.0.0.11", true).pods;
+    let forced = || Scene::new(1).draining(0, 11, 1).order(0, Verb::Force, 10);
+    let pods = read(forced(), |f| f.pods = pod);
+    assert!(matches!(first(&pods, 0), Some(Effect::Power { force: Some(_), .. })));
+    let uncordoned = read(forced(), |f| node(f, |n| n.unschedulable = false));
+    assert!(first(&uncordoned, 0).is_none());
+}
+
+/// Every effect of a drain came to nothing, for its whole time: it goes back into the queue, and says why.
+#[test]
+fn a_command_that_never_comes_about_backs_off_at_the_drains_deadline_with_its_cause() {
+    let late = i64::from(i32::try_from(Reboot::default().eviction_timeout()).unwrap()) + 1;
+    let in_vain = |age| {
+        let retries = Some(Retries { count: 7, why: "servers answer too slowly".to_owned() });
+        Scene::new(1).draining(0, 11, age).work(0, |w| w.retries = retries)
+    };
+    let early = in_vain(1);
+    assert!(matches!(first(&early, 0), Some(Effect::Recheck { .. })), "goes on trying");
+    let Reason::EffectFailed { why, .. } = said(&early, 0) else { panic!("{:?}", said(&early, 0)) };
+    assert!(why.contains("too slowly") && why.contains("7 times"), "{why}");
+    for scene in [in_vain(late), read(in_vain(late), |_| ())] {
+        let Some(Effect::BackOff { cause: Reason::EffectFailed { why, .. }, .. }) = first(&scene, 0) else {
+            panic!("{:?}", first(&scene, 0))
+        };
+        assert!(why.contains("too slowly"), "{why}");
+    }
+    let at_last = Scene::new(1).draining(0, 11, late);
+    assert!(matches!(first(&at_last, 0), Some(Effect::Recheck { .. })), "nothing has failed: it is not thrown away");
+}
+
+/// A decision that is too old when it is to be carried out is remembered and tried again later each time.
+#[test]
+fn a_stale_effect_is_remembered_and_backs_off() {
+    let (id, mut work) = (EntryId::reboot(0), std::collections::BTreeMap::new());
+    let now = crate::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: super::scene::now() };
+    let Some(effect) = first(&Scene::new(1).draining(0, 11, 1), 0) else { panic!() };
+    let cause = StaleCause::TooOld(NoPermit::TooOld { age_ms: 6000, limit_ms: 5000 });
+    let mut pauses = Vec::new();
+    for count in 1..=8 {
+        remember(&mut work, id, &effect, &Came::Stale(cause.clone()), now);
+        let retries = work[&id].retries.clone().unwrap();
+        assert_eq!(retries.count, count);
+        assert!(retries.why.contains("6000 ms old"), "{}", retries.why);
+        pauses.extend(work[&id].pause.clone().map(|(until, _)| until - BOOT));
+    }
+    assert_eq!(pauses.len(), 7, "an ordinary race is told to nobody");
+    assert!(pauses.is_sorted() && pauses[0] < 0.3 && (pauses[6] - 5.0).abs() < 0.01, "{pauses:?}");
+    let scene = Scene::new(1).draining(0, 11, 1).work(0, |w| *w = work[&id].clone());
+    assert!(matches!(said(&scene, 0), Reason::EffectFailed { .. }), "{:?}", said(&scene, 0));
+}

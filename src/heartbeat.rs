@@ -1,0 +1,284 @@
+//! Heartbeat of the engine's main loop. The lease has a task of its own, so a loop that is stuck would keep the lock for
+//! ever. Here a loop that makes no turn for [`Heartbeat::limit`] is noticed: its lease is given back and the process exits.
+//!
+//! Silence is counted in looks of the watcher, not by a clock: a process that was stopped, or a laptop that slept, ran
+//! neither loop nor watcher, and is not missing. The loop awaits no network, so a slow server never costs a beat.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+
+use crate::mutation::{Mutation, on};
+
+/// Between two looks of the watcher.
+const LOOK: Duration = Duration::from_secs(1);
+/// Shortest limit, whatever the TTL.
+const SHORTEST: Duration = Duration::from_secs(10);
+/// How long the process waits for etcd to take the lease back before it exits.
+const GIVEN_BACK: Duration = Duration::from_secs(3);
+/// How much longer than the watcher the thread of [`Heartbeat::guard`] waits.
+const LAST: Duration = Duration::from_secs(10);
+
+/// Heartbeat of one engine. All clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Heartbeat(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    limit: Duration,
+    beats: AtomicU64,
+    /// Looks of the watcher: its own heartbeat.
+    looks: AtomicU64,
+    state: watch::Sender<State>,
+    /// Leases that depend on this heartbeat and were not given back yet.
+    leases: watch::Sender<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Watched,
+    Missing,
+    Ended,
+}
+
+/// One lease under this heartbeat, until it is dropped.
+#[derive(Debug)]
+pub struct LeaseInUse(Heartbeat);
+
+impl Drop for LeaseInUse {
+    fn drop(&mut self) {
+        self.0.0.leases.send_modify(|leases| *leases = leases.saturating_sub(1));
+    }
+}
+
+impl Heartbeat {
+    /// Heartbeat of an engine whose lease has this TTL. Nothing happens before [`Heartbeat::watch`] runs.
+    pub fn new(ttl: Duration) -> Self {
+        Self(Arc::new(Inner {
+            limit: SHORTEST.max(ttl / 2),
+            beats: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
+            state: watch::Sender::new(State::Watched),
+            leases: watch::Sender::new(0),
+        }))
+    }
+
+    /// How long the loop may be silent: half the TTL, at least 10 s.
+    pub fn limit(&self) -> Duration {
+        self.0.limit
+    }
+
+    /// One turn of the loop.
+    pub fn beat(&self) {
+        self.0.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of turns so far.
+    pub fn beats(&self) -> u64 {
+        self.0.beats.load(Ordering::Relaxed)
+    }
+
+    /// Ends the watch: the loop has ended in good order, or its owner has dropped it.
+    pub fn end(&self) {
+        self.0.state.send_if_modified(|state| {
+            let watched = *state == State::Watched;
+            if watched {
+                *state = State::Ended;
+            }
+            watched
+        });
+    }
+
+    /// Watches the loop until it ends or goes missing.
+    pub async fn watch(self) {
+        let (mut seen, mut silent) = (self.beats(), Duration::ZERO);
+        while *self.0.state.borrow() == State::Watched {
+            sleep(LOOK).await;
+            self.0.looks.fetch_add(1, Ordering::Relaxed);
+            let beats = self.beats();
+            silent = if beats == seen { silent + LOOK } else { Duration::ZERO };
+            seen = beats;
+            if silent < self.0.limit || on(Mutation::HeartbeatIgnored) {
+                continue;
+            }
+            self.0.state.send_if_modified(|state| {
+                let watched = *state == State::Watched;
+                if watched {
+                    tracing::error!(
+                        silent_seconds = silent.as_secs(),
+                        "the engine's main loop is stuck: gives up the lock"
+                    );
+                    *state = State::Missing;
+                }
+                watched
+            });
+        }
+    }
+
+    /// Resolves once the loop is missing, and never before.
+    pub fn missing(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut state = self.0.state.subscribe();
+        async move {
+            let missing = state.wait_for(|state| *state == State::Missing).await.is_ok();
+            if !missing {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Resolves once the loop is missing and its lease was given back (or etcd took too long): the process has to exit with
+    /// this sentence.
+    pub fn stuck(&self) -> impl Future<Output = String> + Send + 'static {
+        let (missing, limit) = (self.missing(), self.0.limit.as_secs());
+        let mut leases = self.0.leases.subscribe();
+        async move {
+            missing.await;
+            // without an answer the lease runs out by itself: nobody keeps it alive any more
+            let given_back = timeout(GIVEN_BACK, leases.wait_for(|leases| *leases == 0)).await.is_ok_and(|r| r.is_ok());
+            let lock = if given_back { "the lock was given up" } else { "the lock runs out with its lease" };
+            format!("the engine's main loop was stuck for {limit} s; {lock}; start cketerm again")
+        }
+    }
+
+    /// Counts a lease that is kept alive only as long as this heartbeat beats.
+    pub fn lease(&self) -> LeaseInUse {
+        self.0.leases.send_modify(|leases| *leases += 1);
+        LeaseInUse(self.clone())
+    }
+
+    /// Ends the process with status 1 from a thread of its own where nobody else can: a stuck loop keeps the runtime's
+    /// only thread busy, or the process was told and does not exit. `before` gives the terminal back; it gets a second.
+    pub fn guard(&self, before: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let (inner, limit) = (Arc::downgrade(&self.0), self.0.limit + LAST);
+        let thread = || std::thread::Builder::new().name("heartbeat".to_owned());
+        let guard = move || {
+            if !must_exit(&inner, limit, LAST) {
+                return;
+            }
+            tracing::error!("the process is stuck: exits");
+            // a terminal that takes nothing must not keep it
+            let _ = thread().spawn(before);
+            std::thread::sleep(LOOK);
+            std::process::exit(1);
+        };
+        thread().spawn(guard).map(drop)
+    }
+}
+
+/// Waits until the watcher has not looked for `starved`, or the loop has been missing for `missing`; false where the engine
+/// has ended before.
+fn must_exit(inner: &Weak<Inner>, starved: Duration, missing: Duration) -> bool {
+    let (mut seen, mut silent) = (0, Duration::ZERO);
+    loop {
+        std::thread::sleep(LOOK);
+        let Some(inner) = inner.upgrade() else { return false };
+        let limit = match *inner.state.borrow() {
+            State::Watched => starved,
+            State::Missing => missing,
+            State::Ended => return false,
+        };
+        let looks = inner.looks.load(Ordering::Relaxed);
+        silent = if looks == seen { silent + LOOK } else { Duration::ZERO };
+        seen = looks;
+        if silent >= limit {
+            return true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn watched(ttl: u64) -> Heartbeat {
+        let heartbeat = Heartbeat::new(Duration::from_secs(ttl));
+        tokio::spawn(heartbeat.clone().watch());
+        heartbeat
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_beats_is_never_missing_and_one_that_stops_is_after_the_limit() {
+        for (ttl, limit) in [(5, 10), (20, 10), (60, 30), (120, 60)] {
+            let heartbeat = watched(ttl);
+            let missing = heartbeat.missing();
+            tokio::pin!(missing);
+            // a turn that takes nearly as long as is allowed is none that is missing
+            for _ in 0..20 {
+                heartbeat.beat();
+                assert!(timeout(Duration::from_secs(limit - 2), &mut missing).await.is_err(), "TTL {ttl}");
+            }
+            heartbeat.beat();
+            let began = Instant::now();
+            missing.await;
+            let took = began.elapsed().as_secs();
+            assert!((limit..=limit + 2).contains(&took), "TTL {ttl}: {took} s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_engine_that_has_ended_is_not_missing() {
+        let heartbeat = watched(5);
+        heartbeat.end();
+        assert!(timeout(Duration::from_mins(10), heartbeat.missing()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_stood_still_is_not_missing() {
+        let gate = crate::tasks::Gate::default();
+        let heartbeat = Heartbeat::new(Duration::from_secs(60));
+        let beating = heartbeat.clone();
+        tokio::spawn(gate.hold(async move {
+            crate::tasks::spawn(beating.clone().watch());
+            loop {
+                beating.beat();
+                sleep(LOOK).await;
+            }
+        }));
+        for _ in 0..5 {
+            sleep(Duration::from_secs(5)).await;
+            gate.freeze();
+            sleep(Duration::from_hours(8)).await;
+            gate.thaw();
+        }
+        assert!(timeout(Duration::from_mins(5), heartbeat.missing()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_process_waits_for_its_lease_but_not_for_ever() {
+        let heartbeat = watched(5);
+        let lease = heartbeat.lease();
+        let (missing, stuck) = (heartbeat.missing(), tokio::spawn(heartbeat.stuck()));
+        missing.await;
+        sleep(Duration::from_secs(1)).await;
+        assert!(!stuck.is_finished());
+        drop(lease);
+        assert!(stuck.await.unwrap().contains("the lock was given up"));
+
+        let heartbeat = watched(5);
+        let _lease = heartbeat.lease();
+        assert!(heartbeat.stuck().await.contains("runs out with its lease"));
+    }
+
+    #[test]
+    fn a_process_in_which_nothing_moves_is_noticed_by_a_thread_and_one_that_ended_is_not() {
+        let heartbeat = Heartbeat::new(Duration::from_secs(5));
+        let (inner, never) = (Arc::downgrade(&heartbeat.0), Duration::MAX);
+        assert!(must_exit(&inner, LOOK, never), "nobody watches");
+        heartbeat.0.state.send_replace(State::Missing);
+        assert!(must_exit(&inner, never, LOOK), "nobody exits");
+        heartbeat.0.state.send_replace(State::Ended);
+        assert!(!must_exit(&inner, LOOK, LOOK));
+        assert!(!must_exit(&Weak::new(), LOOK, LOOK));
+    }
+}

@@ -1,0 +1,133 @@
+//! YAML by the maintained parser, with values counted as they are made.
+//!
+//! The parser takes `012` and `1_000` for numbers. People mean serial numbers and labels by them, and the parser that was used
+//! before kept them as texts. So the text that a number was written as is looked at.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    rc::Rc,
+};
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use serde_saphyr::{Options, Spanned};
+
+use super::{Bounded, MOST_VALUES};
+
+thread_local! {
+    /// Bytes that the values of the document that is being read may still take.
+    static LEFT: Cell<usize> = const { Cell::new(0) };
+    /// Its text.
+    static TEXT: RefCell<Rc<str>> = RefCell::new(Rc::from(""));
+}
+
+/// Reads one document.
+pub(super) fn read(text: &str, options: Options) -> Result<Value, String> {
+    LEFT.set(MOST_VALUES);
+    TEXT.replace(Rc::from(text));
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |from| {
+        Spanned::<Node>::deserialize(from).map(settled)
+    });
+    TEXT.replace(Rc::from(""));
+    read.map_err(|e| e.to_string())
+}
+
+/// The value, where its text is a number; else the text.
+fn settled(node: Spanned<Node>) -> Value {
+    let Node(value) = node.value;
+    if !value.is_number() {
+        return value;
+    }
+    let span = node.defined.span();
+    let place = span.byte_offset().zip(span.byte_len());
+    let place = place.and_then(|(from, len)| Some((usize::try_from(from).ok()?, usize::try_from(len).ok()?)));
+    let written = place.and_then(|(from, len)| {
+        TEXT.with_borrow(|text| Some(text.get(from..from.checked_add(len)?)?.trim().to_owned()))
+    });
+    match written {
+        Some(written) if looks_like_text(&written) => Value::String(written),
+        _ => value,
+    }
+}
+
+/// Digits that are no number: `012`, `1_000`.
+fn looks_like_text(written: &str) -> bool {
+    let digits = written.trim_start_matches(['-', '+']);
+    let zero = digits.strip_prefix('0').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') && (zero || digits.contains('_'))
+}
+
+/// A value of the document.
+struct Node(Value);
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Nodes).map(Self)
+    }
+}
+
+struct Nodes;
+
+/// Makes one value that holds no others, and counts it.
+fn scalar<E: Error>(make: impl FnOnce(Bounded<'_>) -> Result<Value, E>) -> Result<Value, E> {
+    LEFT.with(|left| make(Bounded(left)))
+}
+
+impl<'de> Visitor<'de> for Nodes {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that JSON can hold")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        scalar(|bounded| bounded.take(0).map(|()| Value::Null))
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        self.visit_unit()
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<Value, E> {
+        scalar(|bounded| bounded.visit_bool(flag))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        scalar(|bounded| bounded.visit_i64(number))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        scalar(|bounded| bounded.visit_u64(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        scalar(|bounded| bounded.visit_f64(number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        scalar(|bounded| bounded.visit_str(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        scalar::<A::Error>(|bounded| bounded.take(0).map(|()| Value::Null))?;
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element::<Spanned<Node>>()? {
+            list.push(settled(item));
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        scalar::<A::Error>(|bounded| bounded.take(0).map(|()| Value::Null))?;
+        let mut map = Map::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            scalar::<A::Error>(|bounded| bounded.visit_str(&key))?;
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format!("duplicate entry with key {key:?}")));
+            }
+            map.insert(key, settled(fields.next_value::<Spanned<Node>>()?));
+        }
+        Ok(Value::Object(map))
+    }
+}

@@ -1,0 +1,72 @@
+//! A listener on loopback that answers everything with 200 and counts connections.
+
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use super::*;
+
+struct Listener {
+    port: u16,
+    connections: Arc<AtomicUsize>,
+}
+
+/// Listens, and sends this many bytes of body to whoever connects.
+fn listen(body: usize) -> Listener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, connections) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            counted.fetch_add(1, Ordering::SeqCst);
+            let mut request = [0; 4096];
+            if stream.read(&mut request).unwrap_or(0) == 0 {
+                continue;
+            }
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {body}\r\nconnection: close\r\n\r\n");
+            let _ = stream.write_all(head.as_bytes());
+            let _ = stream.write_all(&vec![b'x'; body]);
+        }
+    });
+    Listener { port, connections }
+}
+
+fn only(ip: &str) -> Allow {
+    let only: IpAddr = ip.parse().unwrap();
+    Arc::new(move |ip| ip == only)
+}
+
+/// The client connects to an allowed address alone, whether the host is written as an address or as a name: a name is
+/// resolved for each connection, and what it resolves to is checked then.
+#[tokio::test]
+async fn i50_names_and_addresses_outside_the_allowed_networks_are_not_connected_to() {
+    let second = Duration::from_secs(5);
+    for trust in [Trust::Host, Trust::Anybody] {
+        let listener = listen(2);
+        let near = Http::for_bmc(second, &trust, &only("127.0.0.1")).unwrap();
+        let far = Http::for_bmc(second, &trust, &only("10.9.9.9")).unwrap();
+        for host in ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"] {
+            let why = far.get(&format!("http://{host}:{}/", listener.port)).await.unwrap_err().0;
+            assert!(why.contains("outside the allowed BMC networks"), "{host}: {why}");
+        }
+        assert_eq!(listener.connections.load(Ordering::SeqCst), 0, "nobody was connected to");
+        for host in ["127.0.0.1", "localhost"] {
+            near.get(&format!("http://{host}:{}/", listener.port)).await.unwrap();
+        }
+        assert_eq!(listener.connections.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[tokio::test]
+async fn of_a_webhooks_answer_no_more_than_so_many_bytes_are_read() {
+    let listener = listen(1 << 20);
+    let answer = Http::for_webhooks(Duration::from_secs(5), 64 << 10);
+    let answer = answer.get(&format!("http://127.0.0.1:{}/", listener.port)).await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.body().len()), (200, 64 << 10), "the delivery counts");
+    let whole = Http::verified(Duration::from_secs(5), 64 << 10);
+    let why = whole.get(&format!("http://127.0.0.1:{}/", listener.port)).await.unwrap_err().0;
+    assert!(why.contains("larger than 65536 bytes"), "{why}");
+}

@@ -1,0 +1,111 @@
+//! Evictions that a webhook or a failing API server answers: an engine on the sandbox, on a paused clock, with
+//! `evict_retries: 0`.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use cketerm::{
+    clock::Clock,
+    model::entry::{EntryId, Stored},
+    sandbox::kubernetes::api::{Asked, Behaviour, Interceptor},
+    scenario::{Options, Scenario, Stage},
+};
+
+const ENGINE: &str = "engine-host";
+
+/// What one drain came to.
+#[derive(Debug)]
+struct Drained {
+    /// The entry has left the queue within half an hour.
+    ended: bool,
+    /// The most backoffs that were seen.
+    backoffs: i64,
+    /// Names of the reasons that were shown.
+    reasons: BTreeSet<String>,
+    /// What the engine asked of pods, dry runs left out: `create 429`, `delete 200` …
+    changes: Vec<String>,
+}
+
+async fn drained(protected: bool, behaviour: Behaviour) -> Drained {
+    let namespaces = if protected { "null" } else { "{matchLabels: {kept: 'yes'}}" };
+    let text = format!(
+        "name: test\nabout: A test.\npopulation: {{nodes: 8, pods_per_node: 3, workloads: []}}\n\
+         reboot: {{evict_retries: 0, eviction_timeout_seconds: 120, protected_namespaces: {namespaces}}}\n"
+    );
+    let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+    let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
+    let (name, namespace) = ("evictions.example.com".to_owned(), "default".to_owned());
+    stage.sandbox.api.intercept(vec![Interceptor { name, namespace, labels: [].into(), behaviour }]);
+    let engine = stage.ground(ENGINE).start("daemon", true, None);
+    let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap();
+    stage.operator("ann").add_reboots(&[worker.address], None).await.unwrap();
+    let mut drained = Drained { ended: false, backoffs: 0, reasons: BTreeSet::new(), changes: Vec::new() };
+    let (mut seen, mut queued) = (engine.seen(), false);
+    let follow = async {
+        loop {
+            let now = seen.borrow_and_update().clone();
+            let entry = now.snapshot.store.reboots.entries.values().find_map(Stored::get).cloned();
+            if let Some(entry) = &entry {
+                queued = true;
+                drained.backoffs = drained.backoffs.max(entry.drain_backoff_count);
+            } else if queued {
+                drained.ended = true;
+                return;
+            }
+            drained.reasons.extend(now.reasons.get(&EntryId::reboot(0)).map(|r| r.name()));
+            if drained.backoffs > 0 {
+                return;
+            }
+            seen.changed().await.unwrap();
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_mins(30), follow).await;
+    let change = |asked: &Asked| {
+        let pods = asked.user == ENGINE && asked.path.contains("/pods/") && asked.verb != "get";
+        let dry = String::from_utf8_lossy(&asked.body).contains("dryRun");
+        (pods && !dry).then(|| format!("{} {}", asked.verb, asked.code))
+    };
+    drained.changes = stage.sandbox.api.audit().iter().filter_map(change).collect();
+    drained
+}
+
+/// Whatever a webhook or the server answers that is no refusal, the drain goes on until its deadline.
+#[tokio::test(start_paused = true)]
+async fn i18_i20_evictions_that_are_deferred_or_fail_are_sent_again_until_the_pods_are_gone() {
+    let seconds = Duration::from_secs;
+    for (behaviour, shown) in [
+        (Behaviour::Defer(2), "DeferredToWebhook"),
+        (Behaviour::Migrate(seconds(25)), "DeferredToWebhook"),
+        (Behaviour::TimeOut { times: 2, after: seconds(5) }, "EvictionFailing"),
+        (Behaviour::Fail(4), "EvictionFailing"),
+        (Behaviour::Overload(4), "EvictionFailing"),
+        (Behaviour::LeaderChanged(4), "EvictionFailing"),
+    ] {
+        for protected in [true, false] {
+            let drained = drained(protected, behaviour.clone()).await;
+            let what = format!("{behaviour:?}, protected {protected}: {drained:?}");
+            assert!(drained.ended && drained.backoffs == 0, "{what}");
+            assert!(drained.reasons.contains(shown), "{what}");
+            assert!(drained.changes.iter().all(|c| c.starts_with("create ")), "{what}");
+        }
+    }
+}
+
+/// I15: a denial is found by the preview, and nothing is evicted.
+#[tokio::test(start_paused = true)]
+async fn i15_a_webhook_that_denies_the_dry_run_backs_the_drain_off_with_no_eviction_sent() {
+    for protected in [true, false] {
+        let drained = drained(protected, Behaviour::Deny(403)).await;
+        assert_eq!((drained.backoffs, drained.ended), (1, false), "{drained:?}");
+        assert_eq!(drained.changes, Vec::<String>::new(), "{drained:?}");
+    }
+}
+
+/// The deadline ends what never ends by itself, and says what it was.
+#[tokio::test(start_paused = true)]
+async fn i20_a_failure_that_lasts_backs_the_drain_off_at_its_deadline_and_not_before() {
+    for behaviour in [Behaviour::Fail(u32::MAX), Behaviour::Overload(u32::MAX), Behaviour::Defer(u32::MAX)] {
+        let drained = drained(false, behaviour.clone()).await;
+        assert_eq!((drained.backoffs, drained.ended), (1, false), "{behaviour:?}: {drained:?}");
+        assert!(drained.changes.iter().all(|c| c.starts_with("create ")), "{behaviour:?}: {drained:?}");
+    }
+}

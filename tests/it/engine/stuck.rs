@@ -1,0 +1,269 @@
+//! An engine whose main loop is stuck gives up the lock and its process exits; slow servers are no such thing.
+
+use std::{
+    fs::File,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use cketerm::{
+    clock::Clock,
+    config::{Overrides, Settings},
+    engine::run::Handle,
+    model::entry::Stored,
+    sandbox::faults::State,
+    scenario::{self, Lines, Scenario, Stage, ground},
+    store::Store,
+    tasks::Gate,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{Options, World, cluster::machines, in_both_worlds, leader, wait_for};
+
+const TTL: Duration = Duration::from_mins(1);
+
+/// A small site on a paused clock, as a test sees etcd.
+struct Site {
+    stage: Arc<Stage>,
+    store: Store,
+}
+
+/// One engine behind a gate of its own.
+struct Engine {
+    gate: Gate,
+    lines: Lines,
+    handle: Handle,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let text = "name: test\nabout: A test.\npopulation: {nodes: 6, pods_per_node: 0, workloads: []}\n";
+        let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+        let options = scenario::Options::default();
+        let stage = Arc::new(Stage::set(Scenario::parse(text).unwrap(), options, clock).await.unwrap());
+        let store = stage.operator("ann").store;
+        Self { stage, store }
+    }
+
+    async fn engine(&self, name: &str) -> Engine {
+        let gate = Gate::default();
+        let lines = Lines::new(name, &gate, 1);
+        let mut ground = ground(&self.stage.sandbox, name, self.store.clock().clone(), &lines);
+        ground.ttl = TTL;
+        let handle = gate.hold(async move { ground.start("daemon", true, None) }).await;
+        Engine { gate, lines, handle }
+    }
+
+    async fn leader(&self) -> Option<String> {
+        let view = self.store.read_view().await.unwrap();
+        let lease = view.leader()?.lease;
+        view.engines.get(&lease).and_then(Stored::get).map(|engine| engine.host.clone())
+    }
+
+    async fn candidates(&self) -> usize {
+        self.store.read_view().await.unwrap().candidates.len()
+    }
+}
+
+impl Engine {
+    async fn leads(&self) {
+        let mut seen = self.handle.seen();
+        let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some());
+        timeout(Duration::from_mins(5), leads).await.expect("it leads").unwrap();
+    }
+
+    async fn stands_by(&self, site: &Site, candidates: usize) {
+        let there = async {
+            while site.candidates().await < candidates {
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        timeout(Duration::from_mins(5), there).await.expect("it stands by");
+    }
+
+    /// Waits until its process has to exit; how long that took.
+    async fn stuck(&self) -> Duration {
+        let began = Instant::now();
+        let why = timeout(Duration::from_mins(10), self.handle.heartbeat().stuck()).await.expect("it is noticed");
+        assert!(why.contains("the lock was given up"), "{why}");
+        began.elapsed()
+    }
+
+    /// The loop makes turns, and nobody says that it is stuck, for so long.
+    async fn beats(&self, long: Duration) {
+        let until = Instant::now() + long;
+        let heartbeat = self.handle.heartbeat();
+        while Instant::now() < until {
+            let before = heartbeat.beats();
+            let stuck = timeout(Duration::from_secs(3), heartbeat.stuck()).await;
+            assert!(stuck.is_err(), "{stuck:?}");
+            assert!(heartbeat.beats() > before, "no turn in three seconds");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_main_loop_is_stuck_makes_room_for_the_next() {
+    let site = Site::new().await;
+    let first = site.engine("first").await;
+    first.leads().await;
+    let second = site.engine("second").await;
+    second.stands_by(&site, 2).await;
+    first.gate.freeze_main();
+    let took = first.stuck().await;
+    assert!((TTL / 2..TTL / 2 + Duration::from_secs(10)).contains(&took), "{took:?}");
+    second.leads().await;
+    assert_eq!(site.leader().await.as_deref(), Some("second"));
+    assert_eq!(site.candidates().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_whose_main_loop_is_stuck_leaves_the_line_and_one_that_ends_has_to_end() {
+    let site = Site::new().await;
+    let first = site.engine("first").await;
+    first.leads().await;
+    let second = site.engine("second").await;
+    second.stands_by(&site, 2).await;
+    second.gate.freeze_main();
+    second.stuck().await;
+    assert_eq!((site.leader().await.as_deref(), site.candidates().await), (Some("first"), 1));
+
+    // stuck on its way out: whoever waits for the end does not wait for ever
+    first.gate.freeze_main();
+    let heartbeat = first.handle.heartbeat();
+    tokio::select! {
+        () = first.handle.stop() => panic!("a stuck loop has ended"),
+        why = heartbeat.stuck() => assert!(why.contains("the lock was given up"), "{why}"),
+    }
+    assert_eq!(site.candidates().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_stands_by_or_ends_is_not_stuck() {
+    let site = Site::new().await;
+    let first = site.engine("first").await;
+    first.leads().await;
+    let second = site.engine("second").await;
+    second.stands_by(&site, 2).await;
+    second.beats(Duration::from_mins(5)).await;
+    let heartbeat = second.handle.heartbeat();
+    second.handle.stop().await;
+    assert!(timeout(Duration::from_mins(10), heartbeat.stuck()).await.is_err(), "it has ended");
+}
+
+/// 20 s of latency cost neither a beat nor, where they last shorter than the lease, the lock.
+#[tokio::test(start_paused = true)]
+async fn a_slow_etcd_and_a_slow_api_server_are_no_missing_beat() {
+    let site = Site::new().await;
+    let engine = site.engine("first").await;
+    engine.leads().await;
+    let lease = engine.handle.seen().borrow().snapshot.engine.lease;
+    // answers come 20 s late
+    for _ in 0..5 {
+        for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
+            line.turn(State::Silent);
+        }
+        engine.beats(Duration::from_secs(20)).await;
+        for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
+            line.turn(State::Open);
+        }
+        engine.beats(Duration::from_secs(25)).await;
+    }
+    assert_eq!(engine.handle.seen().borrow().snapshot.engine.lease, lease, "the lease was kept alive");
+    // for good: the lease runs out, the loop goes on and leads again afterwards
+    for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
+        line.slow(Some((Duration::from_secs(20), Duration::from_secs(20))), 1);
+        line.interrupt();
+    }
+    engine.beats(Duration::from_mins(5)).await;
+    assert!(engine.handle.seen().borrow().snapshot.engine.leading.is_none(), "nobody has answered in time");
+    for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
+        line.slow(None, 0);
+        line.interrupt();
+    }
+    engine.leads().await;
+}
+
+/// What is awaited on the way to the lock (schema, identity, the copy that shows the win) is awaited beside the loop.
+#[tokio::test(start_paused = true)]
+async fn an_engine_on_its_way_to_the_lock_beats_whatever_etcd_does() {
+    let site = Site::new().await;
+    for key in ["/cke/cketerm/schema", "/cke/cketerm/identity"] {
+        site.stage.sandbox.etcd.delete(key);
+    }
+    let engine = site.engine("first").await;
+    engine.lines.etcd.slow(Some((Duration::from_millis(1900), Duration::from_millis(1900))), 1);
+    engine.beats(Duration::from_mins(1)).await;
+    engine.lines.etcd.slow(None, 0);
+    let proposed = || site.stage.sandbox.etcd.get("/cke/cketerm/schema").is_some();
+    engine.beats(Duration::from_secs(30)).await;
+    assert!(proposed(), "the schema was proposed by a task");
+    let operator = site.stage.operator("ann");
+    operator.confirm_identity(None).await.expect("confirmed");
+    // it wins while its copy of etcd stands still
+    site.stage.sandbox.etcd.stall_watches(true);
+    engine.beats(Duration::from_mins(3)).await;
+    site.stage.sandbox.etcd.stall_watches(false);
+    engine.leads().await;
+}
+
+in_both_worlds! {
+    Options { kcm: false, kwok: true, audit: false, etcd34: false };
+    a_daemon_whose_main_loop_is_stuck_gives_up_the_lock_and_exits_with_1,
+}
+
+/// How the main loop of [`the_daemon_of_these_tests`] gets stuck.
+const HOW: &str = "STUCK_TEST_HOW";
+const CONFIG: &str = "STUCK_TEST_CONFIG";
+
+fn start(config: &Path, dir: &Path, how: &str) -> Child {
+    let log = File::create(dir.join(format!("{how}.log"))).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "engine::stuck::the_daemon_of_these_tests", "--nocapture"]);
+    command.env(HOW, how).env(CONFIG, config).env("CKETERM_LEASE_TTL", "5").current_dir(dir);
+    command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+}
+
+fn a_daemon_whose_main_loop_is_stuck_gives_up_the_lock_and_exits_with_1(world: &World) {
+    let machines = machines(1, 2);
+    world.add_nodes(&machines);
+    world.set_up(&machines, &serde_json::json!({}));
+    for how in ["waits", "busy", "busy-alone"] {
+        let mut child = start(&world.config(), world.dir(), how);
+        let leads = || leader::now(&world.etcd).filter(|(_, pid)| *pid == Some(child.id()));
+        let (lease, _) = wait_for("the daemon leads", 60, leads);
+        // its standard input ends: its main loop gets stuck now
+        drop(child.stdin.take());
+        let next = world.daemon("next");
+        wait_for("the other leads", 90, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
+        let status = wait_for("the stuck one exits", 90, || child.try_wait().unwrap());
+        let said = std::fs::read_to_string(world.dir().join(format!("{how}.log"))).unwrap();
+        assert_eq!(status.code(), Some(1), "{how}: {status} {said}");
+        assert!(said.contains("stuck"), "{how}: {said}");
+        assert!(next.terminate().0.success());
+    }
+}
+
+/// No test of its own: the process that the one above lets get stuck. `daemon::run` as `main` runs it.
+#[test]
+fn the_daemon_of_these_tests() {
+    let (Ok(how), Ok(config)) = (std::env::var(HOW), std::env::var(CONFIG)) else { return };
+    let overrides = Overrides { config: Some(config.into()), ..Overrides::default() };
+    let settings = Settings::load(&overrides).unwrap();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let threads = if how == "busy-alone" { 1 } else { 4 };
+    std::thread::spawn(move || {
+        let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+        if how == "waits" { held.freeze_main() } else { held.block_main() }
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();
+    let ended = runtime.block_on(gate.hold(cketerm::daemon::run(settings, "127.0.0.1:0".parse().unwrap())));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    if let Err(e) = ended {
+        eprintln!("cketerm: {e:#}");
+        std::process::exit(1);
+    }
+}

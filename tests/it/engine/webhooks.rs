@@ -1,0 +1,134 @@
+//! Drains under an admission webhook that answers evictions itself, under two budgets on one pod, and of pods with a long
+//! grace period.
+
+use serde_json::{Value, json};
+
+use crate::world::{
+    Options, World,
+    cluster::machines,
+    in_both_worlds, wait_for,
+    webhook::{Behaviour, NAME, Webhook},
+};
+
+const OPTIONS: Options = Options { kcm: true, kwok: true, audit: true, etcd34: false };
+
+in_both_worlds! {
+    OPTIONS;
+    i18_two_budgets_on_a_pod_delete_it_where_its_namespace_is_not_protected_and_block_where_it_is,
+}
+
+fn why(world: &World, index: u64) -> String {
+    world.word(&["rq", "why", &index.to_string(), "-o", "json"])
+}
+
+/// Requests of the engine's user for pods that changed something, as `verb subresource name`.
+fn changes(world: &World) -> Vec<String> {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let changes = |e: &Value| {
+        let object = &e["objectRef"];
+        let dry = !e["requestObject"]["deleteOptions"]["dryRun"].is_null();
+        let by_engine = e["user"]["username"] == "bench" && object["resource"] == "pods" && !dry;
+        let verb = text(&e["verb"]);
+        (by_engine && matches!(verb.as_str(), "create" | "delete"))
+            .then(|| format!("{verb} {} {}", text(&object["subresource"]), text(&object["name"])))
+    };
+    world.audit().iter().filter_map(changes).collect()
+}
+
+/// Every behaviour of a webhook at once, a worker and a pod for each; `evict_retries` is what it is by default, 0.
+#[test]
+fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_servers() {
+    let Some(world) = World::start(OPTIONS) else { return };
+    let pods = ["denied", "deferred", "migrates", "late", "broken"];
+    let machines = machines(1, pods.len());
+    world.add_nodes(&machines);
+    for (pod, machine) in pods.iter().zip(&machines[1..]) {
+        world.add_pod("default", pod, &machine.name, pod, None);
+    }
+    // beside the pod that is denied, one to which nobody objects
+    world.add_pod("default", "beside", &machines[1].name, "beside", None);
+    world.pods_run("default");
+    world.set_up(&machines, &json!({"max_concurrent_reboots": pods.len()}));
+    let webhook = Webhook::register(
+        &world,
+        &[
+            ("denied", Behaviour::Deny(403)),
+            ("deferred", Behaviour::DenyTimes(2)),
+            ("migrates", Behaviour::Deny(429)),
+            ("late", Behaviour::Late(2)),
+            ("broken", Behaviour::Fail(3)),
+        ],
+        "beside",
+    );
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    world.queue(&machines[1..].iter().collect::<Vec<_>>());
+
+    // a denial other than 429 is found by the preview, before anything on that node is evicted
+    world.or_why(0, "the denial backs the drain off", 40, || {
+        let count = world.entries().get(&0)?["drain_backoff_count"].as_i64()?;
+        let why = why(&world, 0);
+        (count == 1 && why.contains(NAME) && why.contains("denied stays")).then_some(())
+    });
+    assert_eq!((webhook.evictions("denied"), webhook.evictions("beside")), (0, 0), "{:?}", webhook.asked());
+
+    // a 429 is a webhook that takes care of it: shown, and asked again
+    world.or_why(2, "the migration is shown", 40, || {
+        let why = why(&world, 2);
+        (why.contains("DeferredToWebhook") && why.contains(NAME) && why.contains("migrates stays")).then_some(())
+    });
+    assert!(webhook.evictions("migrates") >= 1);
+    // the migration is over: the pod goes, and not by us
+    world.ok("DELETE", "/api/v1/namespaces/default/pods/migrates", Some(&json!({"gracePeriodSeconds": 0})));
+
+    for (index, pod) in [(1, "deferred"), (2, "migrates"), (3, "late"), (4, "broken")] {
+        world.or_why(index, &format!("{pod} is drained and its machine rebooted"), 60, || {
+            let entry = world.entries().get(&index).cloned();
+            if let Some(entry) = &entry {
+                assert_eq!(entry["drain_backoff_count"].as_i64().unwrap_or(0), 0, "{pod}: {}", why(&world, index));
+            }
+            entry.is_none().then_some(())
+        });
+    }
+    assert_eq!(webhook.evictions("deferred"), 3, "denied twice, then accepted: {:?}", webhook.asked());
+    let changes = changes(&world);
+    assert!(changes.iter().all(|c| c.starts_with("create eviction ")), "{changes:?}");
+    assert!(!changes.iter().any(|c| c.ends_with(" denied") || c.ends_with(" beside")), "{changes:?}");
+
+    webhook.behave("denied", Behaviour::Allow);
+    world.word(&["rq", "reset-backoff"]);
+    world.queue_is_empty(40);
+    wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
+}
+
+fn i18_two_budgets_on_a_pod_delete_it_where_its_namespace_is_not_protected_and_block_where_it_is(world: &World) {
+    let machines = machines(1, 2);
+    world.add_nodes(&machines);
+    for (namespace, team, node) in [("free", "other", "w1"), ("safe", "kept", "w2")] {
+        let labels = json!({"metadata": {"name": namespace, "labels": {"team": team}}});
+        world.ok("POST", "/api/v1/namespaces", Some(&labels));
+        world.add_pod(namespace, "db-0", node, "db", None);
+        world.pods_run(namespace);
+        for budget in ["one", "two"] {
+            world.add_budget(namespace, budget, "db", 0);
+        }
+    }
+    let protected = json!({"matchLabels": {"team": "kept"}});
+    world.set_up(&machines, &json!({"max_concurrent_reboots": 2, "protected_namespaces": protected}));
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    world.queue(&[&machines[1], &machines[2]]);
+    world.or_why(0, "the unprotected pod is deleted and its machine rebooted", 40, || {
+        world.entries().get(&0).is_none().then_some(())
+    });
+    world.or_why(1, "the protected pod blocks, with both budgets", 30, || {
+        let count = world.entries().get(&1)?["drain_backoff_count"].as_i64()?;
+        let why = why(world, 1);
+        (count >= 1 && why.contains("safe/one") && why.contains("safe/two")).then_some(())
+    });
+    let kept = world.ok("GET", "/api/v1/namespaces/safe/pods/db-0", None);
+    assert!(kept["metadata"]["deletionTimestamp"].is_null(), "{kept}");
+    world.ok("DELETE", "/apis/policy/v1/namespaces/safe/poddisruptionbudgets/two", None);
+    world.word(&["rq", "reset-backoff"]);
+    world.queue_is_empty(40);
+}

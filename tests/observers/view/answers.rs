@@ -1,0 +1,51 @@
+//! Answers to evictions and deletions as the API server wrote them, told apart by code and message.
+
+use super::super::record::Asked;
+
+/// What an answer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Means {
+    /// 2xx.
+    Accepted,
+    /// 404.
+    Gone,
+    /// A budget refuses, or cannot be asked now.
+    Budget,
+    /// Two budgets select the pod.
+    ManyBudgets,
+    /// A webhook answers 429: it takes care of the pod.
+    Deferred,
+    /// A webhook denies with another code.
+    Denied,
+    /// The namespace goes, and the pod with it.
+    NamespaceGoes,
+    /// 5xx, or 429 by the server itself: nothing was decided.
+    Undecided,
+    /// Anything else.
+    Other,
+}
+
+impl Means {
+    /// Reads an answer.
+    pub fn of(asked: &Asked) -> Self {
+        let says = |text: &str| asked.said.contains(text);
+        if asked.said.starts_with("admission webhook \"") && says("\" denied the request") {
+            return match asked.code {
+                429 => Self::Deferred,
+                500.. => Self::Undecided,
+                _ => Self::Denied,
+            };
+        }
+        match asked.code {
+            200..300 => Self::Accepted,
+            404 => Self::Gone,
+            429 if says("disruption budget") => Self::Budget,
+            403 if says("poddisruptionbudgets") => Self::Budget,
+            504 if says("due to conflicts") => Self::Budget,
+            500 if asked.said.starts_with("This pod has more than one PodDisruptionBudget") => Self::ManyBudgets,
+            403 if says("is being terminated") => Self::NamespaceGoes,
+            429 | 408 | 500.. => Self::Undecided,
+            _ => Self::Other,
+        }
+    }
+}
