@@ -65,7 +65,7 @@ fn hosts<'v>(view: &'v View<'_>) -> Vec<&'v str> {
 /// Whether this was so of a member from `from` to `to`, without a break.
 fn always(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp, so: impl Fn(&EtcdMember) -> bool) -> bool {
     let changes = || view.record.members.iter().filter(|m| m.address == address);
-    let before = changes().filter(|m| m.at < from).last();
+    let before = changes().rfind(|m| m.at < from);
     before.is_some_and(&so) && changes().filter(|m| m.at >= from && m.at <= to).all(so)
 }
 
@@ -79,7 +79,7 @@ fn ran(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp, running: 
             What::Begin | What::End(_) => None,
         })
     };
-    let before = log().filter(|(at, _)| *at < from).last().is_none_or(|(_, up)| up);
+    let before = log().rfind(|(at, _)| *at < from).is_none_or(|(_, up)| up);
     before == running && log().filter(|(at, _)| *at >= from && *at <= to).all(|(_, up)| up == running)
 }
 

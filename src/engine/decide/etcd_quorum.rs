@@ -136,8 +136,8 @@ impl Quorum {
             Some(busy) => Some(busy.clone()),
             None => unhealthy(member, etcd.reported, boot),
         };
-        let alarm = others().filter_map(|(_, member)| member.status()).flat_map(|status| &status.errors);
-        if let Some((member, what)) = alarm.filter_map(|error| alarm_of(error, etcd)).next() {
+        let mut alarms = others().filter_map(|(_, member)| member.status()).flat_map(|status| &status.errors);
+        if let Some((member, what)) = alarms.find_map(|error| alarm_of(error, etcd)) {
             return Some(Reason::EtcdMemberUnhealthy { member, why: format!("it has raised the alarm {what}") });
         }
         let unwell = others().find_map(|(id, member)| Some((member.shown().to_owned(), why(id, member)?)));
