@@ -236,7 +236,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_process_that_stood_still_is_not_missing() {
         let gate = crate::tasks::Gate::default();
-        let heartbeat = Heartbeat::new(Duration::from_secs(60));
+        let heartbeat = Heartbeat::new(Duration::from_mins(1));
         let beating = heartbeat.clone();
         tokio::spawn(gate.hold(async move {
             crate::tasks::spawn(beating.clone().watch());

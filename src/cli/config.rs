@@ -44,7 +44,7 @@ pub enum ConfigWord {
 pub async fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError> {
     match word {
         ConfigWord::Default => context.out.text(Settings::default_yaml()),
-        ConfigWord::Schema => context.out.text(&schema::printed()),
+        ConfigWord::Schema => context.out.text(schema::printed()),
         ConfigWord::Show => show(&context.settings, context),
         ConfigWord::Check { file: None } => check("the settings", &context.settings, context).await,
         ConfigWord::Check { file: Some(file) } => {
@@ -102,7 +102,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
         Output::Table => {
             let rows: Vec<Vec<String>> =
                 rows.into_iter().map(|(name, value)| vec![name.to_owned(), value, source(name)]).collect();
-            context.out.text(&columns(&["Setting", "Value", "From"], &rows))
+            context.out.text(columns(&["Setting", "Value", "From"], &rows))
         }
         form => {
             let all: serde_json::Map<_, _> =
@@ -169,8 +169,12 @@ fn tell(name: &str, errors: &[String], warnings: &[String], context: &Context) -
     match context.output(Output::Table) {
         Output::Table => {
             let mut lines = Lines::default();
-            errors.iter().for_each(|error| lines.line(format_args!("error: {error}")));
-            warnings.iter().for_each(|warning| lines.line(format_args!("warning: {warning}")));
+            for error in errors {
+                lines.line(format_args!("error: {error}"));
+            }
+            for warning in warnings {
+                lines.line(format_args!("warning: {warning}"));
+            }
             context.out.text(lines)?;
             if errors.is_empty() {
                 context.out.line(&format!("{name}: good"))?;

@@ -38,7 +38,7 @@ pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
             for warning in proposed.plan.warnings.iter().filter(|_| proposed.plan.changed) {
                 context.say(&format!("warning: {warning}"));
             }
-            context.out.text(&text(&proposed, &stands(&proposed, &standing, waits)))
+            context.out.text(text(&proposed, &stands(&proposed, &standing, waits)))
         }
         form => context.out.value(
             &json!({

@@ -20,7 +20,7 @@ pub fn run(reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
             Output::Table => {
                 let rows: Vec<Vec<String>> =
                     runbook::sections().map(|s| vec![s.name.to_owned(), first_sentence(&s.part("Means"))]).collect();
-                context.out.text(&columns(&["Reason", "Means"], &rows))
+                context.out.text(columns(&["Reason", "Means"], &rows))
             }
             form => context.out.value(&runbook::sections().map(value).collect::<Vec<_>>(), form),
         };
@@ -32,7 +32,7 @@ pub fn run(reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
         ActionError::misused(format!("there is no reason {name}: {hint}"))
     })?;
     match form {
-        Output::Table => context.out.text(&format!("{}\n\n{}\n", section.name, section.text.replace("**", ""))),
+        Output::Table => context.out.text(format!("{}\n\n{}\n", section.name, section.text.replace("**", ""))),
         form => context.out.value(&value(section), form),
     }
 }

@@ -131,7 +131,7 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
     let audit: Vec<&Audit> = audit.iter().filter_map(Stored::get).collect();
     let told: Vec<Told<'_>> = endings.iter().map(|ending| Told { ending, timeline: ending.timeline(&audit) }).collect();
     match context.output(Output::Table) {
-        Output::Table => context.out.text(&told.iter().map(text).collect::<String>())?,
+        Output::Table => context.out.text(told.iter().map(text).collect::<String>())?,
         output => {
             let form = Form { output, header: &[], cells: &|_: &Value| Vec::new() };
             let shown = told.iter().map(shown).collect::<Result<Vec<Value>, _>>();

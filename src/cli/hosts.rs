@@ -197,7 +197,7 @@ fn list(hosts: Vec<HostRow>, context: &Context) -> Result<(), ActionError> {
                     ]
                 })
                 .collect();
-            context.out.text(&columns(&["Host", "Power", "Online", "Provisioning", "Asked", "Remarks"], &rows))
+            context.out.text(columns(&["Host", "Power", "Online", "Provisioning", "Asked", "Remarks"], &rows))
         }
         form => context.out.value(&listed, form),
     }

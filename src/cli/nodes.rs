@@ -122,7 +122,9 @@ async fn drain(node: &ByHand, context: &Context) -> Result<(), ActionError> {
             let at = jiff::Timestamp::now().strftime("%H:%M:%S");
             let mut lines = Lines::default();
             lines.line(format_args!("{at} {line}"));
-            new.iter().for_each(|line| lines.line(line));
+            for line in &new {
+                lines.line(line);
+            }
             let _ = context.out.text(lines);
         }
         (last, named) = (line, blocked);
@@ -172,7 +174,7 @@ async fn print(context: &Context) -> Result<(), ActionError> {
                 })
                 .collect();
             let header = ["Name", "Address", "Role", "Ready", "Schedulable", "Kubelet", "Entries"];
-            context.out.text(&columns(&header, &rows))
+            context.out.text(columns(&header, &rows))
         }
         form => context.out.value(&listed, form),
     }

@@ -111,7 +111,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
             state,
         ]
     });
-    context.out.text(&columns(&["Name", "Way", "Kinds", "Pending", "Last", "State"], &cells.collect::<Vec<_>>()))
+    context.out.text(columns(&["Name", "Way", "Kinds", "Pending", "Last", "State"], &cells.collect::<Vec<_>>()))
 }
 
 fn chosen(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receiver>, ActionError> {

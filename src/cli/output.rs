@@ -78,7 +78,8 @@ impl Out {
         let mut lines = visible(text, true);
         if lines.contains('\n') {
             let indented = lines.lines().map(|l| if l.starts_with(' ') { l.to_owned() } else { format!("  {l}") });
-            lines = indented.collect::<Vec<_>>().join("\n").trim_start().to_owned();
+            let indented = indented.collect::<Vec<_>>().join("\n");
+            indented.trim_start().clone_into(&mut lines);
         }
         let _ = writeln!(io::stderr().lock(), "{lines}");
     }
@@ -133,7 +134,11 @@ fn json(value: &impl Serialize) -> Result<String, ActionError> {
 
 /// `\uXXXX`, twice where one does not hold it.
 fn escaped(c: char) -> String {
-    c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    let mut text = String::new();
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        let _ = std::fmt::Write::write_fmt(&mut text, format_args!("\\u{unit:04x}"));
+    }
+    text
 }
 
 /// Indented JSON in whose strings nothing steers a terminal.

@@ -181,7 +181,7 @@ fn finished(
             for warning in ignored.iter().chain(&plan.warnings) {
                 context.say(&format!("warning: {warning}"));
             }
-            context.out.text(&table(plan, others))?;
+            context.out.text(table(plan, others))?;
         }
         Output::Table => {}
         form => {
@@ -272,7 +272,7 @@ pub fn show_repairs(made: &RepairPlan, machines: &Machines, context: &Context) -
                 vec![s.address.clone(), s.serial.clone(), s.state.to_string(), "skipped".to_owned(), s.why.clone()]
             });
             let rows: Vec<Vec<String>> = entries.chain(skipped).collect();
-            context.out.text(&columns(&["Address", "Serial", "State", "Decision", "Why"], &rows))
+            context.out.text(columns(&["Address", "Serial", "State", "Decision", "Why"], &rows))
         }
         form => context.out.value(made, form),
     }

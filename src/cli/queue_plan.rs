@@ -89,7 +89,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     let mut previews: BTreeMap<String, Result<Preview, KubeError>> = previews.into_iter().collect();
     let planned: Vec<Planned> = line.placed.into_iter().map(|placed| of(placed, &mut previews)).collect();
     match context.output(Output::Table) {
-        Output::Table => context.out.text(&text(&planned)),
+        Output::Table => context.out.text(text(&planned)),
         form => context.out.value(&planned, form),
     }
 }

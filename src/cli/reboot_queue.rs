@@ -271,7 +271,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
             if let Some(notice) = windows::notice(&view.policy(), QueueKind::Reboot, store.clock().wall()) {
                 context.say(&notice);
             }
-            context.out.text(&columns(&titles, &rows))?;
+            context.out.text(columns(&titles, &rows))?;
         }
         form => context.out.value(&entries, form)?,
     }

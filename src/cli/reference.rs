@@ -13,7 +13,7 @@ pub use clap_complete::Shell;
 pub fn completions(shell: Shell, context: &Context) -> Result<(), ActionError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "cketerm", &mut script);
-    context.out.text(&String::from_utf8_lossy(&script))
+    context.out.text(String::from_utf8_lossy(&script))
 }
 
 /// Writes a man page for every word into a folder, which is made where it is not there.

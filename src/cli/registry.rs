@@ -196,7 +196,7 @@ pub async fn machines(context: &Context) -> Result<(), ActionError> {
         Output::Table => {
             let rows = machines_of(&look.good.machines, now, &place, &plans);
             let header = ["Serial", "Address", "State", "For", "Role", "Rack", "Lifetime", "Place", "Plan"];
-            context.out.text(&columns(&header, &rows))
+            context.out.text(columns(&header, &rows))
         }
         form => {
             let list: Vec<_> = look.good.machines.list.iter().map(|m| {

@@ -188,7 +188,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
             if let Some(notice) = super::windows::notice(&view.policy(), QueueKind::Repair, store.clock().wall()) {
                 context.say(&notice);
             }
-            context.out.text(&columns(&COLUMNS.map(|(title, _)| title), &rows))?;
+            context.out.text(columns(&COLUMNS.map(|(title, _)| title), &rows))?;
         }
         form => context.out.value(&entries, form)?,
     }

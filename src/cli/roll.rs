@@ -55,7 +55,7 @@ impl<T: Serialize> Form<'_, T> {
     pub fn print(&self, values: &[&T], context: &Context) -> Result<(), ActionError> {
         if self.output == Output::Table {
             let cells: Vec<Vec<String>> = values.iter().map(|v| (self.cells)(v)).collect();
-            return context.out.text(&columns(self.header, &cells));
+            return context.out.text(columns(self.header, &cells));
         }
         values.iter().try_for_each(|value| self.one(value, context))
     }
@@ -63,7 +63,7 @@ impl<T: Serialize> Form<'_, T> {
     /// One more, below what is there.
     fn one(&self, value: &T, context: &Context) -> Result<(), ActionError> {
         match self.output {
-            Output::Table => context.out.text(&rows(&[(self.cells)(value)])),
+            Output::Table => context.out.text(rows(&[(self.cells)(value)])),
             Output::Json => context.out.value(value, Output::Json),
             Output::Yaml => {
                 context.out.line("---")?;

@@ -126,7 +126,7 @@ pub fn decide(args: &DecideArgs, context: &Context) -> Result<(), ActionError> {
     }
     let decision = state.decide();
     match context.output(Output::Table) {
-        Output::Table => context.out.text(&table(&decision)),
+        Output::Table => context.out.text(table(&decision)),
         form => {
             let mut value = written(&decision).map_err(|e| ActionError::failed(e.to_string()))?;
             mask(&mut value);

@@ -76,7 +76,7 @@ fn list(shelf: &Shelf, context: &Context) -> Result<(), ActionError> {
                 vec![found.name.clone(), found.origin.to_string(), file(found).unwrap_or_default(), note(found)]
             };
             let rows: Vec<Vec<String>> = all.iter().map(row).collect();
-            context.out.text(&columns(&["Name", "From", "File", "Note"], &rows))
+            context.out.text(columns(&["Name", "From", "File", "Note"], &rows))
         }
         form => {
             let value = |found: &Found| {

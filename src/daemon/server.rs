@@ -167,11 +167,11 @@ async fn one(stream: TcpStream, app: Router, activity: Arc<Activity>) {
         }
     }));
     let server = Builder::new(TokioExecutor::new()).http1_only();
-    let serves = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
     tokio::select! {
         biased;
         // a client that goes away in mid-answer is nobody's news
-        _ = serves => {}
+        _ = connection => {}
         () = activity.too_idle() => {}
     }
 }

@@ -59,8 +59,11 @@ enum Way {
     /// The network.
     Network { kubernetes: Option<Arc<EtcdSettings>>, own: Arc<EtcdSettings> },
     /// A simulated data centre: its endpoints, and who answers at a URL.
-    Within { endpoints: Arc<[String]>, at: Arc<dyn Fn(&str) -> Option<Client> + Send + Sync> },
+    Within { endpoints: Arc<[String]>, at: Arc<ClientAt> },
 }
+
+/// The client for a URL that somebody answers at.
+type ClientAt = dyn Fn(&str) -> Option<Client> + Send + Sync;
 
 impl fmt::Debug for EtcdMembers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -32,6 +32,7 @@ fn early<'v>(view: &'v View<'_>) -> Vec<GivenUp<'v>> {
         });
         let began = began.map(|m| m.at).next_back()?;
         let age = step.at.duration_since(began).as_secs_f64();
+        #[allow(clippy::cast_precision_loss)] // seconds
         let far = |timeout: i64| age + NEAR < timeout as f64;
         let far = view.clusters.throughout(began, step.at, |c| c.is_some_and(|c| far(c.reboot.eviction_timeout())));
         let named = audit["reason"].as_str().and_then(pod_named)?.to_owned();

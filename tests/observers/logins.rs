@@ -7,7 +7,7 @@ use super::{
     view::View,
 };
 
-/// Networks of the sandbox's BMCs, which its file allows: 172.0.0.0/8 and fd72::/16.
+/// Networks of the sandbox's BMCs, which its file allows: 172.0.0.0/8 and `fd72::/16`.
 fn allowed(to: IpAddr) -> bool {
     match to.to_canonical() {
         IpAddr::V4(ip) => ip.octets()[0] == 172,

@@ -60,25 +60,27 @@ fn of_json(text: &str) -> Result<Value, serde_json::Error> {
 }
 
 fn of_yaml(text: &str) -> Result<Value, String> {
-    let limits = || serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 4_000_000,
-            max_nodes: 2_000_000,
-            max_aliases: MOST_ALIASES,
-            max_anchors: MOST_ALIASES,
-            max_recorded_anchor_events: MOST_REPLAYED,
-            max_recorded_anchor_bytes: MOST_VALUES,
-            max_depth: MOST_LEVELS,
-            max_documents: 1,
-            max_merge_keys: MOST_ALIASES,
-        },
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: MOST_REPLAYED,
-            max_replay_stack_depth: 32,
-        },
-        strict_booleans: true,
-        reject_unsupported_tags: true,
-        with_snippet: false,
+    let limits = || {
+        serde_saphyr::options! {
+            budget: serde_saphyr::budget! {
+                max_events: 4_000_000,
+                max_nodes: 2_000_000,
+                max_aliases: MOST_ALIASES,
+                max_anchors: MOST_ALIASES,
+                max_recorded_anchor_events: MOST_REPLAYED,
+                max_recorded_anchor_bytes: MOST_VALUES,
+                max_depth: MOST_LEVELS,
+                max_documents: 1,
+                max_merge_keys: MOST_ALIASES,
+            },
+            alias_limits: serde_saphyr::alias_limits! {
+                max_total_replayed_events: MOST_REPLAYED,
+                max_replay_stack_depth: 32,
+            },
+            strict_booleans: true,
+            reject_unsupported_tags: true,
+            with_snippet: false,
+        }
     };
     on_a_deep_stack(|| yaml::read(text, limits()))
 }

@@ -51,7 +51,7 @@ async fn drained(protected: bool, behaviour: Behaviour) -> Drained {
                 drained.ended = true;
                 return;
             }
-            drained.reasons.extend(now.reasons.get(&EntryId::reboot(0)).map(|r| r.name()));
+            drained.reasons.extend(now.reasons.get(&EntryId::reboot(0)).map(cketerm::model::reason::Reason::name));
             if drained.backoffs > 0 {
                 return;
             }
@@ -81,7 +81,7 @@ async fn i18_i20_evictions_that_are_deferred_or_fail_are_sent_again_until_the_po
         (Behaviour::LeaderChanged(4), "EvictionFailing"),
     ] {
         for protected in [true, false] {
-            let drained = drained(protected, behaviour.clone()).await;
+            let drained = Box::pin(drained(protected, behaviour.clone())).await;
             let what = format!("{behaviour:?}, protected {protected}: {drained:?}");
             assert!(drained.ended && drained.backoffs == 0, "{what}");
             assert!(drained.reasons.contains(shown), "{what}");
@@ -94,7 +94,7 @@ async fn i18_i20_evictions_that_are_deferred_or_fail_are_sent_again_until_the_po
 #[tokio::test(start_paused = true)]
 async fn i15_a_webhook_that_denies_the_dry_run_backs_the_drain_off_with_no_eviction_sent() {
     for protected in [true, false] {
-        let drained = drained(protected, Behaviour::Deny(403)).await;
+        let drained = Box::pin(drained(protected, Behaviour::Deny(403))).await;
         assert_eq!((drained.backoffs, drained.ended), (1, false), "{drained:?}");
         assert_eq!(drained.changes, Vec::<String>::new(), "{drained:?}");
     }
@@ -104,7 +104,7 @@ async fn i15_a_webhook_that_denies_the_dry_run_backs_the_drain_off_with_no_evict
 #[tokio::test(start_paused = true)]
 async fn i20_a_failure_that_lasts_backs_the_drain_off_at_its_deadline_and_not_before() {
     for behaviour in [Behaviour::Fail(u32::MAX), Behaviour::Overload(u32::MAX), Behaviour::Defer(u32::MAX)] {
-        let drained = drained(false, behaviour.clone()).await;
+        let drained = Box::pin(drained(false, behaviour.clone())).await;
         assert_eq!((drained.backoffs, drained.ended), (1, false), "{behaviour:?}: {drained:?}");
         assert!(drained.changes.iter().all(|c| c.starts_with("create ")), "{behaviour:?}: {drained:?}");
     }

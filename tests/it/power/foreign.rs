@@ -80,9 +80,9 @@ fn serve(stream: &mut dyn Stream, heard: &Mutex<Vec<String>>, away: Option<&str>
             _ => return,
         }
         let text = String::from_utf8_lossy(&kept).into_owned();
-        let Some((head, _)) = text.split_once("\r\n\r\n") else { continue };
+        let Some((request, _)) = text.split_once("\r\n\r\n") else { continue };
         heard.lock().unwrap().push(text.clone());
-        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
         let body = if path.contains("/Systems/") {
             json!({"PowerState": "On", "Actions": {"#ComputerSystem.Reset": {"target": "/redfish/v1/Systems/1/Reset"}}})
         } else {
@@ -265,7 +265,8 @@ fn i50_without_an_allow_list_the_engine_registers_what_it_lacks_and_no_drain_sta
         why.contains("allows no network of BMCs").then_some(())
     });
     let registered = crate::world::history::changes(&world.etcd, "/cke/cketerm/engines/");
-    let registered: Vec<Value> = registered.iter().filter(|c| c.value.is_some()).map(|c| c.json()).collect();
+    let registered: Vec<Value> =
+        registered.iter().filter(|c| c.value.is_some()).map(super::super::world::history::Change::json).collect();
     assert!(registered.iter().any(|r| r["missing_settings"] == json!(["bmc-networks"])), "{registered:?}");
     assert!(world.cordoned().is_empty() && world.entries()[&0]["status"] == "queued", "no drain has begun");
     // The file is mended under the running engine, which goes on by itself.

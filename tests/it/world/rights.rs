@@ -48,7 +48,7 @@ impl World {
     /// Rights of this role of docs/rbac.yaml that the user made no use of so far (with `audit`).
     pub fn unused(&self, user: &str, role: &str) -> Vec<String> {
         let audit = self.audit();
-        let used = |verb: &str, resource: &str| {
+        let asked = |verb: &str, resource: &str| {
             let (kind, below) = resource.split_once('/').unwrap_or((resource, ""));
             audit.iter().any(|e| {
                 let object = &e["objectRef"];
@@ -66,7 +66,7 @@ impl World {
         let mut unused = Vec::new();
         for rule in role["rules"].as_array().expect("rules") {
             for resource in words(&rule["resources"]) {
-                for verb in words(&rule["verbs"]).into_iter().filter(|verb| !used(verb, &resource)) {
+                for verb in words(&rule["verbs"]).into_iter().filter(|verb| !asked(verb, &resource)) {
                     unused.push(format!("{verb} {resource}"));
                 }
             }

@@ -1,4 +1,4 @@
-//! A validating admission webhook of evictions, as KubeVirt and storage operators have one: an HTTPS server in this
+//! A validating admission webhook of evictions, as `KubeVirt` and storage operators have one: an HTTPS server in this
 //! process, registered at a real kube-apiserver.
 
 use std::{

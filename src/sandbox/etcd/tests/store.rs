@@ -67,7 +67,7 @@ async fn the_live_copy_follows_through_cuts_stalls_and_compactions() {
 async fn a_lease_whose_main_loop_is_missing_is_given_back_and_nothing_begins_under_it() {
     let (etcd, client) = etcd();
     let store = Store::from_client(client, "/cke/", clock());
-    let ttl = Duration::from_secs(60);
+    let ttl = Duration::from_mins(1);
     let heartbeat = Heartbeat::new(ttl);
     tokio::spawn(heartbeat.clone().watch());
     let registration = serde_json::json!({"host": "a", "pid": 1, "version": "1", "mode": "daemon"});
