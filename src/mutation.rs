@@ -117,6 +117,8 @@ pub enum Mutation {
     CancelWaits,
     /// Any answer of the API server counts as a proof of every watch.
     WatchTrusted,
+    /// Whose copy is too old for work to start is not named.
+    StaleUnnamed,
 }
 
 /// All of them.
@@ -174,6 +176,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::BackoffForEver,
     Mutation::CancelWaits,
     Mutation::WatchTrusted,
+    Mutation::StaleUnnamed,
 ];
 
 #[cfg(feature = "mutations")]

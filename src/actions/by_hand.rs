@@ -263,7 +263,8 @@ mod tests {
         };
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
-            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None });
+            kube.sources
+                .insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None });
         }
         kube.put_node(node.clone());
         let controller = Controller { kind: "ReplicaSet".to_owned(), name: "o".to_owned(), uid: "u".to_owned() };
@@ -275,7 +276,11 @@ mod tests {
             controller: Some(controller),
             ..PodRow::default()
         };
-        let pods = NodePods { synced: true, proved: 1000.0, pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect() };
+        let pods = NodePods {
+            synced: true,
+            proved: 1000.0,
+            pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect(),
+        };
         kube.pods.insert(node.name.clone(), pods);
         (node, Arc::new(kube))
     }

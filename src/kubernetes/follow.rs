@@ -228,7 +228,13 @@ impl<K: Kind> Follow<K> {
                 self.heard(Some(sent), |_| News::Quiet);
             }
             // A list comes without pauses.
-            let limit = if listing { CALL } else if backlog { BACKLOG.0 } else { self.patience() };
+            let limit = if listing {
+                CALL
+            } else if backlog {
+                BACKLOG.0
+            } else {
+                self.patience()
+            };
             let next = match tokio::time::timeout(limit, stream.next()).await {
                 Ok(next) => next.transpose()?,
                 Err(_) if listing => return Err(no_end(limit)),

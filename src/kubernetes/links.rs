@@ -47,15 +47,46 @@ impl State {
     pub(super) fn sum_up(&mut self, source: &'static str) {
         let tries = self.links.values().filter_map(|link| link.retry).chain(self.beat);
         self.view.line.retry = tries.min_by(f64::total_cmp);
-        let sum = self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| SourceState {
-            synced: a.synced && b.synced,
-            heard: a.heard.min(b.heard),
-            proved: a.proved.min(b.proved),
-            error: a.error.or(b.error),
-        });
+        let sum =
+            self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| SourceState {
+                synced: a.synced && b.synced,
+                heard: a.heard.min(b.heard),
+                proved: a.proved.min(b.proved),
+                error: a.error.or(b.error),
+            });
         match sum {
             Some(sum) => self.view.sources.insert(source.to_owned(), sum),
             None => self.view.sources.remove(source),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(synced: bool, seconds: f64, error: Option<&str>) -> Link {
+        let state = SourceState { synced, heard: seconds, proved: seconds, error: error.map(str::to_owned) };
+        Link { source: "pods", state, ..Link::default() }
+    }
+
+    /// A mutant of this line survived the library's tests: that one complete list makes a source complete.
+    #[test]
+    fn a_source_is_as_good_as_the_worst_of_its_watches() {
+        let mut state = State::default();
+        state.links.insert(1, link(true, 20.0, None));
+        state.links.insert(2, link(false, 10.0, Some("refused")));
+        state.links.insert(3, Link { source: "nodes", ..link(true, 30.0, None) });
+        state.sum_up_all();
+        let pods = &state.view.sources["pods"];
+        assert_eq!((pods.synced, pods.heard, pods.proved), (false, 10.0, 10.0));
+        assert_eq!(pods.error.as_deref(), Some("refused"));
+        assert!(state.view.sources["nodes"].synced);
+        state.links.insert(2, link(true, 10.0, None));
+        state.sum_up("pods");
+        assert!(state.view.sources["pods"].synced);
+        state.links.clear();
+        state.sum_up("pods");
+        assert!(!state.view.sources.contains_key("pods"));
     }
 }

@@ -29,6 +29,7 @@ mod steps;
 mod told;
 mod view;
 mod visibility;
+mod waits;
 mod windows;
 mod words;
 
@@ -102,6 +103,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I44", hosts::i44),
     ("I44", hosts::i44_rest),
     ("I45", drain::i45),
+    ("I51", waits::i51),
     ("told", notices::told),
 ];
 

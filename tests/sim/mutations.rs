@@ -66,6 +66,8 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::RefusalUnnamed => &["I20"],
         Mutation::BackoffForEver => &["I33"],
         Mutation::CancelWaits => &["I36"],
+        Mutation::WatchTrusted => &["I6", "I7"],
+        Mutation::StaleUnnamed => &["I51"],
     }
 }
 

@@ -51,13 +51,7 @@ fn event(attempt: &Attempt) -> (&'static str, &'static str) {
 impl Actor {
     /// Asks for the Node and its pods at the same time. The answers are evaluated by the rules of the next pass, and the
     /// command has to begin within TTL/12 of them.
-    pub(super) async fn recheck(
-        &self,
-        guard: &Guard,
-        decided: Duration,
-        node: &str,
-        pods: bool,
-    ) -> Result<Came, Stop> {
+    pub(super) async fn recheck(&self, guard: &Guard, decided: Duration, node: &str, pods: bool) -> Result<Came, Stop> {
         self.permit(guard, decided)?;
         let pods = async {
             if !pods {

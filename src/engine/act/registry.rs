@@ -101,7 +101,9 @@ impl Actor {
     /// All or nothing below the cap (I42): decided again from a fresh read, in one transaction with the index.
     async fn add_repairs(&self, decided: Duration) -> Result<Came, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
-        let Some(good) = self.registry.borrow().broken.good.clone() else { return Ok(changed("what repairs are planned from")) };
+        let Some(good) = self.registry.borrow().broken.good.clone() else {
+            return Ok(changed("what repairs are planned from"));
+        };
         let failed = |e: crate::store::StoreError| Stop(Came::Failed(e.to_string()));
         let keys = self.store.keys();
         let index_key = keys.write_index(QueueKind::Repair);
@@ -110,9 +112,13 @@ impl Actor {
         let view = self.store.read_view().await.map_err(failed)?;
         let kube = self.kube_live.borrow();
         let kept = kept_by_hosts(&kube, self.steady.now().boot.as_secs_f64());
-        let Ok(plan) = kept.and_then(|kept| plan_of(&view, &good, kept, &kube)) else { return Ok(changed("what repairs are planned from")) };
+        let Ok(plan) = kept.and_then(|kept| plan_of(&view, &good, kept, &kube)) else {
+            return Ok(changed("what repairs are planned from"));
+        };
         let entries: Vec<_> = plan.entries.into_iter().take(REPAIRS_AT_ONCE).collect();
-        let Some(last) = entries.last().filter(|_| view.auto_repair.enabled()) else { return Ok(changed("what repairs are planned from")) };
+        let Some(last) = entries.last().filter(|_| view.auto_repair.enabled()) else {
+            return Ok(changed("what repairs are planned from"));
+        };
         let now = self.steady.now().wall;
         let mut absent = Vec::new();
         let mut puts = vec![Put { key: index_key.clone(), value: (last.index + 1).to_string(), leased: false }];

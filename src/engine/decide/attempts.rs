@@ -246,13 +246,7 @@ impl<'a> Pass<'a> {
         let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
         attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
         let guard = if task.success { Guard::of_entry(case.id, case.mod_revision) } else { self.starting(case) };
-        let effect = Effect::RunAgain {
-            entry: case.owned(),
-            fresh,
-            before: before.cloned(),
-            order,
-            attempt,
-        };
+        let effect = Effect::RunAgain { entry: case.owned(), fresh, before: before.cloned(), order, attempt };
         self.plan(case.machine, Some(case.id), guard, effect);
         None
     }

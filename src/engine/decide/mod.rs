@@ -150,7 +150,8 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     if snap.engine.leading.is_none() || !snap.store.synced {
         pass.out.effects.clear();
     }
-    pass.out.prove_watches = snap.engine.leading.is_some() && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
+    pass.out.prove_watches =
+        snap.engine.leading.is_some() && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
     pass.out.reasons = pass.reasons.into_iter().collect();
     pass.out
 }

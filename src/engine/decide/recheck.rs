@@ -74,14 +74,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Why these answers do not allow the command.
-    fn forbids(
-        &self,
-        case: Case<'a>,
-        node: &NodeRow,
-        fresh: &FreshRead,
-        drained: bool,
-        force: bool,
-    ) -> Option<Reason> {
+    fn forbids(&self, case: Case<'a>, node: &NodeRow, fresh: &FreshRead, drained: bool, force: bool) -> Option<Reason> {
         let Some(found) = &fresh.node else {
             return Some(Reason::NodeMismatch { expected: format!("Node {}", node.name), found: "none".to_owned() });
         };
@@ -96,9 +89,9 @@ impl<'a> Pass<'a> {
             return None;
         }
         let cordoned = found.unschedulable || on(Mutation::UncordonUnseen);
-        let ours = found.owner().is_some_and(|o| {
-            o.entry == case.id && o.lease == self.snap.engine.lease && o.uid == found.uid
-        });
+        let ours = found
+            .owner()
+            .is_some_and(|o| o.entry == case.id && o.lease == self.snap.engine.lease && o.uid == found.uid);
         if !cordoned || !ours {
             let since = self.snap.work.get(&case.id).and_then(|w| w.drain.uncordoned).unwrap_or(self.now.wall);
             return Some(Reason::UncordonedByOther { since });

@@ -403,6 +403,8 @@ fn writes(parts: &http::request::Parts) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     fn patch(path: &str) -> http::request::Parts {

@@ -81,8 +81,9 @@ fn i44_nothing_is_added_while_nobody_can_say_who_is_held_off() {
         let adds = |p: &super::super::Planned| matches!(p.effect, Effect::Registry(Registering::AddRepairs));
         (decision.effects.iter().any(adds), decision.auto_repair.off.unwrap_or_default())
     };
-    let source =
-        |synced, heard, error: Option<&str>| Some(SourceState { synced, heard, proved: heard, error: error.map(str::to_owned) });
+    let source = |synced, heard, error: Option<&str>| {
+        Some(SourceState { synced, heard, proved: heard, error: error.map(str::to_owned) })
+    };
     for (source, said) in [
         (None, "not read yet"),
         (source(false, 0.0, None), "not read yet"),

@@ -9,13 +9,7 @@ use crate::{
         snapshot::{Came, FreshRead, Retries, StaleCause},
     },
     fence::NoPermit,
-    model::{
-        cluster::Reboot,
-        entry::EntryId,
-        kube::NodeRow,
-        ours::Verb,
-        reason::Reason,
-    },
+    model::{cluster::Reboot, entry::EntryId, kube::NodeRow, ours::Verb, reason::Reason},
 };
 
 fn first(scene: &Scene, index: u64) -> Option<Effect> {
@@ -62,9 +56,11 @@ fn i16_what_the_fresh_answers_forbid_is_not_done_whatever_the_watches_show() {
     let pod = Scene::new(1).pod(11, "late", |_| ()).fresh("10.0.0.11", true).pods;
     type Forbids = fn(&Reason) -> bool;
     let cases: [(&str, Scene, Forbids); 7] = [
-        ("a pod", read(scene(), |f| f.pods = pod.clone()), |r| {
-            matches!(r, Reason::PodsLeaving { left: 1, first } if first == "shop/late")
-        }),
+        (
+            "a pod",
+            read(scene(), |f| f.pods = pod.clone()),
+            |r| matches!(r, Reason::PodsLeaving { left: 1, first } if first == "shop/late"),
+        ),
         ("a volume", read(scene(), |f| node(f, |n| n.volumes_in_use.push("v".to_owned()))), |r| {
             matches!(r, Reason::VolumeAttached { .. })
         }),

@@ -58,7 +58,8 @@ impl Scene {
         cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints", "baremetalhosts"] {
-            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
+            kube.sources
+                .insert(source.to_owned(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
         }
         let mut snap = Snapshot {
             engine: Engine {
@@ -87,8 +88,13 @@ impl Scene {
             });
             kube.pods.insert(node.address.clone(), NodePods { synced: true, proved: BOOT, ..NodePods::default() });
             if node.control_plane {
-                let probe =
-                    Probe { last_good: Some(BOOT), good_since: Some(0.0), error: None, url: "https://x".to_owned() };
+                let probe = Probe {
+                    last_good: Some(BOOT),
+                    good_since: Some(0.0),
+                    error: None,
+                    not_known: None,
+                    url: "https://x".to_owned(),
+                };
                 snap.probes.insert(node.address.clone(), probe);
             }
         }
@@ -331,7 +337,8 @@ impl Scene {
                 (Effect::Recheck { node, pods, .. }, Some(id)) => Some((id, self.fresh(node, *pods))),
                 _ => None,
             });
-            let asked: Vec<_> = asked.filter(|(id, _)| answered.snap.work.get(id).is_none_or(|w| w.fresh.is_none())).collect();
+            let asked: Vec<_> =
+                asked.filter(|(id, _)| answered.snap.work.get(id).is_none_or(|w| w.fresh.is_none())).collect();
             if asked.is_empty() {
                 return decision;
             }
