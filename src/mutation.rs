@@ -135,6 +135,8 @@ pub enum Mutation {
     AllowListForgotten,
     /// The other members of etcd keep no machine back.
     QuorumForgotten,
+    /// Whose copy is too old for work to start is not named.
+    StaleUnnamed,
 }
 
 /// All of them.
@@ -201,6 +203,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::HeartbeatIgnored,
     Mutation::AllowListForgotten,
     Mutation::QuorumForgotten,
+    Mutation::StaleUnnamed,
 ];
 
 #[cfg(feature = "mutations")]
@@ -241,7 +244,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=46).chain([50]).map(|i| format!("I{i}")) {
+        for code in (1..=46).chain([50, 51]).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no fault breaks {code}");
         }
         named.sort_unstable();

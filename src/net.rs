@@ -107,8 +107,8 @@ impl fmt::Debug for Http {
 }
 
 impl Http {
-    /// Over the network. The certificate is not verified: it is liveness that is asked and not identity. Fails only if
-    /// no client can be made.
+    /// Over the network. The certificate is not verified: it is liveness that is asked and not identity. Redirects are not
+    /// followed: somebody else would answer. Fails only if no client can be made.
     pub fn for_liveness(timeout: Duration) -> Result<Self, reqwest::Error> {
         // The first one counts; a second call changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -116,6 +116,7 @@ impl Http {
             .tls_danger_accept_invalid_certs(true)
             .timeout(timeout)
             .pool_max_idle_per_host(1)
+            .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()?;
         Ok(Self::by(move |request| {

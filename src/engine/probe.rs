@@ -1,7 +1,9 @@
 //! Probes of the control planes: is each API server alive, as this engine sees it (spec/safety.md, Policy:
 //! `control_plane_probe`).
 //!
-//! 2xx, 401 and 403 mean alive; the certificate is not verified, for it is liveness that is asked and not identity.
+//! Our credentials are sent where the server's certificate verifies against the cluster's CA, else the question goes
+//! without any. 2xx is alive; 401, 403 and redirects say nothing of the server: not known, which holds work back as a bad
+//! answer does, and is no proof that the server is down.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +14,11 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 use super::snapshot::{Probe, secs};
-use crate::{clock::Clock, net::Http};
+use crate::{
+    clock::Clock,
+    kubernetes::{Asked, Kube},
+    net::Http,
+};
 
 /// Between probes while an API server is in work or next, and else.
 const OFTEN: Duration = Duration::from_secs(2);
@@ -44,12 +50,13 @@ impl Drop for Prober {
 }
 
 impl Prober {
-    /// Starts with no targets.
-    pub fn start(clock: &Clock, http: Http) -> Self {
+    /// Starts with no targets. `kube`: whose credentials are sent where the certificate is the cluster's.
+    pub fn start(clock: &Clock, http: Http, kube: Option<Kube>) -> Self {
         let (targets, inbox) = watch::channel(Targets::default());
         let seen = Arc::new(Mutex::new(BTreeMap::new()));
         let changed = Arc::new(Notify::new());
-        let task = crate::tasks::spawn(run(http, inbox, Arc::clone(&seen), Arc::clone(&changed), clock.clone()));
+        let task =
+            crate::tasks::spawn(run((http, kube), inbox, Arc::clone(&seen), Arc::clone(&changed), clock.clone()));
         Self { targets, seen, changed, task }
     }
 
@@ -76,7 +83,7 @@ impl Prober {
 }
 
 async fn run(
-    http: Http,
+    (http, kube): (Http, Option<Kube>),
     mut targets: watch::Receiver<Targets>,
     seen: Arc<Mutex<BTreeMap<String, Probe>>>,
     changed: Arc<Notify>,
@@ -88,8 +95,8 @@ async fn run(
             seen.retain(|address, probe| urls.get(address) == Some(&probe.url));
         }
         let each = urls.iter().map(|(address, url)| {
-            let http = &http;
-            async move { (address, url, ask(http, url).await) }
+            let (http, kube) = (&http, kube.as_ref());
+            async move { (address, url, ask(http, kube, url).await) }
         });
         let answers = futures::future::join_all(each).await;
         let at = secs(clock.boot());
@@ -113,28 +120,71 @@ async fn run(
     }
 }
 
+/// What one answer says of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Says {
+    Alive,
+    Bad(String),
+    /// Nothing, why and what helps.
+    NotKnown(String),
+}
+
 /// Puts one answer in; says whether good turned bad or bad turned good.
-fn note(probe: &mut Probe, answer: Result<(), String>, at: f64) -> bool {
-    match answer {
-        Ok(()) => {
-            let turned = probe.good_since.is_none();
-            probe.last_good = Some(at);
-            probe.good_since.get_or_insert(at);
-            probe.error = None;
-            turned
-        }
-        Err(why) => {
-            let turned = probe.error.is_none();
-            probe.good_since = None;
-            probe.error = Some(why);
-            turned
-        }
+fn note(probe: &mut Probe, answer: Says, at: f64) -> bool {
+    let (error, not_known) = match answer {
+        Says::Alive => (None, None),
+        Says::Bad(why) => (Some(why), None),
+        Says::NotKnown(why) => (None, Some(why)),
+    };
+    let good = error.is_none() && not_known.is_none();
+    let turned = if good {
+        probe.good_since.is_none()
+    } else {
+        (probe.error.is_none(), probe.not_known.is_none()) != (error.is_none(), not_known.is_none())
+    };
+    if good {
+        probe.last_good = Some(at);
+        probe.good_since.get_or_insert(at);
+    } else {
+        probe.good_since = None;
+    }
+    (probe.error, probe.not_known) = (error, not_known);
+    turned
+}
+
+async fn ask(http: &Http, kube: Option<&Kube>, url: &str) -> Says {
+    let asked = match kube {
+        Some(kube) => kube.ask_at(url, TIMEOUT).await,
+        None => None,
+    };
+    let untrusted = match asked {
+        Some(Asked::Answered(status)) => return judge(status, None),
+        Some(Asked::Silent(why)) => return Says::Bad(why),
+        Some(Asked::Untrusted(why)) => why,
+        None => "no CA of the cluster is configured for this URL".to_owned(),
+    };
+    match http.get(url).await {
+        Ok(answer) => judge(answer.status().as_u16(), Some(&untrusted)),
+        Err(e) => Says::Bad(e.to_string()),
     }
 }
 
-async fn ask(http: &Http, url: &str) -> Result<(), String> {
-    let status = http.get(url).await.map_err(|e| e.to_string())?.status();
-    if status.is_success() || matches!(status.as_u16(), 401 | 403) { Ok(()) } else { Err(status.to_string()) }
+/// What a status says. `untrusted`: why the question went without our credentials.
+fn judge(status: u16, untrusted: Option<&str>) -> Says {
+    match (status, untrusted) {
+        (200..=299, _) => Says::Alive,
+        (401 | 403, Some(why)) => Says::NotKnown(format!(
+            "{status}: our credentials were not sent, because {why}; correct that, or set policy control_plane_probe to `node`"
+        )),
+        (401 | 403, None) => Says::NotKnown(format!(
+            "{status} to our credentials: grant them this path, or set policy control_plane_probe to `node`"
+        )),
+        (300..=399, _) => Says::NotKnown(format!(
+            "{status}, a redirect, which is not followed: name the API server's own URL in policy control_plane_probe, or \
+             set it to `node`"
+        )),
+        (status, _) => Says::Bad(status.to_string()),
+    }
 }
 
 /// The URL of one control plane: an IPv6 address gets its brackets.
@@ -150,13 +200,43 @@ mod tests {
     #[test]
     fn a_good_streak_begins_anew_after_a_bad_answer() {
         let mut probe = Probe::default();
-        assert!(note(&mut probe, Ok(()), 1.0));
-        assert!(!note(&mut probe, Ok(()), 2.0));
+        assert!(note(&mut probe, Says::Alive, 1.0));
+        assert!(!note(&mut probe, Says::Alive, 2.0));
         assert_eq!((probe.good_since, probe.last_good), (Some(1.0), Some(2.0)));
-        assert!(note(&mut probe, Err("503".to_owned()), 3.0));
+        assert!(note(&mut probe, Says::Bad("503".to_owned()), 3.0));
         assert_eq!(probe.good_since, None);
-        assert!(note(&mut probe, Ok(()), 4.0));
+        assert!(note(&mut probe, Says::Alive, 4.0));
         assert_eq!(probe.good_since, Some(4.0));
+    }
+
+    #[test]
+    fn what_says_nothing_of_the_server_is_not_known_and_names_cause_and_remedy() {
+        let lacks = "its certificate lacks this address among its subject alternative names (SAN)";
+        let not_known = |status, untrusted| match judge(status, untrusted) {
+            Says::NotKnown(why) => why,
+            other => panic!("{status}: {other:?}"),
+        };
+        for status in [401, 403] {
+            let why = not_known(status, Some(lacks));
+            assert!(why.contains("SAN") && why.contains("control_plane_probe to `node`"), "{why}");
+            assert!(not_known(status, None).contains("grant"), "{}", not_known(status, None));
+        }
+        assert!(not_known(302, None).contains("redirect"));
+        assert_eq!(judge(200, Some(lacks)), Says::Alive, "anybody may ask: the answer counts");
+        assert_eq!(judge(503, None), Says::Bad("503".to_owned()));
+        assert_eq!(judge(404, None), Says::Bad("404".to_owned()));
+    }
+
+    #[test]
+    fn a_server_of_which_nothing_is_known_ends_a_good_streak_and_is_not_called_down() {
+        let mut probe = Probe::default();
+        note(&mut probe, Says::Alive, 1.0);
+        assert!(note(&mut probe, Says::NotKnown("401".to_owned()), 2.0));
+        assert_eq!((probe.good_since, probe.error.clone()), (None, None));
+        assert!(probe.not_known.is_some());
+        assert!(note(&mut probe, Says::Bad("503".to_owned()), 3.0));
+        assert_eq!((probe.not_known.clone(), probe.error.clone()), (None, Some("503".to_owned())));
+        assert!(note(&mut probe, Says::Alive, 4.0));
     }
 
     #[test]

@@ -136,8 +136,11 @@ pub struct Probe {
     pub last_good: Option<f64>,
     /// Boot-time seconds since which every answer was good; none after a bad one.
     pub good_since: Option<f64>,
-    /// The last bad answer, until a good one.
+    /// The last bad answer, until another one.
     pub error: Option<String>,
+    /// Why the last answer said nothing of the server, until another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_known: Option<String>,
     /// The address probed.
     pub url: String,
 }

@@ -13,7 +13,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use super::{call::Fault, transport};
+use super::{call::Fault, probe::Elsewhere, transport};
 use crate::{clock::Clock, model::secret};
 
 /// Where Kubernetes is.
@@ -130,6 +130,8 @@ pub struct Kube {
     pub(super) origin: Arc<Origin>,
     /// Tells the live copy that endpoints were written.
     pub(super) endpoints_written: Arc<tokio::sync::Notify>,
+    /// For API servers other than the configured one, where their certificates can be verified.
+    pub(super) elsewhere: Option<Arc<Elsewhere>>,
 }
 
 impl fmt::Debug for Kube {
@@ -163,6 +165,7 @@ impl Kube {
         config.read_timeout = None;
         let server = secret::url(config.cluster_url.to_string().trim_end_matches('/'));
         let origin = Origin { server, file, context };
+        let elsewhere = Elsewhere::of(&config).map(Arc::new);
         let client = transport::client(config).map_err(|e| {
             let problem = chain(&e);
             match &origin.file {
@@ -172,12 +175,12 @@ impl Kube {
                 None => KubeError::InCluster(problem),
             }
         })?;
-        Ok(Self { client, clock, origin: Arc::new(origin), endpoints_written: Arc::default() })
+        Ok(Self { client, clock, origin: Arc::new(origin), endpoints_written: Arc::default(), elsewhere })
     }
 
     /// On a client that exists: an in-process API server, or one with its own transport.
     pub fn from_client(client: Client, clock: Clock) -> Self {
-        Self { client, clock, origin: Arc::default(), endpoints_written: Arc::default() }
+        Self { client, clock, origin: Arc::default(), endpoints_written: Arc::default(), elsewhere: None }
     }
 
     /// The API server's address, as configured, without a user or a password; empty for a client from elsewhere.

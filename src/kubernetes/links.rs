@@ -60,3 +60,33 @@ impl State {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(synced: bool, seconds: f64, error: Option<&str>) -> Link {
+        let state = SourceState { synced, heard: seconds, proved: seconds, error: error.map(str::to_owned) };
+        Link { source: "pods", state, ..Link::default() }
+    }
+
+    /// A mutant of this line survived the library's tests: that one complete list makes a source complete.
+    #[test]
+    fn a_source_is_as_good_as_the_worst_of_its_watches() {
+        let mut state = State::default();
+        state.links.insert(1, link(true, 20.0, None));
+        state.links.insert(2, link(false, 10.0, Some("refused")));
+        state.links.insert(3, Link { source: "nodes", ..link(true, 30.0, None) });
+        state.sum_up_all();
+        let pods = &state.view.sources["pods"];
+        assert_eq!((pods.synced, pods.heard, pods.proved), (false, 10.0, 10.0));
+        assert_eq!(pods.error.as_deref(), Some("refused"));
+        assert!(state.view.sources["nodes"].synced);
+        state.links.insert(2, link(true, 10.0, None));
+        state.sum_up("pods");
+        assert!(state.view.sources["pods"].synced);
+        state.links.clear();
+        state.sum_up("pods");
+        assert!(!state.view.sources.contains_key("pods"));
+    }
+}

@@ -15,6 +15,7 @@
 //! | `nodes` | cordons and their record |
 //! | `evict` | evictions, deletions, and what each answer means |
 //! | `events` | Events on Nodes, for people |
+//! | `probe` | one API server, asked by its own address |
 //! | `endpoints` | the addresses behind the API server's service |
 //! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
 //! | `host_power` | what the controller role writes to them, BMC passwords, the upstream operator |
@@ -34,6 +35,7 @@ mod links;
 mod live;
 mod news;
 mod nodes;
+mod probe;
 mod pulse;
 mod read;
 mod rights;
@@ -46,3 +48,4 @@ pub use events::{NodeEvent, event_name};
 pub use host_power::Credentials;
 pub use live::{Live, Streaming};
 pub use nodes::{Release, WriteError};
+pub use probe::Asked;

@@ -51,3 +51,20 @@ pub(super) fn client(mut config: Config) -> Result<Client, Error> {
         .service(http);
     Ok(Client::new(service, config.default_namespace))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A configured proxy is used or refused, never left out: past it another server may answer.
+    #[tokio::test]
+    async fn a_proxy_that_kube_was_built_without_is_an_error_and_is_never_bypassed() {
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let config = || Config::new("https://10.0.0.1:6443".parse().unwrap());
+        let mut proxied = config();
+        proxied.proxy_url = Some("http://proxy.example:3128".parse().unwrap());
+        let Err(error) = client(proxied) else { panic!("the proxy was left out") };
+        assert!(error.to_string().to_lowercase().contains("proxy"), "{error}");
+        assert!(client(config()).is_ok());
+    }
+}

@@ -8,4 +8,5 @@ mod answers;
 mod cordons;
 mod live;
 mod places;
+mod probes;
 mod servers;

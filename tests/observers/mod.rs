@@ -32,6 +32,7 @@ mod steps;
 mod told;
 mod view;
 mod visibility;
+mod waits;
 mod windows;
 mod words;
 
@@ -110,6 +111,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I45", drain::i45),
     ("I50", logins::i50),
     ("I46", quorum::i46),
+    ("I51", waits::i51),
     ("told", notices::told),
     ("heartbeat", leadership::heartbeat),
 ];

@@ -47,6 +47,18 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &
                 later(seconds).await;
                 line.turn(State::Open);
             }
+            Fault::SlowApi { engine, seed, seconds } => {
+                let (_, lines, _) = slot(engine);
+                lines.kubernetes.slow(Some((Duration::from_secs(1), Duration::from_secs(8))), seed);
+                later(seconds).await;
+                lines.kubernetes.slow(None, 0);
+            }
+            Fault::SilentWatch { engine, path, later: new_ones, seconds } => {
+                let (_, lines, _) = slot(engine);
+                lines.kubernetes.mute(Some(path), new_ones);
+                later(seconds).await;
+                lines.kubernetes.mute(None, false);
+            }
             Fault::CutWatches { etcd: true } => stage.sandbox.etcd.cut_watches(),
             Fault::CutWatches { etcd: false } => stage.sandbox.api.cut_watches(),
             Fault::StaleWatches { etcd, seconds } => {

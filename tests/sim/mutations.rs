@@ -70,6 +70,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::HeartbeatIgnored => &["heartbeat"],
         Mutation::AllowListForgotten => &["I50"],
         Mutation::QuorumForgotten => &["I46"],
+        Mutation::StaleUnnamed => &["I51"],
     }
 }
 

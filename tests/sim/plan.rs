@@ -40,6 +40,8 @@ pub static FAULTS: &[&str] = &[
     "etcd-restart",
     "api-restart",
     quorum::WORD,
+    "api-slow",
+    "watch-silent",
 ];
 
 const fn aim(what: &'static str, path: &'static str, body: &'static str) -> Aim {
@@ -98,6 +100,10 @@ pub enum Fault {
     BrokenEntry { seconds: u64 },
     /// etcd, or the API server, is away for everybody for so long.
     Restart { etcd: bool, seconds: u64 },
+    /// Each request of one engine to the API server takes one to eight seconds, for so long.
+    SlowApi { engine: usize, seed: u64, seconds: u64 },
+    /// One watch of an engine is silent for so long while all its other connections live; `later`: those that replace it, too.
+    SilentWatch { engine: usize, path: &'static str, later: bool, seconds: u64 },
 }
 
 impl Fault {
@@ -122,6 +128,8 @@ impl Fault {
             Self::BrokenEntry { .. } => "broken-entry",
             Self::Restart { etcd: true, .. } => "etcd-restart",
             Self::Restart { .. } => "api-restart",
+            Self::SlowApi { .. } => "api-slow",
+            Self::SilentWatch { .. } => "watch-silent",
         }
     }
 }
@@ -174,6 +182,42 @@ impl Plan {
             streaming: rng.u32(0..4) != 0,
         }
     }
+}
+
+impl Plan {
+    /// All faults in order with their names: those of the plan and those of connections.
+    pub fn all_faults(&self, seed: u64) -> Vec<(Duration, String, Fault)> {
+        let drawn = self.faults.iter().enumerate().map(|(i, (at, fault))| (*at, format!("f{i}"), fault.clone()));
+        let others = of_connections(seed, self.engines).into_iter().enumerate();
+        let mut all: Vec<_> = drawn.chain(others.map(|(i, (at, fault))| (at, format!("x{i}"), fault))).collect();
+        all.sort_by_key(|(at, ..)| *at);
+        all
+    }
+}
+
+/// Faults of connections to the API server in half of the seeds, by dice of their own: the rest of a seed's story stays what
+/// it is.
+fn of_connections(seed: u64, engines: usize) -> Vec<(Duration, Fault)> {
+    let mut rng = Rng::with_seed(seed ^ 0x6c69_6e6b);
+    if rng.bool() {
+        return Vec::new();
+    }
+    let watches = ["/api/v1/nodes", "/api/v1/pods", "/apis/policy/", "/api/v1/namespaces"];
+    let count = rng.usize(1..4);
+    let mut faults: Vec<(Duration, Fault)> = (0..count)
+        .map(|_| {
+            let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_secs() * 1000 - 60_000));
+            let (engine, seconds) = (rng.usize(..engines), rng.u64(20..240));
+            let fault = if rng.bool() {
+                Fault::SlowApi { engine, seed: rng.u64(..), seconds }
+            } else {
+                Fault::SilentWatch { engine, path: watches[rng.usize(..watches.len())], later: rng.bool(), seconds }
+            };
+            (at, fault)
+        })
+        .collect();
+    faults.sort_by_key(|(at, _)| *at);
+    faults
 }
 
 fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {

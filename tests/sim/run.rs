@@ -309,8 +309,8 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     // one day in four ends with a change of mind
     let changes_mind = dice.u8(0..4) == 0;
     let mut happened: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
-    for (i, (at, fault)) in plan.faults.iter().enumerate() {
-        if !keep.has(&format!("f{i}")) {
+    for (at, label, fault) in &plan.all_faults(seed) {
+        if !keep.has(label) {
             continue;
         }
         sleep_until(began + *at).await;
@@ -331,6 +331,8 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         for line in [&slot.lines.etcd, &slot.lines.kubernetes] {
             line.odds(Odds::default(), 0);
             line.disarm();
+            line.mute(None, false);
+            line.slow(None, 0);
             line.turn(State::Open);
         }
     }

@@ -103,7 +103,7 @@ impl<'a> Pass<'a> {
         self.cordoned(case, node, work).map_err(Waits::For)?;
         let pods = self.snap.kube.pods.get(&node.name).filter(|p| p.synced);
         let Some(pods) = pods else {
-            return Err(Waits::For(Reason::Working { phase: "lists pods".to_owned() }));
+            return Err(Waits::For(self.pods_unlisted(case, &node.name)));
         };
         if let Some(stale) = self.stale_pods(&node.name, pods) {
             return Err(Waits::For(stale));

@@ -6,7 +6,7 @@ use crate::{
         kube::{HOSTS_SOURCE, NodePods},
         policy::UnreachableRule,
         reason::{NAMED, Reason},
-        time::after,
+        time::{after, seconds_between},
     },
     mutation::{Mutation, on},
 };
@@ -83,7 +83,19 @@ impl Pass<'_> {
         (self.boot() - pods.proved > STALE).then(|| self.stale_since(&source(), pods.proved, error))
     }
 
+    /// What a drain says until its node's pods are listed.
+    pub(super) fn pods_unlisted(&self, case: Case<'_>, node: &str) -> Reason {
+        let Some(error) = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref()) else {
+            return Reason::Working { phase: "lists pods".to_owned() };
+        };
+        let drains_for = seconds_between(case.since.unwrap_or(self.now.wall), self.now.wall);
+        self.stale_since(&format!("pods on {node}"), self.boot() - drains_for, Some(error))
+    }
+
     fn stale_since(&self, source: &str, heard: f64, error: Option<&String>) -> Reason {
+        if on(Mutation::StaleUnnamed) {
+            return Reason::Working { phase: "waits".to_owned() };
+        }
         Reason::Stale {
             source: error.map_or_else(|| source.to_owned(), |e| format!("{source} ({e})")),
             since: after(self.now.wall, -to_seconds(self.boot() - heard)),

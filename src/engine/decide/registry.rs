@@ -245,7 +245,9 @@ impl Pass<'_> {
                     .and_then(|p| p.good_since.and(p.last_good))
                     .is_some_and(|at| self.boot() - at <= PROBED_WITHIN);
             if !good {
-                let why = probe.and_then(|p| p.error.clone()).unwrap_or_else(|| "not answered yet".to_owned());
+                let why = probe
+                    .and_then(|p| p.error.clone().or_else(|| p.not_known.clone()))
+                    .unwrap_or_else(|| "not answered yet".to_owned());
                 return Some(format!(
                     "waits for the probe of {}: {why}; the last change made it a control plane",
                     node.name

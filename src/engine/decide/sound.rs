@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{Pass, case::Case};
 use crate::{
     clock::Now,
-    engine::snapshot::Snapshot,
+    engine::snapshot::{Probe, Snapshot},
     model::{
         attempt::Attempt,
         entry::{EntryId, QueueKind, Stored},
@@ -171,6 +171,9 @@ pub(super) fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: N
     }
     match snap.probes.get(address) {
         None => Some("not probed yet".to_owned()),
+        Some(Probe { not_known: Some(why), url, .. }) => {
+            Some(format!("not known whether {url} is alive, it answers {why}"))
+        }
         Some(probe) => match (&probe.error, probe.last_good) {
             (Some(error), _) => Some(format!("{} answers {error}", probe.url)),
             (None, Some(at)) if now.boot.as_secs_f64() - at <= PROBE_FRESH => None,

@@ -102,7 +102,7 @@ impl Drop for Handle {
 
 /// Starts an engine. Without Kubernetes it only observes.
 pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, options: Options) -> Handle {
-    let prober = Prober::start(store.clock(), options.probes.clone());
+    let prober = Prober::start(store.clock(), options.probes.clone(), kube.as_ref().map(|(kube, _)| kube.clone()));
     let etcd = Poller::start(store.clock(), options.etcd_members.clone(), kube.as_ref().map(|(kube, _)| kube.clone()));
     let kube = kube.map(|(kube, live)| (kube, Arc::new(live)));
     let kube_live = kube.as_ref().map(|(_, live)| Arc::clone(live));

@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::json;
@@ -151,11 +151,11 @@ fn nothing_starts_on_a_copy_whose_connection_is_dead_while_all_others_live() {
     proxy.shared.deaf.store(true, Ordering::SeqCst);
     // what the dead watch does not tell: a worker is down, and the limit of unreachable nodes is 0
     ready(&world, "w2", "Unknown");
-    let queued = Instant::now();
+    // until no proof of that watch is younger than 10 s
+    sleep(Duration::from_secs(11));
     world.queue(&[&all[1]]);
     let why = || world.word(&["rq", "why", "0", "-o", "json"]);
     world.or_why(0, "it says that its copy is old", 60, || why().contains("\"Stale\"").then_some(()));
-    assert!(queued.elapsed() < Duration::from_mins(1));
     proxy.shared.deaf.store(false, Ordering::SeqCst);
     world.or_why(0, "the gate is seen", 60, || why().contains("UnreachableGate").then_some(()));
     let drained = |c: &crate::world::history::Change| c.value.as_ref().is_some_and(|v| v.contains("draining"));

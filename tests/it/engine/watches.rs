@@ -49,6 +49,15 @@ impl Place {
         (worker.name.clone(), worker.address.clone())
     }
 
+    /// Somebody cordons a node.
+    fn cordon(&self, node: &str) {
+        let cordoned = self.stage.sandbox.objects.update(&NODES, "", node, |node| {
+            node["spec"]["unschedulable"] = true.into();
+            Ok(())
+        });
+        cordoned.map_err(|e| e.message).unwrap();
+    }
+
     async fn queue(&self, n: usize) {
         self.operator.add_reboots(&[self.worker(n).1], None).await.unwrap();
     }
@@ -111,18 +120,10 @@ async fn nothing_starts_on_the_copy_of_a_watch_that_is_dead_and_it_recovers() {
     let place = Box::pin(Place::new()).await;
     sleep(Duration::from_secs(30)).await;
     place.lines.kubernetes.mute(Some(NODES_WATCH), true);
-    // what the dead watch does not tell: a node is not Ready, which shuts the gate
+    // what the dead watch does not tell
     let (other, _) = place.worker(1);
-    let down = place.stage.sandbox.objects.update(&NODES, "", &other, |node| {
-        for condition in node["status"]["conditions"].as_array_mut().unwrap() {
-            if condition["type"] == "Ready" {
-                condition["status"] = "Unknown".into();
-            }
-        }
-        Ok(())
-    });
-    down.map_err(|e| e.message).unwrap();
-    place.stage.sandbox.machines.freeze_kubelets(true);
+    let row = |s: &Seen| s.snapshot.kube.nodes[&other].unschedulable;
+    place.cordon(&other);
     place.queue(0).await;
     let stale =
         |s: &Seen| matches!(s.reasons.get(&first()), Some(Reason::Stale { source, .. }) if source.starts_with("nodes"));
@@ -134,8 +135,8 @@ async fn nothing_starts_on_the_copy_of_a_watch_that_is_dead_and_it_recovers() {
     }
     assert!(stale(&place.engine.seen().borrow()), "{:?}", place.engine.seen().borrow().reasons);
     place.lines.kubernetes.mute(None, false);
-    place.until("the gate is seen", |s| matches!(s.reasons.get(&first()), Some(Reason::UnreachableGate { .. }))).await;
-    place.stage.sandbox.machines.freeze_kubelets(false);
+    let seen = place.until("it starts", |s| status(s) == Some(RebootStatus::Draining)).await;
+    assert!(row(&seen), "decided from what is so");
     place.until("it is rebooted", |s| status(s).is_none()).await;
 }
 
@@ -147,11 +148,7 @@ async fn a_connection_that_died_unnoticed_is_replaced_before_work_starts() {
     place.lines.kubernetes.mute(Some(NODES_WATCH), false);
     let (other, _) = place.worker(1);
     let row = |s: &Seen| s.snapshot.kube.nodes[&other].unschedulable;
-    let cordoned = place.stage.sandbox.objects.update(&NODES, "", &other, |node| {
-        node["spec"]["unschedulable"] = true.into();
-        Ok(())
-    });
-    cordoned.map_err(|e| e.message).unwrap();
+    place.cordon(&other);
     sleep(Duration::from_secs(20)).await;
     assert!(!row(&place.engine.seen().borrow()), "nobody works: the copy is what it was");
     place.queue(0).await;

@@ -223,8 +223,10 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
         ..Snapshot::default()
     };
     for address in strings(&input["control_planes"]) {
-        snap.probes
-            .insert(address, Probe { last_good: Some(BOOT), good_since: Some(0.0), error: None, url: "u".to_owned() });
+        snap.probes.insert(
+            address,
+            Probe { last_good: Some(BOOT), good_since: Some(0.0), error: None, not_known: None, url: "u".to_owned() },
+        );
     }
     for stored in store.reboots.entries.values() {
         let entry = stored.get().unwrap();

@@ -376,3 +376,21 @@ fn i20_a_drain_that_is_backed_off_for_a_pod_of_another_node_is_seen() {
         assert_eq!(seen, codes);
     }
 }
+
+#[test]
+fn i51_an_entry_that_waits_without_a_cause_is_seen() {
+    let working = || json!({"reason": "Working", "phase": "waits"});
+    let stale = || json!({"reason": "Stale", "source": "nodes", "since": "2026-01-01T00:00:00Z"});
+    for (said, codes) in [
+        (vec![(170, working())], &["I51"][..]),
+        (vec![(170, stale())], &[]),
+        (vec![(100, working()), (1, stale()), (100, working())], &[]),
+    ] {
+        let mut s = Scene::new();
+        s.add(0, "w1");
+        for (seconds, reason) in said {
+            s.says(seconds, &[(0, reason)], &[]);
+        }
+        sees(&s, codes);
+    }
+}

@@ -335,6 +335,20 @@ fn i7_an_api_server_is_not_powered_off_while_another_does_not_answer() {
     assert!(matches!(scene.reason(0), Reason::ControlPlaneUnhealthy { .. }));
 }
 
+/// `anonymous-auth=false` answers 401 in every state: that is no proof of life, and none of death.
+#[test]
+fn i7_an_api_server_whose_state_is_not_known_holds_the_others_back_and_is_not_called_down() {
+    let why = "401: our credentials were not sent, because its certificate lacks this address";
+    let not_known = |s: &mut Scene| s.snap.probes.get_mut("10.0.0.2").unwrap().not_known = Some(why.to_owned());
+    let scene = Scene::new(0).draining(0, 1, 1).with(not_known);
+    assert_eq!(scene.does(0), None);
+    assert!(matches!(scene.reason(0), Reason::ControlPlaneUnhealthy { why, .. } if why.contains("certificate")));
+    let queued = Scene::new(0).queued(&[(0, 1)]).with(not_known);
+    assert!(queued.starts().is_empty());
+    let by_readiness = queued.with(|s| s.policy.control_plane_probe = "node".to_owned());
+    assert_eq!(by_readiness.starts(), [0]);
+}
+
 #[test]
 fn force_skips_pods_and_volumes_by_a_persons_order_and_never_the_rules_of_api_servers() {
     let scene = Scene::new(1)

@@ -88,8 +88,13 @@ impl Scene {
             });
             kube.pods.insert(node.address.clone(), NodePods { synced: true, proved: BOOT, ..NodePods::default() });
             if node.control_plane {
-                let probe =
-                    Probe { last_good: Some(BOOT), good_since: Some(0.0), error: None, url: "https://x".to_owned() };
+                let probe = Probe {
+                    last_good: Some(BOOT),
+                    good_since: Some(0.0),
+                    error: None,
+                    not_known: None,
+                    url: "https://x".to_owned(),
+                };
                 snap.probes.insert(node.address.clone(), probe);
             }
         }

@@ -133,7 +133,8 @@ impl Weeks {
             });
             kube.pods.insert(address.clone(), NodePods { synced: true, proved: f64::MAX, ..NodePods::default() });
             if plane {
-                let probe = Probe { last_good: None, good_since: Some(0.0), error: None, url: "u".to_owned() };
+                let probe =
+                    Probe { last_good: None, good_since: Some(0.0), error: None, not_known: None, url: "u".to_owned() };
                 snap.probes.insert(address.clone(), probe);
             }
             let index = u64::try_from(i).unwrap();

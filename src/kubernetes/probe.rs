@@ -1,0 +1,107 @@
+//! One API server, asked by its own address: with our credentials, and only where its certificate verifies against the
+//! cluster's CA (spec/real-world.md, A1).
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    io,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use http::Uri;
+use kube::{Client, Config, client::Body};
+use rustls::CertificateError;
+
+use super::{
+    call::get,
+    connect::{Kube, chain},
+    transport,
+};
+
+/// How one API server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Its certificate is the cluster's: the status of its answer to our credentials.
+    Answered(u16),
+    /// Its certificate does not verify against the cluster's CA, why: nothing was sent.
+    Untrusted(String),
+    /// No answer, why.
+    Silent(String),
+}
+
+/// What is needed to ask servers other than the configured one.
+pub(super) struct Elsewhere {
+    config: Config,
+    /// By scheme, host and port.
+    clients: Mutex<BTreeMap<String, Client>>,
+}
+
+impl Elsewhere {
+    /// None where there is no CA of the cluster to verify with: credentials are then sent to nobody else.
+    pub(super) fn of(config: &Config) -> Option<Self> {
+        let verifies = config.root_cert.as_ref().is_some_and(|certs| !certs.is_empty()) && !config.accept_invalid_certs;
+        let mut config = config.clone();
+        config.proxy_url = None;
+        verifies.then(|| Self { config, clients: Mutex::default() })
+    }
+
+    fn client(&self, server: &str) -> Result<Client, String> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(server) {
+            return Ok(client.clone());
+        }
+        let mut config = self.config.clone();
+        config.cluster_url = server.parse().map_err(|e| format!("{server} is no URL: {e}"))?;
+        let client = transport::client(config).map_err(|e| chain(&e))?;
+        clients.insert(server.to_owned(), client.clone());
+        Ok(client)
+    }
+}
+
+impl Kube {
+    /// Asks for this URL (`https` only) with our credentials. None = that is not possible here: another scheme, or no CA of
+    /// the cluster is configured.
+    pub async fn ask_at(&self, url: &str, within: Duration) -> Option<Asked> {
+        let elsewhere = self.elsewhere.as_ref()?;
+        let uri: Uri = url.parse().ok()?;
+        let authority = uri.authority().filter(|_| uri.scheme_str() == Some("https"))?;
+        let client = match elsewhere.client(&format!("https://{authority}")) {
+            Ok(client) => client,
+            Err(why) => return Some(Asked::Silent(why)),
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let request = match get(path) {
+            Ok(request) => request.map(Body::from),
+            Err(e) => return Some(Asked::Silent(e.to_string())),
+        };
+        Some(match tokio::time::timeout(within, client.send(request)).await {
+            Ok(Ok(answer)) => Asked::Answered(answer.status().as_u16()),
+            Ok(Err(e)) => match untrusted(&e) {
+                Some(why) => Asked::Untrusted(why),
+                None => Asked::Silent(chain(&e)),
+            },
+            Err(_) => Asked::Silent(format!("no answer within {} s", within.as_secs())),
+        })
+    }
+}
+
+/// What is wrong with the server's certificate, where that is what went wrong.
+fn untrusted(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut cause = Some(error);
+    while let Some(e) = cause {
+        let inside =
+            e.downcast_ref::<io::Error>().and_then(io::Error::get_ref).map(|inner| inner as &(dyn Error + 'static));
+        let tls = e.downcast_ref::<rustls::Error>().or_else(|| inside?.downcast_ref());
+        if let Some(rustls::Error::InvalidCertificate(why)) = tls {
+            return Some(match why {
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                    "its certificate lacks this address among its subject alternative names (SAN)".to_owned()
+                }
+                why => format!("its certificate does not verify against the cluster's CA: {why}"),
+            });
+        }
+        cause = e.source().or_else(|| inside?.source());
+    }
+    None
+}
