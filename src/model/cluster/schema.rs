@@ -78,6 +78,8 @@ pub(super) static CLUSTER: Object = lenient(&[
     always("taint_control_plane", Flag),
     always("control_plane_tolerations", TEXTS),
     always("service_subnet", Text),
+    // CKE's example has it; its programs keep what stands there and write nothing where nothing was given
+    optional("pod_subnet", Text),
     always("dns_servers", TEXTS),
     always("dns_service", Text),
     always("reboot", Shape::Object(&REBOOT)),

@@ -63,6 +63,13 @@ fn an_unknown_field_elsewhere_is_a_warning() {
 }
 
 #[test]
+fn the_field_of_the_shipped_example_is_known() {
+    let value = parse(&GOOD.replace("name: test", "name: test\npod_subnet: 10.64.0.0/14")).unwrap();
+    let found = check(&value, None);
+    assert_eq!((found.faults.len(), found.warnings.len()), (0, 0), "{found:?}");
+}
+
+#[test]
 fn words_of_yaml_1_1_are_refused_with_the_field() {
     for word in ["yes", "on", "Off", "n"] {
         let said = after("control_plane: true", &format!("control_plane: {word}"));
