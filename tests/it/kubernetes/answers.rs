@@ -192,6 +192,8 @@ async fn a_pod_is_deleted_by_its_uid_and_a_dry_run_leaves_it() {
         assert_eq!(pod.terminating_since, None);
         assert_eq!(s.kube.delete_pod(&permit(), &pod).await, Verdict::Accepted);
         let after = s.row("p0").await;
+        let grace = after.grace_ends.unwrap().duration_since(after.terminating_since.unwrap());
+        assert_eq!(grace.as_secs(), 1, "the pod's own grace period");
         let age = jiff::Timestamp::now().duration_since(after.terminating_since.unwrap()).as_secs();
         assert!((0..=3).contains(&age), "the deletion was asked now, not after the grace period: {age}");
     }
