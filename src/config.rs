@@ -24,6 +24,9 @@ const CKE_FILE: &str = "/etc/cke/config.yml";
 /// Ours for the whole host.
 const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 
+/// Where results of commands are kept, as root.
+const STATE_DIRECTORY: &str = "/var/lib/cketerm";
+
 pub use looks::{Bell, Mouse, Switch};
 
 pub use crate::kubernetes::KubeSettings;
@@ -94,6 +97,8 @@ pub struct Settings {
     pub http: Option<String>,
     /// Names of variables that commands of the definition get from our environment.
     pub command_env: Vec<String>,
+    /// Directory in which the engine keeps the results of commands until they are recorded.
+    pub state_directory: PathBuf,
     /// TTL of the engine's lease in seconds.
     pub lease_ttl_seconds: u64,
     /// The files that were read, in order.
@@ -147,6 +152,7 @@ impl Default for Settings {
             notices: Vec::new(),
             http: Some("127.0.0.1:10181".to_owned()),
             command_env: Vec::new(),
+            state_directory: PathBuf::from(STATE_DIRECTORY),
             lease_ttl_seconds: 60,
             files: Vec::new(),
             looked_for: Vec::new(),
@@ -176,10 +182,17 @@ impl Settings {
     /// Reads files and environment and puts the command line on top.
     pub fn load(overrides: &Overrides) -> Result<Self, ConfigError> {
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let user = directories::ProjectDirs::from("", "", "cketerm").map(|d| d.config_dir().join("config.yaml"));
+        let own = directories::ProjectDirs::from("", "", "cketerm");
+        let user = own.as_ref().map(|d| d.config_dir().join("config.yaml"));
         let mut places = vec![(Place::Cke, PathBuf::from(CKE_FILE)), (Place::Ours, PathBuf::from(HOST_FILE))];
         places.extend(user.map(|path| (Place::Ours, path)));
-        Self::load_from(overrides, environment, &places)
+        let mut settings = Self::load_from(overrides, environment, &places)?;
+        // a person's console cannot write to the host's
+        let state = own.as_ref().and_then(|d| d.state_dir()).filter(|_| !rustix::process::geteuid().is_root());
+        if let Some(state) = state.filter(|_| !settings.from.contains_key("engine.state_directory")) {
+            settings.state_directory = state.to_owned();
+        }
+        Ok(settings)
     }
 
     /// One file alone, in our form or CKE's: what it says, without environment and options.
@@ -304,6 +317,9 @@ impl Settings {
         self.kube.context = said("kubernetes.context", "CKETERM_CONTEXT").or_else(|| self.kube.context.take());
         if let Some(http) = said("engine.http", "CKETERM_HTTP") {
             self.http = listen(&http);
+        }
+        if let Some(directory) = said("engine.state_directory", "CKETERM_STATE_DIRECTORY") {
+            self.state_directory = directory.into();
         }
         if let Some(ttl) = said("engine.lease_ttl_seconds", "CKETERM_LEASE_TTL") {
             let wrong = |_| ConfigError(format!("CKETERM_LEASE_TTL: {ttl:?} is no number of seconds"));

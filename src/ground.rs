@@ -7,7 +7,7 @@ use crate::{
     clock::Clock,
     config::Settings,
     engine::{
-        command::Spawner,
+        command::{ResultFolder, Spawner},
         probe,
         run::{self, Handle, Options},
     },
@@ -68,7 +68,8 @@ impl Ground {
             kube,
             streaming: Streaming::Auto,
             // Not `current_exe`: an upgrade may have replaced the file under a running engine.
-            spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env),
+            spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env)
+                .keeping_results(ResultFolder::below(&settings.state_directory)),
             probes: Http::for_liveness(probe::TIMEOUT)?,
             etcd_members: EtcdMembers::network(settings.cluster_etcd.clone(), settings.etcd.clone()),
             registry: Http::verified(client::PATIENCE, client::MOST_BYTES),

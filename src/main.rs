@@ -9,7 +9,7 @@ use cketerm::{
     cli::{Cli, Context, Out, run},
     config::Settings,
     daemon, descriptors,
-    engine::command::helper_main,
+    engine::command::{SUBCOMMAND, helper_main, init_main, is_init},
     ground::Ground,
     telemetry::Ring,
 };
@@ -23,9 +23,13 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    if words.next().as_deref() == Some("run-command") {
+    if words.next().as_deref() == Some(SUBCOMMAND) {
         // this program as the engine's helper: no settings, no runtime
         return helper_main(&words.collect::<Vec<_>>());
+    }
+    if is_init() {
+        // in a container: commands under way would be killed with PID 1
+        return init_main(&std::env::args_os().collect::<Vec<_>>());
     }
     no_dump();
     descriptors::raise();

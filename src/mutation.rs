@@ -19,6 +19,12 @@ pub enum Mutation {
     RetriesInMemory,
     /// An entry is written whatever somebody else has written to it meanwhile.
     CancelOverwritten,
+    /// That a person called an entry done is not kept until its node is uncordoned.
+    DoneForgotten,
+    /// A published result is accepted for whatever attempt is open.
+    ResultOfAnother,
+    /// Published results are never taken over.
+    ResultsIgnored,
     /// All commands share one buffer for their address.
     SharedArguments,
     /// The wait after a backoff grows by a shift that overflows.
@@ -145,6 +151,9 @@ pub static ALL: &[Mutation] = &[
     Mutation::ForgottenCordon,
     Mutation::RetriesInMemory,
     Mutation::CancelOverwritten,
+    Mutation::DoneForgotten,
+    Mutation::ResultOfAnother,
+    Mutation::ResultsIgnored,
     Mutation::SharedArguments,
     Mutation::BackoffOverflow,
     Mutation::UncordonOnDisable,
@@ -244,7 +253,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=46).chain([50, 51]).map(|i| format!("I{i}")) {
+        for code in (1..=47).chain([50, 51]).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no fault breaks {code}");
         }
         named.sort_unstable();

@@ -216,6 +216,7 @@ impl Scene {
                 uid: row.uid.clone(),
                 boot_id: row.boot_id.clone(),
                 taken_over_rebooting: false,
+                called_done: false,
                 since: None,
                 recordoned: 0,
             }));

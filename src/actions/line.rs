@@ -125,9 +125,11 @@ fn open_up(store: &mut StoreView) -> Vec<String> {
         store.reboots.switch = Switch::default();
     }
     match store.leader() {
-        None => notes.push(
-            "nobody leads: nothing starts before a `cketerm --daemon`, or a console without --observe, does".to_owned(),
-        ),
+        None => notes.push(match store.standing_back() {
+            Some(why) => format!("nobody leads: {why}"),
+            None => "nobody leads: nothing starts before a `cketerm --daemon`, or a console without --observe, does"
+                .to_owned(),
+        }),
         Some(leader) if store.is_cke(leader) => {
             notes.push(format!("CKE on {} leads: what follows is by our rules", leader.host));
         }

@@ -9,9 +9,12 @@ use crate::actions::ActionError;
 pub async fn leader(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let leader = store.leader().await?;
-    let leader = leader.ok_or_else(|| {
-        ActionError::failed("nobody leads: start `cketerm --daemon` (policy `engine` permitting), or CKE")
-    })?;
+    let Some(leader) = leader else {
+        let candidate = store.read_view().await.ok().and_then(|view| view.standing_back().map(str::to_owned));
+        let what =
+            candidate.unwrap_or_else(|| "start `cketerm --daemon` (policy `engine` permitting), or CKE".to_owned());
+        return Err(ActionError::failed(format!("nobody leads: {what}")));
+    };
     match context.output(Output::Table) {
         Output::Table => context.out.line(&leader.host),
         form => {

@@ -211,6 +211,9 @@ fn detail(effect: &Effect) -> String {
         Effect::Recheck { node, .. } => node.clone(),
         Effect::Release { uncordon, .. } => if *uncordon { "uncordon" } else { "our mark only" }.to_owned(),
         Effect::Settle { entry } => entry.to_string(),
+        Effect::TakeResult { result, .. } => {
+            result.get().map_or_else(|| result.key.clone(), |r| format!("{}: {}", r.label.attempt, r.outcome.end))
+        }
         Effect::SetEndpoints { row, addresses } => {
             format!("{} {}/{}: {}", row.kind, row.namespace, row.name, addresses.join(", "))
         }

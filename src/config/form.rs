@@ -113,6 +113,9 @@ pub(super) fn take(
         if let Some(http) = section.text("http")? {
             settings.http = listen(&http);
         }
+        if let Some(directory) = section.text("state_directory")?.filter(|d| !d.is_empty()) {
+            settings.state_directory = beside(path, &directory);
+        }
         if let Some(names) = section.list("command_env")? {
             settings.command_env = names;
         }

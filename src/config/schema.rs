@@ -74,6 +74,7 @@ const SECTIONS: &[(&str, &[Key])] = &[
         &[
             ("lease_ttl_seconds", Form::From(2), "TTL of the engine's lease"),
             ("http", Form::Text, "metrics and health of the daemon; off = none"),
+            ("state_directory", Form::Text, "where results of commands are kept until they are recorded"),
             ("command_env", Form::List, "variables that commands of the definition get from our environment"),
         ],
     ),

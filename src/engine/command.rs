@@ -5,8 +5,17 @@
 //! is gone: a machine between off and on must not stay off. Checks are ended when the engine goes.
 
 mod helper;
+mod init;
+mod options;
+mod results;
 
-use std::{fmt, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    path::PathBuf,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
 
 use futures::future::BoxFuture;
 use tokio::{
@@ -14,13 +23,19 @@ use tokio::{
     sync::Semaphore,
 };
 
-use self::helper::Report;
-pub use self::helper::{TAIL, helper_main};
+use self::{helper::Report, options::HelperOptions};
+pub use self::{
+    helper::{TAIL, helper_main},
+    init::{init_main, is_init},
+    options::SUBCOMMAND,
+    results::{Look, ResultFolder},
+};
 use super::snapshot::CheckAnswer;
 use crate::{
     descriptors,
     model::{
         attempt::{Ended, Outcome},
+        result::{CommandResult, ResultLabel},
         secret,
     },
 };
@@ -51,6 +66,8 @@ pub struct CommandLine {
     pub attempt: String,
     /// What it reads on its standard input; without it that is empty.
     pub input: Option<String>,
+    /// The attempt whose result is to outlive this engine; none for checks and notices.
+    pub label: Option<ResultLabel>,
 }
 
 /// What answers command lines where they are no processes of this host: the sandbox's machines.
@@ -60,6 +77,59 @@ pub trait Commands: Send + Sync {
     /// Runs it to its end, like the helper: its bound enforced, checks ended when the future is dropped, power commands
     /// not.
     fn run(&self, line: CommandLine) -> BoxFuture<'static, (Ended, String, String)>;
+    /// Whether results are kept until they are recorded.
+    fn keeps_results(&self) -> bool {
+        false
+    }
+    /// The result of an attempt, where one is kept until it is recorded.
+    fn result(&self, _label: &ResultLabel) -> Option<CommandResult> {
+        None
+    }
+    /// It is recorded elsewhere.
+    fn forget_result(&self, _label: &ResultLabel) {}
+}
+
+/// Results of power and repair commands, kept where they were run until they are recorded.
+impl Spawner {
+    /// Whether any are kept.
+    pub fn keeps_results(&self) -> bool {
+        match &self.0 {
+            Where::Host(host) => host.results.is_some(),
+            Where::Elsewhere(commands) => commands.keeps_results(),
+        }
+    }
+
+    /// Makes the place where they are kept; none where nothing is kept. The sentence says why it cannot be used.
+    pub fn prepare_results(&self) -> Option<Result<(), String>> {
+        match &self.0 {
+            Where::Host(host) => host.results.as_ref().map(ResultFolder::prepare),
+            Where::Elsewhere(_) => None,
+        }
+    }
+
+    /// The result of an attempt that this host ran; the sentence says why what is there is none.
+    pub fn result(&self, label: &ResultLabel) -> Result<Option<CommandResult>, String> {
+        match &self.0 {
+            Where::Host(host) => host.results.as_ref().map_or(Ok(None), |folder| folder.read(label)),
+            Where::Elsewhere(commands) => Ok(commands.result(label)),
+        }
+    }
+
+    /// It is recorded elsewhere.
+    pub fn forget_result(&self, label: &ResultLabel) {
+        match &self.0 {
+            Where::Host(host) => host.results.iter().for_each(|folder| folder.forget(label)),
+            Where::Elsewhere(commands) => commands.forget_result(label),
+        }
+    }
+
+    /// A look at all of them, which removes what is too old.
+    pub fn look_at_results(&self, now: SystemTime) -> Option<Look> {
+        match &self.0 {
+            Where::Host(host) => host.results.as_ref().map(|folder| folder.look(now)),
+            Where::Elsewhere(_) => None,
+        }
+    }
 }
 
 /// Runs command lines.
@@ -88,7 +158,23 @@ struct Host {
     environment: Arc<Vec<(String, String)>>,
     /// Checks that may run at once.
     checks: Arc<Semaphore>,
+    /// Where results of power and repair commands are kept until they are recorded.
+    results: Option<ResultFolder>,
+    /// Why helpers could not be started lately.
+    trouble: Arc<Mutex<Trouble>>,
 }
+
+/// Helpers that could not be started, one after the other.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// How many; 0 = the last one was started.
+    failures: u32,
+    /// Why the last one was not.
+    why: String,
+}
+
+/// So many failures in a row mean that this host can start no program: one may be a moment's lack of memory.
+const UNABLE: u32 = 3;
 
 impl Spawner {
     /// Commands get PATH, HOME, LANG, `CKETERM_CONFIG` and the variables named in `also`, and nothing else.
@@ -100,7 +186,17 @@ impl Spawner {
             environment.push(("CKETERM_CONFIG".to_owned(), config.to_owned()));
         }
         let checks = Arc::new(Semaphore::new(descriptors::checks_at_once()));
-        Self(Where::Host(Host { helper, environment: Arc::new(environment), checks }))
+        let environment = Arc::new(environment);
+        Self(Where::Host(Host { helper, environment, checks, results: None, trouble: Arc::default() }))
+    }
+
+    /// Results of power and repair commands are kept in this directory until they are recorded.
+    #[must_use]
+    pub fn keeping_results(self, folder: ResultFolder) -> Self {
+        match self.0 {
+            Where::Host(host) => Self(Where::Host(Host { results: Some(folder), ..host })),
+            elsewhere @ Where::Elsewhere(_) => Self(elsewhere),
+        }
     }
 
     /// Commands are answered by something else than this host.
@@ -113,6 +209,27 @@ impl Spawner {
         match &self.0 {
             Where::Host(host) => host.has(program),
             Where::Elsewhere(commands) => commands.has(program),
+        }
+    }
+
+    /// Why this host can start no program any more – no memory, no process, no descriptor left, or the helper is gone –, until
+    /// one was started again.
+    pub fn unable(&self) -> Option<String> {
+        let Where::Host(host) = &self.0 else { return None };
+        let trouble = host.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        (trouble.failures >= UNABLE).then(|| format!("this host can start no program: {}", trouble.why))
+    }
+
+    /// Tries again whether a program can be started, where the last one could not: a helper without a command, which ends
+    /// at once.
+    pub async fn try_again(&self) {
+        let Where::Host(host) = &self.0 else { return };
+        if host.trouble.lock().unwrap_or_else(PoisonError::into_inner).failures > 0 {
+            let mut helper = tokio::process::Command::new(&host.helper);
+            helper.arg(SUBCOMMAND).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            if let Ok(mut child) = host.started(helper.spawn()) {
+                let _ = child.wait().await;
+            }
         }
     }
 
@@ -146,20 +263,38 @@ impl Host {
         };
         match self.spawn(line).await {
             Ok(report) => (report.end, report.stdout, report.stderr),
-            Err(why) => (Ended::NotStarted(why), String::new(), String::new()),
+            // Without its helper nothing of the command began: that is no try of it.
+            Err(NoReport::NoHelper(why)) => (Ended::Withheld(why), String::new(), String::new()),
+            Err(NoReport::Lost(why)) => (Ended::Unknown(why), String::new(), String::new()),
         }
     }
 
-    async fn spawn(&self, line: &CommandLine) -> Result<Report, String> {
+    /// Counts helpers that could not be started.
+    fn started<T>(&self, spawned: std::io::Result<T>) -> std::io::Result<T> {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match &spawned {
+            Ok(_) => *trouble = Trouble::default(),
+            Err(e) => {
+                trouble.failures = trouble.failures.saturating_add(1);
+                trouble.why = format!("helper {}: {e}", self.helper.display());
+            }
+        }
+        spawned
+    }
+
+    async fn spawn(&self, line: &CommandLine) -> Result<Report, NoReport> {
         let mut command = tokio::process::Command::new(&self.helper);
+        let options = HelperOptions {
+            timeout: line.bound,
+            end_with_engine: line.purpose == Purpose::Check,
+            start_before: line.start_before,
+            input: line.input.as_ref().map(|input| input.len() as u64),
+            result: self.results.as_ref().zip(line.label.clone()).map(|(at, label)| (at.path().to_owned(), label)),
+            descriptors: descriptors::inherited(),
+            argv: line.argv.clone(),
+        };
         command
-            .args(["run-command", "--timeout", &line.bound.to_string()])
-            .args((line.purpose == Purpose::Check).then_some("--end-with-engine"))
-            .args(line.start_before.map(|at| format!("--start-before={}", at.as_millis())))
-            .args(line.input.as_ref().map(|input| format!("--input={}", input.len())))
-            .args(descriptors::inherited().map(|soft| format!("--descriptors={soft}")))
-            .arg("--")
-            .args(&line.argv)
+            .args(options.words())
             .env_clear()
             .envs(self.environment.iter().map(|(n, v)| (n, v)))
             .env("CKETERM_ENTRY", &line.entry)
@@ -170,7 +305,8 @@ impl Host {
             .stderr(Stdio::null())
             // Dropping the helper's stdin is what ends a check; nothing ends a power command.
             .kill_on_drop(false);
-        let mut child = command.spawn().map_err(|e| format!("helper {}: {e}", self.helper.display()))?;
+        let no_helper = |e| NoReport::NoHelper(format!("helper {}: {e}", self.helper.display()));
+        let mut child = self.started(command.spawn()).map_err(no_helper)?;
         let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
         if let (Some(stdin), Some(input)) = (&mut stdin, &line.input) {
             // The helper takes all of it at once, whatever the command does; one that has died says so below.
@@ -179,9 +315,10 @@ impl Host {
         }
         let mut said = String::new();
         if let Some(mut stdout) = stdout {
-            stdout.read_to_string(&mut said).await.map_err(|e| format!("helper's answer: {e}"))?;
+            let read = stdout.read_to_string(&mut said).await;
+            read.map_err(|e| NoReport::Lost(format!("helper's answer: {e}")))?;
         }
-        let status = child.wait().await.map_err(|e| format!("helper: {e}"))?;
+        let status = child.wait().await.map_err(|e| NoReport::Lost(format!("helper: {e}")))?;
         drop(stdin);
         serde_json::from_str(said.trim()).or_else(|_| {
             // The helper itself was killed: the command's fate is unknown, which is not the same as "not started".
@@ -192,6 +329,14 @@ impl Host {
             })
         })
     }
+}
+
+/// Why a helper reported nothing.
+enum NoReport {
+    /// It could not be started.
+    NoHelper(String),
+    /// It was started, and what it said is lost.
+    Lost(String),
 }
 
 /// The outcome that is recorded on an attempt: what looks like a secret in its outputs is not kept.
@@ -228,8 +373,37 @@ mod tests {
         assert!(matches!(answer(Ended::Exit(0), "TRUE"), CheckAnswer::No(_)));
         assert!(matches!(answer(Ended::Exit(1), "true"), CheckAnswer::No(_)));
         assert!(matches!(answer(Ended::TimedOut(3), ""), CheckAnswer::No(_)));
+        // neither a no, nor a try that failed
         for end in [Ended::Exit(127), Ended::Exit(126), Ended::Signal(11), Ended::NotStarted("x".to_owned())] {
             assert!(matches!(answer(end, "true"), CheckAnswer::Unavailable(_)));
         }
+    }
+
+    #[tokio::test]
+    async fn a_host_that_can_start_no_program_says_so_after_three_failures_and_until_one_is_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let helper = dir.path().join("helper");
+        let spawner = Spawner::new(helper.clone(), None, &[]);
+        let line = CommandLine {
+            argv: vec!["reboot".to_owned()],
+            bound: 5,
+            purpose: Purpose::Power,
+            start_before: None,
+            entry: String::new(),
+            attempt: String::new(),
+            input: None,
+            label: None,
+        };
+        spawner.try_again().await;
+        for _ in 0..UNABLE {
+            assert_eq!(spawner.unable(), None);
+            assert!(matches!(spawner.run(&line).await.0, Ended::Withheld(_)), "it is no try of the command");
+        }
+        assert!(spawner.unable().is_some_and(|why| why.contains("helper")));
+        spawner.try_again().await;
+        assert!(spawner.unable().is_some());
+        std::os::unix::fs::symlink("/bin/true", helper).unwrap();
+        spawner.try_again().await;
+        assert_eq!(spawner.unable(), None);
     }
 }

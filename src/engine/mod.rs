@@ -9,6 +9,7 @@
 //! | `lead`, `preflight` | who leads, and what must be so before |
 //! | `memory` | what is remembered between passes: observations only |
 //! | `command` | the definition's commands as child processes |
+//! | `results` | publishes how commands ended that this host ran for a leader that is gone |
 //! | `probe` | is each API server alive |
 //! | `herald` | says on Nodes, by Kubernetes Events, what is done to them |
 //! | `metal3/` | Metal3's controller role: a task for each host |
@@ -32,6 +33,7 @@ mod preflight;
 pub mod probe;
 pub(crate) mod publish;
 pub mod registry;
+mod results;
 pub mod run;
 pub mod snapshot;
 pub mod state;

@@ -71,6 +71,9 @@ pub struct Engine {
     pub observing: Vec<String>,
     /// Why we do not campaign now although we are fit, in words.
     pub standing_back: Option<String>,
+    /// Why this host can start no program at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unable: Option<String>,
     /// Programs of the definition that this host lacks: they bar only the entries that need them.
     pub missing_programs: Vec<String>,
     /// Which BMCs the commands of the definition may speak to.

@@ -153,6 +153,18 @@ impl Ended {
     }
 }
 
+/// The name of an attempt: `reboots-5-1` is the first attempt of the entry `reboots/5`.
+pub fn attempt_id(entry: EntryId, number: u32) -> String {
+    format!("{entry}-{number}").replace('/', "-")
+}
+
+/// The entry and the number that an attempt's name stands for; none where it is not exactly as [`attempt_id`] writes it.
+pub fn parse_attempt_id(id: &str) -> Option<(EntryId, u32)> {
+    let (entry, number) = id.rsplit_once('-')?;
+    let (entry, number) = (entry.replacen('-', "/", 1).parse().ok()?, number.parse().ok()?);
+    (attempt_id(entry, number) == id).then_some((entry, number))
+}
+
 impl Attempt {
     /// With the boot id that the Node has now, right before the command, and whether that may be an old one (I14).
     #[must_use]

@@ -35,6 +35,9 @@ pub struct Owner {
     /// The machine was already rebooting under another program when this was written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_over_rebooting: bool,
+    /// A person said that the machine is back (`done`): the node is uncordoned once it is Ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub called_done: bool,
     /// Since when it was rebooting then: what the boot check is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,

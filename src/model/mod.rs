@@ -23,6 +23,7 @@ pub mod reason;
 pub mod reboot;
 pub mod record;
 pub mod repair;
+pub mod result;
 pub mod rights;
 pub mod runbook;
 pub mod secret;

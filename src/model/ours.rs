@@ -71,6 +71,12 @@ pub struct EngineRegistration {
     /// Local settings that commands of the definition need and its host lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_settings: Vec<MissingSetting>,
+    /// Why its host can start no program at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unable: Option<String>,
+    /// Why it does not campaign yet although it may: it waits for an engine that lacks nothing, and says until when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing_back: Option<String>,
     /// Whether it has seen every control plane's probe good.
     #[serde(default)]
     pub probes_seen: bool,
@@ -100,6 +106,8 @@ impl EngineRegistration {
     pub fn complete(&self) -> bool {
         self.missing_programs.is_empty()
             && self.missing_settings.is_empty()
+            && self.unable.is_none()
+            && self.standing_back.is_none()
             && self.probes_seen
             && self.etcd_members_seen
     }

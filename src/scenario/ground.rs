@@ -1,6 +1,10 @@
 //! An engine's ground inside a sandbox: in-process clients, commands and probes that the machines answer.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
@@ -12,7 +16,10 @@ use crate::{
     engine::command::{self, CommandLine, Purpose, Spawner},
     ground::Ground,
     kubernetes::{Kube, Streaming},
-    model::attempt::Ended,
+    model::{
+        attempt::Ended,
+        result::{CommandResult, ResultLabel, argv_digest},
+    },
     net::{Http, NoAnswer},
     power::Reach,
     sandbox::{
@@ -30,6 +37,9 @@ use crate::{
 /// Where sabakan is inside a process: nowhere else.
 pub const SABAKAN: &str = "http://sabakan.sandbox:10080";
 
+/// What a host keeps of its commands' results, by the name of the file: it outlives the engine, and the host's clock too.
+pub type Disk = Arc<Mutex<BTreeMap<String, CommandResult>>>;
+
 /// The definition's commands, answered by the machines as the helper of a host would: bounds enforced, late ones
 /// withheld.
 pub struct Commands {
@@ -37,6 +47,17 @@ pub struct Commands {
     pub machines: Machines,
     /// The clock of the engine that asks.
     pub clock: Clock,
+    /// Where results are kept until they are recorded; none = nowhere.
+    pub disk: Option<Disk>,
+}
+
+impl Commands {
+    fn keep(disk: Option<&Disk>, line: &CommandLine, clock: &Clock, ended: &(Ended, String, String)) {
+        let (Some(disk), Some(label)) = (disk, &line.label) else { return };
+        let outcome = command::outcome(clock.wall(), ended.clone());
+        let result = CommandResult { label: label.clone(), argv: argv_digest(&line.argv), outcome };
+        disk.lock().unwrap_or_else(PoisonError::into_inner).insert(label.file_name(), result);
+    }
 }
 
 impl command::Commands for Commands {
@@ -45,25 +66,46 @@ impl command::Commands for Commands {
     }
 
     fn run(&self, line: CommandLine) -> BoxFuture<'static, (Ended, String, String)> {
-        let (machines, clock) = (self.machines.clone(), self.clock.clone());
+        let (machines, clock, disk) = (self.machines.clone(), self.clock.clone(), self.disk.clone());
         async move {
             if line.start_before.is_some_and(|at| clock.boot() >= at) {
-                return (Ended::Withheld("its time to start had passed".to_owned()), String::new(), String::new());
+                let late = (Ended::Withheld("its time to start had passed".to_owned()), String::new(), String::new());
+                Self::keep(disk.as_ref(), &line, &clock, &late);
+                return late;
             }
-            let env = [("CKETERM_ENTRY", line.entry), ("CKETERM_ATTEMPT", line.attempt)];
+            let env = [("CKETERM_ENTRY", line.entry.clone()), ("CKETERM_ATTEMPT", line.attempt.clone())];
             let env = env.map(|(name, value)| (name.to_owned(), value));
             let bound = Some(Duration::from_secs(line.bound));
             match line.purpose {
                 Purpose::Check => machines.command_within(&line.argv, &env, bound).await,
                 // goes on although the engine that asked is gone
                 Purpose::Power => {
-                    let asked = tokio::spawn(async move { machines.command_within(&line.argv, &env, bound).await });
+                    let asked = tokio::spawn(async move {
+                        let ended = machines.command_within(&line.argv, &env, bound).await;
+                        Self::keep(disk.as_ref(), &line, &clock, &ended);
+                        ended
+                    });
                     let lost = |e| (Ended::Unknown(format!("the helper ended: {e}")), String::new(), String::new());
                     asked.await.unwrap_or_else(lost)
                 }
             }
         }
         .boxed()
+    }
+
+    fn keeps_results(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    fn result(&self, label: &ResultLabel) -> Option<CommandResult> {
+        let disk = self.disk.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        disk.get(&label.file_name()).cloned()
+    }
+
+    fn forget_result(&self, label: &ResultLabel) {
+        if let Some(disk) = &self.disk {
+            disk.lock().unwrap_or_else(PoisonError::into_inner).remove(&label.file_name());
+        }
     }
 }
 
@@ -145,7 +187,7 @@ pub fn ground(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Gro
         store: Store::from_client(etcd, "/cke/", clock.clone()),
         kube: Some(Kube::from_client(kube, clock.clone())),
         streaming: Streaming::Auto,
-        spawner: Spawner::elsewhere(Commands { machines: sandbox.machines.clone(), clock }),
+        spawner: Spawner::elsewhere(Commands { machines: sandbox.machines.clone(), clock, disk: None }),
         probes: probes(&sandbox.machines),
         etcd_members: etcd_members(&sandbox.members),
         registry: registry(&sandbox.sabakan),

@@ -9,5 +9,5 @@ mod registry;
 mod repairs;
 
 pub use data::{DEFAULT, Scenario, Scene};
-pub use ground::{Commands, Lines, SABAKAN, bmcs, ground, probes, registry};
+pub use ground::{Commands, Disk, Lines, SABAKAN, bmcs, ground, probes, registry};
 pub use play::{Options, Stage};

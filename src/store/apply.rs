@@ -15,6 +15,7 @@ use crate::model::{
     ours::SCHEMA,
     reboot::RebootEntry,
     repair::RepairEntry,
+    result::CommandResult,
     secret,
     text::visible,
 };
@@ -150,6 +151,14 @@ impl StoreView {
             KeyKind::Engine(id) => one(&mut self.engines, id, key, row),
             KeyKind::Request(id) => one(&mut self.requests, id, key, row),
             KeyKind::Attempt(id) => one(&mut self.attempts, id, key, row),
+            KeyKind::Result(id) => {
+                let id = id.map_err(|why| format!("{key}: {why}; remove it with etcdctl"))?;
+                // foreign input: a host wrote it from a file
+                let read = CommandResult::read(&row.value).map_err(|e| format!("{key}: {e}; the leader removes it"));
+                let (stored, fault) = store(key, row, read);
+                self.results.insert(id, stored);
+                fault
+            }
             KeyKind::Progress(id) => one(&mut self.progress, id, key, row),
             KeyKind::Order(id) => one(&mut self.orders, id, key, row),
             KeyKind::Registry(which) => self.registry.take(which, key, row),
@@ -180,6 +189,7 @@ impl StoreView {
             KeyKind::Engine(Ok(id)) => drop(self.engines.remove(&id)),
             KeyKind::Request(Ok(id)) => drop(self.requests.remove(&id)),
             KeyKind::Attempt(Ok(id)) => drop(self.attempts.remove(&id)),
+            KeyKind::Result(Ok(id)) => drop(self.results.remove(&id)),
             KeyKind::Progress(Ok(id)) => drop(self.progress.remove(&id)),
             KeyKind::Order(Ok(id)) => drop(self.orders.remove(&id)),
             _ => {}
@@ -397,7 +407,7 @@ mod tests {
         prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
     }
 
-    const KEYS: [&str; 15] = [
+    const KEYS: [&str; 16] = [
         "leader//a",
         "leader//b",
         "leader//?",
@@ -412,6 +422,7 @@ mod tests {
         "repairs/data/0000000000000000",
         "cketerm/engines/a",
         "cketerm/attempts/reboots/0/1",
+        "cketerm/results/reboots-0-1",
         "cketerm/orders/reboots/0",
     ];
     const VALUES: [&str; 5] = [ENTRY, "{", "true", "7", r#"{"name":"c"}"#];

@@ -174,6 +174,29 @@ impl Candidacy {
     }
 }
 
+/// Registers an engine that does not stand for election yet, under a lease of its own that nobody keeps alive, until `over`
+/// ends: so that whoever asks why nobody leads learns of it.
+pub async fn stand_back(
+    store: Store,
+    ttl: Duration,
+    registration: EngineRegistration,
+    over: tokio::sync::oneshot::Receiver<()>,
+) {
+    let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
+    let granted = store.asked(|| {
+        let mut leases = store.leases();
+        async move { leases.grant(seconds, None).await }
+    });
+    let Ok(lease) = granted.await.map(|granted| granted.id()) else { return };
+    let under = Some(PutOptions::new().with_lease(lease));
+    let ops = vec![TxnOp::put(store.keys().engine(lease), json(&registration), under)];
+    if let Err(failure) = store.transact(Vec::new(), ops, Vec::new()).await {
+        tracing::debug!(?failure, "that this engine stands back could not be registered");
+    }
+    let _ = over.await;
+    revoke(&store, lease).await;
+}
+
 async fn revoke(store: &Store, lease: i64) {
     let revoked = store
         .asked(|| {

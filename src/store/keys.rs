@@ -187,6 +187,11 @@ impl Keys {
         self.ours("orders", id)
     }
 
+    /// `cketerm/results/<attempt>`: how a command ended whose leader is gone.
+    pub fn result(&self, attempt: &str) -> String {
+        self.at(&format!("cketerm/results/{attempt}"))
+    }
+
     /// `cketerm/history/<id>`.
     pub fn history(&self, id: &str) -> String {
         self.at(&format!("cketerm/history/{id}"))
@@ -263,6 +268,7 @@ pub fn end_of(prefix: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::attempt::attempt_id;
 
     #[test]
     fn every_key_is_read_back_as_what_it_was_written() {
@@ -278,6 +284,7 @@ mod tests {
             (keys.attempt(id, 3), KeyKind::Attempt(Ok((id, 3)))),
             (keys.progress(id), KeyKind::Progress(Ok(id))),
             (keys.order(id), KeyKind::Order(Ok(id))),
+            (keys.result(&attempt_id(id, 3)), KeyKind::Result(Ok((id, 3)))),
             (keys.record(1), KeyKind::OnDemand(Folder::Records)),
             (keys.audit("x"), KeyKind::OnDemand(Folder::Audit)),
             (keys.history("x"), KeyKind::OnDemand(Folder::History)),
@@ -305,6 +312,8 @@ mod tests {
             "cketerm/orders/reboots/007",
             "cketerm/engines/0A",
             "cketerm/attempts/reboots/1/+2",
+            "cketerm/results/reboots-1-02",
+            "cketerm/results/reboots/1/2",
         ] {
             let kind = keys.parse(format!("/cke/{key}").as_bytes()).unwrap();
             assert!(format!("{kind:?}").contains("Err("), "{key}: {kind:?}");

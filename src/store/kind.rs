@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::keys::Keys;
-use crate::model::entry::{EntryId, QueueKind};
+use crate::model::{
+    attempt::parse_attempt_id,
+    entry::{EntryId, QueueKind},
+};
 
 /// The four switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,6 +128,8 @@ pub enum KeyKind {
     Request(Result<EntryId, String>),
     /// `cketerm/attempts/<queue>/<index>/<n>`.
     Attempt(Result<(EntryId, u32), String>),
+    /// `cketerm/results/<attempt>`.
+    Result(Result<(EntryId, u32), String>),
     /// `cketerm/progress/<queue>/<index>`.
     Progress(Result<EntryId, String>),
     /// `cketerm/orders/<queue>/<index>`.
@@ -182,6 +187,8 @@ fn in_folder(below: &str) -> KeyKind {
         KeyKind::Request(entry_id(id))
     } else if let Some(rest) = after("cketerm/attempts/") {
         KeyKind::Attempt(attempt_id(rest))
+    } else if let Some(id) = after("cketerm/results/") {
+        KeyKind::Result(parse_attempt_id(id).ok_or_else(|| format!("{id:?} names no attempt")))
     } else if let Some(id) = after("cketerm/progress/") {
         KeyKind::Progress(entry_id(id))
     } else if let Some(id) = after("cketerm/orders/") {

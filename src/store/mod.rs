@@ -22,6 +22,7 @@ pub mod queue;
 pub mod read;
 pub mod registry;
 pub mod repairs;
+pub mod results;
 pub mod rights;
 pub mod settings;
 pub mod tail;

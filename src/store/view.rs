@@ -15,6 +15,7 @@ use crate::model::{
     policy::Policy,
     reboot::RebootEntry,
     repair::RepairEntry,
+    result::CommandResult,
 };
 
 /// One of the four switches: only the exact bytes `true` under `…/disabled` disable (spec/etcd.md).
@@ -142,6 +143,9 @@ pub struct StoreView {
     /// `cketerm/attempts/` by entry and number.
     #[serde(with = "crate::model::pairs")]
     pub attempts: OrdMap<(EntryId, u32), Stored<Attempt>>,
+    /// `cketerm/results/` by entry and number of the attempt: how commands ended whose leader is gone.
+    #[serde(with = "crate::model::pairs")]
+    pub results: OrdMap<(EntryId, u32), Stored<CommandResult>>,
     /// `cketerm/progress/`.
     pub progress: OrdMap<EntryId, Stored<Progress>>,
     /// `cketerm/orders/`.
@@ -199,6 +203,11 @@ impl StoreView {
     /// Who leads: the candidate with the smallest create revision.
     pub fn leader(&self) -> Option<&Candidate> {
         self.candidates.values().next()
+    }
+
+    /// What an engine says that does not campaign yet, though nobody leads.
+    pub fn standing_back(&self) -> Option<&str> {
+        self.engines.values().filter_map(Stored::get).find_map(|engine| engine.standing_back.as_deref())
     }
 
     /// A candidate without a registration under `cketerm/engines/` is CKE's (spec/safety.md, Beside CKE).

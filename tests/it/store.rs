@@ -26,6 +26,8 @@ fn registration() -> EngineRegistration {
         http: None,
         missing_programs: Vec::new(),
         missing_settings: Vec::new(),
+        unable: None,
+        standing_back: None,
         probes_seen: true,
         etcd_members_seen: true,
     }

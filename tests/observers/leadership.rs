@@ -1,6 +1,6 @@
 //! Who may write, and what is written of it (I23, I24, I38).
 
-use cketerm::model::reboot::RebootStatus;
+use cketerm::model::{attempt::parse_attempt_id, reboot::RebootStatus};
 
 use super::{
     physical,
@@ -25,7 +25,20 @@ fn proposal(txn: &Txn) -> bool {
         && touched(txn).all(|k| proposed.contains(&k) || k == "cketerm/policy" || k.starts_with("cketerm/audit/"))
 }
 
-/// I23, at each transaction of an engine that was carried out, but those of its election and its proposals: it compares
+/// What any engine reports of a command that its host ran for a leader that is gone: one result, only if absent, and only
+/// while the attempt is as it was read.
+fn report(txn: &Txn) -> bool {
+    let results = || txn.puts.iter().filter_map(|k| k.strip_prefix("cketerm/results/"));
+    let others = |k: &str| !k.starts_with("cketerm/results/") && !k.starts_with("cketerm/audit/");
+    let guarded = |id: &str| {
+        let absent = txn.compares.iter().any(|(k, field)| k.ends_with(&format!("results/{id}")) && *field == "mod");
+        let attempt = parse_attempt_id(id).map(|(entry, n)| format!("cketerm/attempts/{entry}/{n}"));
+        absent && attempt.is_some_and(|key| txn.compares.iter().any(|(k, field)| *k == key && *field == "mod"))
+    };
+    results().count() == 1 && results().all(guarded) && !touched(txn).any(others) && txn.deletes.is_empty()
+}
+
+/// I23, at each transaction of an engine that was carried out, but those of its election, its proposals and its reports of results: it compares
 /// the create revision of a key in `leader/`, and that key is the one that leads in this revision and was put by the
 /// same process; entries and attempts that it puts or deletes are compared by `ModRevision` (records by their counter);
 /// and what takes into work (an entry to `draining`, a new attempt) also compares the switch, `cluster`, `constraints`
@@ -37,7 +50,7 @@ fn proposal(txn: &Txn) -> bool {
 pub fn i23(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for txn in view.record.txns.iter().filter(|t| t.succeeded && is_engine(&t.by) && touched(t).next().is_some()) {
-        if election(txn) || proposal(txn) {
+        if election(txn) || proposal(txn) || report(txn) {
             continue;
         }
         let mut say = |what: String| {

@@ -28,6 +28,7 @@ mod physical;
 mod queue;
 mod quorum;
 mod repair;
+mod results;
 mod steps;
 mod told;
 mod view;
@@ -112,6 +113,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I50", logins::i50),
     ("I46", quorum::i46),
     ("I51", waits::i51),
+    ("I47", results::i47),
     ("told", notices::told),
     ("heartbeat", leadership::heartbeat),
 ];

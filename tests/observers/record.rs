@@ -41,6 +41,8 @@ pub struct Record {
     pub received: Vec<Received>,
     /// Addresses that were sent a login of BMCs; empty where nobody could listen (real servers).
     pub logins: Vec<Login>,
+    /// Whether the hosts of the engines keep the results of commands until they are recorded.
+    pub keeps_results: bool,
     /// The end of the run.
     pub end: Timestamp,
 }

@@ -7,9 +7,9 @@ use std::{
 
 use cketerm::{
     clock::Clock,
-    engine::run::Handle,
+    engine::{command::Spawner, run::Handle},
     sandbox::faults::{Hits, Met},
-    scenario::{Lines, Stage, ground},
+    scenario::{Commands, Disk, Lines, Stage, ground},
     tasks::Gate,
 };
 use fastrand::Rng;
@@ -17,6 +17,16 @@ use jiff::SignedDuration;
 use tokio::time::Instant;
 
 use crate::hook::Hook;
+
+/// Seconds that a reboot command may take where hosts keep results: without its result the outcome of a dead leader's
+/// command would be unknown for longer than I47 allows.
+pub const LONG: u64 = 90;
+
+/// Whether the hosts of a seed's engines keep results of commands, which then may take long: in two seeds of nine, so that
+/// the others, and the seeds that are remembered for what they found, stay what they are.
+pub fn disks(seed: u64) -> bool {
+    matches!(seed % 9, 0 | 6)
+}
 
 /// One process at a time, again and again.
 pub struct Slot {
@@ -33,6 +43,8 @@ pub struct Slot {
     hits: Hits,
     met: Vec<Met>,
     hook: Option<Hook>,
+    /// What its host keeps of commands' results: it outlives every process.
+    disk: Option<Disk>,
 }
 
 /// All of them, shared with whoever disturbs them.
@@ -58,12 +70,18 @@ impl Slot {
             hits: Hits::new(),
             met: Vec::new(),
             hook: None,
+            disk: None,
         }
     }
 
     /// Its engines tell a webhook what happens.
     pub fn with_hook(self, hook: &Hook) -> Self {
         Self { hook: Some(hook.clone()), ..self }
+    }
+
+    /// Its host keeps results of commands.
+    pub fn with_disk(self, keeps: bool) -> Self {
+        Self { disk: keeps.then(Disk::default), ..self }
     }
 
     /// Starts a process, after the one before has died.
@@ -79,6 +97,10 @@ impl Slot {
             let mut ground = ground(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.lines);
             if let Some(hook) = &slot.hook {
                 (ground.notices, ground.webhooks) = (Hook::receivers(), hook.http(&slot.name));
+            }
+            if let Some(disk) = slot.disk.clone() {
+                let (machines, clock) = (stage.sandbox.machines.clone(), slot.clock.clone());
+                ground.spawner = Spawner::elsewhere(Commands { machines, clock, disk: Some(disk) });
             }
             ground.ttl = std::time::Duration::from_secs(slot.ttl);
             ground.pid = u32::try_from(at).unwrap() * 100 + slot.lives;

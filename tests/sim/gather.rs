@@ -31,6 +31,7 @@ pub fn record(sandbox: &Sandbox) -> Record {
         stuck: Vec::new(),
         received: Vec::new(),
         logins: sandbox.machines.logins().into_iter().map(|(to, at)| Login { at, to }).collect(),
+        keeps_results: true,
         end: sandbox.objects.clock().wall(),
     }
 }

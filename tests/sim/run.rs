@@ -26,7 +26,7 @@ use crate::{
     cover::{self, Pairs},
     disturb::disturb,
     editor,
-    engines::{Engines, Slot, stood_still},
+    engines::{Engines, LONG, Slot, disks, stood_still},
     gather,
     hook::Hook,
     hosts,
@@ -182,7 +182,8 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     let hook = Hook::new(Rng::with_seed(seed ^ 0x686f_6f6b), clock.clone());
     let engines: Engines = Arc::default();
     for i in 0..plan.engines {
-        let slot = Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng).with_hook(&hook);
+        let slot =
+            Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng).with_hook(&hook).with_disk(disks(seed));
         engines.lock().unwrap().push(slot);
         Slot::start(&engines, i, &stage).await;
     }
@@ -379,6 +380,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     record.acknowledged = std::mem::take(&mut *told.lock().unwrap());
     record.said = std::mem::take(&mut *said.lock().unwrap());
     record.received = hook.received();
+    record.keeps_results = disks(seed);
     record.calm_since = Some(calm);
     let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     record.frozen = plan
@@ -445,6 +447,9 @@ async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     let mut scenario = Scenario::parse(POPULATION).unwrap();
     scenario.reboot.insert("max_concurrent_reboots".to_owned(), plan.concurrent.into());
     scenario.reboot.insert("command_retries".to_owned(), plan.retries.into());
+    if disks(seed) {
+        scenario.reboot.insert("command_timeout_seconds".to_owned(), LONG.into());
+    }
     if plan.api_servers_first {
         scenario.policy.insert("api_server_order".to_owned(), "first".into());
     }

@@ -131,6 +131,7 @@ impl World {
             uid: row.uid.clone(),
             boot_id: row.boot_id.clone(),
             taken_over_rebooting: false,
+            called_done: false,
             since: None,
             recordoned: 0,
         }));
@@ -253,6 +254,8 @@ impl World {
             http: None,
             missing_programs: vec![],
             missing_settings: Vec::new(),
+            unable: None,
+            standing_back: None,
             probes_seen: true,
             etcd_members_seen: true,
         };

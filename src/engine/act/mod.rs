@@ -10,6 +10,7 @@ mod queue;
 mod record;
 mod registry;
 mod repair;
+mod results;
 mod told;
 
 use std::{
@@ -104,7 +105,9 @@ impl Actor {
             Effect::Unwind { entry, cause, never_began } => {
                 self.unwind(&guard, decided, &entry, &cause, &never_began).await
             }
-            Effect::Remove { end, ready } => self.remove(&guard, decided, &end, ready.as_deref()).await,
+            Effect::Remove { end, ready, running } => {
+                self.remove(&guard, decided, &end, ready.as_deref(), running).await
+            }
             Effect::Settle { entry } => self.settle_left(decided, &machine, entry).await,
             Effect::Stamp { node, owner, cordon, mark } => {
                 self.stamp(&guard, decided, &node, &owner, cordon, mark).await
@@ -126,10 +129,11 @@ impl Actor {
             Effect::BootCheck { argv, bound } | Effect::HealthCheck { argv, bound, .. } => {
                 self.check(&guard, entry, argv, bound).await
             }
-            Effect::Finish { entry, end } => self.finish_repair(&guard, decided, &entry, &end).await,
+            Effect::Finish { entry, end, running } => self.finish_repair(&guard, decided, &entry, &end, running).await,
             Effect::MoveEtcdLeader { member, urls, to, to_name } => {
                 self.move_etcd_leader(&guard, decided, &member, &urls, (to, &to_name)).await
             }
+            Effect::TakeResult { result, attempt } => self.take_result(decided, &result, attempt.as_ref()).await,
             Effect::Registry(what) => self.register(decided, what).await,
             Effect::SetEndpoints { row, addresses } => self.set_endpoints(decided, &row, &addresses).await,
         };

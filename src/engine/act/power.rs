@@ -18,6 +18,7 @@ use crate::{
         entry::{EntryId, QueueKind, Stored},
         kube::PodRow,
         ours::{Order, Verb},
+        result::ResultLabel,
     },
     mutation::{Mutation, on},
     store::commit::{Change, CommitError, Put},
@@ -228,6 +229,7 @@ impl Actor {
                 entry: attempt.entry.to_string(),
                 attempt: attempt.id.clone(),
                 input: None,
+                label: self.label(&attempt),
             };
             self.spawner.run(&line).await
         };
@@ -255,12 +257,16 @@ impl Actor {
             };
             match self.store.commit(&permit, change).await {
                 Ok(done) => {
+                    self.forget_result(&recorded);
                     self.shown(done).await?;
                     return Ok(Came::Command(outcome));
                 }
                 Err(CommitError::LostLeadership) => return Ok(Came::Lost),
                 // Somebody else settled it, or an earlier try of ours went through.
-                Err(CommitError::Conflict { .. }) => return Ok(Came::Command(outcome)),
+                Err(CommitError::Conflict { .. }) => {
+                    self.forget_result(&recorded);
+                    return Ok(Came::Command(outcome));
+                }
                 Err(e) => {
                     tracing::warn!(attempt = recorded.id, error = %e, "outcome not recorded yet");
                     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -268,6 +274,19 @@ impl Actor {
             }
         }
         Ok(Came::Lost)
+    }
+
+    /// What the result of this attempt's command is kept under, until its outcome is recorded.
+    fn label(&self, attempt: &Attempt) -> Option<ResultLabel> {
+        let view = self.live.borrow();
+        let identity = view.identity.as_ref().and_then(Stored::get)?;
+        Some(attempt.label(&identity.uid))
+    }
+
+    fn forget_result(&self, attempt: &Attempt) {
+        if let Some(label) = self.label(attempt) {
+            self.spawner.forget_result(&label);
+        }
     }
 
     /// Whether the command of an attempt that is written may still begin; else why not.
@@ -303,6 +322,7 @@ impl Actor {
             entry: entry.map_or_else(String::new, |e| e.to_string()),
             attempt: String::new(),
             input: None,
+            label: None,
         };
         Ok(Came::Check(check_answer(self.spawner.run(&line).await)))
     }

@@ -15,6 +15,7 @@ use crate::{
         ours::{Ending, Request, Who},
         reason::Reason,
     },
+    mutation::{Mutation, on},
     store::commit::{Change, Put},
 };
 
@@ -142,6 +143,7 @@ impl Actor {
         decided: Duration,
         end: &End,
         ready: Option<&str>,
+        running: bool,
     ) -> Result<Came, Stop> {
         let Some((id, _)) = guard.entry else { return Ok(gone()) };
         let mut cordoned = false;
@@ -178,11 +180,11 @@ impl Actor {
                 End::DoneBy(order) => format!("settled by {}", order.who),
                 _ => "settled by the boot check".to_owned(),
             };
-            close(&mut attempts, &why, self.steady.now().wall);
-            if let (End::DoneBy(order), true) = (end, cordoned) {
-                for attempt in &mut attempts {
-                    attempt.done_by = Some(order.who.to_string());
-                }
+            if !running {
+                close(&mut attempts, &why, self.steady.now().wall);
+            }
+            if cordoned || running {
+                mark_done(&mut attempts, end);
             }
             for stored in view.attempts_of(id) {
                 compares.push((stored.key.clone(), stored.mod_revision));
@@ -278,6 +280,14 @@ pub(super) fn close(attempts: &mut [Attempt], why: &str, at: jiff::Timestamp) {
     for attempt in attempts.iter_mut().filter(|a| a.open()) {
         let end = Ended::Unknown(why.to_owned());
         attempt.outcome = Some(Outcome { end, at, stdout: String::new(), stderr: String::new() });
+    }
+}
+
+/// A person said that the machine is back: its Node is uncordoned once it is Ready, whatever its boot id.
+pub(super) fn mark_done(attempts: &mut [Attempt], end: &End) {
+    let End::DoneBy(order) = end else { return };
+    for attempt in attempts.iter_mut().filter(|_| !on(Mutation::DoneForgotten)) {
+        attempt.done_by = Some(order.who.to_string());
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Actor, Stop, queue::close};
+use super::{
+    Actor, Stop,
+    queue::{close, mark_done},
+};
 use crate::{
     engine::{
         decide::{End, Guard},
@@ -19,13 +22,14 @@ use crate::{
 
 impl Actor {
     /// `succeeded` or `failed`. Its attempts stay beside the entry until it is deleted; one without an outcome gets one:
-    /// the health check, or a person, has settled it.
+    /// the health check, or a person, has settled it – but for one that may still run.
     pub(super) async fn finish_repair(
         &self,
         guard: &Guard,
         decided: Duration,
         entry: &RepairEntry,
         end: &End,
+        running: bool,
     ) -> Result<Came, Stop> {
         let permit = self.permit(guard, decided)?;
         let (id, now) = (EntryId::repair(entry.index), self.steady.now().wall);
@@ -41,8 +45,11 @@ impl Actor {
         for stored in view.attempts_of(id) {
             let Some(attempt) = stored.get() else { continue };
             let mut closed = vec![attempt.clone()];
-            close(&mut closed, &settled, now);
-            if attempt.open() {
+            if !running {
+                close(&mut closed, &settled, now);
+            }
+            mark_done(&mut closed, end);
+            if closed.first() != Some(attempt) {
                 change.compares.push((stored.key.clone(), stored.mod_revision));
                 change.puts.extend(closed.iter().map(|a| Put::json(stored.key.clone(), a)));
             }

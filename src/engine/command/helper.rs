@@ -12,11 +12,13 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use serde::{Deserialize, Serialize};
 
+use super::{options::HelperOptions, outcome, results::ResultFolder};
 use crate::{
     clock::Clock,
     descriptors,
     model::{
         attempt::Ended,
+        result::{CommandResult, argv_digest},
         secret::{self, WINDOW},
         text,
     },
@@ -37,34 +39,37 @@ pub(super) struct Report {
     pub(super) stderr: String,
 }
 
-/// `cketerm run-command --timeout SECONDS [--end-with-engine] [--input=BYTES] [--descriptors=LIMIT] -- ARGV…`: the helper.
-/// Prints one JSON line at the end. So many bytes of its own input are the command's.
+/// `cketerm run-command`: the helper, with the words behind that one. Writes the result where it was asked to, so that it
+/// outlives the engine, and prints one JSON line at the end. So many bytes of its own input are the command's.
 pub fn helper_main(words: &[String]) -> ExitCode {
-    let Some(split) = words.iter().position(|a| a == "--") else { return ExitCode::from(2) };
-    let (options, argv) = (&words[..split], &words[split + 1..]);
-    let timeout = options.iter().position(|a| a == "--timeout").and_then(|i| options.get(i + 1)?.parse().ok());
-    let (Some(timeout), false) = (timeout, argv.is_empty()) else { return ExitCode::from(2) };
+    let Some(options) = HelperOptions::read(words) else { return ExitCode::from(2) };
     // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
     let _ = setsid();
-    if let Some(soft) = options.iter().find_map(|a| a.strip_prefix("--descriptors=")?.parse().ok()) {
+    if let Some(soft) = options.descriptors {
         descriptors::lower(soft);
     }
-    let bytes = options.iter().find_map(|a| a.strip_prefix("--input=")?.parse::<u64>().ok());
-    let input = bytes.map(|bytes| {
+    let input = options.input.map(|bytes| {
         let mut input = Vec::new();
         let _ = std::io::stdin().take(bytes).read_to_end(&mut input);
         input
     });
-    let limit = options.iter().find_map(|a| a.strip_prefix("--start-before=")?.parse().ok()).map(Duration::from_millis);
-    let late = limit.is_some_and(|at| Clock::Host.boot() >= at).then_some("its time to start had passed");
+    let late =
+        options.start_before.is_some_and(|at| Clock::Host.boot() >= at).then_some("its time to start had passed");
     // the engine ended while it wrote
-    let cut = input.as_ref().zip(bytes).is_some_and(|(input, bytes)| (input.len() as u64) < bytes);
+    let cut = input.as_ref().zip(options.input).is_some_and(|(input, bytes)| (input.len() as u64) < bytes);
     let withheld = late.or_else(|| cut.then_some("its input was cut off"));
     let report = if let Some(why) = withheld {
         Report { end: Ended::Withheld(why.to_owned()), stdout: String::new(), stderr: String::new() }
     } else {
-        supervise(argv, timeout, options.iter().any(|a| a == "--end-with-engine"), input)
+        supervise(&options.argv, options.timeout, options.end_with_engine, input)
     };
+    // first to the disk: whoever reads the answer may be gone before it has recorded it
+    if let Some((folder, label)) = options.result {
+        let argv = argv_digest(&options.argv);
+        let outcome = outcome(Clock::Host.wall(), (report.end.clone(), report.stdout.clone(), report.stderr.clone()));
+        // Without it the outcome is unknown to the next leader, as it is where this host is gone, too.
+        let _ = ResultFolder::at(folder).write(&CommandResult { label, argv, outcome });
+    }
     let mut line = serde_json::to_string(&report).unwrap_or_default();
     line.push('\n');
     // The engine may be gone: nobody reads.

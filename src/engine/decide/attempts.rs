@@ -10,7 +10,7 @@ use crate::{
     clock::Now,
     engine::snapshot::Snapshot,
     model::{
-        attempt::{Attempt, Ended, Outcome},
+        attempt::{Attempt, Ended, Outcome, attempt_id},
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
         ours::{Order, Verb},
@@ -279,7 +279,7 @@ impl<'a> Pass<'a> {
             Of::Repair { entry, .. } => (Some(entry.machine_type.clone()), Some(entry.operation.clone())),
         };
         Attempt {
-            id: format!("{}-{number}", case.id).replace('/', "-"),
+            id: attempt_id(case.id, number),
             entry: case.id,
             number,
             step: task.step,

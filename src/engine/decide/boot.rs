@@ -32,6 +32,12 @@ impl<'a> Pass<'a> {
         }
         let Some(task) = self.task(case) else { return self.no_definition() };
         if let Some((open, until)) = self.running_attempt(case.id) {
+            // What runs under us is waited for. Of what a dead leader began a person may say that it is done.
+            if until.is_finite()
+                && let Some(done) = self.called_done(case, node)
+            {
+                return done.map_or_else(|reason| reason, |end| self.end(case, node, end, true));
+            }
             let reason = self.running(open, until);
             return self.by_its_host(case, reason);
         }
@@ -58,12 +64,11 @@ impl<'a> Pass<'a> {
             && node.ready
         {
             End::Replaced
-        } else if let Some(order) = self.order(case.id, case.mod_revision, Verb::Done) {
-            // Treated as booted; the Node must still be Ready before the uncordon.
-            if !node.is_some_and(|n| n.ready) {
-                return Some(self.waiting_for_boot(case, "done by order, but the Node is not Ready".to_owned()));
+        } else if let Some(done) = self.called_done(case, node) {
+            match done {
+                Ok(end) => end,
+                Err(reason) => return Some(reason),
             }
-            End::DoneBy(order.clone())
         } else if matches!(work.and_then(|w| w.check.as_ref()), Some((_, CheckAnswer::Yes)))
             && soundness(self.snap, case.id, case.address, case.control_plane(), node, self.now).missing.is_none()
         {
@@ -71,26 +76,42 @@ impl<'a> Pass<'a> {
         } else {
             return None;
         };
+        Some(self.end(case, node, end, false))
+    }
+
+    /// A person said that it is done: treated as booted, once its Node is Ready.
+    fn called_done(&self, case: Case<'a>, node: Option<&Arc<NodeRow>>) -> Option<Result<End, Reason>> {
+        let order = self.order(case.id, case.mod_revision, Verb::Done)?;
+        if node.is_some_and(|n| n.ready) {
+            return Some(Ok(End::DoneBy(order.clone())));
+        }
+        Some(Err(self.waiting_for_boot(case, "done by order, but the Node is not Ready".to_owned())))
+    }
+
+    /// Ends the entry, for an API server once it has settled. `running`: a command of it may still run, which keeps the
+    /// cordon until it has ended or its bound has passed.
+    fn end(&mut self, case: Case<'a>, node: Option<&Arc<NodeRow>>, end: End, running: bool) -> Reason {
         if case.control_plane()
             && let Some(reason) = self.settling(case, node, matches!(end, End::Booted))
         {
-            return Some(reason);
+            return reason;
         }
         let guard = Guard::of_entry(case.id, case.mod_revision);
         let effect = match node.and_then(|n| n.owner().map(|o| (n, o))) {
             // It has come back: its cordon is no orphan's when the entry is gone.
             Some((node, owner)) if owner.taken_over_rebooting => {
-                let owner = Owner { taken_over_rebooting: false, since: None, ..owner.clone() };
+                let called_done = matches!(end, End::DoneBy(_));
+                let owner = Owner { taken_over_rebooting: false, called_done, since: None, ..owner.clone() };
                 let mark = owner.schedulable_before;
                 Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark }
             }
             _ => {
                 let by_order = matches!(end, End::DoneBy(_));
-                Effect::Remove { end, ready: node.filter(|_| by_order).map(|n| n.name.clone()) }
+                Effect::Remove { end, ready: node.filter(|_| by_order).map(|n| n.name.clone()), running }
             }
         };
         self.plan(case.machine, Some(case.id), guard, effect);
-        Some(Reason::Working { phase: "booted, ends".to_owned() })
+        Reason::Working { phase: "booted, ends".to_owned() }
     }
 
     /// Runs the boot check when it is due: also after a command that failed or is of unknown outcome, for it may

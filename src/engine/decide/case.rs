@@ -177,6 +177,9 @@ impl<'a> Pass<'a> {
     /// What its commands lack: without them nothing starts; a program that is not on this host bars only the entries that
     /// need it.
     pub(super) fn no_command(&self, case: Case<'a>) -> Option<Reason> {
+        if let Some(why) = self.snap.engine.unable.clone().filter(|_| self.leading()) {
+            return Some(Reason::EngineObserving { why });
+        }
         let lacks = |field: &str, argv: Option<&Vec<String>>| match argv.filter(|argv| !argv.is_empty()) {
             None => Some(Reason::NoCommand { field: field.to_owned() }),
             Some(argv) if self.leading() => self.program_missing(argv),

@@ -108,7 +108,9 @@ impl Claims {
         let Some(definition) = snap.store.definition() else { return };
         for name in &snap.kube.marked {
             let Some(node) = snap.kube.by_name.get(name).filter(|n| n.unschedulable) else { continue };
-            let Some(owner) = node.owner().filter(|o| o.taken_over_rebooting) else { continue };
+            let Some(owner) = node.owner().filter(|o| o.taken_over_rebooting || (o.called_done && !node.ready)) else {
+                continue;
+            };
             let member = definition.members.by_name(&definition.cluster, name).filter(|m| m.control_plane);
             if let Some(member) = member
                 && !attempts::has_live_entry(snap, owner.entry)

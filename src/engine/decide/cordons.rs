@@ -115,7 +115,19 @@ impl<'a> Pass<'a> {
         // A repair that stays in the queue has ended, or has backed off: both let go of the node.
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         let powered = owner.taken_over_rebooting || attempts::commanded(self.snap, id);
+        if self.done_and_down(node, owner) {
+            return true;
+        }
         !stays && powered && sound::back_from_all(self.snap, id, Some(node)).is_some() && !self.checked_back(id, node)
+    }
+
+    /// A person said that the machine is back, of a reboot that another program began or of a repair that stays in the queue,
+    /// and its Node is not Ready (I14).
+    fn done_and_down(&self, node: &NodeRow, owner: &Owner) -> bool {
+        let id = owner.entry;
+        let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
+        let called_done = owner.called_done || (stays && sound::is_back_by_order(self.snap, id));
+        called_done && !node.ready && !on(Mutation::DoneForgotten)
     }
 
     /// A deleted repair's machine: its health check takes the place of the boot id.
@@ -131,6 +143,9 @@ impl<'a> Pass<'a> {
         let powered = attempts::commanded(self.snap, id) || owner.taken_over_rebooting;
         let powered = powered && !on(Mutation::EarlyUncordon);
         let stays_in_queue = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
+        if self.done_and_down(node, owner) && node.unschedulable && !self.ordered_uncordon(id) {
+            return Orphan::Stays(Reason::OrphanedCordon { node: node.name.clone(), entry: id });
+        }
         if !powered || stays_in_queue {
             return Orphan::LetGo;
         }
@@ -205,6 +220,7 @@ impl<'a> Pass<'a> {
                     uid: node.uid.clone(),
                     boot_id: String::new(),
                     taken_over_rebooting: true,
+                    called_done: false,
                     since: case.since,
                     recordoned: 0,
                 };

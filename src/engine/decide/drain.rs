@@ -155,6 +155,7 @@ impl<'a> Pass<'a> {
             uid: node.uid.clone(),
             boot_id: node.boot_id.clone(),
             taken_over_rebooting: false,
+            called_done: false,
             since: None,
             recordoned,
         };

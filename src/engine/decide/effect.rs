@@ -11,6 +11,7 @@ use crate::{
         ours::Order,
         reason::Reason,
         repair::RepairEntry,
+        result::CommandResult,
     },
     store::view::StoreView,
 };
@@ -182,6 +183,9 @@ pub enum Effect {
         /// The Node that has to be Ready still, by name: a person said that it is done, and nothing else did.
         #[serde(skip_serializing_if = "Option::is_none")]
         ready: Option<String>,
+        /// A command of a dead leader may still run: its attempt stays open, and with it the cordon.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        running: bool,
     },
     /// Into `draining`: a reboot from `queued`, a repair from `waiting` or from the watch of the step before.
     StartDrain {
@@ -302,6 +306,9 @@ pub enum Effect {
         entry: RepairEntry,
         /// How it ends.
         end: End,
+        /// A command of a dead leader may still run: its attempt stays open, and with it the cordon.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        running: bool,
     },
     /// Take our annotations off, and uncordon if it was our cordon.
     Release {
@@ -318,6 +325,13 @@ pub enum Effect {
     Settle {
         /// The entry that was.
         entry: EntryId,
+    },
+    /// Take a published result over into its attempt; without one, remove it.
+    TakeResult {
+        /// What an engine of the host published.
+        result: Stored<CommandResult>,
+        /// The open attempt that it belongs to.
+        attempt: Option<Stored<Attempt>>,
     },
     /// Something that the registry of machines asks for.
     Registry(super::Registering),
@@ -354,6 +368,7 @@ impl Effect {
             Self::BootCheck { .. } => "checking boot",
             Self::Release { .. } => "uncordoning",
             Self::Settle { .. } => "settling",
+            Self::TakeResult { .. } => "taking over a result",
             Self::SetEndpoints { .. } => "endpoints",
             Self::Registry(what) => what.word(),
         }

@@ -21,7 +21,8 @@ impl Pass<'_> {
         if engine.leading.is_some() {
             // A fault of the preflight in mid-work is no reason to resign, but nothing new starts.
             let fault = (!engine.observing.is_empty()).then(|| engine.observing.join("; "));
-            return engine.resigning.clone().or(fault).map(|why| Reason::EngineObserving { why });
+            let why = engine.resigning.clone().or(fault).or_else(|| engine.unable.clone());
+            return why.map(|why| Reason::EngineObserving { why });
         }
         let store = &self.snap.store;
         match store.leader() {
@@ -32,7 +33,10 @@ impl Pass<'_> {
             Some(_) => None,
             None if !engine.observing.is_empty() => Some(Reason::EngineObserving { why: engine.observing.join("; ") }),
             None => {
-                Some(Reason::NoEngine { why: "start `cketerm --daemon`, or a console without --observe".to_owned() })
+                // One that waits for a complete one campaigns if none comes: nobody has to start anything.
+                let candidate = engine.standing_back.as_deref().or_else(|| store.standing_back());
+                let why = candidate.unwrap_or("start `cketerm --daemon`, or a console without --observe");
+                Some(Reason::NoEngine { why: why.to_owned() })
             }
         }
     }

@@ -17,6 +17,7 @@
 //! | `preview` | the meaning of a round of dry runs (I15) |
 //! | `recheck` | the fresh read right before a command (I16, I24, I26) |
 //! | `attempts` | commands of both queues: what may still run, what is run again (I25) |
+//! | `results` | results of commands whose leader is gone (I47) |
 //! | `boot` | boot check, the end of a reboot (I14, I35) |
 //! | `host` | what a machine's BareMetalHost says of why it does not come back |
 //! | `sound` | when a machine counts as back (I14) |
@@ -46,6 +47,7 @@ mod preview;
 mod recheck;
 mod registry;
 mod repair;
+mod results;
 mod sound;
 #[cfg(test)]
 mod tests;
@@ -149,6 +151,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
     };
+    pass.take_results();
     // Repairs first, as in CKE: what they claim is taken when the reboots are looked at.
     pass.repairs();
     let waiting = pass.sort_out_entries();
@@ -261,7 +264,12 @@ impl<'a> Pass<'a> {
         }
         // A place of its own: a command that runs on the machine does not hold the removal back. It goes on, and its
         // open attempt keeps its slot.
-        self.plan(&format!("entry {id} of {machine}"), Some(id), guard, Effect::Remove { end, ready: None });
+        self.plan(
+            &format!("entry {id} of {machine}"),
+            Some(id),
+            guard,
+            Effect::Remove { end, ready: None, running: false },
+        );
     }
 
     /// Plans an effect, unless one is under way on that machine already (one action per machine over both queues).

@@ -146,7 +146,7 @@ pub(super) fn is_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool 
 }
 
 /// A person said so when the entry ended (`rq done`): boot ids do not count, Ready does (spec/safety.md, Effects: Attempts).
-fn is_back_by_order(snap: &Snapshot, id: EntryId) -> bool {
+pub(super) fn is_back_by_order(snap: &Snapshot, id: EntryId) -> bool {
     let mut all = began(snap, id).peekable();
     all.peek().is_some() && all.all(|a| a.done_by.is_some())
 }

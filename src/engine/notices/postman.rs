@@ -75,6 +75,7 @@ impl Postman {
             entry: notice.entry.clone().unwrap_or_default(),
             attempt: notice.id.clone(),
             input: Some(body),
+            label: None,
         };
         let (end, stdout, stderr) = self.spawner.run(&line).await;
         let said = short(if stderr.trim().is_empty() { &stdout } else { &stderr }.as_bytes());

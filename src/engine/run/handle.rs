@@ -16,15 +16,18 @@ use crate::{
         metal3::Metal3,
         probe::Prober,
         registry::Keeper,
+        results::Publisher,
         snapshot::{Engine, Seen, Snapshot},
         tally::Tally,
     },
     heartbeat::Heartbeat,
     kubernetes::{Kube, Live as KubeLive},
+    model::ours::Who,
     net::Http,
     notices::Receiver,
     power::Reach,
     store::{Store, live::Live, members::EtcdMembers},
+    tasks::held,
 };
 
 /// How an engine runs.
@@ -115,6 +118,12 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     let tally = Arc::new(Tally::default());
     let heartbeat = Heartbeat::new(options.ttl);
     crate::tasks::spawn(heartbeat.clone().watch());
+    let mut publisher = JoinSet::new();
+    if options.campaign && options.spawner.keeps_results() {
+        let who = Who { user: "engine".to_owned(), host: options.host.clone(), ssh_client: None };
+        let (live, spawner) = (Arc::clone(&live), options.spawner.clone());
+        publisher.spawn(held(Publisher { store: store.clone(), live, spawner, who }.run()));
+    }
     let looped = Loop {
         heartbeat: heartbeat.clone(),
         tally: Arc::clone(&tally),
@@ -145,9 +154,11 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         next_prune: 0.0,
         walks: Arc::default(),
         incomplete_since: None,
+        announced: None,
         registered: None,
         programs_of: (None, None),
         barred: String::new(),
+        _publisher: publisher,
         options,
     };
     let task = crate::tasks::spawn_main(looped.run(stopped));

@@ -1,7 +1,7 @@
 //! Who leads, from the loop's side: when to stand, what to do on winning and losing, when to make room (spec/safety.md,
 //! Who leads, Beside CKE, Preflight).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Leader, Loop};
 use crate::{
@@ -23,11 +23,15 @@ use crate::{
         ours::{EngineRegistration, MissingSetting, Who},
         policy::EngineChoice,
         reboot::RebootStatus::{Draining, Rebooting},
+        time::after,
     },
+    store::election::stand_back,
 };
 
 /// An engine that lacks programs or good probes lets a complete one go first for so long.
 const MODESTY: f64 = 60.0;
+/// It says so to others after so long: an engine that has just been started sees the probes within a moment.
+const ANNOUNCED_AFTER: f64 = 5.0;
 /// Between attempts to stand, propose an identity or create the schema.
 const AGAIN: f64 = 3.0;
 
@@ -83,6 +87,7 @@ impl Loop {
             return;
         }
         self.next_try = at + AGAIN;
+        self.announced = None;
         self.registered = Some(registration.clone());
         let (store, ttl) = (&self.store, self.options.ttl);
         self.standing = Some(Standing::begin(store, ttl, &self.options.host, registration, &self.heartbeat));
@@ -114,6 +119,7 @@ impl Loop {
         let settings = registration.missing_settings.iter().map(ToString::to_string);
         let missing: Vec<String> = registration.missing_programs.iter().cloned().chain(settings).collect();
         let lacks = match can_ask(&self.snap) {
+            _ if registration.unable.is_some() => registration.unable.clone().unwrap_or_default(),
             _ if !missing.is_empty() => format!("its host lacks {}", missing.join(", ")),
             _ if !registration.probes_seen => "it has not seen every control plane's probe good".to_owned(),
             Err(why) => format!("it cannot ask the members of the etcd of Kubernetes: {why}"),
@@ -121,11 +127,27 @@ impl Loop {
         };
         let ours = (self.snap.engine.lease != 0).then_some(self.snap.engine.lease);
         if preflight::complete_one_is_there(&self.snap.store, ours) {
-            self.incomplete_since = None;
+            (self.incomplete_since, self.announced) = (None, None);
             return Some(format!("this engine lets a complete one lead: {lacks}"));
         }
         let left = MODESTY - (at - *self.incomplete_since.get_or_insert(at));
+        if (0.0..MODESTY - ANNOUNCED_AFTER).contains(&left) && self.announced.is_none() {
+            self.announce(registration, left, &lacks);
+        }
         (left > 0.0).then(|| format!("this engine campaigns in {left:.0} s unless a complete one comes: {lacks}"))
+    }
+
+    /// Registers that this engine stands back: whoever asks why nobody leads is not told to start one.
+    fn announce(&mut self, registration: &EngineRegistration, left: f64, lacks: &str) {
+        #[allow(clippy::cast_possible_truncation)] // at most a minute
+        let until = after(self.steady.now().wall, left as i64);
+        let why =
+            format!("the engine on {} campaigns at {until:.0} unless a complete one comes: {lacks}", registration.host);
+        let registration = EngineRegistration { standing_back: Some(why), ..registration.clone() };
+        let (hold, over) = tokio::sync::oneshot::channel();
+        self.announced = Some(hold);
+        let ttl = Duration::from_secs_f64(left) + Duration::from_secs(15);
+        crate::tasks::spawn(stand_back(self.store.clone(), ttl, registration, over));
     }
 
     /// While we lead: a CKE behind us, a changed policy or a fault of the preflight make us finish and resign.
@@ -145,6 +167,9 @@ impl Loop {
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
         let queues = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
             || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());
+        if self.gives_way() {
+            return;
+        }
         // A machine between off and on must not stay off.
         let retires = self.snap.engine.resigning.is_some();
         let cycles = self.leader.as_mut().and_then(|leader| leader.metal3.retire(retires, queues));
@@ -157,6 +182,24 @@ impl Loop {
             self.leader = None;
             self.snap.engine.leading = None;
         }
+    }
+
+    /// A leader that can start no program gives the lock to an engine that lacks nothing, as soon as no command of its own
+    /// runs: the next one goes on from what etcd holds, as after a crash. Without such an engine it keeps the lock and starts
+    /// nothing new.
+    fn gives_way(&mut self) -> bool {
+        let Some(why) = self.snap.engine.unable.clone() else { return false };
+        let commands = self.snap.in_flight.values().any(|flight| flight.attempt.is_some());
+        let ours = Some(self.snap.engine.lease);
+        if commands || !preflight::complete_one_is_there(&self.snap.store, ours) {
+            return false;
+        }
+        tracing::error!(why, "gives the lock to an engine that can start programs");
+        self.ask(LeadOrder::Resign);
+        self.lose("this host can start no program");
+        // another one is complete: this one stands back before it campaigns again
+        self.incomplete_since = None;
+        true
     }
 
     pub(super) fn ask(&self, order: LeadOrder) {
@@ -292,6 +335,8 @@ impl Loop {
                 .then_some(MissingSetting::BmcNetworks)
                 .into_iter()
                 .collect(),
+            standing_back: None,
+            unable: self.snap.engine.unable.clone(),
             probes_seen: by_node || good >= control_planes,
             etcd_members_seen: can_ask(&self.snap).is_ok(),
         }

@@ -94,10 +94,14 @@ struct Loop {
     /// How far the looks for old records have come, by folder.
     walks: Arc<tokio::sync::Mutex<BTreeMap<String, Walk>>>,
     incomplete_since: Option<f64>,
+    /// Held while it is registered that this engine stands back.
+    announced: Option<tokio::sync::oneshot::Sender<()>>,
     registered: Option<EngineRegistration>,
     programs_of: (Option<i64>, Option<Version>),
     /// Why we do not stand for the lock, as it was logged last.
     barred: String,
+    /// Publishes what commands of this host ended with whose leader is gone.
+    _publisher: JoinSet<()>,
     options: Options,
 }
 
@@ -194,6 +198,7 @@ impl Loop {
             self.snap.engine.bmcs =
                 definition.map_or(BmcAccess::Open, |d| preflight::bmc_access(&d.cluster, &self.options.bmcs));
         }
+        self.snap.engine.unable = self.options.spawner.unable();
         self.snap.engine.observing = preflight::faults(&self.snap, self.kube.is_some());
         // Who leads counts from a moment that was right.
         if self.leader.is_none() {

@@ -11,7 +11,7 @@ use crate::{
         publish,
         snapshot::{Seen, secs},
     },
-    model::time::after,
+    model::{entry::Stored, ours::EngineRegistration, time::after},
     store::commit::Change,
 };
 
@@ -102,7 +102,10 @@ impl Loop {
             }
             // With another engine behind us the next leader finishes them, as after a crash, whatever the policy says.
             let lease = self.snap.engine.lease;
-            let alone = !self.live.borrow().engines.keys().any(|other| *other != lease);
+            let others = |(other, e): (&i64, &Stored<EngineRegistration>)| {
+                *other != lease && e.get().is_none_or(|e| e.standing_back.is_none())
+            };
+            let alone = !self.live.borrow().engines.iter().any(others);
             if let Some(leader) = self.leader.take().filter(|_| alone) {
                 let finished = leader.metal3.finish(HALVES);
                 tokio::pin!(finished);

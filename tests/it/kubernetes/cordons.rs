@@ -21,6 +21,7 @@ fn owner(node: &NodeRow) -> Owner {
         uid: node.uid.clone(),
         boot_id: node.boot_id.clone(),
         taken_over_rebooting: false,
+        called_done: false,
         since: None,
         recordoned: 0,
     }

@@ -73,6 +73,7 @@ async fn changes_marks_and_deletions_show_at_once() {
             uid: row.uid.clone(),
             boot_id: row.boot_id.clone(),
             taken_over_rebooting: false,
+            called_done: false,
             since: None,
             recordoned: 0,
         };
@@ -196,6 +197,7 @@ async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
         uid: row.uid.clone(),
         boot_id: row.boot_id.clone(),
         taken_over_rebooting: false,
+        called_done: false,
         since: None,
         recordoned: 0,
     };

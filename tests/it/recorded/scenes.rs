@@ -175,6 +175,7 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
             uid: "uid".to_owned(),
             boot_id: "before".to_owned(),
             taken_over_rebooting: false,
+            called_done: false,
             since: None,
             recordoned: 0,
         });

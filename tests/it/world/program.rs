@@ -48,7 +48,9 @@ pub fn config(dir: &Path, name: &str, etcd: &str, kubeconfig: Option<&Path>, ttl
     let path = dir.join(name);
     let kubernetes =
         kubeconfig.map_or_else(String::new, |k| format!("kubernetes: {{kubeconfig: \"{}\"}}\n", k.display()));
-    let text = format!("etcd: {{endpoints: [\"{etcd}\"]}}\n{kubernetes}engine: {{lease_ttl_seconds: {ttl}}}\n");
+    // one host's, for all daemons of a test
+    let engine = format!("engine: {{lease_ttl_seconds: {ttl}, state_directory: \"{}/state\"}}\n", dir.display());
+    let text = format!("etcd: {{endpoints: [\"{etcd}\"]}}\n{kubernetes}{engine}");
     // not again while a daemon may be reading it
     if std::fs::read_to_string(&path).ok().as_deref() != Some(text.as_str()) {
         std::fs::write(&path, text).expect("the configuration is written");

@@ -165,6 +165,23 @@ impl<'a> Pass<'a> {
         Some(self.finish_repair(case, done.map_or(End::Healthy, End::DoneBy)))
     }
 
+    /// A person's `done` while a command of a dead leader may still run: the entry ends at once, without a success command
+    /// beside that one; its cordon stays until the command has ended or its bound has passed.
+    pub(super) fn called_done_while_running(&mut self, case: Case<'a>) -> Option<Reason> {
+        let order = self.order_of(case, Verb::Done).filter(|_| self.leading())?;
+        let order = order.get()?.clone();
+        let node = self.node_of(case);
+        let settling = if case.control_plane() { self.settling(case, node, false) } else { None };
+        if settling.is_some() {
+            return settling;
+        }
+        if node.is_some_and(|n| !n.ready) {
+            let missing = "done by order, but the Node is not Ready".to_owned();
+            return Some(waiting_for_health(case, None, missing));
+        }
+        Some(self.end_repair(case, End::DoneBy(order), true))
+    }
+
     /// `succeeded`, or `failed` if the command failed; of unknown outcome, it waits for a person.
     fn after_success(&mut self, case: Case<'a>, task: Task<'a>) -> Reason {
         if let Some(reason) = self.retry_ordered(case, task) {
@@ -189,10 +206,14 @@ impl<'a> Pass<'a> {
 
     /// Writes the end; the entry stays in the queue.
     pub(super) fn finish_repair(&mut self, case: Case<'a>, end: End) -> Reason {
+        self.end_repair(case, end, false)
+    }
+
+    fn end_repair(&mut self, case: Case<'a>, end: End, running: bool) -> Reason {
         let reason = Reason::Working { phase: format!("ends: {}", end.outcome()) };
         let AnyEntry::Repair(entry) = case.owned() else { return reason };
         let guard = Guard::of_entry(case.id, case.mod_revision);
-        self.plan(case.machine, Some(case.id), guard, Effect::Finish { entry, end });
+        self.plan(case.machine, Some(case.id), guard, Effect::Finish { entry, end, running });
         reason
     }
 

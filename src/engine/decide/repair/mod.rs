@@ -52,7 +52,8 @@ impl<'a> Pass<'a> {
                 }
             };
             if let Some((open, until)) = self.running_attempt(id) {
-                let reason = self.running(open, until);
+                let done = until.is_finite().then(|| self.called_done_while_running(case)).flatten();
+                let reason = done.unwrap_or_else(|| self.running(open, until));
                 let reason = self.by_its_host(case, reason);
                 self.reason(id, reason);
                 continue;

@@ -178,6 +178,23 @@ fn done_treats_the_machine_as_booted_but_the_node_must_be_ready() {
     assert_eq!(scene.node(11, |n| n.ready = false).ends(0), None);
 }
 
+#[test]
+fn done_ends_an_entry_at_once_whose_command_a_dead_leader_began_and_waits_for_one_of_ours() {
+    let dead = Scene::new(1)
+        .rebooting(0, 11, 30, None)
+        .attempt(0, 11, 1, 3, 30, None)
+        .with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - 1.0)
+        .order(0, Verb::Done, 10);
+    let Some(Effect::Remove { end: End::DoneBy(_), ready: Some(_), running: true }) = dead.effect(0) else {
+        panic!("{:?}", dead.effect(0))
+    };
+    assert_eq!(dead.node(11, |n| n.ready = false).ends(0), None, "its Node must be Ready");
+    let ours = running(Scene::new(1).rebooting(0, 11, 30, None).order(0, Verb::Done, 10));
+    assert_eq!(ours.ends(0), None);
+    let over = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Done, 10);
+    assert!(matches!(over.effect(0), Some(Effect::Remove { running: false, .. })));
+}
+
 /// A blind put of ckecli brings an entry back beside what its predecessor of that index left.
 #[test]
 fn i25_what_an_entry_left_that_was_called_done_is_not_tried_again_by_itself() {

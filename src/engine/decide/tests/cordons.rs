@@ -98,6 +98,45 @@ fn i14_after_done_the_node_is_let_go_of_once_it_is_ready_whatever_its_boot_id() 
     assert_eq!(release(&down.order(0, Verb::Uncordon, 1).decide(), 11), Some((true, false)));
 }
 
+/// `done` ends the entry at once, and the command of a dead leader may run on: nothing happens to its machine before that
+/// has ended, or cannot run any more.
+#[test]
+fn i14_after_done_beside_a_command_that_may_run_the_cordon_stays_until_its_end_or_its_bound() {
+    let since = |ago| {
+        let scene = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, 3, 60, None).called_done(0, 1);
+        scene.with(|s| s.snap.engine.leading.as_mut().unwrap().since = super::scene::BOOT - ago)
+    };
+    let young = since(1.0);
+    assert_eq!(release(&young.decide(), 11), None, "it may still run");
+    assert!(matches!(young.decide().orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
+    assert!(young.clone().queued(&[(1, 11)]).starts().is_empty(), "and bars the machine");
+    assert_eq!(release(&since(101.0).decide(), 11), Some((true, false)), "its bound has passed");
+    let ended = young.with(|s| {
+        let closed = Scene::new(1).attempt(0, 11, 1, 3, 60, Some(Ended::Exit(0))).called_done(0, 1).store.attempts;
+        s.store.attempts = closed;
+    });
+    assert_eq!(release(&ended.decide(), 11), Some((true, false)), "its result is known");
+    assert_eq!(release(&ended.node(11, |n| n.ready = false).decide(), 11), None, "and Ready counts all the same");
+}
+
+#[test]
+fn i14_after_done_of_a_reboot_that_cke_started_the_node_is_let_go_of_once_it_is_ready() {
+    let begun = Scene::new(1)
+        .entry(0, 11, Rebooting, 30)
+        .cordoned(11, 0)
+        .owner(11, |o| o.taken_over_rebooting = true)
+        .order(0, Verb::Done, 10);
+    let Some(Effect::Stamp { owner, cordon: false, .. }) = begun.effect(0) else { panic!() };
+    assert!(owner.called_done && !owner.taken_over_rebooting);
+    let said = Scene::new(1).cordoned(11, 0).owner(11, |o| o.called_done = true);
+    assert_eq!(release(&said.decide(), 11), Some((true, false)));
+    let down = said.node(11, |n| n.ready = false);
+    assert_eq!(release(&down.decide(), 11), None);
+    assert!(matches!(down.decide().orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
+    assert!(down.clone().queued(&[(1, 11)]).starts().is_empty(), "no new drain writes over the record");
+    assert_eq!(release(&down.order(0, Verb::Uncordon, 1).decide(), 11), Some((true, false)));
+}
+
 #[test]
 fn a_person_who_uncordons_an_orphan_settles_it() {
     let orphan = Scene::new(1).cordoned(11, 0).node(11, |n| n.unschedulable = false).attempt(
@@ -144,7 +183,8 @@ fn a_node_that_cke_is_rebooting_gets_its_first_record_and_is_an_orphan_after_a_c
         n.unschedulable = true;
         n.cke_mark = true;
     });
-    let Some(Effect::Stamp { owner, .. }) = scene.effect(0) else { panic!() };
+    let Some(Effect::Stamp { owner, mark, .. }) = scene.effect(0) else { panic!() };
+    assert!(mark, "CKE's mark stays: it says whose cordon it was");
     assert!(owner.taken_over_rebooting && owner.boot_id.is_empty() && owner.schedulable_before);
     let orphan = Scene::new(1).cordoned(11, 0).owner(11, |o| {
         o.taken_over_rebooting = true;

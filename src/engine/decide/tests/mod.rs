@@ -16,6 +16,7 @@ mod repair_health;
 mod repair_line;
 mod repair_scene;
 mod repair_steps;
+mod results;
 mod scene;
 mod weeks;
 mod windows;

@@ -211,6 +211,45 @@ fn i10_a_node_is_let_go_of_when_its_repair_has_ended_or_backed_off_and_the_attem
 }
 
 #[test]
+fn i14_after_done_of_a_repair_its_node_is_let_go_of_once_it_is_ready_and_no_command_of_it_may_run() {
+    let said = |end: Option<Ended>, ago: f64| {
+        let scene = Scene::repairing(1).repair(0, 11, "plain").watching(0, 0, 60, end).cordoned_for(11, 0);
+        scene.with(|s| {
+            s.snap.engine.leading.as_mut().unwrap().since = BOOT - ago;
+            let attempt = s.store.attempts.get_mut(&(EntryId::repair(0), 1)).unwrap();
+            let attempt = std::sync::Arc::make_mut(attempt.value.as_mut().unwrap());
+            (attempt.done_by, attempt.lease) = (Some("alice@here".to_owned()), 3);
+        })
+    };
+    let finished = |scene: Scene| scene.change_repair(0, |e| e.status = crate::model::repair::RepairStatus::Succeeded);
+    let ended = || finished(said(ok(), 1.0));
+    assert_eq!(release(&ended(), 11), Some((true, None)));
+    let down = ended().node(11, |n| n.ready = false);
+    assert_eq!(release(&down, 11), None);
+    assert!(matches!(down.decide().orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
+    assert_eq!(release(&finished(said(None, 1.0)), 11), None, "it may still run");
+    assert_eq!(release(&finished(said(None, 101.0)), 11), Some((true, None)), "its bound has passed");
+    // the entry itself ends at once
+    let asked = said(None, 1.0).order_repair(0, Verb::Done, 10);
+    assert!(matches!(asked.repairs(0), Some(Effect::Finish { end: End::DoneBy(_), running: true, .. })));
+    assert!(!matches!(said(None, 1.0).repairs(0), Some(Effect::Finish { .. })));
+}
+
+/// A cordon that was made while the Node said no boot id recorded none: any id is then no new one.
+#[test]
+fn i14_an_empty_boot_id_on_the_cordon_is_none_that_a_deleted_repairs_node_could_differ_from() {
+    let orphan = Scene::repairing(1)
+        .repair(0, 11, "plain")
+        .watching(0, 0, 60, ok())
+        .cordoned_for(11, 0)
+        .owner(11, |o| o.boot_id = String::new())
+        .with(|s| drop(s.store.repairs.entries.remove(&0)))
+        .repair_work(0, |w| w.check = None);
+    assert_eq!(release(&orphan, 11), None, "Ready, and nobody knows whether it has booted");
+    assert_eq!(release(&orphan.health(0, CheckAnswer::Yes), 11), Some((true, Some(EntryId::repair(0)))));
+}
+
+#[test]
 fn i10_a_deleted_repairs_node_stays_cordoned_until_its_health_check_says_true_or_it_has_booted() {
     let orphan = || {
         Scene::repairing(1)

@@ -152,6 +152,7 @@ impl Scene {
                 uid: n.uid.clone(),
                 boot_id: "before".to_owned(),
                 taken_over_rebooting: false,
+                called_done: false,
                 since: None,
                 recordoned: 0,
             }));

@@ -1,0 +1,194 @@
+//! Results of commands in the state directory: written by helpers, read by whichever engine runs on the host later.
+//!
+//! The directory belongs to this user alone (mode 0700); a file is written under another name, synced and renamed, so that
+//! it is whole or not there. What is found is foreign input all the same: only regular files of this user, of bounded
+//! size and number, count.
+
+use std::{
+    collections::BTreeSet,
+    fs::{DirBuilder, File},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::model::{
+    attempt::parse_attempt_id,
+    result::{CommandResult, MOST_BYTES, ResultLabel},
+    text::visible,
+};
+
+/// Age at which a result that nobody asked for goes.
+const ORPHANED: Duration = Duration::from_hours(7 * 24);
+/// Results that are kept at most; the oldest go first.
+const MOST_FILES: usize = 1000;
+/// Names that are looked at in one look.
+const MOST_NAMES: usize = 10_000;
+/// What a file begins with that is being written.
+const UNFINISHED: &str = ".writing-";
+
+/// The directory of the results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResultFolder(PathBuf);
+
+/// What a look at the whole directory found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Results, by name.
+    pub results: BTreeSet<String>,
+    /// Names of files that are none of ours, made visible: they are left alone.
+    pub foreign: BTreeSet<String>,
+    /// What was removed for its age, or because there were too many.
+    pub removed: BTreeSet<String>,
+}
+
+impl ResultFolder {
+    /// The one below this state directory.
+    pub fn below(state: &Path) -> Self {
+        Self(state.join("results"))
+    }
+
+    /// This very directory.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Makes the directory, where it is missing, and says why it cannot be used.
+    pub fn prepare(&self) -> Result<(), String> {
+        let place = self.0.display();
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(|e| format!("{place}: {e}"))?;
+        self.private().map_err(|why| format!("{place} {why}"))
+    }
+
+    /// A directory of this user that nobody else may enter.
+    fn private(&self) -> Result<(), String> {
+        let found = std::fs::symlink_metadata(&self.0).map_err(|e| format!("cannot be looked at: {e}"))?;
+        if !found.is_dir() {
+            return Err("is no directory".to_owned());
+        }
+        let user = rustix::process::geteuid().as_raw();
+        if found.uid() != user {
+            return Err(format!("belongs to user {}, and this program runs as {user}: chown it", found.uid()));
+        }
+        if found.mode() & 0o077 != 0 {
+            return Err(format!("has mode {:04o}, and others may enter it: chmod 0700", found.mode() & 0o7777));
+        }
+        Ok(())
+    }
+
+    /// Writes a result, whole or not at all, and on the disk when this returns.
+    pub fn write(&self, result: &CommandResult) -> Result<(), String> {
+        self.private()?;
+        let text = serde_json::to_string(result).map_err(|e| e.to_string())?;
+        if text.len() > MOST_BYTES {
+            return Err(format!("the result has {} bytes", text.len()));
+        }
+        let name = result.label.file_name();
+        let beside = self.0.join(format!("{UNFINISHED}{name}-{}", std::process::id()));
+        let written = self.written(&beside, text.as_bytes(), &self.0.join(&name));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&beside);
+        }
+        written.map_err(|e| e.to_string())
+    }
+
+    fn written(&self, beside: &Path, bytes: &[u8], at: &Path) -> io::Result<()> {
+        // left by a process of the same number
+        let _ = std::fs::remove_file(beside);
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(beside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(beside, at)?;
+        File::open(&self.0)?.sync_all()
+    }
+
+    /// The result of an attempt; none where there is none. The sentence says what is wrong with the file.
+    pub fn read(&self, label: &ResultLabel) -> Result<Option<CommandResult>, String> {
+        let name = label.file_name();
+        if !is_result(&name) {
+            return Ok(None);
+        }
+        let path = self.0.join(&name);
+        let wrong = |why: String| format!("{}: {why}", path.display());
+        // neither a link elsewhere nor a pipe that nobody writes to
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(wrong(e.to_string())),
+        };
+        self.private().map_err(wrong)?;
+        let found = file.metadata().map_err(|e| wrong(e.to_string()))?;
+        if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(wrong("is no file of this user".to_owned()));
+        }
+        let mut bytes = Vec::new();
+        file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| wrong(e.to_string()))?;
+        let result = CommandResult::read(&bytes).map_err(|e| wrong(e.to_string()))?;
+        if result.label.attempt != label.attempt || result.label.lease != label.lease {
+            return Err(wrong("is the result of another attempt than its name says".to_owned()));
+        }
+        Ok(Some(result))
+    }
+
+    /// Removes an attempt's result: it is recorded elsewhere.
+    pub fn forget(&self, label: &ResultLabel) {
+        let name = label.file_name();
+        if is_result(&name) {
+            let _ = std::fs::remove_file(self.0.join(name));
+        }
+    }
+
+    /// Looks at all of it. What nobody asked for in a week goes, and so does the oldest of too many.
+    pub fn look(&self, now: SystemTime) -> Look {
+        let mut look = Look::default();
+        if self.private().is_err() {
+            return look;
+        }
+        let mut ours: Vec<(SystemTime, String)> = Vec::new();
+        for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten().take(MOST_NAMES) {
+            let name = entry.file_name();
+            let Some(text) = name.to_str().filter(|text| is_result(text) || text.starts_with(UNFINISHED)) else {
+                look.foreign.insert(visible(&name.to_string_lossy(), false));
+                continue;
+            };
+            let changed = entry.metadata().and_then(|found| found.modified()).unwrap_or(now);
+            ours.push((changed, text.to_owned()));
+        }
+        ours.sort();
+        let surplus = ours.len().saturating_sub(MOST_FILES);
+        for (at, (changed, name)) in ours.into_iter().enumerate() {
+            let old = now.duration_since(changed).is_ok_and(|age| age > ORPHANED);
+            if at < surplus || old {
+                // a directory of that name stays, and is not counted as one of ours
+                if std::fs::remove_file(self.0.join(&name)).is_ok() {
+                    look.removed.insert(name);
+                }
+            } else if is_result(&name) {
+                look.results.insert(name);
+            }
+        }
+        look
+    }
+}
+
+/// Whether a name is one that [`ResultLabel::file_name`] makes.
+fn is_result(name: &str) -> bool {
+    let parts = name.strip_suffix(".json").and_then(|name| name.split_once('.'));
+    parts.is_some_and(|(attempt, lease)| {
+        let number = i64::from_str_radix(lease, 16).ok().filter(|number| format!("{number:x}") == lease);
+        parse_attempt_id(attempt).is_some() && number.is_some()
+    })
+}
+
+#[cfg(test)]
+#[path = "results/tests.rs"]
+mod tests;

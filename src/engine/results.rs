@@ -1,0 +1,131 @@
+//! Publishes the results of commands that this host ran for a leader that is gone.
+//!
+//! Every engine of the host does it that may campaign, leading or not: the leader may be elsewhere and can see neither
+//! the helper nor its file. The leader takes a result over by itself (`decide::results`).
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use super::command::Spawner;
+use crate::{
+    model::{
+        attempt::Attempt,
+        entry::Stored,
+        ours::{Identity, Who},
+        result::ResultLabel,
+    },
+    store::{Store, live::Live, view::StoreView},
+};
+
+/// Between two looks for results of open attempts.
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks between two tries whether this host can start programs again.
+const RETRY: u32 = 5;
+/// Looks between two walks over the whole directory.
+const WALK: u32 = 60;
+
+/// One engine's publisher.
+pub(super) struct Publisher {
+    /// etcd.
+    pub store: Store,
+    /// Its live copy.
+    pub live: Arc<Live>,
+    /// Whose results.
+    pub spawner: Spawner,
+    /// Who writes.
+    pub who: Who,
+}
+
+impl Publisher {
+    /// Works until the engine ends.
+    pub(super) async fn run(self) {
+        let mut named = BTreeSet::new();
+        if let Some(Err(why)) = self.spawner.prepare_results() {
+            tracing::warn!(why, "results of commands cannot be kept: after a crash their outcome is unknown");
+        }
+        let mut looks = 0;
+        loop {
+            let view = self.live.borrow();
+            if view.synced {
+                for (stored, label) in wanted(&view) {
+                    self.publish(stored, &label, &mut named).await;
+                }
+                if looks == 0 {
+                    self.walk(&view, &mut named);
+                }
+                looks = (looks + 1) % WALK;
+            }
+            if looks % RETRY == 0 {
+                self.spawner.try_again().await;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn publish(&self, stored: &Stored<Attempt>, label: &ResultLabel, named: &mut BTreeSet<String>) {
+        let result = match self.spawner.result(label) {
+            Ok(Some(result)) => result,
+            Ok(None) => return,
+            Err(why) => return name(named, &why),
+        };
+        let Some(attempt) = stored.get() else { return };
+        if !result.belongs_to(attempt, &label.cluster) {
+            return name(named, &format!("{}: is the result of another cluster or command line", label.file_name()));
+        }
+        match self.store.publish_result(stored, &result, &self.who).await {
+            Ok(written) => {
+                tracing::info!(attempt = label.attempt, end = %result.outcome.end, written, "result of a command reported");
+                if written {
+                    self.spawner.forget_result(label);
+                }
+            }
+            Err(e) => tracing::warn!(attempt = label.attempt, error = %e, "result of a command not reported yet"),
+        }
+    }
+
+    /// Removes what is recorded by now, and what is too old; names what is none of ours.
+    fn walk(&self, view: &StoreView, named: &mut BTreeSet<String>) {
+        let Some(look) = self.spawner.look_at_results(SystemTime::now()) else { return };
+        for file in &look.foreign {
+            name(named, &format!("{file}: is no result of a command, and is left alone"));
+        }
+        for file in &look.removed {
+            tracing::info!(file, "a result of a command that nobody asked for was removed");
+        }
+        let Some(cluster) = cluster_of(view) else { return };
+        let closed = view.attempts.values().filter_map(Stored::get).filter(|a| !a.open()).map(|a| a.label(cluster));
+        for label in closed.filter(|label| look.results.contains(&label.file_name())) {
+            self.spawner.forget_result(&label);
+        }
+        named.retain(|told| look.foreign.iter().chain(&look.results).any(|file| told.contains(file)));
+    }
+}
+
+/// Once for each file.
+fn name(named: &mut BTreeSet<String>, why: &str) {
+    if named.insert(why.to_owned()) {
+        tracing::warn!(why, "a file among the results of commands is ignored");
+    }
+}
+
+fn cluster_of(view: &StoreView) -> Option<&str> {
+    let identity: Option<&Identity> = view.identity.as_ref().and_then(Stored::get);
+    identity.map(|identity| identity.uid.as_str())
+}
+
+/// Open attempts of leaders that lead no more; who leads records what it ran itself.
+fn wanted(view: &StoreView) -> Vec<(&Stored<Attempt>, ResultLabel)> {
+    let Some(cluster) = cluster_of(view) else { return Vec::new() };
+    let leader = view.leader().map(|leader| leader.lease);
+    view.attempts
+        .iter()
+        .filter(|(id, _)| !view.results.contains_key(*id))
+        .filter_map(|(_, stored)| {
+            let attempt = stored.get().filter(|a| a.open() && Some(a.lease) != leader)?;
+            Some((stored, attempt.label(cluster)))
+        })
+        .collect()
+}

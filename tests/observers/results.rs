@@ -1,0 +1,93 @@
+//! What becomes known of commands whose leader is gone (I47).
+
+use cketerm::model::attempt::{Attempt, Ended};
+use jiff::Timestamp;
+
+use super::{
+    physical,
+    record::{Breach, Power, Said, What},
+    view::{View, shift},
+};
+
+/// Seconds after which the outcome of a command is recorded, once it has ended, its leader leads no more, another one
+/// does, and an engine runs on its host.
+const WITHIN: f64 = 45.0;
+/// Seconds that what an engine has seen of etcd may be old, while it counts as running and connected.
+const FRESH: f64 = 8.0;
+/// Seconds between two samples of what an engine says, at most.
+const SAMPLE: f64 = 3.0;
+
+/// I47, for each reboot command that the machines saw. Where hosts keep results: `WITHIN` after it has ended and its leader
+/// leads no more, its attempt has an outcome or is gone, if all that time an engine ran on its host and one led, both
+/// with a fresh copy of etcd. There, an attempt that is recorded as ended by itself did end so on its machine: the
+/// result of one command is never that of another.
+///
+/// Not seen: repairs.
+pub fn i47(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for (index, begin) in physical::begins(view) {
+        let Some((n, line)) = view.attempt(index, &begin.attempt) else { continue };
+        let end = physical::ended(view, begin);
+        let ends = line.steps().iter().filter_map(|s| Some((s.at, s.value.as_ref()?.outcome.as_ref()?)));
+        for (at, outcome) in ends.filter(|(at, _)| *at >= begin.at) {
+            if let Ended::Exit(code) = outcome.end
+                && view.record.keeps_results
+                && !end.is_some_and(|e| e.at <= at && e.what == What::End(Some(code)))
+            {
+                let what = format!(
+                    "attempt {n} of reboots/{index} is recorded as {}, and its machine saw {end:?}",
+                    outcome.end
+                );
+                found.push(Breach { code: "I47", at, what });
+            }
+        }
+        let Some(end) = end.filter(|_| view.record.keeps_results) else { continue };
+        found.extend(unknown(view, index, n, end));
+    }
+    found
+}
+
+/// The attempt of a command that has ended, still without an outcome when it should have one.
+fn unknown(view: &View<'_>, index: u64, n: u32, end: &Power) -> Option<Breach> {
+    let line = view.attempts.get(&(index, n))?;
+    let open: &Attempt = line.at(end.at).filter(|a| a.open())?;
+    let lease = format!("{:x}", open.lease);
+    let (_, gone) = view.candidates.iter().find(|c| c.lease == lease)?.gone?;
+    let from = gone.max(end.at);
+    let until = shift(from, WITHIN);
+    if until > view.record.end {
+        return None;
+    }
+    let runs = |said: &&Said| said.by == open.host;
+    if !throughout(view, from, until, runs) || !throughout(view, from, until, |said| said.leads) {
+        return None;
+    }
+    let stood = view.record.frozen.iter().any(|(_, a, b)| *a <= until && *b >= from);
+    let still = line.at(until).is_some_and(|a| a.open() && a.lease == open.lease);
+    (still && !stood).then(|| Breach {
+        code: "I47",
+        at: until,
+        what: format!(
+            "the command of attempt {n} of reboots/{index} ended at {}, and nobody knows although {} runs",
+            end.at, open.host
+        ),
+    })
+}
+
+/// Whether such an engine spoke all that time, and had seen what was written lately.
+fn throughout(view: &View<'_>, from: Timestamp, until: Timestamp, which: impl Fn(&&Said) -> bool) -> bool {
+    let mut last = from;
+    let said = view.record.said.iter().filter(|s| s.at >= from && s.at <= until).filter(|s| which(s));
+    for said in said {
+        if shift(last, SAMPLE) < said.at {
+            return false;
+        }
+        let lately = shift(said.at, -FRESH);
+        let seen = view.record.keys.partition_point(|k| k.at <= lately);
+        if seen.checked_sub(1).is_some_and(|i| view.record.keys[i].revision > said.revision) {
+            return false;
+        }
+        last = said.at;
+    }
+    shift(last, SAMPLE) >= until
+}

@@ -1,0 +1,64 @@
+//! Results of commands whose leader is gone.
+
+use serde_json::json;
+
+use super::{
+    super::record::What,
+    scene::{LEASE, Scene},
+};
+
+const PLACE: &str = "cketerm/attempts/reboots/0/1";
+
+/// The leader that began a command is gone, another one leads on the command's host, and the machine is back; the outcome
+/// is recorded at once, or never.
+fn after_a_failover(keeps: bool, taken: bool) -> Scene {
+    let mut s = Scene::new();
+    s.record.keeps_results = keeps;
+    s.add(0, "w1");
+    s.moves(0, "draining");
+    s.cordon(0, "w1");
+    s.pass(2.0);
+    let mut attempt = s.powers(0, "w1");
+    attempt["host"] = json!("engine-1");
+    s.engine("power", &[(PLACE, attempt.clone())], &[]);
+    s.pass(1.0);
+    s.hand(&format!("leader//{LEASE:x}"), None);
+    s.lead(1, 9);
+    s.pass(1.0);
+    s.power(What::End(Some(0)), 0, 1, "w1");
+    if taken {
+        s.engine("power", &[(PLACE, Scene::ended(&attempt, 0, s.now))], &[]);
+    }
+    s.says(60, &[], &[]);
+    for said in &mut s.record.said {
+        said.by = "engine-1".to_owned();
+    }
+    s
+}
+
+#[test]
+fn i47_a_result_that_never_becomes_known_is_seen_where_hosts_keep_results() {
+    assert!(after_a_failover(true, false).codes().contains(&"I47"));
+    assert!(!after_a_failover(true, true).codes().contains(&"I47"));
+    assert!(!after_a_failover(false, false).codes().contains(&"I47"), "nothing keeps it");
+    let mut silent = after_a_failover(true, false);
+    silent.record.said.retain(|said| said.at.as_second() % 20 < 10);
+    assert!(!silent.codes().contains(&"I47"), "no engine ran on its host all the time");
+}
+
+#[test]
+fn i47_an_outcome_that_the_machine_did_not_see_is_seen() {
+    for (code, seen) in [(0, false), (7, true)] {
+        let mut s = Scene::new();
+        s.record.keeps_results = true;
+        s.add(0, "w1");
+        s.moves(0, "draining");
+        s.cordon(0, "w1");
+        s.pass(2.0);
+        let attempt = s.powers(0, "w1");
+        s.pass(1.0);
+        s.power(What::End(Some(0)), 0, 1, "w1");
+        s.engine("power", &[(PLACE, Scene::ended(&attempt, code, s.now))], &[]);
+        assert_eq!(s.codes().contains(&"I47"), seen, "{code}");
+    }
+}
