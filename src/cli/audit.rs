@@ -34,9 +34,9 @@ pub async fn run(much: Much, context: &Context) -> Result<(), ActionError> {
         output: context.output(Output::Table),
         header: &["At", "Who", "What", "On", "Result", "Reason"],
         cells: &|a: &Audit| {
-            let at = a.at.strftime("%FT%TZ").to_string();
+            let at = a.last().strftime("%FT%TZ").to_string();
             let reason = a.reason.clone().unwrap_or_default();
-            vec![at, a.who.to_string(), a.what.clone(), beginning(&a.on), beginning(&a.result), reason]
+            vec![at, a.who.to_string(), a.what_and_how_often(), beginning(&a.on), beginning(&a.result), reason]
         },
     };
     if !much.follow {

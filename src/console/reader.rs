@@ -141,7 +141,8 @@ mod tests {
     fn record(second: i64, tail: u8) -> Stored<Audit> {
         let at = Timestamp::from_second(second).unwrap();
         let who = Who { user: "a".into(), host: "h".into(), ssh_client: None };
-        let audit = Audit { at, who, what: "x".into(), on: "y".into(), reason: None, result: "done".into() };
+        let audit =
+            Audit { at, who, what: "x".into(), on: "y".into(), reason: None, result: "done".into(), repeats: None };
         let key = format!("/cke/cketerm/audit/{:020}-{tail:016x}", at.as_nanosecond());
         Stored { key, mod_revision: second, value: Ok(Arc::new(audit)) }
     }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use crate::{
     fence::Fence,
     heartbeat::Heartbeat,
-    model::ours::EngineRegistration,
+    model::ours::{EngineRegistration, Who},
     store::{Store, election::Candidacy},
 };
 
@@ -50,13 +50,15 @@ impl Drop for Standing {
 }
 
 impl Standing {
-    /// Stands for election, for as long as the heartbeat beats.
+    /// Stands for election, for as long as the heartbeat beats; `migrate` = what an older version wrote is brought into our form
+    /// before anything is decided.
     pub(super) fn begin(
         store: &Store,
         ttl: Duration,
         host: &str,
         registration: EngineRegistration,
         heartbeat: &Heartbeat,
+        migrate: Option<Who>,
     ) -> Self {
         let (orders, inbox) = mpsc::channel(8);
         let (outbox, events) = mpsc::channel(8);
@@ -64,7 +66,7 @@ impl Standing {
         let task = crate::tasks::spawn(async move {
             let candidacy = Candidacy::stand(&store, ttl, &host, registration, &heartbeat).await;
             let last = match candidacy {
-                Ok(candidacy) => Box::pin(stand(candidacy, inbox, &outbox)).await,
+                Ok(candidacy) => Box::pin(stand(&store, candidacy, migrate, inbox, &outbox)).await,
                 Err(e) => LeadEvent::Failed(e.to_string()),
             };
             let _ = outbox.send(last).await;
@@ -79,7 +81,9 @@ impl Standing {
 }
 
 async fn stand(
+    store: &Store,
     mut candidacy: Candidacy,
+    migrate: Option<Who>,
     mut inbox: mpsc::Receiver<LeadOrder>,
     outbox: &mpsc::Sender<LeadEvent>,
 ) -> LeadEvent {
@@ -89,6 +93,13 @@ async fn stand(
             biased;
             won = candidacy.elected() => match won {
                 Ok(fence) => {
+                    if let Some(who) = &migrate {
+                        tokio::select! {
+                            biased;
+                            () = candidacy.lost() => return LeadEvent::Lost,
+                            () = store.migrate(&fence, who) => {}
+                        }
+                    }
                     let _ = outbox.send(LeadEvent::Won(fence)).await;
                     break;
                 }

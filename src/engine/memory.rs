@@ -21,6 +21,8 @@ use crate::{
 
 /// Seconds before a machine is tried again after an effect on it failed.
 pub(super) const PAUSE: f64 = 2.0;
+/// The same where etcd does not take the transaction: a person has to do something first.
+pub(super) const REFUSED: f64 = 30.0;
 
 /// Seconds before an effect is decided again after so many in a row found the world changed: 0.1, then twice as long each
 /// time, up to 5.
@@ -134,6 +136,16 @@ fn finished(store: &StoreView, id: EntryId) -> bool {
 /// Puts what came of an effect into the memory.
 pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: &Effect, came: &Came, now: Now) {
     let at = secs(now.boot);
+    if let Came::TooLarge(size) = came {
+        work.entry(id).or_default().too_large = Some((effect.word().to_owned(), *size));
+        return;
+    }
+    // What is asked of the machine meanwhile says nothing of what could not be written.
+    if let (Some(work), false) =
+        (work.get_mut(&id), matches!(came, Came::Check(_) | Came::Rechecked(_) | Came::Stale(_)))
+    {
+        work.too_large = None;
+    }
     match (effect, came) {
         (Effect::StartDrain { .. } | Effect::Unwind { .. }, Came::Done) => begin_anew(work, id, None),
         (Effect::BackOff { cause, .. }, Came::Done) => {

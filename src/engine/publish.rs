@@ -107,6 +107,7 @@ fn only_leader_knows(reason: &Reason) -> bool {
             | Reason::BmcNotAllowed { .. }
             | Reason::Stale { .. }
             | Reason::EffectFailed { .. }
+            | Reason::TransactionTooLarge { .. }
             | Reason::EngineObserving { .. }
             | Reason::OrphanedCordon { .. }
             | Reason::Backoff { cause: Some(_), .. }

@@ -25,7 +25,7 @@ use crate::{
         entry::EntryId,
         etcd::EtcdView,
         kube::{KubeView, NodeRow, PodRow},
-        reason::Reason,
+        reason::{Reason, TooLarge},
     },
     store::view::StoreView,
 };
@@ -162,6 +162,9 @@ pub struct Work {
     pub sound_since: Option<f64>,
     /// Boot-time seconds before which the entry is not tried again after an effect failed, and why it failed.
     pub pause: Option<(f64, String)>,
+    /// Its last effect was refused for the size of its transaction: what, and the size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_large: Option<(String, TooLarge)>,
     /// We have put our lease on its Node in this leadership: another lease there now is a newer leader's.
     #[serde(default)]
     pub stamped: bool,
@@ -292,8 +295,8 @@ pub enum Came {
     Check(CheckAnswer),
     /// A command ended.
     Command(Outcome),
-    /// etcd refuses the definition for its size: not to be tried again.
-    TooLarge(String),
+    /// More than etcd takes in one transaction: nothing was written.
+    TooLarge(TooLarge),
     /// Leadership is lost.
     Lost,
 }

@@ -68,9 +68,17 @@ pub struct Attempt {
     /// Who said that the machine is back (`rq done`): its Node is let go of once it is Ready, whatever its boot id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_by: Option<String>,
+    /// So many attempts before it are not kept any more: they were withheld, or are not needed to count its tries.
+    #[serde(default, skip_serializing_if = "none")]
+    pub folded: u32,
     /// How it ended; none while it may be running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+pub(super) fn none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// How a command ended.
@@ -186,6 +194,16 @@ impl Attempt {
     /// Its command line for people: what looks like a secret is left out.
     pub fn command(&self) -> String {
         super::secret::argv(&self.argv)
+    }
+
+    /// Everything but its number, time and outcome is the same, as far as it tells whether its machine has come back and how
+    /// often its command was run: of two such attempts the older one says nothing that the newer one does not.
+    pub fn tells_the_same(&self, newer: &Self) -> bool {
+        let ended = |a: &Self| !a.open() && !matches!(a.outcome.as_ref().map(|o| &o.end), Some(Ended::Unknown(_)));
+        let machine =
+            |a: &Self| (a.boot_id.clone(), a.not_ready, a.node_uid.clone(), a.node.clone(), a.address.clone());
+        let command = |a: &Self| (a.step, a.success, a.control_plane, a.forced, a.done_by.clone(), a.began());
+        ended(self) && machine(self) == machine(newer) && command(self) == command(newer)
     }
 
     /// No outcome was recorded yet.

@@ -11,8 +11,9 @@ use super::{
     reason::{Blocker, Reason},
 };
 
-/// The number of this layout, under `cketerm/schema`. A newer one than ours: observe only.
-pub const SCHEMA: u32 = 1;
+/// The number of this layout, under `cketerm/schema`. A newer one than ours: observe only. 1 is what 0.1 wrote; the first
+/// leader of this version raises it (`store::migrate`).
+pub const SCHEMA: u32 = 2;
 
 /// Who asked for something, from where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,9 +220,48 @@ pub struct Ending {
     /// Who asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Request>,
-    /// Its attempts.
+    /// Its attempts: the first one and the newest, see [`Ending::bounded`].
     #[serde(default)]
     pub attempts: Vec<Attempt>,
+    /// So many others are not kept.
+    #[serde(default, skip_serializing_if = "super::attempt::none")]
+    pub omitted: u32,
+}
+
+/// Attempts that an ending keeps.
+const KEPT_ATTEMPTS: usize = 32;
+/// Bytes that the attempts of an ending take at most, and those that its entry may take.
+const ATTEMPTS_BYTES: usize = 256 << 10;
+const ENTRY_BYTES: usize = 128 << 10;
+
+impl Ending {
+    /// So that it can always be stored: the first attempt and the newest ones, as many as there is room for, and the number
+    /// of the others. An entry that somebody made huge is left out.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let size = |value: &serde_json::Value| value.to_string().len();
+        if size(&self.last) > ENTRY_BYTES {
+            self.last = serde_json::json!({ "left_out": format!("{} bytes", size(&self.last)) });
+        }
+        let before: u32 = self.attempts.iter().map(|a| a.folded).sum();
+        let (mut room, mut kept) = (ATTEMPTS_BYTES, std::collections::BTreeSet::new());
+        let last = self.attempts.len().saturating_sub(1);
+        // the newest first, which tells how it ended; then the first, then the others backwards
+        for place in (0..self.attempts.len()).rev().take(1).chain([0]).chain((0..last).rev()) {
+            let Some(attempt) = self.attempts.get(place).filter(|_| !kept.contains(&place)) else { continue };
+            let bytes = serde_json::to_string(attempt).map_or(0, |text| text.len());
+            if kept.len() == KEPT_ATTEMPTS || bytes > room {
+                break;
+            }
+            room -= bytes;
+            kept.insert(place);
+        }
+        let all = std::mem::take(&mut self.attempts).into_iter().enumerate();
+        let (stay, go): (Vec<_>, Vec<_>) = all.partition(|(place, _)| kept.contains(place));
+        self.attempts = stay.into_iter().map(|(_, attempt)| attempt).collect();
+        self.omitted = self.omitted.max(before.saturating_add(u32::try_from(go.len()).unwrap_or(u32::MAX)));
+        self
+    }
 }
 
 /// `cketerm/approvals/<digest>`: a person lets one change of the definition pass.
@@ -266,10 +306,19 @@ pub struct Generated {
     pub approved_by: Option<Who>,
 }
 
+/// Tries after the first one that an audit record stands for, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeats {
+    /// How many tries there were, the first included.
+    pub count: u32,
+    /// When the last of them was.
+    pub last: Timestamp,
+}
+
 /// `cketerm/audit/<id>`: who did what on what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
-    /// When.
+    /// When; of several tries, the first.
     pub at: Timestamp,
     /// Who: a person, or the engine (`engine@host`).
     pub who: Who,
@@ -280,11 +329,39 @@ pub struct Audit {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What came of it.
+    /// What came of it; of several tries, of the last one.
     pub result: String,
+    /// It was tried again: one record tells of all tries.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeats>,
 }
 
 impl Audit {
+    /// When it was done last.
+    pub fn last(&self) -> Timestamp {
+        self.repeats.map_or(self.at, |repeats| repeats.last)
+    }
+
+    /// How often it was done.
+    pub fn count(&self) -> u32 {
+        self.repeats.map_or(1, |repeats| repeats.count)
+    }
+
+    /// What was done, and how often where it was tried again.
+    pub fn what_and_how_often(&self) -> String {
+        match self.count() {
+            1 => self.what.clone(),
+            count => format!("{} ×{count}", self.what),
+        }
+    }
+
+    /// The same record after another try.
+    #[must_use]
+    pub fn again(self, at: Timestamp, reason: Option<String>, result: &str) -> Self {
+        let repeats = Some(Repeats { count: self.count().saturating_add(1), last: at.max(self.last()) });
+        Self { reason, result: result.to_owned(), repeats, ..self }
+    }
+
     /// An engine did it, no person.
     pub fn by_engine(&self) -> bool {
         self.who.user == "engine"

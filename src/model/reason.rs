@@ -99,6 +99,16 @@ pub enum PodHold {
     },
 }
 
+/// The size of a transaction that is more than etcd takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{operations} operations and {bytes} bytes in one transaction")]
+pub struct TooLarge {
+    /// Operations, or comparisons where these are more.
+    pub operations: usize,
+    /// Bytes, of keys and values.
+    pub bytes: usize,
+}
+
 /// Why an entry does not move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "PascalCase")]
@@ -316,6 +326,12 @@ pub enum Reason {
     EffectFailed {
         what: String,
         why: String,
+    },
+    /// Its next step does not fit into one transaction of etcd: nothing of it was written.
+    TransactionTooLarge {
+        what: String,
+        #[serde(flatten)]
+        size: TooLarge,
     },
     /// It moves: what is being done.
     Working {

@@ -50,8 +50,16 @@ impl Ending {
         let own = |a: &&&Audit| a.on == entry && !TOLD_ELSEWHERE.contains(&a.what.as_str());
         for a in audit.iter().filter(own).chain(self.of_its_node(audit).iter()) {
             let on = if a.on == entry { String::new() } else { format!(" {}", a.on) };
-            let what = format!("{}{on}: {}", a.what, secret::masked(&a.result));
+            let mut what = format!("{}{on}: {}", a.what, secret::masked(&a.result));
+            if let Some(repeats) = a.repeats {
+                what = format!("{what}, {} times, last at {}", repeats.count, whole(repeats.last));
+            }
             story.push(Moment { at: a.at, what, who: Some(a.who.to_string()), reason: a.reason.clone() });
+        }
+        if self.omitted > 0 {
+            let at = self.attempts.first().map_or(self.at, |a| a.start);
+            let what = format!("{} more attempts, which are not kept", self.omitted);
+            story.push(Moment { at, what, who: None, reason: None });
         }
         for attempt in &self.attempts {
             story.push(started(attempt));
@@ -76,6 +84,11 @@ impl Ending {
             .copied()
             .collect()
     }
+}
+
+/// To the second, as people read it.
+fn whole(at: Timestamp) -> String {
+    at.strftime("%FT%TZ").to_string()
 }
 
 fn name(attempt: &Attempt) -> String {

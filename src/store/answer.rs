@@ -2,19 +2,25 @@
 
 use std::{future::Future, time::Duration};
 
-use etcd_client::{Compare, Error, GetOptions, GetResponse, Txn, TxnOp, TxnResponse};
+use etcd_client::{Compare, Error, GetOptions, GetResponse, TxnOp, TxnResponse};
 
-use super::{connect::Store, error::StoreError};
+use super::{commit::Bounded, connect::Store, error::StoreError};
+use crate::model::reason::TooLarge;
 
 /// etcd's default limit of operations in one transaction.
 pub(crate) const MOST_OPS: usize = 128;
 /// etcd's default limit of one request in bytes (1.5 MiB), less what the frame around it takes.
+pub(crate) const MOST_REQUEST: usize = 3 * 512 * 1024 - 256;
+/// What one value may take of it: the rest is for the audit record beside it.
 pub(crate) const MOST_BYTES: usize = 3 * 512 * 1024 - 4096;
 
 /// How often a request that surely was not carried out is tried, and the pause before the second time; an endpoint
 /// that refuses is known sooner than one that answers, so the others need a moment to connect.
 const MOST_TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(15);
+
+/// etcd's and gRPC's words for a request beyond their limits.
+const TOO_LARGE: [&str; 3] = ["request is too large", "too many operations", "larger than max"];
 
 /// How the cause of a timeout begins.
 const SILENT: &str = "no answer within";
@@ -28,6 +34,8 @@ pub(crate) enum Failure {
     Denied(String),
     /// Refused; nothing was written.
     Refused(String),
+    /// A transaction beyond a limit: etcd's defaults, which are counted before it is sent, or lower ones of this etcd.
+    TooLarge(TooLarge),
     /// The lease is gone.
     NoLease,
     /// The revision has been compacted.
@@ -122,8 +130,9 @@ impl Store {
     /// Several reads at one revision.
     pub(crate) async fn get_all(&self, reads: Vec<(String, GetOptions)>) -> Result<TxnResponse, Failure> {
         let ops: Vec<TxnOp> = reads.into_iter().map(|(key, options)| TxnOp::get(key, Some(options))).collect();
+        let reads = Bounded::new(Vec::new(), ops, Vec::new()).map_err(Failure::TooLarge)?;
         self.asked(|| {
-            let (mut kv, txn) = (self.kv(), Txn::new().and_then(ops.clone()));
+            let (mut kv, txn) = (self.kv(), reads.txn());
             async move { kv.txn(txn).await }
         })
         .await
@@ -136,12 +145,15 @@ impl Store {
         ops: Vec<TxnOp>,
         otherwise: Vec<TxnOp>,
     ) -> Result<TxnResponse, Failure> {
-        let txn = Txn::new().when(compares).and_then(ops).or_else(otherwise);
+        let txn = Bounded::new(compares, ops, otherwise).map_err(Failure::TooLarge)?;
         let mut tries = 0_u32;
         loop {
             tries += 1;
-            let (mut kv, txn) = (self.kv(), txn.clone());
-            match self.once(async move { kv.txn(txn).await }).await {
+            let (mut kv, sent) = (self.kv(), txn.txn());
+            match self.once(async move { kv.txn(sent).await }).await {
+                Err(Failure::Refused(text)) if TOO_LARGE.iter().any(|words| text.contains(words)) => {
+                    return Err(Failure::TooLarge(txn.size()));
+                }
                 Err(Failure::NoAnswer { sent: false, .. }) if tries < MOST_TRIES => {
                     tokio::time::sleep(PAUSE * tries).await;
                 }
@@ -170,6 +182,9 @@ impl Store {
                     cause
                 };
                 StoreError::Refused { what: what.to_owned(), endpoints, cause }
+            }
+            Failure::TooLarge(size) => {
+                StoreError::TooLarge { key: what.to_owned(), operations: size.operations, bytes: size.bytes }
             }
             Failure::NoLease => {
                 StoreError::Refused { what: what.to_owned(), endpoints, cause: "the lease is gone".to_owned() }

@@ -112,6 +112,10 @@ impl StoreView {
             KeyKind::Policy => whole(&mut self.policy, key, row),
             KeyKind::Identity => whole(&mut self.identity, key, row),
             KeyKind::Status => whole(&mut self.status, key, row),
+            KeyKind::Migration => {
+                self.migrating = true;
+                Ok(())
+            }
             KeyKind::Schema => {
                 whole(&mut self.schema, key, row)?;
                 match self.schema.as_ref().and_then(Stored::get) {
@@ -180,6 +184,7 @@ impl StoreView {
             KeyKind::Status => self.status = None,
             KeyKind::Running => self.running = None,
             KeyKind::Schema => self.schema = None,
+            KeyKind::Migration => self.migrating = false,
             KeyKind::Registry(which) => self.registry.delete(&which),
             KeyKind::Switch(name) => *self.switch_mut(name) = Switch::default(),
             KeyKind::WriteIndex(QueueKind::Reboot) => self.reboots.write_index = Ok(0),
@@ -382,6 +387,15 @@ mod tests {
     }
 
     #[test]
+    fn a_candidate_whose_key_ends_in_no_lease_takes_part_and_is_shown_and_others_are_not() {
+        let (view, keys) = view(&[("leader//aa", "host-a"), ("leader//nobody", "host-b")]);
+        assert_eq!(view.candidates.len(), 2);
+        let broken: Vec<_> = view.broken.iter().collect();
+        let key = format!("{}nobody", keys.leader_prefix());
+        assert_eq!(broken, [(&key, &format!("{key}: ends in no lease id in hex, yet it takes part in the election"))]);
+    }
+
+    #[test]
     fn our_copy_of_the_workers_constraints_counts_only_where_ckes_object_lacks_them() {
         let (with, _) = view(&[
             ("constraints", r#"{"control-plane-count":3,"minimum-workers":7}"#),
@@ -396,9 +410,9 @@ mod tests {
 
     #[test]
     fn a_newer_schema_is_named_and_foreign_keys_are_left_alone() {
-        let (view, _) = view(&[("cketerm/schema", "2"), ("cketerm/something", "?"), ("records/01", "{")]);
+        let (view, _) = view(&[("cketerm/schema", "3"), ("cketerm/something", "?"), ("records/01", "{")]);
         assert!(view.broken.values().next().unwrap().contains("newer"));
-        assert_eq!((view.broken.len(), view.schema.unwrap().get().copied()), (1, Some(2)));
+        assert_eq!((view.broken.len(), view.schema.unwrap().get().copied()), (1, Some(3)));
         assert!(view.attempts.range((EntryId::reboot(0), 0)..).next().is_none());
     }
 

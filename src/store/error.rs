@@ -1,5 +1,7 @@
 //! What goes wrong with etcd, each as a sentence: what failed, on which object, what to do.
 
+use super::answer::{MOST_OPS, MOST_REQUEST};
+
 /// The errors of this room. Every one but [`StoreError::Unknown`] and [`StoreError::Partial`] means that nothing was
 /// written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,16 +41,16 @@ pub enum StoreError {
     },
     /// Larger than etcd takes.
     #[error(
-        "{key} would take {bytes} bytes, etcd takes {limit} a request; raise etcd's --max-request-bytes (CKE's client \
-         has a limit of its own) or make it smaller"
+        "{key} would take {operations} operations and {bytes} bytes in one request, etcd takes {MOST_OPS} and {MOST_REQUEST}: \
+         make it smaller, or raise etcd's --max-request-bytes and --max-txn-ops (CKE's client has limits of its own)"
     )]
     TooLarge {
         /// The key or the transaction.
         key: String,
+        /// Its operations.
+        operations: usize,
         /// Its size.
         bytes: usize,
-        /// The limit.
-        limit: usize,
     },
     /// There is no such thing.
     #[error("{what} does not exist")]

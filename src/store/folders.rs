@@ -5,12 +5,18 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
 use super::{answer::Failure, connect::Store, error::StoreError, keys::end_of, tail::stored};
-use crate::model::entry::{QueueKind, Stored};
+use crate::{
+    model::entry::{QueueKind, Stored},
+    mutation::{Mutation, on},
+};
 
 /// Pages that one look for old records takes.
 const LOOKS: usize = 4;
 /// Old records looked at together: the history's hold the ends of outputs, some 10 KiB each.
 const AT_ONCE: i64 = 64;
+/// Keys read together, and old ones that are remembered of each author.
+const KEYS_AT_ONCE: i64 = 2000;
+const OLDEST: usize = 1000;
 
 impl Store {
     /// The newest `n` values below a folder (see [`super::keys::Keys::audit_prefix`] and its like), newest first.
@@ -129,14 +135,19 @@ impl Store {
             oldest.sort_by_key(KeyValue::create_revision);
             return Ok(oldest.iter().take(beyond.min(64)).map(name).collect());
         }
+        self.aged(folder, before, walk).await
+    }
+
+    /// Those from before this moment, as far as some pages from where the walk stands hold any.
+    async fn aged(&self, folder: &str, before: Timestamp, walk: &mut Walk) -> Result<Vec<String>, Failure> {
+        let name = |kv: &KeyValue| String::from_utf8_lossy(kv.key()).into_owned();
         let end = end_of(folder.as_bytes());
         for _ in 0..LOOKS {
             let from = walk.next.take().unwrap_or_else(|| folder.as_bytes().to_vec());
             let options = GetOptions::new().with_range(end.clone()).with_limit(AT_ONCE);
             let got = self.get(from, options).await?;
             // what cannot be read goes only with the number
-            let past =
-                |kv: &&KeyValue| serde_json::from_slice::<Dated>(kv.value()).is_ok_and(|dated| dated.at < before);
+            let past = |kv: &&KeyValue| serde_json::from_slice::<Dated>(kv.value()).is_ok_and(|d| d.newest() < before);
             let found: Vec<String> = got.kvs().iter().filter(past).map(name).collect();
             if let Some(last) = got.kvs().last().filter(|_| got.more()) {
                 walk.next = Some([last.key(), &[0]].concat());
@@ -146,6 +157,50 @@ impl Store {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Audit records that may go, oldest first: beyond what is kept of the engine's and of people's, each counted for itself,
+    /// so that no engine displaces what a person did (I48); else those before `before`, as [`Store::outdated`] finds them.
+    pub async fn outdated_audit(
+        &self,
+        keep: KeptAudit,
+        before: Timestamp,
+        walk: &mut Walk,
+    ) -> Result<Vec<String>, StoreError> {
+        let folder = self.keys().audit_prefix();
+        let found = match self.beyond(&folder, keep).await {
+            Ok(beyond) if beyond.is_empty() => self.aged(&folder, before, walk).await,
+            found => found,
+        };
+        match found {
+            Ok(keys) => Ok(keys),
+            Err(failure) => Err(self.sentence(&format!("read {folder}"), failure).await),
+        }
+    }
+
+    /// Only keys are sent for it, and only while there are more records than are kept of the engine's alone.
+    async fn beyond(&self, folder: &str, keep: KeptAudit) -> Result<Vec<String>, Failure> {
+        let flooded = on(Mutation::AuditFlooded);
+        let keep = if flooded { KeptAudit { engine: 5, people: 0 } } else { keep };
+        if self.count(folder, folder).await? <= keep.engine.min(keep.people) && !flooded {
+            return Ok(Vec::new());
+        }
+        let (end, mut from) = (end_of(folder.as_bytes()), folder.as_bytes().to_vec());
+        let (mut engine, mut people) = (Oldest::default(), Oldest::default());
+        loop {
+            let options = GetOptions::new().with_range(end.clone()).with_limit(KEYS_AT_ONCE).with_keys_only();
+            let got = self.get(from, options).await?;
+            for kv in got.kvs() {
+                let key = String::from_utf8_lossy(kv.key());
+                let theirs = self.keys().audit_of_person(&key) && !flooded;
+                if theirs { people.add(&key) } else { engine.add(&key) }
+            }
+            match got.kvs().last().filter(|_| got.more()) {
+                Some(last) => from = [last.key(), &[0]].concat(),
+                None => break,
+            }
+        }
+        Ok(engine.beyond(keep.engine).chain(people.beyond(keep.people)).collect())
     }
 
     /// The first keys of a folder; of the history those of both queues, whose numbers say nothing about each other.
@@ -161,6 +216,36 @@ impl Store {
     }
 }
 
+/// How many audit records are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptAudit {
+    /// Of engines.
+    pub engine: usize,
+    /// Of people.
+    pub people: usize,
+}
+
+/// How many keys there are, and the oldest of them.
+#[derive(Default)]
+struct Oldest {
+    count: usize,
+    keys: Vec<String>,
+}
+
+impl Oldest {
+    fn add(&mut self, key: &str) {
+        self.count += 1;
+        if self.keys.len() < OLDEST {
+            self.keys.push(key.to_owned());
+        }
+    }
+
+    fn beyond(self, keep: usize) -> impl Iterator<Item = String> {
+        let beyond = self.count.saturating_sub(keep);
+        self.keys.into_iter().take(beyond)
+    }
+}
+
 /// How far a walk through a folder for what is too old has come.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
@@ -171,4 +256,13 @@ pub struct Walk {
 #[derive(serde::Deserialize)]
 struct Dated {
     at: Timestamp,
+    /// Of an audit record that stands for several tries, the last of them; an ending has its entry there.
+    #[serde(default)]
+    last: serde_json::Value,
+}
+
+impl Dated {
+    fn newest(&self) -> Timestamp {
+        self.last.as_str().and_then(|last| last.parse().ok()).unwrap_or(self.at)
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::commit::Span;
 pub use super::kind::{Folder, KeyKind, RegistryKey, SwitchName};
 use crate::model::entry::{EntryId, QueueKind};
 
@@ -137,6 +138,11 @@ impl Keys {
         self.at("cketerm/schema")
     }
 
+    /// `cketerm/migration`: there while what an older version wrote is brought into the form of this one.
+    pub fn migration(&self) -> String {
+        self.at("cketerm/migration")
+    }
+
     /// `cketerm/identity`.
     pub fn identity(&self) -> String {
         self.at("cketerm/identity")
@@ -177,6 +183,18 @@ impl Keys {
         format!("{}/", self.ours("attempts", id))
     }
 
+    /// All attempts of one entry.
+    pub fn attempts_of(&self, id: EntryId) -> Span {
+        let from = self.attempts_prefix(id);
+        Span { to: end_of(from.as_bytes()), from }
+    }
+
+    /// The attempts of all entries.
+    pub fn all_attempts(&self) -> Span {
+        let from = self.at("cketerm/attempts/");
+        Span { to: end_of(from.as_bytes()), from }
+    }
+
     /// `cketerm/progress/<queue>/<index>`.
     pub fn progress(&self, id: EntryId) -> String {
         self.ours("progress", id)
@@ -205,6 +223,16 @@ impl Keys {
     /// `cketerm/audit/<id>`.
     pub fn audit(&self, id: &str) -> String {
         self.at(&format!("cketerm/audit/{id}"))
+    }
+
+    /// Whether an audit record is one that a person's command wrote ([`super::Store::record_id`]); the engine's ids have more parts.
+    pub fn audit_of_person(&self, key: &str) -> bool {
+        let id = key.strip_prefix(&self.audit_prefix()).and_then(|id| id.split_once('-'));
+        id.is_some_and(|(at, number)| {
+            at.bytes().all(|b| b.is_ascii_digit())
+                && number.len() == 16
+                && number.bytes().all(|b| b.is_ascii_hexdigit())
+        })
     }
 
     /// `cketerm/audit/`.

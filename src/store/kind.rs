@@ -116,6 +116,8 @@ pub enum KeyKind {
     Status,
     /// `cketerm/schema`.
     Schema,
+    /// `cketerm/migration`.
+    Migration,
     /// `cketerm/identity`.
     Identity,
     /// `cketerm/policy`.
@@ -165,6 +167,7 @@ impl Keys {
             "cketerm/generated" => KeyKind::Registry(RegistryKey::Generated),
             "cketerm/approvals/hold" => KeyKind::Registry(RegistryKey::Hold),
             "cketerm/schema" => KeyKind::Schema,
+            "cketerm/migration" => KeyKind::Migration,
             "cketerm/identity" => KeyKind::Identity,
             "cketerm/policy" => KeyKind::Policy,
             "cketerm/constraints" => KeyKind::OurConstraints,

@@ -221,6 +221,7 @@ impl EtcdMembers {
 fn cause(failure: Failure) -> String {
     match failure {
         Failure::NoAnswer { cause, .. } | Failure::Denied(cause) | Failure::Refused(cause) => cause,
+        Failure::TooLarge(size) => size.to_string(),
         Failure::NoLease | Failure::Compacted => "an answer that belongs to another request".to_owned(),
     }
 }

@@ -14,6 +14,7 @@ pub mod keys;
 pub mod kind;
 pub mod live;
 pub mod members;
+pub mod migrate;
 pub mod notices;
 pub mod operator;
 pub mod orders;

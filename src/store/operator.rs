@@ -84,6 +84,7 @@ impl Store {
             on: note.on.to_owned(),
             reason: note.reason.map(str::to_owned),
             result: result.to_owned(),
+            repeats: None,
         };
         let key = self.keys().audit(&self.record_id(at));
         let mut compares = compares;
@@ -128,7 +129,7 @@ impl Store {
 /// A value that may not pass etcd's limit of a request.
 pub(crate) fn fits(key: &str, value: &str) -> Result<(), StoreError> {
     let bytes = key.len() + value.len();
-    let large = || StoreError::TooLarge { key: key.to_owned(), bytes, limit: MOST_BYTES };
+    let large = || StoreError::TooLarge { key: key.to_owned(), operations: 1, bytes };
     if bytes > MOST_BYTES { Err(large()) } else { Ok(()) }
 }
 

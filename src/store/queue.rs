@@ -242,6 +242,8 @@ impl Store {
                 match self.write(Note { who, what, on: &on, reason }, "done", compares, ops).await {
                     Ok(Wrote::At(_)) => changed.extend(indexes),
                     Ok(Wrote::Conflict) => lost_race = true,
+                    // entries that somebody made huge: fewer of them together
+                    Err(StoreError::TooLarge { .. }) if part.len() > 1 => lost_race = true,
                     Err(cause) if changed.is_empty() => return Err(cause),
                     Err(cause) => {
                         let (done, all) = (changed.len(), changed.len() + wanted.len());

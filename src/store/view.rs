@@ -130,6 +130,9 @@ pub struct StoreView {
     pub repairs: Queue<RepairEntry>,
     /// `cketerm/schema`.
     pub schema: Option<Stored<u32>>,
+    /// `cketerm/migration` is there: what an older version wrote is not all in the form of this one yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub migrating: bool,
     /// `cketerm/policy`.
     pub policy: Option<Stored<Policy>>,
     /// `cketerm/identity`.

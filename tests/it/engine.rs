@@ -4,6 +4,7 @@
 mod behind_proxy;
 mod beside;
 mod blocked;
+mod bounds;
 mod commands;
 mod containers;
 mod etcd_members;

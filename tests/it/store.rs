@@ -1,5 +1,6 @@
 //! The store on a real etcd: what is written is asserted with etcdctl, not with our own reads.
 
+mod bounds;
 pub mod connection;
 pub mod etcd;
 mod leading;

@@ -15,6 +15,7 @@
 
 pub mod record;
 
+mod bounds;
 mod commands;
 mod cordon;
 mod drain;
@@ -114,6 +115,8 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I46", quorum::i46),
     ("I51", waits::i51),
     ("I47", results::i47),
+    ("I48", bounds::i48),
+    ("I49", bounds::i49),
     ("told", notices::told),
     ("heartbeat", leadership::heartbeat),
 ];

@@ -13,8 +13,8 @@ use serde_json::Value;
 pub struct Record {
     /// Every change of a key in etcd, in the order of revisions.
     pub keys: Vec<KeyChange>,
-    /// Every transaction that a known process sent to etcd and that was carried out (its `then` or its `else`); empty where
-    /// nobody could listen (real servers).
+    /// Every transaction that a known process sent to etcd and that was carried out (its `then` or its `else`), or refused for its
+    /// size; empty where nobody could listen (real servers).
     pub txns: Vec<Txn>,
     /// Every change of an object in Kubernetes, in the order of resourceVersions.
     pub objects: Vec<ObjectChange>,
@@ -113,6 +113,10 @@ pub struct Txn {
     pub puts: Vec<String>,
     /// Keys that its `then` deletes.
     pub deletes: Vec<String>,
+    /// Its operations, or its comparisons where these are more.
+    pub operations: usize,
+    /// Its bytes.
+    pub bytes: usize,
     /// Whether its compares held.
     pub succeeded: bool,
     /// The store's revision after it.

@@ -148,10 +148,13 @@ fn unnamed(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Re
 /// deletions were told before, in a fenced audit record of the same engine that names the Node, the pod or the
 /// endpoints, not longer ago than a request may be late.
 pub fn i38(view: &View<'_>) -> Vec<Breach> {
-    let mut told: BTreeMap<&str, (Timestamp, i64, Value)> = BTreeMap::new();
+    // a record is put once for each try, and again with what came of it
+    let mut told: BTreeMap<(&str, u64), (Timestamp, i64, Value)> = BTreeMap::new();
     for change in view.record.keys.iter().filter(|c| c.key.starts_with("cketerm/audit/")) {
-        let Some(audit) = change.value.as_deref().and_then(|v| serde_json::from_slice(v).ok()) else { continue };
-        told.entry(&change.key).or_insert((change.at, change.revision, audit));
+        let audit = change.value.as_deref().and_then(|v| serde_json::from_slice::<Value>(v).ok());
+        let Some(audit) = audit else { continue };
+        let tries = audit["count"].as_u64().unwrap_or(1);
+        told.entry((&change.key, tries)).or_insert((change.at, change.revision, audit));
     }
     let told: Vec<&(Timestamp, i64, Value)> = told.values().collect();
     let mut found = Vec::new();

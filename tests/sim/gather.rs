@@ -6,7 +6,7 @@ use cketerm::sandbox::{
     machines::{self, Power},
     members::Trouble,
 };
-use etcd_client::proto::{PbTxnOpRequest, PbTxnRequestOp};
+use etcd_client::proto::{PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp};
 use jiff::Timestamp;
 
 use crate::observers::record;
@@ -80,10 +80,24 @@ fn txns(sandbox: &Sandbox) -> Vec<Txn> {
         compares: sent.request.compare.iter().map(|c| (below(&c.key), field(c.target))).collect(),
         puts: writes(&sent.request.success, true),
         deletes: writes(&sent.request.success, false),
+        operations: sent.request.compare.len().max(sent.request.success.len()).max(sent.request.failure.len()),
+        bytes: bytes(&sent.request),
         succeeded: sent.succeeded,
         revision: sent.revision,
     };
     sandbox.etcd.sent().into_iter().map(txn).collect()
+}
+
+/// Keys and values of a request.
+fn bytes(request: &PbTxnRequest) -> usize {
+    let compares: usize = request.compare.iter().map(|c| c.key.len() + c.range_end.len()).sum();
+    let ops = request.success.iter().chain(&request.failure).map(|op| match &op.request {
+        Some(PbTxnOpRequest::RequestPut(r)) => r.key.len() + r.value.len(),
+        Some(PbTxnOpRequest::RequestDeleteRange(r)) => r.key.len() + r.range_end.len(),
+        Some(PbTxnOpRequest::RequestRange(r)) => r.key.len() + r.range_end.len(),
+        _ => 0,
+    });
+    compares + ops.sum::<usize>()
 }
 
 fn objects(sandbox: &Sandbox) -> Vec<ObjectChange> {

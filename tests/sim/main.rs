@@ -33,6 +33,7 @@ mod tell;
 mod ticks;
 mod viewer;
 mod webhooks;
+mod weeks;
 
 use std::{
     collections::BTreeMap,
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
         println!("{}\ndigest {:x}", outcome.report(), outcome.digest);
         return if outcome.breaches.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let kept = verbose || (regressions::play() & nights::play());
+    let kept = verbose || (regressions::play() & nights::play() & weeks::play());
     let began = Instant::now();
     let mut total = play(seeds, from, threads, verbose);
     total.print(began.elapsed().as_secs_f64());

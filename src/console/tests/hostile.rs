@@ -166,6 +166,7 @@ fn past(app: &mut App, evil: &str) {
         last: Value::Null,
         request: Some(Request { who: who(), at: wall(), reason: Some(bad("why")), node_uid: None }),
         attempts: Vec::new(),
+        omitted: 0,
     };
     let audit = Audit {
         at: wall(),
@@ -174,6 +175,7 @@ fn past(app: &mut App, evil: &str) {
         on: bad("10.0.0.14"),
         reason: Some(bad("why")),
         result: bad("done"),
+        repeats: None,
     };
     let record = Record::completed(1, &bad("reboot"), &bad("10.0.0.14"), &bad("error"), wall(), wall());
     let broken = || format!("/b{evil}");

@@ -45,6 +45,7 @@ fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
         last: serde_json::Value::Null,
         request: (index != 1).then_some(request),
         attempts: Vec::new(),
+        omitted: 0,
     }
 }
 
@@ -56,6 +57,7 @@ fn audit(user: &str, what: &str, on: &str, ago: i64) -> Audit {
         on: on.into(),
         reason: (user == "bob").then(|| "disk \u{1b}[31mis slow".into()),
         result: "done".into(),
+        repeats: None,
     }
 }
 

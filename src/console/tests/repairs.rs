@@ -134,6 +134,7 @@ impl World {
             forced: false,
             ordered_by: None,
             done_by: None,
+            folded: 0,
             outcome: Some(outcome),
         };
         self.store.attempts.insert((entry, number), stored("a", 43, attempt));

@@ -210,6 +210,7 @@ fn a_cordon_by_hand_names_who_made_it_and_why() {
         on: "node worker-3".into(),
         reason: Some("new disk".into()),
         result: "done".into(),
+        repeats: None,
     };
     let id = PastId { revision: Reverse(9), key: "a".into() };
     app.past.audit.rows.insert(id, Ok(Arc::new(audit)));

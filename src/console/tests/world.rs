@@ -232,6 +232,7 @@ impl World {
             forced: false,
             ordered_by: None,
             done_by: None,
+            folded: 0,
             outcome: Some(Outcome {
                 end: Ended::Exit(0),
                 at: after(wall(), -39),

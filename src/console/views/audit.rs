@@ -46,10 +46,10 @@ fn row(app: &App, id: &PastId) -> Row {
             let on = if narrow && !why.is_empty() { format!("{on} ({why})") } else { on };
             let cell = |text: &str| Cell::styled(brief::safe(text), style);
             cells.extend([
-                Cell::styled(calendar::short(app, audit.at), style),
+                Cell::styled(calendar::short(app, audit.last()), style),
                 cell(&who),
                 cell(audit.who.ssh_client.as_deref().unwrap_or_default()),
-                cell(&audit.what),
+                cell(&audit.what_and_how_often()),
                 cell(&on),
                 cell(&audit.result),
                 cell(&why),

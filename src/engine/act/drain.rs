@@ -124,7 +124,8 @@ impl Actor {
         let permit = self.permit(guard, decided)?;
         let evicted = evict.iter().map(|(pod, _)| pod.full_name());
         let pods = named(evicted.chain(delete.iter().map(|pod| format!("{} (deleted)", pod.full_name()))));
-        let told = self.tell(&permit, "evict", &format!("node {machine}"), Some(pods)).await?;
+        let (on, entry) = (format!("node {machine}"), guard.entry.map(|(id, _)| id));
+        let told = self.tell_for(&permit, entry, ("evict", &on), Some(pods)).await?;
         let deletions = async {
             let each = delete.iter().map(|pod| async move {
                 let permit = self.permit(guard, decided)?;

@@ -21,7 +21,8 @@ use std::{
     time::Duration,
 };
 
-pub(super) use self::told::{Told, named};
+pub(super) use self::told::{Repeated, Told, named};
+use self::{power::Past, told::Step};
 use super::{
     command::Spawner,
     decide::{Effect, Guard, Planned},
@@ -34,12 +35,13 @@ use crate::{
     fence::{Fence, NoPermit, Permit},
     kubernetes::{Kube, Live as KubeLive},
     model::{
+        entry::EntryId,
         etcd::EtcdView,
         ours::{Audit, Who},
     },
     store::{
         Store,
-        commit::{Change, CommitError, Put},
+        commit::{CommitError, Put, Ranged},
         live::Live,
         members::EtcdMembers,
     },
@@ -74,6 +76,8 @@ pub(super) struct Actor {
     pub herald: Herald,
     /// How many audit records this leadership has written.
     pub told: Arc<AtomicU64>,
+    /// Those of steps that may be tried again.
+    pub repeats: Repeated,
 }
 
 /// What a command is decided from is as old as the answers about its machine (I24).
@@ -122,9 +126,10 @@ impl Actor {
                 let decided = earlier(decided, fresh.as_ref());
                 self.power(&guard, decided, &entry, fresh.as_ref(), force.as_ref(), &on_delete, attempt).await
             }
-            Effect::RunAgain { entry, fresh, before, order, attempt } => {
+            Effect::RunAgain { entry, fresh, before, folded, order, attempt } => {
                 let decided = earlier(decided, fresh.as_ref());
-                self.run_again(&guard, decided, &entry, before.as_ref(), order.as_ref(), attempt).await
+                let past = Past { before: before.as_ref(), folded: &folded };
+                self.run_again(&guard, decided, &entry, past, order.as_ref(), attempt).await
             }
             Effect::BootCheck { argv, bound } | Effect::HealthCheck { argv, bound, .. } => {
                 self.check(&guard, entry, argv, bound).await
@@ -193,32 +198,42 @@ impl Actor {
 
     /// One fenced transaction; returns its revision when the live copy shows it. After a lost reply nothing else happens
     /// before etcd has been read again: the machine stays in flight, with its slot, until then.
-    async fn commit(&self, permit: &Permit, change: Change) -> Result<i64, Stop> {
-        // Every transition carries an audit record under a key of its own: whether that is there tells what happened.
-        let audits = self.store.keys().audit_prefix();
-        let witness = change.puts.iter().find(|p| p.key.starts_with(&audits)).map(|p| p.key.clone());
-        match self.store.commit(permit, change).await {
-            Ok(revision) => {
-                self.shown(revision).await?;
-                Ok(revision)
-            }
-            Err(CommitError::LostLeadership) => Err(Stop(Came::Lost)),
-            Err(CommitError::Conflict { keys }) => Err(Stop(Came::Stale(StaleCause::Conflict { keys }))),
-            Err(CommitError::Refused(why)) => Err(Stop(Came::Failed(why))),
+    async fn commit(&self, permit: &Permit, change: impl Into<Ranged>) -> Result<i64, Stop> {
+        let ranged: Ranged = change.into();
+        // Every transition carries an audit record: whether it is there as it was to be written tells what happened.
+        let witness = self.witness(&ranged);
+        let revision = match self.store.commit(permit, ranged).await {
+            Ok(revision) => revision,
+            Err(CommitError::LostLeadership) => return Err(Stop(Came::Lost)),
+            Err(CommitError::Conflict { keys }) => return Err(Stop(Came::Stale(StaleCause::Conflict { keys }))),
+            Err(CommitError::Refused(why)) => return Err(Stop(Came::Failed(why))),
+            Err(CommitError::TooLarge(size)) => return Err(Stop(Came::TooLarge(size))),
             Err(CommitError::Unknown(why)) => {
                 tracing::warn!(why, "no answer to a transaction, reading again");
-                let written = self.read_again(witness.as_deref()).await?;
-                written.ok_or(Stop(Came::Failed(why)))
+                self.read_again(witness.as_ref()).await?.ok_or(Stop(Came::Failed(why)))?
             }
-        }
+        };
+        self.repeats.committed(witness.as_ref(), revision);
+        self.shown(revision).await?;
+        Ok(revision)
+    }
+
+    /// The audit record in a transaction.
+    fn witness(&self, ranged: &Ranged) -> Option<Put> {
+        let audits = self.store.keys().audit_prefix();
+        ranged.change.puts.iter().find(|p| p.key.starts_with(&audits)).cloned()
     }
 
     /// Asks until etcd answers whether the transaction went through; if so, the live copy shows it before anything else
     /// happens. Returns the witness's revision if it is there.
-    async fn read_again(&self, witness: Option<&str>) -> Result<Option<i64>, Stop> {
-        let asked = async |key: Option<&str>| match key {
+    async fn read_again(&self, witness: Option<&Put>) -> Result<Option<i64>, Stop> {
+        let asked = async |witness: Option<&Put>| match witness {
             None => self.store.head().await.map(|_| None),
-            Some(key) => self.store.raw(key).await.map(|raw| raw.map(|raw| raw.mod_revision)),
+            // its text says which try it is of and when: that of an earlier one under the same key is another one
+            Some(put) => {
+                let raw = self.store.raw(&put.key).await?;
+                Ok(raw.filter(|raw| raw.text == put.value).map(|raw| raw.mod_revision))
+            }
         };
         loop {
             match asked(witness).await {
@@ -256,6 +271,15 @@ impl Actor {
         Put::json(key, &audit)
     }
 
+    /// The same for a step that may be tried again for this entry: one record tells of all its tries.
+    fn audit_again(&self, what: &str, id: EntryId, reason: Option<String>, result: &str) -> Put {
+        let (on, at) = (id.to_string(), self.steady.now().wall);
+        match self.repeats.known(&Step::new(what, &on), at) {
+            Some(known) => Put::json(known.key, &known.audit.again(at, reason, result)),
+            None => self.audit(what, &on, reason, result),
+        }
+    }
+
     fn audit_record(&self, what: &str, on: &str, reason: Option<String>, result: &str) -> (String, Audit) {
         let at = self.steady.now().wall;
         let audit = Audit {
@@ -265,6 +289,7 @@ impl Actor {
             on: on.to_owned(),
             reason,
             result: result.to_owned(),
+            repeats: None,
         };
         // Two of one moment are told apart by their number.
         let number = self.told.fetch_add(1, Ordering::Relaxed);

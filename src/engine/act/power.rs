@@ -31,6 +31,15 @@ pub(super) fn unreachable(e: &KubeError) -> Stop {
     Stop(Came::Failed(e.to_string()))
 }
 
+/// What is known of the tries before a command.
+#[derive(Clone, Copy)]
+pub(super) struct Past<'a> {
+    /// The attempt before, closed as unknown where it has no outcome.
+    pub before: Option<&'a Stored<Attempt>>,
+    /// Attempts that go with this one: nothing is told by them that is needed.
+    pub folded: &'a [Stored<Attempt>],
+}
+
 /// What a command is called in the audit.
 fn word(attempt: &Attempt) -> &'static str {
     match attempt.entry.queue {
@@ -101,7 +110,7 @@ impl Actor {
             let reason = format!("pods and volumes skipped by order of {}: {why}", order.who);
             change.puts.push(self.audit(word(&attempt), &id.to_string(), Some(reason), &attempt.command()));
         } else {
-            change.puts.push(self.audit(word(&attempt), &id.to_string(), None, &attempt.command()));
+            change.puts.push(self.audit_again(word(&attempt), id, None, &attempt.command()));
         }
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
@@ -130,7 +139,7 @@ impl Actor {
         guard: &Guard,
         decided: Duration,
         entry: &AnyEntry,
-        before: Option<&Stored<Attempt>>,
+        past: Past<'_>,
         order: Option<&Stored<Order>>,
         attempt: Attempt,
     ) -> Result<Came, Stop> {
@@ -141,7 +150,7 @@ impl Actor {
         let mut change = Change { compares: self.compares(guard), puts: Vec::new(), deletes: Vec::new() };
         change.compares.push((attempt_key.clone(), 0));
         change.puts.push(Put::json(attempt_key, &attempt));
-        if let Some((stored, last)) = before.and_then(|s| s.get().map(|a| (s, a))) {
+        if let Some((stored, last)) = past.before.and_then(|s| s.get().map(|a| (s, a))) {
             change.compares.push((stored.key.clone(), stored.mod_revision));
             if last.open() {
                 let end = Ended::Unknown("a person ordered another try".to_owned());
@@ -149,12 +158,22 @@ impl Actor {
                 change.puts.push(Put::json(stored.key.clone(), &Attempt { outcome: Some(closed), ..last.clone() }));
             }
         }
+        for stored in past.folded {
+            if past.before.is_none_or(|before| before.key != stored.key) {
+                change.compares.push((stored.key.clone(), stored.mod_revision));
+            }
+            change.deletes.push(stored.key.clone());
+        }
+        let (by, command) = (attempt.ordered_by.clone(), attempt.command());
         if let Some(stored) = order {
             change.compares.push((stored.key.clone(), stored.mod_revision));
             change.deletes.push(stored.key.clone());
             change.puts.push(Put::json(keys.entry(id), &entry.since(now.wall)));
+            // what a person ordered has a record of its own
+            change.puts.push(self.audit(word(&attempt), &id.to_string(), by, &command));
+        } else {
+            change.puts.push(self.audit_again(word(&attempt), id, by, &command));
         }
-        change.puts.push(self.audit(word(&attempt), &id.to_string(), attempt.ordered_by.clone(), &attempt.command()));
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
         let entry_revision = match guard.entry {

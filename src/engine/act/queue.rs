@@ -1,6 +1,6 @@
 //! Transitions of entries: start, back off, remove; and what they leave in history.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{Actor, Stop};
 use crate::{
@@ -16,8 +16,11 @@ use crate::{
         reason::Reason,
     },
     mutation::{Mutation, on},
-    store::commit::{Change, Put},
+    store::commit::{Change, Put, Ranged},
 };
+
+/// Attempts without an outcome that one transaction closes.
+pub(super) const CLOSED_AT_ONCE: usize = 32;
 
 impl Actor {
     /// Into `draining`.
@@ -34,7 +37,7 @@ impl Actor {
         let (id, keys) = (entry.id(), self.store.keys());
         let mut change = Change {
             compares: self.compares(guard),
-            puts: vec![Put::json(keys.entry(id), &next), self.audit("drain", &id.to_string(), None, "started")],
+            puts: vec![Put::json(keys.entry(id), &next), self.audit_again("drain", id, None, "started")],
             deletes: Vec::new(),
         };
         // Which machine is meant is noted in etcd: an annotation would go with the Node that it should tell apart.
@@ -78,7 +81,7 @@ impl Actor {
             compares: self.compares(guard),
             puts: vec![
                 Put::json(self.store.keys().entry(id), &next),
-                self.audit("back off", &id.to_string(), Some(cause.to_string()), &format!("again in {wait} s")),
+                self.audit_again("back off", id, Some(cause.to_string()), &format!("again in {wait} s")),
             ],
             deletes: vec![self.store.keys().progress(id)],
         };
@@ -107,27 +110,27 @@ impl Actor {
     ) -> Result<Came, Stop> {
         let permit = self.permit(guard, decided)?;
         let (now, id) = (self.steady.now().wall, entry.id());
-        let ends = never_began.iter().filter_map(Stored::get).filter_map(|a| {
-            let end = &a.outcome.as_ref()?.end;
-            Some(format!("; attempt {} never began: {end}", a.number))
-        });
-        let result = format!("waits for its turn again{}", ends.collect::<String>());
+        // the last one says why; there may be as many as there were tries
+        let last =
+            never_began.last().and_then(Stored::get).and_then(|a| a.outcome.as_ref().map(|o| (a.number, &o.end)));
+        let ends = last.map_or_else(String::new, |(number, end)| format!("; attempt {number} never began: {end}"));
+        let result = format!("waits for its turn again{ends}");
         let mut change = Change {
             compares: self.compares(guard),
             puts: vec![
                 Put::json(self.store.keys().entry(id), &entry.unwound(now)),
-                self.audit("unwind", &id.to_string(), Some(cause.to_string()), &result),
+                self.audit_again("unwind", id, Some(cause.to_string()), &result),
             ],
             deletes: vec![self.store.keys().progress(id)],
         };
-        for stored in never_began {
-            change.compares.push((stored.key.clone(), stored.mod_revision));
-            change.deletes.push(stored.key.clone());
-        }
         // what a person ordered of the entry as it was is honoured first: done, retry (I28)
         let order = self.live.borrow().orders.get(&id).map_or(0, |stored| stored.mod_revision);
         change.compares.push((self.store.keys().order(id), order));
-        self.commit(&permit, change).await?;
+        let mut ranged = Ranged::from(change);
+        if let Some(newest) = never_began.iter().map(|stored| stored.mod_revision).max() {
+            self.clear_attempts(&mut ranged, id, newest);
+        }
+        self.commit(&permit, ranged).await?;
         tracing::info!(entry = %id, node = entry.address(), cause = %cause, "drain unwound");
         let word = operation(id, "reboot-drain-timeout", "repair-drain-timeout");
         self.record(word, entry.address(), &cause.to_string(), now);
@@ -173,28 +176,30 @@ impl Actor {
         let settled = ended.is_some() || !matches!(end, End::Cancelled | End::NotMember | End::Deleted);
         let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
         let mut compares = self.compares(guard);
-        let mut deletes = vec![keys.entry(id), keys.request(id), keys.order(id), keys.progress(id)];
-        let mut puts = Vec::new();
+        let deletes = vec![keys.entry(id), keys.request(id), keys.order(id), keys.progress(id)];
+        let (mut puts, mut unwritten) = (Vec::new(), None);
         if settled {
             let why = match end {
                 End::DoneBy(order) => format!("settled by {}", order.who),
                 _ => "settled by the boot check".to_owned(),
             };
+            let open: Vec<u32> = attempts.iter().filter(|a| a.open()).map(|a| a.number).collect();
             if !running {
                 close(&mut attempts, &why, self.steady.now().wall);
             }
-            if cordoned || running {
-                mark_done(&mut attempts, end);
-            }
-            for stored in view.attempts_of(id) {
-                compares.push((stored.key.clone(), stored.mod_revision));
-                let kept = stored.get().and_then(|old| attempts.iter().find(|a| a.number == old.number));
-                match kept.filter(|a| a.done_by.is_some()) {
-                    Some(attempt) => puts.push(Put::json(stored.key.clone(), attempt)),
-                    None => deletes.push(stored.key.clone()),
+            unwritten = view.attempts_of(id).map(|stored| stored.mod_revision).max();
+            if let (End::DoneBy(order), true) = (end, (cordoned || running) && !on(Mutation::DoneForgotten)) {
+                for place in told_by_order(&attempts, &open) {
+                    let attempt = &mut attempts[place];
+                    attempt.done_by = Some(order.who.to_string());
+                    let key = keys.attempt(id, attempt.number);
+                    let known = view.attempts.get(&(id, attempt.number)).map_or(0, |stored| stored.mod_revision);
+                    compares.push((key.clone(), known));
+                    puts.push(Put::json(key, attempt));
                 }
             }
         }
+        let stay = !puts.is_empty();
         let ending = Ending {
             entry: id,
             address: address.unwrap_or_default(),
@@ -203,7 +208,9 @@ impl Actor {
             last: last.and_then(Result::ok).unwrap_or_default(),
             request: view.requests.get(&id).and_then(Stored::get).cloned(),
             attempts,
-        };
+            omitted: 0,
+        }
+        .bounded();
         let reason = match end {
             End::DoneBy(order) => order.reason.clone(),
             _ => None,
@@ -212,7 +219,13 @@ impl Actor {
         if ended.is_none() {
             puts.push(Put::json(keys.history_of(id), &ending));
         }
-        self.commit(&permit, Change { compares, puts, deletes }).await?;
+        let mut ranged = Ranged::from(Change { compares, puts, deletes });
+        match unwritten {
+            Some(newest) if stay => ranged.unwritten.push((keys.attempts_of(id), newest)),
+            Some(newest) => self.clear_attempts(&mut ranged, id, newest),
+            None => {}
+        }
+        self.commit(&permit, ranged).await?;
         tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ends");
         if ended.is_none() {
             let action = operation(id, "Reboot", "Repair");
@@ -254,16 +267,30 @@ impl Actor {
         let mut puts: Vec<Put> = Vec::new();
         if let Some(mut ending) = before.and_then(|raw| serde_json::from_str::<Ending>(&raw.text).ok()) {
             ending.attempts = attempts;
-            puts.push(Put::json(keys.history_of(id), &ending));
+            puts.push(Put::json(keys.history_of(id), &ending.bounded()));
         }
-        let mut change = Change { compares: Vec::new(), puts, deletes: vec![keys.order(id)] };
-        for stored in view.attempts_of(id) {
-            change.compares.push((stored.key.clone(), stored.mod_revision));
-            change.deletes.push(stored.key.clone());
+        let mut ranged = Ranged::from(Change { compares: Vec::new(), puts, deletes: vec![keys.order(id)] });
+        if let Some(newest) = view.attempts_of(id).map(|stored| stored.mod_revision).max() {
+            self.clear_attempts(&mut ranged, id, newest);
         }
         let permit = self.permit(&Guard::default(), decided.max(self.steady.now().boot))?;
-        self.commit(&permit, change).await?;
+        self.commit(&permit, ranged).await?;
         Ok(Came::Done)
+    }
+
+    /// Deletes all attempts of an entry if none was written after this revision: two operations, however many they are.
+    fn clear_attempts(&self, ranged: &mut Ranged, id: EntryId, newest: i64) {
+        let span = self.store.keys().attempts_of(id);
+        if on(Mutation::TransactionUnbounded) {
+            let view = self.live.borrow();
+            for stored in view.attempts_of(id) {
+                ranged.change.compares.push((stored.key.clone(), stored.mod_revision));
+                ranged.change.deletes.push(stored.key.clone());
+            }
+            return;
+        }
+        ranged.unwritten.push((span.clone(), newest));
+        ranged.cleared.push(span);
     }
 }
 
@@ -273,6 +300,14 @@ fn operation(id: EntryId, reboot: &'static str, repair: &'static str) -> &'stati
         QueueKind::Reboot => reboot,
         QueueKind::Repair => repair,
     }
+}
+
+/// Which attempts say that a person called their machine back: the last one that did something, which tells it of all before
+/// it; the last of all, for whoever puts the entry back; and those that had no outcome.
+fn told_by_order(attempts: &[Attempt], open: &[u32]) -> BTreeSet<usize> {
+    let began = attempts.iter().rposition(|a| a.began() && !a.success);
+    let open = attempts.iter().enumerate().rev().filter(|(_, a)| open.contains(&a.number)).map(|(place, _)| place);
+    open.take(CLOSED_AT_ONCE).chain(began).chain(attempts.len().checked_sub(1)).collect()
 }
 
 /// Attempts without an outcome get one: nobody will learn it any more.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Actor, SHOWN_WITHIN, Stop};
 use crate::{
     engine::{
-        decide::{Apply, Guard, Registering, compares, kept_by_hosts, plan_of},
+        decide::{Apply, Guard, Registering, compares, kept_by_hosts, plan_of, unwritten},
         registry::{Basis, sync},
         snapshot::{Came, StaleCause},
     },
@@ -16,19 +16,23 @@ use crate::{
         ours::{Request, Who},
     },
     store::{
-        commit::{Change, CommitError, Put},
+        commit::{Change, CommitError, Put, Ranged},
         keys::SwitchName,
     },
 };
 
 /// Entries in one transaction: etcd takes 128 operations.
 const REPAIRS_AT_ONCE: usize = 60;
+/// Approvals that one transaction takes away.
+const APPROVALS_AT_ONCE: usize = 50;
 
 impl Actor {
     pub(super) async fn register(&self, decided: Duration, what: Registering) -> Result<Came, Stop> {
         match what {
             Registering::Apply(apply) => self.apply(decided, *apply).await,
             Registering::DropApprovals(gone) => {
+                // the others go in the next pass
+                let gone = &gone[..gone.len().min(APPROVALS_AT_ONCE)];
                 let permit = self.permit(&Guard::default(), decided)?;
                 let keys = self.store.keys();
                 let compares: Vec<_> =
@@ -72,13 +76,9 @@ impl Actor {
             ],
             deletes: apply.approval.iter().map(|(digest, _)| keys.approval(digest)).collect(),
         };
-        match self.store.commit(&permit, change.clone()).await {
-            Err(CommitError::Refused(why)) if too_large(&why) => {
-                return Ok(Came::TooLarge(format!(
-                    "etcd refuses the definition of {bytes} bytes ({why}): raise its --max-request-bytes (1.5 MiB by default), \
-                     or use fewer machines (`constraints set maximum-workers`, `sabakan set-variables`)"
-                )));
-            }
+        let ranged = Ranged { change, unwritten: unwritten(&apply, keys), cleared: Vec::new() };
+        match self.store.commit(&permit, ranged.clone()).await {
+            Err(CommitError::TooLarge(size)) => return Ok(Came::TooLarge(size)),
             Err(CommitError::LostLeadership) => return Err(Stop(Came::Lost)),
             Err(CommitError::Conflict { keys }) => {
                 tracing::info!(keys = keys.join(", "), "not applied: changed meanwhile");
@@ -86,9 +86,7 @@ impl Actor {
             }
             Err(CommitError::Refused(why)) => return Ok(Came::Failed(why)),
             Err(CommitError::Unknown(why)) => {
-                let audits = keys.audit_prefix();
-                let witness = change.puts.iter().find(|p| p.key.starts_with(&audits)).map(|p| p.key.clone());
-                if self.read_again(witness.as_deref()).await?.is_none() {
+                if self.read_again(self.witness(&ranged).as_ref()).await?.is_none() {
                     return Ok(Came::Failed(why));
                 }
             }
@@ -186,9 +184,4 @@ impl Actor {
 /// Something was changed after the decision.
 fn changed(what: &str) -> Came {
     Came::Stale(StaleCause::Changed(format!("{what} was changed meanwhile")))
-}
-
-/// etcd's and gRPC's words for a request beyond their limit.
-fn too_large(why: &str) -> bool {
-    ["too large", "larger than", "bytes in one transaction"].iter().any(|words| why.contains(words))
 }

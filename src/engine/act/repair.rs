@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Actor, Stop,
-    queue::{close, mark_done},
+    queue::{CLOSED_AT_ONCE, close, mark_done},
 };
 use crate::{
     engine::{
@@ -42,19 +42,21 @@ impl Actor {
         let (keys, view) = (self.store.keys(), self.live.borrow());
         let mut change = Change { compares: self.compares(guard), ..Change::default() };
         let mut attempts: Vec<Attempt> = Vec::new();
-        for stored in view.attempts_of(id) {
+        // the last ones first: the last of all tells for those before it that a person called the machine back
+        for stored in view.attempts_of(id).rev() {
             let Some(attempt) = stored.get() else { continue };
             let mut closed = vec![attempt.clone()];
             if !running {
                 close(&mut closed, &settled, now);
             }
             mark_done(&mut closed, end);
-            if closed.first() != Some(attempt) {
+            if closed.first() != Some(attempt) && change.puts.len() < CLOSED_AT_ONCE {
                 change.compares.push((stored.key.clone(), stored.mod_revision));
                 change.puts.extend(closed.iter().map(|a| Put::json(stored.key.clone(), a)));
             }
             attempts.append(&mut closed);
         }
+        attempts.reverse();
         let ending = Ending {
             entry: id,
             address: entry.address.clone(),
@@ -63,7 +65,9 @@ impl Actor {
             last: serde_json::to_value(&next).unwrap_or_default(),
             request: view.requests.get(&id).and_then(Stored::get).cloned(),
             attempts,
-        };
+            omitted: 0,
+        }
+        .bounded();
         change.puts.push(Put::json(keys.entry(id), &next));
         change.puts.push(Put::json(keys.history_of(id), &ending));
         change.puts.push(self.audit("end", &id.to_string(), reason, &ending.outcome));

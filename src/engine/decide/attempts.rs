@@ -24,6 +24,10 @@ use crate::{
 
 /// Seconds before a command that we withheld is tried again.
 const WITHHELD: i64 = 5;
+/// Tries of a command that are kept when a person orders another one, or as many as the definition allows.
+const KEPT_TRIES: usize = 32;
+/// Attempts that go in one transaction.
+const FOLDED_AT_ONCE: usize = 32;
 /// What the helper may need beyond a command's bound to end its whole group, in seconds.
 const KILLING: f64 = 5.0;
 
@@ -250,10 +254,37 @@ impl<'a> Pass<'a> {
         // What was ordered and then withheld is still what that person ordered.
         let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
         attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
+        let folded = self.folded(case.id, task, order.is_some());
+        let gone = folded.iter().filter_map(Stored::get).map(|a| a.folded.saturating_add(1));
+        attempt.folded = gone.fold(0, u32::saturating_add);
         let guard = if task.success { Guard::of_entry(case.id, case.mod_revision) } else { self.disrupting(case) };
-        let effect = Effect::RunAgain { entry: case.owned(), fresh, before: before.cloned(), order, attempt };
+        let effect = Effect::RunAgain { entry: case.owned(), fresh, before: before.cloned(), folded, order, attempt };
         self.plan(case.machine, Some(case.id), guard, effect);
         None
+    }
+
+    /// Attempts of a command that are not needed any more once another one is written, so that an entry that is tried for weeks
+    /// does not grow without end (I49):
+    ///
+    /// * those that we withheld, which never count, but for the entry's first one, from which a drain is taken back;
+    /// * where a person orders the next one, the oldest but for the first. The tries of the definition are over for good by such
+    ///   an order ([`Pass::what_came_of`]); as many as it allows are kept all the same, because a program that counts the keys
+    ///   would run the command once more; and of what is known of the machine nothing is lost ([`Attempt::tells_the_same`]).
+    fn folded(&self, id: EntryId, task: Task<'_>, ordered: bool) -> Vec<Stored<Attempt>> {
+        let first = self.snap.store.attempts_of(id).next().and_then(Stored::get).map(|a| a.number);
+        let all = self.attempts_for(id, task).filter(|s| s.get().is_some_and(|a| Some(a.number) != first));
+        let all: Vec<_> = all.collect();
+        let withheld = |s: &&&Stored<Attempt>| s.get().is_some_and(Attempt::withheld);
+        let mut folded: Vec<Stored<Attempt>> = all.iter().filter(withheld).map(|s| Stored::clone(s)).collect();
+        if ordered {
+            let counted: Vec<_> = all.iter().filter(|s| !withheld(s)).collect();
+            let tries = usize::try_from(task.tries).unwrap_or(usize::MAX);
+            let (old, kept) = counted.split_at(counted.len().saturating_sub(tries.max(KEPT_TRIES)));
+            let told = |a: &Attempt| kept.iter().filter_map(|s| s.get()).any(|newer| a.tells_the_same(newer));
+            folded.extend(old.iter().filter(|s| s.get().is_some_and(told)).map(|s| Stored::clone(s)));
+        }
+        folded.truncate(FOLDED_AT_ONCE);
+        folded
     }
 
     /// Whether the step that is next drains a Node first.
@@ -300,6 +331,7 @@ impl<'a> Pass<'a> {
             forced: false,
             ordered_by: None,
             done_by: None,
+            folded: 0,
             outcome: None,
         }
         .met(node)

@@ -279,6 +279,8 @@ pub enum Effect {
         fresh: Option<FreshRead>,
         /// The attempt before, closed as unknown where it has no outcome.
         before: Option<Stored<Attempt>>,
+        /// Attempts that are not needed any more once this one is written.
+        folded: Vec<Stored<Attempt>>,
         /// A person's order, if it is one.
         order: Option<Stored<Order>>,
         /// The attempt that will be written.

@@ -71,7 +71,7 @@ pub use self::{
 pub(crate) use self::{
     pods::{count_leaving, held_reason},
     preview::previewed,
-    registry::compares,
+    registry::{compares, unwritten},
     repair::health::HEALTH,
     sound::soundness,
 };
@@ -170,6 +170,12 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.out.prove_watches =
         snap.engine.leading.is_some() && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
     pass.out.reasons = pass.reasons.into_iter().collect();
+    // What cannot be written holds an entry up, whatever else is said of it.
+    for (id, work) in &snap.work {
+        if let (Some((what, size)), Some(reason)) = (&work.too_large, pass.out.reasons.get_mut(id)) {
+            *reason = Reason::TransactionTooLarge { what: what.clone(), size: *size };
+        }
+    }
     pass.out
 }
 

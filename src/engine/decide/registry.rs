@@ -10,14 +10,18 @@ use crate::{
     engine::registry::{Basis, Proposed, sync},
     model::{
         cluster::Cluster,
-        entry::Stored,
+        entry::{EntryId, QueueKind, Stored},
         kube::{Description, NodeRow},
         ours::Generated,
         policy::Approval as ApprovalPolicy,
-        reason::Reason,
+        reason::{Reason, TooLarge},
         time::whole_seconds,
     },
-    store::{keys::Keys, operator::fits},
+    store::{
+        commit::Span,
+        keys::{Keys, end_of},
+        operator::fits,
+    },
 };
 
 /// A place of its own among the effects: one change of the definition at a time.
@@ -25,6 +29,8 @@ pub(crate) const DEFINITION: &str = "the cluster definition";
 const APPROVALS: &str = "the approvals";
 /// Nodes that are described in one pass.
 const NODES_A_PASS: usize = 8;
+/// Entries that wait and are compared each by itself: a transaction takes 128 comparisons.
+const WAITING_EACH: usize = 64;
 /// A control plane's probe counts as good for so long.
 const PROBED_WITHIN: f64 = 60.0;
 
@@ -68,7 +74,9 @@ pub struct Apply {
     pub basis: Basis,
     /// Entries of the machines that it touches or adds and of API servers, which must not have started: key and
     /// `ModRevision`.
-    pub waiting: Vec<(crate::model::entry::EntryId, i64)>,
+    pub waiting: Vec<(EntryId, i64)>,
+    /// etcd's revision that this was decided at.
+    pub revision: i64,
     /// The approval that it uses up: digest and `ModRevision`.
     pub approval: Option<(String, i64)>,
     /// What is remembered of it.
@@ -271,16 +279,17 @@ impl Pass<'_> {
         }
         let reboots =
             store.reboots.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| still.contains(e.node.as_str())));
-        let reboots = reboots.map(|(i, s)| (crate::model::entry::EntryId::reboot(*i), s.mod_revision));
+        let reboots = reboots.map(|(i, s)| (EntryId::reboot(*i), s.mod_revision));
         let repairs =
             store.repairs.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| still.contains(e.address.as_str())));
-        let repairs = repairs.map(|(i, s)| (crate::model::entry::EntryId::repair(*i), s.mod_revision));
+        let repairs = repairs.map(|(i, s)| (EntryId::repair(*i), s.mod_revision));
         let needs = proposed.gate.why.is_some() && self.asks(proposed);
         let approval = if needs { Some(self.approval(&proposed.digest)?) } else { None };
         Some(Apply {
             json: proposed.json.clone(),
             basis: proposal.basis.clone(),
             waiting: reboots.chain(repairs).collect(),
+            revision: store.revision,
             approval: approval.map(|a| (proposed.digest.clone(), a.mod_revision)),
             generated: Generated {
                 at: whole_seconds(self.now.wall),
@@ -343,12 +352,47 @@ impl Pass<'_> {
     }
 }
 
+impl Apply {
+    /// Entries that wait are compared one by one up to a number; more of them queue by queue.
+    fn one_by_one(&self) -> bool {
+        self.waiting.len() <= WAITING_EACH
+    }
+
+    /// Why it is not applied where etcd does not take it.
+    pub(crate) fn too_large(&self, size: TooLarge) -> String {
+        format!(
+            "etcd refuses the definition of {} bytes ({size}): raise its --max-request-bytes (1.5 MiB by default), or use fewer \
+             machines (`constraints set maximum-workers`, `sabakan set-variables`)",
+            self.json.len()
+        )
+    }
+}
+
+/// Ranges to which nothing may have been written since it was decided, where more entries wait than are compared one by one:
+/// in each queue from the first of them to the last, and all attempts. An entry that started meanwhile was written to; and
+/// where one has started, run its command and gone since, that command's attempt was written.
+pub(crate) fn unwritten(apply: &Apply, keys: &Keys) -> Vec<(Span, i64)> {
+    if apply.one_by_one() {
+        return Vec::new();
+    }
+    let of = |queue: QueueKind| {
+        let indexes = || apply.waiting.iter().filter(|(id, _)| id.queue == queue).map(|(id, _)| id.index);
+        let (first, last) = (indexes().min()?, indexes().max()?);
+        let key = |index: u64| keys.entry(EntryId { queue, index });
+        Some(Span { from: key(first), to: end_of(key(last).as_bytes()) })
+    };
+    let queues = [QueueKind::Reboot, QueueKind::Repair].into_iter().filter_map(of);
+    queues.chain([keys.all_attempts()]).map(|span| (span, apply.revision)).collect()
+}
+
 /// What applying compares beside what it was made from.
 pub(crate) fn compares(apply: &Apply, keys: &Keys, switch: i64) -> Vec<(String, i64)> {
     let mut all = apply.basis.compares(keys);
     all.push((keys.switch(crate::store::keys::SwitchName::Sabakan), switch));
     all.push((keys.hold(), 0));
-    all.extend(apply.waiting.iter().map(|(id, revision)| (keys.entry(*id), *revision)));
+    if apply.one_by_one() {
+        all.extend(apply.waiting.iter().map(|(id, revision)| (keys.entry(*id), *revision)));
+    }
     all.extend(apply.approval.iter().map(|(digest, revision)| (keys.approval(digest), *revision)));
     all
 }

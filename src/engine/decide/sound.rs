@@ -145,10 +145,10 @@ pub(super) fn is_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool 
     began(snap, id).all(known) && recorded_boot_id(snap, id, node).is_some()
 }
 
-/// A person said so when the entry ended (`rq done`): boot ids do not count, Ready does (spec/safety.md, Effects: Attempts).
+/// A person said so when the entry ended (`rq done`): boot ids do not count, Ready does (spec/safety.md, Effects: Attempts). The
+/// last attempt tells it of all before it.
 pub(super) fn is_back_by_order(snap: &Snapshot, id: EntryId) -> bool {
-    let mut all = began(snap, id).peekable();
-    all.peek().is_some() && all.all(|a| a.done_by.is_some())
+    began(snap, id).last().is_some_and(|a| a.done_by.is_some())
 }
 
 /// The boot id from before the first command that may have done something, else from the cordon, where it was recorded.

@@ -25,7 +25,7 @@ use crate::{
         reboot::RebootStatus::{Draining, Rebooting},
         time::after,
     },
-    store::election::stand_back,
+    store::{election::stand_back, migrate},
 };
 
 /// An engine that lacks programs or good probes lets a complete one go first for so long.
@@ -89,8 +89,9 @@ impl Loop {
         self.next_try = at + AGAIN;
         self.announced = None;
         self.registered = Some(registration.clone());
+        let migrate = migrate::needed(&self.snap.store).then_some(who);
         let (store, ttl) = (&self.store, self.options.ttl);
-        self.standing = Some(Standing::begin(store, ttl, &self.options.host, registration, &self.heartbeat));
+        self.standing = Some(Standing::begin(store, ttl, &self.options.host, registration, &self.heartbeat, migrate));
     }
 
     /// Once for each cause: a log that is silent while nobody leads helps nobody.
@@ -277,6 +278,7 @@ impl Loop {
             ending: Arc::default(),
             recording: Arc::default(),
             told: Arc::default(),
+            repeats: Default::default(),
         };
         let actor = Arc::new(actor);
         let records = Arc::clone(&actor);

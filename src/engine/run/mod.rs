@@ -329,12 +329,14 @@ impl Loop {
                 tracing::debug!(machine, what = effect.word(), %cause, count, "effect is decided again");
                 Some(memory::stale_pause(count))
             }
-            Came::TooLarge(why) => {
-                tracing::error!(why, "the definition is not stored");
+            Came::TooLarge(size) => {
+                tracing::error!(machine, what = effect.word(), %size, "etcd does not take it: nothing was written");
                 if let Effect::Registry(Registering::Apply(apply)) = &effect {
-                    self.snap.registry_refused = Some((apply.digest.clone(), why.clone()));
+                    self.snap.registry_refused = Some((apply.digest.clone(), apply.too_large(*size)));
+                    None
+                } else {
+                    Some(memory::REFUSED)
                 }
-                None
             }
             _ => None,
         };

@@ -11,15 +11,19 @@ use crate::{
         publish,
         snapshot::{Seen, secs},
     },
+    fence::Fence,
     model::{entry::Stored, ours::EngineRegistration, time::after},
-    store::commit::Change,
+    store::{Store, commit::Change, folders::KeptAudit, keys::Folder},
 };
 
 /// Between looks for history and audit records that may go.
 const PRUNE: f64 = 600.0;
-/// How many of each are kept, and how old they get (spec/etcd.md, Our own keys).
+/// How many endings are kept, and audit records of each author; and how old they get (docs/reliability.md, What is kept).
 const KEPT: u64 = 10_000;
+const KEPT_AUDIT: KeptAudit = KeptAudit { engine: 10_000, people: 100_000 };
 const KEPT_DAYS: i64 = 90;
+/// Records that go in one transaction.
+const GO_AT_ONCE: usize = 64;
 /// Between writes of progress.
 const PUBLISH: f64 = 0.5;
 /// How long a graceful end waits for commands (spec/safety.md, Losing the lock, or a graceful end).
@@ -31,6 +35,18 @@ const REVOKE: Duration = Duration::from_secs(3);
 /// How long a graceful end takes at most. Whoever waits for one waits longer: the unit file's `TimeoutStopSec`, and a console
 /// that is to be stopped.
 pub const LONGEST_END: Duration = Duration::from_secs(FAREWELL.as_secs() + HALVES.as_secs() + REVOKE.as_secs());
+
+/// Deletes these keys while we lead; false = not all of them.
+async fn forget(store: &Store, fence: &Fence, keys: &[String]) -> bool {
+    for some in keys.chunks(GO_AT_ONCE) {
+        let Ok(permit) = fence.permit_record() else { return false };
+        if let Err(e) = store.commit(&permit, Change { deletes: some.to_vec(), ..Change::default() }).await {
+            tracing::debug!(error = %e, "old records do not go");
+            return false;
+        }
+    }
+    true
+}
 
 impl Loop {
     /// Old history and audit records go; attempts never do (I38).
@@ -46,15 +62,16 @@ impl Loop {
         let walks = std::sync::Arc::clone(&self.walks);
         crate::tasks::spawn(async move {
             let mut walks = walks.lock().await;
-            for folder in [store.keys().audit_prefix(), store.keys().history_prefix()] {
-                let walk = walks.entry(folder.clone()).or_default();
-                while let Ok(deletes) = store.outdated(&folder, KEPT, before, walk).await
-                    && !deletes.is_empty()
-                    && let Ok(permit) = fence.permit_record()
-                {
-                    let change = Change { deletes, ..Change::default() };
-                    if let Err(e) = store.commit(&permit, change).await {
-                        tracing::debug!(error = %e, folder, "not pruned");
+            for folder in [Folder::Audit, Folder::History] {
+                let walk = walks.entry(store.keys().folder(folder)).or_default();
+                loop {
+                    let outdated = match folder {
+                        Folder::Audit => store.outdated_audit(KEPT_AUDIT, before, walk).await,
+                        Folder::History | Folder::Records => {
+                            store.outdated(&store.keys().history_prefix(), KEPT, before, walk).await
+                        }
+                    };
+                    if !matches!(&outdated, Ok(keys) if !keys.is_empty() && forget(&store, &fence, keys).await) {
                         break;
                     }
                 }

@@ -58,7 +58,8 @@ impl Reason {
             | Self::WaitingForBoot { .. }
             | Self::NoCommand { .. }
             | Self::NotMember { .. }
-            | Self::InvalidEntry { .. } => Attention::Now,
+            | Self::InvalidEntry { .. }
+            | Self::TransactionTooLarge { .. } => Attention::Now,
             _ => Attention::None,
         }
     }

@@ -161,6 +161,9 @@ impl fmt::Display for Reason {
             Self::NoCommand { field } => write!(f, "the definition has no {field}"),
             Self::NotMember { address } => write!(f, "{address} is not in the cluster definition"),
             Self::InvalidEntry { why } => f.write_str(why),
+            Self::TransactionTooLarge { what, size } => {
+                write!(f, "{what} does not fit into etcd: {size}; see the runbook for what to remove")
+            }
             Self::EffectFailed { what, why } => write!(f, "{what} failed, is tried again: {why}"),
             Self::Working { phase } => f.write_str(phase),
             Self::Ready => f.write_str("next"),

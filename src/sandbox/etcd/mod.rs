@@ -165,7 +165,7 @@ impl Etcd {
         self.state().sent.get_or_insert_default();
     }
 
-    /// The transactions that were carried out since [`Self::listen`], oldest first.
+    /// The transactions that were carried out, or refused for their size, since [`Self::listen`], oldest first.
     pub fn sent(&self) -> Vec<Sent> {
         self.state().sent.clone().unwrap_or_default()
     }

@@ -12,7 +12,14 @@ use etcd_client::proto::{
 use futures::{Stream, StreamExt, stream};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Etcd, auth::Who, expiry, span::Span, state::Sent, txn, wire};
+use super::{
+    Etcd,
+    auth::Who,
+    expiry,
+    span::Span,
+    state::{Sent, State},
+    txn, wire,
+};
 use crate::sandbox::faults::USER_HEADER;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -84,21 +91,25 @@ impl PbKvService for Kv {
     async fn txn(&self, request: Request<PbTxnRequest>) -> Answer<PbTxnResponse> {
         let size = wire::txn_size(request.get_ref());
         wire::check_message(size)?;
-        txn::check_txn(request.get_ref())?;
         let mut state = self.0.state();
+        if let Err(refusal) = txn::check_txn(request.get_ref()) {
+            state.note_refused(&request);
+            return Err(refusal.into());
+        }
         let who = state.auth.who(request.metadata())?;
-        let by = request.metadata().get(USER_HEADER).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
+        let by = sender(&request);
         let r = request.into_inner();
-        if txn::writes(&r) {
-            wire::check_write(size)?;
+        if txn::writes(&r)
+            && let Err(refusal) = wire::check_write(size)
+        {
+            state.note_sent(by, &r, false);
+            return Err(refusal.into());
         }
         state.may_txn(&who, &r)?;
         let heard = state.sent.is_some().then(|| r.clone());
         let answer = state.txn_request(r)?;
         if let Some(request) = heard {
-            let (at, revision) = (state.clock.wall(), state.revisions.revision());
-            let sent = Sent { at, by, request, succeeded: answer.succeeded, revision };
-            state.sent.get_or_insert_default().push(sent);
+            state.note_sent(by, &request, answer.succeeded);
         }
         Ok(Response::new(answer))
     }
@@ -108,6 +119,26 @@ impl PbKvService for Kv {
         state.auth.who(request.metadata())?;
         state.compact(request.get_ref().revision)?;
         Ok(Response::new(PbCompactionResponse { header: state.header() }))
+    }
+}
+
+/// Who sent it.
+fn sender(request: &Request<PbTxnRequest>) -> String {
+    request.metadata().get(USER_HEADER).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+impl State {
+    /// Notes a transaction, while somebody listens.
+    fn note_sent(&mut self, by: String, request: &PbTxnRequest, succeeded: bool) {
+        let (at, revision) = (self.clock.wall(), self.revisions.revision());
+        if let Some(sent) = &mut self.sent {
+            sent.push(Sent { at, by, request: request.clone(), succeeded, revision });
+        }
+    }
+
+    /// One that is not even looked at.
+    fn note_refused(&mut self, request: &Request<PbTxnRequest>) {
+        self.note_sent(sender(request), request.get_ref(), false);
     }
 }
 

@@ -103,7 +103,7 @@ async fn the_policy_is_shown_and_set_by_field() {
     assert!(shown.stderr.contains("no policy is stored yet"));
     assert_eq!(rig.run(&["policy", "set", "settle_seconds", "5"]).status, 0);
     assert_eq!(json_of(&rig.run(&["policy", "show", "-o", "json"]).stdout)["settle_seconds"], 5);
-    assert_eq!(rig.get("/cke/cketerm/schema").await.as_deref(), Some("1"));
+    assert_eq!(rig.get("/cke/cketerm/schema").await.as_deref(), Some("2"));
 }
 
 #[tokio::test]

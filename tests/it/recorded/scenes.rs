@@ -141,6 +141,7 @@ fn attempt(id: EntryId, address: &str) -> Attempt {
         forced: false,
         ordered_by: None,
         done_by: None,
+        folded: 0,
         outcome: Some(Outcome {
             end: Ended::Exit(0),
             at: after(now(), -55),

@@ -30,7 +30,7 @@ async fn the_first_policy_campaigns_only_where_cke_left_no_trace() {
         if let Some(key) = trace {
             etcd.ctl(&["put", key, "1"]);
         }
-        assert_eq!(store.ensure_schema(&who()).await, Ok(1));
+        assert_eq!(store.ensure_schema(&who()).await, Ok(2));
         let stored = store.policy().await.unwrap().unwrap();
         assert_eq!(stored.get().unwrap().engine, choice, "{trace:?}");
         let view = store.read_view().await.unwrap();
@@ -38,7 +38,7 @@ async fn the_first_policy_campaigns_only_where_cke_left_no_trace() {
         assert_eq!(schema.mod_revision, policy.mod_revision, "one transaction");
         // decided once
         etcd.ctl(&["put", "/cke/records", "4"]);
-        assert_eq!(store.ensure_schema(&who()).await, Ok(1));
+        assert_eq!(store.ensure_schema(&who()).await, Ok(2));
         assert_eq!(store.policy().await.unwrap().unwrap().mod_revision, policy.mod_revision);
     }
 }
@@ -57,8 +57,8 @@ async fn our_own_candidate_is_no_trace_of_cke() {
 async fn a_newer_schema_is_left_alone() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    etcd.ctl(&["put", "/cke/cketerm/schema", "2"]);
-    assert_eq!(store.ensure_schema(&who()).await, Ok(2));
+    etcd.ctl(&["put", "/cke/cketerm/schema", "3"]);
+    assert_eq!(store.ensure_schema(&who()).await, Ok(3));
     let error = store.update_policy(set_by(&who(), None), |_| Ok(())).await.unwrap_err();
     assert!(error.to_string().contains("newer"), "{error}");
     assert_eq!(etcd.value("/cke/cketerm/policy"), "");

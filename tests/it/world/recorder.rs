@@ -110,7 +110,9 @@ fn set_back(keys: &mut [KeyChange], power: &[Power]) {
     for key in keys.iter() {
         let Some(value) = key.value.as_deref().and_then(|v| serde_json::from_slice::<Value>(v).ok()) else { continue };
         let proof = if key.key.starts_with("cketerm/audit/") {
-            value["at"].as_str().and_then(|at| at.parse().ok()).map(|at: Timestamp| at.max(key.at - WATCH_DELAY))
+            // of several tries the last one
+            let at = value["last"].as_str().or(value["at"].as_str());
+            at.and_then(|at| at.parse().ok()).map(|at: Timestamp| at.max(key.at - WATCH_DELAY))
         } else if key.key.starts_with("cketerm/attempts/") {
             let begin = power.iter().find(|p| p.what == What::Begin && value["id"] == *p.attempt);
             begin.map(|p| p.at).filter(|at| key.at.duration_since(*at) <= WATCH_DELAY)

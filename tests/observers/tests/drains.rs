@@ -319,6 +319,8 @@ fn i45_a_viewer_that_writes_is_seen() {
         compares: vec![],
         puts,
         deletes: vec![],
+        operations: 1,
+        bytes: 1,
         succeeded: false,
         revision: 0,
     });

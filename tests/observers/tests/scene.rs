@@ -150,6 +150,8 @@ impl Scene {
             compares,
             puts: puts.iter().map(|(k, _)| (*k).to_owned()).collect(),
             deletes: deletes.iter().map(|k| (*k).to_owned()).collect(),
+            operations: 1,
+            bytes: 1,
             succeeded: true,
             revision: self.revision,
         });

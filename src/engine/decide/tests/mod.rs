@@ -3,6 +3,7 @@
 mod api_servers;
 mod auto_repair;
 mod boot;
+mod bounds;
 mod cordons;
 mod drain;
 mod etcd_quorum;

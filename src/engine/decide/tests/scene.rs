@@ -177,6 +177,7 @@ impl Scene {
             forced: false,
             ordered_by: None,
             done_by: None,
+            folded: 0,
             outcome: end.map(|end| Outcome {
                 end,
                 at: after(now(), 1 - age),

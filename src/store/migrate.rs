@@ -1,0 +1,153 @@
+//! From what an older cketerm wrote to the form of this one: once, by the first leader of this version, each step a fenced
+//! transaction (docs/reliability.md, Upgrades).
+//!
+//! The number is raised first, together with a note that the work is not done: from then on an older engine or console only
+//! observes, and whoever leads next goes on with it. Each step leaves what is right at any moment, and done twice it changes
+//! nothing.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    commit::{Change, CommitError, Put},
+    connect::Store,
+    error::StoreError,
+    keys::{KeyKind, end_of},
+    tail::stored,
+    view::StoreView,
+};
+use crate::{
+    fence::{Fence, Permit},
+    model::{
+        attempt::Attempt,
+        entry::{EntryId, Stored},
+        ours::{Audit, SCHEMA, Who},
+    },
+};
+
+/// Attempts that go in one transaction.
+const AT_ONCE: usize = 32;
+/// Before a step that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// `cketerm/migration`: what an older version wrote is being brought into the form of this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Migration {
+    /// The number that `cketerm/schema` had.
+    pub from: u32,
+    /// Since when.
+    pub at: Timestamp,
+    /// The engine that began it.
+    pub by: Who,
+}
+
+/// Whether there is anything to migrate, as far as the live copy shows it.
+pub fn needed(view: &StoreView) -> bool {
+    let older = view.schema.as_ref().and_then(Stored::get).is_some_and(|number| *number < SCHEMA);
+    older || view.migrating
+}
+
+/// Why a step was not done.
+enum Failed {
+    Read(StoreError),
+    Write(CommitError),
+}
+
+impl Store {
+    /// Does all steps, and what fails again, until it is done or the lease is over. Does nothing where nothing is to be done.
+    pub async fn migrate(&self, fence: &Fence, who: &Who) {
+        while let Ok(permit) = fence.permit_record() {
+            match self.migrate_once(&permit, who).await {
+                Ok(()) => return,
+                Err(Failed::Write(CommitError::LostLeadership)) => return,
+                Err(Failed::Write(CommitError::Conflict { .. })) => {}
+                Err(Failed::Write(e)) => tracing::warn!(error = %e, "what an older version wrote is not migrated yet"),
+                Err(Failed::Read(e)) => tracing::warn!(error = %e, "what an older version wrote is not migrated yet"),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn migrate_once(&self, permit: &Permit, who: &Who) -> Result<(), Failed> {
+        let read = async |key: String| self.raw(&key).await.map_err(Failed::Read);
+        let Some(schema) = read(self.keys().schema()).await? else { return Ok(()) };
+        let Ok(number) = schema.text.trim().parse::<u32>() else { return Ok(()) };
+        if number < SCHEMA {
+            let note = Migration { from: number, at: self.clock().wall(), by: who.clone() };
+            let raised = format!("from {number} to {SCHEMA}: older versions only observe from now on");
+            let change = Change {
+                compares: vec![(schema.key.clone(), schema.mod_revision), (self.keys().migration(), 0)],
+                puts: vec![
+                    Put { key: schema.key.clone(), value: SCHEMA.to_string(), leased: false },
+                    Put::json(self.keys().migration(), &note),
+                    self.migration_told(who, &raised),
+                ],
+                deletes: Vec::new(),
+            };
+            self.commit(permit, change).await.map_err(Failed::Write)?;
+            tracing::info!(from = number, to = SCHEMA, "the layout in etcd is raised");
+        }
+        let Some(note) = read(self.keys().migration()).await? else { return Ok(()) };
+        self.fold_withheld(permit).await?;
+        let change = Change {
+            compares: vec![(note.key.clone(), note.mod_revision)],
+            puts: vec![self.migration_told(who, "done")],
+            deletes: vec![note.key.clone()],
+        };
+        self.commit(permit, change).await.map_err(Failed::Write)?;
+        tracing::info!("what an older version wrote is migrated");
+        Ok(())
+    }
+
+    /// 0.1 kept every attempt that it had withheld, one for each five seconds outside of a window. Of those of an entry only the
+    /// first attempt of all and the newest are needed; none of them counts as a try.
+    async fn fold_withheld(&self, permit: &Permit) -> Result<(), Failed> {
+        let span = self.keys().all_attempts();
+        let (_, kvs) = match self.pages(span.from.as_bytes(), &end_of(span.from.as_bytes()), 0).await {
+            Ok(read) => read,
+            Err(failure) => return Err(Failed::Read(self.sentence(&format!("read {}", span.from), failure).await)),
+        };
+        let mut entries: BTreeMap<EntryId, BTreeMap<u32, Stored<Attempt>>> = BTreeMap::new();
+        for kv in &kvs {
+            if let Some(KeyKind::Attempt(Ok((id, number)))) = self.keys().parse(kv.key()) {
+                entries.entry(id).or_default().insert(number, stored(kv));
+            }
+        }
+        for attempts in entries.values() {
+            self.fold_entry(permit, attempts).await?;
+        }
+        Ok(())
+    }
+
+    async fn fold_entry(&self, permit: &Permit, attempts: &BTreeMap<u32, Stored<Attempt>>) -> Result<(), Failed> {
+        let ends = [attempts.keys().next(), attempts.keys().next_back()];
+        let goes = |(number, s): &(&u32, &Stored<Attempt>)| {
+            !ends.contains(&Some(*number)) && s.get().is_some_and(Attempt::withheld)
+        };
+        let gone: Vec<&Stored<Attempt>> = attempts.iter().filter(goes).map(|(_, stored)| stored).collect();
+        let Some((stored, newest)) = attempts.values().next_back().and_then(|s| Some((s, s.get()?))) else {
+            return Ok(());
+        };
+        let (mut newest, mut revision) = (newest.clone(), stored.mod_revision);
+        for some in gone.chunks(AT_ONCE) {
+            newest.folded = newest.folded.saturating_add(u32::try_from(some.len()).unwrap_or(u32::MAX));
+            let mut compares: Vec<_> = some.iter().map(|s| (s.key.clone(), s.mod_revision)).collect();
+            compares.push((stored.key.clone(), revision));
+            let change = Change {
+                compares,
+                puts: vec![Put::json(stored.key.clone(), &newest)],
+                deletes: some.iter().map(|s| s.key.clone()).collect(),
+            };
+            revision = self.commit(permit, change).await.map_err(Failed::Write)?;
+        }
+        Ok(())
+    }
+
+    fn migration_told(&self, who: &Who, result: &str) -> Put {
+        let (at, result) = (self.clock().wall(), result.to_owned());
+        let (what, on) = ("migrate".to_owned(), "cketerm/schema".to_owned());
+        self.audit_put(&Audit { at, who: who.clone(), what, on, reason: None, result, repeats: None })
+    }
+}

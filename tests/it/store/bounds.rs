@@ -1,0 +1,239 @@
+//! Transactions of a bounded size, what is kept of the audit, and what 0.1 wrote, on a real etcd.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cketerm::{
+    fence::Fence,
+    heartbeat::Heartbeat,
+    model::{
+        attempt::Attempt,
+        entry::{EntryId, Stored},
+        ours::{Audit, SCHEMA, Who},
+    },
+    store::{
+        Store,
+        commit::{Change, CommitError, Put, Ranged},
+        election::Candidacy,
+        folders::{KeptAudit, Walk},
+        keys::SwitchName,
+        migrate,
+    },
+};
+use etcd_client::Client;
+
+use super::{
+    etcd::{Etcd, any, versions},
+    registration, who,
+};
+
+async fn lead(store: &Store) -> (Candidacy, Fence) {
+    let ttl = Duration::from_secs(5);
+    let mut candidacy = Candidacy::stand(store, ttl, "first", registration(), &Heartbeat::new(ttl)).await.unwrap();
+    let fence = tokio::time::timeout(Duration::from_secs(5), candidacy.elected()).await.unwrap().unwrap();
+    (candidacy, fence)
+}
+
+async fn client(etcd: &Etcd) -> Client {
+    Client::connect([&etcd.url], None).await.unwrap()
+}
+
+fn put(key: &str, value: &str) -> Put {
+    Put { key: key.to_owned(), value: value.to_owned(), leased: false }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i49_a_range_of_any_size_is_compared_and_deleted_in_one_small_transaction() {
+    for version in versions() {
+        let etcd = Etcd::start(&version, &[]);
+        let store = etcd.store().await;
+        let (_candidacy, fence) = lead(&store).await;
+        let (keys, id) = (store.keys().clone(), EntryId::reboot(3));
+        let mut client = client(&etcd).await;
+        for number in 1..=300 {
+            client.put(keys.attempt(id, number), "{}", None).await.unwrap();
+        }
+        // its neighbours, which the range must not touch
+        client.put(keys.attempt(EntryId::reboot(30), 1), "neighbour", None).await.unwrap();
+        let seen = store.read_view().await.unwrap().revision;
+        let span = keys.attempts_of(id);
+        let ranged = |since: i64| Ranged {
+            change: Change { puts: vec![put("/cke/x", "done")], ..Change::default() },
+            unwritten: vec![(span.clone(), since)],
+            cleared: vec![span.clone()],
+        };
+        // one by one it is refused before it is sent
+        let each = Change { deletes: (1..=300).map(|n| keys.attempt(id, n)).collect(), ..Change::default() };
+        let refused = store.commit(&fence.permit_record().unwrap(), each).await.unwrap_err();
+        assert!(matches!(refused, CommitError::TooLarge(size) if size.operations == 300), "{refused:?}");
+        // somebody wrote to one of them since
+        client.put(keys.attempt(id, 77), "changed", None).await.unwrap();
+        let conflict = store.commit(&fence.permit_record().unwrap(), ranged(seen)).await.unwrap_err();
+        assert_eq!(conflict, CommitError::Conflict { keys: vec![keys.attempt(id, 77)] });
+        assert_eq!(etcd.value("/cke/x"), "", "nothing was written");
+        let seen = store.read_view().await.unwrap().revision;
+        store.commit(&fence.permit_record().unwrap(), ranged(seen)).await.unwrap();
+        assert_eq!(etcd.value("/cke/x"), "done");
+        assert_eq!(store.read_view().await.unwrap().attempts.len(), 1, "the neighbour");
+        // where nothing lies, nothing was written
+        store.commit(&fence.permit_record().unwrap(), ranged(seen)).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i49_etcds_own_smaller_limits_are_told_as_what_they_are() {
+    let Some(version) = versions().into_iter().next() else { return };
+    let etcd = Etcd::start(&version, &["--max-txn-ops".to_owned(), "8".to_owned()]);
+    let store = etcd.store().await;
+    let (_candidacy, fence) = lead(&store).await;
+    let puts = (0..20).map(|i| put(&format!("/cke/x{i}"), "1")).collect();
+    let change = Change { puts, ..Change::default() };
+    let refused = store.commit(&fence.permit_record().unwrap(), change).await.unwrap_err();
+    assert!(matches!(refused, CommitError::TooLarge(size) if size.operations == 20), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i48_peoples_audit_records_are_counted_for_themselves_and_never_go_for_the_engines() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    let (candidacy, fence) = lead(&store).await;
+    for index in 0..5 {
+        store.set_switch(SwitchName::Reboots, index % 2 == 0, &who(), Some(&format!("person {index}"))).await.unwrap();
+    }
+    let mut client = client(&etcd).await;
+    let now = jiff::Timestamp::now();
+    for i in 0..200_u32 {
+        let at = now - jiff::SignedDuration::from_secs(i64::from(300 - i));
+        let engine = Who { user: "engine".to_owned(), host: "h".to_owned(), ssh_client: None };
+        let audit = Audit {
+            at,
+            who: engine,
+            what: "power".to_owned(),
+            on: "reboots/3".to_owned(),
+            reason: None,
+            result: "x".to_owned(),
+            repeats: None,
+        };
+        let key = store.keys().audit(&format!("{:020}-{:x}-reboots-3-{i}", at.as_nanosecond(), candidacy.lease()));
+        client.put(key, serde_json::to_string(&audit).unwrap(), None).await.unwrap();
+    }
+    let (ages_ago, mut walk) = (jiff::Timestamp::UNIX_EPOCH, Walk::default());
+    let keep = KeptAudit { engine: 20, people: 20 };
+    let gone = store.outdated_audit(keep, ages_ago, &mut walk).await.unwrap();
+    assert_eq!(gone.len(), 180);
+    assert!(gone.iter().all(|key| !store.keys().audit_of_person(key)), "{gone:?}");
+    for some in gone.chunks(64) {
+        let change = Change { deletes: some.to_vec(), ..Change::default() };
+        store.commit(&fence.permit_record().unwrap(), change).await.unwrap();
+    }
+    assert!(store.outdated_audit(keep, ages_ago, &mut walk).await.unwrap().is_empty());
+    let left = store.newest::<Audit>(&store.keys().audit_prefix(), 1000).await.unwrap();
+    let of_people = left.iter().filter(|s| s.get().is_some_and(|a| !a.by_engine())).count();
+    assert_eq!((left.len(), of_people), (25, 5));
+    // people's own number, and the age of both
+    let gone = store.outdated_audit(KeptAudit { engine: 20, people: 3 }, ages_ago, &mut walk).await.unwrap();
+    assert_eq!(gone.len(), 2);
+    assert!(etcd.value(&gone[0]).contains("person 0") && etcd.value(&gone[1]).contains("person 1"), "the oldest");
+    assert_eq!(store.outdated_audit(keep, jiff::Timestamp::now(), &mut walk).await.unwrap().len(), 25);
+    // a record of tries is as old as the last of them
+    let oldest = left.iter().filter_map(Stored::get).find(|a| a.by_engine()).unwrap();
+    let tried = Audit::clone(oldest).again(jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60), None, "x");
+    let key = left.iter().find(|s| s.get().is_some_and(|a| a == oldest)).unwrap().key.clone();
+    client.put(key.as_str(), serde_json::to_string(&tried).unwrap(), None).await.unwrap();
+    let aged = store.outdated_audit(keep, jiff::Timestamp::now(), &mut Walk::default()).await.unwrap();
+    assert!(aged.len() == 24 && !aged.contains(&key), "{} of 25", aged.len());
+}
+
+/// What 0.1 (commit d48c816) wrote of an attempt that it withheld, byte for byte.
+const WITHHELD: &str = r#"{"id":"reboots-4-NUMBER","entry":"reboots/4","number":NUMBER,"address":"10.0.1.11","node":"w1","lease":7587869,"host":"boot-0","argv":["bmc","reboot","10.0.1.11"],"bound_seconds":20,"boot_id":"first-w1","node_uid":"1f0c","start":"2026-07-01T00:00:00Z","outcome":{"end":{"withheld":"the entry was changed meanwhile"},"at":"2026-07-01T00:00:01Z","stdout":"","stderr":""}}"#;
+
+/// An attempt of 0.1 that failed.
+fn failed(number: u32) -> String {
+    let text = WITHHELD.replace("NUMBER", &number.to_string());
+    text.replace(r#"{"withheld":"the entry was changed meanwhile"}"#, r#"{"exit":1}"#)
+}
+
+async fn as_0_1_left_it(etcd: &Etcd, store: &Store) {
+    let (mut client, keys) = (client(etcd).await, store.keys());
+    client.put(keys.schema(), "1", None).await.unwrap();
+    let id = EntryId::reboot(4);
+    for number in 1..=400 {
+        let text = if number % 100 == 50 { failed(number) } else { WITHHELD.replace("NUMBER", &number.to_string()) };
+        client.put(keys.attempt(id, number), text, None).await.unwrap();
+    }
+    client.put(keys.attempt(EntryId::reboot(5), 1), failed(1).replace("reboots/4", "reboots/5"), None).await.unwrap();
+    client.put(keys.attempt(EntryId::reboot(6), 1), "{", None).await.unwrap();
+}
+
+async fn attempts(store: &Store) -> BTreeMap<u32, Attempt> {
+    let view = store.read_view().await.unwrap();
+    view.attempts_of(EntryId::reboot(4)).filter_map(Stored::get).map(|a| (a.number, a.clone())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_0_1_wrote_is_migrated_once_by_the_first_leader_whatever_stops_it() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    as_0_1_left_it(&etcd, &store).await;
+    let before = store.read_view().await.unwrap();
+    assert!(migrate::needed(&before) && before.attempts.len() == 402);
+    assert_eq!(before.attempts.values().filter(|s| s.get().is_none()).count(), 1, "0.1's fixtures can be read");
+
+    // a leader that was deposed does nothing
+    let (first, fence) = lead(&store).await;
+    etcd.ctl(&["lease", "revoke", &format!("{:x}", first.lease())]);
+    store.migrate(&fence, &who()).await;
+    assert_eq!((etcd.value(&store.keys().schema()).as_str(), attempts(&store).await.len()), ("1", 400));
+    drop(first);
+
+    // one that dies on its way, as far as it may have come: the number is raised first, and somebody goes on
+    let (second, fence) = lead(&store).await;
+    let permit = fence.permit_record().unwrap();
+    let note = migrate::Migration { from: 1, at: jiff::Timestamp::now(), by: who() };
+    let raise = Change {
+        puts: vec![put(&store.keys().schema(), &SCHEMA.to_string()), Put::json(store.keys().migration(), &note)],
+        deletes: vec![store.keys().attempt(EntryId::reboot(4), 2)],
+        ..Change::default()
+    };
+    store.commit(&permit, raise).await.unwrap();
+    second.resign().await;
+    let half = store.read_view().await.unwrap();
+    assert!(half.migrating && migrate::needed(&half), "whoever leads next goes on");
+
+    let (_third, fence) = lead(&store).await;
+    store.migrate(&fence, &who()).await;
+    let (view, kept) = (store.read_view().await.unwrap(), attempts(&store).await);
+    assert_eq!(view.schema.as_ref().and_then(Stored::get), Some(&SCHEMA));
+    assert!(!migrate::needed(&view) && !view.migrating);
+    assert_eq!(
+        kept.keys().copied().collect::<Vec<_>>(),
+        [1, 50, 150, 250, 350, 400],
+        "tries, the first and the newest"
+    );
+    assert_eq!(kept[&400].folded, 400 - 6 - 1, "those that were folded are counted, but for what went before");
+    assert_eq!(kept[&50], serde_json::from_str::<Attempt>(&failed(50)).unwrap(), "what counts is as it was");
+    assert_eq!(view.attempts.len(), 8, "other entries, and what cannot be read, are left alone");
+
+    // again nothing is written
+    let revision = view.revision;
+    store.migrate(&fence, &who()).await;
+    assert_eq!(store.read_view().await.unwrap().revision, revision, "idempotent");
+    let told = store.newest::<Audit>(&store.keys().audit_prefix(), 10).await.unwrap();
+    let told: Vec<&Audit> = told.iter().filter_map(Stored::get).filter(|a| a.what == "migrate").collect();
+    assert_eq!(told.iter().map(|a| a.result.as_str()).collect::<Vec<_>>(), ["done"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_0_1_never_was_nothing_is_migrated() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    assert_eq!(store.ensure_schema(&who()).await, Ok(SCHEMA));
+    assert!(!migrate::needed(&store.read_view().await.unwrap()));
+    let (_candidacy, fence) = lead(&store).await;
+    let revision = store.read_view().await.unwrap().revision;
+    store.migrate(&fence, &who()).await;
+    // a newer layout is nobody's to change
+    etcd.ctl(&["put", &store.keys().schema(), "9"]);
+    assert!(!migrate::needed(&store.read_view().await.unwrap()));
+    store.migrate(&fence, &who()).await;
+    assert_eq!(store.read_view().await.unwrap().revision, revision + 1, "etcdctl's");
+}

@@ -1,0 +1,47 @@
+//! What stays within bounds: the audit of people (I48) and the size of transactions (I49).
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::{record::Breach, view::View};
+
+/// People's records are kept so long.
+const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// What etcd takes in one transaction by default: operations on each side, and bytes of a request.
+const OPERATIONS: usize = 128;
+const BYTES: usize = 3 * 512 * 1024;
+
+/// I48: no audit record of what a person did is deleted within 90 days of it, by whomever and for whatever reason.
+pub fn i48(view: &View<'_>) -> Vec<Breach> {
+    let mut of_people: HashMap<&str, Timestamp> = HashMap::new();
+    let mut found = Vec::new();
+    for change in view.record.keys.iter().filter(|c| c.key.starts_with("cketerm/audit/")) {
+        let Some(value) = change.value.as_deref() else {
+            let Some(at) = of_people.remove(change.key.as_str()) else { continue };
+            if change.at.duration_since(at) < KEPT {
+                let what = format!("{}, what a person did at {at}, is deleted", change.key);
+                found.push(Breach { code: "I48", at: change.at, what });
+            }
+            continue;
+        };
+        let Ok(audit) = serde_json::from_slice::<Value>(value) else { continue };
+        if audit["who"]["user"].as_str().is_some_and(|user| user != "engine") {
+            let at = audit["at"].as_str().and_then(|at| at.parse().ok());
+            of_people.insert(&change.key, at.unwrap_or(change.at));
+        }
+    }
+    found
+}
+
+/// I49: no transaction that was sent, carried out or refused, has more comparisons or operations, or more bytes, than etcd
+/// takes.
+pub fn i49(view: &View<'_>) -> Vec<Breach> {
+    let too_large = view.record.txns.iter().filter(|t| t.operations > OPERATIONS || t.bytes > BYTES);
+    let breach = |t: &super::record::Txn| {
+        let what = format!("{} sends a transaction of {} operations and {} bytes", t.by, t.operations, t.bytes);
+        Breach { code: "I49", at: t.at, what }
+    };
+    too_large.map(breach).collect()
+}

@@ -1,0 +1,188 @@
+//! Long stretches and long queues, on the sandbox with its clock paused: a week in which one machine's command fails hundreds of
+//! times while people go on with their work, and a change of the definition while five hundred entries wait. Nothing else goes
+//! wrong: what grows with the number of tries or of entries is what is looked for (I48, I49).
+
+use std::{sync::Arc, time::Duration};
+
+use cketerm::{
+    actions::Operator,
+    clock::Clock,
+    model::{
+        entry::Stored,
+        ours::{Audit, Ending},
+    },
+    sandbox::{machines::Behaviour, sabakan::State},
+    scenario::{Options, Scenario, Stage},
+    store::keys::SwitchName,
+};
+use fastrand::Rng;
+use tokio::time::sleep;
+
+use crate::{
+    engines::{Engines, Slot},
+    gather,
+    observers::{self, record::Breach},
+};
+
+const WEEK: &str = r#"
+name: week
+about: Four machines, one of which does not take its command for most of a week.
+population: {nodes: 4, pods_per_node: 1}
+pace: {boot: {seconds: 60, jitter: 60}, command: {seconds: 1, jitter: 3}, check: {seconds: 0.1, jitter: 0.5},
+  kubelet_start: {seconds: 1, jitter: 3}, node_ready: {seconds: 1, jitter: 5}, api_settle: 5, node_monitor_grace: 10,
+  pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 5, jitter: 5}, lag: 0.1, budget_lag: 0.3}
+reboot: {eviction_timeout_seconds: 300, command_timeout_seconds: 15, command_interval: 1800, command_retries: 320, max_concurrent_reboots: 1}
+"#;
+
+const CROWD: &str = r#"
+name: crowd
+about: Forty machines, five hundred entries that wait, and a machine that sabakan calls unhealthy.
+population: {nodes: 40, racks: 4, pods_per_node: 0, workloads: [], registry: {enabled: true, repairs: 0, minimum_workers: 30}}
+"#;
+
+/// How often the machine refuses: with the interval between, six days and a quarter.
+const REFUSALS: u32 = 300;
+/// Hours between what a person does.
+const ACTS: u64 = 3;
+/// Observers that live on what etcd was asked and held: nobody keeps a week of Kubernetes' objects.
+const JUDGED: [&str; 6] = ["I23", "I25", "I28", "I38", "I48", "I49"];
+
+/// What a story came to.
+pub struct Stretch {
+    pub breaches: Vec<Breach>,
+    /// What is not as it should be, beside what the observers say.
+    pub wrong: Vec<String>,
+    pub says: String,
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+/// Sets a stage up with so many engines.
+async fn set(site: &str, engines: usize) -> (Arc<Stage>, Engines, Operator) {
+    let clock = Clock::tokio("2026-06-01T00:00:00Z".parse().unwrap());
+    let mut options = Options { seed: 11, ..Options::default() };
+    options.api.audit = 0;
+    let stage = Arc::new(Stage::set(Scenario::parse(site).unwrap(), options, clock.clone()).await.unwrap());
+    stage.sandbox.etcd.listen();
+    let all: Engines = Arc::default();
+    let mut rng = Rng::with_seed(11);
+    for i in 0..engines {
+        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, &mut rng);
+        all.lock().unwrap().push(slot);
+        Slot::start(&all, i, &stage).await;
+    }
+    let operator = stage.operator("alice");
+    (stage, all, operator)
+}
+
+fn judged(stage: &Stage) -> Vec<Breach> {
+    let mut record = gather::record(&stage.sandbox);
+    (record.objects, record.asked) = (Vec::new(), Vec::new());
+    record.ttl_seconds = 10;
+    observers::observe(&record).into_iter().filter(|b| JUDGED.contains(&b.code)).collect()
+}
+
+/// A week of tries.
+pub fn week() -> Stretch {
+    runtime().block_on(async {
+        let (stage, _engines, operator) = set(WEEK, 2).await;
+        let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap().address;
+        stage.sandbox.machines.behave(&worker, Behaviour { fails: REFUSALS, exit_code: 7, ..Behaviour::default() });
+        operator.add_reboots(&[worker], Some("a week")).await.unwrap();
+        let (mut acts, mut hours) = (1, 0);
+        while hours < 7 * 24 {
+            sleep(Duration::from_hours(ACTS)).await;
+            hours += ACTS;
+            let on = acts % 2 == 0;
+            operator.set_switch(SwitchName::AutoRepair, on, Some(&format!("act {acts}"))).await.unwrap();
+            acts += 1;
+        }
+        let (store, mut wrong) = (&operator.store, Vec::new());
+        let audit = store.newest::<Audit>(&store.keys().audit_prefix(), 100_000).await.unwrap();
+        let all = || audit.iter().filter_map(Stored::get);
+        let (people, engine) =
+            (all().filter(|a| a.who.user == "alice").count(), all().filter(|a| a.by_engine()).count());
+        let most = all().map(Audit::count).max().unwrap_or(0);
+        if people != acts {
+            wrong.push(format!("{acts} acts of a person, {people} records of them are left"));
+        }
+        if engine > 60 || most < REFUSALS {
+            wrong.push(format!("{engine} records of engines, one of which tells of {most} tries"));
+        }
+        let view = store.read_view().await.unwrap();
+        if !view.reboots.entries.is_empty() || !view.attempts.is_empty() {
+            wrong.push(format!("{} entries and {} attempts are left", view.reboots.entries.len(), view.attempts.len()));
+        }
+        let endings = store.newest::<Ending>(&store.keys().history_prefix(), 10).await.unwrap();
+        let ending = endings.iter().find_map(Stored::get);
+        let kept = ending.map_or(0, |e| e.attempts.len() + usize::try_from(e.omitted).unwrap());
+        if kept != usize::try_from(REFUSALS).unwrap() + 1 || ending.is_none_or(|e| e.attempts.len() > 32) {
+            wrong.push(format!("its ending tells of {kept} attempts"));
+        }
+        let says = format!("{hours} hours, {most} tries, {engine} records of engines, {people} of people");
+        Stretch { breaches: judged(&stage), wrong, says }
+    })
+}
+
+/// Five hundred entries that wait.
+pub fn crowd() -> Stretch {
+    runtime().block_on(async {
+        let (stage, engines, operator) = set(CROWD, 1).await;
+        let mut wrong = Vec::new();
+        operator.set_switch(SwitchName::Reboots, false, None).await.unwrap();
+        let machines = stage.sandbox.machines.list();
+        let plane = machines.iter().find(|m| m.control_plane).unwrap().address.clone();
+        let sick = stage.sandbox.sabakan.set_state("w5", State::Unhealthy).unwrap().ipv4[0].clone();
+        stage.sandbox.sabakan.set_state("w5", State::Healthy).unwrap();
+        let addresses: Vec<String> = (0..500).map(|i| if i % 5 == 0 { plane.clone() } else { sick.clone() }).collect();
+        operator.add_reboots(&addresses, Some("a crowd")).await.unwrap();
+        sleep(Duration::from_mins(5)).await;
+        for state in [State::Unhealthy, State::Healthy] {
+            stage.sandbox.sabakan.set_state("w5", state).unwrap();
+            let tainted = || {
+                let slots = engines.lock().unwrap();
+                let seen = slots[0].handle.as_ref().unwrap().seen().borrow().clone();
+                let definition = seen.snapshot.store.definition().cloned().unwrap_or_default();
+                let found = definition
+                    .cluster
+                    .nodes
+                    .iter()
+                    .any(|n| n.address == sick && serde_json::to_string(n).unwrap().contains("unhealthy"));
+                (found == (state == State::Unhealthy), seen.applying.clone())
+            };
+            let waits = async {
+                while !tainted().0 {
+                    sleep(Duration::from_secs(5)).await;
+                }
+            };
+            if tokio::time::timeout(Duration::from_mins(30), waits).await.is_err() {
+                wrong.push(format!("{state:?} is not applied: {:?}", tainted().1));
+            }
+        }
+        let left = operator.store.read_view().await.unwrap().reboots.entries.len();
+        if left != 500 {
+            wrong.push(format!("{left} entries are left"));
+        }
+        Stretch { breaches: judged(&stage), wrong, says: "500 entries wait while two changes are applied".to_owned() }
+    })
+}
+
+/// Plays both; says what they came to, and whether all is well.
+pub fn play() -> bool {
+    let mut well = true;
+    for (name, story) in [("week", week as fn() -> Stretch), ("crowd", crowd)] {
+        let clock = std::time::Instant::now();
+        let stretch = story();
+        println!("{name:10} {} in {:.1} s", stretch.says, clock.elapsed().as_secs_f64());
+        for breach in stretch.breaches.iter().take(20) {
+            println!("  {} at {}: {}", breach.code, breach.at, breach.what);
+        }
+        for wrong in &stretch.wrong {
+            println!("  {wrong}");
+        }
+        well &= stretch.breaches.is_empty() && stretch.wrong.is_empty();
+    }
+    well
+}
