@@ -147,6 +147,8 @@ pub enum Mutation {
     QuorumForgotten,
     /// Whose copy is too old for work to start is not named.
     StaleUnnamed,
+    /// Orders and rules are accepted whoever leads.
+    HoldPretended,
 }
 
 /// All of them.
@@ -219,6 +221,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::StaleUnnamed,
     Mutation::TransactionUnbounded,
     Mutation::AuditFlooded,
+    Mutation::HoldPretended,
 ];
 
 #[cfg(feature = "mutations")]
@@ -259,7 +262,7 @@ mod tests {
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
-        for code in (1..=51).map(|i| format!("I{i}")) {
+        for code in (1..=52).map(|i| format!("I{i}")) {
             assert!(codes.contains(&code.as_str()), "no fault breaks {code}");
         }
         named.sort_unstable();

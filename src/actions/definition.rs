@@ -13,6 +13,8 @@ pub struct SetCluster {
     pub warnings: Vec<Fault>,
     /// The sabakan integration will overwrite it.
     pub overwritten_by_sabakan: bool,
+    /// What CKE would refuse, where it was never here.
+    pub note: Option<String>,
 }
 
 /// Whether etcd and Kubernetes belong together.
@@ -41,12 +43,46 @@ impl Operator {
             let lines: Vec<String> = checked.faults.iter().map(ToString::to_string).collect();
             return Err(ActionError::failed(format!("the definition was not set:\n{}", lines.join("\n"))));
         }
+        let note = self.without_endpoint(&definition).await?;
         let json = written(&definition).to_string();
         self.store.set_cluster(&json, None, &self.who, reason).await?;
         let keys = self.store.keys();
         let template = self.store.raw(&keys.sabakan("template")).await?;
         let switch = self.store.switch(crate::store::keys::SwitchName::Sabakan).await?;
-        Ok(SetCluster { warnings: checked.warnings, overwritten_by_sabakan: template.is_some() && switch.enabled() })
+        Ok(SetCluster {
+            warnings: checked.warnings,
+            overwritten_by_sabakan: template.is_some() && switch.enabled(),
+            note,
+        })
+    }
+
+    /// CKE ends at its start with a definition without `options.kubelet.cri_endpoint`, and its leader stops working: refused where
+    /// CKE is or was at work, said elsewhere.
+    async fn without_endpoint(&self, definition: &serde_json::Value) -> Result<Option<String>, ActionError> {
+        const PATH: &str = "/options/kubelet/cri_endpoint";
+        let set =
+            |value: &serde_json::Value| value.pointer(PATH).and_then(|v| v.as_str()).is_some_and(|v| !v.is_empty());
+        if set(definition) {
+            return Ok(None);
+        }
+        let mut trace = self.store.trace_of_cke().await?;
+        if trace.is_none() {
+            // a definition that CKE has worked with has it
+            let current = self.store.cluster_text().await?;
+            let stored = current.and_then(|raw| serde_json::from_str(&raw.text).ok());
+            trace = stored.filter(set).map(|_| "the definition in force has it".to_owned());
+        }
+        match trace {
+            Some(trace) => Err(ActionError::failed(format!(
+                "the definition was not set:\noptions.kubelet.cri_endpoint must not be empty: with such a definition CKE ends at \
+                 its start (\"kubelet.cri_endpoint should not be empty\"), and its leader stops working; {trace}. Name the socket of \
+                 the container runtime there, such as /run/containerd/containerd.sock"
+            ))),
+            None => Ok(Some(
+                "options.kubelet.cri_endpoint is empty: cketerm needs none, CKE would refuse this definition"
+                    .to_owned(),
+            )),
+        }
     }
 
     /// What etcd and Kubernetes say about which cluster this is. Needs both.

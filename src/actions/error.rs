@@ -62,7 +62,7 @@ impl ActionError {
 impl From<StoreError> for ActionError {
     fn from(e: StoreError) -> Self {
         let kind = match &e {
-            StoreError::Conflict { .. } | StoreError::NotAllowed(_) => Kind::Refused,
+            StoreError::Conflict { .. } | StoreError::LeaderChanged | StoreError::NotAllowed(_) => Kind::Refused,
             _ => Kind::Failed,
         };
         Self { kind, text: e.to_string() }

@@ -3,6 +3,7 @@
 //! An action refuses before it writes, says what it refuses on which object and what to do instead, and never
 //! decides what the engine decides. Nothing here draws, parses arguments or prints.
 
+mod accept;
 mod bmcs;
 mod by_hand;
 mod choose;
@@ -20,10 +21,12 @@ mod registry;
 mod repair;
 mod rights;
 pub mod start;
+mod stop;
 mod unreadable;
 mod who;
 mod witness;
 
+pub use accept::{note, refusal};
 pub use bmcs::{Bmcs, Registered};
 pub use by_hand::Progress;
 pub use choose::Choosing;
@@ -36,6 +39,7 @@ pub use policy::{CONSTRAINTS, DOCUMENTS, constraint, unknown_constraint};
 pub use queue::{Added, not_members};
 pub use repair::{WantedRepair, state as repair_state};
 pub use rights::rights;
+pub use stop::{resumed, stopped};
 pub use unreadable::{LEFT, removing};
 pub use who::host_name;
 
@@ -44,7 +48,7 @@ use std::time::Duration;
 use crate::{
     fence::Person,
     kubernetes::Kube,
-    model::ours::Who,
+    model::{acceptance::Asked, ours::Who},
     store::{Store, keys::SwitchName, operator::Note, queue::SwitchSet},
 };
 
@@ -63,18 +67,27 @@ pub struct Operator {
     pub who: Who,
     /// The BMCs of machines, for the proof that a host is off; none = not asked.
     pub bmcs: Option<Bmcs>,
+    /// Rules that the leader does not know are stored for the one that comes after it.
+    pub handover: bool,
 }
 
 impl Operator {
     /// The person who runs this process.
     pub fn new(store: Store, kube: Option<Kube>) -> Self {
-        Self { store, kube, who: who::here(), bmcs: None }
+        Self { store, kube, who: who::here(), bmcs: None, handover: false }
     }
 
     /// One who can ask these BMCs.
     #[must_use]
     pub fn with_bmcs(mut self, bmcs: Bmcs) -> Self {
         self.bmcs = Some(bmcs);
+        self
+    }
+
+    /// One who stores rules for a later leader, too (`--for-handover`).
+    #[must_use]
+    pub fn for_handover(mut self, handover: bool) -> Self {
+        self.handover = handover;
         self
     }
 
@@ -95,6 +108,7 @@ impl Operator {
     /// is for the caller to look at: [`Operator::keep_cordon_of`].
     pub async fn keep_cordoned(&self, node: &str, keep: bool, reason: Option<&str>) -> Result<(), ActionError> {
         let kube = self.kube("keep-cordoned")?;
+        self.accepted(if keep { Asked::KeepCordoned } else { Asked::GiveCordonBack }).await?;
         let answer = kube.annotate_keep_cordoned(&Person::asks(&self.who), node, keep).await;
         let result = answer.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
         let what = if keep { "node keep-cordoned" } else { "node give the cordon back" };

@@ -4,9 +4,10 @@ use serde_json::{Map, Value};
 
 use jiff::Timestamp;
 
-use super::{ActionError, Operator};
+use super::{ActionError, Operator, accept::judge};
 use crate::{
     model::{
+        acceptance::Asked,
         cluster,
         constraints::Constraints,
         freeze::{Freeze, Groups},
@@ -39,10 +40,15 @@ impl Operator {
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
         let on = set_to(name, value);
         let note = Note { who: &self.who, what: "policy set", on: &on, reason };
-        let set = self.store.update_policy(note, |policy| {
-            *policy = with_field(policy, name, value, set_by)?;
-            Ok(())
-        });
+        let asked = Asked::of_policy(name, value);
+        let set = self.store.update_policy_under(
+            note,
+            |led| judge(asked, led, self.handover),
+            |policy| {
+                *policy = with_field(policy, name, value, set_by)?;
+                Ok(())
+            },
+        );
         Ok(set.await?)
     }
 
@@ -54,10 +60,14 @@ impl Operator {
         let mut before = None;
         let on = format!("both queues until {until}");
         let note = Note { who: &self.who, what: "freeze", on: &on, reason: Some(&reason) };
-        let set = self.store.update_policy(note, |policy| {
-            before = policy.freeze.replace(freeze.clone()).filter(|freeze| freeze.holds(now));
-            Ok(())
-        });
+        let set = self.store.update_policy_under(
+            note,
+            |led| judge(Asked::Freeze, led, self.handover),
+            |policy| {
+                before = policy.freeze.replace(freeze.clone()).filter(|freeze| freeze.holds(now));
+                Ok(())
+            },
+        );
         set.await?;
         Ok(before)
     }

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ActionError, Operator, PATIENCE};
+use super::{ActionError, Operator, PATIENCE, accept::JUDGED, refusal};
 use crate::{
     model::{
+        acceptance::Asked,
         cluster::{Cluster, Members, Node},
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
         ours::{Request, Verb},
         reboot::{RebootEntry, RebootStatus},
     },
-    store::view::StoreView,
+    store::{StoreError, leadership::Under, view::StoreView},
 };
 
 /// What came of adding entries.
@@ -104,27 +105,50 @@ impl Operator {
             }
             self.refuse_mismatch().await?;
         }
-        let mut seen = seen;
-        if verb != Verb::Uncordon {
+        let mut judged = 1;
+        loop {
+            let (expect, under) = self.judge_order(entry, verb, seen).await?;
+            match self.store.give_order(entry, verb, expect, &self.who, reason, under.as_ref()).await {
+                // the leader that was looked at leads no longer: what the next one makes of the order is another question
+                Err(StoreError::LeaderChanged) if judged < JUDGED => judged += 1,
+                given => return Ok(given?),
+            }
+        }
+    }
+
+    /// The revision that an order is given for and the leader that it is tied to, where it makes sense and is honoured.
+    async fn judge_order(
+        &self,
+        entry: EntryId,
+        verb: Verb,
+        seen: Option<i64>,
+    ) -> Result<(Option<i64>, Option<Under>), ActionError> {
+        let (seen, leadership, in_work) = if verb == Verb::Uncordon {
+            (seen, self.store.leadership().await?, true)
+        } else {
             let view = self.store.read_view().await?;
-            let revision = match entry.queue {
+            let (revision, in_work) = match entry.queue {
                 QueueKind::Reboot => {
                     let (found, revision) = readable(view.reboots.entries.get(&entry.index), entry)?;
                     fits(found, entry, verb)?;
-                    revision
+                    (revision, matches!(found.status, RebootStatus::Draining | RebootStatus::Rebooting))
                 }
                 QueueKind::Repair => {
                     let (found, revision) = readable(view.repairs.entries.get(&entry.index), entry)?;
                     super::repair::fits(found, entry, verb)?;
-                    revision
+                    (revision, found.unfinished() && found.claims_machine())
                 }
             };
             if verb == Verb::Retry {
                 refuse_running(&view, entry)?;
             }
-            seen = seen.or(Some(revision));
+            (seen.or(Some(revision)), view.leadership(), in_work)
+        };
+        let asked = Asked::from(verb);
+        if let Some(why) = refusal(asked, &leadership, in_work, false) {
+            return Err(ActionError::refused(format!("{verb} of {entry} is refused: {why}")));
         }
-        Ok(self.store.give_order(entry, verb, seen, &self.who, reason).await?)
+        Ok((seen, (!asked.always()).then_some(leadership.under)))
     }
 
     /// What a person who says `done` should know: the Node of the entry's machine is not Ready, and without that nothing is

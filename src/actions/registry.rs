@@ -3,6 +3,7 @@
 use super::{ActionError, Operator};
 use crate::{
     model::{
+        acceptance::Asked,
         cluster::{parse, written},
         ours::Approval,
     },
@@ -34,16 +35,20 @@ impl Operator {
     /// Lets the change with this digest pass the gate, for an hour. Refused while applying is on hold.
     pub async fn approve(&self, digest: &str, reason: Option<&str>) -> Result<Approval, ActionError> {
         self.refuse_mismatch().await?;
-        Ok(self.store.approve(digest, &self.who, reason).await?)
+        let leadership = self.accepted(Asked::Approve).await?;
+        Ok(self.store.approve(digest, &self.who, reason, Some(&leadership.under)).await?)
     }
 
     /// Stops all applying of generated definitions, or (`hold` false) takes that back; where `seen` is given, only while the hold
     /// is the one of this `ModRevision` (0 = none).
     pub async fn hold_registry(&self, hold: bool, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
-        if !hold {
+        let under = if hold {
+            Some(self.accepted(Asked::HoldApplying).await?.under)
+        } else {
             self.refuse_mismatch().await?;
-        }
-        Ok(self.store.set_hold(hold, seen, &self.who, reason).await?)
+            None
+        };
+        Ok(self.store.set_hold(hold, seen, &self.who, reason, under.as_ref()).await?)
     }
 
     /// Checks and stores the variables of a question to sabakan, as they were written: those of the integration or of

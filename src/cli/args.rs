@@ -249,6 +249,10 @@ pub enum Command {
     },
     /// Nothing new starts until then, in either queue; drains that are under way are unwound. Kubernetes is not asked
     Freeze(FreezeArgs),
+    /// Disable both queues at once, whoever leads, and remember which were enabled; running reboots and repairs finish
+    Stop(Reason),
+    /// Enable the queues that `stop` disabled, but for those that somebody turned since
+    Resume(Reason),
     /// End a freeze before its time
     Unfreeze(Reason),
     /// Print whether the maintenance windows are open, and when next
@@ -366,6 +370,14 @@ pub struct Reason {
     /// Reason or ticket, for the record
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+}
+
+/// For rules that the leader does not know.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Handover {
+    /// Store it although CKE leads: it comes into force once a cketerm engine leads, and is shown as not in force before
+    #[arg(long)]
+    pub for_handover: bool,
 }
 
 impl Reason {

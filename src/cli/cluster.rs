@@ -65,6 +65,9 @@ pub async fn run(word: ClusterWord, context: &Context) -> Result<(), ActionError
             for warning in &set.warnings {
                 context.say(&format!("warning: {warning}"));
             }
+            if let Some(note) = &set.note {
+                context.say(&format!("note: {note}"));
+            }
             if set.overwritten_by_sabakan {
                 context.say(
                     "warning: the sabakan integration is enabled and has a template: a leader will overwrite this \

@@ -33,6 +33,7 @@ mod sabakan;
 mod sandbox;
 mod screenshot;
 mod state;
+mod stop;
 mod switches;
 mod theme;
 mod wait;
@@ -61,6 +62,8 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Notices { word } => Box::pin(notices::run(word, context)).await,
         Command::Policy { word } => Box::pin(policy::run(word, context)).await,
         Command::Freeze(args) => Box::pin(windows::freeze(&args, context)).await,
+        Command::Stop(reason) => Box::pin(stop::stop(&reason, context)).await,
+        Command::Resume(reason) => Box::pin(stop::resume(&reason, context)).await,
         Command::Unfreeze(reason) => Box::pin(windows::unfreeze(&reason, context)).await,
         Command::Windows(args) => Box::pin(windows::windows(&args, context)).await,
         Command::Hosts { word } => Box::pin(hosts::run(word, context)).await,

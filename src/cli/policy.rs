@@ -4,12 +4,13 @@ use clap::Subcommand;
 
 use super::{
     Context,
-    args::{Output, Reason},
+    args::{Handover, Output, Reason},
     reboot_queue::read,
+    windows::not_in_force,
 };
 use crate::{
     actions::{ActionError, DOCUMENTS},
-    model::policy::Policy,
+    model::{acceptance::Asked, policy::Policy},
 };
 
 /// The words.
@@ -27,6 +28,9 @@ pub enum PolicyWord {
         value: String,
         #[command(flatten)]
         #[allow(missing_docs)]
+        handover: Handover,
+        #[command(flatten)]
+        #[allow(missing_docs)]
         reason: Reason,
     },
 }
@@ -40,7 +44,13 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
                 Output::Table => Output::Yaml,
                 form => form,
             };
-            match store.policy().await?.map(|s| (s.key, s.value)) {
+            let view = store.leaders().await?;
+            if let Some(why) = not_in_force(&view).filter(|_| view.policy.is_some()) {
+                context.say(&format!(
+                    "NOT IN FORCE: {why}; of these fields only `engine` counts before a cketerm engine leads"
+                ));
+            }
+            match view.policy.map(|s| (s.key, s.value)) {
                 Some((_, Ok(policy))) => context.out.value(policy.as_ref(), form),
                 Some((key, Err(e))) => Err(ActionError::failed(format!(
                     "{key} cannot be read: {e}; engines only observe until it is mended with etcdctl"
@@ -54,9 +64,13 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
                 }
             }
         }
-        PolicyWord::Set { name, value, reason } => {
+        PolicyWord::Set { name, value, handover, reason } => {
             let value = if DOCUMENTS.contains(&name.as_str()) { document(&value)? } else { value };
-            context.operator().await?.set_policy(&name, &value, reason.get()).await?;
+            let operator = context.operator().await?.for_handover(handover.for_handover);
+            operator.set_policy(&name, &value, reason.get()).await?;
+            if let Some(note) = operator.note_on(Asked::of_policy(&name, &value)).await {
+                context.say(&note);
+            }
             Ok(())
         }
     }

@@ -72,9 +72,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     }
     let members = line.placed.iter().map(|p| p.address.as_str());
     let start = Start::of(&view, &facts, false, QueueKind::Reboot, members, now.wall);
-    if let Some(notice) = super::windows::notice(&view.policy(), QueueKind::Reboot, now.wall) {
-        context.say(&notice);
-    }
+    super::windows::tell(&view, QueueKind::Reboot, now.wall, context);
     // what has no end stands among the notes of the line, with its remedy
     if let Some(bar @ Bar::Before(..)) = start.bar {
         context.say(&format!("note: nothing starts {}", bar.said(|at| super::windows::moment(&view.policy(), at))));

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     actions::{ActionError, LEFT, removing},
     model::{
+        acceptance::Asked,
         attempt::Attempt,
         entry::{EntryId, QueueKind, Stored},
         ours::Verb,
@@ -186,6 +187,9 @@ pub(super) async fn order(entry: EntryId, verb: Verb, reason: &Reason, context: 
         Verb::Hold | Verb::Unhold | Verb::Uncordon => context.operator().await?,
     };
     Box::pin(operator.order(entry, verb, None, reason.get())).await?;
+    if let Some(note) = operator.note_on(Asked::from(verb)).await {
+        context.say(&note);
+    }
     if verb == Verb::Done
         && let Some(note) = operator.not_ready(entry).await
     {
@@ -239,10 +243,21 @@ fn for_people(entry: &Value, view: &StoreView) -> [String; 3] {
     ]
 }
 
+/// Times as `ckecli` prints them: other programs may have written fractions of seconds.
+fn in_whole_seconds(entry: &mut Value) {
+    for field in ["last_transition_time", "drain_backoff_expire"] {
+        let Some(Value::String(text)) = entry.get_mut(field) else { continue };
+        if let Ok(at) = text.parse() {
+            *text = crate::model::time::whole_seconds(at).to_string();
+        }
+    }
+}
+
 async fn list(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
-    let (entries, broken) = readable(QueueKind::Reboot, &view.reboots.entries);
+    let (mut entries, broken) = readable(QueueKind::Reboot, &view.reboots.entries);
+    entries.iter_mut().for_each(in_whole_seconds);
     match context.output(Output::Json) {
         Output::Table => {
             let row = |e: &Value| {
@@ -268,9 +283,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
             }
             let more = if context.simple() { &[][..] } else { &FOR_PEOPLE };
             let titles: Vec<&str> = COLUMNS.iter().map(|(title, _)| title).chain(more).copied().collect();
-            if let Some(notice) = windows::notice(&view.policy(), QueueKind::Reboot, store.clock().wall()) {
-                context.say(&notice);
-            }
+            windows::tell(&view, QueueKind::Reboot, store.clock().wall(), context);
             context.out.text(columns(&titles, &rows))?;
         }
         form => context.out.value(&entries, form)?,

@@ -185,9 +185,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
                     cells.map(str::to_owned).to_vec()
                 });
             }
-            if let Some(notice) = super::windows::notice(&view.policy(), QueueKind::Repair, store.clock().wall()) {
-                context.say(&notice);
-            }
+            super::windows::tell(&view, QueueKind::Repair, store.clock().wall(), context);
             context.out.text(columns(&COLUMNS.map(|(title, _)| title), &rows))?;
         }
         form => context.out.value(&entries, form)?,

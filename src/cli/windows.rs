@@ -8,19 +8,21 @@ use serde_json::{Value, json};
 
 use super::{
     Context,
-    args::{Output, Reason},
+    args::{Handover, Output, Reason},
     output::Lines,
     reboot_queue::read,
 };
 use crate::{
     actions::ActionError,
     model::{
-        entry::QueueKind,
+        acceptance::{Asked, Lead},
+        entry::{QueueKind, Stored},
         freeze::Freeze,
         policy::Policy,
-        time::ahead,
+        time::{ahead, whole_seconds},
         window::{Window, Windows, length},
     },
+    store::view::StoreView,
 };
 
 /// What `freeze` takes.
@@ -32,6 +34,9 @@ pub struct FreezeArgs {
     /// Why: every header shows it
     #[arg(long, value_name = "TEXT")]
     reason: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    handover: Handover,
 }
 
 /// What `windows` takes.
@@ -50,20 +55,16 @@ pub struct WindowsArgs {
 
 /// Freezes both queues.
 pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionError> {
-    let operator = context.operator().await?;
+    let operator = context.operator().await?.for_handover(args.handover.for_handover);
     let now = operator.store.clock().wall();
     let until = ahead(&args.until, now).map_err(|why| ActionError::misused(format!("--until {why}")))?;
     let before = operator.freeze(until, &args.reason).await?;
     let instead = before.map_or_else(String::new, |b| format!(" (it was until {}: {})", b.until, b.reason));
-    context.say(&format!("frozen until {until}{instead}: nothing new starts, drains that are under way are unwound"));
     // an engine of another program asks nobody for our policy
-    let view = operator.store.read_view().await?;
-    if let Some(leader) = view.leader().filter(|leader| view.is_cke(leader)) {
-        context.say(&format!(
-            "warning: CKE on {} leads, and knows no freeze: `cketerm rq disable` and `cketerm repair-queue disable` stop \
-             it too",
-            leader.host
-        ));
+    match operator.note_on(Asked::Freeze).await {
+        Some(note) => context.say(&format!("stored: frozen until {until}{instead}; {note}")),
+        None => context
+            .say(&format!("frozen until {until}{instead}: nothing new starts, drains that are under way are unwound")),
     }
     Ok(())
 }
@@ -79,7 +80,7 @@ pub async fn unfreeze(reason: &Reason, context: &Context) -> Result<(), ActionEr
 
 /// Whether the windows are open, and when next.
 pub async fn windows(args: &WindowsArgs, context: &Context) -> Result<(), ActionError> {
-    let (policy, now) = asked(args, context).await?;
+    let (policy, now, not) = asked(args, context).await?;
     let at = match &args.at {
         None => now,
         Some(text) => {
@@ -88,7 +89,12 @@ pub async fn windows(args: &WindowsArgs, context: &Context) -> Result<(), Action
     };
     let useless = policy.windows.as_ref().and_then(|windows| windows.useless(at));
     match context.output(Output::Table) {
-        Output::Table => context.out.text(text(&policy, at, args.n))?,
+        Output::Table => {
+            if let Some(why) = not {
+                context.say(&format!("NOT IN FORCE: {why}, and CKE knows neither windows nor freezes"));
+            }
+            context.out.text(text(&policy, at, args.n))?;
+        }
         form => context.out.value(&value(&policy, at, args.n), form)?,
     }
     match useless {
@@ -97,21 +103,26 @@ pub async fn windows(args: &WindowsArgs, context: &Context) -> Result<(), Action
     }
 }
 
-/// The file's windows, or the policy; and what time it is.
-async fn asked(args: &WindowsArgs, context: &Context) -> Result<(Policy, Timestamp), ActionError> {
+/// The file's windows, or the policy; what time it is; and why the policy is not in force.
+async fn asked(args: &WindowsArgs, context: &Context) -> Result<(Policy, Timestamp, Option<String>), ActionError> {
     if let Some(file) = &args.check {
         let windows = Windows::read(&read(file)?);
         let windows = windows.map_err(|why| ActionError::failed(format!("{}: {why}", file.display())))?;
-        return Ok((Policy { windows: Some(windows), ..Policy::default() }, Timestamp::now()));
+        return Ok((Policy { windows: Some(windows), ..Policy::default() }, Timestamp::now(), None));
     }
     let store = context.store().await?;
     let now = store.clock().wall();
-    match store.policy().await?.map(|stored| (stored.key, stored.value)) {
-        Some((_, Ok(policy))) => Ok((Policy::clone(&policy), now)),
+    let view = store.leaders().await?;
+    let not = not_in_force(&view);
+    match view.policy.map(|stored| (stored.key, stored.value)) {
+        Some((_, Ok(policy))) => {
+            let not = not.filter(|_| policy.windows.is_some() || policy.freeze.is_some());
+            Ok((Policy::clone(&policy), now, not))
+        }
         Some((key, Err(why))) => Err(ActionError::failed(format!(
             "{key} cannot be read: {why}; engines only observe until it is mended with etcdctl"
         ))),
-        None => Ok((Policy::default(), now)),
+        None => Ok((Policy::default(), now, None)),
     }
 }
 
@@ -180,6 +191,27 @@ fn value(policy: &Policy, at: Timestamp, n: usize) -> Value {
 pub(super) fn moment(policy: &Policy, at: Timestamp) -> String {
     let general = policy.windows.as_ref().and_then(|windows| windows.all().next());
     general.map_or_else(|| at.to_string(), |(_, window)| said(&window.zone, at))
+}
+
+/// Says what holds new work of this queue back, and which rules are not in force.
+pub(super) fn tell(view: &StoreView, queue: QueueKind, now: Timestamp, context: &Context) {
+    if let Some(stopped) = view.stopped.as_ref().and_then(Stored::get) {
+        context.say(&format!(
+            "STOPPED by {} since {}: `cketerm resume` enables the queues again",
+            stopped.who,
+            whole_seconds(stopped.at)
+        ));
+    }
+    if let Some(notice) = notice(&view.policy(), queue, now) {
+        let not = not_in_force(view).map(|why| format!(" (NOT IN FORCE: {why})")).unwrap_or_default();
+        context.say(&format!("{notice}{not}"));
+    }
+}
+
+/// Why windows, freezes and groups keep nothing back now; none where they do, or where none are set.
+pub(super) fn not_in_force(view: &StoreView) -> Option<String> {
+    let leadership = view.leadership();
+    (leadership.lead == Lead::Cke).then_some(leadership.said)
 }
 
 /// What holds new work back now, in a line for those who look at a queue; none = nothing.

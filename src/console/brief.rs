@@ -124,6 +124,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::OrphanedCordon { .. } => "cordon left behind".to_owned(),
         Reason::InvalidEntry { .. } => "cannot be read".to_owned(),
         Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
+        Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
         other => return reason(other, now),
     };
     made_safe(text)
@@ -137,6 +138,7 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::WaitingForControlPlane { .. } | Reason::Settling { .. } => "an API server",
         Reason::Backoff { .. } => "the end of a backoff",
         Reason::OnHold { .. } => "a person (on hold)",
+        Reason::OrderIgnored { .. } => "a person (CKE knows no such order)",
         Reason::DuplicateOf { .. } => "the same machine's other entry",
         Reason::MachineInRepair { .. } => "a repair of the same machine",
         Reason::MachineInReboot { .. } => "a reboot of the same machine",

@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{app::App, brief, when};
+use super::{app::App, brief, leaders, when};
 use crate::model::{
     entry::QueueKind,
     freeze::Freeze,
@@ -20,7 +20,8 @@ pub fn frozen(app: &App) -> Option<String> {
     let freeze = freeze(app)?;
     let until = moment(app, freeze.until);
     let by = if freeze.who.user.is_empty() { String::new() } else { format!(" ({})", freeze.who.user) };
-    Some(brief::safe(&format!("FROZEN until {until}: {}{by}", freeze.reason)))
+    let not = leaders::not_in_force(app).map(|not| format!(" - {not}")).unwrap_or_default();
+    Some(brief::safe(&format!("FROZEN until {until}: {}{by}{not}", freeze.reason)))
 }
 
 /// A text with its times told as all others are: whole seconds, in the site's zone.
@@ -94,5 +95,8 @@ pub fn window(app: &App, queue: QueueKind) -> Option<(String, bool)> {
         (false, _, Some(opens)) => format!("window opens {}", at(opens)),
         (false, _, None) => "window never opens".to_owned(),
     };
-    Some((text, stands.open))
+    match leaders::not_in_force(app) {
+        Some(_) => Some((format!("{text} (NOT IN FORCE)"), false)),
+        None => Some((text, stands.open)),
+    }
 }

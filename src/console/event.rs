@@ -159,6 +159,16 @@ pub enum Action {
         /// Why.
         reason: Option<String>,
     },
+    /// Disable both queues.
+    Stop {
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Enable what the last stop disabled.
+    Resume {
+        /// Why.
+        reason: Option<String>,
+    },
     /// Something about what is generated from the registry.
     Registry {
         /// What.
@@ -243,6 +253,8 @@ impl Action {
             | Self::Registry { reason, .. }
             | Self::Hosts { reason, .. }
             | Self::Unfreeze { reason }
+            | Self::Stop { reason }
+            | Self::Resume { reason }
             | Self::Order { reason, .. } => *reason = why,
             Self::KeepCordoned { .. } | Self::Freeze { .. } => {}
         }
@@ -315,6 +327,8 @@ impl Action {
                 }
             }
             Self::Order { entry, verb, .. } => format!("ordering {verb} of {entry} ..."),
+            Self::Stop { .. } => "disabling both queues ...".to_owned(),
+            Self::Resume { .. } => "enabling what was stopped ...".to_owned(),
             Self::Freeze { .. } => "freezing both queues ...".to_owned(),
             Self::Unfreeze { .. } => "ending the freeze ...".to_owned(),
             Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),

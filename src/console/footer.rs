@@ -13,7 +13,7 @@ use super::{
     app::{App, View},
     brief,
     keys::{self, Binding, Context, TABLE},
-    line, palette,
+    leaders, line, palette,
     table::{cut, put},
     tour, update,
 };
@@ -203,7 +203,10 @@ fn hint_line(app: &App, width: usize) -> Line<'static> {
     let mut shown: Vec<Hint> = Vec::new();
     let back = matches!(here, Context::Table | Context::Detail) && app.help.is_none() && app.undo_stands();
     for name in back.then_some("undo").into_iter().chain(names) {
-        let may_not = |b: &Binding| b.changes && (app.read_only() || app.may_not(b.command).is_some());
+        let ignored = |b: &Binding| {
+            leaders::asked(b.command, app.view).is_some_and(|asked| leaders::refusal(app, asked).is_some())
+        };
+        let may_not = |b: &Binding| b.changes && (app.read_only() || app.may_not(b.command).is_some() || ignored(b));
         let refused = TABLE.iter().any(|b| b.name == name && may_not(b));
         let Some(hint) = hint(app, name).filter(|_| !refused) else { continue };
         if shown.iter().any(|h| h.key == hint.key) {

@@ -11,13 +11,13 @@ use super::{
     app::{App, View},
     brief, calendar,
     facts::Leader,
-    sources,
+    leaders, sources,
     table::{put, wrap},
 };
 
 use crate::{
     engine::{decide::Applying, publish::WAITING},
-    model::entry::QueueKind,
+    model::entry::{QueueKind, Stored},
 };
 
 /// Most lines that one text of the banner takes.
@@ -31,6 +31,11 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
         texts.push((format!("observing: {}", brief::safe(&engine.observing.join("; "))), theme.trouble));
     }
     texts.extend(calendar::frozen(app).map(|text| (text, theme.danger)));
+    if let Some(stopped) = app.seen.snapshot.store.stopped.as_ref().and_then(Stored::get) {
+        let why = stopped.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let text = format!("STOPPED by {} since {}{why}; :resume", stopped.who, calendar::time(app, stopped.at));
+        texts.push((brief::safe(&text), theme.danger));
+    }
     // what holds both queues alike is said once
     let mut held: Vec<(String, usize)> = Vec::new();
     for (id, n) in &app.facts.holds {
@@ -109,7 +114,8 @@ fn counts(app: &App) -> Line<'static> {
         });
         if let Some(hold) = &store.registry.hold {
             let who = hold.get().map(|hold| format!(" by {}", brief::safe(&hold.who.user))).unwrap_or_default();
-            spans.push(Span::styled(format!("  applying ON HOLD{who}"), theme.danger));
+            let not = leaders::not_in_force(app).map(|_| " (NOT IN FORCE)").unwrap_or_default();
+            spans.push(Span::styled(format!("  applying ON HOLD{who}{not}"), theme.danger));
         }
         let repair =
             if store.auto_repair.enabled() { "  automatic repair enabled" } else { "  automatic repair DISABLED" };

@@ -27,6 +27,7 @@ mod hearing;
 pub mod keeper;
 pub mod keymap;
 pub mod keys;
+pub mod leaders;
 pub mod letters;
 pub mod line;
 pub mod list;

@@ -70,7 +70,10 @@ pub fn sentence(audit: &Audit) -> String {
         "node uncordon" => "uncordoned",
         "node drain" => "drains",
         "freeze" => "FROZE",
+        "freeze for handover" => "stored a freeze for the next cketerm leader of",
         "unfreeze" => "ended the freeze of",
+        "stop" => "STOPPED",
+        "resume" => "resumed",
         other => return told(audit, &format!("did {other:?} on")),
     };
     told(audit, did)

@@ -4,7 +4,7 @@ use futures::{StreamExt, stream};
 
 use super::event::{Action, Came, Registering, Replaced, count};
 use crate::{
-    actions::{Operator, WantedRepair},
+    actions::{Operator, WantedRepair, resumed, stopped},
     model::{
         entry::{EntryId, QueueKind},
         ours::Verb,
@@ -85,6 +85,8 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String
         Action::Switch { queue, enabled, reason } => {
             switch(operator, queue.into(), enabled, reason.as_deref(), &format!("the {queue} queue")).await?
         }
+        Action::Stop { reason } => stopped(&operator.stop(reason.as_deref()).await.map_err(text)?).into(),
+        Action::Resume { reason } => resumed(operator.resume(reason.as_deref()).await.map_err(text)?.as_ref()).into(),
         Action::Registry { what, reason } => {
             let reason = reason.as_deref();
             match what {

@@ -22,6 +22,8 @@ pub fn area(command: Command, view: View) -> Option<Area> {
         }
         Command::Reboot | Command::CancelAll => Area::Reboots,
         Command::Repair | Command::DeleteFinished | Command::DeleteUnfinished => Area::Repairs,
+        // the two switches lie beside each other: who may write one may write both
+        Command::Stop | Command::Resume => Area::Reboots,
         Command::Cancel | Command::ResetBackoff | Command::Switch => queue,
         Command::Keep => Area::Nodes,
         _ => return None,
@@ -36,6 +38,7 @@ pub fn area_of(action: &Action) -> Option<Area> {
         Action::Cancel { entries, .. } | Action::ResetBackoff { entries, .. } => of_queue(entries.first()?.queue),
         Action::Remove { entry, .. } => of_queue(entry.queue),
         Action::Switch { queue, .. } => of_queue(*queue),
+        Action::Stop { .. } | Action::Resume { .. } => Area::Reboots,
         Action::Hold { .. } | Action::Order { .. } => Area::Orders,
         Action::Freeze { .. } | Action::Unfreeze { .. } => Area::Settings,
         Action::KeepCordoned { .. } => Area::Nodes,

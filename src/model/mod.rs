@@ -3,6 +3,7 @@
 //! Everything here can be written down, compared and read back; nothing here does I/O, asks a clock
 //! or knows a client library. Every other room may use these words; this room uses none of theirs.
 
+pub mod acceptance;
 pub mod any;
 pub mod attempt;
 pub mod cluster;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     attempt::{Attempt, CheckAnswer},
-    entry::EntryId,
+    entry::{EntryId, QueueKind},
     reason::{Blocker, Reason},
 };
 
@@ -288,6 +288,20 @@ pub struct Hold {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// `cketerm/stopped`: both queues were disabled by `cketerm stop`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// Who.
+    pub who: Who,
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The queues that were enabled, which `cketerm resume` enables again.
+    pub queues: Vec<QueueKind>,
 }
 
 /// `cketerm/generated`: our last change of the definition, in the transaction that wrote it.

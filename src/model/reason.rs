@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::attention::Attention;
-use super::entry::EntryId;
+use super::{entry::EntryId, ours::Verb};
 
 /// How the cause of a backoff begins that only the queue's switch brought about.
 pub const SWITCHED_OFF: &str = "the queue was disabled";
@@ -263,6 +263,12 @@ pub enum Reason {
     OnHold {
         who: String,
         why: Option<String>,
+    },
+    /// Accepted before CKE took the lead, which does not know it.
+    OrderIgnored {
+        verb: Verb,
+        who: String,
+        leader: String,
     },
     Stale {
         source: String,

@@ -45,8 +45,8 @@ pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> Done {
 /// Adds the control planes that are missing, unused machines first, then workers; then the workers that are missing.
 pub(super) fn fill(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanError> {
     add_planes(draft, limits)?;
-    let target = target(draft, limits);
-    add_workers(draft, target.saturating_sub(draft.workers.len()));
+    let target = target(draft);
+    add_workers(draft, |draft| draft.workers.len() < target);
     Ok(())
 }
 
@@ -56,7 +56,7 @@ fn add_planes(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanError> {
         if draft.add_plane(&reason).is_some() {
             continue;
         }
-        let Some(pick) = draft.best_worker(true) else {
+        let Some(pick) = draft.best_worker(true, None) else {
             return Err(PlanError::NotEnough(planes_missing(draft, limits)));
         };
         draft.promote(&pick, &format!("{reason}, and no unused machine is left"));
@@ -83,9 +83,11 @@ fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     Ok(Some(Step { action: Action::DecreaseControlPlane, reason }))
 }
 
-fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
-    let missing = target(draft, limits).saturating_sub(healthy(draft, &draft.workers));
-    match add_workers(draft, missing) {
+/// "While healthy workers < healthy machines of any role − control planes."
+fn increase_workers(draft: &mut Draft<'_>, _: &Limits) -> Done {
+    let wanted =
+        (healthy(draft, |_| true) + absent(&draft.planes) + absent(&draft.workers)).saturating_sub(draft.planes.len());
+    match add_workers(draft, |draft| healthy_members(draft, &draft.workers) < wanted) {
         0 => Ok(None),
         n => {
             let reason = format!("healthy machines of templated roles that were in no place: {n}");
@@ -94,20 +96,37 @@ fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     }
 }
 
-/// How many workers there should be: all healthy machines but those that the control plane needs. As in CKE so many
-/// stay unused as control planes are not healthy: a person can replace those with them.
-fn target(draft: &Draft<'_>, limits: &Limits) -> usize {
-    let unused = draft.unused().filter(|&i| template(draft, i).is_some()).count();
-    let members = healthy(draft, &draft.planes) + healthy(draft, &draft.workers);
-    (members + unused).saturating_sub(limits.planes)
+/// How many workers, healthy or not, the definition is filled up to: the healthy machines of the worker templates' roles, without
+/// all control planes that have one of these roles, healthy or not.
+fn target(draft: &Draft<'_>) -> usize {
+    let templated = |i: usize| template(draft, i).is_some();
+    let planes = planes_of(draft, templated);
+    // what looks gone for its reboot is healthy, and comes back with the role that it had
+    let gone = absent(&draft.workers) + if planes == draft.planes.len() { absent(&draft.planes) } else { 0 };
+    (healthy(draft, templated) + gone).saturating_sub(planes)
 }
 
-fn healthy(draft: &Draft<'_>, members: &[Member]) -> usize {
-    let is = |m: &&Member| match m {
-        Member::Machine(i) => draft.counts_as_healthy(*i),
-        Member::Absent(_) => true,
-    };
-    members.iter().filter(is).count()
+/// The control planes that take machines of these roles from the workers: all of them where the template names such a role; those
+/// that have one where it names none.
+fn planes_of(draft: &Draft<'_>, of: impl Fn(usize) -> bool) -> usize {
+    let own = Draft::machines_of(&draft.planes).filter(|&i| of(i)).count();
+    let role = draft.input.template.control_plane.role.as_deref();
+    let named =
+        role.is_some_and(|role| (0..draft.input.machines.len()).any(|i| draft.machine(i).role == role && of(i)));
+    if named { draft.planes.len() } else { own }
+}
+
+/// Healthy machines of the whole answer.
+fn healthy(draft: &Draft<'_>, of: impl Fn(usize) -> bool) -> usize {
+    (0..draft.input.machines.len()).filter(|&i| draft.counts_as_healthy(i) && of(i)).count()
+}
+
+fn absent(members: &[Member]) -> usize {
+    members.iter().filter(|m| matches!(m, Member::Absent(_))).count()
+}
+
+fn healthy_members(draft: &Draft<'_>, members: &[Member]) -> usize {
+    absent(members) + Draft::machines_of(members).filter(|&i| draft.counts_as_healthy(i)).count()
 }
 
 /// The worker template of whose role a machine is.
@@ -116,37 +135,45 @@ fn template(draft: &Draft<'_>, i: usize) -> Option<usize> {
     draft.input.template.workers[of].takes(&draft.machine(i).role).then_some(of)
 }
 
-/// Makes so many unused machines workers where there are as many, the template with the smallest part of its machines
-/// first.
-fn add_workers(draft: &mut Draft<'_>, missing: usize) -> usize {
-    let mut have = vec![0_usize; draft.input.template.workers.len()];
-    for i in Draft::machines_of(&draft.workers).filter(|&i| draft.counts_as_healthy(i)) {
-        if let Some(of) = draft.worker_kind(i) {
-            have[of] += 1;
-        }
-    }
-    let mut wanted = have.clone();
-    for i in draft.unused() {
-        if let Some(of) = template(draft, i) {
-            wanted[of] += 1;
-        }
-    }
+/// Makes unused machines workers while `more` are wanted, each of the template whose turn it is; returns how many.
+fn add_workers(draft: &mut Draft<'_>, more: impl Fn(&Draft<'_>) -> bool) -> usize {
+    let shares: Vec<i64> = (0..draft.input.template.workers.len())
+        .map(|of| {
+            let is = |i: usize| template(draft, i) == Some(of);
+            signed(healthy(draft, is)) - signed(planes_of(draft, is))
+        })
+        .collect();
+    // those that have no unused machine left
+    let mut empty = vec![false; shares.len()];
     let mut added = 0;
-    while added < missing
-        && let Some(of) = least(&have, &wanted)
-        && draft.add_worker(of, "every healthy machine of a templated role is one").is_some()
+    while more(draft)
+        && let Some(of) = turn(draft, &shares, &empty)
     {
-        have[of] += 1;
-        added += 1;
+        if draft.add_worker(of, "every healthy machine of a templated role is one").is_some() {
+            added += 1;
+        } else {
+            empty[of] = true;
+        }
     }
     added
 }
 
-/// The template that has the smallest part of its machines and not all of them.
-fn least(have: &[usize], wanted: &[usize]) -> Option<usize> {
-    let open = (0..have.len()).filter(|&i| have[i] < wanted[i]);
-    // a/b < c/d without fractions
-    open.min_by(|&a, &b| (have[a] * wanted[b]).cmp(&(have[b] * wanted[a])))
+fn signed(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// The template that has the smallest part of its machines, its workers counted healthy or not; of equal ones the first. One that has
+/// no machines for workers at all comes last.
+fn turn(draft: &Draft<'_>, shares: &[i64], empty: &[bool]) -> Option<usize> {
+    let open = (0..shares.len()).filter(|&of| !empty[of]);
+    open.min_by(|&a, &b| {
+        let (have, all) = (|of| signed(draft.share(of)), |of: usize| shares[of]);
+        match (all(a) > 0, all(b) > 0) {
+            // a/b < c/d without fractions
+            (true, true) => have(a).saturating_mul(all(b)).cmp(&have(b).saturating_mul(all(a))),
+            (one, other) => other.cmp(&one),
+        }
+    })
 }
 
 /// "A worker RETIRED (not merely retiring) for over 300 s is removed while (workers − 1) / machines ≥

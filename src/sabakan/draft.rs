@@ -6,7 +6,7 @@ use super::{
     plan::{Input, PlanError},
     pool::{Pick, Pool, Racks, Wanted},
     quick::QuickMap,
-    score::{Kind, Rule},
+    score::{Kind, Rule, Score},
     why::{Chosen, Why},
 };
 use crate::model::{
@@ -287,8 +287,9 @@ impl<'a> Draft<'a> {
         Some(pick.machine)
     }
 
-    /// The worker that would be the best control plane: of the healthy ones, or of all with health in their scores.
-    pub(super) fn best_worker(&self, only_healthy: bool) -> Option<Pick> {
+    /// The worker that would be the best control plane: of the healthy ones, or of all with health in their scores; of equal ones
+    /// the first in the definition's order. A control plane that `leaves` no longer counts in its rack.
+    pub(super) fn best_worker(&self, only_healthy: bool, leaves: Option<usize>) -> Option<Pick> {
         let template = &self.input.template.control_plane;
         let of_role = Self::machines_of(&self.workers).filter(|&i| {
             template.takes(&self.machine(i).role)
@@ -298,8 +299,50 @@ impl<'a> Draft<'a> {
         });
         let mut candidates: Vec<usize> = of_role.collect();
         self.only_spares(&mut candidates);
-        let health = self.input.strategy == Strategy::Weighted;
-        self.pool(&candidates, self.rule(Kind::ControlPlane, health), Wanted::Highest).take(&self.plane_racks)
+        let mut racks = self.plane_racks.clone();
+        if let Some(bad) = leaves {
+            racks.remove(self.machine(bad).rack);
+        }
+        let rule = self.rule(Kind::ControlPlane, self.input.strategy == Strategy::Weighted);
+        self.sort_by_score(&mut candidates, rule, &racks, Wanted::Highest);
+        self.first(&candidates, rule, &racks)
+    }
+
+    /// Sorts stably by score: equal ones keep the order that they have.
+    fn sort_by_score(&self, candidates: &mut [usize], rule: Rule, racks: &Racks, wanted: Wanted) {
+        candidates.sort_by_cached_key(|&i| {
+            let score = self.score(i, rule, racks).total;
+            if wanted == Wanted::Highest { -score } else { score }
+        });
+    }
+
+    fn score(&self, i: usize, rule: Rule, racks: &Racks) -> Score {
+        let machine = self.machine(i);
+        rule.score(machine, racks.count(machine.rack), self.input.now)
+    }
+
+    /// The first of sorted candidates, with what it was preferred to.
+    fn first(&self, sorted: &[usize], rule: Rule, racks: &Racks) -> Option<Pick> {
+        let machine = *sorted.first()?;
+        let next = sorted.get(1).map(|&i| (i, self.score(i, rule, racks).total));
+        Some(Pick { machine, score: self.score(machine, rule, racks), among: sorted.len(), next })
+    }
+
+    /// The control planes with the lowest scores, so many of them; those in the middle of a reboot are left alone. Before each choice
+    /// the list is sorted stably with the rack counts of then, and keeps that order for the next one; it begins in the definition's
+    /// order.
+    pub(super) fn lowest_planes(&self, count: usize) -> Vec<Pick> {
+        let (rule, mut racks) = (self.rule(Kind::ControlPlane, true), self.plane_racks.clone());
+        let mut candidates: Vec<usize> = Self::machines_of(&self.planes).filter(|&i| !self.rebooting[i]).collect();
+        let mut out = Vec::new();
+        while out.len() < count {
+            self.sort_by_score(&mut candidates, rule, &racks, Wanted::Lowest);
+            let Some(pick) = self.first(&candidates, rule, &racks) else { break };
+            racks.remove(self.machine(pick.machine).rack);
+            candidates.remove(0);
+            out.push(pick);
+        }
+        out
     }
 
     /// Makes a worker a control plane.
@@ -326,14 +369,11 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The nodes of a kind with the lowest scores, so many of them; those in the middle of a reboot are left alone.
-    pub(super) fn lowest(&self, kind: Kind, count: usize) -> Vec<Pick> {
-        let (members, mut racks) = match kind {
-            Kind::ControlPlane => (&self.planes, self.plane_racks.clone()),
-            Kind::Worker => (&self.workers, self.worker_racks.clone()),
-        };
-        let candidates: Vec<usize> = Self::machines_of(members).filter(|&i| !self.rebooting[i]).collect();
-        let rule = self.rule(kind, true);
+    /// The workers with the lowest scores, so many of them; those in the middle of a reboot are left alone.
+    pub(super) fn lowest_workers(&self, count: usize) -> Vec<Pick> {
+        let mut racks = self.worker_racks.clone();
+        let candidates: Vec<usize> = Self::machines_of(&self.workers).filter(|&i| !self.rebooting[i]).collect();
+        let rule = self.rule(Kind::Worker, true);
         let mut pool =
             Pool::new(self.input.machines, candidates.into_iter(), rule, Wanted::Lowest, &racks, self.input.now);
         let mut out = Vec::new();

@@ -64,14 +64,18 @@ pub struct RepairPlan {
 /// Chooses. Pure; all or nothing under the cap, as in CKE.
 pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
     let queued: BTreeMap<&str, &RepairEntry> = input.repairs.iter().rev().map(|e| (e.address.as_str(), e)).collect();
-    let rebooting = Rebooting::of(input.reboots);
+    let rebooting: BTreeSet<&str> = input
+        .reboots
+        .iter()
+        .filter(|entry| entry.status == RebootStatus::Rebooting)
+        .map(|entry| entry.node.as_str())
+        .collect();
     let members: BTreeMap<&str, &str> =
         input.current.iter().flat_map(|c| &c.nodes).map(|n| (n.address.as_str(), n.node_name())).collect();
     let mut machines: Vec<&Machine> = input.machines.iter().collect();
     machines.sort_by(|a, b| a.serial.cmp(&b.serial));
     let mut plan = RepairPlan::default();
     let mut chosen: Vec<&Machine> = Vec::new();
-    let mut counted = 0;
     for machine in machines {
         let address = machine.address.as_str();
         let reason = queued
@@ -81,21 +85,16 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
             .or_else(|| young(machine, input, &rebooting, &members));
         match reason {
             Some(why) => plan.skipped.push(skip(machine, why)),
-            // CKE looks at a machine's first entry alone and would add it: it counts, but it is not added (I42)
-            None if rebooting.later.contains(address) && too_young(machine, input) => {
-                counted += 1;
-                plan.skipped.push(skip(machine, "it is being rebooted by a later entry of the queue".to_owned()));
-            }
             None => chosen.push(machine),
         }
     }
     let cap = usize::try_from(input.constraints.maximum_repair_queue_entries).unwrap_or(0);
-    let total = input.repairs.len() + chosen.len() + counted;
+    let total = input.repairs.len() + chosen.len();
     if total > cap && !chosen.is_empty() && !on(Mutation::OverCap) {
         let why = format!(
             "{} entries and {} new ones would be more than maximum-repair-queue-entries {cap}: none is added",
             input.repairs.len(),
-            chosen.len() + counted
+            chosen.len()
         );
         plan.skipped.extend(chosen.iter().map(|m| skip(m, why.clone())));
         plan.skipped.sort_by(|a, b| a.serial.cmp(&b.serial));
@@ -105,30 +104,6 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
     let entry = |(machine, index): (&Machine, u64)| entry(machine, index, members.get(machine.address.as_str()));
     plan.entries = chosen.into_iter().zip(input.next_index..).map(entry).collect();
     plan
-}
-
-/// Addresses of machines that are being rebooted.
-struct Rebooting<'a> {
-    /// By the first of their entries: the one that the queue looks at.
-    first: BTreeSet<&'a str>,
-    /// By another one.
-    later: BTreeSet<&'a str>,
-}
-
-impl<'a> Rebooting<'a> {
-    fn of(reboots: &'a [RebootEntry]) -> Self {
-        let mut entries: Vec<&RebootEntry> = reboots.iter().collect();
-        entries.sort_by_key(|e| e.index);
-        let mut seen = BTreeSet::new();
-        let mut out = Self { first: BTreeSet::new(), later: BTreeSet::new() };
-        for entry in entries {
-            let of = if seen.insert(entry.node.as_str()) { &mut out.first } else { &mut out.later };
-            if entry.status == RebootStatus::Rebooting {
-                of.insert(&entry.node);
-            }
-        }
-        out
-    }
 }
 
 fn skip(machine: &Machine, why: String) -> Skipped {
@@ -141,19 +116,19 @@ fn held(entry: &RepairEntry) -> String {
     format!("it has the repair entry {} already ({}{deleted})", entry.index, entry.status)
 }
 
-/// "Skip an UNREACHABLE machine that has been so for less than wait-seconds-to-repair-rebooting while its reboot entry is
-/// rebooting or it is not a cluster member."
+/// "Skip an UNREACHABLE machine that has been so for less than wait-seconds-to-repair-rebooting while any of its reboot entries is
+/// rebooting or it is not a cluster member." (CKE looks at the first entry alone.)
 fn young(
     machine: &Machine,
     input: &RepairInput<'_>,
-    rebooting: &Rebooting<'_>,
+    rebooting: &BTreeSet<&str>,
     members: &BTreeMap<&str, &str>,
 ) -> Option<String> {
     if !too_young(machine, input) {
         return None;
     }
     let wait = input.constraints.wait_seconds_to_repair_rebooting;
-    let cause = if rebooting.first.contains(machine.address.as_str()) {
+    let cause = if rebooting.contains(machine.address.as_str()) {
         "it is being rebooted"
     } else if members.contains_key(machine.address.as_str()) {
         return None;

@@ -69,14 +69,13 @@ fn label(path: &str, value: &Value) -> Result<(), String> {
 
 fn state(path: &str, value: &Value) -> Result<(), String> {
     let given = text(path, value)?;
-    // sabakan takes either case
-    let upper = given.to_uppercase();
-    if STATES.contains(&upper.as_str()) {
+    if STATES.contains(&given) {
         return Ok(());
     }
-    let hint = nearest(&upper, STATES)
+    let hint = nearest(&given.to_uppercase(), STATES)
         .map_or_else(|| format!("there are {}", STATES.join(", ")), |near| format!("did you mean {near}?"));
-    Err(format!("{path} names no state of sabakan: {given:?}; {hint}"))
+    // CKE's words
+    Err(format!("invalid state: {given} ({path}); {hint}"))
 }
 
 fn whole(path: &str, value: &Value) -> Result<(), String> {
@@ -122,7 +121,7 @@ mod tests {
     fn what_sabakan_takes_is_taken() {
         for good in [
             r#"{"having": {"labels": [{"name": "a", "value": "b"}], "racks": [0, "1"], "roles": ["cs"],
-                "states": ["HEALTHY", "retiring"], "minDaysBeforeRetire": -10}}"#,
+                "states": ["HEALTHY", "RETIRING"], "minDaysBeforeRetire": -10}}"#,
             r#"{"notHaving": {"racks": null}}"#,
         ] {
             parse(good).unwrap();
@@ -138,6 +137,8 @@ mod tests {
             (r#"{"nothaving": {}}"#, "notHaving?"),
             (r#"{"having": {"state": []}}"#, "having.state is not a known variable; did you mean states?"),
             (r#"{"having": {"states": ["UNHELTHY"]}}"#, "UNHEALTHY?"),
+            (r#"{"having": {"states": ["healthy"]}}"#, "invalid state: healthy (having.states); did you mean HEALTHY?"),
+            (r#"{"notHaving": {"states": ["RETIRED", "gone"]}}"#, "invalid state: gone"),
             (r#"{"having": {"states": "HEALTHY"}}"#, "having.states must be a list"),
             (r#"{"having": {"labels": [{"name": "a"}]}}"#, "without value"),
             (r#"{"having": {"racks": [1.5]}}"#, "whole number"),

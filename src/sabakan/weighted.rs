@@ -96,7 +96,7 @@ fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
             continue;
         }
         // "existing healthy worker nodes are changed to control plane nodes"
-        let pick = if draft.workers.len() > limits.least_workers { draft.best_worker(true) } else { None };
+        let pick = if draft.workers.len() > limits.least_workers { draft.best_worker(true, None) } else { None };
         let Some(pick) = pick else { return Err(PlanError::NotEnough(planes_missing(draft, limits))) };
         draft.promote(&pick, &format!("{reason}, and no unused machine is left"));
     }
@@ -112,7 +112,7 @@ fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
         return Ok(None);
     }
     if let Some(surplus) = limits.most_workers.map(|most| draft.workers.len().saturating_sub(most)) {
-        let picks = draft.lowest(Kind::Worker, surplus);
+        let picks = draft.lowest_workers(surplus);
         draft.take_out(&picks.iter().map(|p| p.machine).collect::<Vec<_>>());
         for pick in &picks {
             draft.chosen(
@@ -134,7 +134,7 @@ pub(super) fn demote_surplus(draft: &mut Draft<'_>, limits: &Limits) -> bool {
     if surplus == 0 {
         return false;
     }
-    let picks = draft.lowest(Kind::ControlPlane, surplus);
+    let picks = draft.lowest_planes(surplus);
     if picks.is_empty() {
         draft.hints.push(format!("{surplus} control planes too many, but those that could go are being rebooted"));
         return false;
@@ -171,36 +171,42 @@ fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     let (name, state) = (draft.name(bad), draft.machine(bad).state);
     let fault = format!("the control plane {name} is {state}");
     let reason = format!("in place of {name}, which is {state}");
+    let place = draft.planes.iter().position(|m| *m == Member::Machine(bad)).unwrap_or(0);
     let step = |how: String| Ok(Some(Step { action: Action::ReplaceControlPlane, reason: format!("{fault}: {how}") }));
     if !limits.room(draft.workers.len()) {
         // a demoted one would be a worker too many
-        if let Some(pick) = draft.best_worker(false).filter(|p| draft.machine(p.machine).healthy()) {
+        if let Some(pick) = draft.best_worker(false, Some(bad)).filter(|p| draft.machine(p.machine).healthy()) {
             draft.promote(&pick, &reason);
             let new = draft.name(pick.machine);
             demote_bad(draft, bad, state, &new);
             return step(format!("it and the worker {new} change places"));
         }
         draft.take_out(&[bad]);
+        if draft.planes.len() < limits.planes && draft.add_plane(&reason).is_none() {
+            return pass_over(draft, bad, place, &fault);
+        }
         draft.because(bad, format!("leaves: it is {state}, and there may be no more workers"));
         return step("it leaves, for there may be no more workers".to_owned());
     }
-    let place = draft.planes.iter().position(|m| *m == Member::Machine(bad)).unwrap_or(0);
     draft.take_out(&[bad]);
     let new = match draft.add_plane(&reason) {
         Some(new) => Some(new),
-        None => draft.best_worker(true).map(|pick| {
+        None => draft.best_worker(true, None).map(|pick| {
             draft.promote(&pick, &format!("{reason}; there is no unused machine"));
             pick.machine
         }),
     };
-    let Some(new) = new else {
-        draft.put_back(bad, Kind::ControlPlane, place);
-        draft.hints.push(format!("{fault}, and no healthy machine{} can take its place", plane_role(draft)));
-        return Ok(None);
-    };
+    let Some(new) = new else { return pass_over(draft, bad, place, &fault) };
     let new = draft.name(new);
     demote_bad(draft, bad, state, &new);
     step(format!("{new} takes its place"))
+}
+
+/// Where nothing can take a bad control plane's place, later actions go on (CKE fails the whole pass).
+fn pass_over(draft: &mut Draft<'_>, bad: usize, place: usize, fault: &str) -> Done {
+    draft.put_back(bad, Kind::ControlPlane, place);
+    draft.hints.push(format!("{fault}, and no healthy machine{} can take its place", plane_role(draft)));
+    Ok(None)
 }
 
 fn demote_bad(draft: &mut Draft<'_>, bad: usize, state: State, new: &str) {

@@ -132,7 +132,7 @@ impl Stage {
         let ground = self.ground("console");
         let who = Who { user: user.to_owned(), host: "console".to_owned(), ssh_client: None };
         let bmcs = Bmcs::new(ground.bmcs).and_registry(ground.store.clone(), ground.registry);
-        Operator { store: ground.store, kube: ground.kube, who, bmcs: Some(bmcs) }
+        Operator { store: ground.store, kube: ground.kube, who, bmcs: Some(bmcs), handover: false }
     }
 
     /// The cluster definition of this stage.

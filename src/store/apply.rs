@@ -110,6 +110,7 @@ impl StoreView {
             KeyKind::Constraints => whole(&mut self.constraints, key, row),
             KeyKind::OurConstraints => whole(&mut self.our_constraints, key, row),
             KeyKind::Policy => whole(&mut self.policy, key, row),
+            KeyKind::Stopped => whole(&mut self.stopped, key, row),
             KeyKind::Identity => whole(&mut self.identity, key, row),
             KeyKind::Status => whole(&mut self.status, key, row),
             KeyKind::Migration => {
@@ -180,6 +181,7 @@ impl StoreView {
             KeyKind::Constraints => self.constraints = None,
             KeyKind::OurConstraints => self.our_constraints = None,
             KeyKind::Policy => self.policy = None,
+            KeyKind::Stopped => self.stopped = None,
             KeyKind::Identity => self.identity = None,
             KeyKind::Status => self.status = None,
             KeyKind::Running => self.running = None,

@@ -64,6 +64,9 @@ pub enum StoreError {
         /// What has changed.
         what: String,
     },
+    /// Another program leads than the one that the write was meant for.
+    #[error("who leads has changed meanwhile: nothing was written; look again, then repeat what you still want")]
+    LeaderChanged,
     /// What lies under a key cannot be read.
     #[error("{key} cannot be read: {cause}; {remedy}")]
     Broken {

@@ -153,6 +153,11 @@ impl Keys {
         self.at("cketerm/policy")
     }
 
+    /// `cketerm/stopped`.
+    pub fn stopped(&self) -> String {
+        self.at("cketerm/stopped")
+    }
+
     /// `cketerm/constraints`.
     pub fn our_constraints(&self) -> String {
         self.at("cketerm/constraints")

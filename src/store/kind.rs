@@ -122,6 +122,8 @@ pub enum KeyKind {
     Identity,
     /// `cketerm/policy`.
     Policy,
+    /// `cketerm/stopped`.
+    Stopped,
     /// `cketerm/constraints`.
     OurConstraints,
     /// `cketerm/engines/<lease>`.
@@ -170,6 +172,7 @@ impl Keys {
             "cketerm/migration" => KeyKind::Migration,
             "cketerm/identity" => KeyKind::Identity,
             "cketerm/policy" => KeyKind::Policy,
+            "cketerm/stopped" => KeyKind::Stopped,
             "cketerm/constraints" => KeyKind::OurConstraints,
             _ => in_folder(below),
         })

@@ -5,6 +5,7 @@ use etcd_client::{Compare, CompareOp, TxnOp};
 use super::{
     connect::Store,
     error::StoreError,
+    leadership::Under,
     operator::{Note, Wrote, json},
     queue::RACES,
 };
@@ -16,7 +17,7 @@ use crate::model::{
 impl Store {
     /// Leaves an order for whoever leads; `expect` is the entry's ModRevision that the person saw, if any. It replaces
     /// the one that waits for this entry, if any. Only `uncordon` may be given for an entry that is gone; `unhold`
-    /// takes a `hold` away.
+    /// takes a `hold` away. `under`: only while this leader leads.
     pub async fn give_order(
         &self,
         entry: EntryId,
@@ -24,6 +25,7 @@ impl Store {
         expect: Option<i64>,
         who: &Who,
         reason: Option<&str>,
+        under: Option<&Under>,
     ) -> Result<(), StoreError> {
         let (key, order_key, on) = (self.keys().entry(entry), self.keys().order(entry), entry.to_string());
         let what = format!("{} {verb}", entry.queue);
@@ -49,10 +51,12 @@ impl Store {
                 let order = Order { verb, who: who.clone(), at, reason: reason.map(str::to_owned), entry_revision };
                 TxnOp::put(order_key.as_str(), json(&order), None)
             };
+            compares.extend(under.map(|under| under.compare(self.keys())));
             let note = Note { who, what: &what, on: &on, reason };
             if let Wrote::At(_) = self.write(note, "ordered", compares, vec![op]).await? {
                 return Ok(());
             }
+            self.same_leader(under).await?;
         }
         Err(StoreError::Conflict { what: on })
     }

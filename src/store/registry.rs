@@ -12,6 +12,7 @@ use super::{
     connect::Store,
     error::StoreError,
     keys::RegistryKey,
+    leadership::Under,
     operator::{Note, Wrote, json},
 };
 use crate::model::{
@@ -92,20 +93,30 @@ impl RegistrySettings {
 
 impl Store {
     /// A person lets the change with this digest pass, for an hour.
-    pub async fn approve(&self, digest: &str, who: &Who, reason: Option<&str>) -> Result<Approval, StoreError> {
+    pub async fn approve(
+        &self,
+        digest: &str,
+        who: &Who,
+        reason: Option<&str>,
+        under: Option<&Under>,
+    ) -> Result<Approval, StoreError> {
         let at = self.clock().wall();
         let until = at.checked_add(APPROVED_FOR).unwrap_or(at);
         let approval = Approval { who: who.clone(), at, until, reason: reason.map(str::to_owned) };
         let note = Note { who, what: "sabakan approve", on: digest, reason };
         // a hold that came meanwhile counts
-        let compares = vec![Compare::mod_revision(self.keys().hold(), CompareOp::Equal, 0)];
+        let mut compares = vec![Compare::mod_revision(self.keys().hold(), CompareOp::Equal, 0)];
+        compares.extend(under.map(|under| under.compare(self.keys())));
         let ops = vec![TxnOp::put(self.keys().approval(digest), json(&approval), None)];
         match self.write(note, "done", compares, ops).await? {
             Wrote::At(_) => Ok(approval),
-            Wrote::Conflict => Err(StoreError::NotAllowed(
-                "applying is on hold: nothing was approved; take the hold back first (`cketerm sabakan unhold`)"
-                    .to_owned(),
-            )),
+            Wrote::Conflict => {
+                self.same_leader(under).await?;
+                Err(StoreError::NotAllowed(
+                    "applying is on hold: nothing was approved; take the hold back first (`cketerm sabakan unhold`)"
+                        .to_owned(),
+                ))
+            }
         }
     }
 
@@ -117,6 +128,7 @@ impl Store {
         seen: Option<i64>,
         who: &Who,
         reason: Option<&str>,
+        under: Option<&Under>,
     ) -> Result<(), StoreError> {
         let (key, at) = (self.keys().hold(), self.clock().wall());
         let op = if hold {
@@ -127,11 +139,15 @@ impl Store {
         let what = if hold { "sabakan hold" } else { "sabakan unhold" };
         let note = Note { who, what, on: "cluster", reason };
         let compares = seen.map(|seen| Compare::mod_revision(self.keys().hold(), CompareOp::Equal, seen));
-        match self.write(note, "done", compares.into_iter().collect(), vec![op]).await? {
+        let compares = compares.into_iter().chain(under.map(|under| under.compare(self.keys()))).collect();
+        match self.write(note, "done", compares, vec![op]).await? {
             Wrote::At(_) => Ok(()),
-            Wrote::Conflict => Err(StoreError::NotAllowed(
-                "somebody held applying, or let it go on, meanwhile: nothing was done, look again".to_owned(),
-            )),
+            Wrote::Conflict => {
+                self.same_leader(under).await?;
+                Err(StoreError::NotAllowed(
+                    "somebody held applying, or let it go on, meanwhile: nothing was done, look again".to_owned(),
+                ))
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use super::{
     connect::Store,
     error::StoreError,
+    leadership::Leadership,
     operator::{Wrote, fits, json},
 };
 use crate::model::{
@@ -18,6 +19,20 @@ use crate::model::{
 };
 
 pub use super::operator::Note;
+
+/// What the audit adds to a change that the leader of that moment does not know.
+pub const FOR_HANDOVER: &str = " for handover";
+
+/// How a change of the policy is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// Whoever leads.
+    Anyway,
+    /// The leader honours it: written only while that one leads.
+    InForce,
+    /// Stored for a later leader; the one that leads does not know it.
+    ForHandover,
+}
 
 /// How often a lost race is run again.
 const RACES: u32 = 20;
@@ -70,14 +85,7 @@ impl Store {
 
     /// The value and its ModRevision (0 = none); one that cannot be read is an error with a remedy.
     async fn readable<T: DeserializeOwned + Clone>(&self, key: &str) -> Result<(Option<T>, i64), StoreError> {
-        match self.stored::<T>(key).await? {
-            None => Ok((None, 0)),
-            Some(Stored { value: Ok(value), mod_revision, .. }) => Ok((Some(T::clone(&value)), mod_revision)),
-            Some(Stored { value: Err(cause), key, .. }) => {
-                let remedy = format!("mend it with etcdctl, or remove it with `etcdctl del {key}`");
-                Err(StoreError::Broken { key, cause, remedy })
-            }
-        }
+        read_stored(self.stored::<T>(key).await?)
     }
 
     /// The definition as it lies there.
@@ -160,6 +168,17 @@ impl Store {
     pub async fn update_policy(
         &self,
         note: Note<'_>,
+        change: impl FnMut(&mut Policy) -> Result<(), String> + Send,
+    ) -> Result<Policy, StoreError> {
+        self.update_policy_under(note, |_| Ok(Accepted::Anyway), change).await
+    }
+
+    /// The same, where `accept` says whether the leader of that moment honours it; the write is tied to that leader. What is
+    /// stored for another one is called so in the audit.
+    pub async fn update_policy_under(
+        &self,
+        note: Note<'_>,
+        accept: impl Fn(&Leadership) -> Result<Accepted, String> + Send,
         mut change: impl FnMut(&mut Policy) -> Result<(), String> + Send,
     ) -> Result<Policy, StoreError> {
         let key = self.keys().policy();
@@ -171,15 +190,25 @@ impl Store {
             )));
         }
         for _ in 0..RACES {
-            let (stored, revision) = self.readable::<Policy>(&key).await?;
+            let view = self.leaders().await?;
+            let leadership = view.leadership();
+            let accepted = accept(&leadership).map_err(StoreError::NotAllowed)?;
+            let (stored, revision) = read_stored::<Policy>(view.policy)?;
             let mut policy = stored.unwrap_or_default();
             let before = policy.clone();
             change(&mut policy).map_err(StoreError::NotAllowed)?;
             if policy == before && revision != 0 {
                 return Ok(policy);
             }
-            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
+            let mut compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
+            let mut what = note.what.to_owned();
+            match accepted {
+                Accepted::Anyway => {}
+                Accepted::InForce => compares.push(leadership.under.compare(self.keys())),
+                Accepted::ForHandover => what.push_str(FOR_HANDOVER),
+            }
             let ops = vec![TxnOp::put(key.as_str(), json(&policy), None)];
+            let note = Note { what: &what, ..note };
             if let Wrote::At(_) = self.write(note, &json(&policy), compares, ops).await? {
                 return Ok(policy);
             }
@@ -280,6 +309,22 @@ impl Store {
         Err(StoreError::Conflict { what: "schema".to_owned() })
     }
 
+    /// That CKE works or has worked here, in words: a candidate of its own, the policy that was chosen because of it, or what it left
+    /// before cketerm came (later on both programs write those keys).
+    pub async fn trace_of_cke(&self) -> Result<Option<String>, StoreError> {
+        let view = self.leaders().await?;
+        if let Some(cke) = view.candidates.values().find(|candidate| view.is_cke(candidate)) {
+            return Ok(Some(format!("CKE on {} stands for the lock", cke.host)));
+        }
+        match view.policy.as_ref().map(|stored| stored.get().map(|policy| policy.engine)) {
+            Some(Some(EngineChoice::Cke)) => return Ok(Some("the policy `engine` is `cke`".to_owned())),
+            Some(_) => return Ok(None),
+            None => {}
+        }
+        let (choice, trace) = self.first_choice().await?;
+        Ok((choice == EngineChoice::Cke).then_some(trace))
+    }
+
     /// What CKE left, if anything.
     async fn first_choice(&self) -> Result<(EngineChoice, String), StoreError> {
         let keys_only = || GetOptions::new().with_keys_only();
@@ -311,6 +356,18 @@ impl Store {
     /// What the leader is at.
     pub async fn status(&self) -> Result<Option<Status>, StoreError> {
         Ok(self.readable(&self.keys().status()).await?.0)
+    }
+}
+
+/// The value and its ModRevision (0 = none); one that cannot be read is an error with a remedy.
+fn read_stored<T: Clone>(stored: Option<Stored<T>>) -> Result<(Option<T>, i64), StoreError> {
+    match stored {
+        None => Ok((None, 0)),
+        Some(Stored { value: Ok(value), mod_revision, .. }) => Ok((Some(T::clone(&value)), mod_revision)),
+        Some(Stored { value: Err(cause), key, .. }) => {
+            let remedy = format!("mend it with etcdctl, or remove it with `etcdctl del {key}`");
+            Err(StoreError::Broken { key, cause, remedy })
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::model::{
     cluster::{Cluster, Members},
     constraints::Constraints,
     entry::{EntryId, Stored},
-    ours::{EngineRegistration, Identity, Order, Progress, Request, Status},
+    ours::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
     policy::Policy,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -135,6 +135,8 @@ pub struct StoreView {
     pub migrating: bool,
     /// `cketerm/policy`.
     pub policy: Option<Stored<Policy>>,
+    /// `cketerm/stopped`: both queues were disabled at once.
+    pub stopped: Option<Stored<Stopped>>,
     /// `cketerm/identity`.
     pub identity: Option<Stored<Identity>>,
     /// `leader/` by create revision: the first leads.

@@ -3,9 +3,11 @@
 mod about;
 mod bad_input;
 mod by_hand;
+mod ckecli;
 mod help;
 mod hostile;
 mod kubernetes;
+mod leaders;
 mod plan;
 mod recorded;
 mod registry;

@@ -21,8 +21,9 @@ struct Document {
 }
 
 /// All that have such lines.
-const DOCUMENTS: [Document; 7] = [
+const DOCUMENTS: [Document; 8] = [
     Document { name: "README.md", put_in: &[("target/release/cketerm", "cketerm")], before: &[] },
+    Document { name: "docs/beside-cke.md", put_in: &[], before: &[] },
     Document {
         name: "docs/from-ckecli.md",
         put_in: &[("/etc/cke/config.yml", "cke.yml"), (" FILE", " kubeconfig"), ("why 17", "why 0")],

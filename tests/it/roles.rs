@@ -106,6 +106,8 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
     assert_eq!(served.power().iter().filter(|p| p.what == "begin").count(), 1);
 
     // everything else that an operator asks for
+    done(&["stop", "--reason", "power"], "");
+    done(&["resume"], "");
     done(&["rq", "disable"], "");
     done(&["rq", "add", "-"], &address);
     done(&["rq", "hold", "1", "--reason", "spare part"], "");

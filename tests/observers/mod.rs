@@ -15,6 +15,7 @@
 
 pub mod record;
 
+mod accepted;
 mod bounds;
 mod commands;
 mod cordon;
@@ -117,6 +118,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I47", results::i47),
     ("I48", bounds::i48),
     ("I49", bounds::i49),
+    ("I52", accepted::i52),
     ("told", notices::told),
     ("heartbeat", leadership::heartbeat),
 ];

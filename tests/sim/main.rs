@@ -8,6 +8,7 @@
 #[path = "../observers/mod.rs"]
 mod observers;
 
+mod cke;
 mod cover;
 mod disturb;
 mod editor;

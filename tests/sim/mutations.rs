@@ -74,6 +74,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::StaleUnnamed => &["I51"],
         Mutation::AuditFlooded => &["I48"],
         Mutation::TransactionUnbounded => &["I49"],
+        Mutation::HoldPretended => &["I52"],
     }
 }
 

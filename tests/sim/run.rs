@@ -23,6 +23,7 @@ use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
+    cke,
     cover::{self, Pairs},
     disturb::disturb,
     editor,
@@ -205,7 +206,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         let ground = ground(&stage.sandbox, "console", clock.clone(), &lines);
         let name = format!("person-{i}");
         let who = people::who(&name);
-        let operator = Operator { store: ground.store, kube: ground.kube, who, bmcs: None };
+        let operator = Operator { store: ground.store, kube: ground.kube, who, bmcs: None, handover: false };
         let mut person = Person {
             name,
             operator,
@@ -306,6 +307,10 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     {
         let (stuck, engines, keep) = (stuck.clone(), Arc::clone(&engines), Arc::clone(keep));
         crowd.push(tokio::spawn(stuck.befall(seed, engines, keep, clock.clone(), began)));
+    }
+    if let Some(dice) = cke::beside(seed) {
+        let (stage, keep) = (Arc::clone(&stage), Arc::clone(keep));
+        crowd.push(tokio::spawn(async move { cke::stand(&stage.operator("cke").store, dice, began, &keep).await }));
     }
     // one day in four ends with a change of mind
     let changes_mind = dice.u8(0..4) == 0;

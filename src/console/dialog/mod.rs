@@ -21,6 +21,7 @@ pub mod plan;
 pub mod quit;
 pub mod registry;
 pub mod repair;
+pub mod stop;
 pub mod switch;
 pub mod tier;
 
@@ -366,6 +367,7 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
             Deed::Act(Action::Hold { hold: true, .. }) => hold::follow(app, dialog),
             Deed::Act(Action::Freeze { .. }) => freeze::follow(app, dialog),
             Deed::Act(Action::Switch { .. }) => switch::follow(app, dialog),
+            Deed::Act(Action::Stop { .. }) => stop::follow(app, dialog),
             Deed::Act(Action::AddReboots { .. }) => add::follow(app, dialog),
             Deed::Quit => quit::follow(app, dialog),
             Deed::Act(_) => {}

@@ -34,6 +34,8 @@ pub const TIERS: &[(&str, Tier)] = &[
     ("hold", Tier::Ask),
     ("unhold", Tier::Large),
     ("switch", Tier::Ask),
+    ("stop", Tier::Ask),
+    ("resume", Tier::Ask),
     ("approve", Tier::Name),
     ("constraint", Tier::Ask),
     ("auto-repair", Tier::Ask),

@@ -11,6 +11,7 @@ mod flows;
 mod fuzz;
 mod hostile;
 mod hosts;
+mod leaders;
 mod mouse;
 mod past;
 mod pictures;

@@ -129,6 +129,8 @@ fn every_verb_of_the_key_table_reaches_its_action() {
         ("hold", "Hold 1 entry"),
         ("unhold", "reboots/3 is not on hold"),
         ("switch", "Disable the reboot queue"),
+        ("stop", "Stop both queues"),
+        ("resume", "nothing is stopped"),
         ("approve", "nothing waits for approval"),
         ("constraint", "Set a constraint"),
         ("auto-repair", "Disable automatic repair"),

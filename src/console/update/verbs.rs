@@ -7,6 +7,7 @@ use crate::{
         event::{Action, Came, Effect},
         facts,
         keys::Command,
+        leaders,
         past::Question,
         rights, sources, tour,
         undo::{Offer, Way},
@@ -24,6 +25,12 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     }
     if let Some(why) = app.may_not(command).map(str::to_owned) {
         return not_granted(app, why);
+    }
+    // giving a cordon back has the key of keeping it: that is judged once it is known which is meant
+    let asked = leaders::asked(command, app.view).filter(|_| command != Command::Keep);
+    if let Some(why) = asked.and_then(|asked| leaders::refusal(app, asked)) {
+        app.refuse(why);
+        return Vec::new();
     }
     // what is marked was marked by name: where the cursor stands does not matter to it
     if app.pane.is_none() && app.list().marked() == 0 && app.strayed() && !whole_queue(command) {
@@ -53,6 +60,8 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         Command::CancelAll => dialog::cancel::all(app),
         Command::ResetBackoff => dialog::backoff::open(app),
         Command::Switch => Ok(dialog::switch::open(app)),
+        Command::Stop => Ok(dialog::stop::stop(app)),
+        Command::Resume => dialog::stop::resume(app),
         Command::Retry => dialog::order::open(app, Verb::Retry),
         Command::Done => dialog::order::open(app, Verb::Done),
         Command::Force => dialog::order::open(app, Verb::Force),
@@ -89,6 +98,11 @@ pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<
     {
         return Ok(not_granted(app, why));
     }
+    if let Deed::Act(action) = &opened.deed
+        && let Some(why) = leaders::refusal_of(app, action)
+    {
+        return Err(why);
+    }
     show_numbered(app, opened);
     Ok(Vec::new())
 }
@@ -122,8 +136,11 @@ fn gone(app: &App) -> bool {
 
 /// Verbs that are not about the row under the cursor.
 fn whole_queue(command: Command) -> bool {
-    use Command::{Approve, AutoRepair, CancelAll, Constraint, DeleteFinished, DeleteUnfinished, Switch};
-    matches!(command, Switch | Approve | Constraint | AutoRepair | CancelAll | DeleteFinished | DeleteUnfinished)
+    use Command::{Approve, AutoRepair, CancelAll, Constraint, DeleteFinished, DeleteUnfinished, Resume, Stop, Switch};
+    matches!(
+        command,
+        Switch | Stop | Resume | Approve | Constraint | AutoRepair | CancelAll | DeleteFinished | DeleteUnfinished
+    )
 }
 
 /// Hands a confirmed action over, unless writing became impossible meanwhile.
@@ -132,9 +149,19 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         app.refuse(why);
         return Vec::new();
     }
+    // who leads may have changed while the dialog was read
+    if let Some(why) = leaders::refusal_of(app, &action) {
+        app.refuse(why);
+        return Vec::new();
+    }
     let of_rows = !matches!(
         action,
-        Action::KeepCordoned { .. } | Action::Switch { .. } | Action::Freeze { .. } | Action::Unfreeze { .. }
+        Action::KeepCordoned { .. }
+            | Action::Switch { .. }
+            | Action::Stop { .. }
+            | Action::Resume { .. }
+            | Action::Freeze { .. }
+            | Action::Unfreeze { .. }
     );
     if of_rows {
         app.list_mut().unmark();

@@ -79,6 +79,7 @@ use super::snapshot::Snapshot;
 use crate::{
     clock::Now,
     model::{
+        acceptance::Lead,
         entry::EntryId,
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
@@ -176,7 +177,27 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
             *reason = Reason::TransactionTooLarge { what: what.clone(), size: *size };
         }
     }
+    ignored_orders(snap, &mut pass.out.reasons);
     pass.out
+}
+
+/// Names the orders that were accepted before another program took the lead: it does not know them, and a person should not
+/// rely on them any longer (I52).
+fn ignored_orders(snap: &Snapshot, reasons: &mut BTreeMap<EntryId, Reason>) {
+    if snap.engine.leading.is_some() || snap.store.orders.is_empty() {
+        return;
+    }
+    let leadership = snap.store.leadership();
+    if leadership.lead != Lead::Cke {
+        return;
+    }
+    for (id, order) in snap.store.orders.iter().filter_map(|(id, stored)| Some((id, stored.get()?))) {
+        let whose = |reason: &mut Reason| {
+            let (verb, who) = (order.verb, order.who.to_string());
+            *reason = Reason::OrderIgnored { verb, who, leader: leadership.said.clone() };
+        };
+        reasons.get_mut(id).map(whose);
+    }
 }
 
 impl<'a> Pass<'a> {

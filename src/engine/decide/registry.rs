@@ -9,6 +9,7 @@ use super::{Effect, Guard, Pass};
 use crate::{
     engine::registry::{Basis, Proposed, sync},
     model::{
+        acceptance::Lead,
         cluster::Cluster,
         entry::{EntryId, QueueKind, Stored},
         kube::{Description, NodeRow},
@@ -177,7 +178,8 @@ impl Pass<'_> {
     /// The rules between a plan and its application.
     fn may_apply(&self, proposed: &Proposed) -> Applying {
         let settings = &self.snap.store.registry;
-        if let Some(hold) = &settings.hold {
+        // CKE knows no hold: it applies all the same, which is said below
+        if let Some(hold) = settings.hold.as_ref().filter(|_| self.snap.store.leadership().lead != Lead::Cke) {
             let (who, why) = match hold.get() {
                 Some(hold) => (hold.who.to_string(), hold.reason.clone()),
                 None => ("a record that cannot be read".to_owned(), None),

@@ -53,6 +53,7 @@ impl Reason {
             | Self::EngineObserving { .. }
             | Self::NoEngine { .. }
             | Self::Stale { .. }
+            | Self::OrderIgnored { .. }
             | Self::ProgramMissing { .. }
             | Self::BmcNotAllowed { .. }
             | Self::WaitingForBoot { .. }

@@ -128,6 +128,9 @@ impl fmt::Display for Reason {
                 write!(f, "on hold by {who}")?;
                 why.as_ref().map_or(Ok(()), |w| write!(f, ": {w}"))
             }
+            Self::OrderIgnored { verb, who, leader } => {
+                write!(f, "{verb} by {who} is NOT IN FORCE: {leader}; cancel the entry or `cketerm stop`")
+            }
             Self::Stale { source, since } => write!(f, "{source} was last heard at {}", at(*since)),
             Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
             Self::BmcNotAllowed { fault: Some(fault), .. } => {

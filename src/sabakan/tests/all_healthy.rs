@@ -24,6 +24,49 @@ fn every_healthy_machine_of_a_templated_role_is_a_worker() {
     scene(&["cs", "cs"], 2, machines).with(&[1, 2], &[]).gives(Action::IncreaseWorkers, &[1, 2], &[3]);
 }
 
+/// "(1) Fill: workers up to W = healthy machines of the worker templates' roles, minus all control planes of the definition being
+/// built (healthy or not, not `control-plane-count`)."
+#[test]
+fn the_fill_leaves_a_machine_for_each_control_plane_that_is_not_healthy() {
+    let machines = vec![machine(1), machine(2).is(Unhealthy), machine(3), machine(4)];
+    let mut s = scene(&["cs", "cs"], 1, machines).with(&[1, 2], &[3, 9]);
+    s.gives(Action::RemoveNonExistent, &[1, 2], &[3]);
+    // all of them healthy: one is there for each
+    s.machines[1].state = Healthy;
+    s.gives(Action::RemoveNonExistent, &[1, 2], &[3, 4]);
+    // workers count, healthy or not
+    let machines = vec![machine(1), machine(2).is(Unhealthy), machine(3)];
+    let s = scene(&["cs", "cs"], 1, machines).with(&[1], &[2, 9]);
+    s.gives(Action::RemoveNonExistent, &[1], &[2]);
+}
+
+/// "(2) Increase workers: while healthy workers < healthy machines of any role − control planes."
+#[test]
+fn machines_of_any_role_count_when_workers_are_wanted() {
+    let machines = vec![machine(1).is(Unhealthy), machine(3), machine(4).role("odd")];
+    scene(&["cs", "cs"], 1, machines).with(&[1], &[]).gives(Action::IncreaseWorkers, &[1], &[3]);
+    let machines = vec![machine(1).is(Unhealthy), machine(3)];
+    scene(&["cs", "cs"], 1, machines).with(&[1], &[]).gives(Action::None, &[1], &[]);
+}
+
+/// "(3) Whose turn: the smallest (workers of the role, healthy or not) / (healthy machines of the role, minus the control planes if
+/// it is their role), ties to the first in the template; a denominator ≤ 0 comes last. A template without an unused healthy machine is
+/// passed over."
+#[test]
+fn templates_take_turns_by_the_part_of_their_machines_that_they_have() {
+    let ss = |n| machine(n).role("ss");
+    let kinds = ["cs", "cs", "ss"];
+    let machines = vec![machine(1), machine(2), machine(3), machine(4), ss(5), ss(6)];
+    scene(&kinds, 1, machines.clone()).gives(Action::Initialize, &[1], &[2, 5, 3, 6, 4]);
+    // one that is not healthy counts as a worker of its role, and not as one of its machines
+    let mut bad = machines;
+    bad[1].state = Unhealthy;
+    scene(&kinds, 1, bad).with(&[1], &[2]).gives(Action::IncreaseWorkers, &[1], &[2, 5, 3, 6, 4]);
+    // cs has one healthy machine and one control plane
+    let machines = vec![machine(1).is(Unhealthy), machine(2), ss(3)];
+    scene(&kinds, 1, machines).with(&[1], &[]).gives(Action::IncreaseWorkers, &[1], &[3]);
+}
+
 /// "A control-plane template without a role beside workers with roles must work (it fails in CKE)."
 #[test]
 fn control_planes_without_a_role_beside_workers_with_roles() {

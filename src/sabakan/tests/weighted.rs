@@ -185,12 +185,45 @@ fn the_worst_control_planes_become_workers() {
 fn demoted_control_planes_leave_where_there_may_be_no_more_workers() {
     let machines = vec![machine(1), machine(2), machine(3).days(300), machine(4).days(-2000), machine(5)];
     let plan =
-        Scene::new(&ANY, 1, (1, 2), machines).with(&[1, 2, 3], &[4]).gives(Action::DecreaseControlPlane, &[3], &[4, 2]);
-    assert!(of(&plan, 1).why.to_string().starts_with("leaves, for there may be no more workers"));
-    // equal scores: who is taken first goes last
-    assert_eq!((of(&plan, 1).score, of(&plan, 2).score), (Some(-2), Some(-3)));
+        Scene::new(&ANY, 1, (1, 2), machines).with(&[1, 2, 3], &[4]).gives(Action::DecreaseControlPlane, &[3], &[4, 1]);
+    assert!(of(&plan, 2).why.to_string().starts_with("leaves, for there may be no more workers"));
+    // equal scores: the definition's order
+    assert_eq!((of(&plan, 1).score, of(&plan, 2).score), (Some(-3), Some(-2)));
     let over = Scene::new(&ANY, 1, (1, 1), all(1..=4)).with(&[1, 2], &[3, 4]);
-    over.gives(Action::DecreaseControlPlane, &[1], &[3]);
+    over.gives(Action::DecreaseControlPlane, &[2], &[3]);
+}
+
+/// "Control planes that go: the list starts in the definition's order; before each choice it is sorted stably by score, lowest first,
+/// with the current rack counts, and keeps that order for the next choice; the first goes."
+#[test]
+fn equal_control_planes_go_in_the_definitions_order_which_each_choice_keeps() {
+    Scene::new(&ANY, 1, (0, 0), all(1..=3)).with(&[3, 1, 2], &[]).gives(Action::DecreaseControlPlane, &[2], &[3, 1]);
+    // 2 and 3 share a rack: 2 goes, then 3 and 1 are equal, and 3 was before 1 in the sorted list
+    let machines = vec![machine(1), machine(2).rack(1), machine(3).rack(1)];
+    Scene::new(&ANY, 1, (0, 0), machines).with(&[1, 2, 3], &[]).gives(Action::DecreaseControlPlane, &[1], &[2, 3]);
+}
+
+/// "Workers to promote: the first in the definition's order."
+#[test]
+fn of_equal_workers_the_first_of_the_definition_is_promoted() {
+    let machines = vec![machine(1), machine(3), machine(4)];
+    Scene::new(&ANY, 2, (1, 0), machines).with(&[1], &[4, 3]).gives(Action::IncreaseControlPlane, &[1, 4], &[3]);
+}
+
+/// "The control plane that leaves in this step no longer counts."
+#[test]
+fn a_bad_control_plane_no_longer_counts_in_its_rack_when_its_successor_is_ranked() {
+    let machines = vec![machine(1).rack(1).is(Unreachable), machine(2), machine(3).rack(1), machine(4)];
+    Scene::new(&ANY, 2, (1, 2), machines).with(&[1, 2], &[4, 3]).gives(Action::ReplaceControlPlane, &[2, 3], &[4, 1]);
+}
+
+/// "Where nothing can take a bad control plane's place, it is passed over with its reason and later actions go on", also where there
+/// may be no more workers.
+#[test]
+fn a_bad_control_plane_without_a_successor_is_passed_over_at_the_maximum_of_workers() {
+    let machines = vec![machine(1), machine(2).is(Unreachable), machine(3).is(Unhealthy)];
+    let plan = Scene::new(&ANY, 2, (1, 1), machines).with(&[1, 2], &[3]).gives(Action::None, &[1, 2], &[3]);
+    assert!(plan.reason.contains("no healthy machine can take its place"), "{}", plan.reason);
 }
 
 /// "If a control plane node is neither healthy, updating, or uninitialized, the node is demoted to a worker, and a new

@@ -162,4 +162,6 @@ nodes:
 reboot:
   reboot_command: [/bin/true]
   boot_check_command: [/bin/echo, \"true\"]
+options:
+  kubelet: {cri_endpoint: /run/containerd/containerd.sock}
 ";

@@ -110,7 +110,10 @@ async fn the_policy_is_shown_and_set_by_field() {
 async fn the_first_policy_beside_cke_leaves_the_lock_to_it() {
     let Some(rig) = Rig::start().await else { return };
     rig.put("/cke/records", "4").await;
-    assert_eq!(rig.run(&["policy", "set", "settle_seconds", "5"]).status, 0);
+    // nobody leads, and by that first policy only CKE will
+    assert_eq!(rig.run(&["policy", "set", "settle_seconds", "5"]).status, 3);
+    assert!(rig.run(&["policy", "show"]).stdout.contains("settle_seconds: 60\n"));
+    assert_eq!(rig.run(&["policy", "set", "settle_seconds", "5", "--for-handover"]).status, 0);
     assert!(rig.run(&["policy", "show"]).stdout.contains("engine: cke\n"));
 }
 

@@ -310,15 +310,15 @@ async fn an_order_notes_the_revision_that_it_was_given_for() {
     let store = etcd.store().await;
     store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
     let (id, seen) = (EntryId::reboot(0), store.read_view().await.unwrap().reboots.entries[&0].mod_revision);
-    store.give_order(id, Verb::Retry, Some(seen), &who(), Some("fan was stuck")).await.unwrap();
+    store.give_order(id, Verb::Retry, Some(seen), &who(), Some("fan was stuck"), None).await.unwrap();
     let order = json(&etcd, "/cke/cketerm/orders/reboots/0");
     assert_eq!((&order["verb"], &order["entry_revision"]), (&"retry".into(), &seen.into()));
-    let error = store.give_order(id, Verb::Done, Some(seen - 1), &who(), None).await.unwrap_err();
+    let error = store.give_order(id, Verb::Done, Some(seen - 1), &who(), None, None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     let gone = EntryId::reboot(7);
-    let error = store.give_order(gone, Verb::Hold, None, &who(), None).await.unwrap_err();
+    let error = store.give_order(gone, Verb::Hold, None, &who(), None, None).await.unwrap_err();
     assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
-    store.give_order(gone, Verb::Uncordon, None, &who(), None).await.unwrap();
+    store.give_order(gone, Verb::Uncordon, None, &who(), None, None).await.unwrap();
     assert_eq!(store.read_view().await.unwrap().orders.len(), 2);
 }
 
@@ -328,15 +328,15 @@ async fn unhold_takes_a_hold_away_and_nothing_else() {
     let store = etcd.store().await;
     store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
     let id = EntryId::reboot(0);
-    let error = store.give_order(id, Verb::Unhold, None, &who(), None).await.unwrap_err();
+    let error = store.give_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap_err();
     assert_eq!(error.to_string(), "reboots/0 is not on hold");
-    store.give_order(id, Verb::Hold, None, &who(), Some("rack is open")).await.unwrap();
+    store.give_order(id, Verb::Hold, None, &who(), Some("rack is open"), None).await.unwrap();
     // a hold outlives changes of the entry
     etcd.ctl(&["put", "/cke/reboots/data/0000000000000000", &ENTRY.replace("queued", "draining")]);
-    store.give_order(id, Verb::Unhold, None, &who(), None).await.unwrap();
+    store.give_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap();
     assert_eq!(etcd.value("/cke/cketerm/orders/reboots/0"), "");
-    store.give_order(id, Verb::Force, None, &who(), None).await.unwrap();
-    assert!(store.give_order(id, Verb::Unhold, None, &who(), None).await.is_err());
+    store.give_order(id, Verb::Force, None, &who(), None, None).await.unwrap();
+    assert!(store.give_order(id, Verb::Unhold, None, &who(), None, None).await.is_err());
     assert!(etcd.value("/cke/cketerm/orders/reboots/0").contains("force"));
 }
 

@@ -69,7 +69,9 @@ impl World {
                 |m| json!({"address": m.address, "hostname": m.name, "user": "root", "control_plane": m.control_plane}),
             )
             .collect();
-        json!({"name": "test", "nodes": nodes, "service_subnet": "10.0.0.0/24", "reboot": section})
+        // what CKE refuses to be without
+        let options = json!({"kubelet": {"cri_endpoint": "/run/containerd/containerd.sock"}});
+        json!({"name": "test", "nodes": nodes, "service_subnet": "10.0.0.0/24", "reboot": section, "options": options})
     }
 
     /// How many seconds every reboot command takes from now on.
@@ -191,14 +193,14 @@ impl World {
         let control_planes = machines.iter().filter(|m| m.control_plane).count().to_string();
         self.word(&["constraints", "set", "control-plane-count", &control_planes]);
         self.word(&["cluster", "set", &file.display().to_string()]);
-        self.word(&["policy", "set", "settle_seconds", "5"]);
+        self.word(&["policy", "set", "settle_seconds", "5", "--for-handover"]);
         // these control planes have no etcd behind them: somebody answers for its quorum
-        self.word(&["policy", "set", "etcd_members", "none"]);
+        self.word(&["policy", "set", "etcd_members", "none", "--for-handover"]);
         let probe = match &self.place {
             Place::Real(..) => format!("{}/readyz?of={{address}}", self.api),
             Place::Sandbox(served) => format!("{}/machines/{{address}}/readyz", served.machines),
         };
-        self.word(&["policy", "set", "control_plane_probe", &probe]);
+        self.word(&["policy", "set", "control_plane_probe", &probe, "--for-handover"]);
         self.word(&["cluster", "identify", "--confirm"]);
     }
 

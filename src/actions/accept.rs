@@ -1,0 +1,110 @@
+//! Whether the leader honours what an operator asks for, before anything is written (I52; `model/acceptance`).
+
+use super::{ActionError, Operator};
+use crate::{
+    model::acceptance::{Acceptance, Asked, Lead, acceptance},
+    mutation::{Mutation, on},
+    store::{leadership::Leadership, settings::Accepted},
+};
+
+/// How often a command is judged anew because another program took the lead between the look and the write.
+pub(super) const JUDGED: usize = 3;
+
+/// The sentence of a refusal; none where the command is accepted.
+pub fn refusal(asked: Asked, leadership: &Leadership, in_work: bool, handover: bool) -> Option<String> {
+    let refused = match acceptance(asked, leadership.lead) {
+        Acceptance::Accepted | Acceptance::NextLeader => false,
+        Acceptance::InWork => !in_work,
+        Acceptance::ForHandover => !handover,
+        Acceptance::Refused => true,
+    };
+    let pretended = on(Mutation::HoldPretended);
+    (refused && !pretended).then(|| {
+        let (said, word) = (&leadership.said, asked.word());
+        let why = match leadership.lead {
+            Lead::Cke => format!("CKE does not know `{word}` and would go on all the same"),
+            Lead::Yielding => format!("nothing new starts before, and CKE does not know `{word}`"),
+            Lead::Unknown => format!("whether `{word}` would be honoured cannot be told"),
+            Lead::Cketerm | Lead::Nobody => format!("`{word}` is not honoured"),
+        };
+        format!("{said}: {why}; nothing was written. Instead: {}", asked.instead())
+    })
+}
+
+/// What a person should know of a command that was accepted; none where nothing is to be said.
+pub fn note(asked: Asked, leadership: &Leadership) -> Option<String> {
+    let said = &leadership.said;
+    match acceptance(asked, leadership.lead) {
+        Acceptance::Accepted | Acceptance::InWork | Acceptance::Refused => None,
+        Acceptance::NextLeader => {
+            Some(format!("note: {said}: it is honoured once a cketerm engine leads; CKE would not know it"))
+        }
+        Acceptance::ForHandover => {
+            Some(format!("note: {said}: stored for the next cketerm leader, NOT IN FORCE before"))
+        }
+    }
+}
+
+/// The same table for a change of the policy, asked at the moment of its write.
+pub(super) fn judge(asked: Asked, leadership: &Leadership, handover: bool) -> Result<Accepted, String> {
+    if let Some(why) = refusal(asked, leadership, false, handover) {
+        return Err(why);
+    }
+    Ok(match acceptance(asked, leadership.lead) {
+        // a CKE that takes over meanwhile is no reason to refuse what nobody promised
+        Acceptance::NextLeader | Acceptance::InWork | Acceptance::Refused => Accepted::InForce,
+        Acceptance::ForHandover => Accepted::ForHandover,
+        Acceptance::Accepted if asked.always() => Accepted::Anyway,
+        Acceptance::Accepted => Accepted::InForce,
+    })
+}
+
+impl Operator {
+    /// Who leads now, where the leader honours this; else the refusal.
+    pub(super) async fn accepted(&self, asked: Asked) -> Result<Leadership, ActionError> {
+        let leadership = self.store.leadership().await?;
+        match refusal(asked, &leadership, false, self.handover) {
+            Some(why) => Err(ActionError::refused(why)),
+            None => Ok(leadership),
+        }
+    }
+
+    /// What a person should know of a command that was just accepted: it is asked again, for who leads may have changed.
+    pub async fn note_on(&self, asked: Asked) -> Option<String> {
+        note(asked, &self.store.leadership().await.ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::leadership::Under;
+
+    fn led(lead: Lead, said: &str) -> Leadership {
+        Leadership { lead, said: said.to_owned(), under: Under::Nobody }
+    }
+
+    #[test]
+    fn a_refusal_says_who_leads_what_was_not_done_and_what_works_instead() {
+        let cke = led(Lead::Cke, "CKE on boot-0 leads");
+        let why = refusal(Asked::Hold, &cke, true, true).unwrap();
+        assert!(why.starts_with("CKE on boot-0 leads: CKE does not know `hold`"), "{why}");
+        assert!(why.contains("nothing was written") && why.contains("`cketerm rq cancel`"), "{why}");
+        assert!(why.contains("`cketerm stop`"), "{why}");
+        let freeze = refusal(Asked::Freeze, &cke, false, false).unwrap();
+        assert!(freeze.contains("--for-handover") && freeze.contains("`cketerm stop`"), "{freeze}");
+        assert_eq!(refusal(Asked::Freeze, &cke, false, true), None);
+        assert_eq!(judge(Asked::Freeze, &cke, true), Ok(Accepted::ForHandover));
+        assert!(note(Asked::Freeze, &cke).unwrap().contains("NOT IN FORCE"));
+        assert_eq!(refusal(Asked::Cancel, &cke, false, false), None);
+        assert_eq!(judge(Asked::Engine, &cke, false), Ok(Accepted::Anyway));
+    }
+
+    #[test]
+    fn a_leader_that_resigns_still_honours_orders_for_what_is_in_work() {
+        let leaves = led(Lead::Yielding, "cketerm on a finishes what is in work and resigns for CKE on b");
+        assert_eq!(refusal(Asked::Retry, &leaves, true, false), None);
+        assert!(refusal(Asked::Force, &leaves, false, false).is_some(), "one that is queued is not started any more");
+        assert!(refusal(Asked::Hold, &leaves, true, false).is_some());
+    }
+}

@@ -1,0 +1,18 @@
+//! `stop`, `resume`: both queues at once, under every leader.
+
+use super::{Context, args::Reason};
+use crate::actions::{ActionError, resumed, stopped};
+
+/// Disables both queues.
+pub async fn stop(reason: &Reason, context: &Context) -> Result<(), ActionError> {
+    let done = context.operator().await?.stop(reason.get()).await?;
+    context.say(&stopped(&done));
+    Ok(())
+}
+
+/// Enables what the last stop disabled.
+pub async fn resume(reason: &Reason, context: &Context) -> Result<(), ActionError> {
+    let done = context.starting_operator().await?.resume(reason.get()).await?;
+    context.say(&resumed(done.as_ref()));
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Stop both queues, or resume what was stopped.
+
+use super::{Deed, Dialog};
+use crate::{
+    console::{app::App, brief, event::Action, when},
+    model::entry::QueueKind,
+};
+
+/// Opens the one that stops. Bound to nothing: whoever stops means both queues, whatever was turned meanwhile.
+pub fn stop(app: &App) -> Dialog {
+    let title = format!("Stop both queues of {}?", app.cluster_word());
+    let mut dialog = Dialog::new(title, "Stop", Deed::Act(Action::Stop { reason: None }));
+    dialog.lines = lines(app);
+    dialog
+}
+
+/// The counts as they stand now.
+pub fn follow(app: &App, dialog: &mut Dialog) {
+    dialog.lines = lines(app);
+}
+
+fn lines(app: &App) -> Vec<String> {
+    let store = &app.seen.snapshot.store;
+    let of = |queue: QueueKind| match queue {
+        QueueKind::Reboot => (&store.reboots.switch, &app.facts.reboots),
+        QueueKind::Repair => (&store.repairs.switch, &app.facts.repairs),
+    };
+    let mut lines: Vec<String> = [QueueKind::Reboot, QueueKind::Repair]
+        .into_iter()
+        .map(|queue| {
+            let (switch, counts) = of(queue);
+            let was = if switch.enabled() { "is disabled" } else { "is disabled already, and stays so after resume" };
+            format!("{queue} queue {was}: {} draining, {} after their command", counts.draining, counts.after)
+        })
+        .collect();
+    lines.push(format!("works under every leader; :resume enables again ({})", store.leadership().said));
+    lines
+}
+
+/// Opens the one that resumes, or says that nothing is stopped.
+pub fn resume(app: &App) -> Result<Dialog, String> {
+    let store = &app.seen.snapshot.store;
+    let record = store.stopped.as_ref().ok_or("nothing is stopped: there is nothing to resume")?;
+    let stopped =
+        record.get().ok_or_else(|| format!("{} cannot be read: `cketerm resume` says what helps", record.key))?;
+    let title = format!("Resume the queues of {}?", app.cluster_word());
+    let mut dialog = Dialog::new(title, "Resume", Deed::Act(Action::Resume { reason: None }));
+    let why = stopped.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    dialog.lines = vec![
+        brief::safe(&format!("stopped by {} {} ago{why}", stopped.who, when::age(stopped.at, app.now.wall))),
+        match stopped.queues.as_slice() {
+            [] => "no queue was enabled then".to_owned(),
+            some => format!(
+                "enabled then, and enabled again: {}",
+                some.iter().map(|queue| format!("{queue} queue")).collect::<Vec<_>>().join(", ")
+            ),
+        },
+        "a queue that somebody turned since stays as it is".to_owned(),
+    ];
+    Ok(dialog)
+}

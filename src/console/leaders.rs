@@ -1,0 +1,82 @@
+//! Commands that the leader would not honour: refused before a dialog opens, and left out of the footer (`model/acceptance`).
+
+use super::{
+    app::{App, View},
+    event::{Action, Registering},
+    keys::Command,
+};
+use crate::{
+    actions,
+    model::acceptance::{Asked, Lead},
+};
+
+/// Row of the table for a key in this view; none for one that changes nothing.
+pub fn asked(command: Command, view: View) -> Option<Asked> {
+    let registry = matches!(view, View::Machines | View::Diff);
+    Some(match command {
+        Command::Hold if registry => Asked::HoldApplying,
+        Command::Unhold if registry => Asked::ApplyAgain,
+        Command::Unhold if view == View::Hosts => Asked::ByHand,
+        Command::Hold => Asked::Hold,
+        Command::Unhold => Asked::Unhold,
+        Command::Retry => Asked::Retry,
+        Command::Done => Asked::Done,
+        Command::Force => Asked::Force,
+        Command::Release => Asked::Release,
+        Command::Keep => Asked::KeepCordoned,
+        Command::Approve => Asked::Approve,
+        Command::Reboot | Command::Repair => Asked::Add,
+        Command::Cancel | Command::CancelAll | Command::DeleteFinished | Command::DeleteUnfinished => Asked::Cancel,
+        Command::ResetBackoff => Asked::ResetBackoff,
+        Command::Switch | Command::AutoRepair => Asked::Disable,
+        Command::Stop => Asked::Stop,
+        Command::Resume => Asked::Resume,
+        Command::Constraint => Asked::Settings,
+        Command::HostPower | Command::Fence => Asked::ByHand,
+        _ => return None,
+    })
+}
+
+/// Row of the table for an action.
+fn asked_of(action: &Action) -> Asked {
+    match action {
+        Action::AddReboots { .. } | Action::AddRepairs { .. } => Asked::Add,
+        Action::Cancel { .. } | Action::Remove { .. } => Asked::Cancel,
+        Action::ResetBackoff { .. } => Asked::ResetBackoff,
+        Action::Hold { hold: true, .. } => Asked::Hold,
+        Action::Hold { hold: false, .. } => Asked::Unhold,
+        Action::Switch { enabled: true, .. } => Asked::Enable,
+        Action::Switch { enabled: false, .. } => Asked::Disable,
+        Action::Registry { what, .. } => match what {
+            Registering::Enable(true) | Registering::AutoRepair(true) => Asked::Enable,
+            Registering::Enable(false) | Registering::AutoRepair(false) => Asked::Disable,
+            Registering::Approve(_) => Asked::Approve,
+            Registering::Hold(true, _) => Asked::HoldApplying,
+            Registering::Hold(false, _) => Asked::ApplyAgain,
+            Registering::Constraint { .. } => Asked::Settings,
+        },
+        Action::Order { verb, .. } => Asked::from(*verb),
+        Action::Hosts { .. } => Asked::ByHand,
+        Action::Freeze { .. } => Asked::Freeze,
+        Action::Unfreeze { .. } => Asked::Unfreeze,
+        Action::Stop { .. } => Asked::Stop,
+        Action::Resume { .. } => Asked::Resume,
+        Action::KeepCordoned { keep: true, .. } => Asked::KeepCordoned,
+        Action::KeepCordoned { keep: false, .. } => Asked::GiveCordonBack,
+    }
+}
+
+/// Why the leader would not honour it; an order for an entry in work is judged by that entry when it is given.
+pub fn refusal(app: &App, asked: Asked) -> Option<String> {
+    actions::refusal(asked, &app.seen.snapshot.store.leadership(), true, false)
+}
+
+/// The same for an action that a dialog confirms.
+pub fn refusal_of(app: &App, action: &Action) -> Option<String> {
+    refusal(app, asked_of(action))
+}
+
+/// Why the rules of the policy keep nothing back now; none where they do.
+pub fn not_in_force(app: &App) -> Option<&'static str> {
+    (app.seen.snapshot.store.leadership().lead == Lead::Cke).then_some("NOT IN FORCE: CKE does not know it")
+}

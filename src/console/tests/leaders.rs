@@ -1,0 +1,63 @@
+//! Keys under a leader that would not honour them (I52).
+
+use super::world::{World, message, press, stored};
+use crate::{
+    console::{
+        app::View,
+        event::{Action, Effect},
+        screen,
+    },
+    engine::snapshot::Engine,
+    model::{
+        entry::QueueKind,
+        ours::{Stopped, Who},
+    },
+};
+
+/// CKE leads: its key is there, and no registration.
+fn cke_leads() -> World {
+    let mut world = World::usual();
+    world.store.engines.clear();
+    world.engine = Engine { leading: None, lease: 0, ..world.engine };
+    world
+}
+
+#[test]
+fn i52_keys_that_cke_would_not_honour_are_refused_and_not_named_in_the_footer() {
+    let ours = screen::text(&World::usual().console_in(View::Reboots, 200, 24));
+    assert!(ours.contains("H hold") && ours.contains("X cancel"), "{ours}");
+    for (keys, word) in [("H", "`hold`"), ("F", "`force`"), (": \"freeze 2h move\" enter", "`freeze`")] {
+        let mut app = cke_leads().console_in(View::Reboots, 200, 24);
+        let footer = screen::text(&app);
+        assert!(!footer.contains("H hold") && footer.contains("X cancel"), "{footer}");
+        assert_eq!(press(&mut app, keys), []);
+        let said = app.line.as_ref().and_then(|line| line.error.clone()).unwrap_or_else(|| message(&app).to_owned());
+        assert!(said.contains("CKE on admin1 leads") && said.contains(word) && app.dialog.is_none(), "{keys}: {said}");
+        assert!(said.contains("cketerm") && said.contains("Instead:"), "{said}");
+    }
+    let mut app = cke_leads().console_in(View::Reboots, 100, 24);
+    press(&mut app, "X");
+    assert!(app.dialog.is_some(), "a cancel always works");
+}
+
+#[test]
+fn both_queues_are_stopped_and_resumed_under_every_leader() {
+    for mut world in [World::usual(), cke_leads()] {
+        let mut app = world.console(100, 24);
+        press(&mut app, ": \"stop -- power\" enter");
+        let text = screen::text(&app);
+        assert!(text.contains("Stop both queues") && text.contains("works under every leader"), "{text}");
+        let effects = press(&mut app, "y");
+        assert!(matches!(effects.as_slice(), [Effect::Act(Action::Stop { .. })]), "{effects:?}");
+
+        let who = Who { user: "ann".into(), ..Who::default() };
+        let record =
+            Stopped { who, at: super::world::wall(), reason: Some("power".into()), queues: vec![QueueKind::Reboot] };
+        world.store.stopped = Some(stored("/cke/cketerm/stopped", 70, record));
+        let mut app = world.console(100, 24);
+        assert!(screen::text(&app).contains("STOPPED by ann since"), "{}", screen::text(&app));
+        press(&mut app, ": \"resume\" enter");
+        let text = screen::text(&app);
+        assert!(text.contains("enabled then, and enabled again: reboot queue"), "{text}");
+    }
+}

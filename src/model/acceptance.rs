@@ -1,0 +1,411 @@
+//! Commands of operators under each leader. Nothing is accepted that the leader will not honour (I52).
+//!
+//! CKE reads its own keys alone. An order or a policy field that lies below `cketerm/` means nothing to it, and a command
+//! that stored one with exit 0 would pretend. One table decides; command line, console and documents ask it.
+
+use std::fmt::Write as _;
+
+use super::ours::Verb;
+
+/// Who processes the queues now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lead {
+    /// A cketerm engine that stays.
+    Cketerm,
+    /// A cketerm engine that finishes what is in work and then resigns: a CKE candidate waits behind it, or the policy says so.
+    Yielding,
+    /// CKE; or nobody, while the policy lets no cketerm engine campaign.
+    Cke,
+    /// Nobody; a cketerm engine may campaign.
+    Nobody,
+    /// Cannot be told: a key of neither program's form leads, or the policy that would decide cannot be read.
+    Unknown,
+}
+
+impl Lead {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 5] = [Self::Cketerm, Self::Yielding, Self::Cke, Self::Nobody, Self::Unknown];
+
+    /// Column of the table.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Cketerm => "cketerm",
+            Self::Yielding => "cketerm, CKE waits",
+            Self::Cke => "CKE",
+            Self::Nobody => "nobody",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A command that changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // `command` below spells each of them out
+pub enum Asked {
+    Add,
+    Cancel,
+    ResetBackoff,
+    Enable,
+    Disable,
+    Settings,
+    ByHand,
+    Stop,
+    Resume,
+    Engine,
+    Unhold,
+    Unfreeze,
+    ApplyAgain,
+    GiveCordonBack,
+    Retry,
+    Done,
+    Force,
+    Release,
+    Hold,
+    KeepCordoned,
+    Approve,
+    HoldApplying,
+    Freeze,
+    Windows,
+    Groups,
+    Policy,
+}
+
+/// What a command relies on, which decides who honours it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// CKE's own keys, which both programs obey; or nothing that a leader does.
+    Always,
+    /// An order that a leader carries out for work that has begun.
+    Order,
+    /// An order that keeps something from starting.
+    Hold,
+    /// A rule that only a cketerm engine knows.
+    Rule,
+}
+
+/// Whether a command is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acceptance {
+    /// Done: the leader honours it.
+    Accepted,
+    /// Done for an entry in work, which the leader finishes; else refused.
+    InWork,
+    /// Done, and honoured by the next leader if that is cketerm, which is said.
+    NextLeader,
+    /// Stored with `--for-handover` and shown as not in force; else refused.
+    ForHandover,
+    /// Refused.
+    Refused,
+}
+
+impl Acceptance {
+    /// Cell of the table.
+    fn cell(self) -> &'static str {
+        match self {
+            Self::Accepted => "yes",
+            Self::InWork => "entries in work",
+            Self::NextLeader => "yes, for the next leader",
+            Self::ForHandover => "only `--for-handover`",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl Asked {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 26] = [
+        Self::Add,
+        Self::Cancel,
+        Self::ResetBackoff,
+        Self::Enable,
+        Self::Disable,
+        Self::Settings,
+        Self::ByHand,
+        Self::Stop,
+        Self::Resume,
+        Self::Engine,
+        Self::Unhold,
+        Self::Unfreeze,
+        Self::ApplyAgain,
+        Self::GiveCordonBack,
+        Self::Retry,
+        Self::Done,
+        Self::Force,
+        Self::Release,
+        Self::Hold,
+        Self::KeepCordoned,
+        Self::Approve,
+        Self::HoldApplying,
+        Self::Freeze,
+        Self::Windows,
+        Self::Groups,
+        Self::Policy,
+    ];
+
+    /// Commands as they are typed, for the table.
+    fn commands(self) -> &'static str {
+        match self {
+            Self::Add => "`rq add`, `repair-queue add`",
+            Self::Cancel => {
+                "`rq cancel`, `rq cancel-all`, `repair-queue delete`, `delete-finished`, `delete-unfinished`"
+            }
+            Self::ResetBackoff => "`rq reset-backoff`, `repair-queue reset-backoff`",
+            Self::Enable => "`enable` of queue, integration or automatic repair",
+            Self::Disable => "`disable` of queue, integration or automatic repair",
+            Self::Settings => {
+                "`constraints set`, `cluster set`, `cluster identify`, `sabakan set-…`, `auto-repair set-variables`"
+            }
+            Self::ByHand => "`nodes cordon`, `uncordon`, `drain`; `hosts …`; `power …`: your own rights, no leader",
+            Self::Stop => "`stop`",
+            Self::Resume => "`resume`",
+            Self::Engine => "`policy set engine`",
+            Self::Unhold => "`rq unhold`, `repair-queue unhold`",
+            Self::Unfreeze => "`unfreeze`; `policy set` of `freeze`, `windows` or `groups` to `none`",
+            Self::ApplyAgain => "`sabakan unhold`",
+            Self::GiveCordonBack => "`nodes keep-cordoned --give-back`",
+            Self::Retry => "`rq retry`, `repair-queue retry`",
+            Self::Done => "`rq done`, `repair-queue done`",
+            Self::Force => "`rq force`, `repair-queue force`",
+            Self::Release => "release of a cordon that a cancelled entry left",
+            Self::Hold => "`rq hold`, `repair-queue hold`",
+            Self::KeepCordoned => "`nodes keep-cordoned`",
+            Self::Approve => "`sabakan approve`",
+            Self::HoldApplying => "`sabakan hold`",
+            Self::Freeze => "`freeze`, `policy set freeze`",
+            Self::Windows => "`policy set windows`",
+            Self::Groups => "`policy set groups`",
+            Self::Policy => "`policy set` of any other field",
+        }
+    }
+
+    /// The command in a sentence.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Cancel => "cancel",
+            Self::ResetBackoff => "reset-backoff",
+            Self::Enable => "enable",
+            Self::Disable => "disable",
+            Self::Settings => "these settings",
+            Self::ByHand => "work by hand",
+            Self::Stop => "stop",
+            Self::Resume => "resume",
+            Self::Engine => "policy engine",
+            Self::Unhold => "unhold",
+            Self::Unfreeze => "unfreeze",
+            Self::ApplyAgain => "sabakan unhold",
+            Self::GiveCordonBack => "nodes keep-cordoned --give-back",
+            Self::Retry => "retry",
+            Self::Done => "done",
+            Self::Force => "force",
+            Self::Release => "release",
+            Self::Hold => "hold",
+            Self::KeepCordoned => "nodes keep-cordoned",
+            Self::Approve => "sabakan approve",
+            Self::HoldApplying => "sabakan hold",
+            Self::Freeze => "freeze",
+            Self::Windows => "policy windows",
+            Self::Groups => "policy groups",
+            Self::Policy => "this policy field",
+        }
+    }
+
+    /// What works instead under a leader that does not honour it; empty for what is never refused.
+    pub fn instead(self) -> &'static str {
+        match self {
+            Self::Hold => {
+                "cancel the entry (`cketerm rq cancel`, `cketerm repair-queue delete`), disable its queue (`cketerm rq disable`, \
+                 `cketerm repair-queue disable`), or stop both queues with `cketerm stop`"
+            }
+            Self::Retry => {
+                "cancel the entry and add it again, or run the power command yourself with `cketerm power cycle ADDRESS`"
+            }
+            Self::Done => {
+                "cancel the entry (`cketerm rq cancel`, `cketerm repair-queue delete`), then `cketerm nodes uncordon NODE`"
+            }
+            Self::Force => {
+                "remove the pods that are left with kubectl, or cancel the entry (`cketerm rq cancel`, `cketerm repair-queue \
+                 delete`)"
+            }
+            Self::Release => "`cketerm nodes uncordon NODE`",
+            Self::KeepCordoned => "cancel the entry, then `cketerm nodes cordon NODE`",
+            Self::Approve | Self::HoldApplying => "stop the integration with `cketerm sabakan disable`",
+            Self::Freeze | Self::Windows => {
+                "`cketerm stop` disables both queues under every leader; with --for-handover it is stored for the next cketerm \
+                 leader, not in force before"
+            }
+            Self::Groups | Self::Policy => {
+                "with --for-handover it is stored for the next cketerm leader, not in force before"
+            }
+            Self::Add
+            | Self::Cancel
+            | Self::ResetBackoff
+            | Self::Enable
+            | Self::Disable
+            | Self::Settings
+            | Self::ByHand
+            | Self::Stop
+            | Self::Resume
+            | Self::Engine
+            | Self::Unhold
+            | Self::Unfreeze
+            | Self::ApplyAgain
+            | Self::GiveCordonBack => "",
+        }
+    }
+
+    fn class(self) -> Class {
+        match self {
+            Self::Add
+            | Self::Cancel
+            | Self::ResetBackoff
+            | Self::Enable
+            | Self::Disable
+            | Self::Settings
+            | Self::ByHand
+            | Self::Stop
+            | Self::Resume
+            | Self::Engine
+            | Self::Unhold
+            | Self::Unfreeze
+            | Self::ApplyAgain
+            | Self::GiveCordonBack => Class::Always,
+            Self::Retry | Self::Done | Self::Force | Self::Release => Class::Order,
+            Self::Hold | Self::KeepCordoned | Self::Approve | Self::HoldApplying => Class::Hold,
+            Self::Freeze | Self::Windows | Self::Groups | Self::Policy => Class::Rule,
+        }
+    }
+
+    /// Accepted under every leader.
+    pub fn always(self) -> bool {
+        self.class() == Class::Always
+    }
+
+    /// The policy field that a person sets to this. Taking one of the documents back claims nothing.
+    pub fn of_policy(field: &str, value: &str) -> Self {
+        let none = value.trim() == "none";
+        match field {
+            "engine" => Self::Engine,
+            "freeze" | "windows" | "groups" if none => Self::Unfreeze,
+            "freeze" => Self::Freeze,
+            "windows" => Self::Windows,
+            "groups" => Self::Groups,
+            _ => Self::Policy,
+        }
+    }
+}
+
+impl From<Verb> for Asked {
+    fn from(verb: Verb) -> Self {
+        match verb {
+            Verb::Hold => Self::Hold,
+            Verb::Unhold => Self::Unhold,
+            Verb::Retry => Self::Retry,
+            Verb::Done => Self::Done,
+            Verb::Force => Self::Force,
+            Verb::Uncordon => Self::Release,
+        }
+    }
+}
+
+/// The table.
+pub fn acceptance(asked: Asked, lead: Lead) -> Acceptance {
+    match (asked.class(), lead) {
+        (Class::Always, Lead::Cketerm | Lead::Yielding | Lead::Cke | Lead::Nobody | Lead::Unknown)
+        | (Class::Order | Class::Hold | Class::Rule, Lead::Cketerm) => Acceptance::Accepted,
+        (Class::Order, Lead::Yielding) => Acceptance::InWork,
+        (Class::Order | Class::Hold | Class::Rule, Lead::Nobody) => Acceptance::NextLeader,
+        (Class::Rule, Lead::Yielding | Lead::Cke | Lead::Unknown) => Acceptance::ForHandover,
+        (Class::Order, Lead::Cke | Lead::Unknown) | (Class::Hold, Lead::Yielding | Lead::Cke | Lead::Unknown) => {
+            Acceptance::Refused
+        }
+    }
+}
+
+/// The table as `docs/beside-cke.md` has it.
+pub fn markdown() -> String {
+    let mut out = String::from("| command |");
+    for lead in Lead::ALL {
+        let _ = write!(out, " {} |", lead.title());
+    }
+    out.push_str("\n| --- |");
+    out.push_str(&" --- |".repeat(Lead::ALL.len()));
+    out.push('\n');
+    for asked in Asked::ALL {
+        let _ = write!(out, "| {} |", asked.commands());
+        for lead in Lead::ALL {
+            let _ = write!(out, " {} |", acceptance(asked, lead).cell());
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The required sentences of section E, each on its own: not the table once more.
+    #[test]
+    fn i52_nothing_is_accepted_that_the_leader_will_not_honour() {
+        use Asked::{
+            Cancel, Disable, Done, Enable, Engine, Force, Freeze, Groups, Hold, Policy, Resume, Retry, Stop, Windows,
+        };
+        for lead in Lead::ALL {
+            for always in [Cancel, Enable, Disable, Engine, Stop, Resume, Asked::Unhold, Asked::Unfreeze] {
+                assert_eq!(acceptance(always, lead), Acceptance::Accepted, "{always:?} under {lead:?}");
+            }
+        }
+        for refused in [Hold, Force, Retry, Done] {
+            for lead in [Lead::Cke, Lead::Unknown] {
+                assert_eq!(acceptance(refused, lead), Acceptance::Refused, "{refused:?} under {lead:?}");
+            }
+            assert_eq!(acceptance(refused, Lead::Cketerm), Acceptance::Accepted);
+            assert_ne!(acceptance(refused, Lead::Yielding), Acceptance::Accepted);
+        }
+        for rule in [Freeze, Windows, Groups, Policy] {
+            for lead in [Lead::Cke, Lead::Yielding, Lead::Unknown] {
+                assert_eq!(acceptance(rule, lead), Acceptance::ForHandover, "{rule:?} under {lead:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_is_refused_is_told_what_works() {
+        for asked in Asked::ALL {
+            let ever = Lead::ALL.iter().any(|lead| acceptance(asked, *lead) != Acceptance::Accepted);
+            assert_eq!(ever, !asked.instead().is_empty(), "{asked:?}");
+        }
+        for lead in Lead::ALL {
+            let distinct = Asked::ALL.iter().filter(|a| acceptance(**a, lead) == Acceptance::Accepted).count();
+            assert!(distinct >= 14, "{lead:?}");
+        }
+    }
+
+    #[test]
+    fn every_policy_field_that_decides_something_has_its_row() {
+        for (field, asked) in [
+            ("engine", Asked::Engine),
+            ("freeze", Asked::Freeze),
+            ("windows", Asked::Windows),
+            ("groups", Asked::Groups),
+            ("stuck_seconds", Asked::Policy),
+        ] {
+            assert_eq!(Asked::of_policy(field, "x"), asked);
+        }
+    }
+
+    #[test]
+    fn the_document_of_the_leaders_has_the_table() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/beside-cke.md");
+        let text = std::fs::read_to_string(file).expect("docs/beside-cke.md");
+        let (before, rest) = text.split_once("<!-- table: begin -->\n").expect("a beginning");
+        let (written, after) = rest.split_once("<!-- table: end -->").expect("an end");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            let new = format!("{before}<!-- table: begin -->\n{}<!-- table: end -->{after}", markdown());
+            std::fs::write(file, new).expect("docs/beside-cke.md is written");
+            return;
+        }
+        assert!(written == markdown(), "docs/beside-cke.md has drifted: `make docs` writes it anew");
+    }
+}

@@ -1,0 +1,186 @@
+//! Who leads, as far as a command of an operator depends on it, and the comparison that ties a write to that leader.
+
+use etcd_client::{Compare, CompareOp, GetOptions, TxnOpResponse};
+
+use super::{
+    apply::Row,
+    connect::Store,
+    error::StoreError,
+    keys::Keys,
+    view::{Candidate, StoreView},
+};
+use crate::model::{acceptance::Lead, policy::EngineChoice};
+
+/// The leader at one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leadership {
+    /// Who processes the queues, as the table of commands asks it.
+    pub lead: Lead,
+    /// The same in words, as the beginning of a sentence: `CKE on boot-0 leads`.
+    pub said: String,
+    /// What lies in `leader/`.
+    pub under: Under,
+}
+
+/// What a write compares, so that it is made only while the same leader leads. The candidate with the smallest create revision
+/// leads for as long as its key lies there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Under {
+    /// The leader's key and its create revision.
+    Candidate(String, i64),
+    /// There is no candidate.
+    Nobody,
+}
+
+impl Under {
+    /// The comparison.
+    pub fn compare(&self, keys: &Keys) -> Compare {
+        match self {
+            Self::Candidate(key, created) => Compare::create_revision(key.as_str(), CompareOp::Equal, *created),
+            // over no key at all a comparison of ranges compares zeros
+            Self::Nobody => Compare::create_revision(keys.leader_prefix(), CompareOp::Equal, 0).with_prefix(),
+        }
+    }
+}
+
+impl StoreView {
+    /// Who leads, and what the policy makes of it.
+    pub fn leadership(&self) -> Leadership {
+        let engine = match self.policy.as_ref().map(|stored| &stored.value) {
+            Some(Ok(policy)) => Ok(Some(policy.engine)),
+            Some(Err(why)) => Err(format!("cketerm/policy cannot be read ({why}), so no cketerm engine leads")),
+            None => Ok(None),
+        };
+        let Some(leader) = self.leader() else {
+            let (lead, said) = match engine {
+                Err(why) => (Lead::Unknown, why),
+                Ok(Some(EngineChoice::Cke)) => {
+                    (Lead::Cke, "nobody leads, and by policy engine `cke` only CKE will".to_owned())
+                }
+                Ok(Some(EngineChoice::Cketerm | EngineChoice::Always) | None) => {
+                    (Lead::Nobody, "nobody leads".to_owned())
+                }
+            };
+            return Leadership { lead, said, under: Under::Nobody };
+        };
+        let (lead, said) = self.led_by(leader, engine.ok().flatten());
+        Leadership { lead, said, under: Under::Candidate(leader.key.clone(), leader.create_revision) }
+    }
+
+    fn led_by(&self, leader: &Candidate, engine: Option<EngineChoice>) -> (Lead, String) {
+        let host = &leader.host;
+        if leader.lease == 0 {
+            let key = &leader.key;
+            return (
+                Lead::Unknown,
+                format!("{key} leads, which neither CKE nor cketerm writes: nobody knows what it obeys"),
+            );
+        }
+        if self.is_cke(leader) {
+            return (Lead::Cke, format!("CKE on {host} leads"));
+        }
+        let waits = || self.candidates.values().find(|c| c.lease != leader.lease && self.is_cke(c));
+        match engine {
+            Some(EngineChoice::Always) => (Lead::Cketerm, format!("cketerm on {host} leads")),
+            Some(EngineChoice::Cke) => (
+                Lead::Yielding,
+                format!("cketerm on {host} finishes what is in work and resigns (policy engine is `cke`)"),
+            ),
+            Some(EngineChoice::Cketerm) | None => match waits() {
+                None => (Lead::Cketerm, format!("cketerm on {host} leads")),
+                Some(cke) => (
+                    Lead::Yielding,
+                    format!("cketerm on {host} finishes what is in work and resigns for CKE on {}", cke.host),
+                ),
+            },
+        }
+    }
+}
+
+impl Store {
+    /// Policy, candidates and registrations at one revision, in a view that holds nothing else.
+    pub async fn leaders(&self) -> Result<StoreView, StoreError> {
+        let all = || GetOptions::new().with_prefix();
+        let reads = vec![
+            (self.keys().policy(), GetOptions::new()),
+            (self.keys().leader_prefix(), all()),
+            (self.keys().engine_prefix(), all()),
+        ];
+        let answer = match self.get_all(reads).await {
+            Ok(answer) => answer,
+            Err(failure) => return Err(self.sentence("read who leads", failure).await),
+        };
+        let mut view = StoreView::default();
+        for op in answer.op_responses() {
+            if let TxnOpResponse::Get(got) = op {
+                for kv in got.kvs() {
+                    view.put(self.keys(), &Row::from(kv));
+                }
+            }
+        }
+        Ok(view)
+    }
+
+    /// Who leads now.
+    pub async fn leadership(&self) -> Result<Leadership, StoreError> {
+        Ok(self.leaders().await?.leadership())
+    }
+
+    /// After a lost race: whether the leader is another one than the write was tied to, so that trying again is no use.
+    pub(super) async fn same_leader(&self, under: Option<&Under>) -> Result<(), StoreError> {
+        let Some(under) = under else { return Ok(()) };
+        if self.leadership().await?.under == *under { Ok(()) } else { Err(StoreError::LeaderChanged) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CKE: &str = "leader//10";
+    const OURS: &str = "leader//20";
+
+    /// A view of these keys below `/cke/`, each created at its place in the list.
+    fn view(rows: &[(&str, &str)]) -> StoreView {
+        let keys = Keys::new("/cke/");
+        let mut view = StoreView::default();
+        for (at, (key, value)) in (1..).zip(rows) {
+            view.put(&keys, &Row::new(&format!("/cke/{key}"), value, at, at));
+        }
+        view
+    }
+
+    fn lead(rows: &[(&str, &str)]) -> Lead {
+        view(rows).leadership().lead
+    }
+
+    const ENGINE: (&str, &str) = ("cketerm/engines/20", r#"{"host": "b", "pid": 1, "version": "0", "mode": "daemon"}"#);
+
+    #[test]
+    fn who_leads_is_told_by_candidates_registrations_and_policy() {
+        let policy = |engine: &'static str| match engine {
+            "cke" => ("cketerm/policy", r#"{"engine": "cke"}"#),
+            "always" => ("cketerm/policy", r#"{"engine": "always"}"#),
+            _ => ("cketerm/policy", r#"{"engine": "cketerm"}"#),
+        };
+        assert_eq!(lead(&[(CKE, "a")]), Lead::Cke);
+        assert_eq!(lead(&[(CKE, "a"), ENGINE, (OURS, "b"), policy("always")]), Lead::Cke, "the first candidate leads");
+        assert_eq!(lead(&[ENGINE, (OURS, "b")]), Lead::Cketerm);
+        assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a")]), Lead::Yielding, "it makes room by default");
+        assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a"), policy("cketerm")]), Lead::Yielding);
+        assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a"), policy("always")]), Lead::Cketerm, "it stays");
+        assert_eq!(lead(&[ENGINE, (OURS, "b"), policy("cke")]), Lead::Yielding, "it resigns");
+        assert_eq!(lead(&[]), Lead::Nobody);
+        assert_eq!(lead(&[policy("cketerm")]), Lead::Nobody);
+        assert_eq!(lead(&[policy("cke")]), Lead::Cke, "no engine of ours campaigns");
+        assert_eq!(lead(&[("cketerm/policy", "{")]), Lead::Unknown);
+        assert_eq!(lead(&[("leader//not-hex", "x"), ENGINE, (OURS, "b")]), Lead::Unknown);
+    }
+
+    #[test]
+    fn a_write_is_tied_to_the_candidate_that_leads() {
+        let under = |rows: &[(&str, &str)]| view(rows).leadership().under;
+        assert_eq!(under(&[ENGINE, (OURS, "b"), (CKE, "a")]), Under::Candidate("/cke/leader//20".to_owned(), 2));
+        assert_eq!(under(&[]), Under::Nobody);
+    }
+}

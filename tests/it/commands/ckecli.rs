@@ -1,0 +1,70 @@
+//! Where the real `ckecli` and CKE say no, or print otherwise (real-world.md, F).
+
+use serde_json::{Value, json};
+
+use super::rig::{DEFINITION, Rig};
+
+const WITHOUT: &str = "\
+name: test
+nodes:
+- {address: 10.0.0.11, user: root, control_plane: true}
+- {address: 10.0.0.12, user: root}
+reboot:
+  reboot_command: [/bin/true]
+  boot_check_command: [/bin/echo, \"true\"]
+";
+
+/// CKE ends at its start with such a definition, and its leader stops working.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_without_the_runtimes_endpoint_is_refused_where_cke_was_and_noted_elsewhere() {
+    let Some(rig) = Rig::start().await else { return };
+    let without = rig.file("without.yml", WITHOUT);
+    let ran = rig.run(&["cluster", "set", &without]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.stderr.contains("note: options.kubelet.cri_endpoint is empty"), "{}", ran.stderr);
+    for (key, value) in [
+        ("/cke/leader//10", "boot-0"),
+        ("/cke/status", "{}"),
+        ("/cke/records", "4"),
+        ("/cke/cketerm/policy", r#"{"engine": "cke"}"#),
+    ] {
+        rig.clear().await;
+        rig.put(key, value).await;
+        let ran = rig.run(&["cluster", "set", &without]);
+        assert!(ran.status == 1 && ran.stderr.contains("kubelet.cri_endpoint should not be empty"), "{key}: {ran:?}");
+        assert_eq!(rig.get("/cke/cluster").await, None, "{key}");
+        let with = rig.run(&["cluster", "set", &rig.file("with.yml", DEFINITION)]);
+        assert_eq!((with.status, with.stderr.as_str()), (0, ""), "{key}");
+    }
+    // our own leader writes records and status, too: they are no trace of CKE once there is a policy
+    rig.clear().await;
+    rig.put("/cke/cketerm/policy", r#"{"engine": "cketerm"}"#).await;
+    rig.put("/cke/records", "4").await;
+    assert_eq!(rig.run(&["cluster", "set", &without]).status, 0);
+    // what CKE has worked with is not taken away
+    assert_eq!(rig.run(&["cluster", "set", &rig.file("with.yml", DEFINITION)]).status, 0);
+    assert_eq!(rig.run(&["cluster", "set", &without]).status, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_states_are_refused_with_ckes_words() {
+    let Some(rig) = Rig::start().await else { return };
+    let file = rig.file("v.json", r#"{"having": {"states": ["healthy"]}}"#);
+    for noun in ["sabakan", "auto-repair"] {
+        let ran = rig.run(&[noun, "set-variables", &file]);
+        assert!(ran.status == 1 && ran.stderr.contains("invalid state: healthy"), "{ran:?}");
+        assert_eq!(rig.get(&format!("/cke/{noun}/query-variables")).await, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_are_listed_in_whole_seconds() {
+    let Some(rig) = Rig::start().await else { return };
+    let entry = json!({"index": "0", "node": "10.0.0.12", "status": "draining",
+        "last_transition_time": "2026-08-01T12:00:00.123456789Z", "drain_backoff_expire": "0001-01-01T00:00:00Z"});
+    rig.put("/cke/reboots/data/0000000000000000", &entry.to_string()).await;
+    let listed: Value = serde_json::from_str(&rig.run(&["rq", "list"]).stdout).unwrap();
+    assert_eq!(listed[0]["last_transition_time"], "2026-08-01T12:00:00Z");
+    assert_eq!(listed[0]["drain_backoff_expire"], "0001-01-01T00:00:00Z");
+    assert!(rig.run(&["rq", "list", "-o", "simple"]).stdout.contains(" draining 2026-08-01T12:00:00Z 0 "));
+}

@@ -1,0 +1,246 @@
+//! Which command is accepted under which leader, as the built program on a real etcd (I52; docs/beside-cke.md). A CKE leader is
+//! a key in `leader/` without a registration, as CKE's election writes it.
+
+use cketerm::{
+    actions::Operator,
+    clock::Clock,
+    model::{entry::EntryId, ours::Verb},
+    store::{EtcdSettings, Store, StoreError, leadership::Under},
+};
+use serde_json::{Value, json};
+
+use super::rig::{Ran, Rig};
+
+const LEADERS: [&str; 5] = ["cketerm", "cketerm, CKE waits", "CKE", "nobody", "unknown"];
+
+/// Puts the leader there and takes every other one away.
+async fn leads(rig: &Rig, leader: &str) {
+    for key in ["leader//10", "leader//20", "leader//of-another-form", "cketerm/engines/20"] {
+        rig.delete(&format!("/cke/{key}")).await;
+    }
+    let ours = json!({"host": "admin1", "pid": 1, "version": "0", "mode": "daemon", "probes_seen": true}).to_string();
+    match leader {
+        "nobody" => {}
+        "unknown" => rig.put("/cke/leader//of-another-form", "x").await,
+        "CKE" => rig.put("/cke/leader//10", "boot-0").await,
+        _ => {
+            rig.put("/cke/cketerm/engines/20", &ours).await;
+            rig.put("/cke/leader//20", "admin1").await;
+            if leader != "cketerm" {
+                rig.put("/cke/leader//10", "boot-0").await;
+            }
+        }
+    }
+}
+
+/// Entry 0 is queued, 1 draining, 2 rebooting; nothing is ordered, nothing is set.
+async fn usual(rig: &Rig) {
+    for (index, status) in ["queued", "draining", "rebooting"].iter().enumerate() {
+        let entry = json!({"index": index.to_string(), "node": format!("10.0.0.1{}", index + 2), "status": status,
+            "last_transition_time": "2026-08-01T12:00:00Z", "drain_backoff_expire": "0001-01-01T00:00:00Z"});
+        rig.put(&format!("/cke/reboots/data/{index:016x}"), &entry.to_string()).await;
+        rig.delete(&format!("/cke/cketerm/orders/reboots/{index}")).await;
+    }
+    for key in ["reboots/disabled", "repairs/disabled", "cketerm/stopped", "cketerm/approvals/hold"] {
+        rig.delete(&format!("/cke/{key}")).await;
+    }
+    rig.put("/cke/cketerm/schema", "1").await;
+    rig.put("/cke/cketerm/policy", r#"{"engine": "cketerm"}"#).await;
+}
+
+/// What lies below `cketerm/` and is no record of who did what.
+async fn ours(rig: &Rig) -> (Vec<Option<String>>, Option<String>, Option<String>) {
+    let mut orders = Vec::new();
+    for index in 0..3 {
+        orders.push(rig.get(&format!("/cke/cketerm/orders/reboots/{index}")).await);
+    }
+    (orders, rig.get("/cke/cketerm/policy").await, rig.get("/cke/cketerm/approvals/hold").await)
+}
+
+fn refused(ran: &Ran, what: &str) {
+    assert_eq!(ran.status, 3, "{what}: {ran:?}");
+    for words in ["nothing was written", "Instead:"] {
+        assert!(ran.stderr.contains(words), "{what}: {}", ran.stderr);
+    }
+}
+
+/// The commands, each with its exit status under the five leaders.
+const COMMANDS: &[(&[&str], [i32; 5])] = &[
+    (&["rq", "hold", "0", "--reason", "x"], [0, 3, 3, 0, 3]),
+    (&["rq", "hold", "1", "--reason", "x"], [0, 3, 3, 0, 3]),
+    (&["rq", "retry", "2", "--reason", "x"], [0, 0, 3, 0, 3]),
+    (&["rq", "done", "2", "--reason", "x"], [0, 0, 3, 0, 3]),
+    (&["rq", "force", "0", "--reason", "x"], [0, 3, 3, 0, 3]),
+    (&["rq", "force", "1", "--reason", "x"], [0, 0, 3, 0, 3]),
+    (&["freeze", "--until", "2h", "--reason", "x"], [0, 3, 3, 0, 3]),
+    (&["freeze", "--until", "2h", "--reason", "x", "--for-handover"], [0, 0, 0, 0, 0]),
+    (&["policy", "set", "groups", r#"{"by": "rack"}"#], [0, 3, 3, 0, 3]),
+    (&["policy", "set", "groups", r#"{"by": "rack"}"#, "--for-handover"], [0, 0, 0, 0, 0]),
+    (&["policy", "set", "windows", "{time_zone: UTC, allow: ['* 1-5 * * *']}"], [0, 3, 3, 0, 3]),
+    (&["policy", "set", "windows", "{time_zone: UTC, allow: ['* 1-5 * * *']}", "--for-handover"], [0, 0, 0, 0, 0]),
+    (&["policy", "set", "windows", "none"], [0, 0, 0, 0, 0]),
+    (&["policy", "set", "stuck_seconds", "60"], [0, 3, 3, 0, 3]),
+    (&["policy", "set", "stuck_seconds", "60", "--for-handover"], [0, 0, 0, 0, 0]),
+    (&["policy", "set", "engine", "always"], [0, 0, 0, 0, 0]),
+    (&["sabakan", "hold", "--reason", "x"], [0, 3, 3, 0, 3]),
+    (&["sabakan", "unhold"], [0, 0, 0, 0, 0]),
+    (&["unfreeze"], [0, 0, 0, 0, 0]),
+    (&["rq", "disable"], [0, 0, 0, 0, 0]),
+    (&["rq", "enable"], [0, 0, 0, 0, 0]),
+    (&["repair-queue", "disable"], [0, 0, 0, 0, 0]),
+    (&["sabakan", "disable"], [0, 0, 0, 0, 0]),
+    (&["rq", "cancel", "2"], [0, 0, 0, 0, 0]),
+    (&["rq", "cancel-all"], [0, 0, 0, 0, 0]),
+    (&["rq", "reset-backoff"], [0, 0, 0, 0, 0]),
+    (&["stop", "--reason", "x"], [0, 0, 0, 0, 0]),
+    (&["resume"], [0, 0, 0, 0, 0]),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i52_each_command_under_each_leader_is_honoured_or_refused_with_3_and_nothing_written() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    for (at, leader) in LEADERS.iter().enumerate() {
+        for (command, statuses) in COMMANDS {
+            usual(&rig).await;
+            leads(&rig, leader).await;
+            let before = ours(&rig).await;
+            let (ran, what) = (rig.run(command), format!("{command:?} under {leader}"));
+            if statuses[at] == 3 {
+                refused(&ran, &what);
+                assert_eq!(ours(&rig).await, before, "{what}");
+                let who = match *leader {
+                    "CKE" => "CKE on boot-0 leads",
+                    "unknown" => "neither CKE nor cketerm",
+                    _ => "resigns for CKE on boot-0",
+                };
+                assert!(ran.stderr.contains(who), "{what}: {}", ran.stderr);
+            } else {
+                assert_eq!(ran.status, 0, "{what}: {ran:?}");
+            }
+            let stored = command.contains(&"--for-handover") && !["cketerm", "nobody"].contains(leader);
+            assert_eq!(ran.stderr.contains("NOT IN FORCE"), stored, "{what}: {}", ran.stderr);
+        }
+    }
+}
+
+/// An unhold is accepted whoever leads: it takes back what nobody should rely on.
+#[tokio::test(flavor = "multi_thread")]
+async fn i52_a_hold_from_before_needs_attention_once_cke_leads_and_can_be_withdrawn() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    usual(&rig).await;
+    leads(&rig, "cketerm").await;
+    assert_eq!(rig.run(&["rq", "hold", "0", "--reason", "rack is open"]).status, 0);
+    let why =
+        |rig: &Rig| -> Value { serde_json::from_str(&rig.run(&["rq", "why", "0", "-o", "json"]).stdout).unwrap() };
+    assert_eq!((&why(&rig)["reason"]["reason"], &why(&rig)["needs_attention"]), (&json!("OnHold"), &json!(false)));
+    leads(&rig, "CKE").await;
+    let said = why(&rig);
+    assert_eq!((&said["reason"]["reason"], &said["needs_attention"]), (&json!("OrderIgnored"), &json!(true)), "{said}");
+    assert!(said["text"].as_str().unwrap().contains("NOT IN FORCE: CKE on boot-0 leads"), "{said}");
+    let unheld = rig.run(&["rq", "unhold", "0"]);
+    assert_eq!(unheld.status, 0, "{unheld:?}");
+    assert_eq!(why(&rig)["reason"]["reason"], "EngineElsewhere");
+}
+
+/// What is stored and not in force is called so wherever it is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn i52_rules_that_cke_does_not_know_are_shown_as_not_in_force() {
+    let Some(rig) = Rig::start().await else { return };
+    rig.define();
+    usual(&rig).await;
+    leads(&rig, "CKE").await;
+    assert_eq!(rig.run(&["freeze", "--until", "2h", "--reason", "move", "--for-handover"]).status, 0);
+    for command in [&["policy", "show"][..], &["windows"], &["rq", "list", "-o", "table"]] {
+        let ran = rig.run(command);
+        assert!(ran.stderr.contains("NOT IN FORCE: CKE on boot-0 leads"), "{command:?}: {ran:?}");
+    }
+    leads(&rig, "cketerm").await;
+    for command in [&["policy", "show"][..], &["windows"], &["rq", "list", "-o", "table"]] {
+        assert!(!rig.run(command).stderr.contains("NOT IN FORCE"), "{command:?}");
+    }
+    let audit = rig.run(&["audit", "-o", "json"]).stdout;
+    assert!(audit.contains("freeze for handover"), "{audit}");
+}
+
+/// `resume` gives back what `stop` took, nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
+    let Some(rig) = Rig::start().await else { return };
+    for leader in LEADERS {
+        usual(&rig).await;
+        leads(&rig, leader).await;
+        let switches = async || {
+            (
+                rig.get("/cke/reboots/disabled").await.unwrap_or_default(),
+                rig.get("/cke/repairs/disabled").await.unwrap_or_default(),
+            )
+        };
+        let both = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        // the repair queue was disabled before, and stays so
+        assert_eq!(rig.run(&["repair-queue", "disable"]).status, 0);
+        assert_eq!(rig.run(&["stop", "--reason", "power"]).status, 0, "{leader}");
+        assert_eq!(switches().await, both("true", "true"), "{leader}");
+        // a second stop forgets nothing
+        assert_eq!(rig.run(&["stop"]).status, 0);
+        let resumed = rig.run(&["resume"]);
+        assert_eq!((resumed.status, switches().await), (0, both("false", "true")), "{leader}: {resumed:?}");
+        assert!(resumed.stderr.contains("enabled: the reboot queue"), "{}", resumed.stderr);
+        let again = rig.run(&["resume"]);
+        assert!(again.status == 0 && again.stderr.contains("nothing is stopped"), "{again:?}");
+        assert_eq!(switches().await, both("false", "true"));
+        // both were enabled; one was turned by somebody since, with ckecli or ours
+        rig.put("/cke/repairs/disabled", "false").await;
+        assert_eq!(rig.run(&["stop"]).status, 0);
+        rig.put("/cke/repairs/disabled", "true").await;
+        let resumed = rig.run(&["resume"]);
+        assert_eq!(switches().await, both("false", "true"), "{leader}: what somebody disabled since stays so");
+        assert!(resumed.stderr.contains("the repair queue was turned by somebody since"), "{}", resumed.stderr);
+        // enabled by hand after a stop, stopped again, resumed
+        rig.put("/cke/repairs/disabled", "false").await;
+        assert_eq!(rig.run(&["stop"]).status, 0);
+        assert_eq!(rig.run(&["rq", "enable"]).status, 0);
+        assert_eq!(rig.run(&["stop"]).status, 0);
+        assert_eq!(switches().await, both("true", "true"));
+        assert_eq!(rig.run(&["resume"]).status, 0);
+        assert_eq!(switches().await, both("false", "false"), "{leader}");
+    }
+    let audit = rig.run(&["audit", "-o", "json"]).stdout;
+    assert!(audit.contains(r#""stop""#) && audit.contains(r#""resume""#) && audit.contains("power"), "{audit}");
+    // a record that cannot be read stops nobody from stopping
+    rig.put("/cke/cketerm/stopped", "{").await;
+    let resumed = rig.run(&["resume"]);
+    assert!(resumed.status == 1 && resumed.stderr.contains("etcdctl del"), "{resumed:?}");
+    assert_eq!(rig.run(&["stop"]).status, 0);
+    assert_eq!(rig.get("/cke/reboots/disabled").await.as_deref(), Some("true"));
+}
+
+/// The write itself compares the leader: between the look and the write another program may take the lead.
+#[tokio::test(flavor = "multi_thread")]
+async fn i52_an_order_is_written_only_under_the_leader_that_was_looked_at() {
+    let Some(rig) = Rig::alone().await else { return };
+    rig.define();
+    usual(&rig).await;
+    let settings = EtcdSettings { endpoints: vec![rig.url.clone()], ..EtcdSettings::default() };
+    let store = Store::connect(&settings, Clock::Host).await.unwrap();
+    let who = Operator::new(store.clone(), None).who;
+    let id = EntryId::reboot(0);
+    let hold = async |under: &Under| store.give_order(id, Verb::Hold, None, &who, None, Some(under)).await;
+    let mut seen = Vec::new();
+    for leader in ["cketerm", "nobody", "CKE"] {
+        leads(&rig, leader).await;
+        seen.push(store.leadership().await.unwrap().under);
+    }
+    // now CKE leads: what was looked at before leads no longer
+    for under in &seen[..2] {
+        assert_eq!(hold(under).await, Err(StoreError::LeaderChanged), "{under:?}");
+        assert_eq!(rig.get("/cke/cketerm/orders/reboots/0").await, None);
+    }
+    leads(&rig, "nobody").await;
+    assert_eq!(hold(&seen[0]).await, Err(StoreError::LeaderChanged));
+    assert_eq!(hold(&Under::Nobody).await, Ok(()));
+    leads(&rig, "cketerm").await;
+    assert_eq!(hold(&Under::Nobody).await, Err(StoreError::LeaderChanged));
+    assert_eq!(hold(&store.leadership().await.unwrap().under).await, Ok(()));
+}

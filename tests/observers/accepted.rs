@@ -1,0 +1,74 @@
+//! What is accepted from people while CKE leads (I52).
+
+use cketerm::model::{
+    entry::EntryId,
+    ours::{Order, Verb},
+    policy::Policy,
+};
+use serde_json::{Map, Value};
+
+use super::{
+    record::{Breach, KeyChange},
+    view::{View, is_engine},
+};
+
+/// I52, at each revision that no engine wrote, while a candidate without a registration leads: no order (hold, retry, done, force,
+/// release) is stored, applying is not held and no change of the definition approved; and of the policy only `engine` changes, or
+/// windows, freeze and groups are taken away, unless the audit record of that revision says that it is for a handover.
+///
+/// Not seen: a leader of ours that is about to resign.
+pub fn i52(view: &View<'_>) -> Vec<Breach> {
+    let mut found = Vec::new();
+    let mut before = fields(None);
+    for change in &view.record.keys {
+        let Some(rest) = change.key.strip_prefix("cketerm/") else { continue };
+        let now = if rest == "policy" { fields(change.value.as_deref()) } else { before.clone() };
+        let was = std::mem::replace(&mut before, now);
+        // made by another program than an engine, under a leader that does not know what was made
+        let by_engine = view.txn(change.revision).is_some_and(|txn| is_engine(&txn.by));
+        let cke = view.leader(change.revision).filter(|leader| !leader.ours);
+        let Some(cke) = cke.filter(|_| change.value.is_some() && !by_engine) else { continue };
+        let pretended = match rest.split_once('/') {
+            Some(("orders", id)) if id.parse::<EntryId>().is_ok() => order(change),
+            Some(("approvals", what)) => Some(format!("approvals/{what} is stored")),
+            None if rest == "policy" => policy(view, change, &was, &before),
+            _ => None,
+        };
+        if let Some(what) = pretended {
+            let what = format!("{what} while CKE leads with lease {}, which does not know it", cke.lease);
+            found.push(Breach { code: "I52", at: change.at, what });
+        }
+    }
+    found
+}
+
+fn order(change: &KeyChange) -> Option<String> {
+    let order: Order = serde_json::from_slice(change.value.as_deref()?).ok()?;
+    (order.verb != Verb::Unhold).then(|| format!("{} of {} is accepted", order.verb, change.key))
+}
+
+fn policy(
+    view: &View<'_>,
+    change: &KeyChange,
+    before: &Map<String, Value>,
+    now: &Map<String, Value>,
+) -> Option<String> {
+    let handed_over = |audit: Value| audit["what"].as_str().is_some_and(|what| what.ends_with("for handover"));
+    if view.audit_at(change.revision).is_some_and(handed_over) {
+        return None;
+    }
+    // what is taken away is no field any more
+    let set: Vec<&str> =
+        now.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(name, _)| name.as_str()).collect();
+    let set: Vec<&str> = set.into_iter().filter(|name| *name != "engine").collect();
+    (!set.is_empty()).then(|| format!("policy {} is set", set.join(", ")))
+}
+
+/// The fields of a policy, with defaults where nothing else is stored.
+fn fields(stored: Option<&[u8]>) -> Map<String, Value> {
+    let policy: Policy = stored.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default();
+    match serde_json::to_value(policy) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}

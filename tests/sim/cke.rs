@@ -1,0 +1,45 @@
+//! A CKE beside the engines: a candidate without a registration, which waits for the lock, has it for a while and goes. It
+//! processes nothing: what is judged is what people are told meanwhile (I52), and that all goes on afterwards.
+
+use std::time::Duration;
+
+use cketerm::store::Store;
+use fastrand::Rng;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{keep::Keep, plan::TROUBLE};
+
+/// CKE's lease, which no engine's is.
+const LEASE: i64 = 0x0cce_0cce;
+
+/// One seed in eight has one; its dice are its own, so that the rest of a seed's story stays what it is.
+pub fn beside(seed: u64) -> Option<Rng> {
+    let mut dice = Rng::with_seed(seed ^ 0x0063_6b65_6c65_6164);
+    (dice.u8(0..8) == 0).then_some(dice)
+}
+
+/// Stands once or twice, and is gone when people go home.
+pub async fn stand(store: &Store, mut rng: Rng, began: Instant, keep: &Keep) {
+    // the first engine decides by who is there whether it may campaign at all: CKE comes later
+    let mut from = Duration::from_secs(rng.u64(90..400));
+    for n in 0..rng.u32(1..3) {
+        let long = Duration::from_secs(rng.u64(60..300));
+        let wait = Duration::from_secs(rng.u64(60..400));
+        let until = from + long;
+        if until >= TROUBLE {
+            return;
+        }
+        if keep.has(&format!("l{n}")) {
+            sleep_until(began + from).await;
+            let key = store.keys().leader(LEASE);
+            while store.client().put(key.clone(), "boot-0", None).await.is_err() {
+                sleep(Duration::from_secs(1)).await;
+            }
+            sleep_until(began + until).await;
+            while store.client().delete(key.clone(), None).await.is_err() {
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+        from = until + wait;
+    }
+}
