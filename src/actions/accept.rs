@@ -51,11 +51,10 @@ pub(super) fn judge(asked: Asked, leadership: &Leadership, handover: bool) -> Re
         return Err(why);
     }
     Ok(match acceptance(asked, leadership.lead) {
-        // a CKE that takes over meanwhile is no reason to refuse what nobody promised
-        Acceptance::NextLeader | Acceptance::InWork | Acceptance::Refused => Accepted::InForce,
         Acceptance::ForHandover => Accepted::ForHandover,
         Acceptance::Accepted if asked.always() => Accepted::Anyway,
-        Acceptance::Accepted => Accepted::InForce,
+        // a CKE that takes over meanwhile is no reason to refuse what nobody promised
+        Acceptance::Accepted | Acceptance::NextLeader | Acceptance::InWork | Acceptance::Refused => Accepted::InForce,
     })
 }
 

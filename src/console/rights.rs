@@ -20,10 +20,9 @@ pub fn area(command: Command, view: View) -> Option<Area> {
         Command::Hold | Command::Unhold | Command::Retry | Command::Done | Command::Force | Command::Release => {
             Area::Orders
         }
-        Command::Reboot | Command::CancelAll => Area::Reboots,
-        Command::Repair | Command::DeleteFinished | Command::DeleteUnfinished => Area::Repairs,
         // the two switches lie beside each other: who may write one may write both
-        Command::Stop | Command::Resume => Area::Reboots,
+        Command::Reboot | Command::CancelAll | Command::Stop | Command::Resume => Area::Reboots,
+        Command::Repair | Command::DeleteFinished | Command::DeleteUnfinished => Area::Repairs,
         Command::Cancel | Command::ResetBackoff | Command::Switch => queue,
         Command::Keep => Area::Nodes,
         _ => return None,
@@ -33,12 +32,11 @@ pub fn area(command: Command, view: View) -> Option<Area> {
 /// What the action changes, where a dialog of any view may have led to it.
 pub fn area_of(action: &Action) -> Option<Area> {
     Some(match action {
-        Action::AddReboots { .. } => Area::Reboots,
+        Action::AddReboots { .. } | Action::Stop { .. } | Action::Resume { .. } => Area::Reboots,
         Action::AddRepairs { .. } => Area::Repairs,
         Action::Cancel { entries, .. } | Action::ResetBackoff { entries, .. } => of_queue(entries.first()?.queue),
         Action::Remove { entry, .. } => of_queue(entry.queue),
         Action::Switch { queue, .. } => of_queue(*queue),
-        Action::Stop { .. } | Action::Resume { .. } => Area::Reboots,
         Action::Hold { .. } | Action::Order { .. } => Area::Orders,
         Action::Freeze { .. } | Action::Unfreeze { .. } => Area::Settings,
         Action::KeepCordoned { .. } => Area::Nodes,

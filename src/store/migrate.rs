@@ -60,8 +60,7 @@ impl Store {
     pub async fn migrate(&self, fence: &Fence, who: &Who) {
         while let Ok(permit) = fence.permit_record() {
             match self.migrate_once(&permit, who).await {
-                Ok(()) => return,
-                Err(Failed::Write(CommitError::LostLeadership)) => return,
+                Ok(()) | Err(Failed::Write(CommitError::LostLeadership)) => return,
                 Err(Failed::Write(CommitError::Conflict { .. })) => {}
                 Err(Failed::Write(e)) => tracing::warn!(error = %e, "what an older version wrote is not migrated yet"),
                 Err(Failed::Read(e)) => tracing::warn!(error = %e, "what an older version wrote is not migrated yet"),

@@ -8,7 +8,7 @@ use crate::{
     clock::Now,
     clock::Steady,
     engine::{
-        act::Actor,
+        act::{Actor, Repeated},
         decide::can_ask,
         herald::Herald,
         lead::{LeadEvent, LeadOrder, Standing},
@@ -278,7 +278,7 @@ impl Loop {
             ending: Arc::default(),
             recording: Arc::default(),
             told: Arc::default(),
-            repeats: Default::default(),
+            repeats: Repeated::default(),
         };
         let actor = Arc::new(actor);
         let records = Arc::clone(&actor);

@@ -285,7 +285,8 @@ impl Loop {
             let (actor, decided) = (Arc::clone(&leader.actor), now.boot);
             let is_check = matches!(planned.effect, Effect::BootCheck { .. } | Effect::HealthCheck { .. });
             let place = machine.clone();
-            let task = self.tasks.spawn(held(async move { (machine, actor.carry_out(planned, decided).await) }));
+            let task =
+                self.tasks.spawn(held(async move { (machine, Box::pin(actor.carry_out(planned, decided)).await) }));
             if is_check {
                 self.checks.insert(place, task);
             }

@@ -117,8 +117,7 @@ impl Sabakan {
                 let Ok(mut stream) = stream else { return };
                 let (mut read, mut buffer) = (Vec::new(), [0; 4096]);
                 // until the body is whole
-                loop {
-                    let Ok(n) = stream.read(&mut buffer) else { break };
+                while let Ok(n) = stream.read(&mut buffer) {
                     read.extend_from_slice(&buffer[..n]);
                     let text = String::from_utf8_lossy(&read).to_lowercase();
                     let length =

@@ -49,12 +49,12 @@ fn a_directory_that_others_may_enter_is_refused_and_nothing_is_written() {
 /// What somebody put there, or a disk made of it: an error that names the file, never a panic, never a result.
 #[test]
 fn hostile_and_corrupt_files_are_named_and_are_no_results() {
+    type Make<'a> = Box<dyn Fn(&Path) + 'a>;
     let (dir, folder) = folder();
     let good = serde_json::to_string(&result(1)).unwrap();
     let name = |n: u32| folder.path().join(label(n).file_name());
     let elsewhere = dir.path().join("elsewhere");
     std::fs::write(&elsewhere, &good).unwrap();
-    type Make<'a> = Box<dyn Fn(&Path) + 'a>;
     let cases: [(u32, Make<'_>); 9] = [
         (1, Box::new(|at| symlink(&elsewhere, at).unwrap())),
         (2, Box::new(|at| std::fs::write(at, &good).unwrap())),

@@ -20,10 +20,12 @@ use crate::{
     store::keys::Keys,
 };
 
+#[allow(clippy::unnecessary_wraps)] // as the scene takes it
 fn failed() -> Option<Ended> {
     Some(Ended::Exit(1))
 }
 
+#[allow(clippy::unnecessary_wraps)] // as the scene takes it
 fn withheld() -> Option<Ended> {
     Some(Ended::Withheld("the entry was changed meanwhile".to_owned()))
 }

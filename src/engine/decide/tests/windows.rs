@@ -143,8 +143,9 @@ fn i8_rebooting_is_never_aborted_and_a_further_try_waits_for_the_window() {
 fn i8_a_command_that_was_withheld_takes_its_drain_back_where_it_may_not_run_now() {
     let over = || Some(Ended::Withheld("its window ended at 2026-08-01T11:59:57Z".to_owned()));
     let withheld = || Scene::new(2).rebooting(0, 11, 3, over()).change(0, |e| e.drain_backoff_count = 3);
-    let held = || withheld().order(0, Verb::Hold, 10);
-    for scene in [shut(withheld()), frozen(withheld()), held(), withheld().disabled()] {
+    let holds: [fn(Scene) -> Scene; 4] = [shut, frozen, |scene| scene.order(0, Verb::Hold, 10), Scene::disabled];
+    for hold in holds {
+        let scene = hold(withheld());
         let Some(Effect::Unwind { entry, never_began, .. }) = scene.effect(0) else { panic!("{:?}", scene.does(0)) };
         assert_eq!((entry.unwound(now()).status().as_str(), never_began.len()), ("queued", 1));
     }
