@@ -206,7 +206,7 @@ fn compare(kind: &str) -> (usize, usize) {
 
 #[test]
 fn the_weighted_strategy_decides_as_cke_did_in_2019() {
-    assert_eq!(compare("weighted"), (92, 0));
+    assert_eq!(compare("weighted"), (89, 0));
 }
 
 #[test]
@@ -219,13 +219,17 @@ fn the_all_healthy_strategy_decides_as_cke_does_today() {
 fn flaws_of_cke_are_not_ours() {
     let rows: Vec<Value> = ["weighted", "all-healthy"].into_iter().flat_map(scenarios).collect();
     let flawed: Vec<&Value> = rows.iter().filter(|r| r["expected"].get("cke_flaws").is_some()).collect();
-    assert_eq!(flawed.len(), 7);
+    assert_eq!(flawed.len(), 10);
     for row in flawed {
         let made = Asked::of(&row["input"]).plan();
         let panics = row["expected"]["cke_flaws"][0] == "CKE panics";
         assert!(made.is_ok() || panics, "{}: {made:?}", row["id"]);
     }
 }
+
+/// A machine whose second reboot entry is `rebooting`: CKE looks at the first one, which is cancelled, and takes the machine for
+/// one that nobody reboots; ours looks at all of them (I42).
+const FIRST_ENTRY_ALONE: &str = "r008";
 
 #[test]
 fn automatic_repair_adds_what_cke_added() {
@@ -255,7 +259,11 @@ fn automatic_repair_adds_what_cke_added() {
         let plain = |list: &Value| -> Vec<Vec<Value>> {
             list.as_array().unwrap().iter().map(|e| fields.iter().map(|f| e[*f].clone()).collect()).collect()
         };
-        assert_eq!(plain(&ours), plain(theirs), "{}", row["id"]);
+        if row["id"] == FIRST_ENTRY_ALONE {
+            assert_ne!(plain(&ours), plain(theirs), "CKE looked at the first reboot entry of 10.64.1.4 only");
+        } else {
+            assert_eq!(plain(&ours), plain(theirs), "{}", row["id"]);
+        }
         // I42, and nobody is forgotten
         let cap = usize::try_from(constraints.maximum_repair_queue_entries).unwrap();
         assert!(made.entries.is_empty() || repairs.len() + made.entries.len() <= cap, "{}", row["id"]);

@@ -39,7 +39,9 @@ fn an_engine_with_exactly_its_rights_reboots_workers_and_api_servers() {
 
     // and nothing that is granted goes unused; `patch events` is for a series, which one round has none of
     let mut unused = world.unused("engine", "cketerm");
-    unused.retain(|right| right != "patch events");
+    // `list` is for a server that has no streaming lists: there the watch begins with one
+    let streamed = |right: &str| right.strip_prefix("list ").is_some_and(|what| world.asked("engine", "watch", what));
+    unused.retain(|right| right != "patch events" && !streamed(right));
     assert_eq!(unused, Vec::<String>::new(), "docs/rbac.yaml grants what nobody asks for");
 
     // without a right the engine observes, and says which one it lacks and where it stands

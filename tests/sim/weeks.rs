@@ -24,7 +24,7 @@ use crate::{
     observers::{self, record::Breach},
 };
 
-const WEEK: &str = r#"
+const WEEK: &str = r"
 name: week
 about: Four machines, one of which does not take its command for most of a week.
 population: {nodes: 4, pods_per_node: 1}
@@ -32,13 +32,13 @@ pace: {boot: {seconds: 60, jitter: 60}, command: {seconds: 1, jitter: 3}, check:
   kubelet_start: {seconds: 1, jitter: 3}, node_ready: {seconds: 1, jitter: 5}, api_settle: 5, node_monitor_grace: 10,
   pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 5, jitter: 5}, lag: 0.1, budget_lag: 0.3}
 reboot: {eviction_timeout_seconds: 300, command_timeout_seconds: 15, command_interval: 1800, command_retries: 320, max_concurrent_reboots: 1}
-"#;
+";
 
-const CROWD: &str = r#"
+const CROWD: &str = r"
 name: crowd
 about: Forty machines, five hundred entries that wait, and a machine that sabakan calls unhealthy.
 population: {nodes: 40, racks: 4, pods_per_node: 0, workloads: [], registry: {enabled: true, repairs: 0, minimum_workers: 30}}
-"#;
+";
 
 /// How often the machine refuses: with the interval between, six days and a quarter.
 const REFUSALS: u32 = 300;

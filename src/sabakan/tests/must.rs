@@ -91,7 +91,7 @@ fn a_worker_without_a_template_is_named() {
     scene.template_changed = true;
     scene.fails(&["the worker 10.0.0.2 (SN02) has the role odd, and no worker template has it"]);
     // one that is a control plane no more leaves
-    scene = Scene { template_changed: false, ..scene }.with(&[1, 2], &[3]);
+    scene = Scene { template_changed: false, ..scene }.with(&[2, 1], &[3]);
     let plan = scene.gives(Action::DecreaseControlPlane, &[1], &[3]);
     assert!(of(&plan, 2).why.to_string().starts_with("leaves, for no worker template has its role"));
 }

@@ -185,7 +185,16 @@ impl Members {
         let done = self.ask(async |client| {
             let puts = (0..count).map(|i| {
                 let mut kv = client.kv_client();
-                async move { kv.put(format!("/writes/{}", i % 50), i.to_string(), None).await.ok() }
+                // a new leader is elected while members come and go: a write that fails is written again
+                async move {
+                    for _ in 0..100 {
+                        if kv.put(format!("/writes/{}", i % 50), i.to_string(), None).await.is_ok() {
+                            return Some(());
+                        }
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                    None
+                }
             });
             for put in puts {
                 put.await?;

@@ -254,6 +254,10 @@ fn i25_a_leader_killed_in_mid_command_the_outcome_is_unknown_and_the_health_chec
     world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     wait_for("the command runs", 30, || log(world).iter().any(|l| l.starts_with("begin")).then_some(()));
     first.kill();
+    // what its host keeps of the command is lost, too
+    let state = world.dir().join("state");
+    std::fs::rename(&state, world.dir().join("state.lost")).unwrap();
+    std::fs::write(&state, "").unwrap();
     let second = world.daemon("second");
     second.ready();
     // it may still be running: nothing is done, and the reason says until when

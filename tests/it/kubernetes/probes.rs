@@ -39,8 +39,9 @@ async fn credentials_are_sent_only_where_the_certificate_verifies() {
         let kube = server.kube().await;
         let url = format!("{}/readyz", kube.server());
         assert_eq!(kube.ask_at(&url, WITHIN).await, Some(Asked::Answered(200)));
-        let Some(Asked::Untrusted(why)) = kube.ask_at(&under_another_address(kube.server()), WITHIN).await else {
-            panic!("the certificate does not name 127.0.0.2")
+        let elsewhere = kube.ask_at(&under_another_address(kube.server()), WITHIN).await;
+        let Some(Asked::Untrusted(why)) = elsewhere else {
+            panic!("the certificate does not name 127.0.0.2: {elsewhere:?}")
         };
         assert!(why.contains("SAN"), "{why}");
         assert_eq!(kube.ask_at("http://127.0.0.1:1/readyz", WITHIN).await, None, "never in the clear");

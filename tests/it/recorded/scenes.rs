@@ -10,6 +10,7 @@ use cketerm::{
         constraints::Constraints,
         entry::{EntryId, Stored},
         kube::{KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
+        policy::{EtcdMembers, Policy},
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, StepStatus},
         time::after,
@@ -57,6 +58,9 @@ fn entry_json(e: &Value) -> Value {
 
 fn store(input: &Value) -> StoreView {
     let mut store = StoreView { synced: true, heard: BOOT, revision: 5, ..StoreView::default() };
+    // CKE asks no member of etcd
+    store.policy =
+        Some(stored("cketerm/policy".to_owned(), Policy { etcd_members: EtcdMembers::None, ..Policy::default() }));
     let node = |address: String, control_plane| Node { address, control_plane, ..Node::default() };
     let mut nodes: Vec<Node> = strings(&input["control_planes"]).into_iter().map(|a| node(a, true)).collect();
     nodes.extend(strings(&input["workers"]).into_iter().map(|a| node(a, false)));

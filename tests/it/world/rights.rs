@@ -45,19 +45,20 @@ impl World {
         path
     }
 
+    /// Whether the user made such a request so far (with `audit`).
+    pub fn asked(&self, user: &str, verb: &str, resource: &str) -> bool {
+        let (kind, below) = resource.split_once('/').unwrap_or((resource, ""));
+        self.audit().iter().any(|e| {
+            let object = &e["objectRef"];
+            e["impersonatedUser"]["username"] == user
+                && e["verb"] == verb
+                && object["resource"] == kind
+                && object["subresource"].as_str().unwrap_or_default() == below
+        })
+    }
+
     /// Rights of this role of docs/rbac.yaml that the user made no use of so far (with `audit`).
     pub fn unused(&self, user: &str, role: &str) -> Vec<String> {
-        let audit = self.audit();
-        let asked = |verb: &str, resource: &str| {
-            let (kind, below) = resource.split_once('/').unwrap_or((resource, ""));
-            audit.iter().any(|e| {
-                let object = &e["objectRef"];
-                e["impersonatedUser"]["username"] == user
-                    && e["verb"] == verb
-                    && object["resource"] == kind
-                    && object["subresource"].as_str().unwrap_or_default() == below
-            })
-        };
         let documents = documented();
         let role = documents.iter().find(|d| d["metadata"]["name"] == role).expect("a role of docs/rbac.yaml");
         let words = |value: &Value| -> Vec<String> {
@@ -66,7 +67,7 @@ impl World {
         let mut unused = Vec::new();
         for rule in role["rules"].as_array().expect("rules") {
             for resource in words(&rule["resources"]) {
-                for verb in words(&rule["verbs"]).into_iter().filter(|verb| !asked(verb, &resource)) {
+                for verb in words(&rule["verbs"]).into_iter().filter(|verb| !self.asked(user, verb, &resource)) {
                     unused.push(format!("{verb} {resource}"));
                 }
             }

@@ -311,7 +311,7 @@ fn a_definition_that_is_too_large_is_an_error_with_bytes_limit_and_remedy_and_no
     registry.proposal = Some(Arc::new(proposal));
     let large = Snapshot { registry: Arc::new(registry), ..snap.clone() };
     assert!(!applies(&decide(&large)));
-    for words in ["2097159", "1568768", "maximum-workers"] {
+    for words in ["2097159", "1572608", "maximum-workers"] {
         says(&decide(&large).registry, words);
     }
     snap.registry_refused = Some((digest, "etcd refuses the definition of 9 bytes".to_owned()));

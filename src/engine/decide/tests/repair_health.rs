@@ -43,7 +43,7 @@ fn i40_healthy_in_any_state_it_succeeds_also_while_disabled() {
     let watching = Scene::repairing(1).repair(0, OUTSIDE, "plain").watching(0, 0, 5, ok());
     let failing =
         Scene::repairing(1).repair(0, OUTSIDE, "plain").watching(0, 0, 5, Some(Ended::Unknown("?".to_owned())));
-    for scene in [queued, draining, watching, failing].map(Box::new) {
+    for scene in [Box::new(queued), Box::new(draining), Box::new(watching), Box::new(failing)] {
         for scene in [Scene::clone(&scene), scene.repairs_disabled()] {
             assert_eq!(scene.health(0, CheckAnswer::Yes).repair_ends(0), Some(End::Healthy));
         }
