@@ -90,10 +90,7 @@ impl Kube {
 fn untrusted(error: &(dyn Error + 'static)) -> Option<String> {
     let mut cause = Some(error);
     while let Some(e) = cause {
-        let inside =
-            e.downcast_ref::<io::Error>().and_then(io::Error::get_ref).map(|inner| inner as &(dyn Error + 'static));
-        let tls = e.downcast_ref::<rustls::Error>().or_else(|| inside?.downcast_ref());
-        if let Some(rustls::Error::InvalidCertificate(why)) = tls {
+        if let Some(rustls::Error::InvalidCertificate(why)) = e.downcast_ref() {
             return Some(match why {
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                     "its certificate lacks this address among its subject alternative names (SAN)".to_owned()
@@ -101,7 +98,9 @@ fn untrusted(error: &(dyn Error + 'static)) -> Option<String> {
                 why => format!("its certificate does not verify against the cluster's CA: {why}"),
             });
         }
-        cause = e.source().or_else(|| inside?.source());
+        // an I/O error names the source of what it holds, and passes by what it holds itself
+        let inside = e.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = inside.map(|inner| inner as &(dyn Error + 'static)).or_else(|| e.source());
     }
     None
 }

@@ -222,8 +222,10 @@ fn flaws_of_cke_are_not_ours() {
     assert_eq!(flawed.len(), 10);
     for row in flawed {
         let made = Asked::of(&row["input"]).plan();
-        let panics = row["expected"]["cke_flaws"][0] == "CKE panics";
-        assert!(made.is_ok() || panics, "{}: {made:?}", row["id"]);
+        let flaw = row["expected"]["cke_flaws"][0].as_str().unwrap();
+        // where CKE fills from a count that is not ours, there may be no machine of the role whose turn it is
+        let may_fail = flaw == "CKE panics" || flaw.starts_with("counts vanished or moved workers");
+        assert!(made.is_ok() || may_fail, "{}: {made:?}", row["id"]);
     }
 }
 

@@ -134,6 +134,11 @@ impl Members {
         true
     }
 
+    /// The raft index that is committed.
+    pub(super) fn committed(&self) -> u64 {
+        self.lock().index()
+    }
+
     /// Every change so far, oldest first.
     pub fn log(&self) -> Vec<Change> {
         self.lock().log.clone()

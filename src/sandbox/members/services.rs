@@ -72,8 +72,9 @@ impl PbMaintenanceService for Service {
         Ok(Response::new(PbStatusResponse {
             header: header(here.id),
             version: "3.6.5".to_owned(),
-            leader: leader.map_or(0, |address| id(&address)),
-            raft_index: here.applied,
+            leader: leader.as_deref().map_or(0, id),
+            // a leader that applies slowly commits all the same
+            raft_index: if leader.as_ref() == Some(&here.address) { self.members.committed() } else { here.applied },
             raft_term: TERM,
             raft_applied_index: here.applied,
             errors,

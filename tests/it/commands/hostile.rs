@@ -482,7 +482,7 @@ fn no_subcommand_prints_what_steers_a_terminal() {
                                     faults.lock().unwrap().push(format!("{call:?} -o {form:?}, {where_to}: {why}"));
                                 }
                             }
-                            for source in ["etcd", "kube", "sabakan", "bmc", "hook", "machine", "file", "argument"] {
+                            for source in ["etcd", "kube", "sabakan", "bmc", "machine", "file", "argument"] {
                                 if (out.clone() + &err).contains(&format!("{source}-evil")) {
                                     seen.lock().unwrap().entry(source).or_default().insert(path.clone());
                                 }
@@ -493,14 +493,18 @@ fn no_subcommand_prints_what_steers_a_terminal() {
             });
         }
     });
+    // without a name it is sent to the receiver, whose answer is shown
+    let (out, err) = run(&site.config, &["notices".to_owned(), "test".to_owned()], None);
+    for text in [&out, &err] {
+        assert_eq!(wrong(text, false, false), None, "{text}");
+    }
+    assert!((out.clone() + &err).contains("hook-evil"), "{out} {err}");
     let faults = faults.into_inner().unwrap();
     assert!(faults.is_empty(), "{} outputs:\n{}", faults.len(), faults.join("\n"));
     // the values were there to be printed
     let seen = seen.into_inner().unwrap();
     let shown = |source: &str| seen.get(source).map_or(0, BTreeSet::len);
-    for (source, least) in
-        [("etcd", 15), ("kube", 5), ("sabakan", 3), ("bmc", 1), ("hook", 1), ("machine", 1), ("file", 1)]
-    {
+    for (source, least) in [("etcd", 15), ("kube", 5), ("sabakan", 3), ("bmc", 1), ("machine", 1), ("file", 1)] {
         assert!(shown(source) >= least, "values of {source} were shown by {:?} only; {seen:?}", seen.get(source));
     }
 }
