@@ -120,6 +120,9 @@ const UNPROVEN: &[Mutation] = &[
     Mutation::ResultOfAnother,
     Mutation::HoldPretended,
     Mutation::StaleUnnamed,
+    Mutation::WatchTrusted,
+    Mutation::DeferredDeleted,
+    Mutation::GraceForgotten,
 ];
 
 /// Breaks one, or `all` of them, and plays seeds until each is found.
