@@ -493,8 +493,8 @@ fn no_subcommand_prints_what_steers_a_terminal() {
             });
         }
     });
-    // without a name it is sent to the receiver, whose answer is shown
-    let (out, err) = run(&site.config, &["notices".to_owned(), "test".to_owned()], None);
+    // by its name the receiver is asked, and its answer is shown
+    let (out, err) = run(&site.config, &["notices", "test", "hook"].map(str::to_owned), None);
     for text in [&out, &err] {
         assert_eq!(wrong(text, false, false), None, "{text}");
     }
