@@ -118,7 +118,7 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     let name =
         served.get("/machines").into_iter().find(|m| m["address"] == site.address.as_str()).unwrap()["name"].clone();
     let bmcs = format!(
-        "defaults: {{username: root, password: hunter2-bmc}}\nbmcs:\n  {}: {{url: \"{redfish}\", system: {name}}}\n",
+        "defaults: {{username: root, password: hunter2-bmc}}\nnetworks: [127.0.0.0/8]\nbmcs:\n  {}: {{url: \"{redfish}\", system: {name}}}\n",
         site.address
     );
     let bmcs = site.private("bmcs.yaml", &bmcs);

@@ -16,7 +16,10 @@ use crate::{
         reason::Reason,
     },
     mutation::{Mutation, on},
-    store::commit::{Change, Put, Ranged},
+    store::{
+        commit::{Change, Put, Ranged},
+        view::StoreView,
+    },
 };
 
 /// Attempts without an outcome that one transaction closes.
@@ -124,11 +127,16 @@ impl Actor {
             deletes: vec![self.store.keys().progress(id)],
         };
         // what a person ordered of the entry as it was is honoured first: done, retry (I28)
-        let order = self.live.borrow().orders.get(&id).map_or(0, |stored| stored.mod_revision);
+        let (order, shown) = {
+            let view = self.live.borrow();
+            (view.orders.get(&id).map_or(0, |stored| stored.mod_revision), attempts_until(&view, id))
+        };
         change.compares.push((self.store.keys().order(id), order));
         let mut ranged = Ranged::from(change);
-        if let Some(newest) = never_began.iter().map(|stored| stored.mod_revision).max() {
-            self.clear_attempts(&mut ranged, id, newest);
+        if let Some(known) = newest(never_began) {
+            // one that was written since it was decided is not among those that never began
+            let since = shown.filter(|shown| shown.newest == known).map_or(known, |shown| shown.revision);
+            self.clear_attempts(&mut ranged, id, since);
         }
         self.commit(&permit, ranged).await?;
         tracing::info!(entry = %id, node = entry.address(), cause = %cause, "drain unwound");
@@ -187,7 +195,7 @@ impl Actor {
             if !running {
                 close(&mut attempts, &why, self.steady.now().wall);
             }
-            unwritten = view.attempts_of(id).map(|stored| stored.mod_revision).max();
+            unwritten = attempts_until(&view, id).map(|shown| shown.revision);
             if let (End::DoneBy(order), true) = (end, (cordoned || running) && !on(Mutation::DoneForgotten)) {
                 for place in told_by_order(&attempts, &open) {
                     let attempt = &mut attempts[place];
@@ -221,8 +229,8 @@ impl Actor {
         }
         let mut ranged = Ranged::from(Change { compares, puts, deletes });
         match unwritten {
-            Some(newest) if stay => ranged.unwritten.push((keys.attempts_of(id), newest)),
-            Some(newest) => self.clear_attempts(&mut ranged, id, newest),
+            Some(since) if stay => ranged.unwritten.push((keys.attempts_of(id), since)),
+            Some(since) => self.clear_attempts(&mut ranged, id, since),
             None => {}
         }
         self.commit(&permit, ranged).await?;
@@ -270,8 +278,8 @@ impl Actor {
             puts.push(Put::json(keys.history_of(id), &ending.bounded()));
         }
         let mut ranged = Ranged::from(Change { compares: Vec::new(), puts, deletes: vec![keys.order(id)] });
-        if let Some(newest) = view.attempts_of(id).map(|stored| stored.mod_revision).max() {
-            self.clear_attempts(&mut ranged, id, newest);
+        if let Some(shown) = attempts_until(&view, id) {
+            self.clear_attempts(&mut ranged, id, shown.revision);
         }
         let permit = self.permit(&Guard::default(), decided.max(self.steady.now().boot))?;
         self.commit(&permit, ranged).await?;
@@ -279,7 +287,7 @@ impl Actor {
     }
 
     /// Deletes all attempts of an entry if none was written after this revision: two operations, however many they are.
-    fn clear_attempts(&self, ranged: &mut Ranged, id: EntryId, newest: i64) {
+    fn clear_attempts(&self, ranged: &mut Ranged, id: EntryId, since: i64) {
         let span = self.store.keys().attempts_of(id);
         if on(Mutation::TransactionUnbounded) {
             let view = self.live.borrow();
@@ -289,9 +297,28 @@ impl Actor {
             }
             return;
         }
-        ranged.unwritten.push((span.clone(), newest));
+        ranged.unwritten.push((span.clone(), since));
         ranged.cleared.push(span);
     }
+}
+
+/// How far a copy shows the attempts of an entry.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// ModRevision of the one written last.
+    newest: i64,
+    /// The copy's own: nothing of the entry's folder was written between the two, save keys that are no attempts. Comparing
+    /// with this one, a key that somebody else put there long ago holds nothing up.
+    revision: i64,
+}
+
+fn attempts_until(view: &StoreView, id: EntryId) -> Option<Shown> {
+    let newest = newest(view.attempts_of(id))?;
+    Some(Shown { newest, revision: view.revision })
+}
+
+fn newest<'a>(attempts: impl IntoIterator<Item = &'a Stored<Attempt>>) -> Option<i64> {
+    attempts.into_iter().map(|stored| stored.mod_revision).max()
 }
 
 /// CKE's name of what is done, in either queue.

@@ -203,7 +203,7 @@ impl<'a> Pass<'a> {
 
     /// Plans the next command, or says why it may not run now.
     pub(super) fn run_again(&mut self, case: Case<'a>, task: Task<'a>, order: Option<Stored<Order>>) -> Option<Reason> {
-        if let Some(reason) = self.paused(case, task.name) {
+        if let Some(reason) = self.paused(case.id, task.name) {
             return Some(reason);
         }
         let node = self.node_of(case);

@@ -301,8 +301,8 @@ impl<'a> Pass<'a> {
     }
 
     /// The moment after an effect failed in which nothing is tried.
-    pub(super) fn paused(&mut self, case: Case<'a>, what: &str) -> Option<Reason> {
-        let (until, why) = self.snap.work.get(&case.id)?.pause.clone()?;
+    pub(super) fn paused(&mut self, id: EntryId, what: &str) -> Option<Reason> {
+        let (until, why) = self.snap.work.get(&id)?.pause.clone()?;
         if until <= self.boot() {
             return None;
         }

@@ -93,7 +93,7 @@ impl<'a> Pass<'a> {
         if let Some(other) = self.claims.running.get(case.address) {
             return Err(Waits::For(Reason::OutcomeUnknown { attempt: Some(other.to_string()), until: None }));
         }
-        if let Some(reason) = self.paused(case, "the last step") {
+        if let Some(reason) = self.paused(case.id, "the last step") {
             return Err(Waits::For(reason));
         }
         // A repair's machine that is no Node any longer has nothing to drain.

@@ -218,7 +218,7 @@ impl<'a> Pass<'a> {
             }
             None => {}
         }
-        if let Some(reason) = self.backing_off(member).or_else(|| self.paused(member, "the start")) {
+        if let Some(reason) = self.backing_off(member).or_else(|| self.paused(member.id, "the start")) {
             return Some(reason);
         }
         let node = self.node_of(member);

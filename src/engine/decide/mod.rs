@@ -291,12 +291,12 @@ impl<'a> Pass<'a> {
         }
         // A place of its own: a command that runs on the machine does not hold the removal back. It goes on, and its
         // open attempt keeps its slot.
-        self.plan(
-            &format!("entry {id} of {machine}"),
-            Some(id),
-            guard,
-            Effect::Remove { end, ready: None, running: false },
-        );
+        let removal = Effect::Remove { end, ready: None, running: false };
+        let planned = self.plan(&format!("entry {id} of {machine}"), Some(id), guard, removal);
+        // Where it came to nothing before, it is said why.
+        if let Some(reason) = self.paused(id, "the removal").filter(|_| !planned) {
+            self.reason(id, reason);
+        }
     }
 
     /// Plans an effect, unless one is under way on that machine already (one action per machine over both queues).

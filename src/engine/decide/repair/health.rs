@@ -154,7 +154,7 @@ impl<'a> Pass<'a> {
             let missing = "done by order, but the Node is not Ready".to_owned();
             return Some(waiting_for_health(case, None, missing));
         }
-        if let Some(reason) = self.paused(case, "the end") {
+        if let Some(reason) = self.paused(case.id, "the end") {
             return Some(reason);
         }
         if let Some(task) = success {

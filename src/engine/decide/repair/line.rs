@@ -54,7 +54,7 @@ impl<'a> Pass<'a> {
                 _ => Reason::OrphanedCordon { node: case.machine.to_owned(), entry },
             });
         }
-        if let Some(reason) = self.backing_off(case).or_else(|| self.paused(case, "the start")) {
+        if let Some(reason) = self.backing_off(case).or_else(|| self.paused(case.id, "the start")) {
             return Some(reason);
         }
         let node = self.node_of(case);

@@ -105,7 +105,7 @@ impl<'a> Pass<'a> {
         if !self.switch(case.queue()).enabled() {
             return Reason::QueueDisabled;
         }
-        if let Some(reason) = self.paused(case, "the next step") {
+        if let Some(reason) = self.paused(case.id, "the next step") {
             return reason;
         }
         self.begin_step(next).unwrap_or_else(|reason| reason)
