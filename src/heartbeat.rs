@@ -39,8 +39,21 @@ struct Inner {
     /// Looks of the watcher: its own heartbeat.
     looks: AtomicU64,
     state: watch::Sender<State>,
-    /// Leases that depend on this heartbeat and were not given back yet.
-    leases: watch::Sender<usize>,
+    /// The lease that depends on this heartbeat.
+    lease: watch::Sender<Lease>,
+}
+
+/// What has become of the newest lease under a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lease {
+    /// There is none, or it is gone.
+    None,
+    /// It is kept alive.
+    Kept(i64),
+    /// Nobody keeps it alive any more, and it was not revoked: it runs out.
+    RunsOut(i64),
+    /// It was revoked because the loop is missing.
+    GivenBack,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +63,36 @@ enum State {
     Ended,
 }
 
-/// One lease under this heartbeat, until it is dropped.
+/// A lease that is kept alive under this heartbeat. Dropped, it runs out: who has revoked it says so before.
 #[derive(Debug)]
-pub struct LeaseInUse(Heartbeat);
+pub struct LeaseInUse {
+    heartbeat: Heartbeat,
+    lease: i64,
+}
+
+impl LeaseInUse {
+    /// The loop is missing, and etcd has revoked the lease.
+    pub fn given_back(self) {
+        self.becomes(Lease::GivenBack);
+    }
+
+    /// etcd does not know the lease any more, or it has run out.
+    pub fn gone(self) {
+        self.becomes(Lease::None);
+    }
+
+    fn becomes(&self, what: Lease) {
+        self.heartbeat.0.lease.send_modify(|lease| {
+            if *lease == Lease::Kept(self.lease) {
+                *lease = what;
+            }
+        });
+    }
+}
 
 impl Drop for LeaseInUse {
     fn drop(&mut self) {
-        self.0.0.leases.send_modify(|leases| *leases = leases.saturating_sub(1));
+        self.becomes(Lease::RunsOut(self.lease));
     }
 }
 
@@ -68,7 +104,7 @@ impl Heartbeat {
             beats: AtomicU64::new(0),
             looks: AtomicU64::new(0),
             state: watch::Sender::new(State::Watched),
-            leases: watch::Sender::new(0),
+            lease: watch::Sender::new(Lease::None),
         }))
     }
 
@@ -136,23 +172,36 @@ impl Heartbeat {
     }
 
     /// Resolves once the loop is missing and its lease was given back (or etcd took too long): the process has to exit with
-    /// this sentence.
+    /// this sentence, which says what has become of the lease.
     pub fn stuck(&self) -> impl Future<Output = String> + Send + 'static {
         let (missing, limit) = (self.missing(), self.0.limit.as_secs());
-        let mut leases = self.0.leases.subscribe();
+        let mut lease = self.0.lease.subscribe();
         async move {
             missing.await;
             // without an answer the lease runs out by itself: nobody keeps it alive any more
-            let given_back = timeout(GIVEN_BACK, leases.wait_for(|leases| *leases == 0)).await.is_ok_and(|r| r.is_ok());
-            let lock = if given_back { "the lock was given up" } else { "the lock runs out with its lease" };
+            let _ = timeout(GIVEN_BACK, lease.wait_for(|lease| !matches!(lease, Lease::Kept(_)))).await;
+            let lock = match *lease.borrow() {
+                Lease::GivenBack => "the lock was given up",
+                Lease::Kept(_) | Lease::RunsOut(_) => "its lease was not given back: the lock runs out with it",
+                Lease::None => "it held no lock",
+            };
             format!("the engine's main loop was stuck for {limit} s; {lock}; start cketerm again")
         }
     }
 
-    /// Counts a lease that is kept alive only as long as this heartbeat beats.
-    pub fn lease(&self) -> LeaseInUse {
-        self.0.leases.send_modify(|leases| *leases += 1);
-        LeaseInUse(self.clone())
+    /// A lease that is kept alive only as long as this heartbeat beats. An engine has one at a time.
+    pub fn lease(&self, lease: i64) -> LeaseInUse {
+        self.0.lease.send_replace(Lease::Kept(lease));
+        LeaseInUse { heartbeat: self.clone(), lease }
+    }
+
+    /// This lease was revoked, whoever kept it alive.
+    pub fn revoked(&self, lease: i64) {
+        self.0.lease.send_modify(|newest| {
+            if [Lease::Kept(lease), Lease::RunsOut(lease)].contains(newest) {
+                *newest = Lease::None;
+            }
+        });
     }
 
     /// Ends the process with status 1 from a thread of its own where nobody else can: a stuck loop keeps the runtime's
@@ -257,17 +306,43 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_process_waits_for_its_lease_but_not_for_ever() {
         let heartbeat = watched(5);
-        let lease = heartbeat.lease();
+        let lease = heartbeat.lease(7);
         let (missing, stuck) = (heartbeat.missing(), tokio::spawn(heartbeat.stuck()));
         missing.await;
         sleep(Duration::from_secs(1)).await;
         assert!(!stuck.is_finished());
-        drop(lease);
+        lease.given_back();
         assert!(stuck.await.unwrap().contains("the lock was given up"));
 
         let heartbeat = watched(5);
-        let _lease = heartbeat.lease();
-        assert!(heartbeat.stuck().await.contains("runs out with its lease"));
+        let _lease = heartbeat.lease(7);
+        assert!(heartbeat.stuck().await.contains("was not given back"));
+    }
+
+    /// Review of issue 26, 17: it said that the lock was given up wherever nobody kept a lease alive.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_of_the_lease_is_what_has_become_of_it() {
+        let said = async |of: fn(&Heartbeat)| {
+            let heartbeat = watched(5);
+            of(&heartbeat);
+            heartbeat.stuck().await
+        };
+        let none = "it held no lock";
+        assert!(said(|_| {}).await.contains(none), "an engine that never stood for election");
+        assert!(said(|heartbeat| drop(heartbeat.lease(7))).await.contains("was not given back"), "its keeper was aborted");
+        assert!(said(|heartbeat| heartbeat.lease(7).gone()).await.contains(none), "it ran out before");
+        let resigned = said(|heartbeat| {
+            drop(heartbeat.lease(7));
+            heartbeat.revoked(7);
+        });
+        assert!(resigned.await.contains(none));
+        let again = said(|heartbeat| {
+            let before = heartbeat.lease(7);
+            std::mem::forget(heartbeat.lease(8));
+            drop(before);
+            heartbeat.revoked(7);
+        });
+        assert!(again.await.contains("was not given back"), "the newest counts");
     }
 
     #[test]

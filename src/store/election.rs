@@ -28,6 +28,7 @@ pub struct Candidacy {
     key: String,
     create_revision: i64,
     life: Life,
+    heartbeat: Heartbeat,
     /// Why it is over, once it is.
     over: watch::Receiver<Option<String>>,
     /// Keeps the lease alive, watches our key; ended with us.
@@ -76,7 +77,8 @@ impl Candidacy {
             ended.end();
             say.send_if_modified(|why| why.replace("its key in leader/ was deleted".to_owned()).is_none());
         }));
-        Ok(Self { store: store.clone(), lease, key, create_revision, life, over, tasks })
+        let heartbeat = heartbeat.clone();
+        Ok(Self { store: store.clone(), lease, key, create_revision, life, heartbeat, over, tasks })
     }
 
     /// Our lease.
@@ -170,7 +172,9 @@ impl Candidacy {
     pub async fn resign(mut self) {
         self.life.end();
         self.tasks.abort_all();
-        revoke(&self.store, self.lease).await;
+        if revoke(&self.store, self.lease).await {
+            self.heartbeat.revoked(self.lease);
+        }
     }
 }
 
@@ -197,17 +201,20 @@ pub async fn stand_back(
     revoke(&store, lease).await;
 }
 
-async fn revoke(store: &Store, lease: i64) {
+/// Whether etcd does not know the lease any more.
+async fn revoke(store: &Store, lease: i64) -> bool {
     let revoked = store
         .asked(|| {
             let mut leases = store.leases();
             async move { leases.revoke(lease).await }
         })
         .await;
-    if let Err(failure) = revoked
-        && failure != Failure::NoLease
-    {
-        tracing::warn!(lease = format!("{lease:x}"), ?failure, "the lease was not revoked, it will run out");
+    match revoked {
+        Ok(_) | Err(Failure::NoLease) => true,
+        Err(failure) => {
+            tracing::warn!(lease = format!("{lease:x}"), ?failure, "the lease was not revoked, it will run out");
+            false
+        }
     }
 }
 
@@ -247,17 +254,21 @@ async fn enter(
 /// Keeps the lease alive until it is gone, or until the engine's main loop is missing: then nothing may begin any more, and
 /// the lease is given back.
 async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<String>>, heartbeat: Heartbeat) {
-    let in_use = heartbeat.lease();
+    let in_use = heartbeat.lease(lease);
     let why = tokio::select! {
         biased;
         () = heartbeat.missing() => {
             life.end();
-            revoke(&store, lease).await;
+            if revoke(&store, lease).await {
+                in_use.given_back();
+            }
             "the engine's main loop is stuck".to_owned()
         }
-        why = kept_alive(&store, lease, &life) => why,
+        why = kept_alive(&store, lease, &life) => {
+            in_use.gone();
+            why
+        }
     };
-    drop(in_use);
     life.end();
     over.send_if_modified(|said| said.replace(why).is_none());
 }
