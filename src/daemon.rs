@@ -26,6 +26,7 @@ use crate::{
         state as written,
     },
     ground::Ground,
+    store::view::migrates,
     telemetry,
 };
 
@@ -103,9 +104,10 @@ async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResp
     }
     let text = match (&seen.snapshot.engine.leading, seen.snapshot.engine.observing.as_slice()) {
         (Some(_), _) => "leading\n".to_owned(),
-        (None, []) => match &seen.snapshot.engine.standing_back {
-            Some(why) => format!("standing by: {why}\n"),
-            None => "standing by\n".to_owned(),
+        (None, []) => match (&seen.snapshot.engine.migrating, &seen.snapshot.engine.standing_back) {
+            (Some(why), _) => format!("{}\n", migrates(&seen.snapshot.engine.host, why)),
+            (None, Some(why)) => format!("standing by: {why}\n"),
+            (None, None) => "standing by\n".to_owned(),
         },
         (None, faults) => format!("observing: {}\n", faults.join("; ")),
     };

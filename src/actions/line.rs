@@ -133,7 +133,7 @@ fn open_up(store: &mut StoreView) -> Vec<String> {
         Some(leader) if store.is_cke(leader) => {
             notes.push(format!("CKE on {} leads: what follows is by our rules", leader.host));
         }
-        Some(_) => {}
+        Some(leader) => notes.extend(store.migrates(leader)),
     }
     let Some(definition) = store.definition() else { return notes };
     let reboot = &definition.cluster.reboot;

@@ -29,9 +29,13 @@ pub async fn status(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let key = store.keys().status();
     let raw = store.raw(&key).await?;
-    let raw = raw.ok_or_else(|| {
-        ActionError::failed("no status: nobody leads, or the leader has not finished a pass (see `cketerm leader`)")
-    })?;
+    let Some(raw) = raw else {
+        let view = store.leaders().await?;
+        let why = view.leader().and_then(|leader| view.migrates(leader)).unwrap_or_else(|| {
+            "nobody leads, or the leader has not finished a pass (see `cketerm leader`)".to_owned()
+        });
+        return Err(ActionError::failed(format!("no status: {why}")));
+    };
     let value: Value = serde_json::from_str(&raw.text)
         .map_err(|e| ActionError::failed(format!("{key} cannot be read: {e}; the next pass of a leader mends it")))?;
     context.out.value(&value, if context.output(Output::Json) == Output::Yaml { Output::Yaml } else { Output::Json })

@@ -197,6 +197,9 @@ fn leader(app: &App) -> Line<'static> {
     }
     if let Some(why) = &engine.resigning {
         spans.push(Span::styled(format!("  resigning: {}", brief::safe(why)), theme.trouble));
+    } else if let Some(why) = &engine.migrating {
+        let what = "  brings the records of an older version into this form: ";
+        spans.push(Span::styled(format!("{what}{}", brief::safe(why)), theme.trouble));
     } else if !engine.observing.is_empty() {
         spans.push(Span::styled("  observing", theme.trouble));
     } else if engine.leading.is_none() && engine.lease != 0 {

@@ -16,6 +16,8 @@ use crate::{
 pub(super) enum LeadEvent {
     /// We stand, with this lease.
     Standing(i64),
+    /// The lock is ours, but what an older version wrote is not in our form yet: why.
+    Migrating(String),
     /// We lead.
     Won(Fence),
     /// Lease or key is gone: stop acting at once.
@@ -88,41 +90,39 @@ async fn stand(
     outbox: &mpsc::Sender<LeadEvent>,
 ) -> LeadEvent {
     let _ = outbox.send(LeadEvent::Standing(candidacy.lease())).await;
-    loop {
+    let fence = loop {
         tokio::select! {
             biased;
             won = candidacy.elected() => match won {
-                Ok(fence) => {
-                    if let Some(who) = &migrate {
-                        tokio::select! {
-                            biased;
-                            () = candidacy.lost() => return LeadEvent::Lost,
-                            () = store.migrate(&fence, who) => {}
-                        }
-                    }
-                    let _ = outbox.send(LeadEvent::Won(fence)).await;
-                    break;
-                }
+                Ok(fence) => break fence,
                 Err(e) => {
                     candidacy.resign().await;
                     return LeadEvent::Failed(e.to_string());
                 }
             },
-            order = inbox.recv() => if let Some(LeadOrder::Register(registration)) = order {
-                register(&candidacy, registration).await;
-            } else {
+            order = inbox.recv() => if !obeyed(&candidacy, order).await {
                 candidacy.resign().await;
                 return LeadEvent::Resigned;
             },
         }
-    }
+    };
+    // done before anything is decided; orders are obeyed meanwhile, however long it takes
+    let mut migrated = std::pin::pin!(async {
+        if let Some(who) = &migrate {
+            let told = |why| drop(outbox.try_send(LeadEvent::Migrating(why)));
+            store.migrate(&fence, who, told).await;
+        }
+    });
+    let mut leads = false;
     loop {
         tokio::select! {
             biased;
             () = candidacy.lost() => return LeadEvent::Lost,
-            order = inbox.recv() => if let Some(LeadOrder::Register(registration)) = order {
-                register(&candidacy, registration).await;
-            } else {
+            () = &mut migrated, if !leads => {
+                leads = true;
+                let _ = outbox.send(LeadEvent::Won(fence.clone())).await;
+            }
+            order = inbox.recv() => if !obeyed(&candidacy, order).await {
                 candidacy.resign().await;
                 return LeadEvent::Resigned;
             },
@@ -130,8 +130,11 @@ async fn stand(
     }
 }
 
-async fn register(candidacy: &Candidacy, registration: EngineRegistration) {
+/// Obeys; false = the place is to be given up.
+async fn obeyed(candidacy: &Candidacy, order: Option<LeadOrder>) -> bool {
+    let Some(LeadOrder::Register(registration)) = order else { return false };
     if let Err(e) = candidacy.register_again(registration).await {
         tracing::warn!(error = %e, "the registration could not be renewed");
     }
+    true
 }

@@ -71,6 +71,9 @@ pub struct Engine {
     pub observing: Vec<String>,
     /// Why we do not campaign now although we are fit, in words.
     pub standing_back: Option<String>,
+    /// We have the lock, but decide nothing before what an older version wrote is in the form of this one: why it is not yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrating: Option<String>,
     /// Why this host can start no program at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unable: Option<String>,

@@ -78,6 +78,9 @@ pub struct EngineRegistration {
     /// Why it does not campaign yet although it may: it waits for an engine that lacks nothing, and says until when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing_back: Option<String>,
+    /// It has the lock, but does nothing before what an older version wrote is in the form of this one: why it is not yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrating: Option<String>,
     /// Whether it has seen every control plane's probe good.
     #[serde(default)]
     pub probes_seen: bool,

@@ -29,8 +29,8 @@ use crate::{
 
 /// Attempts that go in one transaction.
 const AT_ONCE: usize = 32;
-/// Before a step that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Before a step that failed is tried again: first, and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// `cketerm/migration`: what an older version wrote is being brought into the form of this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,22 +50,30 @@ pub fn needed(view: &StoreView) -> bool {
 }
 
 /// Why a step was not done.
+#[derive(Debug, thiserror::Error)]
 enum Failed {
+    #[error(transparent)]
     Read(StoreError),
+    #[error(transparent)]
     Write(CommitError),
 }
 
 impl Store {
-    /// Does all steps, and what fails again, until it is done or the lease is over. Does nothing where nothing is to be done.
-    pub async fn migrate(&self, fence: &Fence, who: &Who) {
+    /// Does all steps, and what fails again, until it is done or the lease is over; `told` hears why a try failed. Does nothing
+    /// where nothing is to be done. Dropped in between, it is gone on with by whoever leads next.
+    pub async fn migrate(&self, fence: &Fence, who: &Who, told: impl Fn(String)) {
+        let mut wait = AGAIN.0;
         while let Ok(permit) = fence.permit_record() {
             match self.migrate_once(&permit, who).await {
                 Ok(()) | Err(Failed::Write(CommitError::LostLeadership)) => return,
-                Err(Failed::Write(CommitError::Conflict { .. })) => {}
-                Err(Failed::Write(e)) => tracing::warn!(error = %e, "what an older version wrote is not migrated yet"),
-                Err(Failed::Read(e)) => tracing::warn!(error = %e, "what an older version wrote is not migrated yet"),
+                Err(failed) => {
+                    let again = wait.as_secs();
+                    tracing::warn!(error = %failed, again, "what an older version wrote is not migrated yet");
+                    told(failed.to_string());
+                }
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(AGAIN.1);
         }
     }
 
@@ -74,10 +82,12 @@ impl Store {
         let Some(schema) = read(self.keys().schema()).await? else { return Ok(()) };
         let Ok(number) = schema.text.trim().parse::<u32>() else { return Ok(()) };
         if number < SCHEMA {
+            // of a migration that was not finished, after which somebody put the number back by hand
+            let left = read(self.keys().migration()).await?.map_or(0, |note| note.mod_revision);
             let note = Migration { from: number, at: self.clock().wall(), by: who.clone() };
             let raised = format!("from {number} to {SCHEMA}: older versions only observe from now on");
             let change = Change {
-                compares: vec![(schema.key.clone(), schema.mod_revision), (self.keys().migration(), 0)],
+                compares: vec![(schema.key.clone(), schema.mod_revision), (self.keys().migration(), left)],
                 puts: vec![
                     Put { key: schema.key.clone(), value: SCHEMA.to_string(), leased: false },
                     Put::json(self.keys().migration(), &note),

@@ -173,6 +173,11 @@ pub struct StoreView {
     pub broken: OrdMap<String, String>,
 }
 
+/// What is said of a leader that cannot migrate what an older version wrote.
+pub fn migrates(host: &str, why: &str) -> String {
+    format!("cketerm on {host} leads, and brings the records of an older version into this form: {why}")
+}
+
 impl StoreView {
     /// The definition, where there is a readable one.
     pub fn definition(&self) -> Option<&Definition> {
@@ -213,6 +218,12 @@ impl StoreView {
     /// What an engine says that does not campaign yet, though nobody leads.
     pub fn standing_back(&self) -> Option<&str> {
         self.engines.values().filter_map(Stored::get).find_map(|engine| engine.standing_back.as_deref())
+    }
+
+    /// What is said of a leader of ours that decides nothing yet, because it cannot migrate what an older version wrote.
+    pub fn migrates(&self, leader: &Candidate) -> Option<String> {
+        let engine = self.engines.get(&leader.lease).and_then(Stored::get)?;
+        engine.migrating.as_deref().map(|why| migrates(&leader.host, why))
     }
 
     /// A candidate without a registration under `cketerm/engines/` is CKE's (spec/safety.md, Beside CKE).

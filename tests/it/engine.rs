@@ -12,6 +12,7 @@ mod events;
 mod evictions;
 mod failover;
 mod faults;
+mod migration;
 mod repairs;
 mod results;
 mod round;

@@ -29,6 +29,7 @@ fn registration() -> EngineRegistration {
         missing_settings: Vec::new(),
         unable: None,
         standing_back: None,
+        migrating: None,
         probes_seen: true,
         etcd_members_seen: true,
     }

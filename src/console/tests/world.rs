@@ -257,6 +257,7 @@ impl World {
             missing_settings: Vec::new(),
             unable: None,
             standing_back: None,
+            migrating: None,
             probes_seen: true,
             etcd_members_seen: true,
         };

@@ -9,6 +9,7 @@ use crate::{
         time::{after, seconds_between},
     },
     mutation::{Mutation, on},
+    store::view::migrates,
 };
 
 /// While a copy is older than this, no new work starts (spec/etcd.md, Reading and watching), in seconds.
@@ -29,8 +30,13 @@ impl Pass<'_> {
             Some(leader) if store.is_cke(leader) => {
                 Some(Reason::EngineElsewhere { holder: format!("CKE on {}", leader.host) })
             }
-            // Another cketerm leads: it publishes its reasons, and ours are what it would say.
-            Some(_) => None,
+            // Another cketerm leads: it publishes its reasons, and ours are what it would say. One that has just won may not
+            // be able to decide yet.
+            Some(leader) => {
+                let ours = engine.migrating.as_deref().filter(|_| engine.lease == leader.lease);
+                let why = ours.map(|why| migrates(&leader.host, why)).or_else(|| store.migrates(leader));
+                why.map(|why| Reason::EngineObserving { why })
+            }
             None if !engine.observing.is_empty() => Some(Reason::EngineObserving { why: engine.observing.join("; ") }),
             None => {
                 // One that waits for a complete one campaigns if none comes: nobody has to start anything.

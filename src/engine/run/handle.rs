@@ -141,6 +141,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         snap: Snapshot { engine, ..Snapshot::default() },
         standing: None,
         won: None,
+        giving_up: None,
         proposing: None,
         leader: None,
         tasks: JoinSet::new(),

@@ -43,6 +43,9 @@ impl Loop {
             self.mind_resigning();
             return;
         }
+        if self.gives_up(now) {
+            return;
+        }
         if !self.options.campaign || !self.snap.store.synced || at < self.next_try {
             return;
         }
@@ -92,6 +95,25 @@ impl Loop {
         let migrate = migrate::needed(&self.snap.store).then_some(who);
         let (store, ttl) = (&self.store, self.options.ttl);
         self.standing = Some(Standing::begin(store, ttl, &self.options.host, registration, &self.heartbeat, migrate));
+    }
+
+    /// Whether the lock is being given up: until its lease is revoked, or for half a TTL where the candidacy hears nothing.
+    fn gives_up(&mut self, now: Now) -> bool {
+        let Some(until) = self.giving_up else { return false };
+        if now.boot >= until {
+            tracing::warn!("the lock could not be given up in time, it runs out with its lease");
+            self.lose("its lease runs out");
+        } else {
+            self.ask(LeadOrder::Resign);
+        }
+        true
+    }
+
+    /// Gives the lock up: nothing goes on, and the candidacy stays until its lease is revoked.
+    pub(super) fn give_up(&mut self, why: &str) {
+        self.lead_no_longer(why);
+        self.ask(LeadOrder::Resign);
+        self.giving_up = self.standing.is_some().then(|| self.clock.boot() + self.options.ttl / 2);
     }
 
     /// Once for each cause: a log that is silent while nobody leads helps nobody.
@@ -196,8 +218,7 @@ impl Loop {
             return false;
         }
         tracing::error!(why, "gives the lock to an engine that can start programs");
-        self.ask(LeadOrder::Resign);
-        self.lose("this host can start no program");
+        self.give_up("this host can start no program");
         // another one is complete: this one stands back before it campaigns again
         self.incomplete_since = None;
         true
@@ -212,6 +233,7 @@ impl Loop {
     pub(super) fn lead_event(&mut self, event: Option<LeadEvent>) {
         match event {
             Some(LeadEvent::Standing(lease)) => self.snap.engine.lease = lease,
+            Some(LeadEvent::Migrating(why)) => self.snap.engine.migrating = Some(why),
             Some(LeadEvent::Won(fence)) => self.won = Some((fence, self.clock.boot() + self.options.ttl / 2)),
             Some(LeadEvent::Lost) => self.lose("the lease or our key in leader/ is gone"),
             Some(LeadEvent::Failed(why)) => {
@@ -253,6 +275,11 @@ impl Loop {
         self.snap.engine.lease = lease;
         self.snap.engine.seed = seed;
         self.snap.engine.resigning = None;
+        if self.snap.engine.migrating.take().is_some() {
+            let registration = self.registration();
+            self.registered = Some(registration.clone());
+            self.ask(LeadOrder::Register(registration));
+        }
         self.snap.engine.leading = Some(Leading {
             key: fence.key().to_owned(),
             create_revision: fence.create_revision(),
@@ -297,20 +324,27 @@ impl Loop {
         tracing::info!(lease = format!("{lease:x}"), "leads");
     }
 
-    /// Nothing goes on that we may no longer do. Commands of power run to their end by themselves; checks end.
+    /// The lock is not ours any more.
     pub(super) fn lose(&mut self, why: &str) {
+        self.lead_no_longer(why);
+        self.snap.engine.lease = 0;
+        self.snap.engine.migrating = None;
+        self.standing = None;
+        self.giving_up = None;
+        self.registered = None;
+        self.next_try = secs(self.clock.boot()) + 0.5;
+    }
+
+    /// Nothing goes on that we may no longer do. Commands of power run to their end by themselves; checks end.
+    fn lead_no_longer(&mut self, why: &str) {
         if self.leader.take().is_some() {
             tracing::warn!(why, "leads no longer");
         }
         self.metal3.send_replace(Arc::default());
         self.told.send_replace(Arc::default());
         self.snap.engine.leading = None;
-        self.snap.engine.lease = 0;
         self.snap.engine.resigning = None;
-        self.standing = None;
         self.won = None;
-        self.registered = None;
-        self.next_try = secs(self.clock.boot()) + 0.5;
         self.clear();
     }
 
@@ -338,6 +372,7 @@ impl Loop {
                 .into_iter()
                 .collect(),
             standing_back: None,
+            migrating: self.snap.engine.migrating.clone(),
             unable: self.snap.engine.unable.clone(),
             probes_seen: by_node || good >= control_planes,
             etcd_members_seen: can_ask(&self.snap).is_ok(),

@@ -20,7 +20,7 @@ use super::{
     act::Actor,
     decide::{Decision, Effect, HEALTH, Planned, Registering, decide},
     etcd_members::{self, Poller},
-    lead::{LeadEvent, LeadOrder, Standing},
+    lead::{LeadEvent, Standing},
     memory,
     metal3::{Board, Controller, Metal3},
     notices::{self, Criers},
@@ -75,6 +75,8 @@ struct Loop {
     standing: Option<Standing>,
     /// The lock is ours; until then (boot time) the copy of etcd has to show it.
     won: Option<(Fence, Duration)>,
+    /// The lock is being given up; the candidacy is dropped then (boot time) at the latest.
+    giving_up: Option<Duration>,
     /// What is proposed to etcd before anybody can lead.
     proposing: Option<tokio::task::JoinHandle<()>>,
     leader: Option<Leader>,
@@ -302,8 +304,7 @@ impl Loop {
             Err(e) => {
                 // A task of ours died and nobody knows how far it came: another leadership decides from what is stored.
                 tracing::error!(error = %e, "an effect ended abnormally: resigns");
-                self.ask(LeadOrder::Resign);
-                self.lose("an effect ended abnormally");
+                self.give_up("an effect ended abnormally");
                 return;
             }
         };

@@ -1,6 +1,6 @@
 //! Where an engine must not lead.
 
-use std::{process::Command, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
 use serde_json::json;
 
@@ -9,7 +9,9 @@ use crate::world::{
     cluster::machines,
     found,
     history::{changes, put, value},
-    in_both_worlds, wait_for,
+    in_both_worlds, leader,
+    program::Daemon,
+    wait_for,
 };
 
 in_both_worlds! {
@@ -19,20 +21,24 @@ in_both_worlds! {
     a_leader_that_can_start_no_program_any_more_gives_the_lock_to_one_that_can,
 }
 
-/// Without a descriptor left it starts no process: neither the boot check of what is in work, nor any command.
+/// Without a descriptor left it starts no process: neither the boot check of what is in work, nor any command. With a TTL of
+/// ten minutes the second leads only because the first revoked its lease.
 fn a_leader_that_can_start_no_program_any_more_gives_the_lock_to_one_that_can(world: &World) {
     let Some(prlimit) = found("prlimit") else { return };
     let all = machines(1, 1);
     world.add_nodes(&all);
     world.set_up(&all, &json!({"boot_check_command": ["/bin/false"]}));
     world.queue(&[&all[1]]);
-    let first = world.daemon("first");
+    let ttl = [("CKETERM_LEASE_TTL", Path::new("600"))];
+    let daemon = |name| Daemon::start_in(world.dir(), &world.config(), name, &ttl);
+    let first = daemon("first");
     wait_for("the machine was rebooted", 60, || world.power().iter().any(|p| p.what == "end").then_some(()));
-    let second = world.daemon("second");
+    let second = daemon("second");
     wait_for("the second stands by", 30, || (second.page("/readyz").1 == "standing by\n").then_some(()));
     let limited = Command::new(prlimit).args(["--pid", &first.pid().to_string(), "--nofile=3:3"]).status();
     assert!(limited.expect("prlimit").success());
     wait_for("the second leads", 60, || (second.page("/readyz").1 == "leading\n").then_some(()));
+    assert_eq!(leader::now(&world.etcd).and_then(|(_, pid)| pid), Some(second.pid()));
     assert!(first.logged().contains("this host can start no program"), "{}", first.logged());
     assert_eq!(world.entries()[&0]["status"], "rebooting", "and goes on from what etcd holds");
     assert_eq!(world.power().len(), 2, "one command, once: {:?}", world.power());

@@ -135,6 +135,7 @@ fn while_an_engine_stands_back_nobody_is_told_to_start_one() {
             missing_settings: Vec::new(),
             unable: None,
             standing_back: Some("the engine on there campaigns soon".to_owned()),
+            migrating: None,
             probes_seen: true,
             etcd_members_seen: true,
         };

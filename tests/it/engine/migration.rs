@@ -1,0 +1,87 @@
+//! A leader that cannot bring what an older version wrote into the form of this one.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::world::{
+    Options, World,
+    cluster::machines,
+    history::{put, value},
+    in_both_worlds, leader,
+    program::{Daemon, cketerm},
+    wait_for,
+};
+
+in_both_worlds! {
+    Options { kwok: true, ..Options::default() };
+    a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked,
+}
+
+const SAID: &str = "brings the records of an older version into this form";
+
+/// An attempt of 0.1 that it withheld, with an output of so many bytes.
+fn attempt(world: &World, number: u32, output: usize) {
+    let attempt = json!({
+        "id": format!("reboots-77-{number}"), "entry": "reboots/77", "number": number, "address": "10.0.1.11",
+        "node": "w1", "lease": 7_587_869, "host": "boot-0", "argv": ["bmc", "reboot", "10.0.1.11"], "bound_seconds": 20,
+        "boot_id": "first-w1", "node_uid": "1f0c", "start": "2026-07-01T00:00:00Z",
+        "outcome": {"end": {"withheld": "the entry was changed meanwhile"}, "at": "2026-07-01T00:00:01Z",
+            "stdout": "x".repeat(output), "stderr": ""}
+    });
+    put(&world.etcd, &format!("/cke/cketerm/attempts/reboots/77/{number}"), &attempt.to_string());
+}
+
+/// The schema was put back to 1 by hand while the note of an unfinished migration lay there, and one attempt is so large
+/// that etcd takes no transaction with it. With a TTL of ten minutes the lock becomes free by a resignation alone.
+fn a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked(world: &World) {
+    let all = machines(1, 1);
+    world.add_nodes(&all);
+    world.set_up(&all, &json!({}));
+    world.queue(&[&all[1]]);
+    let note = json!({"from": 1, "at": "2026-07-01T00:00:00Z", "by": {"user": "engine", "host": "boot-0"}});
+    put(&world.etcd, "/cke/cketerm/migration", &note.to_string());
+    put(&world.etcd, "/cke/cketerm/schema", "1");
+    attempt(world, 1, 0);
+    attempt(world, 2, 0);
+    // with all else in it, one put of it is just taken, and no transaction that compares something
+    attempt(world, 3, 3 * 512 * 1024 - 850);
+
+    let daemon = |name| {
+        let ttl = [("CKETERM_LEASE_TTL", Path::new("600"))];
+        Daemon::start_in(world.dir(), &world.config(), name, &ttl)
+    };
+    let first = daemon("first");
+    wait_for("it says what it is at", 60, || first.page("/readyz").1.contains(SAID).then_some(()));
+    wait_for("and why it is not done", 60, || first.page("/readyz").1.contains("too large").then_some(()));
+    assert_eq!(value(&world.etcd, "/cke/cketerm/schema").as_deref(), Some("2"), "the note is no obstacle");
+    wait_for("so do words that see etcd alone", 30, || {
+        let why = world.word(&["rq", "why", "0"]);
+        (why.contains(SAID) && why.contains("too large")).then_some(())
+    });
+    let status = cketerm(&world.config(), &["status"]);
+    assert!(status.code != 0 && status.stderr.contains(SAID) && status.stderr.contains("too large"), "{}", status.stderr);
+    assert!(first.logged().contains("too large"), "{}", first.logged());
+    assert!(world.cordoned().is_empty() && world.power().is_empty());
+
+    world.word(&["policy", "set", "engine", "cke"]);
+    wait_for("the policy frees the lock", 60, || leader::now(&world.etcd).is_none().then_some(()));
+    world.word(&["policy", "set", "engine", "cketerm", "--for-handover"]);
+    wait_for("it takes the lock again", 60, || leader::now(&world.etcd));
+    wait_for("and tries again", 60, || first.page("/readyz").1.contains("too large").then_some(()));
+    let (status, _) = first.terminate();
+    assert!(status.success(), "{status}");
+    assert_eq!(leader::now(&world.etcd), None, "SIGTERM frees the lock");
+
+    let second = daemon("second");
+    wait_for("the second cannot either", 60, || second.page("/readyz").1.contains("too large").then_some(()));
+    attempt(world, 3, 0);
+    wait_for("it leads as soon as it is done", 90, || (second.page("/readyz").1 == "leading\n").then_some(()));
+    assert_eq!(value(&world.etcd, "/cke/cketerm/migration"), None);
+    wait_for("its registration says so", 30, || {
+        let (lease, _) = leader::now(&world.etcd)?;
+        let registered = value(&world.etcd, &format!("/cke/cketerm/engines/{lease:x}"))?;
+        (!registered.contains("too large")).then_some(())
+    });
+    world.queue_is_empty(120);
+}
