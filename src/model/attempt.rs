@@ -96,6 +96,15 @@ pub struct Outcome {
     pub stderr: String,
 }
 
+impl Outcome {
+    /// The same without its outputs, which etcd did not take; none where there are none to leave out.
+    pub fn without_outputs(&self, why: &str) -> Option<Self> {
+        let said = format!("the outputs are left out: {why}");
+        let smaller = self.stdout.len() + self.stderr.len() > said.len();
+        smaller.then(|| Self { stdout: String::new(), stderr: said, ..self.clone() })
+    }
+}
+
 /// The ways a command ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -224,5 +233,25 @@ impl Attempt {
     /// It ended with exit status 0.
     pub fn succeeded(&self) -> bool {
         self.outcome.as_ref().is_some_and(|o| o.end == Ended::Exit(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Review of issue 26, 16: an outcome that etcd did not take was tried again for ever.
+    #[test]
+    fn an_outcome_that_is_too_large_goes_without_its_outputs_and_says_so() {
+        let large = Outcome {
+            end: Ended::Exit(3),
+            at: Timestamp::UNIX_EPOCH,
+            stdout: "x".repeat(4096),
+            stderr: "\u{1b}".repeat(4096),
+        };
+        let smaller = large.without_outputs("1 operations and 9000 bytes").unwrap();
+        assert_eq!((&smaller.end, smaller.at, smaller.stdout.as_str()), (&large.end, large.at, ""));
+        assert_eq!(smaller.stderr, "the outputs are left out: 1 operations and 9000 bytes");
+        assert_eq!(smaller.without_outputs("1 operations and 9000 bytes"), None, "there is nothing left to leave out");
     }
 }

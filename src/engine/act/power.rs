@@ -266,7 +266,7 @@ impl Actor {
             self.record(operation, &attempt.address, &error, attempt.start);
         }
         let key = self.store.keys().attempt(attempt.entry, attempt.number);
-        let recorded = Attempt { outcome: Some(outcome.clone()), ..attempt };
+        let mut recorded = Attempt { outcome: Some(outcome.clone()), ..attempt };
         // For as long as we lead: the transaction is fenced, so it needs no margin.
         while let Ok(permit) = self.fence.permit_record() {
             let change = Change {
@@ -288,6 +288,11 @@ impl Actor {
                 }
                 Err(e) => {
                     tracing::warn!(attempt = recorded.id, error = %e, "outcome not recorded yet");
+                    if let CommitError::TooLarge(size) = &e
+                        && let Some(smaller) = outcome.without_outputs(&size.to_string())
+                    {
+                        recorded.outcome = Some(smaller);
+                    }
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }
