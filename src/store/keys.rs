@@ -230,7 +230,7 @@ impl Keys {
         self.at(&format!("cketerm/audit/{id}"))
     }
 
-    /// Whether an audit record is one that a person's command wrote ([`super::Store::record_id`]); the engine's ids have more parts.
+    /// Whether an audit record is a person's, by its key: the ids of engines' have more parts, whoever wrote them.
     pub fn audit_of_person(&self, key: &str) -> bool {
         let id = key.strip_prefix(&self.audit_prefix()).and_then(|id| id.split_once('-'));
         id.is_some_and(|(at, number)| {

@@ -50,9 +50,16 @@ impl Store {
         format!("{:020}-{:016x}", at.as_nanosecond().max(0), unique())
     }
 
+    /// The key of a new audit record. Its author is told by its form ([`super::keys::Keys::audit_of_person`]): what engines did
+    /// is never kept as what people did.
+    fn audit_key(&self, audit: &Audit) -> String {
+        let id = self.record_id(audit.at);
+        self.keys().audit(&if audit.by_engine() { format!("{id}-engine") } else { id })
+    }
+
     /// An audit record as the engine writes it, among its other puts.
     pub fn audit_put(&self, audit: &Audit) -> Put {
-        Put { key: self.keys().audit(&self.record_id(audit.at)), value: json(audit), leased: false }
+        Put { key: self.audit_key(audit), value: json(audit), leased: false }
     }
 
     /// Writes `ops` and an audit record if all `compares` hold. Sent again without an answer, it is still carried out
@@ -86,7 +93,7 @@ impl Store {
             result: result.to_owned(),
             repeats: None,
         };
-        let key = self.keys().audit(&self.record_id(at));
+        let key = self.audit_key(&audit);
         let mut compares = compares;
         compares.push(Compare::create_revision(key.as_str(), CompareOp::Equal, 0));
         let mut ops = ops;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use cketerm::store::keys::Keys;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -13,8 +14,11 @@ const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
 const OPERATIONS: usize = 128;
 const BYTES: usize = 3 * 512 * 1024;
 
-/// I48: no audit record of what a person did is deleted within 90 days of it, by whomever and for whatever reason.
+/// I48: no audit record of what a person did is deleted within 90 days of it, by whomever and for whatever reason. And each is
+/// kept, by its key, as what its author is, whom the record names: an engine's that is kept as a person's would take the place
+/// of a person's in the end, and a person's that is kept as an engine's would go with those.
 pub fn i48(view: &View<'_>) -> Vec<Breach> {
+    let keys = Keys::new("/cke/");
     let mut of_people: HashMap<&str, Timestamp> = HashMap::new();
     let mut found = Vec::new();
     for change in view.record.keys.iter().filter(|c| c.key.starts_with("cketerm/audit/")) {
@@ -27,7 +31,12 @@ pub fn i48(view: &View<'_>) -> Vec<Breach> {
             continue;
         };
         let Ok(audit) = serde_json::from_slice::<Value>(value) else { continue };
-        if audit["who"]["user"].as_str().is_some_and(|user| user != "engine") {
+        let Some(user) = audit["who"]["user"].as_str() else { continue };
+        if keys.audit_of_person(&format!("/cke/{}", change.key)) == (user == "engine") {
+            let what = format!("{} is what {user} did, and is kept as what somebody else did", change.key);
+            found.push(Breach { code: "I48", at: change.at, what });
+        }
+        if user != "engine" {
             let at = audit["at"].as_str().and_then(|at| at.parse().ok());
             of_people.insert(&change.key, at.unwrap_or(change.at));
         }

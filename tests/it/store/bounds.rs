@@ -9,6 +9,7 @@ use cketerm::{
         attempt::Attempt,
         entry::{EntryId, Stored},
         ours::{Audit, SCHEMA, Who},
+        result::CommandResult,
     },
     store::{
         Store,
@@ -181,7 +182,7 @@ async fn what_0_1_wrote_is_migrated_once_by_the_first_leader_whatever_stops_it()
     // a leader that was deposed does nothing
     let (first, fence) = lead(&store).await;
     etcd.ctl(&["lease", "revoke", &format!("{:x}", first.lease())]);
-    store.migrate(&fence, &who()).await;
+    store.migrate(&fence, &who(), |why| panic!("{why}")).await;
     assert_eq!((etcd.value(&store.keys().schema()).as_str(), attempts(&store).await.len()), ("1", 400));
     drop(first);
 
@@ -200,7 +201,7 @@ async fn what_0_1_wrote_is_migrated_once_by_the_first_leader_whatever_stops_it()
     assert!(half.migrating && migrate::needed(&half), "whoever leads next goes on");
 
     let (_third, fence) = lead(&store).await;
-    store.migrate(&fence, &who()).await;
+    store.migrate(&fence, &who(), |why| panic!("{why}")).await;
     let (view, kept) = (store.read_view().await.unwrap(), attempts(&store).await);
     assert_eq!(view.schema.as_ref().and_then(Stored::get), Some(&SCHEMA));
     assert!(!migrate::needed(&view) && !view.migrating);
@@ -215,11 +216,49 @@ async fn what_0_1_wrote_is_migrated_once_by_the_first_leader_whatever_stops_it()
 
     // again nothing is written
     let revision = view.revision;
-    store.migrate(&fence, &who()).await;
+    store.migrate(&fence, &who(), |why| panic!("{why}")).await;
     assert_eq!(store.read_view().await.unwrap().revision, revision, "idempotent");
     let told = store.newest::<Audit>(&store.keys().audit_prefix(), 10).await.unwrap();
     let told: Vec<&Audit> = told.iter().filter_map(Stored::get).filter(|a| a.what == "migrate").collect();
     assert_eq!(told.iter().map(|a| a.result.as_str()).collect::<Vec<_>>(), ["done"]);
+}
+
+/// Review of issue 26, 14: what engines wrote as people's commands do was kept as what people did.
+#[tokio::test(flavor = "multi_thread")]
+async fn i48_whose_an_audit_record_is_is_told_by_its_author() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    let engine = Who { user: "engine".to_owned(), host: "boot-0".to_owned(), ssh_client: None };
+    as_0_1_left_it(&etcd, &store).await;
+    let (_candidacy, fence) = lead(&store).await;
+    store.migrate(&fence, &engine, |why| panic!("{why}")).await;
+    let attempt = store.read_view().await.unwrap().attempts_of(EntryId::reboot(5)).next().unwrap().clone();
+    let (label, outcome) = (attempt.get().unwrap().label("c1"), attempt.get().unwrap().outcome.clone().unwrap());
+    let result = CommandResult { label, argv: "0".to_owned(), outcome };
+    assert!(store.publish_result(&attempt, &result, &engine).await.unwrap());
+    store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
+    let told = store.newest::<Audit>(&store.keys().audit_prefix(), 100).await.unwrap();
+    let whose: BTreeMap<&str, bool> = told
+        .iter()
+        .map(|s| (s.get().unwrap().what.as_str(), store.keys().audit_of_person(&s.key)))
+        .collect();
+    assert_eq!(whose, BTreeMap::from([("migrate", false), ("report result", false), ("disable", true)]));
+}
+
+/// Review of issue 26, operator 3: the number was put back by hand, as the document says, while a note of ours lay there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_that_was_not_finished_is_done_again_where_the_number_was_put_back() {
+    let Some(etcd) = any() else { return };
+    let store = etcd.store().await;
+    as_0_1_left_it(&etcd, &store).await;
+    let note = migrate::Migration { from: 1, at: jiff::Timestamp::UNIX_EPOCH, by: who() };
+    let note = serde_json::to_string(&note).unwrap();
+    client(&etcd).await.put(store.keys().migration(), note.as_str(), None).await.unwrap();
+    let (_candidacy, fence) = lead(&store).await;
+    store.migrate(&fence, &who(), |why| panic!("{why}")).await;
+    let view = store.read_view().await.unwrap();
+    assert!(!migrate::needed(&view) && !view.migrating);
+    assert_eq!((view.schema.as_ref().and_then(Stored::get), attempts(&store).await.len()), (Some(&SCHEMA), 6));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,10 +269,10 @@ async fn where_0_1_never_was_nothing_is_migrated() {
     assert!(!migrate::needed(&store.read_view().await.unwrap()));
     let (_candidacy, fence) = lead(&store).await;
     let revision = store.read_view().await.unwrap().revision;
-    store.migrate(&fence, &who()).await;
+    store.migrate(&fence, &who(), |why| panic!("{why}")).await;
     // a newer layout is nobody's to change
     etcd.ctl(&["put", &store.keys().schema(), "9"]);
     assert!(!migrate::needed(&store.read_view().await.unwrap()));
-    store.migrate(&fence, &who()).await;
+    store.migrate(&fence, &who(), |why| panic!("{why}")).await;
     assert_eq!(store.read_view().await.unwrap().revision, revision + 1, "etcdctl's");
 }

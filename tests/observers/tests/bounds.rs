@@ -12,7 +12,7 @@ fn record(s: &Scene, user: &str) -> serde_json::Value {
 #[test]
 fn a_persons_audit_record_that_is_deleted_too_early_is_seen_and_an_engines_is_not() {
     let mut s = Scene::new();
-    for (key, user) in [("cketerm/audit/1-a", "ann"), ("cketerm/audit/2-b-c-d", "engine")] {
+    for (key, user) in [("cketerm/audit/1-000000000000000a", "ann"), ("cketerm/audit/2-b-c-d", "engine")] {
         let told = record(&s, user);
         s.write("console", &[(key, told)], &[]);
     }
@@ -20,15 +20,25 @@ fn a_persons_audit_record_that_is_deleted_too_early_is_seen_and_an_engines_is_no
     let mut flushed = s.clone();
     flushed.engine("prune", &[], &["cketerm/audit/2-b-c-d"]);
     sees(&flushed, &[]);
-    flushed.engine("prune", &[], &["cketerm/audit/1-a"]);
+    flushed.engine("prune", &[], &["cketerm/audit/1-000000000000000a"]);
     sees(&flushed, &["I48"]);
     // three months later it may go
-    let old = s.record.keys.iter_mut().find(|c| c.key == "cketerm/audit/1-a").unwrap();
+    let old = s.record.keys.iter_mut().find(|c| c.key == "cketerm/audit/1-000000000000000a").unwrap();
     let told =
         json!({"at": (old.at - SignedDuration::from_hours(91 * 24)).to_string(), "who": {"user": "ann", "host": "h"}});
     old.value = Some(told.to_string().into_bytes());
-    s.engine("prune", &[], &["cketerm/audit/1-a"]);
+    s.engine("prune", &[], &["cketerm/audit/1-000000000000000a"]);
     sees(&s, &[]);
+}
+
+#[test]
+fn an_audit_record_that_is_kept_as_somebody_elses_is_seen() {
+    for (key, user) in [("cketerm/audit/2-b-c-d", "ann"), ("cketerm/audit/1-000000000000000a", "engine")] {
+        let mut s = Scene::new();
+        let told = record(&s, user);
+        s.write("console", &[(key, told)], &[]);
+        sees(&s, &["I48"]);
+    }
 }
 
 #[test]
