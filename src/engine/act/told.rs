@@ -35,23 +35,34 @@ pub(in crate::engine) struct Told {
     known: Known,
 }
 
-/// What is tried: the same thing on the same object, for the same entry where there is one; in Kubernetes also for the same
-/// reason, which names the pods.
+/// What is tried: the same thing on the same object, and for whom or why.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) struct Step {
     what: String,
     on: String,
-    told: Option<(Option<EntryId>, Option<String>)>,
+    of: Of,
+}
+
+/// For whom or why a step is done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Of {
+    /// A transition: its object is the entry.
+    Itself,
+    /// This entry. The reason names the pods of each try, which are others from try to try.
+    Entry(EntryId),
+    /// This reason.
+    Reason(Option<String>),
 }
 
 impl Step {
     /// A transition of an entry.
     pub(super) fn new(what: &str, on: &str) -> Self {
-        Self { what: what.to_owned(), on: on.to_owned(), told: None }
+        Self { what: what.to_owned(), on: on.to_owned(), of: Of::Itself }
     }
 
     fn told(what: &str, on: &str, entry: Option<EntryId>, reason: Option<&String>) -> Self {
-        Self { told: Some((entry, reason.cloned())), ..Self::new(what, on) }
+        let of = entry.map_or_else(|| Of::Reason(reason.cloned()), Of::Entry);
+        Self { of, ..Self::new(what, on) }
     }
 }
 
@@ -213,7 +224,11 @@ mod tests {
         let other = Step::told("evict", "node w1", Some(EntryId::reboot(4)), Some(&pods));
         assert!(repeated.known(&other, at("2026-01-01T23:00:00Z")).is_none(), "what is done for another entry");
         let others = Step::told("evict", "node w1", Some(EntryId::reboot(3)), Some(&"shop/web-2".to_owned()));
-        assert!(repeated.known(&others, at("2026-01-01T23:00:00Z")).is_none(), "other pods");
+        assert!(repeated.known(&others, at("2026-01-01T23:00:00Z")).is_some(), "other pods of the same entry");
+        let node = Step::told("evict", "node w2", Some(EntryId::reboot(3)), Some(&pods));
+        assert!(repeated.known(&node, at("2026-01-01T23:00:00Z")).is_none(), "another node");
+        let why = |why: &str| Step::told("endpoints", "Endpoints default/etcd", None, Some(&why.to_owned()));
+        assert!(why("10.0.0.1") != why("10.0.0.2"), "without an entry the reason tells the try");
     }
 
     #[test]

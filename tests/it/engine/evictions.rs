@@ -5,8 +5,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use cketerm::{
     clock::Clock,
-    model::entry::{EntryId, Stored},
-    sandbox::kubernetes::api::{Asked, Behaviour, Interceptor},
+    model::{
+        entry::{EntryId, Stored},
+        ours::Audit,
+    },
+    sandbox::kubernetes::{
+        api::{Asked, Behaviour, Interceptor},
+        resource::PODS,
+    },
     scenario::{Options, Scenario, Stage},
 };
 
@@ -23,9 +29,16 @@ struct Drained {
     reasons: BTreeSet<String>,
     /// What the engine asked of pods, dry runs left out: `create 429`, `delete 200` …
     changes: Vec<String>,
+    /// How many tries each audit record of evictions stands for.
+    tries: Vec<u32>,
 }
 
 async fn drained(protected: bool, behaviour: Behaviour) -> Drained {
+    drained_where_one_is(protected, behaviour, None).await
+}
+
+/// One pod of that machine meets this behaviour before the other.
+async fn drained_where_one_is(protected: bool, behaviour: Behaviour, other: Option<Behaviour>) -> Drained {
     let namespaces = if protected { "null" } else { "{matchLabels: {kept: 'yes'}}" };
     let text = format!(
         "name: test\nabout: A test.\npopulation: {{nodes: 8, pods_per_node: 3, workloads: []}}\n\
@@ -33,12 +46,30 @@ async fn drained(protected: bool, behaviour: Behaviour) -> Drained {
     );
     let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
     let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
-    let (name, namespace) = ("evictions.example.com".to_owned(), "default".to_owned());
-    stage.sandbox.api.intercept(vec![Interceptor { name, namespace, labels: [].into(), behaviour }]);
-    let engine = stage.ground(ENGINE).start("daemon", true, None);
     let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap();
+    let of = |name: &str, labels, behaviour| Interceptor {
+        name: name.to_owned(),
+        namespace: "default".to_owned(),
+        labels,
+        behaviour,
+    };
+    let mut all = Vec::new();
+    if let Some(other) = other {
+        let objects = &stage.sandbox.objects;
+        let (pods, _) = objects.list(&PODS, "default");
+        let pod = pods.iter().find(|p| p["spec"]["nodeName"] == worker.name.as_str()).unwrap();
+        let marked = |pod: &mut serde_json::Value| {
+            pod["metadata"]["labels"]["other"] = "yes".into();
+            Ok(())
+        };
+        objects.update(&PODS, "default", pod["metadata"]["name"].as_str().unwrap(), marked).unwrap();
+        all.push(of("other.example.com", [("other".to_owned(), "yes".to_owned())].into(), other));
+    }
+    all.push(of("evictions.example.com", [].into(), behaviour));
+    stage.sandbox.api.intercept(all);
+    let engine = stage.ground(ENGINE).start("daemon", true, None);
     stage.operator("ann").add_reboots(&[worker.address], None).await.unwrap();
-    let mut drained = Drained { ended: false, backoffs: 0, reasons: BTreeSet::new(), changes: Vec::new() };
+    let mut drained = Drained { ended: false, backoffs: 0, reasons: BTreeSet::new(), changes: Vec::new(), tries: Vec::new() };
     let (mut seen, mut queued) = (engine.seen(), false);
     let follow = async {
         loop {
@@ -64,6 +95,9 @@ async fn drained(protected: bool, behaviour: Behaviour) -> Drained {
         let dry = String::from_utf8_lossy(&asked.body).contains("dryRun");
         (pods && !dry).then(|| format!("{} {}", asked.verb, asked.code))
     };
+    let store = stage.operator("ann").store;
+    let told = store.newest::<Audit>(&store.keys().audit_prefix(), 1000).await.unwrap();
+    drained.tries = told.iter().filter_map(Stored::get).filter(|a| a.what == "evict").map(Audit::count).collect();
     drained.changes = stage.sandbox.api.audit().iter().filter_map(change).collect();
     drained
 }
@@ -86,8 +120,19 @@ async fn i18_i20_evictions_that_are_deferred_or_fail_are_sent_again_until_the_po
             assert!(drained.ended && drained.backoffs == 0, "{what}");
             assert!(drained.reasons.contains(shown), "{what}");
             assert!(drained.changes.iter().all(|c| c.starts_with("create ")), "{what}");
+            assert_eq!(drained.tries.len(), 1, "{what}");
         }
     }
+}
+
+/// Review of issue 26, 15: while a webhook deferred several pods, each subset of them that came due together had a record of its
+/// own, and those displaced the engine's other records.
+#[tokio::test(start_paused = true)]
+async fn i48_the_evictions_of_one_entry_are_one_record_whichever_pods_come_due() {
+    let drained = Box::pin(drained_where_one_is(true, Behaviour::Defer(2), Some(Behaviour::Defer(4)))).await;
+    assert!(drained.ended && drained.backoffs == 0, "{drained:?}");
+    assert_eq!(drained.tries.len(), 1, "{drained:?}");
+    assert!(drained.tries[0] >= 4, "{drained:?}");
 }
 
 /// I15: a denial is found by the preview, and nothing is evicted.
