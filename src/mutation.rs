@@ -145,6 +145,8 @@ pub enum Mutation {
     AllowListForgotten,
     /// The other members of etcd keep no machine back.
     QuorumForgotten,
+    /// A member of etcd that does not answer this engine counts as down wherever another one knows a leader.
+    SilenceTrusted,
     /// Whose copy is too old for work to start is not named.
     StaleUnnamed,
     /// Orders and rules are accepted whoever leads.
@@ -218,6 +220,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::HeartbeatIgnored,
     Mutation::AllowListForgotten,
     Mutation::QuorumForgotten,
+    Mutation::SilenceTrusted,
     Mutation::StaleUnnamed,
     Mutation::TransactionUnbounded,
     Mutation::AuditFlooded,

@@ -16,7 +16,7 @@ use crate::{
         etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
         policy::EtcdMembers as Policy,
     },
-    store::members::{EtcdMembers, Whose},
+    store::members::{EtcdMembers, TIMEOUT, Whose},
 };
 
 /// Between two rounds of questions.
@@ -156,10 +156,14 @@ impl Asker {
                 Ask::Nothing => None,
                 Ask::List => Some(if self.list(&now).await { SELDOM } else { AGAIN }),
                 Ask::Status => {
-                    // without a quorum there is no list, and the members that are known still say how they are
-                    self.list(&now).await;
-                    self.round().await;
-                    self.static_pods(&now.nodes).await;
+                    // where no endpoint has the list, the members that are known still say how they are
+                    let pods = self.static_pods(&now.nodes);
+                    let asked = async {
+                        self.list(&now).await;
+                        self.round().await;
+                    };
+                    let ((), pods) = futures::join!(asked, pods);
+                    self.ready(pods);
                     Some(OFTEN)
                 }
             };
@@ -208,7 +212,13 @@ impl Asker {
             match self.members.list(whose, &endpoints).await {
                 Ok(mut members) => {
                     for (id, member) in &mut members {
-                        member.state = before.members.get(id).map(|known| known.state.clone()).unwrap_or_default();
+                        let Some(known) = before.members.get(id) else { continue };
+                        member.state = known.state.clone();
+                        let same = member.peer_urls == known.peer_urls && member.client_urls == known.client_urls;
+                        // a name server that does not answer moves no member to another machine
+                        if same && member.resolved.is_empty() {
+                            member.resolved.clone_from(&known.resolved);
+                        }
                     }
                     self.view.members = members;
                     (self.view.source, self.view.error) = (source, None);
@@ -223,23 +233,31 @@ impl Asker {
         good
     }
 
-    /// Static Pods of etcd (kubeadm) and whether they are Ready, where no member can be asked: for people, never enough.
-    async fn static_pods(&mut self, nodes: &[String]) {
+    /// Static Pods of etcd (kubeadm) and whether they are Ready, where no member can be asked: for people, never enough. None
+    /// where it is not their time; a node whose list takes long has none.
+    fn static_pods(&mut self, nodes: &[String]) -> impl Future<Output = Option<BTreeMap<String, bool>>> + Send + use<> {
         let asks = self.view.source != Source::Configured || self.view.members.is_empty();
         let due = self.pods_at.is_none_or(|at| self.boot() - at >= PODS);
-        let (Some(kube), true) = (self.kube.clone(), asks && due) else { return };
-        self.pods_at = Some(self.boot());
-        let mut found = BTreeMap::new();
-        for node in nodes {
+        let kube = self.kube.clone().filter(|_| asks && due);
+        if kube.is_some() {
+            self.pods_at = Some(self.boot());
+        }
+        let nodes = nodes.to_vec();
+        async move {
+            let kube = kube?;
+            let each = nodes.iter().map(|node| tokio::time::timeout(TIMEOUT, kube.pods_on(node)));
             // who may not list them does not see them here either
-            let pods = kube.pods_on(node).await.unwrap_or_default();
-            let etcd = pods.into_iter().filter(|pod| {
+            let lists = futures::future::join_all(each).await.into_iter().filter_map(|list| list.ok()?.ok());
+            let etcd = lists.flatten().filter(|pod| {
                 let component = pod.labels.get("component").is_some_and(|component| component == "etcd");
                 pod.mirror && component && pod.namespace == "kube-system"
             });
-            found.extend(etcd.map(|pod| (pod.name, pod.ready)));
+            Some(etcd.map(|pod| (pod.name, pod.ready)).collect())
         }
-        if found != self.view.static_pods {
+    }
+
+    fn ready(&mut self, pods: Option<BTreeMap<String, bool>>) {
+        if let Some(found) = pods.filter(|found| *found != self.view.static_pods) {
             self.view.static_pods = found;
             self.tell();
         }
@@ -273,7 +291,7 @@ impl Asker {
             let (members, clock) = (self.members.clone(), self.clock.clone());
             async move {
                 let asked = secs(clock.boot());
-                let answer = members.status(whose, &urls).await;
+                let answer = members.status(whose, id, &urls).await;
                 (id, asked, secs(clock.boot()), answer)
             }
         });

@@ -10,6 +10,7 @@ use std::{
 };
 
 use etcd_client::{Client, ConnectOptions};
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 
 use super::{
     answer::Failure,
@@ -22,6 +23,9 @@ use crate::model::{
 
 /// An answer that takes longer is none.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
+/// So long one address of several is asked alone.
+const HEAD_START: Duration = Duration::from_millis(200);
+const NO_URL: &str = "it has no client URL: it has never started";
 
 /// Whose members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,35 +117,42 @@ impl EtcdMembers {
 
     /// The members, as the first of these endpoints that answers has them.
     pub async fn list(&self, whose: Whose, endpoints: &[String]) -> Result<BTreeMap<u64, Member>, String> {
-        let mut failures = Vec::new();
-        for endpoint in endpoints {
-            match self.ask(whose, endpoint, |mut client| async move { client.member_list().await }).await {
-                Ok(answer) => {
-                    let mut members = BTreeMap::new();
-                    for m in answer.members() {
-                        let mut member = Member {
-                            name: m.name().to_owned(),
-                            learner: m.is_learner(),
-                            peer_urls: m.peer_urls().to_vec(),
-                            client_urls: m.client_urls().to_vec(),
-                            ..Member::default()
-                        };
-                        if matches!(self.way, Way::Network { .. }) {
-                            member.resolved = resolved(&member).await;
-                        }
-                        members.insert(m.id(), member);
-                    }
-                    return Ok(members);
-                }
-                Err(why) => failures.push(format!("{}: {why}", secret::url(endpoint))),
+        let each = endpoints.iter().map(|endpoint| async move {
+            let answer = self.ask(whose, endpoint, |mut client| async move { client.member_list().await }).await;
+            answer.map_err(|why| format!("{}: {why}", secret::url(endpoint)))
+        });
+        let answer = first(each).await.map_err(|failures| failures.join("; "))?;
+        let over_network = matches!(self.way, Way::Network { .. });
+        let members = answer.members().iter().map(|m| async move {
+            let mut member = Member {
+                name: m.name().to_owned(),
+                learner: m.is_learner(),
+                peer_urls: m.peer_urls().to_vec(),
+                client_urls: m.client_urls().to_vec(),
+                ..Member::default()
+            };
+            if over_network {
+                member.resolved = resolved(&member).await;
             }
-        }
-        Err(failures.join("; "))
+            (m.id(), member)
+        });
+        Ok(join_all(members).await.into_iter().collect())
     }
 
-    /// The status of the member that answers at the first of these URLs that does.
-    pub async fn status(&self, whose: Whose, urls: &[String]) -> Result<MemberStatus, String> {
-        let answer = self.first(whose, urls, |mut client| async move { client.status().await }).await?;
+    /// The status of member `id`, which answers at one of these URLs. An answer of another member, behind an address that
+    /// several advertise, is none of this one.
+    pub async fn status(&self, whose: Whose, id: u64, urls: &[String]) -> Result<MemberStatus, String> {
+        let each = urls.iter().map(|url| async move {
+            let answer = self.ask(whose, url, |mut client| async move { client.status().await }).await;
+            let answer = answer.map_err(|why| format!("{}: {why}", secret::url(url)))?;
+            match answer.header().map(etcd_client::ResponseHeader::member_id) {
+                Some(found) if found == id => Ok(answer),
+                Some(found) => Err(format!("{}: member {found:x} answers there", secret::url(url))),
+                None => Err(format!("{}: the answer names no member", secret::url(url))),
+            }
+        });
+        let answer =
+            first(each).await.map_err(|failures| failures.last().cloned().unwrap_or_else(|| NO_URL.to_owned()))?;
         Ok(MemberStatus {
             leader: answer.leader(),
             committed: answer.raft_index(),
@@ -153,19 +164,10 @@ impl EtcdMembers {
 
     /// Asks the leading member, which answers at these URLs, to hand over to the member `to`.
     pub async fn move_leader(&self, whose: Whose, urls: &[String], to: u64) -> Result<(), String> {
-        self.first(whose, urls, |mut client| async move { client.move_leader(to).await }).await.map(drop)
-    }
-
-    async fn first<T, F: Future<Output = Result<T, etcd_client::Error>>>(
-        &self,
-        whose: Whose,
-        urls: &[String],
-        ask: impl Fn(Client) -> F,
-    ) -> Result<T, String> {
-        let mut last = "it has no client URL: it has never started".to_owned();
+        let mut last = NO_URL.to_owned();
         for url in urls {
-            match self.ask(whose, url, &ask).await {
-                Ok(answer) => return Ok(answer),
+            match self.ask(whose, url, |mut client| async move { client.move_leader(to).await }).await {
+                Ok(_) => return Ok(()),
                 Err(why) => last = format!("{}: {why}", secret::url(url)),
             }
         }
@@ -226,16 +228,34 @@ fn cause(failure: Failure) -> String {
     }
 }
 
-/// What the names in a member's URLs resolve to.
+/// The first good answer of all that are asked, each [`HEAD_START`] after the one before it: one that hangs holds the others up
+/// for that long, and all of them together take no longer than one. Else all failures, in the order of those asked.
+async fn first<T>(asked: impl Iterator<Item = impl Future<Output = Result<T, String>>>) -> Result<T, Vec<String>> {
+    let mut pending: FuturesUnordered<_> = asked
+        .enumerate()
+        .map(|(place, answer)| async move {
+            tokio::time::sleep(HEAD_START * u32::try_from(place).unwrap_or(u32::MAX)).await;
+            (place, answer.await)
+        })
+        .collect();
+    let mut failures = BTreeMap::new();
+    while let Some((place, answer)) = pending.next().await {
+        match answer {
+            Ok(answer) => return Ok(answer),
+            Err(why) => failures.insert(place, why),
+        };
+    }
+    Err(failures.into_values().collect())
+}
+
+/// What the names in a member's URLs resolve to; nothing where one of them cannot be resolved now.
 async fn resolved(member: &Member) -> Vec<String> {
     let names = member.peer_urls.iter().chain(&member.client_urls).filter_map(|url| host(url));
     let names: std::collections::BTreeSet<String> = names.filter(|name| name.parse::<IpAddr>().is_err()).collect();
-    let mut all = Vec::new();
-    for name in names {
-        let looked = tokio::time::timeout(TIMEOUT, tokio::net::lookup_host((name, 0))).await;
-        if let Ok(Ok(found)) = looked {
-            all.extend(found.map(|address| address.ip().to_string()));
-        }
-    }
-    all
+    let each = names.into_iter().map(|name| async move {
+        let looked = tokio::time::timeout(TIMEOUT, tokio::net::lookup_host((name, 0))).await.ok()?.ok()?;
+        Some(looked.map(|address| address.ip().to_string()).collect::<Vec<_>>())
+    });
+    let found: Option<Vec<Vec<String>>> = join_all(each).await.into_iter().collect();
+    found.unwrap_or_default().concat()
 }

@@ -70,7 +70,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::WatchTrusted => &["I6", "I7"],
         Mutation::HeartbeatIgnored => &["heartbeat"],
         Mutation::AllowListForgotten => &["I50"],
-        Mutation::QuorumForgotten => &["I46"],
+        Mutation::QuorumForgotten | Mutation::SilenceTrusted => &["I46"],
         Mutation::StaleUnnamed => &["I51"],
         Mutation::AuditFlooded => &["I48"],
         Mutation::TransactionUnbounded => &["I49"],
@@ -89,7 +89,8 @@ fn last(mutation: Mutation) -> u64 {
         | Mutation::SwitchIgnored
         | Mutation::DrainedTooEarly
         | Mutation::StrangerStays
-        | Mutation::AuditForgotten => 2,
+        | Mutation::AuditForgotten
+        | Mutation::DeferralBlocks => 2,
         Mutation::WindowForgotten | Mutation::ResetIgnored | Mutation::QuorumForgotten => 3,
         Mutation::OverCap => 4,
         Mutation::GateForgotten | Mutation::PreviewIgnored | Mutation::StuckUnsaid | Mutation::RepairBesideReboot => 5,
@@ -103,7 +104,7 @@ fn last(mutation: Mutation) -> u64 {
         Mutation::VolumesForgotten => 7,
         Mutation::BackoffForEver => 14,
         Mutation::DoneForgotten => 5720,
-        Mutation::ResultsIgnored => 6,
+        Mutation::ResultsIgnored | Mutation::DenialIgnored | Mutation::FailureFatal => 6,
         Mutation::ResultOfAnother => 9,
         Mutation::ClockTrusted => 142,
         Mutation::RetriesInMemory => 355,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use cketerm::sandbox::{Sandbox, members::Trouble};
+use cketerm::sandbox::{
+    Sandbox,
+    members::{Members, Trouble},
+};
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 
@@ -17,7 +20,7 @@ pub fn dice(seed: u64) -> Option<Rng> {
     (dice.u8(0..4) == 0).then_some(dice)
 }
 
-/// One member after another stops, falls behind, runs out of space or loses its vote, for a while; some overlap.
+/// One member after another stops, cannot be reached, falls behind, runs out of space or loses its vote, for a while; some overlap.
 pub async fn trouble(sandbox: &Sandbox, mut dice: Rng, began: Instant, keep: &Keep) {
     let members = sandbox.members.clone();
     let addresses: Vec<String> = members.list().into_iter().map(|member| member.address).collect();
@@ -25,7 +28,15 @@ pub async fn trouble(sandbox: &Sandbox, mut dice: Rng, began: Instant, keep: &Ke
     while let Some(n) = ticks.next(&mut dice).await {
         let (address, seconds) = (addresses[dice.usize(..addresses.len())].clone(), dice.u64(10..180));
         let trouble = match dice.u8(0..10) {
-            0..5 => Trouble { stopped: true, ..Trouble::default() },
+            0..4 => Trouble { stopped: true, ..Trouble::default() },
+            4 => {
+                // another one goes down meanwhile: those two are all that is left of three
+                let other = addresses.iter().find(|other| **other != address).unwrap().clone();
+                if keep.has(&format!("m{n}")) {
+                    befall(&members, other, Trouble { stopped: true, ..Trouble::default() }, seconds);
+                }
+                Trouble { unreachable: true, ..Trouble::default() }
+            }
             5..7 => Trouble { behind: true, ..Trouble::default() },
             7 => Trouble { alarm: true, ..Trouble::default() },
             8 => Trouble { learner: true, ..Trouble::default() },
@@ -38,13 +49,17 @@ pub async fn trouble(sandbox: &Sandbox, mut dice: Rng, began: Instant, keep: &Ke
         if !keep.has(&format!("m{n}")) {
             continue;
         }
-        members.trouble(&address, trouble);
-        let members = members.clone();
-        tokio::spawn(async move {
-            sleep(Duration::from_secs(seconds)).await;
-            members.trouble(&address, Trouble::default());
-        });
+        befall(&members, address, trouble, seconds);
     }
+}
+
+fn befall(members: &Members, address: String, trouble: Trouble, seconds: u64) {
+    members.trouble(&address, trouble);
+    let members = members.clone();
+    tokio::spawn(async move {
+        sleep(Duration::from_secs(seconds)).await;
+        members.trouble(&address, Trouble::default());
+    });
 }
 
 /// All members are well.

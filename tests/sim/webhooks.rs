@@ -12,12 +12,13 @@ use cketerm::{
         Sandbox,
         kubernetes::{
             api::{Behaviour, Interceptor},
-            resource::PODS,
+            resource::{BUDGETS, DEPLOYMENTS, PODS},
         },
     },
     scenario::Stage,
 };
 use fastrand::Rng;
+use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::Instant};
 
 use crate::{keep::Keep, ticks::Ticks};
@@ -40,8 +41,28 @@ pub fn start(seed: u64, stage: &Arc<Stage>, began: Instant, keep: &Arc<Keep>, hi
     Some(tokio::spawn(async move { meddle(&stage.sandbox, dice, began, &keep, &hits).await }))
 }
 
+/// Brings applications to a namespace that no definition protects, which the population has none of: one without a budget,
+/// and one under two.
+fn settle_unprotected(sandbox: &Sandbox) {
+    for (name, replicas, budgets) in [("guest", 4, &[][..]), ("twofold", 2, &["one", "two"])] {
+        let labels = json!({"app": name});
+        let pod = json!({"containers": [{"name": name, "image": format!("registry.example/{name}:1.0")}],
+            "terminationGracePeriodSeconds": 30, "restartPolicy": "Always"});
+        let spec = json!({"replicas": replicas, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod}});
+        let deployment = json!({"metadata": {"name": name, "labels": labels}, "spec": spec});
+        sandbox.objects.create(&DEPLOYMENTS, "default", deployment).map_err(|e| e.message).unwrap();
+        for budget in budgets {
+            let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": labels}});
+            let budget = json!({"metadata": {"name": format!("{name}-{budget}")}, "spec": spec});
+            sandbox.objects.create(&BUDGETS, "default", budget).map_err(|e| e.message).unwrap();
+        }
+    }
+}
+
 /// Sets webhooks up and takes them away again until people go home.
 async fn meddle(sandbox: &Sandbox, mut rng: Rng, began: Instant, keep: &Keep, hits: &Hits) {
+    settle_unprotected(sandbox);
     // one that is no fault stays
     let stays = rng.bool().then(|| migrates(sandbox, &mut rng)).flatten();
     let mut ticks = Ticks::new(began, 5_000..60_000);
@@ -96,11 +117,11 @@ fn migrates(sandbox: &Sandbox, rng: &mut Rng) -> Option<Interceptor> {
 /// One that is asked about the pods of one application.
 fn of_some_pod(sandbox: &Sandbox, rng: &mut Rng, behaviour: Behaviour) -> Option<Interceptor> {
     let (pods, _) = sandbox.objects.list(&PODS, "");
-    let of_daemons = |pod: &serde_json::Value| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet";
+    let of_daemons = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet";
     let pods: Vec<_> =
         pods.into_iter().filter(|p| !of_daemons(p) && p["metadata"]["labels"]["app"].is_string()).collect();
     let meta = &pods.get(rng.usize(..pods.len().max(1)))?["metadata"];
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let labels = [("app".to_owned(), text(&meta["labels"]["app"]))].into();
     let name = format!("{}.webhooks.example.com", text(&meta["labels"]["app"]));
     Some(Interceptor { name, namespace: text(&meta["namespace"]), labels, behaviour })

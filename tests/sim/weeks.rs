@@ -26,8 +26,8 @@ use crate::{
 
 const WEEK: &str = r"
 name: week
-about: Four machines, one of which does not take its command for most of a week.
-population: {nodes: 4, pods_per_node: 1}
+about: Five machines, one of which does not take its command for most of a week.
+population: {nodes: 5, pods_per_node: 0, workloads: []}
 pace: {boot: {seconds: 60, jitter: 60}, command: {seconds: 1, jitter: 3}, check: {seconds: 0.1, jitter: 0.5},
   kubelet_start: {seconds: 1, jitter: 3}, node_ready: {seconds: 1, jitter: 5}, api_settle: 5, node_monitor_grace: 10,
   pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 5, jitter: 5}, lag: 0.1, budget_lag: 0.3}
@@ -110,6 +110,8 @@ pub fn week() -> Stretch {
         }
         if engine > 60 || most < REFUSALS {
             wrong.push(format!("{engine} records of engines, one of which tells of {most} tries"));
+            let last: Vec<_> = all().filter(|a| a.by_engine()).take(6).collect();
+            wrong.push(format!("the last of them: {last:?}"));
         }
         let view = store.read_view().await.unwrap();
         if !view.reboots.entries.is_empty() || !view.attempts.is_empty() {
@@ -134,13 +136,13 @@ pub fn crowd() -> Stretch {
         operator.set_switch(SwitchName::Reboots, false, None).await.unwrap();
         let machines = stage.sandbox.machines.list();
         let plane = machines.iter().find(|m| m.control_plane).unwrap().address.clone();
-        let sick = stage.sandbox.sabakan.set_state("w5", State::Unhealthy).unwrap().ipv4[0].clone();
-        stage.sandbox.sabakan.set_state("w5", State::Healthy).unwrap();
+        let sick = machines.iter().rfind(|m| !m.control_plane).unwrap().address.clone();
+        let serial = stage.sandbox.sabakan.by_address(&sick).unwrap().serial;
         let addresses: Vec<String> = (0..500).map(|i| if i % 5 == 0 { plane.clone() } else { sick.clone() }).collect();
         operator.add_reboots(&addresses, Some("a crowd")).await.unwrap();
         sleep(Duration::from_mins(5)).await;
         for state in [State::Unhealthy, State::Healthy] {
-            stage.sandbox.sabakan.set_state("w5", state).unwrap();
+            stage.sandbox.sabakan.set_state(&serial, state).unwrap();
             let tainted = || {
                 let slots = engines.lock().unwrap();
                 let seen = slots[0].handle.as_ref().unwrap().seen().borrow().clone();

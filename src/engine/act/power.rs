@@ -322,7 +322,8 @@ impl Actor {
             Err(e) => return Err(format!("etcd does not say whether the entry is as it was: {e}")),
         }
         // the entry's own revision is that of the attempt's transaction by now
-        let allowed = Guard { start: guard.start, until: guard.until, ..Guard::default() };
+        let quorum = guard.quorum.clone();
+        let allowed = Guard { start: guard.start, until: guard.until, quorum, ..Guard::default() };
         match self.no_longer(&allowed) {
             Some(why) => Err(why),
             None => self.fence.permit(self.steady.now().boot).map(|_| ()).map_err(|no| no.to_string()),

@@ -123,7 +123,7 @@ impl Quorum {
             return self.hosts_unknown(etcd);
         }
         let voters: Vec<(&u64, &Member)> = etcd.members.iter().filter(|(_, member)| !member.learner).collect();
-        if own().all(|member| is_down(member, etcd, boot)) {
+        if own().all(|member| silent(member, boot)) && self.others_lead(&voters, boot) {
             return None;
         }
         if voters.len() <= 2 && !self.loss_allowed {
@@ -144,8 +144,22 @@ impl Quorum {
         if let Some((member, why)) = unwell {
             return Some(Reason::EtcdMemberUnhealthy { member, why });
         }
+        // who else votes by now is not known
+        if let Some(why) = etcd.error.clone() {
+            return Some(Reason::EtcdUnchecked { why });
+        }
         let unknown = others().find_map(|(_, member)| unknown(member, etcd.reported, boot));
         unknown.map(|why| Reason::EtcdUnchecked { why })
+    }
+
+    /// Whether the members on other machines are a quorum without those on this one: then the silent ones on it are down, and
+    /// nothing is lost with its machine. Fewer answers do not tell a member that is down from one that only this engine does
+    /// not reach: it may be the one that keeps the quorum.
+    fn others_lead(&self, voters: &[(&u64, &Member)], boot: f64) -> bool {
+        let others = voters.iter().filter(|(id, _)| !self.own.contains(*id) && !self.busy.contains_key(*id));
+        let statuses = others.filter_map(|(_, member)| member.status());
+        let answer = statuses.filter(|status| fresh(status.asked, boot) && status.leader != 0).count();
+        answer * 2 > voters.len() || (answer > 0 && on(Mutation::SilenceTrusted))
     }
 
     /// A control plane on which no voting member is known, while there is one whose machine is not known.
@@ -155,7 +169,8 @@ impl Quorum {
         let member = etcd.members.get(&unplaced)?;
         let urls = member.peer_urls.iter().chain(&member.client_urls).cloned().collect::<Vec<_>>().join(", ");
         let why = format!(
-            "no member is known on {}, and member {} ({urls}) is on no machine of the definition",
+            "no member is known on {}, and member {} ({urls}) is on no machine of the definition; where etcd runs elsewhere: \
+             `cketerm policy set etcd_members none`",
             self.machine,
             member.shown()
         );
@@ -163,11 +178,13 @@ impl Quorum {
     }
 }
 
-/// The member gives no answer while others do: it is down, and nothing is lost with its machine.
-fn is_down(member: &Member, etcd: &EtcdView, boot: f64) -> bool {
-    let fresh = |asked: f64| boot - asked <= FRESH;
-    let silent = matches!(&member.state, MemberState::Silent { asked, .. } if fresh(*asked));
-    silent && etcd.members.values().filter_map(Member::status).any(|status| fresh(status.asked) && status.leader != 0)
+fn fresh(asked: f64, boot: f64) -> bool {
+    boot - asked <= FRESH
+}
+
+/// The member was asked a moment ago and gave no answer.
+fn silent(member: &Member, boot: f64) -> bool {
+    matches!(&member.state, MemberState::Silent { asked, .. } if fresh(*asked, boot))
 }
 
 /// What is wrong with a voting member, if anything is known to be.
@@ -184,7 +201,7 @@ fn unhealthy(member: &Member, reported: Option<Reported>, boot: f64) -> Option<S
         return Some("it follows no leader".to_owned());
     }
     let reported = reported?;
-    if boot - status.asked > FRESH {
+    if !fresh(status.asked, boot) {
         return None;
     }
     if status.leader != reported.leader {

@@ -42,6 +42,8 @@ pub struct Trouble {
     pub alarm: bool,
     /// It has no vote.
     pub learner: bool,
+    /// It works and votes; clients do not reach it.
+    pub unreachable: bool,
 }
 
 /// One member as it is.
@@ -53,7 +55,7 @@ pub struct Seen {
     pub name: String,
     /// The machine's address.
     pub address: String,
-    /// It answers.
+    /// It runs; those that cannot be reached run, too.
     pub up: bool,
     /// What is wrong with it.
     pub trouble: Trouble,

@@ -37,7 +37,9 @@ impl Service {
     /// The member that answers.
     fn here(&self) -> Result<Seen, Status> {
         let mut all = self.members.list().into_iter();
-        let one = all.find(|m| m.up && self.address.as_ref().is_none_or(|address| *address == m.address));
+        let one = all.find(|m| {
+            m.up && !m.trouble.unreachable && self.address.as_ref().is_none_or(|address| *address == m.address)
+        });
         one.ok_or_else(|| Status::unavailable("connection refused or unreachable"))
     }
 
@@ -119,10 +121,9 @@ impl PbMaintenanceService for Service {
 
 #[tonic::async_trait]
 impl PbClusterService for Service {
-    async fn member_list(&self, _: Request<PbMemberListRequest>) -> Answer<PbMemberListResponse> {
+    async fn member_list(&self, request: Request<PbMemberListRequest>) -> Answer<PbMemberListResponse> {
         let here = self.here()?;
-        // the list goes through the quorum
-        if self.members.leader().is_none() {
+        if request.get_ref().linearizable && self.members.leader().is_none() {
             return Err(Status::unavailable("etcdserver: no leader"));
         }
         let member = |member: Seen| PbMember {
