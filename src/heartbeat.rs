@@ -329,7 +329,10 @@ mod tests {
         };
         let none = "it held no lock";
         assert!(said(|_| {}).await.contains(none), "an engine that never stood for election");
-        assert!(said(|heartbeat| drop(heartbeat.lease(7))).await.contains("was not given back"), "its keeper was aborted");
+        assert!(
+            said(|heartbeat| drop(heartbeat.lease(7))).await.contains("was not given back"),
+            "its keeper was aborted"
+        );
         assert!(said(|heartbeat| heartbeat.lease(7).gone()).await.contains(none), "it ran out before");
         let resigned = said(|heartbeat| {
             drop(heartbeat.lease(7));

@@ -31,9 +31,10 @@ pub async fn status(context: &Context) -> Result<(), ActionError> {
     let raw = store.raw(&key).await?;
     let Some(raw) = raw else {
         let view = store.leaders().await?;
-        let why = view.leader().and_then(|leader| view.migrates(leader)).unwrap_or_else(|| {
-            "nobody leads, or the leader has not finished a pass (see `cketerm leader`)".to_owned()
-        });
+        let why = view
+            .leader()
+            .and_then(|leader| view.migrates(leader))
+            .unwrap_or_else(|| "nobody leads, or the leader has not finished a pass (see `cketerm leader`)".to_owned());
         return Err(ActionError::failed(format!("no status: {why}")));
     };
     let value: Value = serde_json::from_str(&raw.text)

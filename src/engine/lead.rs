@@ -34,7 +34,7 @@ pub(super) enum LeadOrder {
     /// Give it up.
     Resign,
     /// Register anew: programs or probes have changed.
-    Register(EngineRegistration),
+    Register(Box<EngineRegistration>),
 }
 
 /// A candidacy under way.
@@ -133,7 +133,7 @@ async fn stand(
 /// Obeys; false = the place is to be given up.
 async fn obeyed(candidacy: &Candidacy, order: Option<LeadOrder>) -> bool {
     let Some(LeadOrder::Register(registration)) = order else { return false };
-    if let Err(e) = candidacy.register_again(registration).await {
+    if let Err(e) = candidacy.register_again(*registration).await {
         tracing::warn!(error = %e, "the registration could not be renewed");
     }
     true

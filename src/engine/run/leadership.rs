@@ -80,7 +80,7 @@ impl Loop {
                 self.ask(LeadOrder::Resign);
             } else if self.registered.as_ref() != Some(&registration) {
                 self.registered = Some(registration.clone());
-                self.ask(LeadOrder::Register(registration));
+                self.ask(LeadOrder::Register(Box::new(registration)));
             }
             return;
         }
@@ -278,7 +278,7 @@ impl Loop {
         if self.snap.engine.migrating.take().is_some() {
             let registration = self.registration();
             self.registered = Some(registration.clone());
-            self.ask(LeadOrder::Register(registration));
+            self.ask(LeadOrder::Register(Box::new(registration)));
         }
         self.snap.engine.leading = Some(Leading {
             key: fence.key().to_owned(),

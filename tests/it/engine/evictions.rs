@@ -34,7 +34,7 @@ struct Drained {
 }
 
 async fn drained(protected: bool, behaviour: Behaviour) -> Drained {
-    drained_where_one_is(protected, behaviour, None).await
+    Box::pin(drained_where_one_is(protected, behaviour, None)).await
 }
 
 /// One pod of that machine meets this behaviour before the other.
@@ -69,7 +69,8 @@ async fn drained_where_one_is(protected: bool, behaviour: Behaviour, other: Opti
     stage.sandbox.api.intercept(all);
     let engine = stage.ground(ENGINE).start("daemon", true, None);
     stage.operator("ann").add_reboots(&[worker.address], None).await.unwrap();
-    let mut drained = Drained { ended: false, backoffs: 0, reasons: BTreeSet::new(), changes: Vec::new(), tries: Vec::new() };
+    let mut drained =
+        Drained { ended: false, backoffs: 0, reasons: BTreeSet::new(), changes: Vec::new(), tries: Vec::new() };
     let (mut seen, mut queued) = (engine.seen(), false);
     let follow = async {
         loop {

@@ -60,7 +60,11 @@ fn a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked(world: 
         (why.contains(SAID) && why.contains("too large")).then_some(())
     });
     let status = cketerm(&world.config(), &["status"]);
-    assert!(status.code != 0 && status.stderr.contains(SAID) && status.stderr.contains("too large"), "{}", status.stderr);
+    assert!(
+        status.code != 0 && status.stderr.contains(SAID) && status.stderr.contains("too large"),
+        "{}",
+        status.stderr
+    );
     assert!(first.logged().contains("too large"), "{}", first.logged());
     assert!(world.cordoned().is_empty() && world.power().is_empty());
 

@@ -238,10 +238,8 @@ async fn i48_whose_an_audit_record_is_is_told_by_its_author() {
     assert!(store.publish_result(&attempt, &result, &engine).await.unwrap());
     store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
     let told = store.newest::<Audit>(&store.keys().audit_prefix(), 100).await.unwrap();
-    let whose: BTreeMap<&str, bool> = told
-        .iter()
-        .map(|s| (s.get().unwrap().what.as_str(), store.keys().audit_of_person(&s.key)))
-        .collect();
+    let whose: BTreeMap<&str, bool> =
+        told.iter().map(|s| (s.get().unwrap().what.as_str(), store.keys().audit_of_person(&s.key))).collect();
     assert_eq!(whose, BTreeMap::from([("migrate", false), ("report result", false), ("disable", true)]));
 }
 

@@ -48,10 +48,18 @@ fn i52_a_rule_that_is_not_stored_for_a_handover_is_seen() {
         json!({"freeze": {"until": "2026-02-01T00:00:00Z", "reason": "x", "who": {"user": "ann", "host": "h"}}});
     for rule in [freeze.clone(), json!({"groups": {"by": "rack"}}), json!({"stuck_seconds": 5})] {
         let mut s = cke_leads();
-        s.write("console", &[("cketerm/policy", rule.clone()), ("cketerm/audit/1-0000000000000002", audit("policy set"))], &[]);
+        s.write(
+            "console",
+            &[("cketerm/policy", rule.clone()), ("cketerm/audit/1-0000000000000002", audit("policy set"))],
+            &[],
+        );
         sees(&s, &["I52"]);
         let mut s = cke_leads();
-        s.write("console", &[("cketerm/policy", rule), ("cketerm/audit/1-0000000000000002", audit("policy set for handover"))], &[]);
+        s.write(
+            "console",
+            &[("cketerm/policy", rule), ("cketerm/audit/1-0000000000000002", audit("policy set for handover"))],
+            &[],
+        );
         sees(&s, &[]);
     }
     let mut s = cke_leads();
