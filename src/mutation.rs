@@ -137,7 +137,7 @@ pub enum Mutation {
     DryRunHidden,
     /// A pod is called stuck a minute after its deletion was requested, whatever grace period it has.
     GraceForgotten,
-    /// Any answer of the API server counts as a proof of every watch.
+    /// Any answer of the API server counts as a proof of every watch, and none is opened again to prove itself.
     WatchTrusted,
     /// Nobody notices that the engine's main loop is stuck.
     HeartbeatIgnored,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     guide::Shell,
     house::documents,
-    world::{program::Daemon, sandbox::Served},
+    world::{program::Daemon, sandbox::Served, wait_for},
 };
 
 /// A document, and what it needs to be run.
@@ -114,7 +114,7 @@ fn run(name: &str) {
     lay_out(&served.dir, &served.facts);
     let config = served.dir.join("config.yaml");
     let daemon = Daemon::start(&served.dir, &config, "engine");
-    daemon.ready();
+    wait_for("a leader", 60, || (daemon.page("/readyz").1 == "leading\n").then_some(()));
     let shell = Shell::new(&served.dir, &config);
     let (mut ran, mut wrong, mut before) = (0, Vec::new(), document.before.to_vec());
     for line in lines(&text) {

@@ -11,48 +11,68 @@ use super::{
 /// Seconds for which an answer of a member counts, and within which it may catch up.
 const ANSWERS: f64 = 10.0;
 
-/// I46: where the members are asked, no command of ours takes a machine down whose member votes, unless the voting members
-/// that were well at some moment shortly before would be a quorum without it. A quorum of which more than one is missing
-/// already has nothing to lose.
+/// One step towards a machine that is down.
+struct Step<'v> {
+    at: Timestamp,
+    address: &'v str,
+    engine: &'v str,
+    what: String,
+}
+
+/// I46: where the members are asked, no engine cordons or takes down a machine whose member votes while another voting
+/// member has been unwell for as long as an engine may believe an old answer.
 pub fn i46(view: &View<'_>) -> Vec<Breach> {
-    let record = view.record;
-    let mut found = Vec::new();
-    let downs = record.power.iter().filter(|p| p.what == What::Down && !p.entry.is_empty());
-    for down in downs.filter(|p| record.members.iter().any(|m| m.address == p.address)) {
+    let steps = cordons(view).into_iter().chain(takes_down(view));
+    let found = steps.filter_map(|step| {
+        let unwell = others_unwell(view, &step)?;
+        let what = format!("{}, a voting member of etcd, while others are not well: {}", step.what, unwell.join(", "));
+        Some(Breach { code: "I46", at: step.at, what })
+    });
+    found.collect()
+}
+
+/// Nodes of hosts of members that an engine makes unschedulable.
+fn cordons<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
+    let cordons = view.node_writes.iter().filter(|w| w.engine && !w.before.unschedulable && w.after.unschedulable);
+    let steps = cordons.filter_map(|w| {
+        let address = hosts(view).into_iter().find(|host| w.before.addresses.iter().any(|a| a == host))?;
+        let what = format!("{} cordons {address}", w.asked.by);
+        Some(Step { at: w.asked.at, address, engine: w.asked.by.as_str(), what })
+    });
+    steps.collect()
+}
+
+/// Machines of members that a command of an engine takes down: the moment in which the command began.
+fn takes_down<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
+    let power = &view.record.power;
+    let downs = power.iter().filter(|p| p.what == What::Down && !p.entry.is_empty());
+    let steps = downs.filter_map(|down| {
         let same = |p: &&super::record::Power| {
             p.what == What::Begin && p.attempt == down.attempt && p.address == down.address && p.at <= down.at
         };
-        let Some(begin) = record.power.iter().rev().find(same) else { continue };
+        let begin = power.iter().rev().find(same)?;
         let engine = view.leading().filter(|said| said.at <= begin.at).last().map_or("", |said| said.by.as_str());
-        let from = view.back(engine, begin.at, ANSWERS + view.late());
-        let asked = view.policies.throughout(from, begin.at, |policy| {
-            policy.is_some_and(|p| p.etcd_members == EtcdMembers::Check && !p.allow_quorum_loss)
-        });
-        let voted = |address: &str| always(view, address, from, begin.at, |member| !member.learner);
-        if !asked || !voted(&down.address) || sometime_down(view, &down.address, from, begin.at) {
-            continue;
-        }
-        let hosts = || hosts(view).into_iter().filter(|host| *host != down.address);
-        // one that was a voter for a part of the time: nobody knows what was decided from
-        if hosts().any(|host| !voted(host) && !always(view, host, from, begin.at, |member| member.learner)) {
-            continue;
-        }
-        let others: Vec<&str> = hosts().filter(|host| voted(host)).collect();
-        let unwell: Vec<&str> =
-            others.iter().copied().filter(|host| unwell_throughout(view, host, from, begin.at)).collect();
-        let (voters, well) = (others.len() + 1, others.len() - unwell.len());
-        if well * 2 <= voters {
-            let what = format!(
-                "{} takes {} down, a voting member of etcd, while {} of {voters} are not well: {}",
-                down.entry,
-                down.address,
-                unwell.len(),
-                unwell.join(", ")
-            );
-            found.push(Breach { code: "I46", at: begin.at, what });
-        }
+        let what = format!("{} takes {} down", down.entry, down.address);
+        Some(Step { at: begin.at, address: &down.address, engine, what })
+    });
+    steps.collect()
+}
+
+/// The other voting members that were not well all the time; none where that is allowed.
+fn others_unwell<'v>(view: &'v View<'_>, step: &Step<'_>) -> Option<Vec<&'v str>> {
+    let (address, to) = (step.address, step.at);
+    let from = view.back(step.engine, to, ANSWERS + view.late());
+    let asked = view.policies.throughout(from, to, |policy| {
+        policy.is_some_and(|p| p.etcd_members == EtcdMembers::Check && !p.allow_quorum_loss)
+    });
+    let voted = |address: &str| always(view, address, from, to, |member| !member.learner);
+    // a member that is down already costs nothing
+    if !asked || !voted(address) || sometime_down(view, address, from, to) {
+        return None;
     }
-    found
+    let others = hosts(view).into_iter().filter(|host| *host != address && voted(host));
+    let unwell: Vec<&str> = others.filter(|host| unwell_throughout(view, host, from, to)).collect();
+    (!unwell.is_empty()).then_some(unwell)
 }
 
 fn hosts<'v>(view: &'v View<'_>) -> Vec<&'v str> {

@@ -16,6 +16,7 @@ type Reasons = BTreeMap<u64, serde_json::Value>;
 
 /// Notes once a second what each engine says.
 pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
+    let nothing: Arc<Reasons> = Arc::default();
     // what is said again is not written again
     let mut last: BTreeMap<String, (Arc<_>, Arc<Reasons>, Arc<Reasons>)> = BTreeMap::new();
     loop {
@@ -23,8 +24,19 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
         for slot in engines.lock().unwrap().iter() {
             let Some(handle) = slot.handle.as_ref().filter(|_| !slot.gate.is_dead()) else { continue };
             let seen = handle.seen().borrow().clone();
-            // nobody asks what an engine says that does not lead
+            let revision = seen.snapshot.store.revision;
+            // of one that does not lead it counts only that it runs
             if seen.snapshot.engine.leading.is_none() {
+                said.lock().unwrap().push(Said {
+                    at: clock.wall(),
+                    by: slot.name.clone(),
+                    leads: false,
+                    revision,
+                    reasons: Arc::clone(&nothing),
+                    moving: Vec::new(),
+                    repairs: Arc::clone(&nothing),
+                    moving_repairs: Vec::new(),
+                });
                 continue;
             }
             let moving = |queue| {
@@ -45,7 +57,7 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
                 at: clock.wall(),
                 by: slot.name.clone(),
                 leads: true,
-                revision: seen.snapshot.store.revision,
+                revision,
                 reasons: Arc::clone(&written.1),
                 moving: moving(QueueKind::Reboot),
                 repairs: Arc::clone(&written.2),

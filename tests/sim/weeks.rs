@@ -22,6 +22,7 @@ use crate::{
     engines::{Engines, Slot},
     gather,
     observers::{self, record::Breach},
+    outages,
 };
 
 const WEEK: &str = r"
@@ -55,12 +56,12 @@ pub struct Stretch {
     pub says: String,
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 
 /// Sets a stage up with so many engines.
-async fn set(site: &str, engines: usize) -> (Arc<Stage>, Engines, Operator) {
+pub async fn set(site: &str, engines: usize, disks: bool) -> (Arc<Stage>, Engines, Operator) {
     let clock = Clock::tokio("2026-06-01T00:00:00Z".parse().unwrap());
     let mut options = Options { seed: 11, ..Options::default() };
     options.api.audit = 0;
@@ -69,7 +70,7 @@ async fn set(site: &str, engines: usize) -> (Arc<Stage>, Engines, Operator) {
     let all: Engines = Arc::default();
     let mut rng = Rng::with_seed(11);
     for i in 0..engines {
-        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, &mut rng);
+        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, &mut rng).with_disk(disks);
         all.lock().unwrap().push(slot);
         Slot::start(&all, i, &stage).await;
     }
@@ -87,7 +88,7 @@ fn judged(stage: &Stage) -> Vec<Breach> {
 /// A week of tries.
 pub fn week() -> Stretch {
     runtime().block_on(async {
-        let (stage, _engines, operator) = set(WEEK, 2).await;
+        let (stage, _engines, operator) = set(WEEK, 2, false).await;
         let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap().address;
         stage.sandbox.machines.behave(&worker, Behaviour { fails: REFUSALS, exit_code: 7, ..Behaviour::default() });
         operator.add_reboots(&[worker], Some("a week")).await.unwrap();
@@ -131,7 +132,7 @@ pub fn week() -> Stretch {
 /// Five hundred entries that wait.
 pub fn crowd() -> Stretch {
     runtime().block_on(async {
-        let (stage, engines, operator) = set(CROWD, 1).await;
+        let (stage, engines, operator) = set(CROWD, 1, false).await;
         let mut wrong = Vec::new();
         operator.set_switch(SwitchName::Reboots, false, None).await.unwrap();
         let machines = stage.sandbox.machines.list();
@@ -171,10 +172,18 @@ pub fn crowd() -> Stretch {
     })
 }
 
-/// Plays both; says what they came to, and whether all is well.
+/// Plays all of them; says what they came to, and whether all is well.
 pub fn play() -> bool {
     let mut well = true;
-    for (name, story) in [("week", week as fn() -> Stretch), ("crowd", crowd)] {
+    let all = [
+        ("week", week as fn() -> Stretch),
+        ("crowd", crowd),
+        ("silence", outages::silence),
+        ("blind", outages::blind),
+        ("grace", outages::grace),
+        ("failover", outages::failover),
+    ];
+    for (name, story) in all {
         let clock = std::time::Instant::now();
         let stretch = story();
         println!("{name:10} {} in {:.1} s", stretch.says, clock.elapsed().as_secs_f64());

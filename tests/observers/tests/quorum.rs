@@ -35,6 +35,26 @@ fn i46_an_api_server_that_goes_down_while_another_member_is_not_well_is_seen() {
 }
 
 #[test]
+fn i46_a_cordon_of_its_machine_alone_is_seen() {
+    let cordoned = |trouble: fn(&mut EtcdMember)| {
+        let mut s = scene(|_| {});
+        let mut changed = EtcdMember { at: s.now, address: address("cp3"), ..EtcdMember::default() };
+        trouble(&mut changed);
+        s.record.members.push(changed);
+        s.pass(60.0);
+        s.add(1, "cp2");
+        s.moves(1, "draining");
+        s.pass(0.5);
+        s.cordon(1, "cp2");
+        s.breaches().into_iter().filter(|b| b.code == "I46").count()
+    };
+    assert_eq!(cordoned(|_| {}), 0);
+    assert_eq!(cordoned(|member| member.stopped = true), 1);
+    // it has no vote
+    assert_eq!(cordoned(|member| member.learner = true), 0);
+}
+
+#[test]
 fn i46_one_of_three_is_nobodys_while_a_person_answers_for_the_quorum() {
     let mut s = scene(|member| member.stopped = true);
     let policy = s.record.keys.iter_mut().find(|change| change.key == "cketerm/policy").unwrap();

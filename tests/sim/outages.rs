@@ -1,0 +1,169 @@
+//! Short scenarios with one fault each, which seeds meet too rarely: nothing can be read for minutes, one connection is
+//! silent while machines fail, a leader dies while commands run.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use cketerm::{
+    sandbox::{faults::State, kubernetes::resource::DEPLOYMENTS, machines::What},
+    scenario::Stage,
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    engines::{Engines, Slot},
+    gather,
+    observers::{self, record::Said},
+    said::sample,
+    weeks::{Stretch, runtime, set},
+};
+
+const SITE: &str = r"
+name: outages
+about: Nine machines, two engines, and one fault.
+population: {nodes: 9, pods_per_node: 0, workloads: []}
+pace: {boot: {seconds: 60, jitter: 60}, command: {seconds: 20, jitter: 50}, check: {seconds: 0.1, jitter: 0.5},
+  kubelet_start: {seconds: 1, jitter: 3}, node_ready: {seconds: 1, jitter: 5}, api_settle: 5, node_monitor_grace: 10,
+  pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 5, jitter: 5}, lag: 0.1, budget_lag: 0.3}
+reboot: {eviction_timeout_seconds: 300, command_timeout_seconds: 90, max_concurrent_reboots: 4}
+policy: {etcd_members: none}
+";
+
+/// Everything must have gone through so long after the fault has ended.
+const SETTLES: Duration = Duration::from_mins(30);
+
+/// A stage, and what its engines say.
+struct Play {
+    stage: Arc<Stage>,
+    engines: Engines,
+    said: Arc<Mutex<Vec<Said>>>,
+    workers: Vec<String>,
+}
+
+impl Play {
+    async fn begin(site: &str, engines: usize) -> Self {
+        let (stage, engines, operator) = set(site, engines, true).await;
+        stage.sandbox.objects.keep_everything();
+        let said: Arc<Mutex<Vec<Said>>> = Arc::default();
+        tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&said), stage.sandbox.objects.clock().clone()));
+        let machines = stage.sandbox.machines.list();
+        let workers = machines.into_iter().filter(|m| !m.control_plane).map(|m| m.address).collect();
+        drop(operator);
+        sleep(Duration::from_mins(2)).await;
+        Self { stage, engines, said, workers }
+    }
+
+    /// Does something to the lines of all engines to the API server.
+    fn lines(&self, turn: impl Fn(&cketerm::sandbox::faults::Line)) {
+        for slot in self.engines.lock().unwrap().iter() {
+            turn(&slot.lines.kubernetes);
+        }
+    }
+
+    async fn queue(&self, addresses: &[String]) {
+        self.stage.operator("alice").add_reboots(addresses, Some("an outage")).await.unwrap();
+    }
+
+    /// What the observers of these invariants say in the end.
+    async fn end(self, codes: &[&str], says: &str) -> Stretch {
+        let store = self.stage.operator("watcher").store;
+        let empty = async {
+            while !store.read_view().await.is_ok_and(|view| view.reboots.entries.is_empty()) {
+                sleep(Duration::from_secs(5)).await;
+            }
+        };
+        let mut wrong = Vec::new();
+        if tokio::time::timeout(SETTLES, empty).await.is_err() {
+            wrong.push(format!("entries are left {SETTLES:?} after the fault"));
+        }
+        let mut record = gather::record(&self.stage.sandbox);
+        record.said = std::mem::take(&mut *self.said.lock().unwrap());
+        record.ttl_seconds = 10;
+        let breaches = observers::observe(&record).into_iter().filter(|b| codes.contains(&b.code)).collect();
+        Stretch { breaches, wrong, says: says.to_owned() }
+    }
+}
+
+/// The API server does not answer for five minutes while an entry waits.
+pub fn silence() -> Stretch {
+    runtime().block_on(async {
+        let play = Play::begin(SITE, 1).await;
+        play.lines(|line| line.turn(State::Cut));
+        sleep(Duration::from_secs(20)).await;
+        play.queue(&play.workers[..1]).await;
+        sleep(Duration::from_mins(5)).await;
+        play.lines(|line| line.turn(State::Open));
+        play.end(&["I51"], "no answer of the API server for five minutes").await
+    })
+}
+
+/// The watch of Nodes is silent while all other connections live; three machines fail meanwhile, of which nothing is seen.
+pub fn blind() -> Stretch {
+    runtime().block_on(async {
+        let play = Play::begin(SITE, 1).await;
+        play.lines(|line| line.mute(Some("/api/v1/nodes"), false));
+        sleep(Duration::from_secs(5)).await;
+        for address in &play.workers[..3] {
+            play.stage.sandbox.machines.die(address);
+        }
+        sleep(Duration::from_secs(40)).await;
+        play.queue(&play.workers[4..5]).await;
+        sleep(Duration::from_mins(3)).await;
+        for address in &play.workers[..3] {
+            play.stage.sandbox.machines.behave(address, Default::default());
+            play.stage.sandbox.machines.press(address, "On");
+        }
+        play.lines(|line| line.mute(None, false));
+        play.end(&["I6", "I7"], "a silent watch of Nodes while three machines fail").await
+    })
+}
+
+/// Pods take minutes to end, within a grace period that is longer.
+pub fn grace() -> Stretch {
+    runtime().block_on(async {
+        let site = SITE.replace("pod_stop: {seconds: 5, jitter: 5}", "pod_stop: {seconds: 150, jitter: 30}");
+        let play = Play::begin(&site, 1).await;
+        let labels = json!({"app": "slow"});
+        let pod = json!({"containers": [{"name": "slow", "image": "registry.example/slow:1.0"}],
+            "terminationGracePeriodSeconds": 240, "restartPolicy": "Always"});
+        let spec = json!({"replicas": 12, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod}});
+        let deployment = json!({"metadata": {"name": "slow", "labels": labels}, "spec": spec});
+        play.stage.sandbox.objects.create(&DEPLOYMENTS, "default", deployment).map_err(|e| e.message).unwrap();
+        sleep(Duration::from_mins(1)).await;
+        play.queue(&play.workers[..2]).await;
+        sleep(Duration::from_mins(10)).await;
+        play.end(&["I22"], "pods that take minutes to end").await
+    })
+}
+
+/// A leader dies while four commands run; another one leads, and the host of the first is back.
+pub fn failover() -> Stretch {
+    runtime().block_on(async {
+        let play = Play::begin(SITE, 2).await;
+        play.queue(&play.workers[..4]).await;
+        let running = || {
+            let log = play.stage.sandbox.machines.power_log();
+            log.iter().filter(|power| matches!(power.what, What::Begin { .. })).count()
+        };
+        while running() < 4 {
+            sleep(Duration::from_millis(500)).await;
+        }
+        let leads = {
+            let slots = play.engines.lock().unwrap();
+            let leads =
+                |slot: &Slot| slot.handle.as_ref().is_some_and(|h| h.seen().borrow().snapshot.engine.leading.is_some());
+            slots.iter().position(leads).unwrap()
+        };
+        let gate = play.engines.lock().unwrap()[leads].gate.clone();
+        gate.kill();
+        // the other one leads before it is back
+        sleep(Duration::from_secs(30)).await;
+        Slot::start(&play.engines, leads, &play.stage).await;
+        sleep(Duration::from_mins(10)).await;
+        play.end(&["I25", "I47"], "a leader dies while four commands run").await
+    })
+}
