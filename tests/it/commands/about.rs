@@ -107,7 +107,7 @@ async fn a_configuration_is_checked_and_shown_without_its_secrets() {
     let ran = run(&["config", "check", &rig.file("state.yaml", text)], "");
     assert_eq!(ran.status, 0, "{ran:?}");
     let said = "warning: engine.state_directory: an engine of user ";
-    assert!(ran.stdout.contains(said) && ran.stdout.contains("/etc/passwd/x, or name another"), "{ran:?}");
+    assert!(ran.stdout.contains(said) && ran.stdout.contains("/etc/passwd/x`, or name another"), "{ran:?}");
     let shown = run(&["--config", &rig.file("state.yaml", text), "config", "show"], "").stdout;
     let row = shown.lines().find(|line| line.starts_with("engine.state_directory")).unwrap();
     assert!(row.contains("/etc/passwd/x") && row.contains("state.yaml"), "{row}");
