@@ -79,8 +79,8 @@ fn the_drop_in_for_a_user_of_its_own_leaves_the_state_directory_writable() {
     assert!(file("cketerm.service").lines().any(|line| line == "StateDirectory=cketerm"));
     let takes = ["BindReadOnlyPaths", "ReadOnlyPaths", "InaccessiblePaths", "TemporaryFileSystem", "StateDirectory"];
     for line in file("own-user.conf").lines() {
-        let taken = takes.iter().any(|key| line.split('=').next() == Some(*key)) && line.contains("/var/lib");
-        assert!(!taken, "{line}");
+        let covered = takes.iter().any(|key| line.split('=').next() == Some(*key)) && line.contains("/var/lib");
+        assert!(!covered, "{line}");
     }
 }
 
