@@ -6,6 +6,7 @@
 mod form;
 mod looks;
 mod notices;
+mod place;
 pub mod schema;
 
 use std::{
@@ -24,7 +25,7 @@ const CKE_FILE: &str = "/etc/cke/config.yml";
 /// Ours for the whole host.
 const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 
-/// Where results of commands are kept, as root.
+/// Where a daemon keeps results of commands, whoever runs it.
 const STATE_DIRECTORY: &str = "/var/lib/cketerm";
 
 pub use looks::{Bell, Mouse, Switch};
@@ -97,7 +98,7 @@ pub struct Settings {
     pub http: Option<String>,
     /// Names of variables that commands of the definition get from our environment.
     pub command_env: Vec<String>,
-    /// Directory in which the engine keeps the results of commands until they are recorded.
+    /// Directory in which a daemon keeps the results of commands until they are recorded.
     pub state_directory: PathBuf,
     /// TTL of the engine's lease in seconds.
     pub lease_ttl_seconds: u64,
@@ -186,13 +187,7 @@ impl Settings {
         let user = own.as_ref().map(|d| d.config_dir().join("config.yaml"));
         let mut places = vec![(Place::Cke, PathBuf::from(CKE_FILE)), (Place::Ours, PathBuf::from(HOST_FILE))];
         places.extend(user.map(|path| (Place::Ours, path)));
-        let mut settings = Self::load_from(overrides, environment, &places)?;
-        // a person's console cannot write to the host's
-        let state = own.as_ref().and_then(|d| d.state_dir()).filter(|_| !rustix::process::geteuid().is_root());
-        if let Some(state) = state.filter(|_| !settings.from.contains_key("engine.state_directory")) {
-            settings.state_directory = state.to_owned();
-        }
-        Ok(settings)
+        Self::load_from(overrides, environment, &places)
     }
 
     /// One file alone, in our form or CKE's: what it says, without environment and options.

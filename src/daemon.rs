@@ -30,13 +30,16 @@ use crate::{
     telemetry,
 };
 
+pub use self::systemd::watchdog_too_short;
+
 /// Runs until SIGTERM or SIGINT.
 pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     let target = settings.log.directory.as_deref().map_or(telemetry::Target::Stderr, telemetry::Target::Directory);
     let _logs = telemetry::start(target, &settings.log.level, settings.log.json)?;
     let (mut term, mut int, mut hup) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
-    for warning in settings.warnings.iter().chain(&settings.exposures()) {
+    let short = watchdog_too_short(Duration::from_secs(settings.lease_ttl_seconds));
+    for warning in settings.warnings.iter().chain(&settings.exposures()).chain(&short) {
         tracing::warn!("{warning}");
     }
     // Without this an engine would take its clusters from wherever the environment points.

@@ -51,14 +51,14 @@ fn main() -> ExitCode {
         }
         None if cli.run.daemon => match listen(&settings) {
             Ok(http) => with_runtime(Threads::All, async {
-                Box::pin(daemon::run(settings, http)).await.map_err(|e| (1, format!("{e:#}")))
+                Box::pin(daemon::run(settings.of_a_daemon(), http)).await.map_err(|e| (1, format!("{e:#}")))
             }),
             Err(text) => fail(2, &text),
         },
         None if cli.run.choice.any() && !cli.run.sandbox => {
             fail(2, "--nodes, --scenario, --seed and --speed are for --sandbox")
         }
-        None => attended(settings, &cli),
+        None => attended(settings.of_a_console(), &cli),
     }
 }
 

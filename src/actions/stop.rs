@@ -1,12 +1,71 @@
-//! Both queues at once: the way to stop everything that works under every leader.
+//! Both queues at once: the way to stop them that works under every leader. What else an engine does goes on, and is said.
 
 use super::{ActionError, Operator};
-use crate::{model::entry::QueueKind, store::stop::Turned};
+use crate::{
+    model::entry::{QueueKind, Stored},
+    store::{keys::SwitchName, stop::Turned},
+};
+
+/// What `stop` did, and what it left running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// The queues.
+    pub turned: Turned,
+    /// What goes on and acts on machines or queues. None = it could not be read.
+    pub goes_on: Option<Vec<GoesOn>>,
+}
+
+/// What changes machines, queues or the definition although both queues are disabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoesOn {
+    /// The integration with sabakan.
+    Sabakan,
+    /// Automatic repair.
+    AutoRepair,
+    /// The controller of BareMetalHosts.
+    Metal3Controller,
+}
+
+impl GoesOn {
+    /// What it does, and the command that stops it.
+    fn told(self) -> &'static str {
+        match self {
+            Self::Sabakan => {
+                "sabakan goes on changing the definition and tainting nodes, which evicts pods: `cketerm sabakan disable`"
+            }
+            Self::AutoRepair => "automatic repair goes on filling the repair queue: `cketerm auto-repair disable`",
+            Self::Metal3Controller => {
+                "the Metal3 controller goes on turning hosts off and on: `cketerm policy set metal3_controller false`"
+            }
+        }
+    }
+}
 
 impl Operator {
     /// Disables both queues, under every leader.
-    pub async fn stop(&self, reason: Option<&str>) -> Result<Turned, ActionError> {
-        Ok(self.store.stop(&self.who, reason).await?)
+    pub async fn stop(&self, reason: Option<&str>) -> Result<Stop, ActionError> {
+        let turned = self.store.stop(&self.who, reason).await?;
+        // read after it: what cannot be read must not keep anybody from stopping
+        Ok(Stop { turned, goes_on: self.goes_on().await.ok() })
+    }
+
+    async fn goes_on(&self) -> Result<Vec<GoesOn>, ActionError> {
+        let store = &self.store;
+        let enabled = async |name| store.switch(name).await.map(|switch| switch.enabled());
+        let set_up = async |name| store.raw(&store.keys().sabakan(name)).await.map(|value| value.is_some());
+        let most = async || store.constraints().await.map(|c| c.unwrap_or_default().maximum_repair_queue_entries);
+        // nothing leads with a policy that cannot be read
+        let policy = store.policy().await?;
+        let policy = policy.as_ref().and_then(Stored::get);
+        let mut all = Vec::new();
+        if enabled(SwitchName::Sabakan).await? && set_up("template").await? {
+            all.push(GoesOn::Sabakan);
+        }
+        if enabled(SwitchName::AutoRepair).await? && set_up("url").await? && most().await? > 0 {
+            all.push(GoesOn::AutoRepair);
+        }
+        all.extend(policy.filter(|policy| policy.metal3_controller).map(|_| GoesOn::Metal3Controller));
+        Ok(all)
     }
 
     /// Enables what the last stop disabled; none where nothing is stopped.
@@ -16,16 +75,24 @@ impl Operator {
     }
 }
 
-/// What a stop did.
-pub fn stopped(done: &Turned) -> String {
+/// What a stop did, and what goes on.
+pub fn stopped(stop: &Stop) -> String {
+    let done = &stop.turned;
     let left = left(&done.left, "was disabled already");
-    match done.turned.as_slice() {
+    let queues = match done.turned.as_slice() {
         [] => "both queues were disabled already: nothing was changed".to_owned(),
         turned => format!(
             "disabled: {}{left}; what is rebooting or watching finishes; `cketerm resume` enables again",
             names(turned)
         ),
-    }
+    };
+    let goes_on = match stop.goes_on.as_deref() {
+        None => vec![
+            "what else runs could not be read: look at `cketerm sabakan`, `cketerm auto-repair`, `cketerm policy show`",
+        ],
+        Some(some) => some.iter().map(|what| what.told()).collect(),
+    };
+    [vec![queues.as_str()], goes_on].concat().join("\n")
 }
 
 /// What a resume did.

@@ -2,7 +2,10 @@
 
 #![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Subcommand;
 use serde_json::json;
@@ -17,7 +20,8 @@ use crate::{
     clock::Clock,
     config::{Settings, schema},
     console::{ConsoleOptions, View, keys::Keymap},
-    engine::command::Spawner,
+    daemon::watchdog_too_short,
+    engine::command::{ResultFolder, Spawner},
     kubernetes::Kube,
     model::secret,
     power::Book,
@@ -83,6 +87,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
         ("kubernetes.in_cluster", s.kube.in_cluster.to_string()),
         ("engine.lease_ttl_seconds", s.lease_ttl_seconds.to_string()),
         ("engine.http", s.http.clone().unwrap_or_else(|| "off".to_owned())),
+        ("engine.state_directory", s.state_directory.display().to_string()),
         ("engine.command_env", s.command_env.join(",")),
         ("console.theme", s.console.theme.clone()),
         ("console.view", s.console.view.clone()),
@@ -116,6 +121,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
 async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), ActionError> {
     let (mut errors, mut warnings) = (Vec::new(), s.warnings.clone());
     warnings.extend(s.exposures());
+    warnings.extend(watchdog_too_short(Duration::from_secs(s.lease_ttl_seconds)));
     if let Some(http) = &s.http
         && http.parse::<std::net::SocketAddr>().is_err()
     {
@@ -156,6 +162,13 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     if !s.kube.is_none() {
         // reads the kubeconfig; the server is not asked
         errors.extend(Kube::connect(&s.kube, Clock::Host).await.err().map(|e| format!("kubernetes: {e}")));
+    }
+    if let Some(why) = ResultFolder::below(&s.state_directory).fault() {
+        let (user, place) = (rustix::process::geteuid().as_raw(), s.state_directory.display());
+        warnings.push(format!(
+            "engine.state_directory: an engine of user {user} cannot keep results of commands: {why}; \
+             `install -d -m 0700 -o {user} {place}`, or name another directory"
+        ));
     }
     if s.configured() {
         warnings.extend(s.engine_sources().err().map(|why| format!("no engine runs with it: {why}")));

@@ -177,7 +177,7 @@ async fn serve(
     let (etcd, kubernetes) = (format!("http://{}", served.etcd), format!("http://{}", served.kubernetes));
     std::fs::write(&kubeconfig, kubeconfig_text(&kubernetes)).map_err(failed)?;
     let text = format!(
-        "etcd: {{endpoints: [\"{etcd}\"]}}\ncluster_etcd: {{endpoints: [\"http://{}\"]}}\nkubernetes: {{kubeconfig: {}}}\nengine: {{lease_ttl_seconds: 10}}\n\
+        "etcd: {{endpoints: [\"{etcd}\"]}}\ncluster_etcd: {{endpoints: [\"http://{}\"]}}\nkubernetes: {{kubeconfig: {}}}\nengine: {{lease_ttl_seconds: 10, state_directory: state}}\n\
          power: {{bmcs: bmcs.yaml}}\n",
         served.members,
         json!(kubeconfig)

@@ -316,3 +316,19 @@ fn secrets_that_others_can_read_are_said_for_config_check_and_the_log() {
     let near = desk.load(&text.replace("10.0.0.1", "127.0.0.1")).unwrap();
     assert!(!said(&near).contains("plain HTTP"), "{}", said(&near));
 }
+
+#[test]
+fn a_state_directory_that_the_settings_name_wins_over_every_other_place() {
+    let place = |settings: Settings, found: Option<&str>| {
+        settings.keeping_results_in(found.map(PathBuf::from)).state_directory.display().to_string()
+    };
+    let desk = Desk::new();
+    let silent = desk.load(Settings::default_yaml()).unwrap();
+    assert_eq!(place(silent.clone(), None), "/var/lib/cketerm", "whoever runs the daemon");
+    assert_eq!(place(silent, Some("/made/by/systemd")), "/made/by/systemd");
+    let says = desk.load("engine: {state_directory: /srv/x}\n").unwrap();
+    assert_eq!(place(says, Some("/made/by/systemd")), "/srv/x");
+    let environment = |name: &str| (name == "CKETERM_STATE_DIRECTORY").then(|| "/srv/y".to_owned());
+    let says = Settings::load_from(&Overrides::default(), environment, &[]).unwrap();
+    assert_eq!(place(says, Some("/made/by/systemd")), "/srv/y");
+}

@@ -38,6 +38,26 @@ pub async fn feed_watchdog(heartbeat: Heartbeat) {
     }
 }
 
+/// The unit's watchdog would end a process before it can give the lock up by itself: what to change.
+pub fn watchdog_too_short(ttl: Duration) -> Option<String> {
+    let variable = |name: &str| std::env::var(name).ok();
+    // the variable of the process is not asked for: `config check` looks for another one
+    let asked = watchdog(variable("WATCHDOG_USEC"), None, 0)?;
+    too_short(asked, Heartbeat::new(ttl).limit())
+}
+
+fn too_short(asked: Duration, silent: Duration) -> Option<String> {
+    (asked <= silent).then(|| {
+        format!(
+            "WatchdogSec of the unit is {} s, and a stuck engine gives the lock up after {} s (half of \
+             engine.lease_ttl_seconds): make it longer, or systemd ends the process first and nobody leads until the lease \
+             has run out",
+            asked.as_secs(),
+            silent.as_secs()
+        )
+    })
+}
+
 /// Within what time the unit wants to hear of this process.
 fn watchdog(micros: Option<String>, pid: Option<String>, own: u32) -> Option<Duration> {
     let micros = micros?.parse().ok().filter(|micros| *micros > 0)?;
@@ -48,6 +68,16 @@ fn watchdog(micros: Option<String>, pid: Option<String>, own: u32) -> Option<Dur
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_watchdog_that_is_not_longer_than_the_silence_of_a_stuck_engine_is_warned_of() {
+        let limit = |ttl| Heartbeat::new(Duration::from_secs(ttl)).limit();
+        let minute = Duration::from_mins(1);
+        assert_eq!(too_short(minute, limit(60)), None, "as the unit is shipped");
+        assert!(too_short(minute, limit(120)).unwrap().contains("gives the lock up after 60 s"));
+        assert!(too_short(minute, limit(300)).is_some());
+        assert!(too_short(Duration::from_secs(10), limit(2)).is_some(), "never silent for less than 10 s");
+    }
 
     #[test]
     fn the_watchdog_is_fed_where_systemd_asks_this_process() {

@@ -115,7 +115,10 @@ pub(super) fn bmc_access(cluster: &Cluster, bmcs: &Reach) -> BmcAccess {
         return BmcAccess::Open;
     }
     match bmcs.book() {
-        Ok(book) => book.confined().map_or(BmcAccess::Open, BmcAccess::Named),
+        Ok(book) => {
+            let machines = cluster.nodes.iter().map(|node| node.address.as_str());
+            BmcAccess::by_machine(machines, book.confined(), book.refused())
+        }
         Err(e) => BmcAccess::Unreadable(e.to_string()),
     }
 }
@@ -153,6 +156,59 @@ pub(super) fn complete_one_is_there(store: &StoreView, ours: Option<i64>) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::Http;
+
+    /// The registration and every decision about a machine follow what `cketerm power` would say of its BMC.
+    #[test]
+    fn i50_an_engine_judges_each_machines_bmc_as_the_power_command_does() {
+        let text = "nodes: [{address: 10.0.0.1}, {address: 10.0.0.2}]\n\
+                    reboot: {reboot_command: [cketerm, power, cycle], boot_check_command: [cketerm, power, booted]}\n";
+        let cluster: Cluster = serde_yaml::from_str(text).unwrap();
+        let both = |first: &str, second: &str| format!("bmcs: {{10.0.0.1: {first}, 10.0.0.2: {second}}}\n");
+        let good = "{url: 'https://10.1.0.1'}";
+        let name = "{url: 'https://bmc.example', insecure: true}";
+        for (file, refused, said) in [
+            (both(good, good), &[][..], ""),
+            // a machine that is not in the definition makes no engine incomplete
+            (
+                format!(
+                    "{}  10.0.0.9: {name}\n",
+                    "bmcs:\n  10.0.0.1: {url: 'https://10.1.0.1'}\n  10.0.0.2: {url: 'https://10.1.0.2'}\n"
+                ),
+                &[],
+                "",
+            ),
+            (format!("bmcs: {{10.0.0.1: {good}}}\n"), &["10.0.0.2"], ""),
+            (both(good, name), &["10.0.0.2"], "needs `networks`"),
+            (
+                format!("defaults: {{insecure: true}}\n{}", both(good, "{url: 'https://bmc.example'}")),
+                &["10.0.0.2"],
+                "needs `networks`",
+            ),
+            (format!("networks: [10.1.0.0/16]\n{}", both(good, name)), &[], ""),
+            (
+                format!("networks: [10.1.0.0/16]\n{}", both(good, "{url: 'https://10.9.0.1'}")),
+                &["10.0.0.2"],
+                "outside the networks",
+            ),
+            (format!("networks: [10.1.0.0/16]\n{}", both(good, "{system: '1'}")), &["10.0.0.2"], "no url"),
+            ("networks: [10.1.0.0/16]\n".to_owned(), &[], ""),
+            ("defaults: {username: u}\n".to_owned(), &["10.0.0.1", "10.0.0.2"], ""),
+        ] {
+            let reach = Reach::inside(Http::verified(std::time::Duration::from_secs(1), 1), &file, |_| Vec::new());
+            let access = bmc_access(&cluster, &reach);
+            for address in ["10.0.0.1", "10.0.0.2"] {
+                let here = access.refusal(address);
+                assert_eq!(here.is_some(), refused.contains(&address), "{address} by {file}: {access:?}");
+                if let Some(super::super::snapshot::BmcRefusal::Fault(why)) = here {
+                    assert!(!said.is_empty() && why.contains(said), "{file}: {why}");
+                    let power = reach.book().unwrap().find(address, &reach).unwrap_err().to_string();
+                    assert_eq!(why, power, "as the power command says it");
+                }
+            }
+            assert_eq!(access.lacks_networks(), !refused.is_empty(), "{file}");
+        }
+    }
 
     /// Found by a simulation: set half an hour ahead half a second before the lock was won, the clock ended a drain as if its
     /// window had.

@@ -94,11 +94,18 @@ pub struct Engine {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BmcAccess {
-    /// Those of its networks; or the commands speak to none themselves.
+    /// Those of its networks, and all that it names; or the commands speak to none themselves.
     #[default]
     Open,
-    /// The file allows no network: those that it names for these addresses.
-    Named(BTreeSet<String>),
+    /// By the address of the machine.
+    ByMachine {
+        /// The machines whose BMC the file names, where it allows no network; none = it allows networks.
+        only: Option<BTreeSet<String>>,
+        /// The machines whose BMC it names and refuses, and why.
+        refused: BTreeMap<String, String>,
+        /// A machine of the definition gets no login.
+        lacking: bool,
+    },
     /// The file cannot be read: why.
     Unreadable(String),
 }
@@ -112,13 +119,52 @@ impl BmcAccess {
         ours && !own_file && words.iter().any(|word| word == "power")
     }
 
-    /// The commands of the definition need more than the file gives.
+    /// What the file says of the machines of a definition.
+    pub fn by_machine<'a>(
+        machines: impl IntoIterator<Item = &'a str>,
+        only: Option<BTreeSet<String>>,
+        refused: BTreeMap<String, String>,
+    ) -> Self {
+        if only.is_none() && refused.is_empty() {
+            return Self::Open;
+        }
+        let mut access = Self::ByMachine { only, refused, lacking: false };
+        let lacks = machines.into_iter().any(|address| access.refusal(address).is_some());
+        if let Self::ByMachine { lacking, .. } = &mut access {
+            *lacking = lacks;
+        }
+        access
+    }
+
+    /// Why the BMC of the machine with this address gets no login.
+    pub fn refusal(&self, address: &str) -> Option<BmcRefusal<'_>> {
+        match self {
+            Self::Open => None,
+            Self::ByMachine { only, refused, .. } => match refused.get(address) {
+                Some(why) => Some(BmcRefusal::Fault(why)),
+                None => only.as_ref().filter(|only| !only.contains(address)).map(|_| BmcRefusal::NotNamed),
+            },
+            Self::Unreadable(why) => Some(BmcRefusal::Fault(why)),
+        }
+    }
+
+    /// A machine of the definition needs more than the file gives.
     pub fn lacks_networks(&self) -> bool {
         match self {
             Self::Open => false,
-            Self::Named(_) | Self::Unreadable(_) => true,
+            Self::ByMachine { lacking, .. } => *lacking,
+            Self::Unreadable(_) => true,
         }
     }
+}
+
+/// Why a BMC gets no login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BmcRefusal<'a> {
+    /// The file allows no network and does not name it.
+    NotNamed,
+    /// The file cannot be read, or what it says of it cannot be used: why.
+    Fault(&'a str),
 }
 
 /// Our leadership.

@@ -48,7 +48,8 @@ impl Kube {
         // would begin a migration for a preview.
         let query = if dry_run && !on(Mutation::DryRunHidden) { "?dryRun=All" } else { "" };
         let path = format!("{}/eviction{query}", pod_path(pod));
-        self.verdict(with_body("POST", &path, "application/json", &body), pod, budgets, "create pods/eviction").await
+        self.verdict(with_body("POST", &path, "application/json", &body), pod, budgets, ("create", "pods/eviction"))
+            .await
     }
 
     /// Deletes a pod.
@@ -69,10 +70,11 @@ impl Kube {
         if crate::mutation::on(crate::mutation::Mutation::ForceDelete) {
             options["gracePeriodSeconds"] = json!(0);
         }
-        self.verdict(with_body("DELETE", &pod_path(pod), "application/json", &options), pod, &[], "delete pods").await
+        self.verdict(with_body("DELETE", &pod_path(pod), "application/json", &options), pod, &[], ("delete", "pods"))
+            .await
     }
 
-    async fn verdict(&self, request: Built, pod: &PodRow, budgets: &[&BudgetRow], right: &str) -> Verdict {
+    async fn verdict(&self, request: Built, pod: &PodRow, budgets: &[&BudgetRow], right: Right) -> Verdict {
         match self.send::<Value>(request).await {
             Ok(_) => Verdict::Accepted,
             Err(Fault::Silent(why)) => {
@@ -94,8 +96,11 @@ fn pod_path(pod: &PodRow) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", encoded(&pod.namespace), encoded(&pod.name))
 }
 
+/// Verb and resource of a request.
+type Right = (&'static str, &'static str);
+
 /// Classifies an answer that is not 2xx. `right` is the permission that a 403 may be about.
-pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right: &str) -> Verdict {
+pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right: Right) -> Verdict {
     let details = status.details.as_ref();
     let causes = details.map(|d| d.causes.as_slice()).unwrap_or_default();
     let retry_after = details.map(|d| u64::from(d.retry_after_seconds)).filter(|s| *s > 0);
@@ -113,6 +118,8 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
         };
     }
     match status.code {
+        // Only a dry run gets it: the server asked neither that webhook nor the budgets. The eviction itself is judged.
+        400 if refuses_dry_runs(status) => Verdict::Accepted,
         404 => Verdict::Gone,
         429 => match causes.iter().find(|c| c.reason == "DisruptionBudget") {
             Some(cause) if retry_after.is_some() => {
@@ -137,7 +144,10 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
             let name = details.map(|d| d.name.as_str()).unwrap_or_default();
             held(PodHold::BudgetLag { budget: format!("{}/{name}", pod.namespace) })
         }
-        403 => Verdict::Failed(format!("{}; grant the right to {right} (docs/rbac.yaml)", answer())),
+        403 if right_is_missing(status, right) => {
+            let (verb, resource) = right;
+            Verdict::Failed(format!("{}; grant the right to {verb} {resource} (docs/rbac.yaml)", answer()))
+        }
         409 if other_uid(&status.message) => held(PodHold::Replaced),
         // Many evictions under one budget at once write its status against each other.
         504 if status.message.contains("due to conflicts") => {
@@ -150,6 +160,30 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
 
 fn of_budgets(details: &StatusDetails) -> bool {
     details.kind == "poddisruptionbudgets" || details.kind == "poddisruptionbudget"
+}
+
+/// `admission webhook "NAME" does not support dry run`: the server calls no webhook for a dry run whose registration says that
+/// it has side effects, whatever its failure policy. `admissionregistration.k8s.io/v1` takes no such registration; one that was
+/// stored as `v1beta1` counts on.
+///
+/// Code and reason are those of any bad request, and there are no details, so that the text decides: all of it, which no webhook
+/// can write, since the text of a denial begins otherwise.
+fn refuses_dry_runs(status: &Status) -> bool {
+    let name = status.message.strip_prefix("admission webhook \"");
+    let name = name.and_then(|rest| rest.strip_suffix("\" does not support dry run"));
+    status.reason == "BadRequest" && name.is_some_and(|name| !name.is_empty() && !name.contains('"'))
+}
+
+/// The server's authoriser (RBAC or another) refused this very request.
+///
+/// Admission plugins and policies refuse with the same code, the same reason (`Forbidden`) and the same details (the pod), for no
+/// right that could be granted. What differs is the sentence behind `is forbidden: `, which the server itself makes for an
+/// authoriser: `User "NAME" cannot VERB resource "RESOURCE" in API group …`.
+fn right_is_missing(status: &Status, (verb, resource): Right) -> bool {
+    let said = status.message.split_once(" is forbidden: ").map_or("", |(_, said)| said);
+    let behind_user = said.strip_prefix("User \"").and_then(|rest| rest.split_once('"')).map(|(_, rest)| rest);
+    let wanted = format!(" cannot {verb} resource \"{resource}\" ");
+    status.reason == "Forbidden" && behind_user.is_some_and(|rest| rest.starts_with(&wanted))
 }
 
 /// Webhook and message of `admission webhook "NAME" denied the request: MESSAGE`, or of `… without explanation`.
@@ -218,8 +252,10 @@ mod tests {
     }
 
     fn judged(json: Value) -> Verdict {
-        judge(&status(json), &pod(), &[], "create pods/eviction")
+        judge(&status(json), &pod(), &[], EVICT)
     }
+
+    const EVICT: Right = ("create", "pods/eviction");
 
     fn undecided(by: Undecided, answer: &str, retry_after: Option<u64>) -> Verdict {
         Verdict::Undecided { by, answer: answer.to_owned(), retry_after }
@@ -291,6 +327,53 @@ mod tests {
         ));
     }
 
+    /// A preview that such a webhook could stop for ever would keep the eviction from being asked for.
+    #[test]
+    fn i15_a_webhook_that_no_dry_run_may_call_blocks_no_preview() {
+        let said = |code: u16, reason: &str, message: &str| {
+            judged(json!({"code": code, "reason": reason, "message": message}))
+        };
+        let unasked = "admission webhook \"evictions.example.com\" does not support dry run";
+        assert_eq!(said(400, "BadRequest", unasked), Verdict::Accepted);
+        // whatever else is refused with 400, or quotes it
+        for (code, reason, message) in [
+            (400, "BadRequest", "the object is no Eviction".to_owned()),
+            (400, "BadRequest", format!("{unasked}: really")),
+            (400, "BadRequest", format!("x: {unasked}")),
+            (400, "Invalid", unasked.to_owned()),
+            (422, "BadRequest", unasked.to_owned()),
+        ] {
+            assert_eq!(said(code, reason, &message), Verdict::Failed(format!("{code}: {message}")));
+        }
+        let denied = format!("{DENIED}: \"x\" does not support dry run");
+        assert!(matches!(said(400, "BadRequest", &denied), Verdict::Held { hold: PodHold::Denied { .. }, .. }));
+    }
+
+    #[test]
+    fn only_a_right_that_is_missing_is_to_be_granted() {
+        let said = |message: &str| {
+            let details = json!({"name": "p", "kind": "pods"});
+            match judged(json!({"code": 403, "reason": "Forbidden", "message": message, "details": details})) {
+                Verdict::Failed(why) => why.contains("grant the right to create pods/eviction"),
+                other => panic!("{message}: {other:?}"),
+            }
+        };
+        let rbac = "pods \"p\" is forbidden: User \"cketerm\" cannot create resource \"pods/eviction\" in API group \"\" in the \
+                    namespace \"ns\"";
+        assert!(said(rbac));
+        assert!(said(&format!("{rbac}: RBAC: clusterrole.rbac.authorization.k8s.io \"x\" not found")));
+        for other in [
+            "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'frozen' with binding 'all' denied request: no evictions now",
+            "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'x' denied request: User \"a\" cannot create resource \"pods/eviction\" \
+             in API group",
+            "pods \"p\" is forbidden: User \"cketerm\" cannot get resource \"pods\" in API group \"\" in the namespace \"ns\"",
+            "pods \"p\" is forbidden: exceeded quota",
+            "forbidden",
+        ] {
+            assert!(!said(other), "{other}");
+        }
+    }
+
     #[test]
     fn a_webhooks_message_is_cut_at_a_character() {
         let said = judged(json!({"code": 429, "message": format!("{DENIED}: {}", "é".repeat(100_000))}));
@@ -304,7 +387,7 @@ mod tests {
             "message": "Timeout: couldn't update PodDisruptionBudget \"b\" due to conflicts"}));
         let row = BudgetRow { namespace: "ns".into(), name: "b".into(), ..BudgetRow::default() };
         assert_eq!(
-            judge(&s, &pod(), &[&row], ""),
+            judge(&s, &pod(), &[&row], EVICT),
             Verdict::Held { hold: PodHold::BudgetLag { budget: "ns/b".into() }, retry_after: Some(10) }
         );
     }
@@ -315,7 +398,7 @@ mod tests {
         let s = status(json!({"code": 429, "details": {"causes": [{"reason": "DisruptionBudget",
             "message": "The disruption budget b needs 3 healthy pods and has 2 currently"}]}}));
         assert_eq!(
-            judge(&s, &pod(), &[&row], ""),
+            judge(&s, &pod(), &[&row], EVICT),
             Verdict::Held { hold: PodHold::Budget { budget: "ns/b".into(), healthy: 2, needed: 3 }, retry_after: None }
         );
     }

@@ -168,7 +168,7 @@ fn refusals_of_evictions() {
     Fuzz::new("kube-eviction", 500).seeds(others).run(|bytes| {
         let read = serde_json::from_slice::<Status>(bytes);
         if let Ok(status) = &read {
-            let _ = super::evict::judge(status, &PodRow::default(), &[&BudgetRow::default()], "delete pods");
+            let _ = super::evict::judge(status, &PodRow::default(), &[&BudgetRow::default()], ("delete", "pods"));
         }
         Ok(Took::of(&read))
     });

@@ -277,10 +277,11 @@ pub enum Reason {
     ProgramMissing {
         path: String,
     },
-    /// The commands speak to the machine's BMC, and the local file neither names it nor allows a network of BMCs.
+    /// The commands speak to the machine's BMC, and the local file neither names it nor allows a network of BMCs, or refuses
+    /// what it names.
     BmcNotAllowed {
         address: String,
-        /// Why the file cannot be read.
+        /// Why the file cannot be read, or its entry not used.
         fault: Option<String>,
     },
     DuplicateOf {

@@ -138,6 +138,16 @@ enum NamedBy {
     Elsewhere,
 }
 
+/// Whose certificates count.
+enum Certificates<'a> {
+    /// Anybody's.
+    Any,
+    /// Those of the authorities in this file.
+    Of(&'a Path),
+    /// Those of the host's authorities.
+    OfTheHost,
+}
+
 impl Book {
     /// Reads the file; one with a password that everyone can read is refused.
     pub fn read(path: &Path) -> Result<Self, BookError> {
@@ -170,6 +180,13 @@ impl Book {
         self.networks.is_empty().then(|| self.bmcs.keys().cloned().collect())
     }
 
+    /// The addresses whose BMC the file names itself and that get no login all the same, and why: by the rules of `find`, but
+    /// for what lies in other files.
+    pub fn refused(&self) -> BTreeMap<String, String> {
+        let judged = self.bmcs.iter().map(|(address, own)| (address, self.judged(address, own)));
+        judged.filter_map(|(address, judged)| Some((address.clone(), judged.err()?.to_string()))).collect()
+    }
+
     /// What a person should know of the file: a default login that goes nowhere, a list that excludes nothing, entries outside
     /// the list.
     pub fn warnings(&self) -> Vec<String> {
@@ -188,10 +205,13 @@ impl Book {
             );
         }
         for (name, own) in &self.bmcs {
-            let Some(Ok(place)) = own.url.as_deref().map(Address::parse) else { continue };
-            if let Err(e) = self.guard(name, &place, NamedBy::File, own.insecure == Some(true)) {
-                all.push(e.to_string());
-            }
+            let place = match self.judged(name, own) {
+                Ok((place, _)) => place,
+                Err(e) => {
+                    all.push(e.to_string());
+                    continue;
+                }
+            };
             if place.plain() {
                 all.push(format!("{name}: its password goes over plain HTTP ({})", place.origin));
             }
@@ -210,11 +230,24 @@ impl Book {
     /// The BMC of a node's address; none = the file does not name it.
     pub fn find(&self, address: &str, reach: &Reach) -> Result<Option<Found>, BookError> {
         let Some(own) = self.bmcs.get(address) else { return Ok(None) };
+        let (place, allow) = self.judged(address, own)?;
+        self.speak(address, own, place, None, &allow, reach).map(Some)
+    }
+
+    /// Where the BMC of an entry is, and the addresses that it may be reached at.
+    fn judged(&self, address: &str, own: &Said) -> Result<(Address, Allow), BookError> {
         if own.registry_port.is_some() {
             return Err(self.wrong(address, "registry-port belongs into defaults: here the url says it"));
         }
         let url = own.url.as_ref().ok_or_else(|| self.wrong(address, "it has no url"))?;
-        self.speak(address, own, url, None, NamedBy::File, reach).map(Some)
+        self.place(address, own, url, NamedBy::File)
+    }
+
+    fn place(&self, name: &str, own: &Said, url: &str, by: NamedBy) -> Result<(Address, Allow), BookError> {
+        let place = Address::parse(url).map_err(|e| self.wrong(name, e))?;
+        let anybody = matches!(self.certificates(own).map_err(|why| self.wrong(name, why))?, Certificates::Any);
+        let allow = self.guard(name, &place, by, anybody)?;
+        Ok((place, allow))
     }
 
     /// A BMC that something else names: a BareMetalHost, a registry. It has to be in an allowed network, whoever's login
@@ -235,7 +268,8 @@ impl Book {
             Host::Name => false,
         };
         let own = Said { insecure: (any_certificate && allowed).then_some(true), ..Said::default() };
-        self.speak(name, &own, url, login, NamedBy::Elsewhere, reach)
+        let (place, allow) = self.place(name, &own, url, NamedBy::Elsewhere)?;
+        self.speak(name, &own, place, login, &allow, reach)
     }
 
     /// The addresses that this BMC may be reached at: the one that the operator wrote, else those of the networks. Host names
@@ -284,14 +318,13 @@ impl Book {
         &self,
         name: &str,
         own: &Said,
-        url: &str,
+        mut place: Address,
         login: Option<Login>,
-        by: NamedBy,
+        allow: &Allow,
         reach: &Reach,
     ) -> Result<Found, BookError> {
         let wrong = |why: String| self.wrong(name, why);
         let all = &self.defaults;
-        let mut place = Address::parse(url).map_err(|e| wrong(e.to_string()))?;
         if own.system.is_some() {
             place.system.clone_from(&own.system);
         }
@@ -301,7 +334,6 @@ impl Book {
             None => self.login(own).map_err(wrong)?,
         };
         let trust = self.trust(own).map_err(wrong)?;
-        let allow = self.guard(name, &place, by, trust == Trust::Anybody)?;
         let origin = &place.origin;
         let warning = match (&login, place.plain(), &trust) {
             (Some(_), true, _) => Some(format!("the password for {origin} goes over plain HTTP")),
@@ -315,7 +347,7 @@ impl Book {
             Some(HowSaid::Basic) => SignIn::Basic,
             Some(HowSaid::Session) => SignIn::Session,
         };
-        let http = reach.http(&trust, &allow).map_err(|e| wrong(format!("ca-file: {e}")))?;
+        let http = reach.http(&trust, allow).map_err(|e| wrong(format!("ca-file: {e}")))?;
         let usual = Patience::default();
         let seconds = |own: Option<u64>, all: Option<u64>, usual| own.or(all).map_or(usual, Duration::from_secs);
         let patience = Patience {
@@ -342,17 +374,26 @@ impl Book {
     }
 
     fn trust(&self, own: &Said) -> Result<Trust, String> {
-        let all = &self.defaults;
-        let file = own.ca_file.as_ref().or(all.ca_file.as_ref().filter(|_| own.insecure != Some(true)));
-        match (own.insecure.or(all.insecure).unwrap_or(false), file) {
-            (true, None) => Ok(Trust::Anybody),
-            (true, Some(_)) => Err("insecure and a ca-file; give one of them".to_owned()),
-            (false, Some(file)) => {
+        match self.certificates(own)? {
+            Certificates::Any => Ok(Trust::Anybody),
+            Certificates::Of(file) => {
                 let file = self.beside(file);
                 let pem = std::fs::read(&file).map_err(|e| format!("ca-file {}: {e}", file.display()))?;
                 Ok(Trust::Only(pem))
             }
-            (false, None) => Ok(Trust::Host),
+            Certificates::OfTheHost => Ok(Trust::Host),
+        }
+    }
+
+    /// Whose certificates count for an entry: its own word, else that of the defaults.
+    fn certificates<'a>(&'a self, own: &'a Said) -> Result<Certificates<'a>, String> {
+        let all = &self.defaults;
+        let file = own.ca_file.as_ref().or(all.ca_file.as_ref().filter(|_| own.insecure != Some(true)));
+        match (own.insecure.or(all.insecure).unwrap_or(false), file) {
+            (true, None) => Ok(Certificates::Any),
+            (true, Some(_)) => Err("insecure and a ca-file; give one of them".to_owned()),
+            (false, Some(file)) => Ok(Certificates::Of(file)),
+            (false, None) => Ok(Certificates::OfTheHost),
         }
     }
 

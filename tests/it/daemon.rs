@@ -51,6 +51,39 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
     assert_eq!(told(), "STOPPING=1");
 }
 
+/// The documented pod and unit run it as a user whose home is no place for results.
+#[test]
+fn a_daemon_keeps_results_where_systemd_made_a_place_for_them_and_not_in_a_home() {
+    let served = Served::start(&["--nodes", "5"]);
+    let config = Path::new(served.facts["config"].as_str().expect("a path"));
+    let text = std::fs::read_to_string(config).expect("the configuration");
+    let silent = served.dir.join("silent.yaml");
+    std::fs::write(&silent, text.replace(", state_directory: state", "")).expect("a configuration");
+    let (home, made) = (served.dir.join("home"), served.dir.join("made"));
+    std::fs::create_dir(&home).expect("a home");
+    let several = format!("{}:/elsewhere", made.display());
+    let environment = [("STATE_DIRECTORY", Path::new(&several)), ("HOME", home.as_path())];
+    let daemon = Daemon::start_in(&served.dir, &silent, "engine", &environment);
+    daemon.ready();
+    wait_for("the directory is made", 30, || made.join("results").is_dir().then_some(()));
+    assert!(!home.join(".local").exists());
+}
+
+/// The drop-in must not take the state directory away, which the unit makes for its user.
+#[test]
+fn the_drop_in_for_a_user_of_its_own_leaves_the_state_directory_writable() {
+    let file = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/package").join(name);
+        std::fs::read_to_string(path).expect("a file of the package")
+    };
+    assert!(file("cketerm.service").lines().any(|line| line == "StateDirectory=cketerm"));
+    let takes = ["BindReadOnlyPaths", "ReadOnlyPaths", "InaccessiblePaths", "TemporaryFileSystem", "StateDirectory"];
+    for line in file("own-user.conf").lines() {
+        let covered = takes.iter().any(|key| line.split('=').next() == Some(*key)) && line.contains("/var/lib");
+        assert!(!covered, "{line}");
+    }
+}
+
 /// `WatchdogSec` is fed by the engine's main loop: an engine that only observes feeds it too.
 #[test]
 fn systemd_hears_from_the_main_loop_as_often_as_its_watchdog_asks() {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags, access};
 
 use crate::model::{
     attempt::parse_attempt_id,
@@ -66,6 +66,27 @@ impl ResultFolder {
         let place = self.0.display();
         DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(|e| format!("{place}: {e}"))?;
         self.private().map_err(|why| format!("{place} {why}"))
+    }
+
+    /// Why an engine of this user could keep nothing here. Looks only: an engine makes the directory itself.
+    ///
+    /// Root looks on behalf of whoever the unit runs as, so that a directory of another user is none of its business.
+    pub fn fault(&self) -> Option<String> {
+        let place = self.0.display();
+        match std::fs::symlink_metadata(&self.0) {
+            Ok(found) if found.is_dir() && found.uid() != 0 && rustix::process::geteuid().is_root() => None,
+            Ok(_) => {
+                let writable = || access(&self.0, Access::WRITE_OK | Access::EXEC_OK);
+                let usable = self.private().and_then(|()| writable().map_err(|e| format!("cannot be written to: {e}")));
+                usable.err().map(|why| format!("{place} {why}"))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let there = self.0.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok())?;
+                let refused = access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
+                Some(format!("{place} cannot be made in {}: {refused}", there.display()))
+            }
+            Err(e) => Some(format!("{place} cannot be looked at: {e}")),
+        }
     }
 
     /// A directory of this user that nobody else may enter.

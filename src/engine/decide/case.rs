@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{Pass, gates::to_seconds};
 use crate::{
-    engine::snapshot::BmcAccess,
+    engine::snapshot::{BmcAccess, BmcRefusal},
     model::{
         any::AnyEntry,
         cluster::{Node, Operation},
@@ -215,13 +215,11 @@ impl<'a> Pass<'a> {
             return None;
         }
         let address = case.address.to_owned();
-        match &self.snap.engine.bmcs {
-            BmcAccess::Open => None,
-            BmcAccess::Named(named) => {
-                (!named.contains(case.address)).then_some(Reason::BmcNotAllowed { address, fault: None })
-            }
-            BmcAccess::Unreadable(why) => Some(Reason::BmcNotAllowed { address, fault: Some(why.clone()) }),
-        }
+        let fault = match self.snap.engine.bmcs.refusal(case.address)? {
+            BmcRefusal::NotNamed => None,
+            BmcRefusal::Fault(why) => Some(why.to_owned()),
+        };
+        Some(Reason::BmcNotAllowed { address, fault })
     }
 
     /// The Node is the machine that was meant: it carries the entry's address, and its UID is the one noted at

@@ -134,7 +134,7 @@ impl fmt::Display for Reason {
             Self::Stale { source, since } => write!(f, "{source} was last heard at {}", at(*since)),
             Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
             Self::BmcNotAllowed { fault: Some(fault), .. } => {
-                write!(f, "the engine's host cannot read its file of BMCs: {fault}")
+                write!(f, "the engine's host gives its BMC no login: {fault}")
             }
             Self::BmcNotAllowed { address, fault: None } => write!(
                 f,

@@ -138,6 +138,9 @@ fn i50_the_operators_own_entries_stay_inside_the_list_too() {
         ("bmcs: {10.0.0.1: {url: 'https://bmc.example'}}", None),
         ("bmcs: {10.0.0.1: {url: 'http://bmc.example'}}", Some("needs `networks`")),
         ("bmcs: {10.0.0.1: {url: 'https://bmc.example', insecure: true}}", Some("needs `networks`")),
+        ("bmcs: {10.0.0.1: {url: 'https://bmc.example', ca-file: x, insecure: true}}", Some("give one of them")),
+        ("bmcs: {10.0.0.1: {system: '1'}}", Some("it has no url")),
+        ("networks: [10.1.0.0/16]\nbmcs: {10.0.0.1: {url: 'https://bmc.example', insecure: true}}", None),
         ("networks: [10.1.0.0/16]\nbmcs: {10.0.0.1: {url: 'http://10.1.0.1'}}", None),
         ("networks: [10.1.0.0/16]\nbmcs: {10.0.0.1: {url: 'http://bmc.example'}}", None),
         ("networks: [10.1.0.0/16]\nbmcs: {10.0.0.1: {url: 'https://10.9.0.1'}}", Some("outside the networks")),
@@ -146,14 +149,32 @@ fn i50_the_operators_own_entries_stay_inside_the_list_too() {
         let found = book.find("10.0.0.1", &Reach::network(None));
         let warned = book.warnings();
         match (refused, found) {
-            (None, Ok(Some(_))) => {}
+            (None, Ok(Some(_))) => assert!(book.refused().is_empty(), "{text}"),
             (Some(said), Err(why)) => {
+                assert_eq!(book.refused().get("10.0.0.1"), Some(&why.to_string()), "the engine starts nothing");
                 assert!(why.to_string().contains(said), "{text}: {why}");
                 assert!(warned.iter().any(|w| w.contains(said)), "`config check` says it: {warned:?}");
             }
             (_, found) => panic!("{text}: {found:?}"),
         }
     }
+}
+
+/// As 0.1's document had it, and the same by the defaults: found by a review, `config check` called the latter good.
+#[test]
+fn i50_a_name_whose_certificate_nobody_verifies_is_refused_without_a_list_whoever_says_so() {
+    for insecure in [
+        "defaults: {insecure: true}\nbmcs: {10.0.0.1: {url: 'redfish://bmc.example'}}",
+        "bmcs: {10.0.0.1: {url: 'redfish://bmc.example', insecure: true}}",
+    ] {
+        let book = Book::parse(insecure).unwrap();
+        let why = book.find("10.0.0.1", &Reach::network(None)).unwrap_err().to_string();
+        assert!(why.contains("needs `networks`"), "{why}");
+        assert_eq!(book.refused().get("10.0.0.1"), Some(&why));
+        assert!(book.warnings().contains(&why), "{:?}", book.warnings());
+    }
+    let own = "defaults: {insecure: true}\nbmcs: {10.0.0.1: {url: 'redfish://bmc.example', insecure: false}}";
+    assert!(Book::parse(own).unwrap().refused().is_empty(), "its own word wins over the defaults");
 }
 
 #[test]

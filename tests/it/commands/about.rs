@@ -103,6 +103,15 @@ async fn a_configuration_is_checked_and_shown_without_its_secrets() {
         let json: Value = serde_json::from_str(&json.stdout).unwrap();
         assert!(json["errors"][0].as_str().unwrap().contains(said), "{json}");
     }
+    let text = "etcd: {endpoints: [\"http://127.0.0.1:1\"]}\nengine: {state_directory: /etc/passwd/x}\n";
+    let ran = run(&["config", "check", &rig.file("state.yaml", text)], "");
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let said = "warning: engine.state_directory: an engine of user ";
+    assert!(ran.stdout.contains(said) && ran.stdout.contains("/etc/passwd/x`, or name another"), "{ran:?}");
+    let shown = run(&["--config", &rig.file("state.yaml", text), "config", "show"], "").stdout;
+    let row = shown.lines().find(|line| line.starts_with("engine.state_directory")).unwrap();
+    assert!(row.contains("/etc/passwd/x") && row.contains("state.yaml"), "{row}");
+
     let missing = run(&["config", "check", "/no/such/file"], "");
     assert!(missing.status == 1 && missing.stdout.contains("/no/such/file cannot be read"), "{missing:?}");
 

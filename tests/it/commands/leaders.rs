@@ -206,6 +206,24 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
         assert_eq!(rig.run(&["resume"]).status, 0);
         assert_eq!(switches().await, both("false", "false"), "{leader}");
     }
+    // what is no queue goes on, and is named with what stops it
+    usual(&rig).await;
+    let said = rig.run(&["stop"]).stderr;
+    assert!(!said.contains("goes on"), "nothing else is set up: {said}");
+    rig.put("/cke/sabakan/template", "{}").await;
+    rig.put("/cke/sabakan/url", "http://127.0.0.1:1").await;
+    assert_eq!(rig.run(&["constraints", "set", "maximum-repair-queue-entries", "2"]).status, 0);
+    rig.put("/cke/cketerm/policy", r#"{"engine": "cketerm", "metal3_controller": true}"#).await;
+    let said = rig.run(&["stop"]).stderr;
+    for stops in
+        ["`cketerm sabakan disable`", "`cketerm auto-repair disable`", "`cketerm policy set metal3_controller false`"]
+    {
+        assert!(said.contains(stops), "{said}");
+    }
+    assert_eq!(rig.run(&["auto-repair", "disable"]).status, 0);
+    assert_eq!(rig.run(&["sabakan", "disable"]).status, 0);
+    let said = rig.run(&["stop"]).stderr;
+    assert!(!said.contains("sabakan") && !said.contains("auto-repair") && said.contains("Metal3"), "{said}");
     let audit = rig.run(&["audit", "-o", "json"]).stdout;
     assert!(audit.contains(r#""stop""#) && audit.contains(r#""resume""#) && audit.contains("power"), "{audit}");
     // a record that cannot be read stops nobody from stopping

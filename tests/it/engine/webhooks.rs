@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::world::{
     Options, World,
     cluster::machines,
+    history::put,
     in_both_worlds, wait_for,
     webhook::{Behaviour, NAME, Webhook},
 };
@@ -99,6 +100,39 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     world.word(&["rq", "reset-backoff"]);
     world.queue_is_empty(40);
     wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
+}
+
+/// A registration that was stored before `v1` forbade side effects: the server refuses every dry run of an eviction, and calls the
+/// webhook for the eviction itself.
+#[test]
+fn i15_a_webhook_with_side_effects_keeps_no_drain_from_its_evictions_on_a_real_server() {
+    let Some(world) = World::start(OPTIONS) else { return };
+    let machines = machines(1, 1);
+    world.add_nodes(&machines);
+    world.add_pod("default", "pod", &machines[1].name, "pod", None);
+    world.pods_run("default");
+    world.set_up(&machines, &json!({}));
+    let webhook = Webhook::register(&world, &[], "pod");
+    let name = "validatingwebhookconfigurations/evictions";
+    let mut stored = world.ok("GET", &format!("/apis/admissionregistration.k8s.io/v1/{name}"), None);
+    stored["webhooks"][0]["sideEffects"] = json!("Some");
+    put(&world.etcd, &format!("/registry/{name}"), &stored.to_string());
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "pod"}});
+    let path = "/api/v1/namespaces/default/pods/pod/eviction?dryRun=All";
+    let refusal = wait_for("the server refuses dry runs", 30, || {
+        let (status, answer) = world.call("POST", path, Some(&eviction));
+        (status == 400).then_some(answer)
+    });
+    assert_eq!(refusal["reason"], "BadRequest", "{refusal}");
+    assert_eq!(refusal["message"], format!("admission webhook \"{NAME}\" does not support dry run"), "{refusal}");
+    let before = webhook.asked().len();
+
+    let daemon = world.daemon("engine");
+    daemon.ready();
+    world.queue(&[&machines[1]]);
+    world.or_why(0, "it is drained and rebooted", 60, || (!world.entries().contains_key(&0)).then_some(()));
+    assert!(webhook.evictions("pod") >= 1, "{:?}", webhook.asked());
+    assert!(webhook.asked().iter().skip(before).all(|asked| !asked.dry_run), "{:?}", webhook.asked());
 }
 
 fn i18_two_budgets_on_a_pod_delete_it_where_its_namespace_is_not_protected_and_block_where_it_is(world: &World) {

@@ -46,6 +46,22 @@ fn a_directory_that_others_may_enter_is_refused_and_nothing_is_written() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+#[test]
+fn what_keeps_an_engine_from_its_directory_is_said_without_making_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = ResultFolder::below(&dir.path().join("not/there/yet"));
+    assert_eq!(folder.fault(), None);
+    assert!(!dir.path().join("not").exists(), "a look makes nothing");
+    folder.prepare().unwrap();
+    assert_eq!(folder.fault(), None);
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(folder.fault().unwrap().contains("chmod 0700"));
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let why = ResultFolder::below(&file).fault().unwrap();
+    assert!(why.contains("file/results cannot be looked at"), "{why}");
+}
+
 /// What somebody put there, or a disk made of it: an error that names the file, never a panic, never a result.
 #[test]
 fn hostile_and_corrupt_files_are_named_and_are_no_results() {

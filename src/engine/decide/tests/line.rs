@@ -128,15 +128,17 @@ fn nothing_starts_without_both_commands() {
 
 #[test]
 fn i50_without_a_list_of_bmc_networks_entries_that_need_it_wait_before_the_drain() {
-    let of = |command: &[&str], named: &[&str]| {
+    let with = |command: &[&str], only: Option<&[&str]>, refused: &[(&str, &str)]| {
         let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-        let named = named.iter().map(|address| (*address).to_owned()).collect();
+        let only = only.map(|named| named.iter().map(|address| (*address).to_owned()).collect());
+        let refused = refused.iter().map(|(address, why)| ((*address).to_owned(), (*why).to_owned())).collect();
         let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| {
             s.cluster.reboot.reboot_command = Some(command);
-            s.snap.engine.bmcs = BmcAccess::Named(named);
+            s.snap.engine.bmcs = BmcAccess::by_machine([], only, refused);
         });
         (scene.reason(0), scene.starts())
     };
+    let of = |command: &[&str], named: &[&str]| with(command, Some(named), &[]);
     let waits = Reason::BmcNotAllowed { address: "10.0.0.11".to_owned(), fault: None };
     for command in [&["cketerm", "power", "cycle"][..], &["/usr/bin/cketerm", "-v", "power", "cycle", "--hard"]] {
         assert_eq!(of(command, &["10.0.0.12"]), (waits.clone(), vec![]), "{command:?}");
@@ -146,6 +148,13 @@ fn i50_without_a_list_of_bmc_networks_entries_that_need_it_wait_before_the_drain
         [&["ipmitool", "power", "cycle"][..], &["cketerm", "hosts", "reboot"], &["cketerm", "--config", "x", "power"]]
     {
         assert_ne!(of(other, &[]).0, waits, "{other:?} does not ask for it");
+    }
+    // an entry of the file that the power command would refuse
+    let power = &["cketerm", "power", "cycle"][..];
+    let refused = Reason::BmcNotAllowed { address: "10.0.0.11".to_owned(), fault: Some("outside".to_owned()) };
+    for only in [None, Some(&["10.0.0.11"][..])] {
+        assert_eq!(with(power, only, &[("10.0.0.11", "outside")]), (refused.clone(), vec![]), "{only:?}");
+        assert_ne!(with(power, only, &[("10.0.0.12", "outside")]).0, refused, "another machine's");
     }
 }
 
