@@ -15,8 +15,9 @@ use crate::{
         attempt::Attempt,
         entry::Stored,
         ours::{Identity, Who},
-        result::ResultLabel,
+        result::{CommandResult, ResultLabel},
     },
+    mutation::{Mutation, on},
     store::{Store, live::Live, view::StoreView},
 };
 
@@ -67,6 +68,7 @@ impl Publisher {
 
     async fn publish(&self, stored: &Stored<Attempt>, label: &ResultLabel, named: &mut BTreeSet<String>) {
         let result = match self.spawner.result(label) {
+            Ok(Some(result)) if on(Mutation::ResultOfAnother) => CommandResult { label: label.clone(), ..result },
             Ok(Some(result)) => result,
             Ok(None) => return,
             Err(why) => return name(named, &why),

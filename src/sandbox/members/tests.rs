@@ -1,7 +1,10 @@
 //! What a client of the members sees.
 
 use super::*;
-use crate::sandbox::{machines::Machine, pace::Pace};
+use crate::{
+    sandbox::{machines::Machine, pace::Pace},
+    store::members::{EtcdMembers, Whose},
+};
 
 fn members() -> Members {
     let machine = |i: u8| Machine {
@@ -48,8 +51,28 @@ async fn one_that_is_behind_stays_where_it_is_and_one_that_is_stopped_is_silent(
     let (first, second) = (leader.status().await.unwrap(), behind.status().await.unwrap());
     assert!(second.raft_applied_index() + 90 < first.raft_index());
     assert!(members.client_at("http://10.0.0.3:2379").unwrap().status().await.is_err());
-    // two are down: nobody leads, and the list is not to be had
+    // two are down: nobody leads; the list that a member has by itself is given all the same
     members.trouble("10.0.0.2", Trouble { stopped: true, ..Trouble::default() });
     assert!(leader.status().await.unwrap().errors()[0].contains("no leader"));
-    assert!(leader.member_list().await.is_err());
+    assert_eq!(leader.member_list().await.unwrap().members().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_member_is_none_of_another_that_answers_at_its_url() {
+    let members = members();
+    let asked = members.clone();
+    let clients = EtcdMembers::within(Vec::new(), move |url| asked.client_at(url));
+    let status =
+        async |address: &str, url: &str| clients.status(Whose::Kubernetes, id(address), &[url.to_owned()]).await;
+    assert!(status("10.0.0.1", FRONT).await.is_ok());
+    let why = status("10.0.0.2", FRONT).await.unwrap_err();
+    assert!(why.contains("answers there"), "{why}");
+    assert!(status("10.0.0.2", "http://10.0.0.2:2379").await.is_ok());
+    // it works, and nobody reaches it
+    members.trouble("10.0.0.2", Trouble { unreachable: true, ..Trouble::default() });
+    assert!(status("10.0.0.2", "http://10.0.0.2:2379").await.is_err());
+    assert!(members.leader().is_some());
+    // an address that hangs holds the other ones up for a moment
+    let both = ["http://10.0.0.2:2379".to_owned(), "http://10.0.0.1:2379".to_owned()];
+    assert!(clients.status(Whose::Kubernetes, id("10.0.0.1"), &both).await.is_ok());
 }
