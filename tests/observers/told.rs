@@ -131,7 +131,8 @@ fn unnamed(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Re
     }
     let said: Vec<&Value> = view
         .leading()
-        .filter(|s| s.by == *by && s.at >= from && s.at <= to)
+        // while one of the requests has no answer yet, none of the others is known
+        .filter(|s| s.by == *by && s.at >= from && s.at <= to && !s.moving.contains(index))
         .filter_map(|s| s.reasons.get(index))
         .collect();
     let earlier = |r: &Value| {
@@ -148,13 +149,14 @@ fn unnamed(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Re
 /// deletions were told before, in a fenced audit record of the same engine that names the Node, the pod or the
 /// endpoints, not longer ago than a request may be late.
 pub fn i38(view: &View<'_>) -> Vec<Breach> {
-    // a record is put once for each try, and again with what came of it
-    let mut told: BTreeMap<(&str, u64), (Timestamp, i64, Value)> = BTreeMap::new();
+    // a record is put once for each try, and again with what came of it; a try whose answer was lost is not counted
+    let mut told: BTreeMap<(&str, u64, String), (Timestamp, i64, Value)> = BTreeMap::new();
     for change in view.record.keys.iter().filter(|c| c.key.starts_with("cketerm/audit/")) {
         let audit = change.value.as_deref().and_then(|v| serde_json::from_slice::<Value>(v).ok());
         let Some(audit) = audit else { continue };
         let tries = audit["count"].as_u64().unwrap_or(1);
-        told.entry((&change.key, tries)).or_insert((change.at, change.revision, audit));
+        let last = audit["last"].as_str().unwrap_or_default().to_owned();
+        told.entry((&change.key, tries, last)).or_insert((change.at, change.revision, audit));
     }
     let told: Vec<&(Timestamp, i64, Value)> = told.values().collect();
     let mut found = Vec::new();
