@@ -85,30 +85,31 @@ fn last(mutation: Mutation) -> u64 {
         | Mutation::SlotEaten
         | Mutation::FreezeForgotten
         | Mutation::SwitchIgnored
-        | Mutation::DrainedTooEarly
         | Mutation::StrangerStays
+        | Mutation::DenialIgnored
         | Mutation::DeferralBlocks => 2,
         Mutation::WindowForgotten
         | Mutation::ResetIgnored
         | Mutation::QuorumForgotten
         | Mutation::BackoffOverflow
+        | Mutation::DrainedTooEarly
         | Mutation::HeartbeatIgnored => 3,
         Mutation::OverCap => 4,
         Mutation::GateForgotten | Mutation::PreviewIgnored | Mutation::StuckUnsaid | Mutation::RepairBesideReboot => 5,
-        Mutation::AuditForgotten | Mutation::DenialIgnored | Mutation::FailureFatal => 6,
-        Mutation::VolumesForgotten => 7,
+        Mutation::VolumesForgotten | Mutation::AuditForgotten => 7,
         Mutation::StepTwice | Mutation::StepUnwatched | Mutation::DuplicateStarts => 8,
         Mutation::SecondRun | Mutation::HalfForgotten => 10,
-        Mutation::BackoffForEver => 14,
+        Mutation::FailureFatal => 11,
         Mutation::SilenceTrusted => 16,
         Mutation::KeepForgotten => 20,
+        Mutation::BackoffForEver => 21,
         Mutation::SharedArguments => 22,
         Mutation::DeferredDeleted => 29,
-        Mutation::LateEffect => 37,
         Mutation::UncordonUnseen => 55,
         Mutation::HoldPretended => 63,
         Mutation::ClockTrusted => 89,
         Mutation::SickControlPlane => 132,
+        Mutation::LateEffect => 143,
         Mutation::RetriesInMemory => 355,
         Mutation::DoneForgotten => 5720,
         _ => 1,
