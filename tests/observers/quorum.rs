@@ -107,8 +107,20 @@ fn sometime_down(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp)
     !ran(view, address, from, to, true) || !always(view, address, from, to, |member| !member.stopped)
 }
 
-/// Without a break: its machine was off, or it was stopped, behind or had an alarm.
+/// Without a break: its machine was off, or it was stopped, behind or had an alarm. The moment in which a member begins to
+/// fall behind is a break: it has applied all that was committed until then.
 fn unwell_throughout(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
     let trouble = |member: &EtcdMember| member.stopped || member.behind || member.alarm;
-    ran(view, address, from, to, false) || always(view, address, from, to, trouble)
+    ran(view, address, from, to, false)
+        || (always(view, address, from, to, trouble) && !begins_to_fall_behind(view, address, from, to))
+}
+
+fn begins_to_fall_behind(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
+    let changes: Vec<&EtcdMember> = view.record.members.iter().filter(|m| m.address == address).collect();
+    let begins = |two: &[&EtcdMember]| {
+        let (before, after) = (two[0], two[1]);
+        let hides_it = after.stopped || after.alarm;
+        (from..=to).contains(&after.at) && after.behind && !before.behind && !hides_it
+    };
+    changes.windows(2).any(begins)
 }

@@ -19,6 +19,11 @@ pub fn dump(record: &Record) -> String {
     for p in &record.power {
         lines.push((p.at, format!("power {:?} {} {} {}", p.what, p.address, p.entry, p.attempt)));
     }
+    for m in &record.members {
+        let marks = [(m.stopped, "stopped"), (m.behind, "behind"), (m.alarm, "alarm"), (m.learner, "learner")];
+        let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+        lines.push((m.at, format!("member {} {marks:?}", m.address)));
+    }
     for o in record.objects.iter().filter(|o| o.resource == "nodes") {
         let spec = |n: &Option<serde_json::Value>| {
             n.as_ref().map_or_else(String::new, |n| {

@@ -8,6 +8,14 @@ use super::{
 
 /// cp1 is rebooted; what befell cp2's member a minute before.
 fn scene(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
+    let mut s = troubled(trouble);
+    s.add(0, "cp1");
+    s.reboot(0, "cp1");
+    s
+}
+
+/// What befell cp2's member a minute ago.
+fn troubled(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
     let mut s = Scene::new();
     let member = |s: &Scene, name: &str| EtcdMember { at: s.now, address: address(name), ..EtcdMember::default() };
     for name in ["cp1", "cp2", "cp3"] {
@@ -21,9 +29,24 @@ fn scene(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
     trouble(&mut changed);
     s.record.members.push(changed);
     s.pass(60.0);
-    s.add(0, "cp1");
-    s.reboot(0, "cp1");
     s
+}
+
+#[test]
+fn i46_a_member_that_begins_to_fall_behind_had_caught_up_until_then() {
+    let then = |trouble: fn(&mut EtcdMember)| {
+        let mut s = troubled(|member| member.stopped = true);
+        let mut changed = EtcdMember { at: s.now, address: address("cp2"), ..EtcdMember::default() };
+        trouble(&mut changed);
+        s.record.members.push(changed);
+        s.pass(1.0);
+        s.add(0, "cp1");
+        s.reboot(0, "cp1");
+        s
+    };
+    sees(&then(|member| member.behind = true), &[]);
+    sees(&then(|member| member.alarm = true), &["I46"]);
+    sees(&then(|member| (member.behind, member.stopped) = (true, true)), &["I46"]);
 }
 
 #[test]
