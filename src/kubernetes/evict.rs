@@ -139,20 +139,13 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
         {
             held(PodHold::NamespaceTerminating)
         }
-        // Its controller does not keep up with the evictions.
-        403 if details.is_some_and(of_budgets) => {
-            let name = details.map(|d| d.name.as_str()).unwrap_or_default();
-            held(PodHold::BudgetLag { budget: format!("{}/{name}", pod.namespace) })
-        }
+        // The budget's controller does not keep up with the evictions: whether the budget allows this one is not decided.
+        403 if details.is_some_and(of_budgets) => undecided(Undecided::Server),
         403 if right_is_missing(status, right) => {
             let (verb, resource) = right;
             Verdict::Failed(format!("{}; grant the right to {verb} {resource} (docs/rbac.yaml)", answer()))
         }
         409 if other_uid(&status.message) => held(PodHold::Replaced),
-        // Many evictions under one budget at once write its status against each other.
-        504 if status.message.contains("due to conflicts") => {
-            held(PodHold::BudgetLag { budget: budget_name(&status.message, pod, budgets) })
-        }
         408 | 500..=599 => undecided(failed_webhook(&status.message).map_or(Undecided::Server, Undecided::Webhook)),
         _ => Verdict::Failed(answer()),
     }
@@ -381,15 +374,23 @@ mod tests {
         assert_eq!(message, format!("{}…", "é".repeat(KEPT)));
     }
 
+    /// Many evictions under one budget write its status against each other, or are more than its controller confirms: neither
+    /// is a refusal by the budget, after which a pod of an unprotected namespace would be deleted.
     #[test]
-    fn evictions_that_write_one_budget_against_each_other_wait() {
-        let s = status(json!({"code": 504, "reason": "Timeout", "details": {"retryAfterSeconds": 10},
-            "message": "Timeout: couldn't update PodDisruptionBudget \"b\" due to conflicts"}));
+    fn i18_what_a_budget_has_not_decided_is_no_refusal() {
         let row = BudgetRow { namespace: "ns".into(), name: "b".into(), ..BudgetRow::default() };
-        assert_eq!(
-            judge(&s, &pod(), &[&row], EVICT),
-            Verdict::Held { hold: PodHold::BudgetLag { budget: "ns/b".into() }, retry_after: Some(10) }
+        let said = |answer: Value| judge(&status(answer), &pod(), &[&row], EVICT);
+        let conflicts = said(json!({"code": 504, "reason": "Timeout", "details": {"retryAfterSeconds": 10},
+            "message": "Timeout: couldn't update PodDisruptionBudget \"b\" due to conflicts"}));
+        assert!(
+            matches!(conflicts, Verdict::Undecided { by: Undecided::Server, retry_after: Some(10), .. }),
+            "{conflicts:?}"
         );
+        let too_many = said(json!({"code": 403, "reason": "Forbidden",
+            "details": {"name": "b", "group": "policy", "kind": "poddisruptionbudgets"},
+            "message": "poddisruptionbudgets.policy \"b\" is forbidden: DisruptedPods map too big - too many evictions not \
+                        confirmed by PDB controller"}));
+        assert!(matches!(too_many, Verdict::Undecided { by: Undecided::Server, .. }), "{too_many:?}");
     }
 
     #[test]

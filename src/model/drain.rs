@@ -42,7 +42,8 @@ pub enum Undecided {
     Overload,
     /// 500: an admission webhook could not be called, timed out or failed.
     Webhook(String),
-    /// Any other 5xx, or 408: `etcdserver: leader changed`, a time-out inside the API server.
+    /// Any other 5xx, or 408: `etcdserver: leader changed`, a time-out inside the API server. Also a budget whose status the
+    /// server could not write, or whose controller is behind with the evictions (403).
     Server,
     /// No answer came: the request may or may not have been carried out.
     Silence,
