@@ -4,7 +4,7 @@ mod controller;
 mod emulator;
 mod fencing;
 mod foreign;
-mod hosts;
+pub mod hosts;
 mod sandbox;
 mod served;
 mod winding;

@@ -5,9 +5,18 @@ use std::{collections::BTreeSet, time::Duration};
 use cketerm::{
     clock::Clock,
     kubernetes::{Live, Release, Streaming},
-    model::{drain::Verdict, entry::EntryId, kube::Owner},
+    model::{
+        drain::Verdict,
+        entry::EntryId,
+        kube::{HOSTS_SOURCE, Owner},
+    },
 };
 use serde_json::json;
+
+use crate::{
+    power::hosts::{HOSTS, define},
+    world::wait_for,
+};
 
 use super::servers::{Server, both, own, permit, until};
 
@@ -232,4 +241,28 @@ async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
         .collect();
     eprintln!("a drained node of ten pods: {} requests", requests.len());
     assert!((13..=16).contains(&requests.len()), "{requests:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_whose_resource_definition_is_removed_are_none_and_no_fault() {
+    let Some((world, server)) = own(false) else { return };
+    define(&world);
+    let api = server.api().await;
+    let host = json!({
+        "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost", "metadata": {"name": "h1", "namespace": "default"},
+        "spec": {"online": true, "bmc": {"address": "redfish://bmc", "credentialsName": "c"}},
+    });
+    api.post(HOSTS, host).await;
+    let live = follow(&server, Streaming::Auto).await;
+    live.watch_hosts(true);
+    until("the host", || live.borrow().hosts.len() == 1).await;
+    api.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/baremetalhosts.metal3.io").await;
+    // the rows go with the objects; that there is no such kind is known once the watch cannot be opened again
+    let none = || {
+        let view = live.borrow();
+        let source = &view.sources[HOSTS_SOURCE];
+        let said = source.error.as_ref().is_some_and(|error| error.contains("resource definition is not installed"));
+        view.hosts.is_empty() && source.synced && said
+    };
+    wait_for("the answer that there are none", 60, || none().then_some(()));
 }
