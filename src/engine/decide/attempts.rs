@@ -184,9 +184,8 @@ impl<'a> Pass<'a> {
         if !task.success && !self.switch(case.queue()).enabled() {
             return None;
         }
-        // What we withheld ourselves is tried again soon, but not in a circle.
-        let floor = if last.withheld() { WITHHELD } else { 0 };
-        let again = after(outcome.at, task.interval.max(floor));
+        // Nothing was done to the machine by what we withheld: it need not wait for `command_interval`.
+        let again = after(outcome.at, if last.withheld() { WITHHELD } else { task.interval });
         let how = outcome.end.to_string();
         let reason = Reason::CommandFailed { how: format!("{how}, {TRIES_AGAIN}"), stderr: outcome.stderr.clone() };
         if self.now.wall < again {

@@ -93,6 +93,9 @@ fn i25_a_failed_command_is_tried_again_as_often_as_the_definition_says_and_not_m
     assert!(matches!(withheld.effect(0), Some(Effect::RunAgain { .. })), "what we withheld is no try");
     let at_once = scene_of_a_withheld_command();
     assert!(!matches!(at_once.effect(0), Some(Effect::RunAgain { .. })), "but not in a circle");
+    let slow = Scene::new(1).with(|s| s.cluster.reboot.command_interval = Some(600));
+    let soon = slow.rebooting(0, 11, 6, Some(Ended::Withheld("the lease ran out".to_owned())));
+    assert!(matches!(soon.effect(0), Some(Effect::RunAgain { .. })), "the interval is that of commands that ran");
     assert!(matches!(
         spent.checked(0, CheckAnswer::No("down".to_owned()), None).reason(0),
         Reason::CommandFailed { .. }
