@@ -18,14 +18,14 @@ use tokio::{
 };
 
 use crate::{
+    backends::Backends,
     clock::Clock,
     config::Settings,
     engine::{
-        Tally,
+        Counters,
         snapshot::{Seen, secs},
         state as written,
     },
-    ground::Ground,
     store::view::migrates,
     telemetry,
 };
@@ -48,9 +48,9 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
         .await
         .map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))?;
     let address = listener.local_addr()?;
-    let engine = Ground::connect(&settings).await?.start("daemon", true, Some(address.to_string()));
+    let engine = Backends::connect(&settings).await?.start("daemon", true, Some(address.to_string()));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon runs");
-    let served = tokio::spawn(serve(listener, engine.seen(), engine.tally()));
+    let served = tokio::spawn(serve(listener, engine.seen(), engine.counters()));
     let heartbeat = engine.heartbeat();
     heartbeat.guard(|| {})?;
     systemd::notify("READY=1");
@@ -76,14 +76,14 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     ended
 }
 
-async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, tally: Arc<Tally>) {
+async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, counters: Arc<Counters>) {
     let mut pages = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
     // it names machines, pods and people: for this host alone
     if listener.local_addr().is_ok_and(|address| address.ip().is_loopback()) {
         pages = pages.route("/state", get(state));
     }
     let pages = pages.with_state(seen.clone());
-    server::serve(listener, pages.merge(metrics::route(seen, &tally))).await;
+    server::serve(listener, pages.merge(metrics::route(seen, &counters))).await;
 }
 
 /// Alive: the loop has made a pass within the last 30 s.

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     clock::Clock,
-    model::ours::Who,
+    model::cketerm_records::Who,
     mutation::{Mutation, on},
 };
 

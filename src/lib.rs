@@ -4,6 +4,7 @@
 //! knows the wire protocols and nothing of the others.
 
 pub mod actions;
+pub mod backends;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -14,7 +15,6 @@ pub mod engine;
 pub mod fence;
 #[cfg(test)]
 mod fuzz;
-pub mod ground;
 pub mod heartbeat;
 pub mod kubernetes;
 pub mod model;

@@ -6,11 +6,11 @@ mod console;
 use std::{io::IsTerminal, net::SocketAddr, process::ExitCode, time::Duration};
 
 use cketerm::{
+    backends::Backends,
     cli::{Cli, Context, Out, run},
     config::Settings,
     daemon, descriptors,
     engine::command::{SUBCOMMAND, helper_main, init_main, is_init},
-    ground::Ground,
     telemetry::Ring,
 };
 use clap::Parser;
@@ -90,16 +90,16 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
             let _logs = console::logs(&settings, cli.run.sandbox, &ring).map_err(|e| (1, format!("{e:#}")))?;
             let attended = !cli.run.observe && !cli.run.read_only;
             if let Some((scenario, how)) = story {
-                let ground = console::stage(scenario, how);
-                return Box::pin(console::run(ground, attended, options)).await.map_err(|e| (1, format!("{e:#}")));
+                let backends = console::stage(scenario, how);
+                return Box::pin(console::run(backends, attended, options)).await.map_err(|e| (1, format!("{e:#}")));
             }
             let sources = settings.engine_sources();
             if let Err(why) = &sources {
                 tracing::warn!("the engine only observes: {why}");
             }
             let campaign = attended && sources.is_ok();
-            let ground = async move { Ground::connect(&settings).await };
-            Box::pin(console::run(ground, campaign, options)).await.map_err(|e| (1, format!("{e:#}")))
+            let backends = async move { Backends::connect(&settings).await };
+            Box::pin(console::run(backends, campaign, options)).await.map_err(|e| (1, format!("{e:#}")))
         }),
         Err(text) => fail(2, &text),
     }

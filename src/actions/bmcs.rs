@@ -10,7 +10,7 @@ use crate::{
     kubernetes::Kube,
     model::host::HostRow,
     net::Http,
-    power::{Book, Found, Reach, redfish::Login},
+    power::{BmcClients, BmcInventory, Found, redfish::Login},
     sabakan::client::{self, Question},
     store::Store,
 };
@@ -18,7 +18,7 @@ use crate::{
 /// Where BMCs are looked for. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Bmcs {
-    reach: Reach,
+    reach: BmcClients,
     /// The URL of sabakan is in the one, and is asked through the other.
     registry: Option<Arc<(Store, Http)>>,
 }
@@ -34,7 +34,7 @@ pub enum Registered {
 
 impl Bmcs {
     /// By the file of `power.bmcs`, and of the hosts themselves.
-    pub fn new(reach: Reach) -> Self {
+    pub fn new(reach: BmcClients) -> Self {
         Self { reach, registry: None }
     }
 
@@ -46,12 +46,12 @@ impl Bmcs {
     }
 
     /// The file as it is now.
-    pub fn book(&self) -> Result<Arc<Book>, ActionError> {
+    pub fn book(&self) -> Result<Arc<BmcInventory>, ActionError> {
         self.reach.book().map_err(|e| ActionError::misused(e.to_string()))
     }
 
     /// The one that the file names for an address.
-    pub fn in_file(&self, address: &str, book: &Book) -> Result<Option<Found>, ActionError> {
+    pub fn in_file(&self, address: &str, book: &BmcInventory) -> Result<Option<Found>, ActionError> {
         book.find(address, &self.reach).map_err(|e| ActionError::misused(e.to_string()))
     }
 
@@ -73,7 +73,7 @@ impl Bmcs {
     }
 
     /// The one that sabakan has for an address.
-    pub async fn in_registry(&self, address: &str, book: &Book) -> Result<Registered, ActionError> {
+    pub async fn in_registry(&self, address: &str, book: &BmcInventory) -> Result<Registered, ActionError> {
         let missing = |why: String| Ok(Registered::Missing(why));
         let Some((store, http)) = self.registry.as_deref() else {
             return missing("no registry is configured".to_owned());

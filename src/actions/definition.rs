@@ -2,8 +2,8 @@
 
 use super::{ActionError, Operator};
 use crate::model::{
+    cketerm_records::Identity,
     cluster::{Fault, check, parse, written},
-    ours::Identity,
 };
 
 /// What came of setting a definition.

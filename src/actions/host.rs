@@ -11,9 +11,9 @@ use super::{ActionError, Bmcs, who};
 use crate::{
     kubernetes::{Kube, WriteError},
     model::{
+        cketerm_records::Who,
         host::{HostRow, Mode},
         kube::KubeView,
-        ours::Who,
     },
 };
 

@@ -5,16 +5,17 @@
 
 mod accept;
 mod bmcs;
-mod by_hand;
 mod choose;
 mod definition;
 mod error;
+pub mod forecast;
 mod host;
-mod host_deeds;
-pub mod line;
+mod host_actions;
+mod manual_drain;
 mod node;
 pub mod plan;
 mod policy;
+mod power_off_proof;
 pub mod preview;
 mod queue;
 mod registry;
@@ -24,16 +25,15 @@ pub mod start;
 mod stop;
 mod unreadable;
 mod who;
-mod witness;
 
 pub use accept::{note, refusal};
 pub use bmcs::{Bmcs, Registered};
-pub use by_hand::Progress;
 pub use choose::Choosing;
 pub use definition::{Identified, SetCluster};
 pub use error::{ActionError, Kind};
 pub use host::{Asking, Hosts, own_key};
-pub use host_deeds::HostDeed;
+pub use host_actions::HostAction;
+pub use manual_drain::Progress;
 pub use node::Turned;
 pub use policy::{CONSTRAINTS, DOCUMENTS, constraint, unknown_constraint};
 pub use queue::{Added, not_members};
@@ -48,13 +48,13 @@ use std::time::Duration;
 use crate::{
     fence::Person,
     kubernetes::Kube,
-    model::{acceptance::Asked, ours::Who},
+    model::{acceptance::Asked, cketerm_records::Who},
     store::{Store, keys::SwitchName, operator::Note, queue::SwitchSet},
 };
 
 /// How long an action waits for what Kubernetes can add to it: a person's word never hangs on an API server that is
 /// away, which is when many a reboot is wanted.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A person at a keyboard, or a script in that person's name.
 #[derive(Clone)]
@@ -132,7 +132,7 @@ impl Operator {
     /// identity that nobody confirmed, is no mismatch (spec/safety.md, Which cluster).
     pub(crate) async fn refuse_mismatch(&self) -> Result<(), ActionError> {
         let Some(kube) = &self.kube else { return Ok(()) };
-        let asked = tokio::time::timeout(PATIENCE, kube.cluster_uid());
+        let asked = tokio::time::timeout(TIMEOUT, kube.cluster_uid());
         let (stored, found) = tokio::join!(self.store.identity(), asked);
         let (Some(stored), Ok(Ok(found))) = (stored?, found) else { return Ok(()) };
         match stored.get() {

@@ -3,7 +3,7 @@
 
 use super::{
     ActionError, Operator,
-    by_hand::{self, Grounds, Progress, Stopped},
+    manual_drain::{self, Grounds, Progress, Stopped},
 };
 use crate::{
     fence::Person,
@@ -119,7 +119,7 @@ impl Operator {
         let (entries, live) = (Live::follow(&self.store), KubeLive::follow(kube, Streaming::Auto));
         let cluster = definition.definition().map(|d| &d.cluster);
         let on = Grounds { kube, live: &live, entries: &entries, definition: cluster, person: Person::asks(&self.who) };
-        let came = by_hand::drain(&on, &row, |view| claim(view, &row), tell).await;
+        let came = manual_drain::drain(&on, &row, |view| claim(view, &row), tell).await;
         let stays = format!("{} stays cordoned (`cketerm nodes uncordon {}`)", row.name, row.name);
         let (result, outcome) = match came {
             Ok(progress) => (format!("drained, {} pods", progress.pods_at_start), Ok(progress)),

@@ -8,10 +8,10 @@ use super::{ActionError, Operator, accept::judge};
 use crate::{
     model::{
         acceptance::Asked,
+        cketerm_records::Who,
         cluster,
         constraints::Constraints,
         freeze::{Freeze, Groups},
-        ours::Who,
         policy::Policy,
         text::nearest,
         window::Windows,

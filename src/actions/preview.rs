@@ -33,7 +33,7 @@ pub struct Preview {
 /// Not in any build that is shipped: the fault put in on purpose that a simulation has to find (I45).
 #[cfg(feature = "mutations")]
 async fn evict_all_the_same(kube: &Kube, pods: &[PodRow]) {
-    use crate::{fence::Person, model::ours::Who, mutation};
+    use crate::{fence::Person, model::cketerm_records::Who, mutation};
     if let Some(pod) = pods.first().filter(|_| mutation::on(mutation::Mutation::ReadsWrite)) {
         kube.evict_by_hand(&Person::asks(&Who::default()), pod, &[], false).await;
     }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ActionError, Operator, PATIENCE, accept::JUDGED, refusal};
+use super::{ActionError, Operator, TIMEOUT, accept::JUDGED, refusal};
 use crate::{
     model::{
         acceptance::Asked,
+        cketerm_records::{Request, Verb},
         cluster::{Cluster, Members, Node},
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
-        ours::{Request, Verb},
         reboot::{RebootEntry, RebootStatus},
     },
     store::{StoreError, leadership::Under, view::StoreView},
@@ -162,7 +162,7 @@ impl Operator {
         };
         let definition = view.definition()?;
         let member = definition.members.by_address(&definition.cluster, &address)?;
-        let row = tokio::time::timeout(PATIENCE, kube.node(member.node_name())).await.ok()?.ok()??;
+        let row = tokio::time::timeout(TIMEOUT, kube.node(member.node_name())).await.ok()?.ok()??;
         (!row.ready)
             .then(|| format!("note: Node {} is not Ready: {entry} ends, and is uncordoned, once it is", row.name))
     }
@@ -213,7 +213,7 @@ impl Operator {
             let each = named.iter().map(|member| kube.node(member.node_name()));
             futures::future::join_all(each).await.into_iter().filter_map(|row| row.ok().flatten()).collect()
         };
-        let rows: Vec<NodeRow> = tokio::time::timeout(PATIENCE, asked).await.unwrap_or_default();
+        let rows: Vec<NodeRow> = tokio::time::timeout(TIMEOUT, asked).await.unwrap_or_default();
         let by_name: BTreeMap<&str, &str> = rows.iter().map(|r| (r.name.as_str(), r.uid.as_str())).collect();
         let uid = |member: &&Node| Some((member.address.clone(), (*by_name.get(member.node_name())?).to_owned()));
         named.iter().filter_map(uid).collect()

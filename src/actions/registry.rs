@@ -4,8 +4,8 @@ use super::{ActionError, Operator};
 use crate::{
     model::{
         acceptance::Asked,
+        cketerm_records::Approval,
         cluster::{parse, written},
-        ours::Approval,
     },
     sabakan::{Template, variables},
     store::{keys::SwitchName, operator::Note},

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::{ActionError, Added, Operator, PATIENCE};
+use super::{ActionError, Added, Operator, TIMEOUT};
 use crate::{
     model::{
+        cketerm_records::{Request, Verb},
         cluster::{Cluster, Members},
         entry::EntryId,
-        ours::{Request, Verb},
         reboot::RebootStatus,
         repair::{RepairEntry, RepairStatus, StepStatus},
     },
@@ -78,7 +78,7 @@ impl Operator {
     /// UID of the machine's Node, as far as Kubernetes says in time.
     async fn uid_of(&self, cluster: &Cluster, members: &Members, address: &str) -> Option<String> {
         let (kube, member) = (self.kube.as_ref()?, members.by_address(cluster, address)?);
-        let asked = tokio::time::timeout(PATIENCE, kube.node(member.node_name())).await;
+        let asked = tokio::time::timeout(TIMEOUT, kube.node(member.node_name())).await;
         Some(asked.ok()?.ok()??.uid)
     }
 }

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use crate::{
     kubernetes::Kube,
     model::{
@@ -18,7 +18,7 @@ use crate::{
 /// Asks etcd, and Kubernetes where it is configured, for everything that a person may change.
 pub async fn rights(store: &Store, kube: Option<&Kube>) -> Rights {
     let asked = Area::ALL.into_iter().map(async |area| {
-        let answer = tokio::time::timeout(PATIENCE, refused(store, kube, area)).await;
+        let answer = tokio::time::timeout(TIMEOUT, refused(store, kube, area)).await;
         (area, answer.ok().flatten())
     });
     let mut rights = Rights::default();

@@ -187,10 +187,10 @@ mod tests {
     use super::*;
     use crate::{
         model::{
+            cketerm_records::{EngineRegistration, Who},
             cluster::{Cluster, Members, Node},
             entry::Stored,
             freeze::Freeze,
-            ours::{EngineRegistration, Who},
             policy::Policy,
         },
         store::view::{Candidate, Definition, Switch},

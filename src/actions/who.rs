@@ -2,7 +2,7 @@
 
 use std::{env, fs};
 
-use crate::model::ours::Who;
+use crate::model::cketerm_records::Who;
 
 /// The name of this host.
 pub fn host_name() -> String {

@@ -7,7 +7,7 @@ use super::{
     args::Output,
     roll::{self, Form, Much},
 };
-use crate::{actions::ActionError, model::ours::Audit};
+use crate::{actions::ActionError, model::cketerm_records::Audit};
 
 /// How many are printed where nobody says.
 const SHOWN: usize = 100;

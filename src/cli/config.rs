@@ -24,7 +24,7 @@ use crate::{
     engine::command::{ResultFolder, Spawner},
     kubernetes::Kube,
     model::secret,
-    power::Book,
+    power::BmcInventory,
     telemetry,
 };
 
@@ -133,7 +133,7 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     errors.extend(looks.looks().err().map(|e| format!("console.theme: {e}")));
     errors.extend(Keymap::new(&s.console.keys).err().map(|e| format!("console.{e}")));
     if let Some(file) = &s.bmcs {
-        match Book::read(Path::new(file)) {
+        match BmcInventory::read(Path::new(file)) {
             Ok(book) => {
                 warnings
                     .extend(book.warnings().into_iter().map(|why| format!("power.bmcs: {}: {why}", file.display())));

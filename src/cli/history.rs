@@ -18,8 +18,8 @@ use super::{
 use crate::{
     actions::ActionError,
     model::{
+        cketerm_records::{Audit, Ending},
         entry::{EntryId, Stored},
-        ours::{Audit, Ending},
         record::Record,
         secret::mask,
         time::{GO_ZERO, write},
@@ -93,7 +93,7 @@ fn cells(record: &Record) -> Vec<String> {
 
 /// An entry that ended, as it is printed.
 #[derive(Serialize)]
-struct Told<'a> {
+struct EndingTimeline<'a> {
     #[serde(flatten)]
     ending: &'a Ending,
     timeline: Vec<Moment>,
@@ -129,7 +129,8 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
     endings.truncate(args.much.count(usize::MAX));
     let audit = audit_of(&store, &endings).await?;
     let audit: Vec<&Audit> = audit.iter().filter_map(Stored::get).collect();
-    let told: Vec<Told<'_>> = endings.iter().map(|ending| Told { ending, timeline: ending.timeline(&audit) }).collect();
+    let told: Vec<EndingTimeline<'_>> =
+        endings.iter().map(|ending| EndingTimeline { ending, timeline: ending.timeline(&audit) }).collect();
     match context.output(Output::Table) {
         Output::Table => context.out.text(told.iter().map(text).collect::<String>())?,
         output => {
@@ -175,7 +176,7 @@ pub(super) fn shown(value: &impl Serialize) -> Result<Value, serde_json::Error> 
 }
 
 /// An entry's story for people: a headline and a line for each moment.
-fn text(told: &Told<'_>) -> String {
+fn text(told: &EndingTimeline<'_>) -> String {
     let ending = told.ending;
     let mut out = Lines::default();
     out.line(format_args!("{} {}: {}", ending.entry, ending.address, ending.outcome));

@@ -8,7 +8,7 @@ use crate::{
     actions::{ActionError, Bmcs, Hosts, own_key},
     model::host::{By, HostRow, Mode},
     net::Http,
-    power::Reach,
+    power::BmcClients,
     sabakan::client,
 };
 
@@ -161,13 +161,13 @@ pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> 
 /// The BMCs that can be asked for the proof of off.
 async fn bmcs(context: &Context) -> Bmcs {
     let settings = &context.settings;
-    let bmcs = Bmcs::new(Reach::network(settings.bmcs.clone()));
+    let bmcs = Bmcs::new(BmcClients::network(settings.bmcs.clone()));
     // A registry has no passwords: without the file nobody could sign in. And etcd that is away keeps nobody out.
     if settings.bmcs.is_none() || !settings.sources.contains_key("etcd") {
         return bmcs;
     }
     match context.store().await {
-        Ok(store) => bmcs.and_registry(store, Http::verified(client::PATIENCE, client::MOST_BYTES)),
+        Ok(store) => bmcs.and_registry(store, Http::verified(client::TIMEOUT, client::MOST_BYTES)),
         Err(_) => bmcs,
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How long one server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What this person lacks the rights for.
 const LACKING: &str = "you may not change";
@@ -73,9 +73,9 @@ async fn etcd(settings: &EtcdSettings) -> Value {
             let store = Store::connect(&one, Clock::Host).await.map_err(|e| e.to_string())?;
             store.server().await.map_err(|e| e.to_string())
         };
-        let said = match tokio::time::timeout(PATIENCE, asked).await {
+        let said = match tokio::time::timeout(TIMEOUT, asked).await {
             Ok(Ok(text) | Err(text)) => text,
-            Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+            Err(_) => format!("no answer within {} s", TIMEOUT.as_secs()),
         };
         out.insert(secret::url(endpoint), json!(said));
     }
@@ -85,14 +85,14 @@ async fn etcd(settings: &EtcdSettings) -> Value {
 
 async fn kubernetes(kube: &Kube) -> Value {
     let version = async { kube.version().await.unwrap_or_else(|e| e.to_string()) };
-    let said = tokio::time::timeout(PATIENCE, version).await;
-    let said = said.unwrap_or_else(|_| format!("no answer within {} s", PATIENCE.as_secs()));
+    let said = tokio::time::timeout(TIMEOUT, version).await;
+    let said = said.unwrap_or_else(|_| format!("no answer within {} s", TIMEOUT.as_secs()));
     json!({ kube.server(): said })
 }
 
 /// What lies in etcd about who works here.
 async fn stored(store: &Store) -> Map<String, Value> {
-    let view = match tokio::time::timeout(PATIENCE, store.read_view()).await {
+    let view = match tokio::time::timeout(TIMEOUT, store.read_view()).await {
         Ok(Ok(view)) => view,
         Ok(Err(e)) => return Map::from_iter([("stored".to_owned(), json!(e.to_string()))]),
         Err(_) => return Map::from_iter([("stored".to_owned(), json!("no answer"))]),

@@ -10,15 +10,15 @@ use serde::Serialize;
 use super::{Context, args::Output, output::columns};
 use crate::{
     actions::ActionError,
+    backends::{ANSWER, WEBHOOK, host_name},
     clock::Clock,
     engine::{
         command::Spawner,
-        notices::{Delivery, Postman},
+        notices::{Delivery, DeliveryResult},
     },
-    ground::{ANSWER, WEBHOOK, host_name},
     model::{
         entry::Stored,
-        notice::{Kind, Notice, Told},
+        notice::{Kind, Notice, NotifierState},
         text::nearest,
         time::whole_seconds,
     },
@@ -68,7 +68,7 @@ struct Row {
     why: Option<String>,
 }
 
-fn row(name: &str, here: Option<&Receiver>, told: Option<&Stored<Told>>) -> Row {
+fn row(name: &str, here: Option<&Receiver>, told: Option<&Stored<NotifierState>>) -> Row {
     let record = told.and_then(Stored::get);
     let broken = told.and_then(|t| t.value.as_ref().err().cloned());
     let trouble = record.and_then(|t| t.trouble.as_ref());
@@ -139,13 +139,13 @@ async fn test(receivers: &[Receiver], kind: Option<&str>, context: &Context) -> 
     let settings = &context.settings;
     let config = settings.files.last().map(|p| p.display().to_string());
     let spawner = Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env);
-    let postman = Postman { http, spawner };
+    let delivery = Delivery { http, spawner };
     let mut failed = 0;
     for receiver in receivers {
-        let line = match postman.deliver(receiver, &notice).await {
-            Delivery::Taken(answer) if answer.is_empty() => "received".to_owned(),
-            Delivery::Taken(answer) => format!("received: {answer}"),
-            Delivery::Unwanted(why) | Delivery::Failed { why, .. } => {
+        let line = match delivery.deliver(receiver, &notice).await {
+            DeliveryResult::Taken(answer) if answer.is_empty() => "received".to_owned(),
+            DeliveryResult::Taken(answer) => format!("received: {answer}"),
+            DeliveryResult::Unwanted(why) | DeliveryResult::Failed { why, .. } => {
                 failed += 1;
                 format!("NOT received: {why}")
             }

@@ -9,7 +9,7 @@ use super::{Context, args::Output, output::Lines};
 use crate::{
     actions::{
         ActionError,
-        line::{Place, Placed, line},
+        forecast::{Place, Placed, forecast},
         not_members,
         plan::previews,
         preview::Preview,
@@ -63,7 +63,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     let mut facts = facts.map_err(failed)?;
     rows.map_err(failed)?.into_iter().for_each(|row| facts.put_node(row));
     let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
-    let line = line(&view, &facts, addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
+    let line = forecast(&view, &facts, addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     if line.placed.is_empty() {
         context.say("the reboot queue is empty: name addresses to see what would happen to them");
     }

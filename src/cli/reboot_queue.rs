@@ -20,8 +20,8 @@ use crate::{
     model::{
         acceptance::Asked,
         attempt::Attempt,
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind, Stored},
-        ours::Verb,
         text::visible,
     },
     store::{keys::SwitchName, view::StoreView},

@@ -57,7 +57,7 @@ pub async fn look(context: &Context, question: Question) -> Result<Look, ActionE
     let with = (url.mod_revision, stored.map_or(0, |s| s.mod_revision));
     let parsed = stored.and_then(Stored::get).map_or_else(|| Ok(serde_json::Map::new()), |text| variables::parse(text));
     let parsed = parsed.map_err(|e| ActionError::failed(format!("{e}; set them again with `set-variables FILE`")))?;
-    let http = Http::verified(client::PATIENCE, client::MOST_BYTES);
+    let http = Http::verified(client::TIMEOUT, client::MOST_BYTES);
     let asked = store.clock().wall();
     let url = url.get().cloned().unwrap_or_default();
     let machines = client::ask(&http, &url, question, &parsed).await;

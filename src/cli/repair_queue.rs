@@ -17,8 +17,8 @@ use super::{
 use crate::{
     actions::{ActionError, WantedRepair},
     model::{
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind},
-        ours::Verb,
     },
     store::{keys::SwitchName, repairs::Which},
 };

@@ -20,8 +20,8 @@ use crate::{
     net::Http,
     sandbox::{
         Sandbox,
+        durations::Durations,
         machines::Machines,
-        pace::Pace,
         serve::{Order, Ports, Ran},
         workload::Population,
     },
@@ -222,7 +222,7 @@ enum Ground {
     Stage(Box<Stage>),
 }
 
-fn read_pace(file: &Path) -> Result<Pace, String> {
+fn read_pace(file: &Path) -> Result<Durations, String> {
     let text = std::fs::read_to_string(file).map_err(|e| e.to_string())?;
     serde_yaml::from_str(&text).map_err(|e| e.to_string())
 }

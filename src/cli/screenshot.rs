@@ -11,10 +11,10 @@ use ratatui::layout::Size;
 use super::{Context, sandbox::Choice, state::whole};
 use crate::{
     actions::ActionError,
+    backends::{Backends, host_name},
     clock::Clock,
     console::{ConsoleOptions, View, screen, shot},
     engine::snapshot::Seen,
-    ground::{Ground, host_name},
     scenario::Stage,
     telemetry::{self, Ring, Target},
 };
@@ -84,7 +84,7 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
     let ring = Ring::default();
     // the engine of the sandbox is in this process: what it logs is what the view shows
     let _logs = args.sandbox.then(|| telemetry::start_with(Target::Nowhere, "info", false, Some(ring.clone())));
-    let (ground, seen, _stage) = if args.sandbox { Box::pin(simulated(args)).await? } else { real(context).await? };
+    let (backends, seen, _stage) = if args.sandbox { Box::pin(simulated(args)).await? } else { real(context).await? };
     let settings = &context.settings;
     let options = ConsoleOptions {
         view: args.view.unwrap_or_default(),
@@ -97,7 +97,7 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
         ..ConsoleOptions::default()
     };
     let now = seen.now;
-    let app = shot::after(&options, args.size, seen, now, &args.keys.0, (&ground.store, ground.kube.as_ref()));
+    let app = shot::after(&options, args.size, seen, now, &args.keys.0, (&backends.store, backends.kube.as_ref()));
     let app = Box::pin(app).await.map_err(|e| ActionError::misused(format!("--keys: {e}")))?;
     match args.format {
         Format::Text => context.out.text(screen::text(&app)),
@@ -107,23 +107,23 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
 }
 
 /// What is shown, what the past is read from, and the data centre where it is simulated.
-type Look = (Ground, Arc<Seen>, Option<Box<Stage>>);
+type Look = (Backends, Arc<Seen>, Option<Box<Stage>>);
 
 /// The configured servers, seen by an engine that only observes.
 async fn real(context: &Context) -> Result<Look, ActionError> {
     // one reading that says at once what is wrong with the connection
     context.store().await?.leader().await?;
-    let ground = Ground::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
-    let seen = whole(&ground, context).await;
-    Ok((ground, seen, None))
+    let backends = Backends::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
+    let seen = whole(&backends, context).await;
+    Ok((backends, seen, None))
 }
 
 /// A sandbox in which a scenario has been played for a while.
 async fn simulated(args: &ShotArgs) -> Result<Look, ActionError> {
     let (scenario, options) = args.choice.made().map_err(ActionError::misused)?;
     let stage = Stage::set(scenario, options, Clock::Host).await.map_err(ActionError::failed)?;
-    let ground = stage.ground(&host_name());
-    let engine = ground.start("console", true, None);
+    let backends = stage.backends(&host_name());
+    let engine = backends.start("console", true, None);
     let seconds = Duration::try_from_secs_f64(args.after).map_err(|e| ActionError::misused(format!("--after: {e}")))?;
     let mut seen = engine.seen();
     let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some() || seen.snapshot.store.leader().is_some());
@@ -134,5 +134,5 @@ async fn simulated(args: &ShotArgs) -> Result<Look, ActionError> {
     }
     let last = Arc::clone(&seen.borrow());
     drop(engine);
-    Ok((ground, last, Some(Box::new(stage))))
+    Ok((backends, last, Some(Box::new(stage))))
 }

@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{
     actions::ActionError,
+    backends::Backends,
     engine::{
         decide::{Applying, Decision, Effect, Planned, Registering},
         snapshot::Seen,
         state::State,
     },
-    ground::Ground,
     model::{
         entry::Stored,
         reboot::RebootStatus,
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// How long the copies may take to be whole.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What to decide on.
 #[derive(Args, Debug)]
@@ -50,8 +50,8 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
     };
     // one reading that says at once what is wrong with the connection
     context.store().await?.leader().await?;
-    let ground = Ground::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
-    let last = whole(&ground, context).await;
+    let backends = Backends::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
+    let last = whole(&backends, context).await;
     if let Some(note) = only_leaders_read(&last) {
         context.say(&note);
     }
@@ -60,11 +60,11 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
 }
 
 /// What an engine that only observes sees, once everything has been read; what is missing after a while is said.
-pub(super) async fn whole(ground: &Ground, context: &Context) -> Arc<Seen> {
-    let engine = ground.start("console", false, None);
+pub(super) async fn whole(backends: &Backends, context: &Context) -> Arc<Seen> {
+    let engine = backends.start("console", false, None);
     let mut seen = engine.seen();
-    let deadline = Instant::now() + PATIENCE;
-    let waits = |seen: &Seen| missing(seen, ground.kube.is_some());
+    let deadline = Instant::now() + TIMEOUT;
+    let waits = |seen: &Seen| missing(seen, backends.kube.is_some());
     while !waits(&seen.borrow()).is_empty() {
         if !matches!(timeout_at(deadline, seen.changed()).await, Ok(Ok(()))) {
             break;

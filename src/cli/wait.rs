@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     actions::ActionError,
-    model::{entry::EntryId, ours::Ending, reboot::RebootStatus},
+    model::{cketerm_records::Ending, entry::EntryId, reboot::RebootStatus},
     store::{Store, live::Live, view::StoreView},
 };
 

@@ -13,8 +13,8 @@ use crate::{
         trouble::{self, Trouble},
     },
     model::{
+        cketerm_records::{Ending, Progress},
         entry::{EntryId, QueueKind},
-        ours::{Ending, Progress},
         reason::Reason,
         repair::RepairEntry,
     },

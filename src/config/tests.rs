@@ -4,11 +4,11 @@ use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use super::*;
 
-struct Desk {
+struct Directory {
     dir: tempfile::TempDir,
 }
 
-impl Desk {
+impl Directory {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -30,7 +30,7 @@ const PEM: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\
 
 #[test]
 fn the_default_file_says_what_holds_without_any() {
-    let settings = Desk::new().load(Settings::default_yaml()).unwrap();
+    let settings = Directory::new().load(Settings::default_yaml()).unwrap();
     let plain = Settings::default();
     assert_eq!((&settings.etcd, &settings.kube, &settings.console), (&plain.etcd, &plain.kube, &plain.console));
     assert_eq!((&settings.log, &settings.http), (&plain.log, &plain.http));
@@ -40,7 +40,7 @@ fn the_default_file_says_what_holds_without_any() {
 
 #[test]
 fn ckes_own_file_is_taken_unchanged() {
-    let desk = Desk::new();
+    let desk = Directory::new();
     let ca = desk.file("ca.crt", PEM);
     let text = format!(
         "endpoints: [\"https://10.0.0.1:2379\", \"https://10.0.0.2:2379\"]\nprefix: /cke/\ntimeout: 5s\nusername: cke\n\
@@ -56,7 +56,7 @@ fn ckes_own_file_is_taken_unchanged() {
 
 #[test]
 fn the_etcd_of_kubernetes_is_a_section_of_its_own() {
-    let desk = Desk::new();
+    let desk = Directory::new();
     let (ca, key) = (desk.file("ca.crt", PEM), desk.file("m.key", PEM));
     assert_eq!(desk.load("etcd: {endpoints: [\"http://a:2379\"]}").unwrap().cluster_etcd, None);
     // credentials alone: the control planes are tried
@@ -76,7 +76,7 @@ fn the_etcd_of_kubernetes_is_a_section_of_its_own() {
 
 #[test]
 fn an_unknown_key_is_an_error_with_file_key_and_the_nearest_valid_one() {
-    let desk = Desk::new();
+    let desk = Directory::new();
     for (text, key, nearest) in [
         ("etcd:\n  endpoint: [x]\n", "etcd.endpoint", "etcd.endpoints"),
         ("endpoint: [x]\n", "endpoint", "endpoints"),
@@ -95,7 +95,7 @@ fn an_unknown_key_is_an_error_with_file_key_and_the_nearest_valid_one() {
 #[test]
 fn keys_are_read_by_the_names_of_their_commands() {
     let text = "console:\n  keys: {cancel: [\"ctrl-x c\", f8], nodes: [2], hold: f9, force: []}\n";
-    let keys = Desk::new().load(text).unwrap().console.keys;
+    let keys = Directory::new().load(text).unwrap().console.keys;
     let found: Vec<(&str, Vec<&str>)> =
         keys.iter().map(|(name, keys)| (name.as_str(), keys.iter().map(String::as_str).collect())).collect();
     let wanted = [("cancel", vec!["ctrl-x c", "f8"]), ("force", vec![]), ("hold", vec!["f9"]), ("nodes", vec!["2"])];
@@ -104,7 +104,7 @@ fn keys_are_read_by_the_names_of_their_commands() {
 
 #[test]
 fn values_of_the_wrong_kind_are_named() {
-    let desk = Desk::new();
+    let desk = Directory::new();
     for (text, words) in [
         ("console:\n  mouse: yes\n", "console.mouse: expected true, false or always, not \"yes\""),
         ("console:\n  bell: on\n", "console.bell: expected never, stuck, ended or both, not \"on\""),
@@ -128,7 +128,7 @@ fn values_of_the_wrong_kind_are_named() {
 
 #[test]
 fn a_secret_that_everyone_can_read_is_refused_in_our_form_and_warned_of_in_ckes() {
-    let desk = Desk::new();
+    let desk = Directory::new();
     let open = |text: &str, mode: u32| {
         let path = desk.file("c.yaml", text);
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -148,7 +148,7 @@ fn a_secret_that_everyone_can_read_is_refused_in_our_form_and_warned_of_in_ckes(
 
 #[test]
 fn later_places_win_and_a_file_with_endpoints_does_not_inherit_another_files_password() {
-    let desk = Desk::new();
+    let desk = Directory::new();
     let places = [
         (Place::Cke, desk.file("cke.yml", "endpoints: [\"http://a:1\"]\npassword: p\nusername: u\n")),
         (Place::Ours, desk.file("host.yaml", "etcd:\n  prefix: /site/\nlog:\n  level: debug\n")),
@@ -185,7 +185,7 @@ fn later_places_win_and_a_file_with_endpoints_does_not_inherit_another_files_pas
 
 #[test]
 fn an_engine_takes_etcd_and_kubernetes_from_one_place_or_ckes_file_and_an_explicit_kubeconfig() {
-    let desk = Desk::new();
+    let desk = Directory::new();
     let load = |text: &str, kubeconfig: Option<&str>| {
         let config = Some(desk.file("c.yaml", text));
         let overrides = Overrides { config, kubeconfig: kubeconfig.map(PathBuf::from), ..Overrides::default() };
@@ -205,14 +205,14 @@ fn a_missing_named_file_is_an_error_and_relative_paths_are_beside_the_file() {
     let overrides = Overrides { config: Some("/nowhere/c.yaml".into()), ..Overrides::default() };
     let error = Settings::load_from(&overrides, |_| None, &[]).unwrap_err().to_string();
     assert!(error.contains("/nowhere/c.yaml"), "{error}");
-    let desk = Desk::new();
+    let desk = Directory::new();
     let settings = desk.load("etcd: {}\nkubernetes:\n  kubeconfig: kube/config\n").unwrap();
     assert_eq!(settings.kube.kubeconfig, Some(desk.dir.path().join("kube/config")));
 }
 
 #[test]
 fn ckes_file_whose_certificates_we_may_not_read_keeps_nobody_out() {
-    let desk = Desk::new();
+    let desk = Directory::new();
     let places = [(Place::Cke, desk.file("cke.yml", "endpoints: [\"http://a:1\"]\ntls-key-file: /nowhere/key\n"))];
     let settings = Settings::load_from(&Overrides::default(), |_| None, &places).unwrap();
     assert!(!settings.configured() && settings.etcd == EtcdSettings::default());
@@ -299,7 +299,7 @@ fn where_each_setting_came_from_is_told_by_its_own_name() {
 
 #[test]
 fn secrets_that_others_can_read_are_said_for_config_check_and_the_log() {
-    let desk = Desk::new();
+    let desk = Directory::new();
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
     let (key, kubeconfig) = (desk.file("etcd.key", PEM), desk.file("kubeconfig", "insecure-skip-tls-verify: true\n"));
     let text = "etcd: {endpoints: ['http://10.0.0.1:2379'], username: u, password: hunter2, tls-key-file: etcd.key}\n\
@@ -322,7 +322,7 @@ fn a_state_directory_that_the_settings_name_wins_over_every_other_place() {
     let place = |settings: Settings, found: Option<&str>| {
         settings.keeping_results_in(found.map(PathBuf::from)).state_directory.display().to_string()
     };
-    let desk = Desk::new();
+    let desk = Directory::new();
     let silent = desk.load(Settings::default_yaml()).unwrap();
     assert_eq!(place(silent.clone(), None), "/var/lib/cketerm", "whoever runs the daemon");
     assert_eq!(place(silent, Some("/made/by/systemd")), "/made/by/systemd");

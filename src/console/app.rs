@@ -11,21 +11,20 @@ use ratatui::layout::Size;
 use tui_input::Input;
 
 use super::{
-    brief,
     chosen::Chosen,
+    command_line::CommandLine,
     dialog::Dialog,
     event::{Action, Effect},
-    facts::Facts,
     keys::Stroke,
-    line::CommandLine,
     list::{List, Rows},
     logs::{LineId, Logs},
     overview::{Spot, Summary},
     past::{Past, PastId},
     picker::Picker,
+    queries::Totals,
     racks,
     registry::{self, Row, Serial},
-    settings, sources,
+    settings, short_text, sources,
     tour::Tour,
     undo::{Offer, Way},
 };
@@ -33,7 +32,7 @@ pub use super::{looks::Looks, messages::Message, view::View};
 use crate::{
     clock::Now,
     engine::snapshot::Seen,
-    model::{entry::EntryId, ours::Who, rights::Rights},
+    model::{cketerm_records::Who, entry::EntryId, rights::Rights},
     store::keys::Folder,
 };
 
@@ -111,7 +110,7 @@ pub struct App {
     /// What was seen last.
     pub seen: Arc<Seen>,
     /// Sums over it.
-    pub facts: Facts,
+    pub totals: Totals,
     /// This moment, by the console's clock.
     pub now: Now,
     /// The terminal's size.
@@ -179,7 +178,7 @@ pub struct App {
     /// Something for whoever runs the console, after this event.
     pub effects: Vec<Effect>,
     /// Sums over the registry.
-    pub registry: registry::Facts,
+    pub registry: registry::RegistrySummary,
     /// Machines and Diff show the racks in place of their rows.
     pub racks: bool,
     /// The Nodes show the map of the racks in place of their rows.
@@ -216,7 +215,7 @@ impl App {
         Self {
             looks,
             seen: Arc::default(),
-            facts: Facts::default(),
+            totals: Totals::default(),
             now,
             size: Size::new(80, 24),
             view,
@@ -250,7 +249,7 @@ impl App {
             undo: None,
             tour: None,
             effects: Vec::new(),
-            registry: registry::Facts::default(),
+            registry: registry::RegistrySummary::default(),
             racks: false,
             map: None,
             pane: None,
@@ -329,7 +328,7 @@ impl App {
 
     /// What large changes ask to be typed: the badge's word, else the cluster's name; as it is shown, and so it is typed.
     pub fn cluster_word(&self) -> String {
-        brief::safe(self.cluster().or(self.looks.badge.as_deref()).unwrap_or("cluster"))
+        short_text::safe(self.cluster().or(self.looks.badge.as_deref()).unwrap_or("cluster"))
     }
 
     /// The key of a command, for sentences; the command line's word where none is bound.

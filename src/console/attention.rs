@@ -11,9 +11,9 @@ use unicode_width::UnicodeWidthChar;
 
 use super::{
     app::App,
-    brief,
-    facts::{self, Counts},
-    letters::Letters,
+    charset::Letters,
+    queries::{self, Counts},
+    short_text,
 };
 use crate::{config::Bell, engine::trouble, model::entry::EntryId};
 
@@ -104,12 +104,12 @@ fn who_is_stuck(app: &App) -> BTreeSet<Stuck> {
 }
 
 fn stuck(app: &App) -> usize {
-    app.facts.reboots.trouble + app.facts.repairs.trouble
+    app.totals.reboots.trouble + app.totals.repairs.trouble
 }
 
 fn in_work(app: &App) -> usize {
     let of = |counts: &Counts| counts.draining + counts.after;
-    of(&app.facts.reboots) + of(&app.facts.repairs)
+    of(&app.totals.reboots) + of(&app.totals.repairs)
 }
 
 /// `cketerm tokyo0: 2 stuck`.
@@ -117,10 +117,10 @@ fn title(app: &App) -> String {
     let name = app.looks.badge.as_deref().or(app.cluster());
     let name = name.map(|name| format!(" {name}")).unwrap_or_default();
     let (boot, store) = (app.now.boot.as_secs_f64(), &app.seen.snapshot.store);
-    let (reboots, repairs) = (&app.facts.reboots, &app.facts.repairs);
+    let (reboots, repairs) = (&app.totals.reboots, &app.totals.repairs);
     let what = if !store.synced {
         "connecting".to_owned()
-    } else if facts::etcd_lost(&app.seen, boot).is_some() {
+    } else if queries::etcd_lost(&app.seen, boot).is_some() {
         "etcd lost".to_owned()
     } else if stuck(app) > 0 {
         format!("{} stuck", stuck(app))
@@ -131,7 +131,7 @@ fn title(app: &App) -> String {
             (repairs.after, "repairing"),
         ];
         let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-        let held = app.facts.holds.iter().map(|(_, n)| n).sum::<usize>();
+        let held = app.totals.holds.iter().map(|(_, n)| n).sum::<usize>();
         let queued = reboots.queued + reboots.backoff + repairs.queued + repairs.backoff;
         match (parts.is_empty(), queued) {
             (false, _) => parts.join(", "),
@@ -140,7 +140,7 @@ fn title(app: &App) -> String {
             (true, n) => format!("{n} queued"),
         }
     };
-    let text = brief::safe(&format!("cketerm{name}: {what}"));
+    let text = short_text::safe(&format!("cketerm{name}: {what}"));
     let mut left = MOST;
     let cut = text.chars().take_while(|c| {
         let width = c.width().unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{app::App, brief, facts, overview};
+use super::{app::App, overview, queries, short_text};
 use crate::{
     engine::trouble,
     model::{
@@ -35,8 +35,8 @@ pub fn all(app: &App) -> Vec<Holder> {
         holder.pods.extend(pod.map(str::to_owned));
     };
     for id in reboots.chain(repairs) {
-        let Some(node) = facts::machine(seen, id) else { continue };
-        let blockers = facts::progress(seen, id).map(|p| p.blockers.as_slice()).unwrap_or_default();
+        let Some(node) = queries::machine(seen, id) else { continue };
+        let blockers = queries::progress(seen, id).map(|p| p.blockers.as_slice()).unwrap_or_default();
         // what an entry met that does not drain now is a thing of the past
         let blockers = if overview::in_work(seen, id) { blockers } else { &[] };
         let mut told = false;
@@ -64,7 +64,7 @@ pub fn all(app: &App) -> Vec<Holder> {
             | Reason::TerminatingStuck { .. }),
         ) = why
         {
-            add(brief::stuck_on(why, app.now.wall), &node, None);
+            add(short_text::stuck_on(why, app.now.wall), &node, None);
         }
     }
     let mut all: Vec<Holder> = found.into_values().collect();
@@ -100,7 +100,7 @@ pub fn of_several(app: &App) -> Vec<Blocks> {
             Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
             Reason::Backoff { .. } => {
                 // `pdb shop/web 2/2`: as what it is stuck on says it, without the numbers
-                let on = brief::stuck_on(why, app.now.wall);
+                let on = short_text::stuck_on(why, app.now.wall);
                 let words: Vec<&str> = on.split(' ').take(2).collect();
                 if matches!(words.first(), Some(&"pdb" | &"job")) {
                     add(words.join(" "), *id, None);
@@ -108,7 +108,7 @@ pub fn of_several(app: &App) -> Vec<Blocks> {
             }
             _ => {}
         }
-        for blocker in facts::progress(seen, *id).into_iter().flat_map(|p| &p.blockers) {
+        for blocker in queries::progress(seen, *id).into_iter().flat_map(|p| &p.blockers) {
             match &blocker.why {
                 PodHold::Budget { budget, .. } => add(format!("pdb {budget}"), *id, Some(&blocker.pod)),
                 PodHold::Job { job } => add(format!("job {job}"), *id, Some(&blocker.pod)),
@@ -118,7 +118,7 @@ pub fn of_several(app: &App) -> Vec<Blocks> {
     }
     let mut all: Vec<Blocks> = all.into_values().filter(|one| one.drains.len() > 1).collect();
     for one in &mut all {
-        one.drains.sort_by_key(|id| (facts::since(seen, *id), *id));
+        one.drains.sort_by_key(|id| (queries::since(seen, *id), *id));
     }
     all.sort_by_key(|one| std::cmp::Reverse(one.drains.len()));
     all

@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{app::App, brief, leaders, when};
+use super::{app::App, leaders, short_text, when};
 use crate::model::{
     entry::QueueKind,
     freeze::Freeze,
@@ -21,7 +21,7 @@ pub fn frozen(app: &App) -> Option<String> {
     let until = moment(app, freeze.until);
     let by = if freeze.who.user.is_empty() { String::new() } else { format!(" ({})", freeze.who.user) };
     let not = leaders::not_in_force(app).map(|not| format!(" - {not}")).unwrap_or_default();
-    Some(brief::safe(&format!("FROZEN until {until}: {}{by}{not}", freeze.reason)))
+    Some(short_text::safe(&format!("FROZEN until {until}: {}{by}{not}", freeze.reason)))
 }
 
 /// A text with its times told as all others are: whole seconds, in the site's zone.

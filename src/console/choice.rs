@@ -2,8 +2,8 @@
 
 use super::{
     app::{App, HostId, Pane, Target, View},
-    facts,
     past::PastId,
+    queries,
     registry::{Row, Serial},
 };
 use crate::{model::entry::EntryId, store::keys::Folder};
@@ -58,21 +58,21 @@ impl App {
     pub fn chosen_entries(&self) -> Vec<EntryId> {
         match (&self.pane, self.view) {
             (Some(Pane { of: Target::Entry(id), .. }), _) => vec![*id],
-            (Some(Pane { of: Target::Node(name), .. }), _) => self.facts.entries_of(name).collect(),
+            (Some(Pane { of: Target::Node(name), .. }), _) => self.totals.entries_of(name).collect(),
             (None, View::Overview) => match self.target() {
                 Some(Target::Entry(id)) => vec![id],
                 _ => Vec::new(),
             },
             (None, View::Reboots) => self.reboots.chosen(),
             (None, View::Repairs) => self.repairs.chosen(),
-            (None, View::Nodes) => self.nodes.chosen().iter().flat_map(|name| self.facts.entries_of(name)).collect(),
-            _ => self.chosen_nodes().iter().flat_map(|name| self.facts.entries_of(name)).collect(),
+            (None, View::Nodes) => self.nodes.chosen().iter().flat_map(|name| self.totals.entries_of(name)).collect(),
+            _ => self.chosen_nodes().iter().flat_map(|name| self.totals.entries_of(name)).collect(),
         }
     }
 
     /// The nodes that a verb is about.
     pub fn chosen_nodes(&self) -> Vec<String> {
-        let machine = |id: &EntryId| facts::machine(&self.seen, *id);
+        let machine = |id: &EntryId| queries::machine(&self.seen, *id);
         match (&self.pane, self.view) {
             (Some(Pane { of: Target::Node(name), .. }), _) => vec![name.clone()],
             (Some(Pane { of: Target::Entry(id), .. }), _) => machine(id).into_iter().collect(),
@@ -81,7 +81,7 @@ impl App {
             (None, View::Repairs) => self.repairs.chosen().iter().filter_map(machine).collect(),
             (Some(Pane { of: Target::Host(_), .. }), _) | (None, View::Hosts) => {
                 let hosts = self.chosen_hosts();
-                hosts.iter().filter_map(|id| facts::host_node(&self.seen, id)).map(|n| n.name.clone()).collect()
+                hosts.iter().filter_map(|id| queries::host_node(&self.seen, id)).map(|n| n.name.clone()).collect()
             }
             _ => self.chosen_addresses().iter().map(|address| self.seen.snapshot.machine(address)).collect(),
         }

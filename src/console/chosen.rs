@@ -8,9 +8,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{
     app::App,
-    brief,
-    columns::{self, Of, Told},
+    columns::{self, Columns, RowCells},
     filter::{Cells, Value},
+    short_text,
     table::{self, Cell, Column, GUTTER, Row},
     when,
 };
@@ -24,7 +24,7 @@ const WIDEST: u16 = 40;
 const LEAST: u16 = 6;
 
 /// Draws a table with the columns that were chosen of it, or with its own.
-pub fn draw<Id: Told>(
+pub fn draw<Id: Columns>(
     app: &App,
     (buffer, area): (&mut Buffer, Rect),
     columns: &[Column],
@@ -47,7 +47,7 @@ pub fn draw<Id: Told>(
             }
             None => (
                 Column { title: title(name), width: 1, from: 0 },
-                ids.iter().map(|id| Cell::plain(text(&Of::new(app, id).value(name)))).collect(),
+                ids.iter().map(|id| Cell::plain(text(&RowCells::new(app, id).value(name)))).collect(),
             ),
         };
         let longest = cells.iter().map(|cell| cell.text.width()).max().unwrap_or(0).max(column.title.width());
@@ -92,7 +92,7 @@ fn title(name: &'static str) -> &'static str {
 /// What a cell of such a column says.
 fn text(value: &Value) -> String {
     match value {
-        Value::Text(text) | Value::Known(text, _) => brief::safe(text),
+        Value::Text(text) | Value::Known(text, _) => short_text::safe(text),
         Value::Span(seconds) => when::seconds(*seconds),
         Value::Number(n) => n.to_string(),
         Value::None => String::new(),

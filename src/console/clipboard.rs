@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
     app::{App, Target},
-    brief, detail,
+    detail, short_text,
 };
 use crate::store::keys::Folder;
 
@@ -34,7 +34,7 @@ pub fn chosen(app: &App) -> Option<Copied> {
         let part = if all { "" } else { ", its beginning" };
         return Some(Copied { text, what: format!("the pane's text ({} lines{part})", lines.len() + 1) });
     }
-    let text = cut(brief::safe(&name(app, &target)?)).0;
+    let text = cut(short_text::safe(&name(app, &target)?)).0;
     Some(Copied { what: text.clone(), text })
 }
 

@@ -6,20 +6,21 @@ use jiff::Timestamp;
 
 use super::{
     app::{App, HostId, View},
-    brief, facts,
     filter::{Cells, Value},
     logs::LineId,
     past::PastId,
+    queries,
     registry::{self, Row, Serial},
+    short_text,
     views::history,
 };
 use crate::{
     engine::trouble,
     model::{
+        cketerm_records::{Request, Who},
         cluster::Node,
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
-        ours::{Request, Who},
         reboot::RebootEntry,
         repair::RepairEntry,
     },
@@ -118,20 +119,20 @@ pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
 }
 
 /// A row of a view together with what it is looked up in.
-pub struct Of<'a, Id: ?Sized> {
+pub struct RowCells<'a, Id: ?Sized> {
     app: &'a App,
     id: &'a Id,
     found: Found<'a>,
 }
 
-impl<'a, Id: Told + ?Sized> Of<'a, Id> {
+impl<'a, Id: Columns + ?Sized> RowCells<'a, Id> {
     /// This row.
     pub fn new(app: &'a App, id: &'a Id) -> Self {
         Self { app, id, found: id.find(app) }
     }
 }
 
-impl<Id: Told + ?Sized> Cells for Of<'_, Id> {
+impl<Id: Columns + ?Sized> Cells for RowCells<'_, Id> {
     fn value(&self, column: &str) -> Value<'_> {
         self.id.told(self.app, &self.found, column)
     }
@@ -153,7 +154,7 @@ pub struct Found<'a> {
 }
 
 /// An identity whose columns can be told.
-pub trait Told {
+pub trait Columns {
     /// Looks up what is asked for more than once.
     fn find<'a>(&'a self, _app: &'a App) -> Found<'a> {
         Found::default()
@@ -169,7 +170,7 @@ fn age(app: &App, at: Option<Timestamp>) -> Value<'static> {
 
 /// A Node's role: an API server's under the name of the screen and under that of the words.
 fn role<'a>(app: &App, found: &Found<'a>) -> Value<'a> {
-    match facts::role_of(&app.seen, found.node, found.member) {
+    match queries::role_of(&app.seen, found.node, found.member) {
         api @ "api" => Value::Known(api.into(), "control-plane"),
         other => Value::text(other),
     }
@@ -188,17 +189,17 @@ fn who(who: &Who) -> Value<'static> {
     Value::text(who.to_string())
 }
 
-impl Told for EntryId {
+impl Columns for EntryId {
     fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
         let seen = &app.seen;
-        let (reboot, repair) = (facts::entry(seen, *self), facts::repair(seen, *self));
+        let (reboot, repair) = (queries::entry(seen, *self), queries::repair(seen, *self));
         let request = seen.snapshot.store.requests.get(self).and_then(Stored::get);
         let address = reboot.map(|e| e.node.as_str()).or_else(|| repair.map(|e| e.address.as_str()));
         let Some(address) = address else { return Found { request, ..Found::default() } };
         let member = seen.snapshot.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
         let by_address = || seen.snapshot.kube.by_address.get(address).map(String::as_str);
         let name = member.map(Node::node_name).or_else(by_address).unwrap_or(address);
-        Found { reboot, repair, request, address, name, node: facts::node(seen, name), member, ..Found::default() }
+        Found { reboot, repair, request, address, name, node: queries::node(seen, name), member, ..Found::default() }
     }
 
     fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
@@ -209,19 +210,19 @@ impl Told for EntryId {
             "address" => return Value::text(found.address),
             "role" if found.name.is_empty() => return Value::None,
             "role" => return role(app, found),
-            "rack" => return Value::text(facts::rack_of(found.node, found.member)),
+            "rack" => return Value::text(queries::rack_of(found.node, found.member)),
             "since" => {
                 let moved = found.reboot.map(|e| e.last_transition_time);
                 let moved = moved.or_else(|| found.repair.map(|e| e.last_transition_time));
                 return moved.map_or(Value::None, |at| age(app, at.or_else(|| found.request.map(|r| r.at))));
             }
-            "pods" => return Value::text(brief::pods(seen, *self)),
+            "pods" => return Value::text(short_text::pods(seen, *self)),
             "by" => return found.request.map_or(Value::None, |r| who(&r.who)),
             "why" => return Value::text(found.request.and_then(|r| r.reason.as_deref()).unwrap_or_default()),
             "reason" => {
-                let why = seen.reasons.get(self).map(|why| brief::reason(why, now)).unwrap_or_default();
+                let why = seen.reasons.get(self).map(|why| short_text::reason(why, now)).unwrap_or_default();
                 let mark = if trouble::is_stuck(seen, *self) { "! " } else { "" };
-                let order = brief::order(seen, *self);
+                let order = short_text::order(seen, *self);
                 // most are neither
                 let before = !mark.is_empty() || !order.is_empty();
                 return Value::text(if before { format!("{mark}{order}{why}") } else { why });
@@ -230,41 +231,41 @@ impl Told for EntryId {
         }
         match self.queue {
             QueueKind::Reboot => match (column, found.reboot) {
-                ("status", Some(e)) => Value::text(brief::status(e, now)),
+                ("status", Some(e)) => Value::text(short_text::status(e, now)),
                 ("status", None) => Value::text("broken"),
                 _ => Value::None,
             },
             QueueKind::Repair => match (column, found.repair) {
                 ("status", None) => Value::text("broken"),
-                ("status", Some(e)) => Value::text(brief::repair_status(e, now)),
+                ("status", Some(e)) => Value::text(short_text::repair_status(e, now)),
                 ("type", Some(e)) => Value::text(e.machine_type.as_str()),
                 ("operation", Some(e)) => Value::text(e.operation.as_str()),
                 ("serial", Some(e)) => Value::text(e.serial.as_deref().unwrap_or_default()),
-                ("step", Some(e)) => Value::text(brief::step(seen, e)),
-                ("health", Some(_)) => Value::text(brief::health(seen, *self)),
-                ("left", Some(_)) => facts::deadline(seen, *self).map_or(Value::None, |at| span(now, at)),
+                ("step", Some(e)) => Value::text(short_text::step(seen, e)),
+                ("health", Some(_)) => Value::text(short_text::health(seen, *self)),
+                ("left", Some(_)) => queries::deadline(seen, *self).map_or(Value::None, |at| span(now, at)),
                 _ => Value::None,
             },
         }
     }
 }
 
-impl Told for String {
+impl Columns for String {
     fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
-        <str as Told>::find(self, app)
+        <str as Columns>::find(self, app)
     }
 
     fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
-        <str as Told>::told(self, app, found, column)
+        <str as Columns>::told(self, app, found, column)
     }
 }
 
 /// A node's name.
-impl Told for str {
+impl Columns for str {
     fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
-        let (node, member) = (facts::node(&app.seen, self), facts::member(&app.seen, self));
-        let address = member.map(|m| m.address.as_str()).or_else(|| facts::ip_of(node?)).unwrap_or_default();
-        let entries = [app.facts.reboot_of(self), app.facts.repair_of(self)];
+        let (node, member) = (queries::node(&app.seen, self), queries::member(&app.seen, self));
+        let address = member.map(|m| m.address.as_str()).or_else(|| queries::ip_of(node?)).unwrap_or_default();
+        let entries = [app.totals.reboot_of(self), app.totals.repair_of(self)];
         Found { address, name: self, node, member, entries, ..Found::default() }
     }
 
@@ -272,10 +273,10 @@ impl Told for str {
         let entry = |id: Option<EntryId>| id.map_or(Value::None, |id| whole(id.index));
         match column {
             "node" => Value::text(self),
-            "state" => Value::text(brief::node_state_of(app, self, found.node, found.entries).0),
+            "state" => Value::text(short_text::node_state_of(app, self, found.node, found.entries).0),
             "address" => Value::text(found.address),
             "role" => role(app, found),
-            "rack" => Value::text(facts::rack_of(found.node, found.member)),
+            "rack" => Value::text(queries::rack_of(found.node, found.member)),
             "kubelet" => found.node.map_or(Value::None, |n| Value::text(n.kubelet.as_str())),
             "reboot" => entry(found.entries[0]),
             "repair" => entry(found.entries[1]),
@@ -284,7 +285,7 @@ impl Told for str {
     }
 }
 
-impl Told for Serial {
+impl Columns for Serial {
     fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
         let seen = &app.seen;
         let Some(machine) = app.registry.machine(seen, self) else { return Value::text(self.0.as_str()) };
@@ -308,7 +309,7 @@ impl Told for Serial {
     }
 }
 
-impl Told for Row {
+impl Columns for Row {
     fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
         match (self, column) {
             (Self::Field(_), "what") => Value::text("field"),
@@ -329,23 +330,23 @@ impl Told for Row {
     }
 }
 
-impl Told for HostId {
+impl Columns for HostId {
     fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
-        let Some(host) = facts::host(&app.seen, self) else { return Value::text(self.1.as_str()) };
+        let Some(host) = queries::host(&app.seen, self) else { return Value::text(self.1.as_str()) };
         match column {
             "host" => Value::text(self.1.as_str()),
             "namespace" => Value::text(self.0.as_str()),
-            "node" => facts::host_node(&app.seen, self).map_or(Value::None, |n| Value::text(n.name.as_str())),
-            "power" => Value::text(brief::host_power(host)),
+            "node" => queries::host_node(&app.seen, self).map_or(Value::None, |n| Value::text(n.name.as_str())),
+            "power" => Value::text(short_text::host_power(host)),
             "state" => Value::text(host.provisioning.as_str()),
-            "asked" => Value::text(brief::host_asked(host)),
-            "remarks" => Value::text(brief::host(&app.seen, self).0),
+            "asked" => Value::text(short_text::host_asked(host)),
+            "remarks" => Value::text(short_text::host(&app.seen, self).0),
             _ => Value::None,
         }
     }
 }
 
-impl Told for PastId {
+impl Columns for PastId {
     fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
         let past = &app.past;
         let found = match app.view {
@@ -383,7 +384,7 @@ impl Told for PastId {
     }
 }
 
-impl Told for LineId {
+impl Columns for LineId {
     fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
         let Some(line) = app.logs.get(self) else { return Value::None };
         match column {

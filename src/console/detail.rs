@@ -17,8 +17,9 @@ use ratatui::{
 use super::{
     app::{App, Target},
     bar::{self, Phase, phase},
-    brief, calendar, facts,
+    calendar,
     logs::LineId,
+    queries, short_text,
     table::wrap,
     when,
 };
@@ -26,8 +27,8 @@ use crate::{
     engine::trouble,
     model::{
         attempt::{Attempt, Ended},
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind, Stored},
-        ours::Verb,
         reason::{PodHold, Reason},
         reboot::RebootStatus,
         repair::StepStatus,
@@ -72,23 +73,23 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
 /// The pane's title.
 pub fn title(app: &App, of: &Target) -> String {
     match of {
-        Target::Entry(id) => match facts::address_of(&app.seen, *id) {
+        Target::Entry(id) => match queries::address_of(&app.seen, *id) {
             Some(address) => {
                 let name = app.seen.snapshot.machine(address);
                 let address = if name == address { String::new() } else { format!(" {address}") };
-                brief::safe(&format!("{id} {name}{address}"))
+                short_text::safe(&format!("{id} {name}{address}"))
             }
             None => id.to_string(),
         },
-        Target::Node(name) => brief::safe(&format!("node {name}")),
+        Target::Node(name) => short_text::safe(&format!("node {name}")),
         Target::Machine(address) => {
             let serial = app.registry.at(&app.seen, address).map(|m| m.serial.as_str()).unwrap_or_default();
-            brief::safe(&format!("machine {serial} {address}"))
+            short_text::safe(&format!("machine {serial} {address}"))
         }
-        Target::Fold(what) => brief::safe(what),
+        Target::Fold(what) => short_text::safe(what),
         Target::Past(folder, id) => past::title(app, *folder, id),
         Target::Line(id) => format!("log line {}", id.0),
-        Target::Host((namespace, name)) => brief::safe(&format!("host {namespace}/{name}")),
+        Target::Host((namespace, name)) => short_text::safe(&format!("host {namespace}/{name}")),
     }
 }
 
@@ -110,8 +111,8 @@ impl Text<'_> {
     }
 
     /// The commands that make sense here: each with its key and what it does.
-    fn you_can(&mut self, deeds: &[(&str, &str)]) {
-        let can: Vec<String> = deeds.iter().map(|(name, does)| format!("{} {does}", self.app.key(name))).collect();
+    fn you_can(&mut self, actions: &[(&str, &str)]) {
+        let can: Vec<String> = actions.iter().map(|(name, does)| format!("{} {does}", self.app.key(name))).collect();
         self.field("you can", &can.join("  "), self.app.looks.theme.key);
     }
 
@@ -161,7 +162,7 @@ impl Text<'_> {
                 self.plain("", &how);
             }
             Some(Some(why)) => {
-                let key = facts::lies(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
+                let key = queries::lies(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
                 self.field("broken", &format!("{key}: {why}"), self.app.looks.theme.danger);
                 let remove = self.app.key("cancel");
                 self.plain(
@@ -178,15 +179,15 @@ impl Text<'_> {
     fn entry(&mut self, id: EntryId, alone: bool) {
         let seen = Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
-        let Some(entry) = facts::entry(&seen, id) else { return };
+        let Some(entry) = queries::entry(&seen, id) else { return };
         let name = seen.snapshot.machine(&entry.node);
-        let since = facts::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
-        self.plain("status", &format!("{}{since}", brief::status(entry, self.now())));
+        let since = queries::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
+        self.plain("status", &format!("{}{since}", short_text::status(entry, self.now())));
         if let Some(why) = seen.reasons.get(&id) {
             let style = if trouble::own(why) { theme.trouble } else { Style::new() };
-            self.field("why", &calendar::retold(self.app, &brief::sentence(why)), style);
+            self.field("why", &calendar::retold(self.app, &short_text::sentence(why)), style);
         }
-        let progress = facts::progress(&seen, id).filter(|_| entry.status != RebootStatus::Queued);
+        let progress = queries::progress(&seen, id).filter(|_| entry.status != RebootStatus::Queued);
         if let Some(p) = progress {
             let counted = format!("{}, {} of {} pods gone", p.phase, p.pods_gone, p.pods_at_start);
             self.plain("phase", &format!("{counted}, since {}", self.moment(p.since)));
@@ -206,8 +207,8 @@ impl Text<'_> {
             RebootStatus::Queued if entry.drain_backoff_count > 0 => vec![CANCEL, HOLD, RESET],
             _ => vec![CANCEL, HOLD],
         };
-        can.extend((facts::order(&seen, id) == Some(Verb::Hold)).then_some(LET_GO));
-        can.retain(|deed| *deed != RETRY || facts::running(&seen, id).is_none());
+        can.extend((queries::order(&seen, id) == Some(Verb::Hold)).then_some(LET_GO));
+        can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
         self.you_can(&can);
         if progress.is_some() {
             self.pods_left(id);
@@ -240,7 +241,7 @@ impl Text<'_> {
     /// The pods that a drain still waits for, each with what holds it.
     fn pods_left(&mut self, id: EntryId) {
         let seen = Arc::clone(&self.app.seen);
-        let Some(p) = facts::progress(&seen, id) else { return };
+        let Some(p) = queries::progress(&seen, id) else { return };
         self.heading(format!("Pods left: {}", p.blockers.len()));
         for blocker in &p.blockers {
             // a preview's refusal is in the reason before any eviction was sent
@@ -253,7 +254,7 @@ impl Text<'_> {
                 Some(Reason::BlockedByJob { pod, job }) if *pod == blocker.pod => PodHold::Job { job: job.clone() },
                 _ => blocker.why.clone(),
             };
-            let text = brief::safe(&format!("{}  {why}", blocker.pod));
+            let text = short_text::safe(&format!("{}  {why}", blocker.pod));
             let lines = wrap(&text, self.width.saturating_sub(2));
             self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
         }
@@ -277,7 +278,7 @@ impl Text<'_> {
         let store = &seen.snapshot.store;
         let asked = store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
         all.extend(asked.map(|at| phase(at, 'q', "queued")));
-        let drains = match (facts::entry(seen, id), facts::repair(seen, id)) {
+        let drains = match (queries::entry(seen, id), queries::repair(seen, id)) {
             (Some(e), _) => e.last_transition_time.filter(|_| e.status == RebootStatus::Draining),
             (_, Some(e)) => e.last_transition_time.filter(|_| e.unfinished() && e.step_status == StepStatus::Draining),
             _ => None,
@@ -289,15 +290,15 @@ impl Text<'_> {
         let of = |what: &'static str| read.iter().filter(move |audit| audit.what == what).map(|audit| audit.at);
         all.extend(drains.into_iter().chain(of("drain")).map(|at| phase(at, 'd', "draining")));
         // between two drains nothing is drained
-        let moved = match (facts::entry(seen, id), facts::repair(seen, id)) {
+        let moved = match (queries::entry(seen, id), queries::repair(seen, id)) {
             (Some(e), _) => e.last_transition_time,
             (_, Some(e)) => e.last_transition_time,
             _ => None,
         };
-        let rests = moved.filter(|_| facts::backs_off(seen, id).is_some());
+        let rests = moved.filter(|_| queries::backs_off(seen, id).is_some());
         all.extend(rests.into_iter().chain(of("back off")).map(|at| phase(at, 'b', "backoff")));
         all.extend(bar::attempts(store.attempts_of(id).filter_map(Stored::get)));
-        let end = facts::repair(seen, id).filter(|e| e.finished()).and_then(|e| e.last_transition_time);
+        let end = queries::repair(seen, id).filter(|e| e.finished()).and_then(|e| e.last_transition_time);
         self.bar(all, end.unwrap_or(self.now()));
     }
 
@@ -324,7 +325,7 @@ impl Text<'_> {
                 events.push((o.at, format!("attempt {}{of}: {}", a.number, o.end)));
             }
         }
-        if let Some(p) = facts::progress(&self.app.seen, id).filter(|p| p.phase != status) {
+        if let Some(p) = queries::progress(&self.app.seen, id).filter(|p| p.phase != status) {
             events.push((p.since, p.phase.clone()));
         }
         if let Some(o) = store.orders.get(&id).and_then(Stored::get) {
@@ -339,7 +340,7 @@ impl Text<'_> {
         for (at, what) in events {
             let line = format!("{:<10} {:>4} ago  {what}", calendar::time(self.app, at), when::age(at, self.now()));
             self.lines.extend(
-                wrap(&brief::safe(&line), self.width.saturating_sub(2))
+                wrap(&short_text::safe(&line), self.width.saturating_sub(2))
                     .into_iter()
                     .map(|l| Line::from(format!("  {l}"))),
             );

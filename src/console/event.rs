@@ -10,12 +10,12 @@ use super::{
     theme::Theme,
 };
 use crate::{
-    actions::HostDeed,
+    actions::HostAction,
     clock::Now,
     engine::snapshot::Seen,
     model::{
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind},
-        ours::Verb,
     },
 };
 
@@ -37,16 +37,16 @@ pub enum Event {
     /// Time passed.
     Tick(Now),
     /// An action ended: what is to be said of it.
-    Done(Result<Came, String>),
+    Done(Result<ActionOutcome, String>),
     /// A question was answered.
-    Told(Box<Answer>),
+    Answered(Box<Answer>),
     /// What was to be kept was written: what is to be said of it.
     Kept(Result<Option<String>, String>),
 }
 
 /// What came of an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Came {
+pub struct ActionOutcome {
     /// What is to be said of it.
     pub said: String,
     /// The entries that it queued.
@@ -72,7 +72,7 @@ pub enum Replaced {
     Off,
 }
 
-impl<T: Into<String>> From<T> for Came {
+impl<T: Into<String>> From<T> for ActionOutcome {
     fn from(said: T) -> Self {
         Self { said: said.into(), ..Self::default() }
     }
@@ -83,7 +83,7 @@ impl<T: Into<String>> From<T> for Came {
 pub enum Effect {
     /// Carry this out, then tell by [`Event::Done`].
     Act(Action),
-    /// Read this, then tell by [`Event::Told`].
+    /// Read this, then tell by [`Event::Answered`].
     Ask(Question),
     /// Keep this for the next time, then tell by [`Event::Kept`].
     Keep(Change),
@@ -192,7 +192,7 @@ pub enum Action {
         /// Each by `namespace/name`, with the UID that was shown.
         hosts: Vec<(String, String)>,
         /// What; none until it is chosen.
-        deed: Option<HostDeed>,
+        action: Option<HostAction>,
         /// Why.
         reason: Option<String>,
     },
@@ -272,8 +272,8 @@ impl Action {
         {
             of.clone_into(name);
         }
-        if let (Self::Hosts { deed, .. }, Some((what, how))) = (&mut self, chosen) {
-            *deed = crate::console::dialog::host::deed(what, how);
+        if let (Self::Hosts { action, .. }, Some((what, how))) = (&mut self, chosen) {
+            *action = crate::console::dialog::host::action(what, how);
         }
         self
     }
@@ -317,10 +317,10 @@ impl Action {
                 Registering::AutoRepair(false) => "disabling automatic repair ...".to_owned(),
                 Registering::Constraint { name, .. } => format!("setting constraint {name} ..."),
             },
-            Self::Hosts { hosts, deed, .. } => {
+            Self::Hosts { hosts, action, .. } => {
                 let names: Vec<&str> = hosts.iter().map(|(name, _)| name.as_str()).collect();
-                match deed {
-                    Some(HostDeed::Fence(node, _)) => {
+                match action {
+                    Some(HostAction::Fence(node, _)) => {
                         format!("fencing {node}: waits for the proof that {} is off ...", names.join(", "))
                     }
                     _ => format!("asking it of {} ...", names.join(", ")),

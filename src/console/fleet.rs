@@ -4,7 +4,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use imbl::OrdMap;
 
-use super::{app::HostId, brief, facts};
+use super::{app::HostId, queries, short_text};
 use crate::{
     engine::{metal3::Metal3, snapshot::Seen},
     model::{cluster::Node, host::HostRow, kube::NodeRow},
@@ -90,7 +90,7 @@ fn with_nodes(seen: &Seen) -> impl Iterator<Item = (&str, bool)> {
 
 /// Whether there is a node of that name, in Kubernetes or in the definition.
 pub fn known(seen: &Seen, name: &str) -> bool {
-    facts::node(seen, name).is_some() || facts::member(seen, name).is_some()
+    queries::node(seen, name).is_some() || queries::member(seen, name).is_some()
 }
 
 /// Hosts by what a person should know of them.
@@ -114,11 +114,11 @@ impl Hosts {
         if self.of.ptr_eq(hosts) && self.ours.as_ref().is_some_and(|of| Arc::ptr_eq(of, ours)) {
             return;
         }
-        self.trouble = hosts.keys().filter(|id| brief::host(seen, id).1).cloned().collect();
-        let held = hosts.iter().filter(|(id, host)| !host.asked.keys.is_empty() && !brief::host(seen, id).1);
+        self.trouble = hosts.keys().filter(|id| short_text::host(seen, id).1).cloned().collect();
+        let held = hosts.iter().filter(|(id, host)| !host.asked.keys.is_empty() && !short_text::host(seen, id).1);
         self.held = held.map(|(id, _)| id.clone()).collect();
         let asked = |host: &HostRow| !host.asked.keys.is_empty() || host.pending();
-        let away = hosts.iter().filter(|(id, host)| asked(host) && !brief::host(seen, id).1);
+        let away = hosts.iter().filter(|(id, host)| asked(host) && !short_text::host(seen, id).1);
         self.away = away.map(|(id, _)| id.clone()).collect();
         (self.of, self.ours) = (hosts.clone(), Some(Arc::clone(ours)));
     }

@@ -11,9 +11,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{
     app::{App, View},
-    brief,
+    command_line,
     keys::{self, Binding, Context, TABLE},
-    leaders, line, palette,
+    leaders, palette, short_text,
     table::{cut, put},
     tour, update,
 };
@@ -33,7 +33,7 @@ fn message(app: &App) -> (Vec<String>, bool) {
         (None, None) => return (Vec::new(), false),
     };
     let text = if failed { format!("! {text}") } else { text.to_owned() };
-    (cut(&brief::safe(&text), usize::from(app.size.width), MOST), failed)
+    (cut(&short_text::safe(&text), usize::from(app.size.width), MOST), failed)
 }
 
 /// Lines of the footer: one for the message at least, one for the hints.
@@ -64,7 +64,7 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
             Some(_) => (String::new(), theme.muted),
             // the list above says it of every name
             None if line.offers.before.is_empty() && !line.offers.words.is_empty() => (String::new(), theme.muted),
-            None => (line::meaning(line.input.value()).unwrap_or_default(), theme.muted),
+            None => (command_line::meaning(line.input.value()).unwrap_or_default(), theme.muted),
         };
         return prompt(app, frame, (area, hints), ":", &line.input, said);
     }

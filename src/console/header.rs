@@ -9,9 +9,9 @@ use ratatui::{
 
 use super::{
     app::{App, View},
-    brief, calendar,
-    facts::Leader,
-    leaders, sources,
+    calendar, leaders,
+    queries::Leader,
+    short_text, sources,
     table::{put, wrap},
 };
 
@@ -28,18 +28,18 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
     let mut texts = sources::banner(app);
     if app.seen.snapshot.store.synced && engine.leading.is_none() && !engine.observing.is_empty() {
-        texts.push((format!("observing: {}", brief::safe(&engine.observing.join("; "))), theme.trouble));
+        texts.push((format!("observing: {}", short_text::safe(&engine.observing.join("; "))), theme.trouble));
     }
     texts.extend(calendar::frozen(app).map(|text| (text, theme.danger)));
     if let Some(stopped) = app.seen.snapshot.store.stopped.as_ref().and_then(Stored::get) {
         let why = stopped.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         let text = format!("STOPPED by {} since {}{why}; :resume", stopped.who, calendar::time(app, stopped.at));
-        texts.push((brief::safe(&text), theme.danger));
+        texts.push((short_text::safe(&text), theme.danger));
     }
     // what holds both queues alike is said once
     let mut held: Vec<(String, usize)> = Vec::new();
-    for (id, n) in &app.facts.holds {
-        let Some(why) = app.seen.reasons.get(id).map(|why| brief::safe(&why.to_string())) else { continue };
+    for (id, n) in &app.totals.holds {
+        let Some(why) = app.seen.reasons.get(id).map(|why| short_text::safe(&why.to_string())) else { continue };
         match held.iter_mut().find(|(known, _)| *known == why) {
             Some((_, all)) => *all += n,
             None => held.push((why, *n)),
@@ -51,9 +51,10 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
         let wait = if n == 1 { "1 entry waits".to_owned() } else { format!("{n}{more} entries wait") };
         texts.push((format!("! {wait}: {why}"), theme.trouble));
     }
-    if let [first, rest @ ..] = app.facts.faults.as_slice() {
+    if let [first, rest @ ..] = app.totals.faults.as_slice() {
         let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
-        let text = format!("! cluster definition: {}{more}; mend it with `cketerm cluster set`", brief::safe(first));
+        let text =
+            format!("! cluster definition: {}{more}; mend it with `cketerm cluster set`", short_text::safe(first));
         texts.push((text, theme.trouble));
     }
     let width = usize::from(app.size.width);
@@ -92,7 +93,7 @@ pub fn draw(app: &App, buffer: &mut Buffer, area: Rect, banner: Rect) {
 fn counts(app: &App) -> Line<'static> {
     let theme = &app.looks.theme;
     let word = app.looks.badge.as_deref().or(app.cluster()).unwrap_or("no cluster");
-    let mut spans = vec![Span::styled(format!(" {} ", brief::safe(word)), theme.badge), Span::raw(" ")];
+    let mut spans = vec![Span::styled(format!(" {} ", short_text::safe(word)), theme.badge), Span::raw(" ")];
     let store = &app.seen.snapshot.store;
     if !store.synced {
         spans.push(Span::raw(if app.looks.sandbox { "starting ..." } else { "connecting ..." }));
@@ -113,7 +114,7 @@ fn counts(app: &App) -> Line<'static> {
             Span::styled("sabakan integration DISABLED", theme.danger)
         });
         if let Some(hold) = &store.registry.hold {
-            let who = hold.get().map(|hold| format!(" by {}", brief::safe(&hold.who.user))).unwrap_or_default();
+            let who = hold.get().map(|hold| format!(" by {}", short_text::safe(&hold.who.user))).unwrap_or_default();
             let not = leaders::not_in_force(app).map(|_| " (NOT IN FORCE)").unwrap_or_default();
             spans.push(Span::styled(format!("  applying ON HOLD{who}{not}"), theme.danger));
         }
@@ -127,8 +128,8 @@ fn counts(app: &App) -> Line<'static> {
     }
     let queue = app.view.queue();
     let (switch, other, counts) = match queue {
-        QueueKind::Reboot => (&store.reboots.switch, &store.repairs.switch, &app.facts.reboots),
-        QueueKind::Repair => (&store.repairs.switch, &store.reboots.switch, &app.facts.repairs),
+        QueueKind::Reboot => (&store.reboots.switch, &store.repairs.switch, &app.totals.reboots),
+        QueueKind::Repair => (&store.repairs.switch, &store.reboots.switch, &app.totals.repairs),
     };
     if switch.enabled() {
         spans.push(Span::styled(format!("{queue}s enabled"), theme.good));
@@ -136,7 +137,7 @@ fn counts(app: &App) -> Line<'static> {
         spans.push(Span::styled(format!("{queue}s DISABLED"), theme.danger));
     }
     if let Some(odd) = switch.odd() {
-        spans.push(Span::styled(format!(" (odd value {:?})", brief::safe(odd)), theme.trouble));
+        spans.push(Span::styled(format!(" (odd value {:?})", short_text::safe(odd)), theme.trouble));
     }
     let after = if queue == QueueKind::Reboot { "rebooting" } else { "watching" };
     let mut states = Vec::new();
@@ -177,9 +178,9 @@ fn leader(app: &App) -> Line<'static> {
     }
     match sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) {
         Leader::Us => spans.push(Span::styled("leader: this console", theme.good)),
-        Leader::Other(host) => spans.push(Span::raw(format!("leader: {} (another cketerm)", brief::safe(&host)))),
+        Leader::Other(host) => spans.push(Span::raw(format!("leader: {} (another cketerm)", short_text::safe(&host)))),
         Leader::Cke(host) => {
-            spans.push(Span::raw(format!("leader: {} (CKE; its guarantees hold)", brief::safe(&host))));
+            spans.push(Span::raw(format!("leader: {} (CKE; its guarantees hold)", short_text::safe(&host))));
         }
         Leader::Nobody => spans.push(Span::styled("leader: NONE, nothing moves", theme.danger)),
         Leader::Unknown => spans.push(Span::styled("leader: not known, etcd is lost", theme.danger)),
@@ -196,10 +197,10 @@ fn leader(app: &App) -> Line<'static> {
         None => {}
     }
     if let Some(why) = &engine.resigning {
-        spans.push(Span::styled(format!("  resigning: {}", brief::safe(why)), theme.trouble));
+        spans.push(Span::styled(format!("  resigning: {}", short_text::safe(why)), theme.trouble));
     } else if let Some(why) = &engine.migrating {
         let what = "  brings the records of an older version into this form: ";
-        spans.push(Span::styled(format!("{what}{}", brief::safe(why)), theme.trouble));
+        spans.push(Span::styled(format!("{what}{}", short_text::safe(why)), theme.trouble));
     } else if !engine.observing.is_empty() {
         spans.push(Span::styled("  observing", theme.trouble));
     } else if engine.leading.is_none() && engine.lease != 0 {
@@ -210,7 +211,7 @@ fn leader(app: &App) -> Line<'static> {
         spans.push(Span::styled(format!("  {text}"), style));
     }
     if !engine.missing_programs.is_empty() {
-        let text = format!("  missing here: {}", brief::safe(&engine.missing_programs.join(", ")));
+        let text = format!("  missing here: {}", short_text::safe(&engine.missing_programs.join(", ")));
         spans.push(Span::styled(text, theme.trouble));
     }
     if engine.bmcs.lacks_networks() {
@@ -242,7 +243,7 @@ pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
 /// The tabs: with names and numbers (2), with the numbers of what is stuck alone (1), with names short (0).
 fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
     let theme = &app.looks.theme;
-    let (reboots, repairs) = (app.facts.reboots.trouble, app.facts.repairs.trouble);
+    let (reboots, repairs) = (app.totals.reboots.trouble, app.totals.repairs.trouble);
     let waits = usize::from(matches!(*app.seen.applying, Applying::Approval(..) | Applying::Error(_)));
     let store = &app.seen.snapshot.store;
     let mut spans = Vec::new();
@@ -259,11 +260,11 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
         }
         let (total, trouble) = match view {
             View::Reboots => (Some(app.reboots.total), reboots),
-            View::Nodes => (Some(app.nodes.total), app.facts.unready.len() + app.facts.missing.len()),
+            View::Nodes => (Some(app.nodes.total), app.totals.unready.len() + app.totals.missing.len()),
             View::Repairs => (Some(app.repairs.total), repairs),
             View::Machines => (Some(app.machines.total), 0),
             View::Diff => (Some(app.diff.total), waits),
-            View::Hosts => (Some(app.hosts.total), app.facts.hosts.trouble.len()),
+            View::Hosts => (Some(app.hosts.total), app.totals.hosts.trouble.len()),
             View::Overview | View::History | View::Audit | View::Logs => (None, 0),
         };
         let name = view.title();
@@ -286,7 +287,7 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
 /// What is stuck, filtered, sorted and marked in the open view.
 fn status(app: &App) -> Line<'static> {
     let theme = &app.looks.theme;
-    let (reboots, repairs) = (app.facts.reboots.trouble, app.facts.repairs.trouble);
+    let (reboots, repairs) = (app.totals.reboots.trouble, app.totals.repairs.trouble);
     let mut spans = Vec::new();
     let list = app.list();
     let (filter, (shown, total), marks) = (list.filter(), list.counts(), list.marked());
@@ -303,7 +304,7 @@ fn status(app: &App) -> Line<'static> {
         spans.push(Span::styled(format!("  {} newer above ({})", list.above(), app.key("top")), theme.key));
     }
     if !filter.is_empty() {
-        spans.push(Span::styled(format!("  filter {:?} {shown}/{total}", brief::safe(filter)), theme.key));
+        spans.push(Span::styled(format!("  filter {:?} {shown}/{total}", short_text::safe(filter)), theme.key));
     }
     if let Some((column, largest_first)) = list.sort() {
         spans.push(Span::styled(format!("  by {column}{}", if largest_first { " desc" } else { "" }), theme.key));

@@ -284,10 +284,10 @@ pub fn markdown() -> String {
         out,
         "\n## Command line\n\nEvery name above that works in tables or everywhere can be typed after `:`; tab completes. \
          Beside them there are these, and verbs take\nrows and a reason.\n{}\n\n| words | what they do |\n| --- | --- |\n",
-        super::line::ROWS
+        super::command_line::ROWS
     );
-    let words = super::line::WORDS.iter().map(|w| (format!("{} {}", w.name, w.argument), w.help));
-    for (form, help) in words.chain(super::line::verb_forms()) {
+    let words = super::command_line::WORDS.iter().map(|w| (format!("{} {}", w.name, w.argument), w.help));
+    for (form, help) in words.chain(super::command_line::verb_forms()) {
         let _ = writeln!(out, "| `:{}` | {help} |", form.trim_end().replace('|', "\\|"));
     }
     out

@@ -1,6 +1,6 @@
 //! How the console looks, and what it may: what does not change while it runs.
 
-use super::{keys::Keymap, letters::Letters, theme::Theme};
+use super::{charset::Letters, keys::Keymap, theme::Theme};
 
 /// What does not change while the console runs.
 #[allow(clippy::struct_excessive_bools)] // each is a switch of its own

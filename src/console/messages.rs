@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{app::App, brief};
+use super::{app::App, short_text};
 
 /// Messages that are kept.
 const MESSAGES: usize = 200;
@@ -64,7 +64,7 @@ impl App {
 
     /// Keeps a message for whoever looks for it, without showing it now.
     pub fn note(&mut self, text: String, failed: bool) {
-        let text = if text.len() > LONGEST { brief::squeezed(&text, LONGEST / 4) } else { text };
+        let text = if text.len() > LONGEST { short_text::squeezed(&text, LONGEST / 4) } else { text };
         let message = Message { text, failed, at: self.now.boot, here: false };
         self.messages.push_back((self.now.wall, message));
         while self.messages.len() > MESSAGES {

@@ -6,8 +6,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     app::{Looks, View},
+    charset::Letters,
     keys::Keymap,
-    letters::Letters,
     terminal::Modes,
     theme::{self, Shelf, Theme, background::Background},
 };

@@ -3,10 +3,10 @@
 
 use super::{
     app::App,
-    brief::{self, squeezed},
     event::count,
+    short_text::{self, squeezed},
 };
-use crate::{model::ours::Audit, store::fresh::Fresh};
+use crate::{model::cketerm_records::Audit, store::fresh::Fresh};
 
 /// Characters of a deed that are said; the whole of it stands in Audit.
 const MOST: usize = 500;
@@ -84,7 +84,7 @@ fn told(audit: &Audit, did: &str) -> String {
     let why = audit.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let failed = audit.result.starts_with("failed") || audit.result.starts_with("refused");
     let failed = if failed { format!(" ({})", audit.shown().result) } else { String::new() };
-    brief::safe(&squeezed(&format!("{}{host} {did} {}{why}{failed}", audit.who.user, few(&audit.on)), MOST))
+    short_text::safe(&squeezed(&format!("{}{host} {did} {}{why}{failed}", audit.who.user, few(&audit.on)), MOST))
 }
 
 /// Most objects that are named one by one.

@@ -12,10 +12,10 @@ pub use self::day::Day;
 use super::{
     app::{App, Target},
     blockers::{self, Blocks},
-    brief,
-    facts::{self, Leader},
-    pace::{Left, Pace, fewest, pace},
+    eta::{Left, Throughput, fewest, throughput},
     past::PastId,
+    queries::{self, Leader},
+    short_text,
 };
 use crate::{
     actions::start::Start,
@@ -25,8 +25,8 @@ use crate::{
         trouble::{self, Trouble},
     },
     model::{
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind, Stored},
-        ours::Verb,
         reason::Reason,
         reboot::RebootStatus,
         repair::{RepairEntry, RepairStatus, StepStatus},
@@ -54,7 +54,7 @@ pub enum Spot {
     /// An entry that ended.
     Ended(PastId),
     /// Something that a person did.
-    Deed(PastId),
+    DialogAction(PastId),
 }
 
 impl Spot {
@@ -66,10 +66,12 @@ impl Spot {
             }
             Self::Stuck(_, None, node) => node.clone().map(Target::Node),
             Self::Gate => None,
-            Self::Unready => app.facts.unready.first().or(app.facts.missing.first()).cloned().map(Target::Node),
-            Self::Hosts => app.facts.hosts.trouble.first().or(app.facts.hosts.held.first()).cloned().map(Target::Host),
+            Self::Unready => app.totals.unready.first().or(app.totals.missing.first()).cloned().map(Target::Node),
+            Self::Hosts => {
+                app.totals.hosts.trouble.first().or(app.totals.hosts.held.first()).cloned().map(Target::Host)
+            }
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
-            Self::Deed(id) => Some(Target::Past(Folder::Audit, id.clone())),
+            Self::DialogAction(id) => Some(Target::Past(Folder::Audit, id.clone())),
         }
     }
 }
@@ -130,7 +132,7 @@ pub struct Summary {
     /// The newest entries that ended.
     pub ended: Vec<PastId>,
     /// The newest deeds of people.
-    pub deeds: Vec<PastId>,
+    pub actions: Vec<PastId>,
 }
 
 /// Most rows of the past that any screen shows here.
@@ -151,14 +153,14 @@ pub fn summary(app: &App) -> Summary {
             queue.used += 1;
             sums.work.push(id);
         }
-        let since = facts::since(seen, id);
-        let rests = facts::backs_off(seen, id).filter(|_| !held(seen, id));
+        let since = queries::since(seen, id);
+        let rests = queries::backs_off(seen, id).filter(|_| !held(seen, id));
         if let Some(until) = rests {
             let (n, next) = queue.left.backoff.unwrap_or((0, until));
             queue.left.backoff = Some((n + 1, next.min(until)));
         }
         let group =
-            || Stuck { on: stuck_on(app, id), count: 1, since, entry: Some(id), node: facts::machine(seen, id) };
+            || Stuck { on: stuck_on(app, id), count: 1, since, entry: Some(id), node: queries::machine(seen, id) };
         match trouble::of(seen, id) {
             Some(Trouble::Stuck) => {
                 queue.left.stuck += usize::from(rests.is_none());
@@ -182,7 +184,7 @@ pub fn summary(app: &App) -> Summary {
         } else if rests.is_none() {
             queue.left.left += 1;
             queue.left.ending += usize::from(ends_anyway(seen, id));
-            let address = facts::address_of(seen, id);
+            let address = queries::address_of(seen, id);
             // repairs have no rule of their own for API servers
             let alone = id.queue == QueueKind::Reboot && address.is_some_and(|address| control_plane(app, address));
             queue.left.alone += usize::from(alone);
@@ -191,7 +193,7 @@ pub fn summary(app: &App) -> Summary {
             continue;
         }
         if let Some(why) = seen.reasons.get(&id) {
-            *waits.entry(brief::waits_for(why).to_owned()).or_default() += 1;
+            *waits.entry(short_text::waits_for(why).to_owned()).or_default() += 1;
         }
         if let Some(since) = since
             && sums.oldest.is_none_or(|(_, at)| since < at)
@@ -200,10 +202,10 @@ pub fn summary(app: &App) -> Summary {
         }
     }
     for (node, why) in seen.orphans.iter() {
-        let on = brief::stuck_on(why, app.now.wall);
+        let on = short_text::stuck_on(why, app.now.wall);
         add(&mut stuck, Stuck { on, count: 1, since: None, entry: None, node: Some(node.clone()) });
     }
-    sums.work.sort_by_key(|id| (facts::since(seen, *id), *id));
+    sums.work.sort_by_key(|id| (queries::since(seen, *id), *id));
     (sums.stuck, sums.waits_on) = (oldest_first(stuck), oldest_first(waits_on));
     sums.waits = waits.into_iter().collect();
     sums.waits.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
@@ -217,22 +219,22 @@ pub fn summary(app: &App) -> Summary {
     sums.blocks = blockers::of_several(app);
     sums.day = day::of(app);
     sums.ended = app.past.history.rows.keys().take(PAST).cloned().collect();
-    let deeds = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
-    sums.deeds = deeds.take(PAST).map(|(id, _)| id.clone()).collect();
+    let actions = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
+    sums.actions = actions.take(PAST).map(|(id, _)| id.clone()).collect();
     sums
 }
 
 /// From when on something of a queue starts, and at which pace it goes.
 fn how_long(app: &App, queue: QueueKind, work: &mut Work) {
     let waiting = app.seen.reasons.keys().filter(|id| id.queue == queue && !held(&app.seen, **id));
-    let addresses: Vec<&str> = waiting.filter_map(|id| facts::address_of(&app.seen, *id)).collect();
+    let addresses: Vec<&str> = waiting.filter_map(|id| queries::address_of(&app.seen, *id)).collect();
     let start = start(app, queue, addresses);
     if start.bar.as_ref().is_some_and(|bar| !bar.lets_end()) {
         work.left.ending = 0;
     }
     let fewest = fewest(work.slots);
     work.left.slots = work.slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
-    work.left.pace = pace_of(app, queue, work.slots, start.bar.is_some());
+    work.left.throughput = pace_of(app, queue, work.slots, start.bar.is_some());
     work.left.fewest = app.past.history.begun.then_some(fewest);
     work.left.start = Some(start);
 }
@@ -248,11 +250,11 @@ pub fn start<'a>(app: &App, queue: QueueKind, addresses: impl IntoIterator<Item 
 /// What the leader says of a gate that holds all of a queue that waits for its start.
 fn gate_of(app: &App, queue: QueueKind) -> Option<String> {
     let held = app
-        .facts
+        .totals
         .holds
         .iter()
         .find(|hold| hold.0.queue == queue && app.seen.reasons.get(&hold.0).is_some_and(bars_all));
-    held.and_then(|(id, _)| app.seen.reasons.get(id)).map(|why| brief::safe(&why.to_string()))
+    held.and_then(|(id, _)| app.seen.reasons.get(id)).map(|why| short_text::safe(&why.to_string()))
 }
 
 /// An API server that is not well holds back the others alone.
@@ -261,12 +263,12 @@ fn bars_all(why: &Reason) -> bool {
 }
 
 /// The pace of a queue's entries that ended lately, with so many slots.
-pub fn pace_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> Option<Pace> {
+pub fn pace_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> Option<Throughput> {
     let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
     let seen = &app.seen;
     let ids = seen.reasons.keys().filter(|id| id.queue == queue && in_work(seen, **id));
-    let busy = ids.filter_map(|id| facts::since(seen, *id)).min().filter(|_| !rests);
-    pace(ended, queue, fewest(slots), app.now.wall, busy)
+    let busy = ids.filter_map(|id| queries::since(seen, *id)).min().filter(|_| !rests);
+    throughput(ended, queue, fewest(slots), app.now.wall, busy)
 }
 
 /// The machine with this address is an API server.
@@ -277,12 +279,12 @@ pub fn control_plane(app: &App, address: &str) -> bool {
 
 /// A person keeps it: it will not come to its end before he lets it go. CKE knows no holds.
 fn held(seen: &Seen, id: EntryId) -> bool {
-    if matches!(facts::leader(seen), Leader::Cke(_)) {
+    if matches!(queries::leader(seen), Leader::Cke(_)) {
         return false;
     }
-    let waits = || facts::entry(seen, id).is_none_or(|e| e.status != RebootStatus::Rebooting);
+    let waits = || queries::entry(seen, id).is_none_or(|e| e.status != RebootStatus::Rebooting);
     matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. }))
-        || (facts::order(seen, id) == Some(Verb::Hold) && waits())
+        || (queries::order(seen, id) == Some(Verb::Hold) && waits())
 }
 
 /// Entries of one machine that wait for each other, at most.
@@ -296,7 +298,7 @@ fn behind(seen: &Seen, id: EntryId) -> bool {
             Some(Reason::DuplicateOf { index }) => EntryId::reboot(*index),
             Some(Reason::MachineInRepair { entry } | Reason::MachineInReboot { entry }) => *entry,
             _ => {
-                let stands = || held(seen, at) || trouble::is_stuck(seen, at) || facts::backs_off(seen, at).is_some();
+                let stands = || held(seen, at) || trouble::is_stuck(seen, at) || queries::backs_off(seen, at).is_some();
                 return at != id && stands();
             }
         };
@@ -307,8 +309,8 @@ fn behind(seen: &Seen, id: EntryId) -> bool {
 /// Its command was run: it waits for nothing but its machine.
 pub fn ends_anyway(seen: &Seen, id: EntryId) -> bool {
     match id.queue {
-        QueueKind::Reboot => facts::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
-        QueueKind::Repair => facts::repair(seen, id)
+        QueueKind::Reboot => queries::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
+        QueueKind::Repair => queries::repair(seen, id)
             .is_some_and(|e| e.status == RepairStatus::Processing && e.step_status == StepStatus::Watching),
     }
 }
@@ -338,10 +340,10 @@ fn add(all: &mut BTreeMap<String, Stuck>, one: Stuck) {
 /// What an entry is stuck on, in words that are the same for all that are stuck on it.
 fn stuck_on(app: &App, id: EntryId) -> String {
     let seen = &app.seen;
-    match (seen.reasons.get(&id).filter(|why| trouble::own(why)), facts::repair(seen, id)) {
-        (Some(why), _) => brief::stuck_on(why, app.now.wall),
+    match (seen.reasons.get(&id).filter(|why| trouble::own(why)), queries::repair(seen, id)) {
+        (Some(why), _) => short_text::stuck_on(why, app.now.wall),
         (None, Some(entry)) if entry.status == RepairStatus::Failed => {
-            format!("{} failed", brief::safe(&entry.operation))
+            format!("{} failed", short_text::safe(&entry.operation))
         }
         _ => "cannot be read".to_owned(),
     }
@@ -351,19 +353,19 @@ fn stuck_on(app: &App, id: EntryId) -> String {
 pub fn in_work(seen: &Seen, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => {
-            let status = facts::entry(seen, id).map(|e| e.status);
+            let status = queries::entry(seen, id).map(|e| e.status);
             matches!(status, Some(RebootStatus::Draining | RebootStatus::Rebooting))
         }
         QueueKind::Repair => {
-            facts::repair(seen, id).is_some_and(|e| e.status == RepairStatus::Processing && !e.deleted)
+            queries::repair(seen, id).is_some_and(|e| e.status == RepairStatus::Processing && !e.deleted)
         }
     }
 }
 
 fn unfinished(seen: &Seen, id: EntryId) -> bool {
     match id.queue {
-        QueueKind::Reboot => facts::entry(seen, id).is_some_and(|e| e.status != RebootStatus::Cancelled),
-        QueueKind::Repair => facts::repair(seen, id).is_some_and(RepairEntry::unfinished),
+        QueueKind::Reboot => queries::entry(seen, id).is_some_and(|e| e.status != RebootStatus::Cancelled),
+        QueueKind::Repair => queries::repair(seen, id).is_some_and(RepairEntry::unfinished),
     }
 }
 
@@ -381,8 +383,8 @@ pub fn standing_by(seen: &Seen) -> Vec<String> {
     let leads = store.leader().map(|c| c.lease);
     let others = store.candidates.values().filter(|c| Some(c.lease) != leads);
     let name = |c: &crate::store::view::Candidate| match store.engines.get(&c.lease).and_then(Stored::get) {
-        Some(engine) => format!("{} ({})", brief::safe(&engine.host), brief::safe(&engine.mode)),
-        None => format!("{} (CKE)", brief::safe(&c.host)),
+        Some(engine) => format!("{} ({})", short_text::safe(&engine.host), short_text::safe(&engine.mode)),
+        None => format!("{} (CKE)", short_text::safe(&c.host)),
     };
     others.map(name).collect()
 }

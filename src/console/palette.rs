@@ -5,8 +5,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{
     app::App,
-    brief, facts,
-    line::{self, CommandLine},
+    command_line::{self, CommandLine},
+    queries, short_text,
     table::put,
 };
 use crate::model::entry::EntryId;
@@ -33,8 +33,8 @@ pub fn draw(app: &App, line: &CommandLine, buffer: &mut Buffer, area: Rect) {
         .skip(from)
         .take(MOST)
         .map(|(at, word)| {
-            let (form, about) = if first { line::told(word) } else { (word.clone(), about(app, word)) };
-            (at, brief::safe(&form), brief::safe(&about))
+            let (form, about) = if first { command_line::told(word) } else { (word.clone(), about(app, word)) };
+            (at, short_text::safe(&form), short_text::safe(&about))
         })
         .collect();
     let rows = u16::try_from(shown.len()).unwrap_or(0).min(area.y);
@@ -64,13 +64,14 @@ pub fn draw(app: &App, line: &CommandLine, buffer: &mut Buffer, area: Rect) {
 /// What is to be known of a proposal that is a node or an entry.
 fn about(app: &App, word: &str) -> String {
     if let Ok(id) = word.parse::<EntryId>() {
-        let reboot = facts::entry(&app.seen, id).map(|e| brief::status(e, app.now.wall));
-        let status = reboot.or_else(|| facts::repair(&app.seen, id).map(|e| brief::repair_status(e, app.now.wall)));
-        let machine = facts::machine(&app.seen, id).unwrap_or_default();
+        let reboot = queries::entry(&app.seen, id).map(|e| short_text::status(e, app.now.wall));
+        let status =
+            reboot.or_else(|| queries::repair(&app.seen, id).map(|e| short_text::repair_status(e, app.now.wall)));
+        let machine = queries::machine(&app.seen, id).unwrap_or_default();
         return format!("{machine} {}", status.unwrap_or_default());
     }
-    if facts::node(&app.seen, word).is_some() {
-        return brief::node_state(app, word).0;
+    if queries::node(&app.seen, word).is_some() {
+        return short_text::node_state(app, word).0;
     }
     String::new()
 }

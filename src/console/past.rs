@@ -14,8 +14,8 @@ use crate::{
     actions::plan::Drains,
     model::{
         attempt::Attempt,
+        cketerm_records::{Audit, Ending, Request},
         entry::{EntryId, QueueKind, Stored},
-        ours::{Audit, Ending, Request},
         record::Record,
         rights::Rights,
         timeline::Moment,

@@ -2,12 +2,12 @@
 
 use futures::{StreamExt, stream};
 
-use super::event::{Action, Came, Registering, Replaced, count};
+use super::event::{Action, ActionOutcome, Registering, Replaced, count};
 use crate::{
     actions::{Operator, WantedRepair, resumed, stopped},
     model::{
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind},
-        ours::Verb,
     },
     store::{StoreError, keys::SwitchName},
 };
@@ -18,14 +18,14 @@ const AT_ONCE: usize = 8;
 const RACES: usize = 3;
 
 /// Carries it out. The error is what a person should read: what failed, on which object, what to do.
-pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String> {
+pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcome, String> {
     Ok(match action {
         Action::AddReboots { addresses, reason } => {
             let added = operator.add_reboots(&addresses, reason.as_deref()).await.map_err(text)?;
             let ids: Vec<EntryId> = added.indexes.iter().map(|i| EntryId::reboot(*i)).collect();
             let queued = format!("queued {}: {}", count(added.indexes.len(), "reboot"), indexes(&ids));
             let said = std::iter::once(queued).chain(added.notes).collect::<Vec<_>>().join("; ");
-            Came { queued: ids, ..said.into() }
+            ActionOutcome { queued: ids, ..said.into() }
         }
         Action::AddRepairs { addresses, machine_type, operation, reason } => {
             let (mut done, mut notes, mut failed) = (Vec::new(), Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String
             }
             let mut came = summed("queued", &done, &failed)?;
             came.said = std::iter::once(came.said).chain(notes).collect::<Vec<_>>().join("; ");
-            Came { queued: done, ..came }
+            ActionOutcome { queued: done, ..came }
         }
         Action::Cancel { entries, reason } => cancel(operator, &entries, reason.as_deref()).await?,
         Action::Remove { entry, seen, reason } => {
@@ -103,7 +103,11 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String
                 Registering::Constraint { name, value } => {
                     let set = operator.replace_constraint(&name, &value, reason).await.map_err(text)?;
                     let replaced = Some(Replaced::Constraint(set.before));
-                    Came { wrote: Some(set.revision), replaced, ..format!("constraint {name} is {value}").into() }
+                    ActionOutcome {
+                        wrote: Some(set.revision),
+                        replaced,
+                        ..format!("constraint {name} is {value}").into()
+                    }
                 }
                 Registering::Hold(hold, seen) => {
                     operator.hold_registry(hold, Some(seen), reason).await.map_err(text)?;
@@ -111,11 +115,11 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String
                 }
             }
         }
-        Action::Hosts { hosts, deed, reason } => {
-            let Some(deed) = deed else { return Err("nothing was chosen".to_owned()) };
+        Action::Hosts { hosts, action, reason } => {
+            let Some(action) = action else { return Err("nothing was chosen".to_owned()) };
             let (mut done, mut failed) = (Vec::new(), Vec::new());
             for (name, uid) in &hosts {
-                match operator.host(name, uid, deed.clone(), reason.as_deref()).await {
+                match operator.host(name, uid, action.clone(), reason.as_deref()).await {
                     Ok(said) => done.push(said),
                     Err(e) => failed.push(e.text),
                 }
@@ -132,7 +136,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<Came, String
         Action::Freeze { until, reason } => {
             let before = operator.freeze(until, &reason).await.map_err(text)?;
             let said = format!("frozen until {until}: nothing new starts");
-            Came { replaced: before.map(|_| Replaced::Freeze), ..said.into() }
+            ActionOutcome { replaced: before.map(|_| Replaced::Freeze), ..said.into() }
         }
         Action::Unfreeze { reason } => match operator.unfreeze(reason.as_deref()).await.map_err(text)? {
             Some(freeze) => format!("the freeze is over; it was until {}", freeze.until).into(),
@@ -156,17 +160,17 @@ async fn switch(
     enabled: bool,
     reason: Option<&str>,
     what: &str,
-) -> Result<Came, String> {
+) -> Result<ActionOutcome, String> {
     let turned = operator.set_switch(name, enabled, reason).await.map_err(text)?;
     let before = turned.before.map(|before| before.enabled());
     let replaced = (!enabled && before != Some(true)).then_some(Replaced::Off);
     let already = if before == Some(enabled) { " and was so already" } else { "" };
     let said = format!("{what} is {}{already}", if enabled { "enabled" } else { "disabled" });
-    Ok(Came { wrote: Some(turned.revision), replaced, ..said.into() })
+    Ok(ActionOutcome { wrote: Some(turned.revision), replaced, ..said.into() })
 }
 
 /// Cancels and deletes, some at once. What ended on the way to it is as good as cancelled.
-async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) -> Result<Came, String> {
+async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) -> Result<ActionOutcome, String> {
     let each = stream::iter(entries.to_vec()).map(|id| async move {
         let said = match id.queue {
             QueueKind::Reboot => operator.cancel_reboot(id.index, None, reason).await,
@@ -188,7 +192,7 @@ async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) 
     let before = (!ended.is_empty()).then(|| format!("ended before that: {}", indexes(&ended)));
     if done.is_empty() && failed.is_empty() {
         let said = before.ok_or_else(|| "nothing was chosen".to_owned())?;
-        return Ok(Came { done: Some(Vec::new()), ..said.into() });
+        return Ok(ActionOutcome { done: Some(Vec::new()), ..said.into() });
     }
     let mut came = summed(if repairs { "deleted" } else { "cancelled" }, &done, &failed)?;
     came.said = [Some(came.said), before].into_iter().flatten().collect::<Vec<_>>().join("; ");
@@ -209,7 +213,7 @@ fn indexes(all: &[EntryId]) -> String {
 }
 
 /// What came of one thing done for several entries; an error where it was done for none.
-fn summed(what: &str, done: &[EntryId], failed: &[String]) -> Result<Came, String> {
+fn summed(what: &str, done: &[EntryId], failed: &[String]) -> Result<ActionOutcome, String> {
     let all = done.len() + failed.len();
     let said = match failed {
         [] => format!("{what} {}", indexes(done)),
@@ -217,7 +221,7 @@ fn summed(what: &str, done: &[EntryId], failed: &[String]) -> Result<Came, Strin
         [first, ..] if done.is_empty() => return Err(format!("{what} 0 of {all}; {all} failed: {first}")),
         [first, ..] => format!("{what} {}, {} of {all}; {} failed: {first}", indexes(done), done.len(), failed.len()),
     };
-    Ok(Came { done: Some(done.to_vec()), partly: !failed.is_empty(), ..said.into() })
+    Ok(ActionOutcome { done: Some(done.to_vec()), partly: !failed.is_empty(), ..said.into() })
 }
 
 #[cfg(test)]

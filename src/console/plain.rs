@@ -14,9 +14,9 @@ use tokio::{
 };
 
 use super::{
-    ConsoleOptions, brief,
-    facts::{self, Leader},
-    others, sources,
+    ConsoleOptions, others,
+    queries::{self, Leader},
+    short_text, sources,
 };
 use crate::{
     clock::{Now, Steady},
@@ -68,12 +68,12 @@ impl Teller {
         self.orphans = seen.orphans.keys().cloned().collect();
         (self.begun, self.upto) = (true, store.revision);
         let at = whole_seconds(now.wall);
-        lines.into_iter().map(|line| format!("{at} {}", brief::safe(&line))).collect()
+        lines.into_iter().map(|line| format!("{at} {}", short_text::safe(&line))).collect()
     }
 
     fn sources(&mut self, seen: &Seen, now: Now, lines: &mut Vec<String>) {
         let boot = now.boot.as_secs_f64();
-        let lost = [facts::etcd_lost(seen, boot), facts::kube_lost(seen, boot), sources::sabakan_lost(seen)];
+        let lost = [queries::etcd_lost(seen, boot), queries::kube_lost(seen, boot), sources::sabakan_lost(seen)];
         let lost: Vec<sources::Lost> = lost.into_iter().flatten().collect();
         for one in &lost {
             if self.lost.insert(one.source, one.heard.unwrap_or(boot)).is_none() {
@@ -93,7 +93,7 @@ impl Teller {
     /// What there is one of: the leader, the switches, the freeze, the gate.
     fn states(&mut self, seen: &Seen, lines: &mut Vec<String>) {
         let store = &seen.snapshot.store;
-        let leader = match facts::leader(seen) {
+        let leader = match queries::leader(seen) {
             Leader::Us => "this program".to_owned(),
             Leader::Other(host) => format!("{host} (another cketerm)"),
             Leader::Cke(host) => format!("{host} (CKE)"),
@@ -145,18 +145,18 @@ impl Teller {
             lines.push(format!("{id} {machine}: {outcome}"));
         }
         for id in there {
-            let state = match (facts::entry(seen, id), facts::repair(seen, id)) {
-                (Some(entry), _) => brief::status(entry, now.wall).to_owned(),
+            let state = match (queries::entry(seen, id), queries::repair(seen, id)) {
+                (Some(entry), _) => short_text::status(entry, now.wall).to_owned(),
                 (_, Some(entry)) => {
-                    let step = brief::step(seen, entry);
+                    let step = short_text::step(seen, entry);
                     let step = if step.is_empty() { step } else { format!(" step {step}") };
-                    format!("{} {}{step}", entry.operation, brief::repair_status(entry, now.wall))
+                    format!("{} {}{step}", entry.operation, short_text::repair_status(entry, now.wall))
                 }
                 _ => "broken".to_owned(),
             };
             let why = seen.reasons.get(&id);
             let kind = why.map(kind).unwrap_or_default();
-            let machine = facts::machine(seen, id).unwrap_or_else(|| "?".to_owned());
+            let machine = queries::machine(seen, id).unwrap_or_else(|| "?".to_owned());
             let known = self.entries.get(&id).map(|(_, told)| told);
             if known.is_some_and(|told| *told == (state.clone(), kind.clone())) {
                 continue;

@@ -10,13 +10,13 @@ use imbl::OrdMap;
 
 use super::{
     app::App,
-    facts::{self, Named},
+    queries::{self, Named},
 };
 use crate::{
     engine::trouble,
     model::{
+        cketerm_records::{Order, Verb},
         entry::{EntryId, QueueKind, Stored},
-        ours::{Order, Verb},
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, RepairStatus, StepStatus},
@@ -113,7 +113,7 @@ impl State {
     /// What becomes of this machine.
     pub fn of(app: &App, name: &str) -> Self {
         let seen = &app.seen;
-        let entries = || app.facts.entries_of(name);
+        let entries = || app.totals.entries_of(name);
         if seen.orphans.contains_key(name) || entries().any(|id| trouble::is_stuck(seen, id)) {
             return Self::Stuck;
         }
@@ -121,7 +121,7 @@ impl State {
         if let Some(work) = work.filter(|work| work.moves()) {
             return work;
         }
-        let node = match facts::node(seen, name) {
+        let node = match queries::node(seen, name) {
             None if seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => Self::NoNode,
             None => Self::Unknown,
             Some(row) if !row.ready => Self::NotReady,
@@ -135,21 +135,21 @@ impl State {
 fn of_entry(app: &App, id: EntryId) -> Option<State> {
     let (seen, now) = (&app.seen, app.known());
     let held =
-        matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) || facts::order(seen, id) == Some(Verb::Hold);
+        matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) || queries::order(seen, id) == Some(Verb::Hold);
     let waits = |backoff: bool| match (held, backoff) {
         (true, _) => State::Held,
         (false, true) => State::Backoff,
         (false, false) => State::Queued,
     };
     match id.queue {
-        QueueKind::Reboot => facts::entry(seen, id).and_then(|e| match e.status {
+        QueueKind::Reboot => queries::entry(seen, id).and_then(|e| match e.status {
             RebootStatus::Draining => Some(State::Draining),
             RebootStatus::Rebooting => Some(State::Rebooting),
             RebootStatus::Queued => Some(waits(e.drain_backoff_expire.is_some_and(|t| t > now))),
             RebootStatus::Cancelled => None,
         }),
         QueueKind::Repair => {
-            facts::repair(seen, id).filter(|e| e.unfinished()).map(|e| match (e.status, e.step_status) {
+            queries::repair(seen, id).filter(|e| e.unfinished()).map(|e| match (e.status, e.step_status) {
                 (RepairStatus::Processing, StepStatus::Draining) => State::Draining,
                 (RepairStatus::Processing, StepStatus::Watching) => State::Repairing,
                 _ => waits(e.drain_backoff_expire.is_some_and(|t| t > now)),
@@ -215,7 +215,7 @@ struct Basis {
 impl Basis {
     fn of(app: &App) -> Self {
         let (seen, store, kube) = (&app.seen, &app.seen.snapshot.store, &app.seen.snapshot.kube);
-        let (reboots, repairs) = (&app.facts.reboots, &app.facts.repairs);
+        let (reboots, repairs) = (&app.totals.reboots, &app.totals.repairs);
         Self {
             named: Named::by(seen),
             synced: kube.sources.get("nodes").is_some_and(|s| s.synced),
@@ -251,11 +251,11 @@ impl Map {
         let mut map = Self { top, of: Some(Basis::of(app)), ..Self::default() };
         let mut racks: BTreeMap<(String, u64, String), Vec<Machine>> = BTreeMap::new();
         for name in &app.nodes.rows {
-            let rack = facts::rack(&app.seen, name);
+            let rack = queries::rack(&app.seen, name);
             let machine = Machine {
                 name: name.clone(),
                 state: State::of(app, name),
-                api_server: facts::is_api_server(&app.seen, name),
+                api_server: queries::is_api_server(&app.seen, name),
             };
             *map.counts.entry(machine.state).or_default() += 1;
             map.api_servers |= machine.api_server;

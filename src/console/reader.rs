@@ -14,8 +14,8 @@ use crate::{
     engine::snapshot::Seen,
     kubernetes::Kube,
     model::{
+        cketerm_records::{Audit, Ending},
         entry::{QueueKind, Stored},
-        ours::{Audit, Ending},
         time::after,
     },
     store::{
@@ -79,9 +79,9 @@ async fn plan(kube: Option<&Kube>, seen: &Seen, queue: QueueKind, nodes: &[Strin
         QueueKind::Reboot => definition.cluster.reboot.eviction(),
         QueueKind::Repair => definition.cluster.repair.eviction(),
     };
-    let facts = &seen.snapshot.kube;
-    let rows: Vec<_> = nodes.iter().filter_map(|name| facts.nodes.get(name).cloned()).collect();
-    Ok(drains(kube, &rows, rules, facts).await)
+    let totals = &seen.snapshot.kube;
+    let rows: Vec<_> = nodes.iter().filter_map(|name| totals.nodes.get(name).cloned()).collect();
+    Ok(drains(kube, &rows, rules, totals).await)
 }
 
 /// The story of an entry that ended, with the audit records of its time.
@@ -136,7 +136,7 @@ fn begins(key: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ours::Who;
+    use crate::model::cketerm_records::Who;
 
     fn record(second: i64, tail: u8) -> Stored<Audit> {
         let at = Timestamp::from_second(second).unwrap();

@@ -35,7 +35,7 @@ pub enum Row {
 
 /// Sums over the registry.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct RegistrySummary {
     of: Option<Arc<Registry>>,
     cluster: i64,
     /// Machines by serial.
@@ -51,7 +51,7 @@ pub struct Facts {
     pub racks: Vec<String>,
 }
 
-impl Facts {
+impl RegistrySummary {
     /// Makes them anew where something has changed; says whether it has.
     pub fn refresh(&mut self, seen: &Seen) -> bool {
         let (registry, store) = (&seen.snapshot.registry, &seen.snapshot.store);

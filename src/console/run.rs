@@ -24,14 +24,14 @@ use super::{
     backend::Quiet,
     clipboard,
     event::{Effect, Event},
-    frames::Pace,
-    hearing::{Hearing, Themes},
-    keeper::Keeper,
+    frame_limiter::FrameLimiter,
+    input_reader::{InputReader, Themes},
     options::ConsoleOptions,
     past::{Answer, Question},
     perform::perform,
     reader,
     settings::{self, Settings},
+    settings_writer::SettingsWriter,
     terminal::{self, Held},
     theme::background::{self, Background},
     update::update,
@@ -60,7 +60,7 @@ const RESIGN: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
 
 /// What the console reads and acts through, once the servers are connected.
 #[derive(Clone)]
-pub struct Hand {
+pub struct Clients {
     /// Reads what the live copy does not hold.
     pub store: Store,
     /// Reads the pods that a drain would meet.
@@ -70,17 +70,21 @@ pub struct Hand {
 }
 
 /// The same, when it comes.
-pub type Hands = watch::Receiver<Option<Hand>>;
+pub type ClientsReceiver = watch::Receiver<Option<Clients>>;
 
 /// Runs the console until it is left (`q`, SIGTERM, SIGHUP). The terminal is restored however it ends. To be awaited on
 /// the main thread: only its panics tear the screen down.
-pub async fn run(seen: watch::Receiver<Arc<Seen>>, hands: Hands, options: ConsoleOptions) -> anyhow::Result<()> {
+pub async fn run(
+    seen: watch::Receiver<Arc<Seen>>,
+    clients: ClientsReceiver,
+    options: ConsoleOptions,
+) -> anyhow::Result<()> {
     let ready = Ready::read(&options).map_err(anyhow::Error::msg)?;
     let (columns, rows) = crossterm::terminal::size().context("the terminal does not tell its size")?;
     let held = Held::take(options.modes).context("the terminal could not be taken")?;
-    let mut console = Console::new(ready, &options, Size::new(columns, rows), hands)?;
+    let mut console = Console::new(ready, &options, Size::new(columns, rows), clients)?;
     let ended = console.until_left(seen, &options).await;
-    console.hearing.hear_out().await;
+    console.input_reader.hear_out().await;
     if let Some(keeper) = console.keeper.take() {
         keeper.end().await;
     }
@@ -146,21 +150,21 @@ struct Console {
     app: App,
     steady: Steady,
     terminal: Terminal<Quiet<std::io::Stdout>>,
-    hearing: Hearing,
-    hands: Hands,
+    input_reader: InputReader,
+    clients: ClientsReceiver,
     logs: Option<Ring>,
     /// What became of actions and questions; bounded by what a person confirms, and by one question a folder.
     tell: mpsc::UnboundedSender<Event>,
     done: mpsc::UnboundedReceiver<Event>,
-    pace: Pace,
+    pace: FrameLimiter,
     /// The servers were asked what this person may change.
     asked_rights: bool,
-    keeper: Option<Keeper>,
+    keeper: Option<SettingsWriter>,
     attention: Attention,
 }
 
 impl Console {
-    fn new(ready: Ready, options: &ConsoleOptions, size: Size, hands: Hands) -> anyhow::Result<Self> {
+    fn new(ready: Ready, options: &ConsoleOptions, size: Size, clients: ClientsReceiver) -> anyhow::Result<Self> {
         let Ready { looks, themes, kept } = ready;
         let steady = Steady::new(&options.clock);
         let mut app = App::new(looks, options.view, steady.now());
@@ -173,17 +177,17 @@ impl Console {
         }
         let terminal = Terminal::new(Quiet::new(std::io::stdout(), size))?;
         let (tell, done) = mpsc::unbounded_channel();
-        let keeper = options.settings.clone().map(|path| Keeper::new(path, tell.clone()));
+        let keeper = options.settings.clone().map(|path| SettingsWriter::new(path, tell.clone()));
         Ok(Self {
             app,
             steady,
             terminal,
-            hearing: Hearing::new(themes),
-            hands,
+            input_reader: InputReader::new(themes),
+            clients,
             logs: options.logs.clone(),
             tell,
             done,
-            pace: Pace::new(),
+            pace: FrameLimiter::new(),
             asked_rights: false,
             keeper,
             attention: Attention::new(options.modes.title, options.bell),
@@ -197,7 +201,7 @@ impl Console {
     ) -> anyhow::Result<()> {
         let mut signals = Signals::new()?;
         if options.ask_background {
-            self.hearing.expect_answer();
+            self.input_reader.expect_answer();
             self.terminal.backend_mut().say(background::QUESTION)?;
         }
         self.draw()?;
@@ -219,7 +223,7 @@ impl Console {
                     self.suspend(options).await?;
                     continue;
                 }
-                heard = self.hearing.next() => match heard {
+                heard = self.input_reader.next() => match heard {
                     Some(event) => event,
                     // the terminal is gone
                     None => return Ok(()),
@@ -237,7 +241,7 @@ impl Console {
                     tick.reset();
                     if began.elapsed() > TICK {
                         self.ask_rights();
-                        self.hearing.let_go();
+                        self.input_reader.let_go();
                     }
                     Event::Seen(Arc::clone(&seen.borrow_and_update()))
                 }
@@ -249,7 +253,7 @@ impl Console {
                 }
                 _ = tick.tick() => {
                     self.ask_rights();
-                    self.hearing.let_go();
+                    self.input_reader.let_go();
                     Event::Tick(self.steady.now())
                 }
             };
@@ -290,13 +294,13 @@ impl Console {
     }
 
     fn act(&mut self, action: super::event::Action) {
-        let (hand, done) = (self.hands.borrow().clone(), self.tell.clone());
+        let (clients, done) = (self.clients.borrow().clone(), self.tell.clone());
         if self.app.read_only() {
             // `update` asks for nothing then; whoever adds a way to it meets this
             let _ = done.send(Event::Done(Err("read-only: nothing was done".to_owned())));
             return;
         }
-        let Some(operator) = hand.and_then(|hand| hand.operator) else {
+        let Some(operator) = clients.and_then(|clients| clients.operator) else {
             let why = "etcd is not connected yet: try again in a moment".to_owned();
             let _ = done.send(Event::Done(Err(why)));
             return;
@@ -313,9 +317,10 @@ impl Console {
     /// Once, as soon as somebody could change something.
     fn ask_rights(&mut self) {
         if self.app.me.is_none() {
-            self.app.me = self.hands.borrow().as_ref().and_then(|hand| hand.operator.as_ref()).map(|o| o.who.clone());
+            self.app.me =
+                self.clients.borrow().as_ref().and_then(|clients| clients.operator.as_ref()).map(|o| o.who.clone());
         }
-        if !self.asked_rights && !self.app.read_only() && self.hands.borrow().is_some() {
+        if !self.asked_rights && !self.app.read_only() && self.clients.borrow().is_some() {
             self.asked_rights = true;
             self.ask(Question::Rights);
         }
@@ -324,18 +329,18 @@ impl Console {
     fn ask(&mut self, question: Question) {
         if let Question::Logs(after) = question {
             let lines = self.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
-            let _ = self.tell.send(Event::Told(Box::new(Answer::Logs(lines))));
+            let _ = self.tell.send(Event::Answered(Box::new(Answer::Logs(lines))));
             return;
         }
-        let (hand, tell) = (self.hands.borrow().clone(), self.tell.clone());
-        let Some(hand) = hand else {
-            let _ = tell.send(Event::Told(Box::new(question.refused("etcd is not connected yet".to_owned()))));
+        let (clients, tell) = (self.clients.borrow().clone(), self.tell.clone());
+        let Some(clients) = clients else {
+            let _ = tell.send(Event::Answered(Box::new(question.refused("etcd is not connected yet".to_owned()))));
             return;
         };
         let seen = Arc::clone(&self.app.seen);
         tokio::spawn(async move {
-            let answer = reader::read(&hand.store, hand.kube.as_ref(), &seen, question).await;
-            let _ = tell.send(Event::Told(Box::new(answer)));
+            let answer = reader::read(&clients.store, clients.kube.as_ref(), &seen, question).await;
+            let _ = tell.send(Event::Answered(Box::new(answer)));
         });
     }
 
@@ -369,19 +374,19 @@ impl Console {
             self.app.message = None;
         }
         // the reader owns stdin: it ends before the shell gets it back, and before another can be made
-        self.hearing.hear_out().await;
-        self.hearing.end();
+        self.input_reader.hear_out().await;
+        self.input_reader.end();
         terminal::leave(options.modes);
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
         // the process was stopped here; it goes on after SIGCONT
         terminal::enter(options.modes)?;
         self.attention.forget();
-        self.hearing.begin();
+        self.input_reader.begin();
         let (columns, rows) = crossterm::terminal::size()?;
         self.app.now = self.steady.now();
         self.terminal.backend_mut().resize(Size::new(columns, rows));
         // taken in by the loop, since what it asks for has to be carried out: a question nobody asked would be waited for
-        self.hearing.push(Event::Resize(columns, rows));
+        self.input_reader.push(Event::Resize(columns, rows));
         self.repaint()
     }
 }

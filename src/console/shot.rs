@@ -76,13 +76,13 @@ pub async fn after(
                             let lines = options.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
                             // asked again at once for what is new: there is nothing
                             if !lines.is_empty() {
-                                answers.push(Event::Told(Box::new(Answer::Logs(lines))));
+                                answers.push(Event::Answered(Box::new(Answer::Logs(lines))));
                             }
                         }
                         Effect::Ask(question) => {
                             let seen = Arc::clone(&app.seen);
                             let answer = reader::read(store, kube, &seen, question).await;
-                            answers.push(Event::Told(Box::new(answer)));
+                            answers.push(Event::Answered(Box::new(answer)));
                         }
                         Effect::Act(_) => {
                             answers.push(Event::Done(Err("a screenshot never writes: left out".to_owned())));

@@ -6,9 +6,9 @@ use ratatui::style::Style;
 
 use super::{
     app::App,
-    brief, calendar,
-    facts::{self, Leader},
-    when,
+    calendar,
+    queries::{self, Leader},
+    short_text, when,
 };
 use crate::engine::snapshot::Seen;
 
@@ -48,7 +48,7 @@ pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
 
 /// Who leads, as far as it can be known now (`boot`: boot time in seconds).
 pub fn leader_now(seen: &Seen, boot: f64) -> Leader {
-    match facts::leader(seen) {
+    match queries::leader(seen) {
         Leader::Us => Leader::Us,
         _ if etcd_lost(seen, boot).is_some() => Leader::Unknown,
         known => known,
@@ -111,7 +111,7 @@ fn said(app: &App, lost: &Lost) -> String {
         None => "has not answered yet".to_owned(),
     };
     let error = lost.error.as_deref().map(|e| format!(": {}", without_addresses(e))).unwrap_or_default();
-    brief::safe(&format!("! {} {heard}; {effect}; {}{error}", lost.source, next_try(app, lost)))
+    short_text::safe(&format!("! {} {heard}; {effect}; {}{error}", lost.source, next_try(app, lost)))
 }
 
 /// The hour of a moment in boot-time seconds.

@@ -9,14 +9,14 @@ use super::{
     app::{App, HostId},
     calendar,
     dialog::{self, Dialog, registry::constraint_revisions},
-    event::{Action, Came, Registering, Replaced, count},
-    facts, when,
+    event::{Action, ActionOutcome, Registering, Replaced, count},
+    queries, when,
 };
 use crate::{
-    actions::HostDeed,
+    actions::HostAction,
     model::{
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind, Stored},
-        ours::Verb,
         reboot::RebootStatus,
     },
     store::keys::SwitchName,
@@ -109,7 +109,7 @@ impl Way {
             Action::Cancel { entries, .. } => queue(app, entries)?,
             // which ones, is known when they are queued
             Action::AddReboots { .. } | Action::AddRepairs { .. } => Self::Unqueue(Vec::new()),
-            Action::Hosts { hosts, deed: Some(HostDeed::Hold(_)), .. } => {
+            Action::Hosts { hosts, action: Some(HostAction::Hold(_)), .. } => {
                 let [(name, _)] = hosts.as_slice() else { return None };
                 let id = app.seen.snapshot.kube.hosts.iter().find(|(_, host)| host.full_name() == *name)?.0;
                 Self::Release(id.clone()).was(app)?
@@ -119,7 +119,7 @@ impl Way {
     }
 
     /// The same after it was done, by what was written and what that replaced; none where it takes nothing back by now.
-    pub fn after(mut self, came: &Came) -> Option<Self> {
+    pub fn after(mut self, came: &ActionOutcome) -> Option<Self> {
         if let Some(done) = &came.done {
             match &mut self {
                 Self::Queue { waited, .. } => waited.retain(|w| done.contains(&w.entry)),
@@ -165,7 +165,7 @@ impl Way {
             }
             Self::LetGo(ids) => {
                 let held = |id: &EntryId| {
-                    let order = store.orders.get(id).filter(|_| facts::order(seen, *id) == Some(Verb::Hold));
+                    let order = store.orders.get(id).filter(|_| queries::order(seen, *id) == Some(Verb::Hold));
                     let order = order.filter(|o| o.get().is_some_and(|o| app.me.as_ref() == Some(&o.who)));
                     order.map(|order| format!("{id} {}", order.mod_revision))
                 };
@@ -188,14 +188,14 @@ impl Way {
                 ids.iter().any(|id| dialog::cancel::unbegun(app, *id)).then(|| "not begun".to_owned())
             }
             Self::Release(id) => {
-                let host = facts::host(seen, id)?;
+                let host = queries::host(seen, id)?;
                 let ours = host.asked.keys.get(dialog::host::OURS)?;
                 Some(format!("{} {ours}", host.uid))
             }
             Self::Queue { waited, .. } => {
                 let gone = |id: EntryId| {
-                    facts::lies(seen, id).is_none()
-                        || facts::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Cancelled)
+                    queries::lies(seen, id).is_none()
+                        || queries::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Cancelled)
                 };
                 // another entry of the same machine that came after
                 let mine: BTreeSet<u64> = waited.iter().map(|w| w.entry.index).collect();
@@ -311,7 +311,7 @@ pub fn look(app: &mut App) {
     if let Some(Way::Queue { waited, others, .. }) = &mut app.leaving {
         // one that began to move before it was cancelled is no more what it was
         let before = waited.len();
-        waited.retain(|w| facts::entry(&app.seen, w.entry).is_none_or(|e| waits(e.status)));
+        waited.retain(|w| queries::entry(&app.seen, w.entry).is_none_or(|e| waits(e.status)));
         *others += before - waited.len();
     }
     let Some(mut offer) = app.undo.take() else { return };
@@ -330,7 +330,7 @@ fn arrived(app: &App, id: EntryId) -> bool {
         QueueKind::Reboot => &store.reboots.write_index,
         QueueKind::Repair => &store.repairs.write_index,
     };
-    facts::lies(&app.seen, id).is_some() || next.as_ref().is_ok_and(|next| *next > id.index)
+    queries::lies(&app.seen, id).is_some() || next.as_ref().is_ok_and(|next| *next > id.index)
 }
 
 /// The value of a constraint; none where it is not set.
@@ -343,7 +343,7 @@ fn constraint(app: &App, name: &str) -> Option<i64> {
 fn queue(app: &App, entries: &[EntryId]) -> Option<Way> {
     let store = &app.seen.snapshot.store;
     let waited = entries.iter().filter_map(|id| {
-        let entry = facts::entry(&app.seen, *id)?;
+        let entry = queries::entry(&app.seen, *id)?;
         // a hold or another order dies with its entry: queued anew without it, it would start
         let ordered = store.orders.contains_key(id);
         let only = entry.status == RebootStatus::Queued && entry.drain_backoff_count == 0 && !ordered;

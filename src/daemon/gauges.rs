@@ -382,7 +382,7 @@ pub(super) fn markdown() -> String {
     use std::fmt::Write as _;
 
     let mut out = String::from(
-        "# Metrics\n\nGenerated from the tables in `src/daemon/gauges.rs` and `src/engine/tally.rs`; a test compares them \
+        "# Metrics\n\nGenerated from the tables in `src/daemon/gauges.rs` and `src/engine/counters.rs`; a test compares them \
          (`make docs` writes this file).\n`cketerm --daemon` serves them as OpenMetrics text under `/metrics`, by default on \
          `127.0.0.1:10181` (`--http`). They are read when somebody scrapes.\n\nThe names that begin with `cke_` are CKE's, with \
          CKE's meaning; *leader*: only the leader has samples. Reasons are explained in [reasons.md](reasons.md), alert \

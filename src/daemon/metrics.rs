@@ -17,7 +17,7 @@ use prometheus_client::{
 use tokio::sync::watch;
 
 use super::gauges::GAUGES;
-use crate::engine::{Tally, snapshot::Seen};
+use crate::engine::{Counters, snapshot::Seen};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -58,8 +58,8 @@ impl Collector for Gauges {
 }
 
 /// The page.
-pub(super) fn route(seen: watch::Receiver<Arc<Seen>>, tally: &Tally) -> Router {
-    let registry = Arc::new(registry(seen, tally));
+pub(super) fn route(seen: watch::Receiver<Arc<Seen>>, counters: &Counters) -> Router {
+    let registry = Arc::new(registry(seen, counters));
     Router::new().route(
         "/metrics",
         get(move || {
@@ -69,10 +69,10 @@ pub(super) fn route(seen: watch::Receiver<Arc<Seen>>, tally: &Tally) -> Router {
     )
 }
 
-pub(super) fn registry(seen: watch::Receiver<Arc<Seen>>, tally: &Tally) -> Registry {
+pub(super) fn registry(seen: watch::Receiver<Arc<Seen>>, counters: &Counters) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Gauges(seen)));
-    tally.register(&mut registry);
+    counters.register(&mut registry);
     registry
 }
 

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     clock::Now,
     engine::{
-        COUNTERS, Tally,
+        COUNTERS, Counters,
         snapshot::{Leading, Seen},
     },
     model::{
@@ -67,7 +67,7 @@ fn seen() -> Seen {
 
 fn page(seen: Seen) -> String {
     let (_tell, seen) = watch::channel(Arc::new(seen));
-    let registry: Registry = registry(seen, &Tally::default());
+    let registry: Registry = registry(seen, &Counters::default());
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     text

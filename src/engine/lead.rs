@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use crate::{
     fence::Fence,
     heartbeat::Heartbeat,
-    model::ours::{EngineRegistration, Who},
+    model::cketerm_records::{EngineRegistration, Who},
     store::{Store, election::Candidacy},
 };
 

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    decide::{Effect, count_leaving, soundness},
-    snapshot::{Came, CheckAnswer, Retries, Snapshot, UndecidedPreview, Work, secs},
+    decide::{Effect, count_leaving, readiness},
+    snapshot::{CheckAnswer, EffectOutcome, Retries, Snapshot, UndecidedPreview, Work, secs},
 };
 use crate::{
     clock::Now,
@@ -123,7 +123,7 @@ fn look_at_soundness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &st
     let node = snap.node_of(address);
     note_uncordon(work, id, node, now);
     let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
-    let sound = yes && soundness(snap, id, address, member(snap, address), node, now).missing.is_none();
+    let sound = yes && readiness(snap, id, address, member(snap, address), node, now).missing.is_none();
     work.sound_since = sound.then(|| work.sound_since.unwrap_or(secs(now.boot)));
 }
 
@@ -134,21 +134,28 @@ fn finished(store: &StoreView, id: EntryId) -> bool {
 }
 
 /// Puts what came of an effect into the memory.
-pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: &Effect, came: &Came, now: Now) {
+pub(crate) fn remember(
+    work: &mut BTreeMap<EntryId, Work>,
+    id: EntryId,
+    effect: &Effect,
+    came: &EffectOutcome,
+    now: Now,
+) {
     let at = secs(now.boot);
-    if let Came::TooLarge(size) = came {
+    if let EffectOutcome::TooLarge(size) = came {
         work.entry(id).or_default().too_large = Some((effect.word().to_owned(), *size));
         return;
     }
     // What is asked of the machine meanwhile says nothing of what could not be written.
-    if let (Some(work), false) =
-        (work.get_mut(&id), matches!(came, Came::Check(_) | Came::Rechecked(_) | Came::Stale(_)))
-    {
+    if let (Some(work), false) = (
+        work.get_mut(&id),
+        matches!(came, EffectOutcome::Check(_) | EffectOutcome::Rechecked(_) | EffectOutcome::Stale(_)),
+    ) {
         work.too_large = None;
     }
     match (effect, came) {
-        (Effect::StartDrain { .. } | Effect::Unwind { .. }, Came::Done) => begin_anew(work, id, None),
-        (Effect::BackOff { cause, .. }, Came::Done) => {
+        (Effect::StartDrain { .. } | Effect::Unwind { .. }, EffectOutcome::Done) => begin_anew(work, id, None),
+        (Effect::BackOff { cause, .. }, EffectOutcome::Done) => {
             // Shown until the next try: by then the queue may long be enabled again.
             let cause = match cause {
                 Reason::QueueDisabled => format!("{SWITCHED_OFF} (reset-backoff ends the wait)"),
@@ -156,24 +163,24 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
             };
             begin_anew(work, id, Some(cause));
         }
-        (Effect::Remove { .. } | Effect::Finish { .. }, Came::Done) => {
+        (Effect::Remove { .. } | Effect::Finish { .. }, EffectOutcome::Done) => {
             work.remove(&id);
         }
-        (Effect::MoveEtcdLeader { .. }, Came::Done) => {
+        (Effect::MoveEtcdLeader { .. }, EffectOutcome::Done) => {
             work.entry(id).or_default().drain.leader_moved = Some(at);
         }
-        (Effect::Stamp { .. }, Came::Done) => {
+        (Effect::Stamp { .. }, EffectOutcome::Done) => {
             let work = work.entry(id).or_default();
             (work.stamped, work.fresh, work.retries) = (true, None, None);
         }
-        (_, Came::Failed(why)) => {
+        (_, EffectOutcome::Failed(why)) => {
             let work = work.entry(id).or_default();
             came_to_nothing(work, why.clone());
             work.pause = Some((at + PAUSE, why.clone()));
         }
         // A check is asked again all the time.
-        (Effect::BootCheck { .. } | Effect::HealthCheck { .. }, Came::Stale(_)) => {}
-        (_, Came::Stale(cause)) => {
+        (Effect::BootCheck { .. } | Effect::HealthCheck { .. }, EffectOutcome::Stale(_)) => {}
+        (_, EffectOutcome::Stale(cause)) => {
             let work = work.entry(id).or_default();
             let count = came_to_nothing(work, cause.to_string());
             // The first one is an ordinary race: nobody has to be told.
@@ -181,13 +188,13 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
                 work.pause = Some((at + stale_pause(count), cause.to_string()));
             }
         }
-        (_, Came::Rechecked(fresh)) => work.entry(id).or_default().fresh = Some(fresh.clone()),
-        (_, Came::Previewed(preview)) => {
+        (_, EffectOutcome::Rechecked(fresh)) => work.entry(id).or_default().fresh = Some(fresh.clone()),
+        (_, EffectOutcome::Previewed(preview)) => {
             let work = work.entry(id).or_default();
             work.retries = None;
             previewed(work, preview, at);
         }
-        (Effect::Evict { evict, unprotected, .. }, Came::Answers(answers)) => {
+        (Effect::Evict { evict, unprotected, .. }, EffectOutcome::Answers(answers)) => {
             let work = work.entry(id).or_default();
             work.retries = None;
             work.drain.accepted |= answers.values().any(|a| a.verdict.accepts());
@@ -217,13 +224,13 @@ pub(crate) fn remember(work: &mut BTreeMap<EntryId, Work>, id: EntryId, effect: 
             }
         }
         // Asked before the last command ended: it says nothing of what that did.
-        (Effect::HealthCheck { asked, .. }, Came::Check(_))
+        (Effect::HealthCheck { asked, .. }, EffectOutcome::Check(_))
             if work.get(&id).and_then(|w| w.commanded).is_some_and(|ended| *asked < ended) => {}
-        (_, Came::Check(answer)) => {
+        (_, EffectOutcome::Check(answer)) => {
             let work = work.entry(id).or_default();
             work.check = Some((at, answer.clone()));
         }
-        (_, Came::Command(_)) => {
+        (_, EffectOutcome::Command(_)) => {
             // Only a check made after this command says anything.
             let work = work.entry(id).or_default();
             (work.check, work.sound_since, work.commanded) = (None, None, Some(at));
@@ -336,7 +343,7 @@ mod tests {
         let now = Now { boot: std::time::Duration::from_secs(1), wall: Timestamp::UNIX_EPOCH };
         let id = EntryId::reboot(0);
         let mut work = BTreeMap::new();
-        remember(&mut work, id, &effect, &Came::Answers([("u".to_owned(), answer)].into()), now);
+        remember(&mut work, id, &effect, &EffectOutcome::Answers([("u".to_owned(), answer)].into()), now);
         work.remove(&id).unwrap()
     }
 
@@ -405,14 +412,14 @@ mod tests {
         let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
         let now = |at| Now { boot: std::time::Duration::from_secs(at), wall: Timestamp::UNIX_EPOCH };
         let check = |asked: f64| Effect::HealthCheck { argv: Vec::new(), bound: 3, asked };
-        let answer = |said: &str| Came::Check(CheckAnswer::No(said.to_owned()));
+        let answer = |said: &str| EffectOutcome::Check(CheckAnswer::No(said.to_owned()));
         remember(&mut work, id, &check(1.0), &answer("before"), now(2));
         assert!(work[&id].check.is_some());
         let end = crate::model::attempt::Ended::Exit(0);
         let (stdout, stderr) = (String::new(), String::new());
         let outcome = crate::model::attempt::Outcome { end, at: Timestamp::UNIX_EPOCH, stdout, stderr };
-        remember(&mut work, id, &check(1.0), &Came::Command(outcome), now(5));
-        remember(&mut work, id, &check(4.0), &Came::Check(CheckAnswer::Yes), now(6));
+        remember(&mut work, id, &check(1.0), &EffectOutcome::Command(outcome), now(5));
+        remember(&mut work, id, &check(4.0), &EffectOutcome::Check(CheckAnswer::Yes), now(6));
         assert_eq!(work[&id].check, None);
         remember(&mut work, id, &check(6.0), &answer("after"), now(7));
         assert_eq!(work[&id].check, Some((7.0, CheckAnswer::No("after".to_owned()))));
@@ -423,12 +430,12 @@ mod tests {
         let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
         let now = Now { boot: std::time::Duration::from_secs(2), wall: Timestamp::UNIX_EPOCH };
         let entry = crate::model::repair::RepairEntry::queued(0, "10.0.0.1", "t", "o", None);
-        let entry = crate::model::any::AnyEntry::Repair(entry);
+        let entry = crate::model::any::QueueEntry::Repair(entry);
         let check = Effect::HealthCheck { argv: Vec::new(), bound: 3, asked: 1.0 };
-        remember(&mut work, id, &check, &Came::Check(CheckAnswer::No("false".to_owned())), now);
+        remember(&mut work, id, &check, &EffectOutcome::Check(CheckAnswer::No("false".to_owned())), now);
         let start = Effect::StartDrain { entry: entry.clone(), node_uid: None };
         for effect in [start, Effect::BackOff { entry, cause: Reason::QueueDisabled }] {
-            remember(&mut work, id, &effect, &Came::Done, now);
+            remember(&mut work, id, &effect, &EffectOutcome::Done, now);
             assert!(work[&id].check.is_some(), "{}", effect.word());
         }
         assert!(work[&id].backoff_cause.is_some());

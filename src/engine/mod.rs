@@ -11,20 +11,21 @@
 //! | `command` | the definition's commands as child processes |
 //! | `results` | publishes how commands ended that this host ran for a leader that is gone |
 //! | `probe` | is each API server alive |
-//! | `herald` | says on Nodes, by Kubernetes Events, what is done to them |
+//! | `recorder` | says on Nodes, by Kubernetes Events, what is done to them |
 //! | `metal3/` | Metal3's controller role: a task for each host |
 //! | `notices/` | what happens is told to receivers, a task each |
 //! | `registry/` | sabakan's answers and the plan, gathered off the loop |
-//! | `tally` | what was done, counted for metrics |
+//! | `counters` | what was done, counted for metrics |
 //! | `state` | a snapshot written out, without secrets, and read back |
 //! | `publish` | progress and status for everybody who looks on |
 
 mod act;
 pub mod command;
+mod counters;
 pub mod decide;
 mod etcd_members;
+mod event_recorder;
 pub mod explain;
-mod herald;
 mod lead;
 pub(crate) mod memory;
 pub mod metal3;
@@ -37,8 +38,7 @@ mod results;
 pub mod run;
 pub mod snapshot;
 pub mod state;
-mod tally;
 pub mod trouble;
 
+pub use counters::{COUNTERS, Counters};
 pub use explain::{explain, would};
-pub use tally::{COUNTERS, Tally};

@@ -9,13 +9,13 @@ use super::{
 use crate::{
     clock::Now,
     model::{
+        cketerm_records::{Identity, SCHEMA},
         cluster::Cluster,
         entry::Stored,
         kube::KubeView,
-        ours::{Identity, SCHEMA},
         policy::EngineChoice,
     },
-    power::Reach,
+    power::BmcClients,
     store::view::StoreView,
 };
 
@@ -110,7 +110,7 @@ fn commands(cluster: &Cluster) -> impl Iterator<Item = &Vec<String>> {
 }
 
 /// Which BMCs the definition's commands may speak to, by this host's file.
-pub(super) fn bmc_access(cluster: &Cluster, bmcs: &Reach) -> BmcAccess {
+pub(super) fn bmc_access(cluster: &Cluster, bmcs: &BmcClients) -> BmcAccess {
     if !commands(cluster).any(|argv| BmcAccess::concerns(argv)) {
         return BmcAccess::Open;
     }
@@ -149,7 +149,8 @@ pub(super) fn cke_candidate(store: &StoreView, ours: Option<i64>) -> Option<Stri
 /// Whether another engine that lacks nothing is registered: an incomplete one lets it go first.
 pub(super) fn complete_one_is_there(store: &StoreView, ours: Option<i64>) -> bool {
     store.engines.iter().any(|(lease, stored)| {
-        Some(*lease) != ours && Stored::get(stored).is_some_and(crate::model::ours::EngineRegistration::complete)
+        Some(*lease) != ours
+            && Stored::get(stored).is_some_and(crate::model::cketerm_records::EngineRegistration::complete)
     })
 }
 
@@ -195,7 +196,7 @@ mod tests {
             ("networks: [10.1.0.0/16]\n".to_owned(), &[], ""),
             ("defaults: {username: u}\n".to_owned(), &["10.0.0.1", "10.0.0.2"], ""),
         ] {
-            let reach = Reach::inside(Http::verified(std::time::Duration::from_secs(1), 1), &file, |_| Vec::new());
+            let reach = BmcClients::inside(Http::verified(std::time::Duration::from_secs(1), 1), &file, |_| Vec::new());
             let access = bmc_access(&cluster, &reach);
             for address in ["10.0.0.1", "10.0.0.2"] {
                 let here = access.refusal(address);

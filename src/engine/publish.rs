@@ -14,9 +14,9 @@ use crate::{
     clock::Now,
     model::{
         attempt::CheckAnswer,
+        cketerm_records::{Progress, Status},
         drain::Verdict,
         entry::{EntryId, QueueKind, Stored},
-        ours::{Progress, Status},
         reason::{Blocker, PodHold, Reason},
         reboot::RebootStatus,
         repair::StepStatus,

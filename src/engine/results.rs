@@ -13,8 +13,8 @@ use super::command::Spawner;
 use crate::{
     model::{
         attempt::Attempt,
+        cketerm_records::{Identity, Who},
         entry::Stored,
-        ours::{Identity, Who},
         result::{CommandResult, ResultLabel},
     },
     mutation::{Mutation, on},

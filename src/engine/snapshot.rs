@@ -327,7 +327,7 @@ pub enum StaleCause {
 
 /// What came of an effect; the loop puts it into [`Work`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Came {
+pub enum EffectOutcome {
     /// Done.
     Done,
     /// Not done, nothing changed: why.

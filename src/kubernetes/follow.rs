@@ -9,7 +9,7 @@ use kube::core::{Status, WatchEvent};
 use super::{
     call::{CALL, Fault, get},
     live::Shared,
-    news::News,
+    publish_throttle::Urgency,
     sources::Kind,
     wire::Wire,
 };
@@ -166,12 +166,12 @@ impl<K: Kind> Follow<K> {
         self.shared.heard(self.link, true, Some(sent), |view| {
             self.kind.replace(view, rows);
             self.kind.proved(view, sent);
-            News::Loud
+            Urgency::Loud
         });
     }
 
     /// A sign of life on this watch's own connection. `proved` as in [`Shared::heard`].
-    fn heard(&self, proved: Option<f64>, change: impl FnOnce(&mut KubeView) -> News) {
+    fn heard(&self, proved: Option<f64>, change: impl FnOnce(&mut KubeView) -> Urgency) {
         self.shared.heard(self.link, false, proved, |view| {
             let news = change(view);
             if let Some(at) = proved {
@@ -220,7 +220,7 @@ impl<K: Kind> Follow<K> {
             .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL.as_secs())))??;
         let mut stream = std::pin::pin!(stream);
         if !listing {
-            self.heard(None, |_| News::Quiet);
+            self.heard(None, |_| Urgency::Quiet);
         }
         let (mut listing, mut rows) = (listing, Vec::new());
         // What has happened since the last connection comes first: until then the answer proves nothing.
@@ -229,7 +229,7 @@ impl<K: Kind> Follow<K> {
         loop {
             if backlog && self.shared.now() - opened >= BACKLOG.1.as_secs_f64() {
                 backlog = false;
-                self.heard(Some(sent), |_| News::Quiet);
+                self.heard(Some(sent), |_| Urgency::Quiet);
             }
             // A list comes without pauses.
             let limit = if listing {
@@ -244,7 +244,7 @@ impl<K: Kind> Follow<K> {
                 Err(_) if listing => return Err(no_end(limit)),
                 Err(_) if backlog => {
                     backlog = false;
-                    self.heard(Some(sent), |_| News::Quiet);
+                    self.heard(Some(sent), |_| Urgency::Quiet);
                     continue;
                 }
                 // A kind that never changes, on a server whose etcd says nothing of its progress, has nothing to tell. Whether
@@ -270,7 +270,7 @@ impl<K: Kind> Follow<K> {
                     self.version = Some(object.meta().resource_version.clone());
                     self.heard(self.now_unless(backlog), |view| {
                         self.kind.remove(view, object.meta());
-                        News::Loud
+                        Urgency::Loud
                     });
                 }
                 Some(WatchEvent::Bookmark(mark)) => {
@@ -280,7 +280,7 @@ impl<K: Kind> Follow<K> {
                         self.complete(std::mem::take(&mut rows), version, sent);
                     } else if !listing {
                         self.version = Some(version);
-                        self.heard(self.now_unless(backlog), |_| News::Quiet);
+                        self.heard(self.now_unless(backlog), |_| Urgency::Quiet);
                     }
                 }
             }

@@ -15,9 +15,9 @@ use tokio::{sync::watch, task::JoinHandle};
 use super::{
     connect::Kube,
     follow::{Follow, PROVED_WITHIN},
+    heartbeat,
     links::{Link, State},
-    news::{Bell, News},
-    pulse,
+    publish_throttle::{PublishThrottle, Urgency},
     sources::{Budgets, DaemonSets, Hosts, Kind, Namespaces, Nodes, PodsOn},
 };
 use crate::{
@@ -56,7 +56,7 @@ impl Drop for Task {
 pub(super) struct Shared {
     pub(super) kube: Kube,
     state: Mutex<State>,
-    bell: Bell,
+    bell: PublishThrottle,
     published: watch::Sender<Arc<KubeView>>,
     streaming: AtomicBool,
     /// Counted up when the server was away and is back.
@@ -77,7 +77,7 @@ impl Live {
         let shared = Arc::new(Shared {
             kube: kube.clone(),
             state: Mutex::default(),
-            bell: Bell::default(),
+            bell: PublishThrottle::default(),
             published: watch::Sender::new(Arc::default()),
             streaming: AtomicBool::new(streaming == Streaming::Auto),
             epoch: watch::Sender::new(0),
@@ -89,8 +89,8 @@ impl Live {
             shared.watch(Namespaces).1,
             shared.watch(Budgets).1,
             shared.watch(DaemonSets).1,
-            Task(crate::tasks::spawn(pulse::beat(Arc::clone(&shared)))),
-            Task(crate::tasks::spawn(pulse::keep_identity(Arc::clone(&shared)))),
+            Task(crate::tasks::spawn(heartbeat::beat(Arc::clone(&shared)))),
+            Task(crate::tasks::spawn(heartbeat::keep_identity(Arc::clone(&shared)))),
             Task(crate::tasks::spawn(publish(Arc::clone(&shared)))),
         ];
         shared.publish();
@@ -160,7 +160,7 @@ impl Live {
             (true, Some(running)) => *watched = Some(running),
             (true, None) => {
                 let link = self.shared.link(Hosts::SOURCE);
-                let task = crate::tasks::spawn(pulse::keep_hosts(Arc::clone(&self.shared), link));
+                let task = crate::tasks::spawn(heartbeat::keep_hosts(Arc::clone(&self.shared), link));
                 *watched = Some((link, Task(task)));
                 self.shared.publish();
             }
@@ -179,7 +179,7 @@ impl Live {
             (true, Some(running)) => *watched = Some(running),
             (true, None) => {
                 let link = self.shared.link("endpoints");
-                let task = crate::tasks::spawn(pulse::keep_endpoints(Arc::clone(&self.shared), link));
+                let task = crate::tasks::spawn(heartbeat::keep_endpoints(Arc::clone(&self.shared), link));
                 *watched = Some((link, Task(task)));
                 self.shared.publish();
             }
@@ -310,7 +310,7 @@ impl Shared {
         id: u64,
         complete: bool,
         proved: Option<f64>,
-        change: impl FnOnce(&mut KubeView) -> News,
+        change: impl FnOnce(&mut KubeView) -> Urgency,
     ) {
         let now = self.now();
         self.update(id, |view, link| {
@@ -324,7 +324,7 @@ impl Shared {
             let before = link.state.proved;
             link.state.proved = before.max(proved);
             // work that waits for it goes on
-            if now - before > PROVED_WITHIN.as_secs_f64() { News::Loud } else { news }
+            if now - before > PROVED_WITHIN.as_secs_f64() { Urgency::Loud } else { news }
         });
     }
 
@@ -332,11 +332,11 @@ impl Shared {
     pub(super) fn absent(&self, id: u64, why: &str, clear: impl FnOnce(&mut KubeView)) {
         self.heard(id, true, Some(self.now()), |view| {
             clear(view);
-            News::Loud
+            Urgency::Loud
         });
         self.update(id, |_, link| {
             link.state.error = Some(why.to_owned());
-            News::Loud
+            Urgency::Loud
         });
     }
 
@@ -347,7 +347,7 @@ impl Shared {
             if error.is_some() {
                 link.state.error = error;
             }
-            News::Loud
+            Urgency::Loud
         });
     }
 
@@ -356,11 +356,11 @@ impl Shared {
         let at = self.now() + after.as_secs_f64();
         self.update(id, |_, link| {
             link.retry = Some(at);
-            News::Loud
+            Urgency::Loud
         });
     }
 
-    fn update(&self, id: u64, change: impl FnOnce(&mut KubeView, &mut Link) -> News) {
+    fn update(&self, id: u64, change: impl FnOnce(&mut KubeView, &mut Link) -> Urgency) {
         let mut state = lock(&self.state);
         let State { view, links, .. } = &mut *state;
         let Some(link) = links.get_mut(&id) else { return };
@@ -371,7 +371,7 @@ impl Shared {
         state.sum_up(source);
         state.fresh = true;
         drop(state);
-        self.bell.ring(if same { news } else { News::Loud });
+        self.bell.ring(if same { news } else { Urgency::Loud });
     }
 
     /// The server answered a cheap request: for people every open connection is as good as heard. It proves no watch.
@@ -380,7 +380,7 @@ impl Shared {
         let mut state = lock(&self.state);
         let was = (state.beat, state.view.line.lag);
         (state.beat, state.view.line.lag) = (None, took.as_secs());
-        let news = News::loud_if(was != (state.beat, state.view.line.lag));
+        let news = Urgency::loud_if(was != (state.beat, state.view.line.lag));
         for link in state.links.values_mut().filter(|l| l.open) {
             link.state.heard = now;
             if on(Mutation::WatchTrusted) {
@@ -406,7 +406,7 @@ impl Shared {
         state.sum_up_all();
         state.fresh = true;
         drop(state);
-        self.bell.ring(News::Loud);
+        self.bell.ring(Urgency::Loud);
     }
 
     /// Changes what belongs to no watch.
@@ -415,6 +415,6 @@ impl Shared {
         change(&mut state.view);
         state.fresh = true;
         drop(state);
-        self.bell.ring(News::Loud);
+        self.bell.ring(Urgency::Loud);
     }
 }

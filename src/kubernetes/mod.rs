@@ -29,14 +29,14 @@ mod evict;
 mod follow;
 #[cfg(test)]
 mod fuzz;
+mod heartbeat;
 mod host_power;
 mod hosts;
 mod links;
 mod live;
-mod news;
 mod nodes;
 mod probe;
-mod pulse;
+mod publish_throttle;
 mod read;
 mod rights;
 mod sources;

@@ -6,7 +6,7 @@ use imbl::OrdMap;
 
 use super::{
     hosts,
-    news::News,
+    publish_throttle::Urgency,
     read::on_node,
     wire::{self, Meta, Wire},
 };
@@ -33,7 +33,7 @@ pub(super) trait Kind: Clone + Send + Sync + 'static {
     /// A complete list came: what is not in it has vanished.
     fn replace(&self, view: &mut KubeView, rows: Vec<Self::Row>);
     /// One object was added or changed.
-    fn put(&self, view: &mut KubeView, row: Self::Row) -> News;
+    fn put(&self, view: &mut KubeView, row: Self::Row) -> Urgency;
     /// One object vanished.
     fn remove(&self, view: &mut KubeView, meta: &Meta);
     /// The rows are what the server had at that moment (boot-time seconds), or newer.
@@ -85,10 +85,10 @@ impl Kind for Nodes {
 
     /// The kubelet's report every five minutes brings nothing but another version, and other programs write annotations
     /// as often as they like: nobody is woken for those.
-    fn put(&self, view: &mut KubeView, row: NodeRow) -> News {
+    fn put(&self, view: &mut KubeView, row: NodeRow) -> Urgency {
         let loud = view.by_name.get(&row.name).is_none_or(|old| !old.says_the_same(&row));
         view.put_node(row);
-        News::loud_if(loud)
+        Urgency::loud_if(loud)
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -110,9 +110,9 @@ impl Kind for Namespaces {
         replace(&mut view.namespaces, rows, |r| r.name.clone());
     }
 
-    fn put(&self, view: &mut KubeView, row: NamespaceRow) -> News {
+    fn put(&self, view: &mut KubeView, row: NamespaceRow) -> Urgency {
         view.namespaces.insert(row.name.clone(), Arc::new(row));
-        News::Loud
+        Urgency::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -134,9 +134,9 @@ impl Kind for Budgets {
         replace(&mut view.budgets, rows, |r| (r.namespace.clone(), r.name.clone()));
     }
 
-    fn put(&self, view: &mut KubeView, row: BudgetRow) -> News {
+    fn put(&self, view: &mut KubeView, row: BudgetRow) -> Urgency {
         view.budgets.insert((row.namespace.clone(), row.name.clone()), Arc::new(row));
-        News::Loud
+        Urgency::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -158,9 +158,9 @@ impl Kind for DaemonSets {
         replace(&mut view.daemon_sets, rows, |r| r.uid.clone());
     }
 
-    fn put(&self, view: &mut KubeView, row: DaemonSetRow) -> News {
+    fn put(&self, view: &mut KubeView, row: DaemonSetRow) -> Urgency {
         view.daemon_sets.insert(row.uid.clone(), Arc::new(row));
-        News::Loud
+        Urgency::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -182,9 +182,9 @@ impl Kind for Hosts {
         replace(&mut view.hosts, rows, |r| (r.namespace.clone(), r.name.clone()));
     }
 
-    fn put(&self, view: &mut KubeView, row: HostRow) -> News {
+    fn put(&self, view: &mut KubeView, row: HostRow) -> Urgency {
         view.hosts.insert((row.namespace.clone(), row.name.clone()), Arc::new(row));
-        News::Loud
+        Urgency::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -218,9 +218,9 @@ impl Kind for PodsOn {
         pods.synced = true;
     }
 
-    fn put(&self, view: &mut KubeView, row: PodRow) -> News {
+    fn put(&self, view: &mut KubeView, row: PodRow) -> Urgency {
         self.pods(view).pods.insert(row.uid.clone(), Arc::new(row));
-        News::Loud
+        Urgency::Loud
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -252,10 +252,10 @@ mod tests {
     #[test]
     fn a_node_that_only_reports_wakes_nobody_and_is_kept_all_the_same() {
         let mut view = KubeView::default();
-        assert_eq!(Nodes.put(&mut view, row("n", "1", &["10.0.0.1"])), News::Loud, "a new one");
+        assert_eq!(Nodes.put(&mut view, row("n", "1", &["10.0.0.1"])), Urgency::Loud, "a new one");
         let mut reports = row("n", "2", &["10.0.0.1"]);
         reports.described.annotations = words("1");
-        assert_eq!(Nodes.put(&mut view, reports), News::Quiet);
+        assert_eq!(Nodes.put(&mut view, reports), Urgency::Quiet);
         let kept = view.by_name.get("n").unwrap();
         assert_eq!((kept.resource_version.as_str(), &kept.described.annotations), ("2", &words("1")));
         assert!(Arc::ptr_eq(kept, view.nodes.get("n").unwrap()));
@@ -284,7 +284,7 @@ mod tests {
             Nodes.put(&mut view, row("n", "1", &["10.0.0.1"]));
             let mut newer = row("n", "2", &["10.0.0.1"]);
             change(&mut newer);
-            assert_eq!(Nodes.put(&mut view, newer), News::Loud, "{what}");
+            assert_eq!(Nodes.put(&mut view, newer), Urgency::Loud, "{what}");
         }
     }
 

@@ -5,18 +5,18 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use cketerm::{
     actions::{Bmcs, Operator},
+    backends::{Backends, host_name},
     cli::{Color, Out, RunOptions},
     clock::Clock,
     config::Settings,
     console::{
-        self, ConsoleOptions, Hand, Hands, View,
+        self, Clients, ClientsReceiver, ConsoleOptions, View,
         attention::has_title,
-        letters::{Letters, has_blocks},
+        charset::{Letters, has_blocks},
         terminal::{Modes, leave},
         theme,
     },
     engine::{run::LONGEST_END, snapshot::Seen},
-    ground::{Ground, host_name},
     scenario::{self, Scenario, Stage},
     telemetry::{self, Logs, Ring, Target},
 };
@@ -68,21 +68,21 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
 /// Runs both until the console is left; the engine then ends what runs and resigns. The console is there at once: what
 /// it stands on is connected behind it.
 pub async fn run(
-    ground: impl Future<Output = anyhow::Result<Ground>> + Send + 'static,
+    backends: impl Future<Output = anyhow::Result<Backends>> + Send + 'static,
     campaign: bool,
     mut options: ConsoleOptions,
 ) -> anyhow::Result<()> {
     let (tell, seen) = watch::channel(Arc::<Seen>::default());
-    let (hands, hand) = watch::channel(None);
+    let (clients, hand) = watch::channel(None);
     let (ask, asked) = mpsc::channel(1);
     let modes = options.modes;
     options.resign = Some(ask);
     let engine = tokio::spawn(async move {
-        let ground = ground.await?;
-        let bmcs = || Bmcs::new(ground.bmcs.clone()).and_registry(ground.store.clone(), ground.registry.clone());
-        let operator = Some(Operator::new(ground.store.clone(), ground.kube.clone()).with_bmcs(bmcs()));
-        hands.send_replace(Some(Hand { store: ground.store.clone(), kube: ground.kube.clone(), operator }));
-        keep(ground, campaign, &tell, asked, modes).await
+        let backends = backends.await?;
+        let bmcs = || Bmcs::new(backends.bmcs.clone()).and_registry(backends.store.clone(), backends.registry.clone());
+        let operator = Some(Operator::new(backends.store.clone(), backends.kube.clone()).with_bmcs(bmcs()));
+        clients.send_replace(Some(Clients { store: backends.store.clone(), kube: backends.kube.clone(), operator }));
+        keep(backends, campaign, &tell, asked, modes).await
     });
     let mut engine = std::pin::pin!(engine);
     tokio::select! {
@@ -104,34 +104,38 @@ pub async fn run(
 }
 
 /// On a screen, or as lines.
-async fn show(seen: watch::Receiver<Arc<Seen>>, hands: Hands, options: ConsoleOptions) -> anyhow::Result<()> {
-    if options.plain { console::plain::run(seen, options).await } else { console::run(seen, hands, options).await }
+async fn show(
+    seen: watch::Receiver<Arc<Seen>>,
+    clients: ClientsReceiver,
+    options: ConsoleOptions,
+) -> anyhow::Result<()> {
+    if options.plain { console::plain::run(seen, options).await } else { console::run(seen, clients, options).await }
 }
 
 /// A sandbox as ground: the scenario is played beside the console until the program ends.
-pub async fn stage(scenario: Scenario, how: scenario::Options) -> anyhow::Result<Ground> {
+pub async fn stage(scenario: Scenario, how: scenario::Options) -> anyhow::Result<Backends> {
     let stage = Stage::set(scenario, how, Clock::Host).await.map_err(anyhow::Error::msg)?;
-    let ground = stage.ground(&host_name());
+    let backends = stage.backends(&host_name());
     tokio::spawn(async move {
         stage.play().await;
         // the data centre goes on
         std::future::pending::<()>().await;
         drop(stage);
     });
-    Ok(ground)
+    Ok(backends)
 }
 
 /// Hands on what the engine sees, lets it resign when asked, and ends it when nobody can ask any more. Fails once its main
 /// loop is stuck: the program has to end.
 async fn keep(
-    ground: Ground,
+    backends: Backends,
     campaign: bool,
     tell: &watch::Sender<Arc<Seen>>,
     mut asked: mpsc::Receiver<oneshot::Sender<()>>,
     modes: Modes,
 ) -> anyhow::Result<()> {
     loop {
-        let engine = ground.start("console", campaign, None);
+        let engine = backends.start("console", campaign, None);
         let heartbeat = engine.heartbeat();
         heartbeat.guard(move || leave(modes))?;
         let stuck = heartbeat.stuck();

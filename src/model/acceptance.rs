@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::ours::Verb;
+use super::cketerm_records::Verb;
 
 /// Who processes the queues now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

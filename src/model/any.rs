@@ -13,14 +13,14 @@ use super::{
 /// An entry of either queue; written as the entry itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum AnyEntry {
+pub enum QueueEntry {
     /// Of the reboot queue.
     Reboot(RebootEntry),
     /// Of the repair queue.
     Repair(RepairEntry),
 }
 
-impl AnyEntry {
+impl QueueEntry {
     /// Which it is.
     pub fn id(&self) -> EntryId {
         match self {

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
+    cketerm_records::Who,
     labels::{Labels, attribute},
-    ours::Who,
 };
 
 /// Nothing new starts until `until`, in either queue.

@@ -6,6 +6,7 @@
 pub mod acceptance;
 pub mod any;
 pub mod attempt;
+pub mod cketerm_records;
 pub mod cluster;
 pub mod constraints;
 pub mod described;
@@ -17,7 +18,6 @@ pub mod host;
 pub mod kube;
 pub mod labels;
 pub mod notice;
-pub mod ours;
 pub mod pairs;
 pub mod policy;
 pub mod reason;

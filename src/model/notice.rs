@@ -248,7 +248,7 @@ pub struct Trouble {
 /// fenced; read by whoever wants to know.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Told {
+pub struct NotifierState {
     /// Number of the next notice.
     pub next: u64,
     /// Create revision of the last ending that was noticed; 0 = this receiver asks for no endings.

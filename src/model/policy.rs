@@ -34,13 +34,15 @@ pub enum ApiServerOrder {
 
 /// How unreachable nodes hold the queue back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum UnreachableRule {
-    /// Only nodes outside the reboot process count, and only new drains stop.
+    /// Only nodes outside the reboot process count, and only new drains stop. Was `newer`.
     #[default]
-    Newer,
-    /// All unreachable nodes count, and power commands stop too.
-    Older,
+    #[serde(alias = "newer")]
+    OutsideReboots,
+    /// All unreachable nodes count, and power commands stop too. Was `older`.
+    #[serde(alias = "older")]
+    All,
 }
 
 /// What ends a worker's reboot.

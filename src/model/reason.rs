@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::attention::Attention;
-use super::{entry::EntryId, ours::Verb};
+use super::{cketerm_records::Verb, entry::EntryId};
 
 /// How the cause of a backoff begins that only the queue's switch brought about.
 pub const SWITCHED_OFF: &str = "the queue was disabled";

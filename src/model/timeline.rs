@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     attempt::Attempt,
-    ours::{Audit, Ending},
+    cketerm_records::{Audit, Ending},
     secret,
 };
 

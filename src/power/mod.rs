@@ -13,12 +13,12 @@
 //!
 //! What may enter: HTTP and JSON of BMCs. What may not leave: a password; no `Debug`, error or log has one.
 
-mod book;
+pub mod bmc_clients;
+mod bmc_inventory;
 pub mod controller;
 mod networks;
-pub mod reach;
 pub mod redfish;
 
-pub use book::{Book, BookError, Found};
+pub use bmc_clients::{BmcClients, Version};
+pub use bmc_inventory::{BmcInventory, BookError, Found};
 pub use networks::{Cidr, Networks};
-pub use reach::{Reach, Version};

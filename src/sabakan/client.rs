@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How long one answer is waited for: 20,000 machines take sabakan 4.8 s.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 /// The largest answer that is read: some 200,000 machines.
 pub const MOST_BYTES: usize = 128 << 20;
 
@@ -114,9 +114,9 @@ async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value
         return Err(bad_url("it is not absolute".to_owned()));
     }
     let silent = |why: String| AskError::Silent { url: secret::url(url), why };
-    let answer = match tokio::time::timeout(PATIENCE, http.send(request)).await {
+    let answer = match tokio::time::timeout(TIMEOUT, http.send(request)).await {
         Ok(answer) => answer.map_err(|e| silent(e.to_string()))?,
-        Err(_) => return Err(silent(format!("no answer in {} s", PATIENCE.as_secs()))),
+        Err(_) => return Err(silent(format!("no answer in {} s", TIMEOUT.as_secs()))),
     };
     let status = answer.status();
     if status != StatusCode::OK {

@@ -6,13 +6,13 @@
 //! and tokio's timers, so that a test with a paused clock runs an hour in a moment.
 
 pub mod bmc;
+pub mod durations;
 pub mod etcd;
 pub mod faults;
 pub mod kubernetes;
 pub mod machines;
 pub mod members;
 pub mod metal3;
-pub mod pace;
 mod plain;
 pub mod sabakan;
 pub mod serve;
@@ -21,6 +21,7 @@ pub mod workload;
 use tokio::task::JoinSet;
 
 use self::{
+    durations::Durations,
     etcd::Etcd,
     kubernetes::{
         Objects,
@@ -30,7 +31,6 @@ use self::{
     machines::Machines,
     members::Members,
     metal3::Bmo,
-    pace::Pace,
     sabakan::{Sabakan, Site},
     workload::Population,
 };
@@ -57,7 +57,13 @@ pub struct Sandbox {
 impl Sandbox {
     /// Builds one. To be called inside a tokio runtime. `seed` decides every chance; the error names what the population
     /// has wrong.
-    pub fn new(population: &Population, pace: Pace, api: ApiOptions, clock: Clock, seed: u64) -> Result<Self, String> {
+    pub fn new(
+        population: &Population,
+        pace: Durations,
+        api: ApiOptions,
+        clock: Clock,
+        seed: u64,
+    ) -> Result<Self, String> {
         let objects = Objects::new(clock.clone());
         let machines = Machines::new(population.machines(), pace.clone(), clock.clone(), seed);
         population.settle(&objects, &machines).map_err(|e| e.message)?;

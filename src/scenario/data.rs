@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::sandbox::{machines::Behaviour, pace::Pace, sabakan::State, workload::Population};
+use crate::sandbox::{durations::Durations, machines::Behaviour, sabakan::State, workload::Population};
 
 /// A story that is worth watching, and that tests and pictures use.
 #[derive(Clone, Debug, Deserialize)]
@@ -18,7 +18,7 @@ pub struct Scenario {
     pub population: Population,
     /// How fast machines and controllers are.
     #[serde(default)]
-    pub pace: Pace,
+    pub pace: Durations,
     /// Fields of the definition's `reboot` section that differ from the sandbox's.
     #[serde(default)]
     pub reboot: Map<String, Value>,

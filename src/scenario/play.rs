@@ -5,20 +5,20 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
+    backends::{Lines, SABAKAN, backends},
     data::{Scenario, Scene, Spot, Which},
-    ground::{Lines, SABAKAN, ground},
     hosts, registry,
     repairs::{self, outside},
 };
 use crate::{
     actions::{ActionError, Bmcs, Operator},
+    backends::Backends,
     clock::Clock,
     engine::run::Handle,
-    ground::Ground,
     model::{
+        cketerm_records::{Verb, Who},
         cluster::{parse, written},
         entry::{EntryId, QueueKind},
-        ours::{Verb, Who},
         time::after,
     },
     sandbox::{
@@ -108,7 +108,7 @@ impl Stage {
         stage.settings().await.map_err(|e| format!("the sandbox could not be set up: {e}"))?;
         if stage.scenario.rival {
             let gate = Gate::default();
-            let rival = stage.ground("standby-host");
+            let rival = stage.backends("standby-host");
             let handle = gate.hold(async move { rival.start("daemon", true, None) }).await;
             // it leads before anybody else is there
             let mut seen = handle.seen();
@@ -122,17 +122,17 @@ impl Stage {
     }
 
     /// What an engine on that host stands on.
-    pub fn ground(&self, host: &str) -> Ground {
+    pub fn backends(&self, host: &str) -> Backends {
         let lines = Lines::new(host, &Gate::default(), self.options.seed);
-        ground(&self.sandbox, host, self.clock.clone(), &lines)
+        backends(&self.sandbox, host, self.clock.clone(), &lines)
     }
 
     /// Somebody's hands.
     pub fn operator(&self, user: &str) -> Operator {
-        let ground = self.ground("console");
+        let backends = self.backends("console");
         let who = Who { user: user.to_owned(), host: "console".to_owned(), ssh_client: None };
-        let bmcs = Bmcs::new(ground.bmcs).and_registry(ground.store.clone(), ground.registry);
-        Operator { store: ground.store, kube: ground.kube, who, bmcs: Some(bmcs), handover: false }
+        let bmcs = Bmcs::new(backends.bmcs).and_registry(backends.store.clone(), backends.registry);
+        Operator { store: backends.store, kube: backends.kube, who, bmcs: Some(bmcs), handover: false }
     }
 
     /// The cluster definition of this stage.

@@ -10,9 +10,9 @@ use super::{
     view::{Candidate, Definition, Queue, StoreView, Switch},
 };
 use crate::model::{
+    cketerm_records::SCHEMA,
     cluster::{Cluster, Members},
     entry::{EntryId, QueueKind, Stored},
-    ours::SCHEMA,
     reboot::RebootEntry,
     repair::RepairEntry,
     result::CommandResult,

@@ -13,7 +13,7 @@ use super::{answer::Failure, connect::Store, error::StoreError, operator::json};
 use crate::{
     fence::{Fence, Life},
     heartbeat::Heartbeat,
-    model::ours::EngineRegistration,
+    model::cketerm_records::EngineRegistration,
     tasks::held,
 };
 

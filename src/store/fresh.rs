@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 
 use super::keys::Folder;
-use crate::model::{entry::EntryId, ours::Audit};
+use crate::model::{cketerm_records::Audit, entry::EntryId};
 
 /// Most keys that are remembered.
 const MOST: usize = 1000;

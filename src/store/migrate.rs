@@ -22,8 +22,8 @@ use crate::{
     fence::{Fence, Permit},
     model::{
         attempt::Attempt,
+        cketerm_records::{Audit, SCHEMA, Who},
         entry::{EntryId, Stored},
-        ours::{Audit, SCHEMA, Who},
     },
 };
 

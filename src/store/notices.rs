@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use etcd_client::{GetOptions, SortOrder, SortTarget};
 
 use super::{connect::Store, error::StoreError, keys::end_of, tail::stored};
-use crate::model::{entry::Stored, notice::Told, ours::Ending};
+use crate::model::{cketerm_records::Ending, entry::Stored, notice::NotifierState};
 
 /// Endings after a revision, and up to which revision there are no others.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct EndingsAfter {
 impl Store {
     /// A receiver's record; a ModRevision of 0 and none where there is no record. One that cannot be read is an error
     /// inside.
-    pub async fn told(&self, receiver: &str) -> Result<(i64, Option<Result<Told, String>>), StoreError> {
+    pub async fn told(&self, receiver: &str) -> Result<(i64, Option<Result<NotifierState, String>>), StoreError> {
         let key = self.keys().notices(receiver);
         let raw = self.raw(&key).await?;
         let read = |text: &str| serde_json::from_str(text).map_err(|e| format!("{key}: not as it should be: {e}"));
@@ -29,12 +29,12 @@ impl Store {
     }
 
     /// The records of all receivers, by name.
-    pub async fn all_told(&self) -> Result<BTreeMap<String, Stored<Told>>, StoreError> {
+    pub async fn all_told(&self) -> Result<BTreeMap<String, Stored<NotifierState>>, StoreError> {
         let prefix = self.keys().notices_prefix();
         match self.pages(prefix.as_bytes(), &end_of(prefix.as_bytes()), 0).await {
             Ok((_, kvs)) => {
                 let each = kvs.iter().map(|kv| {
-                    let stored: Stored<Told> = stored(kv);
+                    let stored: Stored<NotifierState> = stored(kv);
                     (stored.key.trim_start_matches(&prefix).to_owned(), stored)
                 });
                 Ok(each.collect())

@@ -17,7 +17,7 @@ use super::{
     connect::Store,
     error::StoreError,
 };
-use crate::model::ours::{Audit, Who};
+use crate::model::cketerm_records::{Audit, Who};
 
 /// What an operator's write says about itself.
 #[derive(Clone, Copy, Debug)]

@@ -10,8 +10,8 @@ use super::{
     queue::RACES,
 };
 use crate::model::{
+    cketerm_records::{Order, Verb, Who},
     entry::EntryId,
-    ours::{Order, Verb, Who},
 };
 
 impl Store {

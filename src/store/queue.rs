@@ -15,8 +15,8 @@ use super::{
     view::Switch,
 };
 use crate::model::{
+    cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind},
-    ours::{Request, Who},
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
 };

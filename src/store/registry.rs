@@ -16,8 +16,8 @@ use super::{
     operator::{Note, Wrote, json},
 };
 use crate::model::{
+    cketerm_records::{Approval, Generated, Hold, Who},
     entry::Stored,
-    ours::{Approval, Generated, Hold, Who},
 };
 
 /// How long an approval lasts.

@@ -10,8 +10,8 @@ use super::{
     queue::RACES,
 };
 use crate::model::{
+    cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind},
-    ours::{Request, Who},
     repair::RepairEntry,
 };
 

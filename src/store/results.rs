@@ -7,7 +7,7 @@ use super::{
     error::StoreError,
     operator::{Note, Wrote, json},
 };
-use crate::model::{attempt::Attempt, entry::Stored, ours::Who, result::CommandResult};
+use crate::model::{attempt::Attempt, cketerm_records::Who, entry::Stored, result::CommandResult};
 
 impl Store {
     /// Creates `cketerm/results/<attempt>`, with an audit record, while the attempt is as it was read and no result lies

@@ -12,9 +12,9 @@ use super::{
     operator::{Wrote, fits, json},
 };
 use crate::model::{
+    cketerm_records::{Identity, SCHEMA, Status, Who},
     constraints::Constraints,
     entry::Stored,
-    ours::{Identity, SCHEMA, Status, Who},
     policy::{EngineChoice, Policy},
 };
 

@@ -12,8 +12,8 @@ use super::{
     view::Switch,
 };
 use crate::model::{
+    cketerm_records::{Stopped, Who},
     entry::QueueKind,
-    ours::{Stopped, Who},
 };
 
 /// What `stop` or `resume` did to the two queues.

@@ -9,8 +9,8 @@ use super::{
     operator::{Note, Wrote},
 };
 use crate::model::{
+    cketerm_records::Who,
     entry::{EntryId, QueueKind},
-    ours::Who,
 };
 
 /// An entry that cannot be read, as it lies there.

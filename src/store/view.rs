@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::{fresh::Fresh, keys::Folder, registry::RegistrySettings};
 use crate::model::{
     attempt::Attempt,
+    cketerm_records::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
     cluster::{Cluster, Members},
     constraints::Constraints,
     entry::{EntryId, Stored},
-    ours::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
     policy::Policy,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -95,7 +95,7 @@ impl From<Definition> for Cluster {
 
 /// How the watch over etcd is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Line {
+pub struct WatchHealth {
     /// Boot-time seconds at which it is begun anew; none while it stands. Once that has been, it is being tried.
     pub retry: Option<f64>,
     /// Whole seconds that the last answer took.
@@ -168,7 +168,7 @@ pub struct StoreView {
     pub fresh: Fresh,
     /// How the watch is doing, for people: nothing is decided by it.
     #[serde(skip)]
-    pub line: Line,
+    pub line: WatchHealth,
     /// Keys of ours or CKE's that cannot be read, and why.
     pub broken: OrdMap<String, String>,
 }

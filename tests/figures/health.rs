@@ -20,8 +20,8 @@ use cketerm::{
     engine::command::{CommandLine, Commands, Spawner},
     model::{
         attempt::Ended,
+        cketerm_records::{Request, Who},
         entry::EntryId,
-        ours::{Request, Who},
         reboot::RebootStatus,
         repair::RepairEntry,
     },
@@ -94,9 +94,9 @@ async fn main() {
     let host = program.map(|p| Spawner::new(p.into(), None, &[]));
     let log = Log::default();
     let stage = Stage::set(scenario(), Options::default(), Clock::Host).await.unwrap();
-    let mut ground = stage.ground("figure");
-    ground.spawner = Spawner::elsewhere(Checks { log: log.clone(), host });
-    let store = ground.store.clone();
+    let mut backends = stage.backends("figure");
+    backends.spawner = Spawner::elsewhere(Checks { log: log.clone(), host });
+    let store = backends.store.clone();
     let who = Who { user: "figure".to_owned(), ..Who::default() };
     let request = Request { who: who.clone(), at: Clock::Host.wall(), reason: None, node_uid: None };
     // the switch is off: the entries stay unfinished, and their health is asked all the same
@@ -106,7 +106,7 @@ async fn main() {
     }
     let live = Live::follow(&store);
     let began = Instant::now();
-    let engine = ground.start("daemon", true, None);
+    let engine = backends.start("daemon", true, None);
     let asked = |times: usize| log.ended.lock().unwrap().values().filter(|t| t.len() >= times).count() as u64;
     while asked(1) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;

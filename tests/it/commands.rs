@@ -2,12 +2,12 @@
 
 mod about;
 mod bad_input;
-mod by_hand;
 mod ckecli;
 mod help;
 mod hostile;
 mod kubernetes;
 mod leaders;
+mod manual_drain;
 mod plan;
 mod recorded;
 mod registry;

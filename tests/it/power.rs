@@ -7,7 +7,7 @@ mod foreign;
 pub mod hosts;
 mod sandbox;
 mod served;
-mod winding;
+mod shutdown;
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 

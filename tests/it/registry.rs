@@ -27,7 +27,7 @@ impl Place {
         );
         let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
-        let engine = stage.ground("engine-host").start("daemon", true, None);
+        let engine = stage.backends("engine-host").start("daemon", true, None);
         let operator = stage.operator("ann");
         Self { stage, engine, operator }
     }
@@ -105,7 +105,7 @@ async fn the_scenario_registry_plays_to_its_end() {
         let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
         let options = Options { nodes, ..Options::default() };
         let stage = Stage::set(Scenario::named("registry").unwrap(), options, clock).await.unwrap();
-        let engine = stage.ground("engine-host").start("daemon", true, None);
+        let engine = stage.backends("engine-host").start("daemon", true, None);
         let operator = stage.operator("ann");
         let place = Place { stage, engine, operator };
         place.stage.play().await;

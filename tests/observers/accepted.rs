@@ -1,8 +1,8 @@
 //! What is accepted from people while CKE leads (I52).
 
 use cketerm::model::{
+    cketerm_records::{Order, Verb},
     entry::EntryId,
-    ours::{Order, Verb},
     policy::Policy,
 };
 use serde_json::{Map, Value};

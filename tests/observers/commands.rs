@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cketerm::model::{
     attempt::{Attempt, Ended},
-    ours::Verb,
+    cketerm_records::Verb,
 };
 use jiff::Timestamp;
 

@@ -1,9 +1,9 @@
 //! Cordons: whose they are, and when they go (I9 to I14).
 
 use cketerm::model::{
+    cketerm_records::{Ending, Verb},
     entry::{EntryId, QueueKind},
     kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner},
-    ours::{Ending, Verb},
     policy::WorkerCompletion,
     reboot::RebootStatus,
 };

@@ -15,14 +15,14 @@ use super::{
 /// I6, both ways. At each start by an engine: the members that have been without a Ready Node for longer than copies
 /// may lag, and are not under this reboot process (rule `newer`), do not outnumber the limit of that revision. And by
 /// what the leader says: an entry in `rebooting` is never held by a gate, a window or a freeze; one in `draining` only
-/// under rule `older`.
+/// under rule `all`.
 ///
 /// Not seen: probes of etcd; windows and freezes themselves (later issues).
 pub fn i6(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for start in &starts(view) {
         let (at, revision) = (start.step.at, start.step.revision);
-        let older = view.policy(revision).unreachable_rule == UnreachableRule::Older;
+        let all = view.policy(revision).unreachable_rule == UnreachableRule::All;
         let limit = view.constraints.get(revision).cloned().unwrap_or_default().maximum_unreachable_nodes_for_reboot;
         let from = view.seen_since(revision, at);
         let down: Vec<&str> = start
@@ -34,7 +34,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
                 let other = |n: &Node| n.owner().is_some_and(|o| o.taken_over_rebooting);
                 line.is_none_or(|l| l.throughout(from, at, |n| n.is_none_or(|n| !n.ready && !other(n))))
             })
-            .filter(|m| older || !ours(view, &m.address, from, at))
+            .filter(|m| all || !ours(view, &m.address, from, at))
             .map(Member::node_name)
             .collect();
         if i64::try_from(down.len()).unwrap_or(i64::MAX) > limit && view.clusters.throughout(from, at, |c| c.is_some())
@@ -53,12 +53,12 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
             let name = named(reason);
             // windows and freezes hold further tries of a command back, too: see I8
             let gate = name == "UnreachableGate";
-            let older = view.policies.sometime(shift(said.at, -5.0), said.at, |p| {
-                p.is_some_and(|p| p.unreachable_rule == UnreachableRule::Older)
+            let all = view.policies.sometime(shift(said.at, -5.0), said.at, |p| {
+                p.is_some_and(|p| p.unreachable_rule == UnreachableRule::All)
             });
             let working =
                 view.entries.get(&index).is_some_and(|l| l.throughout(shift(said.at, -5.0), said.at, in_work));
-            if gate && !older && working {
+            if gate && !all && working {
                 found.push(Breach {
                     code: "I6",
                     at: said.at,

@@ -150,7 +150,7 @@ pub fn i24(view: &View<'_>) -> Vec<Breach> {
 /// each one in which an engine starts, backs off or removes an entry. An attempt without an outcome is only deleted
 /// together with a history that holds it, with an outcome.
 ///
-/// What is done to Kubernetes is judged by [`super::told::i38`].
+/// What is done to Kubernetes is judged by [`super::audit::i38`].
 pub fn i38(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut say = |at, what: String| found.push(Breach { code: "I38", at, what });

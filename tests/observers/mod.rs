@@ -16,6 +16,7 @@
 pub mod record;
 
 mod accepted;
+mod audit;
 mod bounds;
 mod commands;
 mod cordon;
@@ -32,7 +33,6 @@ mod quorum;
 mod repair;
 mod results;
 mod steps;
-mod told;
 mod view;
 mod visibility;
 mod waits;
@@ -78,7 +78,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I17", drain::i17),
     ("I18", drain::i18),
     ("I19", drain::i19),
-    ("I20", told::i20),
+    ("I20", audit::i20),
     ("I20", given_up::i20),
     ("I21", drain::i21),
     ("I22", drain::i22),
@@ -102,7 +102,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I36", visibility::i36),
     ("I37", visibility::i37),
     ("I38", leadership::i38),
-    ("I38", told::i38),
+    ("I38", audit::i38),
     ("I38", repair::i38),
     ("I39", visibility::i39),
     ("I40", steps::i40),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm::model::ours::Verb;
+use cketerm::model::cketerm_records::Verb;
 use jiff::Timestamp;
 
 use super::{

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cketerm::model::{
+    cketerm_records::Verb,
     cluster::{Cluster, Node as Member},
     entry::QueueKind,
-    ours::Verb,
     policy::ApiServerOrder,
     reboot::{RebootEntry, RebootStatus},
 };

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cketerm::model::{
     attempt::Attempt,
+    cketerm_records::{Ending, Order, Request},
     cluster::{Cluster, Node as Member},
     constraints::Constraints,
     entry::{EntryId, QueueKind},
-    ours::{Ending, Order, Request},
     policy::Policy,
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cketerm::model::{
-    ours::Verb,
+    cketerm_records::Verb,
     reboot::{RebootEntry, RebootStatus},
 };
 use jiff::Timestamp;

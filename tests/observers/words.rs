@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cketerm::model::{ours::Verb, reboot::RebootStatus};
+use cketerm::model::{cketerm_records::Verb, reboot::RebootStatus};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 

@@ -40,7 +40,7 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &
                 later(seconds).await;
                 gate.thaw();
             }
-            Fault::Line { engine, etcd, state, seconds } => {
+            Fault::Link { engine, etcd, state, seconds } => {
                 let (_, lines, _) = slot(engine);
                 let line = if etcd { lines.etcd } else { lines.kubernetes };
                 line.turn(state);

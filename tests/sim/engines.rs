@@ -9,7 +9,7 @@ use cketerm::{
     clock::Clock,
     engine::{command::Spawner, run::Handle},
     sandbox::faults::{Hits, Met},
-    scenario::{Commands, Disk, Lines, Stage, ground},
+    scenario::{Commands, Disk, Lines, Stage, backends},
     tasks::Gate,
 };
 use fastrand::Rng;
@@ -86,7 +86,7 @@ impl Slot {
 
     /// Starts a process, after the one before has died.
     pub async fn start(slots: &Engines, at: usize, stage: &Stage) {
-        let (gate, ground) = {
+        let (gate, backends) = {
             let mut slots = slots.lock().unwrap();
             let slot = &mut slots[at];
             slot.keep_hits();
@@ -94,19 +94,19 @@ impl Slot {
             slot.births.push(Instant::now());
             slot.gate = Gate::default();
             slot.lines = Lines::new(&slot.name, &slot.gate, slot.rng.u64(..));
-            let mut ground = ground(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.lines);
+            let mut backends = backends(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.lines);
             if let Some(hook) = &slot.hook {
-                (ground.notices, ground.webhooks) = (Hook::receivers(), hook.http(&slot.name));
+                (backends.notices, backends.webhooks) = (Hook::receivers(), hook.http(&slot.name));
             }
             if let Some(disk) = slot.disk.clone() {
                 let (machines, clock) = (stage.sandbox.machines.clone(), slot.clock.clone());
-                ground.spawner = Spawner::elsewhere(Commands { machines, clock, disk: Some(disk) });
+                backends.spawner = Spawner::elsewhere(Commands { machines, clock, disk: Some(disk) });
             }
-            ground.ttl = std::time::Duration::from_secs(slot.ttl);
-            ground.pid = u32::try_from(at).unwrap() * 100 + slot.lives;
-            (slot.gate.clone(), ground)
+            backends.ttl = std::time::Duration::from_secs(slot.ttl);
+            backends.pid = u32::try_from(at).unwrap() * 100 + slot.lives;
+            (slot.gate.clone(), backends)
         };
-        let handle = gate.hold(async move { ground.start("daemon", true, None) }).await;
+        let handle = gate.hold(async move { backends.start("daemon", true, None) }).await;
         // whose main loop is stuck ends its process, as `daemon::run` does
         let stuck = handle.heartbeat().stuck();
         tokio::spawn(async move {

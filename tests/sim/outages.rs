@@ -18,10 +18,10 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
+    engine_reports::sample,
     engines::{Engines, Slot},
     gather,
     observers::{self, record::Said},
-    said::sample,
     weeks::{Stretch, runtime, set},
 };
 
@@ -61,7 +61,7 @@ impl Play {
     }
 
     /// Does something to the lines of all engines to the API server.
-    fn lines(&self, turn: impl Fn(&cketerm::sandbox::faults::Line)) {
+    fn lines(&self, turn: impl Fn(&cketerm::sandbox::faults::Link)) {
         for slot in self.engines.lock().unwrap().iter() {
             turn(&slot.lines.kubernetes);
         }

@@ -9,8 +9,8 @@ use std::{
 use cketerm::{
     actions::{Operator, WantedRepair},
     model::{
+        cketerm_records::{Verb, Who},
         entry::{EntryId, QueueKind},
-        ours::{Verb, Who},
         reboot::RebootStatus,
     },
     sandbox::{

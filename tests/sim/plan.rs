@@ -79,7 +79,7 @@ pub enum Fault {
     /// One engine stands still for so long.
     Freeze { engine: usize, seconds: u64 },
     /// One engine's line to etcd (or to Kubernetes) is in this state for so long.
-    Line { engine: usize, etcd: bool, state: State, seconds: u64 },
+    Link { engine: usize, etcd: bool, state: State, seconds: u64 },
     /// Every watch ends: etcd's, or Kubernetes'.
     CutWatches { etcd: bool },
     /// Watches tell nothing for so long: etcd's, or Kubernetes'.
@@ -113,10 +113,10 @@ impl Fault {
             Self::Odds { .. } | Self::Aimed { .. } => "odds",
             Self::Kill(_) => "killed",
             Self::Freeze { .. } => "frozen",
-            Self::Line { etcd: true, state: State::Cut, .. } => "etcd-cut",
-            Self::Line { etcd: true, .. } => "etcd-silent",
-            Self::Line { state: State::Cut, .. } => "kubernetes-cut",
-            Self::Line { .. } => "kubernetes-silent",
+            Self::Link { etcd: true, state: State::Cut, .. } => "etcd-cut",
+            Self::Link { etcd: true, .. } => "etcd-silent",
+            Self::Link { state: State::Cut, .. } => "kubernetes-cut",
+            Self::Link { .. } => "kubernetes-silent",
             Self::CutWatches { .. } => "watches-cut",
             Self::StaleWatches { .. } => "watches-stale",
             Self::Compact => "compaction",
@@ -255,7 +255,7 @@ fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {
         38..46 => Fault::Freeze { engine, seconds: seconds * 2 },
         46..58 => {
             let state = if rng.bool() { State::Cut } else { State::Silent };
-            Fault::Line { engine, etcd: rng.bool(), state, seconds }
+            Fault::Link { engine, etcd: rng.bool(), state, seconds }
         }
         58..63 => Fault::CutWatches { etcd: rng.bool() },
         63..70 => Fault::StaleWatches { etcd: rng.bool(), seconds: seconds / 2 + 1 },

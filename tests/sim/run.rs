@@ -16,7 +16,7 @@ use cketerm::{
         machines::Behaviour,
         members::Trouble,
     },
-    scenario::{Lines, Options, Scenario, Stage, ground},
+    scenario::{Lines, Options, Scenario, Stage, backends},
     tasks::Gate,
 };
 use fastrand::Rng;
@@ -27,6 +27,7 @@ use crate::{
     cover::{self, Pairs},
     disturb::disturb,
     editor,
+    engine_reports::sample,
     engines::{Engines, LONG, Slot, disks, stood_still},
     gather,
     hook::Hook,
@@ -36,11 +37,9 @@ use crate::{
         self,
         record::{Breach, Said},
     },
-    office,
     people::{self, Person},
     plan::{Fault, Plan, TROUBLE},
-    quorum, registry,
-    said::sample,
+    policy_editor, quorum, registry,
     settle::settle,
     stuck::{self, Stuck},
     tell::{digest, dump, states},
@@ -203,10 +202,10 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         let lines = Lines::new(&format!("console-{i}"), &Gate::default(), rng.u64(..));
         let light = Odds { delay_request: 10, delay_reply: 20, lose_reply: 10, ..Odds::default() };
         lines.etcd.odds(light, 0);
-        let ground = ground(&stage.sandbox, "console", clock.clone(), &lines);
+        let backends = backends(&stage.sandbox, "console", clock.clone(), &lines);
         let name = format!("person-{i}");
         let who = people::who(&name);
-        let operator = Operator { store: ground.store, kube: ground.kube, who, bmcs: None, handover: false };
+        let operator = Operator { store: backends.store, kube: backends.kube, who, bmcs: None, handover: false };
         let mut person = Person {
             name,
             operator,
@@ -258,7 +257,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     let office = dice.bool().then(|| stage.operator("office"));
     if let Some(operator) = office.clone() {
         let (rng, keep) = (dice.fork(), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move { Box::pin(office::work(operator, rng, began, &keep)).await }));
+        crowd.push(tokio::spawn(async move { Box::pin(policy_editor::work(operator, rng, began, &keep)).await }));
     }
     {
         let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
@@ -289,9 +288,9 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     }
     {
         let lines = Lines::new(viewer::VIEWER, &Gate::default(), 0);
-        let ground = ground(&stage.sandbox, viewer::VIEWER, clock.clone(), &lines);
+        let backends = backends(&stage.sandbox, viewer::VIEWER, clock.clone(), &lines);
         let (rng, names, keep) = (dice.fork(), names.clone(), Arc::clone(keep));
-        let (store, kube) = (ground.store, ground.kube.unwrap());
+        let (store, kube) = (backends.store, backends.kube.unwrap());
         crowd.push(tokio::spawn(async move { Box::pin(viewer::look(store, kube, names, rng, began, &keep)).await }));
     }
     {
@@ -363,7 +362,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     };
     last.tidy(&store).await;
     if let Some(operator) = &office {
-        office::go_home(operator).await;
+        policy_editor::go_home(operator).await;
     }
     let calm = clock.wall();
     let all = async {

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm::{
     model::{
+        cketerm_records::Verb,
         entry::{EntryId, Stored},
-        ours::Verb,
         reason::Reason,
         reboot::RebootStatus,
         repair::RepairEntry,

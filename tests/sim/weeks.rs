@@ -8,8 +8,8 @@ use cketerm::{
     actions::Operator,
     clock::Clock,
     model::{
+        cketerm_records::{Audit, Ending},
         entry::Stored,
-        ours::{Audit, Ending},
     },
     sandbox::{machines::Behaviour, sabakan::State},
     scenario::{Options, Scenario, Stage},

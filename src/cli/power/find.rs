@@ -5,7 +5,7 @@ use crate::{
     actions::{ActionError, Bmcs, Hosts, Registered},
     cli::Context,
     net::Http,
-    power::{Book, Found, Reach},
+    power::{BmcClients, BmcInventory, Found},
     sabakan::client,
 };
 
@@ -14,7 +14,7 @@ type Misses = Vec<String>;
 
 /// The BMC of a node's address; a refusal says where it was looked for.
 pub(super) async fn find(address: &str, context: &Context) -> Result<Found, ActionError> {
-    let bmcs = Bmcs::new(Reach::network(context.settings.bmcs.clone()));
+    let bmcs = Bmcs::new(BmcClients::network(context.settings.bmcs.clone()));
     let book = bmcs.book()?;
     let mut misses = Misses::new();
     let mut found = bmcs.in_file(address, &book)?;
@@ -66,11 +66,11 @@ async fn among_hosts(
 async fn in_registry(
     address: &str,
     bmcs: Bmcs,
-    book: &Book,
+    book: &BmcInventory,
     context: &Context,
     misses: &mut Misses,
 ) -> Result<Option<Found>, ActionError> {
-    let http = Http::verified(client::PATIENCE, client::MOST_BYTES);
+    let http = Http::verified(client::TIMEOUT, client::MOST_BYTES);
     match bmcs.and_registry(context.store().await?, http).in_registry(address, book).await? {
         Registered::Found(found, serial) => {
             context.say_more(&format!("the BMC is the one that sabakan has for {serial}"));

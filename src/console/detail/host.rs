@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::Text;
 use crate::{
-    console::{app::HostId, brief, facts},
+    console::{app::HostId, queries, short_text},
     model::host::Mode,
 };
 
@@ -14,11 +14,11 @@ impl Text<'_> {
     pub(super) fn host(&mut self, id: &HostId) {
         let seen = Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
-        let Some(host) = facts::host(&seen, id) else {
+        let Some(host) = queries::host(&seen, id) else {
             self.plain("", &format!("host {}/{} is gone", id.0, id.1));
             return;
         };
-        self.plain("power", brief::host_power(host));
+        self.plain("power", short_text::host_power(host));
         let online = if host.online { "yes" } else { "no: it is to be off, whatever is asked" };
         self.plain("online", online);
         self.plain("state", &host.provisioning);

@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::Text;
 use crate::{
-    console::{brief, calendar, facts},
+    console::{calendar, queries, short_text},
     model::{entry::Stored, kube::NodeRow},
 };
 
@@ -14,8 +14,8 @@ impl Text<'_> {
     /// The entry's machine as a node, by name.
     pub(super) fn machine(&mut self, name: &str) {
         let seen = &self.app.seen;
-        let (state, trouble) = brief::node_state(self.app, name);
-        let role = if facts::is_api_server(seen, name) { "API server" } else { "worker" };
+        let (state, trouble) = short_text::node_state(self.app, name);
+        let role = if queries::is_api_server(seen, name) { "API server" } else { "worker" };
         let style = if trouble.is_some() { self.app.looks.theme.trouble } else { Style::new() };
         self.field("node", &format!("{name} ({role}): {state}"), style);
     }
@@ -24,8 +24,8 @@ impl Text<'_> {
     pub(super) fn node(&mut self, name: &str) {
         let seen = Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
-        let (state, trouble) = brief::node_state(self.app, name);
-        let (row, member) = (facts::node(&seen, name), facts::member(&seen, name));
+        let (state, trouble) = short_text::node_state(self.app, name);
+        let (row, member) = (queries::node(&seen, name), queries::member(&seen, name));
         if row.is_none() && member.is_none() {
             let back = self.app.key("back");
             self.plain("", &format!("{name} is gone: neither a Node nor in the definition. {back} goes back."));
@@ -33,11 +33,11 @@ impl Text<'_> {
         }
         self.field("state", &state, if trouble.is_some() { theme.trouble } else { Style::new() });
         if let Some(orphan) = seen.orphans.get(name) {
-            self.field("why", &calendar::retold(self.app, &brief::sentence(orphan)), theme.trouble);
+            self.field("why", &calendar::retold(self.app, &short_text::sentence(orphan)), theme.trouble);
         }
-        let role = facts::role(&seen, name);
+        let role = queries::role(&seen, name);
         let listed = if member.is_some() { "in the definition" } else { "NOT in the definition" };
-        let rack = facts::rack(&seen, name);
+        let rack = queries::rack(&seen, name);
         self.plain("role", &format!("{role}, rack {}, {listed}", if rack.is_empty() { "unknown" } else { &rack }));
         if let Some(row) = row {
             self.plain("addresses", &row.addresses.join(", "));
@@ -64,7 +64,7 @@ impl Text<'_> {
         });
         can.extend(seen.orphans.contains_key(name).then_some(("release", "release the cordon")));
         self.you_can(&can);
-        for id in self.app.facts.entries_of(name) {
+        for id in self.app.totals.entries_of(name) {
             self.heading(format!("Entry {id}"));
             self.any_entry(id, false);
         }
@@ -95,11 +95,16 @@ impl Text<'_> {
             let on = format!("node {}", row.name);
             let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
             let by_hand = |what: &str| matches!(what, "node cordon" | "node drain" | "node keep-cordoned");
-            let mut deeds = read.filter(|a| a.on == on && by_hand(&a.what));
-            said.push(match deeds.next() {
-                Some(deed) => {
-                    let why = deed.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                    format!("{} keeps it ({} {}){why}", deed.who, deed.what, self.moment_by(deed.at, self.app.now.wall))
+            let mut actions = read.filter(|a| a.on == on && by_hand(&a.what));
+            said.push(match actions.next() {
+                Some(action) => {
+                    let why = action.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                    format!(
+                        "{} keeps it ({} {}){why}",
+                        action.who,
+                        action.what,
+                        self.moment_by(action.at, self.app.now.wall)
+                    )
                 }
                 None => format!("an administrator keeps it (who and why: Audit, {})", self.app.key("audit")),
             });

@@ -10,13 +10,14 @@ use crate::{
     console::{
         app::App,
         bar::{self, phase},
-        brief, calendar,
+        calendar,
         past::{PastId, Story},
+        short_text,
         table::wrap,
         views::history,
         when,
     },
-    model::{attempt::Attempt, ours::Audit, record::Record},
+    model::{attempt::Attempt, cketerm_records::Audit, record::Record},
     store::keys::Folder,
 };
 
@@ -32,7 +33,7 @@ pub(super) fn title(app: &App, folder: Folder, id: &PastId) -> String {
         Folder::Audit => past.audit.get(id).map(|a| format!("{} by {}", a.what, a.who.user)),
         Folder::Records => past.records.get(id).map(|r| format!("record {} {}", r.id, r.operation)),
     };
-    brief::safe(&text.unwrap_or_else(|| id.key.clone()))
+    short_text::safe(&text.unwrap_or_else(|| id.key.clone()))
 }
 
 impl Text<'_> {
@@ -109,7 +110,7 @@ impl Text<'_> {
             let who = moment.who.as_ref().map(|who| format!(", {who}")).unwrap_or_default();
             let why = moment.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             let line = format!("{:<10} {later:>6}  {}{who}{why}", calendar::time(self.app, moment.at), moment.what);
-            let lines = wrap(&brief::safe(&line), self.width.saturating_sub(2));
+            let lines = wrap(&short_text::safe(&line), self.width.saturating_sub(2));
             self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
         }
     }

@@ -6,13 +6,13 @@ use ratatui::{style::Style, text::Line};
 
 use super::{FORCE, HOLD, LET_GO, RESET, RETRY, Text};
 use crate::{
-    console::{brief, calendar, facts, table::wrap, when},
+    console::{calendar, queries, short_text, table::wrap, when},
     engine::trouble,
     model::{
         attempt::Attempt,
+        cketerm_records::Verb,
         cluster::{Operation, steps_in_words},
         entry::{EntryId, Stored},
-        ours::Verb,
         repair::{RepairEntry, RepairStatus, StepStatus},
         secret,
     },
@@ -23,28 +23,28 @@ impl Text<'_> {
     pub(super) fn repair(&mut self, id: EntryId, alone: bool) {
         let seen = Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
-        let Some(entry) = facts::repair(&seen, id) else { return };
+        let Some(entry) = queries::repair(&seen, id) else { return };
         let name = seen.snapshot.machine(&entry.address);
-        let since = facts::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
+        let since = queries::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
         let style = match entry.status {
             RepairStatus::Failed => theme.danger,
             RepairStatus::Succeeded => theme.good,
             _ => Style::new(),
         };
-        self.field("status", &format!("{}{since}", brief::repair_status(entry, self.now())), style);
+        self.field("status", &format!("{}{since}", short_text::repair_status(entry, self.now())), style);
         if entry.deleted {
             self.plain("", "It is marked as deleted: whoever leads removes it.");
         } else if entry.finished() {
-            self.field("ended", &brief::ending(&seen, entry), style);
+            self.field("ended", &short_text::ending(&seen, entry), style);
         }
         if let Some(why) = seen.reasons.get(&id).filter(|_| !entry.finished()) {
             let style = if trouble::own(why) { theme.trouble } else { Style::new() };
-            self.field("why", &calendar::retold(self.app, &brief::sentence(why)), style);
+            self.field("why", &calendar::retold(self.app, &short_text::sentence(why)), style);
         }
         let serial = entry.serial.as_ref().map(|s| format!(", serial {s}")).unwrap_or_default();
         self.plain("machine", &format!("{} {}, type {}{serial}", name, entry.address, entry.machine_type));
-        let operation = facts::operation(&seen, entry);
-        let step = Some(brief::step(&seen, entry)).filter(|s| !s.is_empty());
+        let operation = queries::operation(&seen, entry);
+        let step = Some(short_text::step(&seen, entry)).filter(|s| !s.is_empty());
         let step = step.map_or_else(|| "not begun".to_owned(), |step| format!("step {step}"));
         self.plain("operation", &format!("{}, {step}", entry.operation));
         if operation.is_none() {
@@ -56,15 +56,15 @@ impl Text<'_> {
         self.backed_off(entry.drain_backoff_count, entry.drain_backoff_expire);
         self.asked(id);
         if alone {
-            if facts::node(&seen, &name).is_some() || facts::member(&seen, &name).is_some() {
+            if queries::node(&seen, &name).is_some() || queries::member(&seen, &name).is_some() {
                 self.machine(&name);
             } else {
                 self.plain("node", "none: the machine is outside the cluster, nothing is drained");
             }
         }
         self.order_given(id);
-        let mut can = choices(entry, facts::order(&seen, id));
-        can.retain(|deed| *deed != RETRY || facts::running(&seen, id).is_none());
+        let mut can = choices(entry, queries::order(&seen, id));
+        can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
         match can.as_slice() {
             [] => self.plain("you can", "wait: the leader removes it"),
             can => self.you_can(can),
@@ -85,7 +85,7 @@ impl Text<'_> {
 
     /// When what is being done is over at the latest.
     fn next(&mut self, id: EntryId, entry: &RepairEntry) {
-        let Some(at) = facts::deadline(&self.app.seen, id) else { return };
+        let Some(at) = queries::deadline(&self.app.seen, id) else { return };
         let what = match (entry.status, entry.step_status) {
             (RepairStatus::Processing, StepStatus::Watching) => "the watch ends",
             (RepairStatus::Processing, StepStatus::Draining) => "the drain is given up",
@@ -98,13 +98,13 @@ impl Text<'_> {
     /// The last answer of the health check, and whether it is one that can never mean "healthy".
     fn health(&mut self, id: EntryId, entry: &RepairEntry) {
         let seen = Arc::clone(&self.app.seen);
-        if let Some(answer) = facts::health(&seen, id).filter(|_| entry.unfinished()) {
-            let since = facts::progress(&seen, id).and_then(|p| p.check.as_ref());
+        if let Some(answer) = queries::health(&seen, id).filter(|_| entry.unfinished()) {
+            let since = queries::progress(&seen, id).and_then(|p| p.check.as_ref());
             let since = since.filter(|(_, said)| said == answer);
             let since = since.map(|(at, _)| format!(", since {}", self.moment(*at))).unwrap_or_default();
             self.plain("health", &format!("{answer}{since}"));
         }
-        if let Some(odd) = brief::odd_health(&seen, id).filter(|_| entry.unfinished()) {
+        if let Some(odd) = short_text::odd_health(&seen, id).filter(|_| entry.unfinished()) {
             let text =
                 format!("the health check prints {odd:?}: only `true` counts as healthy, mend health_check_command");
             self.field("", &text, self.app.looks.theme.trouble);
@@ -133,7 +133,7 @@ impl Text<'_> {
             };
             let here = if now { format!(" <- {}", entry.step_status) } else { String::new() };
             let mark = if now { ">" } else { " " };
-            let text = brief::safe(&format!("{words}{came}{here}"));
+            let text = short_text::safe(&format!("{words}{came}{here}"));
             for (i, line) in wrap(&text, self.width.saturating_sub(4)).into_iter().enumerate() {
                 let mark = if i == 0 { mark } else { " " };
                 self.lines.push(Line::from(format!("{mark} {line}")));
@@ -142,7 +142,7 @@ impl Text<'_> {
         if let Some(argv) = operation.success_command.as_ref().filter(|argv| !argv.is_empty()) {
             let ran = store.attempts_of(id).filter_map(Stored::get).rfind(|a| a.success);
             let came = ran.and_then(|a| a.outcome.as_ref()).map(|o| format!(" [{}]", o.end)).unwrap_or_default();
-            self.lines.push(Line::from(brief::safe(&format!("  once healthy: {}{came}", secret::argv(argv)))));
+            self.lines.push(Line::from(short_text::safe(&format!("  once healthy: {}{came}", secret::argv(argv)))));
         }
     }
 }

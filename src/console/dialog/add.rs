@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Deed, Dialog, plan::Plan, tier};
+use super::{Bound, Dialog, DialogAction, plan::Plan, tier};
 use crate::{
     console::{
         app::{App, View},
         event::{Action, count},
-        facts,
+        queries,
     },
     model::entry::QueueKind,
 };
@@ -41,7 +41,7 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
     let mut chosen: Vec<String> = dialog.bound.iter().filter_map(named).collect();
     chosen.extend(dialog.left_out.iter().cloned());
     let Found { addresses, strangers, lines, api_servers, .. } = gather(app, &chosen);
-    let Deed::Act(Action::AddReboots { addresses: shown, .. }) = &dialog.deed else { return };
+    let DialogAction::Act(Action::AddReboots { addresses: shown, .. }) = &dialog.action else { return };
     let same = addresses == *shown && strangers == dialog.left_out;
     if same && dialog.expect == tier::typed(app, "reboot", addresses.len(), api_servers) {
         dialog.lines = lines;
@@ -54,17 +54,17 @@ fn gather(app: &App, chosen: &[String]) -> Found {
     let (mut addresses, mut lines, mut bound, mut api) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut strangers, mut queued, mut ours) = (Vec::new(), 0, Vec::new());
     for name in chosen {
-        let Some(member) = facts::member(&app.seen, name) else {
+        let Some(member) = queries::member(&app.seen, name) else {
             strangers.push(name.clone());
             continue;
         };
-        let in_queue = app.facts.reboot_of(name);
+        let in_queue = app.totals.reboot_of(name);
         queued += usize::from(in_queue.is_some());
-        let uid = facts::node(&app.seen, name).map_or("", |n| n.uid.as_str());
+        let uid = queries::node(&app.seen, name).map_or("", |n| n.uid.as_str());
         bound.push(Bound::Node(name.clone(), uid.to_owned()));
         addresses.push(member.address.clone());
         let mut note = in_queue.map(|id| format!("  (in {id} already: rebooted TWICE)")).unwrap_or_default();
-        if let Some(id) = app.facts.repair_of(name) {
+        if let Some(id) = app.totals.repair_of(name) {
             let _ = write!(note, "  (in {id} too)");
         }
         let shown = if *name == member.address { name.clone() } else { format!("{name}  {}", member.address) };
@@ -104,9 +104,9 @@ pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
     let n = addresses.len();
     let title = format!("Queue {} on {}?", count(n, "reboot"), app.cluster_word());
     let known = super::plan::reboots(app, &addresses);
-    let nodes = chosen.into_iter().filter(|name| facts::node(&app.seen, name).is_some()).collect();
+    let nodes = chosen.into_iter().filter(|name| queries::node(&app.seen, name).is_some()).collect();
     let plan = Plan::new(QueueKind::Reboot, nodes, known);
-    let mut dialog = Dialog::new(title, "Queue", Deed::Act(Action::AddReboots { addresses, reason: None }));
+    let mut dialog = Dialog::new(title, "Queue", DialogAction::Act(Action::AddReboots { addresses, reason: None }));
     dialog.lines = lines;
     dialog.plan = Some(plan);
     dialog.bound = bound;

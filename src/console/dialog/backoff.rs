@@ -1,11 +1,11 @@
 //! End the backoff of entries, so that the next pass takes them.
 
-use super::{Bound, Deed, Dialog, tier};
+use super::{Bound, Dialog, DialogAction, tier};
 use crate::{
     console::{
         app::{App, View},
         event::{Action, count},
-        facts, when,
+        queries, when,
     },
     model::entry::EntryId,
 };
@@ -31,15 +31,16 @@ pub fn all(app: &App) -> Result<Dialog, String> {
 fn of(app: &App, chosen: &[EntryId], none: &str) -> Result<Dialog, String> {
     let (mut entries, mut lines, mut bound, mut api) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for id in chosen {
-        let (Some((_, revision)), Some(name)) = (facts::lies(&app.seen, *id), facts::machine(&app.seen, *id)) else {
+        let (Some((_, revision)), Some(name)) = (queries::lies(&app.seen, *id), queries::machine(&app.seen, *id))
+        else {
             continue;
         };
-        let of_reboot = facts::entry(&app.seen, *id).map(|e| (e.drain_backoff_count, e.drain_backoff_expire));
-        let of_repair = || facts::repair(&app.seen, *id).map(|e| (e.drain_backoff_count, e.drain_backoff_expire));
+        let of_reboot = queries::entry(&app.seen, *id).map(|e| (e.drain_backoff_count, e.drain_backoff_expire));
+        let of_repair = || queries::repair(&app.seen, *id).map(|e| (e.drain_backoff_count, e.drain_backoff_expire));
         let Some((times, next)) = of_reboot.or_else(of_repair).filter(|(n, until)| *n > 0 || until.is_some()) else {
             continue;
         };
-        api += usize::from(facts::is_api_server(&app.seen, &name));
+        api += usize::from(queries::is_api_server(&app.seen, &name));
         let next = next.map(|t| when::until(t, app.now.wall)).unwrap_or_default();
         lines.push(format!("{id}  {name}  backed off {times}x, next {next}"));
         entries.push(*id);
@@ -50,7 +51,7 @@ fn of(app: &App, chosen: &[EntryId], none: &str) -> Result<Dialog, String> {
     }
     let n = entries.len();
     let title = format!("Reset the backoff of {} on {}?", count(n, "entry"), app.cluster_word());
-    let mut dialog = Dialog::new(title, "Reset", Deed::Act(Action::ResetBackoff { entries, reason: None }));
+    let mut dialog = Dialog::new(title, "Reset", DialogAction::Act(Action::ResetBackoff { entries, reason: None }));
     if api > 0 {
         lines.insert(0, format!("! {} among them", count(api, "API server")));
     }

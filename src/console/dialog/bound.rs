@@ -3,7 +3,7 @@
 use super::{host, registry};
 use crate::{
     actions::repair_state,
-    console::{app::HostId, facts},
+    console::{app::HostId, queries},
     engine::{decide::Applying, snapshot::Seen},
     model::entry::EntryId,
     store::{keys::SwitchName, view::Switch},
@@ -41,18 +41,18 @@ impl Bound {
     /// What changed, in words.
     pub(super) fn broken(&self, seen: &Seen) -> Option<String> {
         match self {
-            Self::Entry(id, revision) => match facts::lies(seen, *id) {
+            Self::Entry(id, revision) => match queries::lies(seen, *id) {
                 None => Some(format!("{id} is gone meanwhile: nothing was done")),
                 Some((_, found)) if found != *revision => {
-                    let reboot = facts::entry(seen, *id).map(|e| e.status.to_string());
-                    let repair = facts::repair(seen, *id).map(repair_state);
+                    let reboot = queries::entry(seen, *id).map(|e| e.status.to_string());
+                    let repair = queries::repair(seen, *id).map(repair_state);
                     let now = reboot.or(repair).map(|s| format!(" (now {s})")).unwrap_or_default();
                     Some(format!("{id} changed meanwhile{now}: nothing was done, look again"))
                 }
                 Some(_) => None,
             },
             Self::Node(name, uid) => {
-                let found = facts::node(seen, name).map_or("", |n| n.uid.as_str());
+                let found = queries::node(seen, name).map_or("", |n| n.uid.as_str());
                 (found != uid).then(|| format!("node {name} is another one meanwhile: nothing was done, look again"))
             }
             Self::Switch(name, None) => {
@@ -68,7 +68,7 @@ impl Bound {
                     .then(|| "somebody set the policy meanwhile: nothing was done, look again".to_owned())
             }
             Self::Host(id, shown) => {
-                let found = facts::host(seen, id).map(|h| host::shown(h));
+                let found = queries::host(seen, id).map(|h| host::shown(h));
                 (found.as_ref() != Some(shown))
                     .then(|| format!("host {}/{} changed meanwhile: nothing was done, look again", id.0, id.1))
             }

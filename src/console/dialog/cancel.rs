@@ -1,14 +1,13 @@
 //! Cancel reboots, delete repairs: those that are chosen, or all that have ended, or all that have not. A stopping verb:
 //! it gets through whatever its entries come to while the dialog is read; those that end drop out.
 
-use super::{Bound, Deed, Dialog, Stops, tier};
+use super::{Bound, Dialog, DialogAction, Stops, tier};
 use crate::{
     actions::LEFT,
     console::{
         app::{App, View},
-        brief,
         event::{Action, count},
-        facts,
+        queries, short_text,
     },
     model::{
         entry::{EntryId, QueueKind, Stored},
@@ -38,11 +37,11 @@ struct Going {
 fn gather(app: &App, stops: &Stops) -> Going {
     let mut going = Going::default();
     for id in &stops.ids {
-        if facts::lies(&app.seen, *id).is_none() {
+        if queries::lies(&app.seen, *id).is_none() {
             going.ended.push(*id);
             continue;
         }
-        let Some(name) = facts::machine(&app.seen, *id) else {
+        let Some(name) = queries::machine(&app.seen, *id) else {
             going.broken.push(*id);
             continue;
         };
@@ -50,15 +49,15 @@ fn gather(app: &App, stops: &Stops) -> Going {
             going.begun.push(*id);
             continue;
         }
-        let api = if facts::is_api_server(&app.seen, &name) { "  API server" } else { "" };
-        let state = match (facts::entry(&app.seen, *id), facts::repair(&app.seen, *id)) {
+        let api = if queries::is_api_server(&app.seen, &name) { "  API server" } else { "" };
+        let state = match (queries::entry(&app.seen, *id), queries::repair(&app.seen, *id)) {
             (Some(e), _) if e.status != RebootStatus::Cancelled => {
                 going.commands += usize::from(e.status == RebootStatus::Rebooting);
-                brief::status(e, app.now.wall).to_owned()
+                short_text::status(e, app.now.wall).to_owned()
             }
             (_, Some(e)) if !(e.deleted || (stops.unfinished && e.finished())) => {
                 going.commands += usize::from(e.unfinished() && e.step_status == StepStatus::Watching);
-                format!("{}  {}", e.operation, brief::repair_status(e, app.now.wall))
+                format!("{}  {}", e.operation, short_text::repair_status(e, app.now.wall))
             }
             _ => {
                 going.ended.push(*id);
@@ -77,9 +76,9 @@ pub fn unbegun(app: &App, id: EntryId) -> bool {
     let tried = seen.snapshot.store.attempts_of(id).next().is_some();
     let waits = match id.queue {
         QueueKind::Reboot => {
-            facts::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Queued && e.drain_backoff_count == 0)
+            queries::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Queued && e.drain_backoff_count == 0)
         }
-        QueueKind::Repair => facts::repair(seen, id)
+        QueueKind::Repair => queries::repair(seen, id)
             .is_some_and(|e| e.status == RepairStatus::Queued && !e.deleted && e.drain_backoff_count == 0),
     };
     waits && !tried
@@ -119,11 +118,11 @@ pub fn open(app: &App) -> Result<Dialog, String> {
 
 /// Opens the one that removes an entry that cannot be read: it shows what lies there, and is bound to just that.
 fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
-    let (_, revision) = facts::lies(&app.seen, id).ok_or_else(|| format!("{id} is gone"))?;
-    let deed = Deed::Act(Action::Remove { entry: id, seen: revision, reason: None });
-    let mut dialog = Dialog::new(format!("Remove {id} on {}?", app.cluster_word()), "Remove", deed);
+    let (_, revision) = queries::lies(&app.seen, id).ok_or_else(|| format!("{id} is gone"))?;
+    let action = DialogAction::Act(Action::Remove { entry: id, seen: revision, reason: None });
+    let mut dialog = Dialog::new(format!("Remove {id} on {}?", app.cluster_word()), "Remove", action);
     dialog.lines = vec![
-        format!("! {id} cannot be read: {}", facts::broken(&app.seen, id).unwrap_or_default()),
+        format!("! {id} cannot be read: {}", queries::broken(&app.seen, id).unwrap_or_default()),
         "! a newer program may have written it, and may be at work on it".to_owned(),
     ];
     let nodes = app.seen.snapshot.kube.nodes.values();
@@ -194,7 +193,7 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
         return;
     }
     dialog.lines = lines(app, &going);
-    if let Deed::Act(Action::Cancel { entries, .. }) = &mut dialog.deed {
+    if let DialogAction::Act(Action::Cancel { entries, .. }) = &mut dialog.action {
         *entries = going.entries;
     }
 }
@@ -224,7 +223,7 @@ fn lines(app: &App, going: &Going) -> Vec<String> {
     }
     lines.extend(each.iter().cloned());
     if let [only] = entries.as_slice() {
-        lines.extend(app.seen.reasons.get(only).map(brief::sentence));
+        lines.extend(app.seen.reasons.get(only).map(short_text::sentence));
     }
     lines
 }
@@ -249,7 +248,7 @@ fn dialog(app: &App, going: &Going, unfinished: bool) -> Dialog {
     let verb = format!("{verb} {which}");
     let title = format!("{what} {} on {}?", count(n, "entry"), app.cluster_word());
     let stops = Stops { ids: entries.clone(), unfinished, unbegun: false };
-    let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Cancel { entries, reason: None }));
+    let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::Cancel { entries, reason: None }));
     dialog.lines = lines(app, going);
     dialog.stops = Some(stops);
     dialog.expect = tier::typed(app, "cancel", n, 0);

@@ -10,7 +10,7 @@ use tui_input::Input;
 use super::{Dialog, Focus, Why};
 use crate::console::{
     app::App,
-    brief,
+    short_text,
     table::{put, wrap},
 };
 
@@ -51,7 +51,7 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     outline(buffer, area, theme.title);
     let (x, mut y) = (area.x + 2, area.y + 1);
     let line = area.width.saturating_sub(4);
-    put(buffer, x, y, line, &brief::safe(&dialog.title), theme.title);
+    put(buffer, x, y, line, &short_text::safe(&dialog.title), theme.title);
     y += 2;
     for text in &text {
         let style = if text.starts_with('!') { theme.trouble } else { Style::new() };
@@ -94,7 +94,7 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     // what is said of something else stands where it always stands
     if let Some(message) = app.message.as_ref().filter(|message| message.here) {
         let (sign, style) = if message.failed { ("! ", theme.danger) } else { ("", Style::new()) };
-        put(buffer, x, y, line, &brief::safe(&format!("{sign}{}", message.text)), style);
+        put(buffer, x, y, line, &short_text::safe(&format!("{sign}{}", message.text)), style);
     }
     buttons(app, dialog, buffer, (x, y + 1), line);
     if let Some(cursor) = cursor {
@@ -132,7 +132,7 @@ fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
         all.chain(dialog.notes.iter().cloned()).chain(warnings.iter().cloned()).chain(plan).chain(rest.iter().cloned());
     let steps = dialog.pick.iter().flat_map(|pick| pick.steps().iter().cloned());
     let all = all.chain(steps);
-    all.flat_map(|l| wrap(&brief::safe(&l), width)).collect()
+    all.flat_map(|l| wrap(&short_text::safe(&l), width)).collect()
 }
 
 /// The text, wrapped; what does not fit is counted, never silently cut.
@@ -209,7 +209,7 @@ fn choice(
     }
     let label = u16::try_from(label.len()).unwrap_or(0);
     let look = if focus { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-    put(buffer, x + label, y, width.saturating_sub(label), &brief::safe(shown), look);
+    put(buffer, x + label, y, width.saturating_sub(label), &short_text::safe(shown), look);
 }
 
 /// The two buttons as they are written.

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::{Bound, Deed, Dialog, Why};
+use super::{Bound, Dialog, DialogAction, Why};
 use crate::{
-    console::{app::App, calendar, event::Action, facts::Counts, when},
+    console::{app::App, calendar, event::Action, queries::Counts, when},
     model::time::ahead,
 };
 
@@ -18,8 +18,8 @@ pub fn freeze(app: &App, argument: &str) -> Result<Dialog, String> {
     }
     let until = ahead(until, now)?;
     let title = format!("Freeze both queues of {} until {}?", app.cluster_word(), calendar::moment(app, until));
-    let deed = Deed::Act(Action::Freeze { until, reason: reason.clone() });
-    let mut dialog = Dialog::new(title, "Freeze", deed);
+    let action = DialogAction::Act(Action::Freeze { until, reason: reason.clone() });
+    let mut dialog = Dialog::new(title, "Freeze", action);
     dialog.lines = lines(app, until, &reason);
     dialog.why = Why::Never;
     // bound to nothing: whoever stops something wants it stopped whatever was written meanwhile
@@ -28,14 +28,14 @@ pub fn freeze(app: &App, argument: &str) -> Result<Dialog, String> {
 
 /// The counts as they stand now.
 pub fn follow(app: &App, dialog: &mut Dialog) {
-    if let Deed::Act(Action::Freeze { until, reason }) = &dialog.deed {
+    if let DialogAction::Act(Action::Freeze { until, reason }) = &dialog.action {
         dialog.lines = lines(app, *until, reason);
     }
 }
 
 /// What a freeze means for what is in the queues.
 fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
-    let (reboots, repairs) = (&app.facts.reboots, &app.facts.repairs);
+    let (reboots, repairs) = (&app.totals.reboots, &app.totals.repairs);
     let sum = |of: fn(&Counts) -> usize| of(reboots) + of(repairs);
     let mut lines = vec![
         format!("{}: {reason}", when::until(until, app.now.wall)),
@@ -50,9 +50,9 @@ fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
 /// Opens the one that ends a freeze: `y` is enough, a reason was typed with the word.
 pub fn unfreeze(app: &App, reason: &str) -> Result<Dialog, String> {
     let frozen = calendar::frozen(app).ok_or("no freeze is on")?;
-    let deed = Deed::Act(Action::Unfreeze { reason: None });
-    let mut dialog = Dialog::new(format!("End the freeze of {}?", app.cluster_word()), "Unfreeze", deed);
-    let waiting = app.facts.reboots.queued + app.facts.repairs.queued;
+    let action = DialogAction::Act(Action::Unfreeze { reason: None });
+    let mut dialog = Dialog::new(format!("End the freeze of {}?", app.cluster_word()), "Unfreeze", action);
+    let waiting = app.totals.reboots.queued + app.totals.repairs.queued;
     dialog.lines = vec![frozen, format!("{waiting} queued: the next pass may start some")];
     if reason.is_empty() {
         dialog.why = Why::Never;

@@ -1,16 +1,16 @@
 //! Keep entries of either queue from starting, or let them go. Holding is a stopping verb: entries that end, or whose
 //! command starts, while the dialog is read drop out; the others are held whatever they have come to.
 
-use super::{Bound, Deed, Dialog, Stops, cancel::left_out, tier};
+use super::{Bound, Dialog, DialogAction, Stops, cancel::left_out, tier};
 use crate::{
     console::{
         app::App,
         event::{Action, count},
-        facts,
+        queries,
     },
     model::{
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind, Stored},
-        ours::Verb,
         reboot::RebootStatus,
         repair::StepStatus,
     },
@@ -28,13 +28,13 @@ struct Found {
 fn gather(app: &App, chosen: &[EntryId], hold: bool) -> Found {
     let mut found = Found::default();
     for id in chosen {
-        let stands = facts::order(&app.seen, *id) == Some(Verb::Hold);
-        let revision = facts::lies(&app.seen, *id).map(|(_, revision)| revision);
+        let stands = queries::order(&app.seen, *id) == Some(Verb::Hold);
+        let revision = queries::lies(&app.seen, *id).map(|(_, revision)| revision);
         let Some(revision) = revision.filter(|_| stands != hold && (!hold || can_wait(app, *id))) else {
             found.left_out.push(*id);
             continue;
         };
-        let name = facts::machine(&app.seen, *id).unwrap_or_default();
+        let name = queries::machine(&app.seen, *id).unwrap_or_default();
         let by = app.seen.snapshot.store.orders.get(id).and_then(Stored::get).filter(|_| !hold);
         let by = by
             .map(|o| format!("  held by {}{}", o.who, o.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default()));
@@ -68,7 +68,7 @@ pub fn of(app: &App, chosen: Vec<EntryId>, hold: bool) -> Result<Dialog, String>
     let (title, verb, tail) = if hold { ("Hold", "Hold", "") } else { ("Let", "Let go", " go") };
     let title = format!("{title} {}{tail} on {}?", count(n, "entry"), app.cluster_word());
     let entries = entries(&found, hold);
-    let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Hold { entries, hold, reason: None }));
+    let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::Hold { entries, hold, reason: None }));
     dialog.lines = lines(app, &found, hold);
     if hold {
         dialog.stops = Some(Stops { ids: chosen, unfinished: true, unbegun: false });
@@ -88,7 +88,7 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
         return;
     }
     dialog.lines = lines(app, &found, true);
-    if let Deed::Act(Action::Hold { entries, .. }) = &mut dialog.deed {
+    if let DialogAction::Act(Action::Hold { entries, .. }) = &mut dialog.action {
         *entries = self::entries(&found, true);
     }
 }
@@ -119,9 +119,9 @@ fn lines(app: &App, found: &Found, hold: bool) -> Vec<String> {
 /// Its command was not run yet, so that it can be kept from starting.
 fn can_wait(app: &App, id: EntryId) -> bool {
     match id.queue {
-        QueueKind::Reboot => facts::entry(&app.seen, id).is_some_and(|e| e.status != RebootStatus::Rebooting),
+        QueueKind::Reboot => queries::entry(&app.seen, id).is_some_and(|e| e.status != RebootStatus::Rebooting),
         QueueKind::Repair => {
-            facts::repair(&app.seen, id).is_some_and(|e| e.unfinished() && e.step_status != StepStatus::Watching)
+            queries::repair(&app.seen, id).is_some_and(|e| e.unfinished() && e.step_status != StepStatus::Watching)
         }
     }
 }

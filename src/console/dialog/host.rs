@@ -1,14 +1,13 @@
 //! Hosts of Metal3: reboot, hold off, on, off, release, and fencing. They take effect at once, without queue or drain, so
 //! the cluster's name and the count have to be typed.
 
-use super::{Bound, Deed, Dialog, Why, pick::Pick, tier};
+use super::{Bound, Dialog, DialogAction, Why, pick::Pick, tier};
 use crate::{
-    actions::HostDeed,
+    actions::HostAction,
     console::{
         app::{App, HostId, View},
-        brief,
         event::{Action, count},
-        facts,
+        queries, short_text,
     },
     model::host::{HostRow, Mode},
 };
@@ -21,15 +20,15 @@ const OFF: &str = "turn off";
 const ON: &str = "turn on";
 
 /// What a choice means.
-pub fn deed(what: &str, how: &str) -> Option<HostDeed> {
+pub fn action(what: &str, how: &str) -> Option<HostAction> {
     let mode = if how == Mode::Hard.word() { Mode::Hard } else { Mode::Soft };
     Some(match what {
-        REBOOT => HostDeed::Reboot(mode),
-        HOLD => HostDeed::Hold(mode),
-        OFF => HostDeed::Online(false),
-        ON => HostDeed::Online(true),
+        REBOOT => HostAction::Reboot(mode),
+        HOLD => HostAction::Hold(mode),
+        OFF => HostAction::Online(false),
+        ON => HostAction::Online(true),
         // the choice of a release is one of keys
-        key => HostDeed::Release(key.to_owned()),
+        key => HostAction::Release(key.to_owned()),
     })
 }
 
@@ -46,28 +45,28 @@ fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
         return Err(format!("that is about hosts: press {}, then the key again", app.key("hosts")));
     }
     let found: Vec<(HostId, &HostRow)> =
-        ids.into_iter().filter_map(|id| facts::host(&app.seen, &id).map(|host| (id.clone(), &**host))).collect();
+        ids.into_iter().filter_map(|id| queries::host(&app.seen, &id).map(|host| (id.clone(), &**host))).collect();
     if found.is_empty() { Err(app.nothing_chosen("host")) } else { Ok(found) }
 }
 
 fn line(app: &App, id: &HostId, host: &HostRow) -> String {
-    let asked = brief::host_asked(host);
+    let asked = short_text::host_asked(host);
     let asked = if asked.is_empty() { String::new() } else { format!("; asked already: {asked}") };
-    let node = facts::host_node(&app.seen, id).map(|n| format!("node {}", n.name));
+    let node = queries::host_node(&app.seen, id).map(|n| format!("node {}", n.name));
     let node = node.unwrap_or_else(|| "no node known".to_owned());
-    brief::safe(&format!("{} ({node}): {}{asked}", host.full_name(), brief::host_power(host)))
+    short_text::safe(&format!("{} ({node}): {}{asked}", host.full_name(), short_text::host_power(host)))
 }
 
 /// What the nodes of these hosts are at: API servers, and pods that nobody drains.
 fn warnings(app: &App, hosts: &[(HostId, &HostRow)]) -> Vec<String> {
-    let nodes: Vec<_> = hosts.iter().filter_map(|(id, _)| facts::host_node(&app.seen, id)).collect();
-    let api = nodes.iter().filter(|node| facts::is_api_server(&app.seen, &node.name)).count();
+    let nodes: Vec<_> = hosts.iter().filter_map(|(id, _)| queries::host_node(&app.seen, id)).collect();
+    let api = nodes.iter().filter(|node| queries::is_api_server(&app.seen, &node.name)).count();
     let mut lines = Vec::new();
     if api > 0 {
         lines.push(format!("! {} among them: no rule of the queues protects it here", count(api, "API server")));
     }
     let busy: Vec<&str> =
-        nodes.iter().filter(|n| app.facts.entries_of(&n.name).next().is_some()).map(|n| n.name.as_str()).collect();
+        nodes.iter().filter(|n| app.totals.entries_of(&n.name).next().is_some()).map(|n| n.name.as_str()).collect();
     if !busy.is_empty() {
         lines.push(format!("! a queue has entries of {}", busy.join(", ")));
     }
@@ -80,10 +79,10 @@ fn dialog(
     hosts: &[(HostId, &HostRow)],
     title: String,
     verb: &'static str,
-    deed: Option<HostDeed>,
+    action: Option<HostAction>,
 ) -> Dialog {
     let named = hosts.iter().map(|(_, host)| (host.full_name(), host.uid.clone())).collect();
-    let mut dialog = Dialog::new(title, verb, Deed::Act(Action::Hosts { hosts: named, deed, reason: None }));
+    let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::Hosts { hosts: named, action, reason: None }));
     dialog.bound = hosts.iter().map(|(id, host)| Bound::Host(id.clone(), shown(host))).collect();
     dialog.expect = tier::typed(app, "host-power", hosts.len(), 0);
     dialog
@@ -123,7 +122,7 @@ fn hold(value: &str) -> String {
     let said: serde_json::Value = serde_json::from_str(value).unwrap_or_default();
     let word = |name: &str| said[name].as_str().map(|word| format!(" {name} {word}")).unwrap_or_default();
     let why = said["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
-    brief::safe(&format!("held off {}{}{}{why}", Mode::of(value), word("by"), word("since")))
+    short_text::safe(&format!("held off {}{}{}{why}", Mode::of(value), word("by"), word("since")))
 }
 
 /// The one host that is chosen.
@@ -143,7 +142,7 @@ pub fn release(app: &App) -> Result<Dialog, String> {
 
 /// The same for this host.
 pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
-    let host = facts::host(&app.seen, id).ok_or_else(|| format!("host {}/{} is gone", id.0, id.1))?;
+    let host = queries::host(&app.seen, id).ok_or_else(|| format!("host {}/{} is gone", id.0, id.1))?;
     let (id, host) = (id.clone(), &**host);
     let ours = |key: &&String| *key == OURS || key.starts_with("cketerm-");
     let keys: Vec<&String> = host.asked.keys.keys().filter(ours).collect();
@@ -180,8 +179,8 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
     };
     let hosts = [(id, host)];
     let title = format!("Fence node {} of host {name} on {}?", node.name, app.cluster_word());
-    let deed = HostDeed::Fence(node.name.clone(), node.uid.clone());
-    let mut dialog = dialog(app, &hosts, title, "Fence", Some(deed));
+    let action = HostAction::Fence(node.name.clone(), node.uid.clone());
+    let mut dialog = dialog(app, &hosts, title, "Fence", Some(action));
     dialog.lines = warnings(app, &hosts);
     dialog.lines.extend([
         format!("host {name} is node {} by {by}", node.name),

@@ -39,7 +39,7 @@ pub const LARGE: usize = 10;
 
 /// What pressing the button does.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Deed {
+pub enum DialogAction {
     /// Carry out an action.
     Act(Action),
     /// Leave the console.
@@ -101,7 +101,7 @@ pub struct Dialog {
     /// The word on the button that does it.
     pub verb: Cow<'static, str>,
     /// What it does.
-    pub deed: Deed,
+    pub action: DialogAction,
     /// The operation that is to be chosen, in the dialog of a repair.
     pub pick: Option<Pick>,
     /// The value of what is chosen, where one has to be typed.
@@ -134,14 +134,14 @@ pub struct Dialog {
 
 impl Dialog {
     /// A dialog; [`Self::begin`], which `update` calls, gives it its focus.
-    pub fn new(title: impl Into<String>, verb: impl Into<Cow<'static, str>>, deed: Deed) -> Self {
+    pub fn new(title: impl Into<String>, verb: impl Into<Cow<'static, str>>, action: DialogAction) -> Self {
         Self {
             title: title.into(),
             notes: Vec::new(),
             lines: Vec::new(),
             scroll: 0,
             verb: verb.into(),
-            deed,
+            action,
             pick: None,
             value: None,
             proposed: None,
@@ -161,7 +161,7 @@ impl Dialog {
 
     /// One whose object was gone when its key was pressed: the letters that follow were meant for its reason.
     pub fn gone(title: impl Into<String>, why: impl Into<String>) -> Self {
-        let mut dialog = Self::new(title, "", Deed::Quit);
+        let mut dialog = Self::new(title, "", DialogAction::Quit);
         dialog.expire(why.into());
         dialog
     }
@@ -324,22 +324,22 @@ impl Dialog {
     }
 
     /// The deed with the reason that was typed.
-    pub fn confirmed(&self) -> Deed {
+    pub fn confirmed(&self) -> DialogAction {
         let reason = Some(self.reason.value().trim().to_owned()).filter(|r| !r.is_empty());
-        match &self.deed {
-            Deed::Act(action) => {
+        match &self.action {
+            DialogAction::Act(action) => {
                 let chosen = self.pick.as_ref().and_then(Pick::chosen);
                 let value = self.value.as_ref().map(Input::value);
-                Deed::Act(action.clone().with_operation(chosen).with_value(value).with_reason(reason))
+                DialogAction::Act(action.clone().with_operation(chosen).with_value(value).with_reason(reason))
             }
-            Deed::Quit => Deed::Quit,
+            DialogAction::Quit => DialogAction::Quit,
         }
     }
 
     /// Why something has to be typed.
     pub fn tier(&self) -> &'static str {
-        match &self.deed {
-            Deed::Act(Action::Remove { .. }) => "this cannot be taken back",
+        match &self.action {
+            DialogAction::Act(Action::Remove { .. }) => "this cannot be taken back",
             _ => "this is large",
         }
     }
@@ -362,15 +362,15 @@ impl Dialog {
 /// Looks at an open dialog again after news, and once a second: one that stops entries follows them, any other one may expire.
 pub fn refresh(app: &App, dialog: &mut Dialog) {
     if dialog.expired.is_none() {
-        match &dialog.deed {
-            Deed::Act(Action::Cancel { .. }) => cancel::follow(app, dialog),
-            Deed::Act(Action::Hold { hold: true, .. }) => hold::follow(app, dialog),
-            Deed::Act(Action::Freeze { .. }) => freeze::follow(app, dialog),
-            Deed::Act(Action::Switch { .. }) => switch::follow(app, dialog),
-            Deed::Act(Action::Stop { .. }) => stop::follow(app, dialog),
-            Deed::Act(Action::AddReboots { .. }) => add::follow(app, dialog),
-            Deed::Quit => quit::follow(app, dialog),
-            Deed::Act(_) => {}
+        match &dialog.action {
+            DialogAction::Act(Action::Cancel { .. }) => cancel::follow(app, dialog),
+            DialogAction::Act(Action::Hold { hold: true, .. }) => hold::follow(app, dialog),
+            DialogAction::Act(Action::Freeze { .. }) => freeze::follow(app, dialog),
+            DialogAction::Act(Action::Switch { .. }) => switch::follow(app, dialog),
+            DialogAction::Act(Action::Stop { .. }) => stop::follow(app, dialog),
+            DialogAction::Act(Action::AddReboots { .. }) => add::follow(app, dialog),
+            DialogAction::Quit => quit::follow(app, dialog),
+            DialogAction::Act(_) => {}
         }
         plan::refresh(app, dialog);
         plan::renew(app, dialog);

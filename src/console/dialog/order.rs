@@ -2,17 +2,16 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Deed, Dialog, Why, tier};
+use super::{Bound, Dialog, DialogAction, Why, tier};
 use crate::{
     console::{
         app::{App, Target},
-        brief,
         event::Action,
-        facts, when,
+        queries, short_text, when,
     },
     model::{
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind},
-        ours::Verb,
         reason::Reason,
         reboot::RebootStatus,
         repair::StepStatus,
@@ -48,20 +47,20 @@ fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
 /// The state that an order is for, and the one that the entry is in; the first is none where they go together.
 fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, String)> {
     let now = app.now.wall;
-    if let Some(entry) = facts::entry(&app.seen, id) {
+    if let Some(entry) = queries::entry(&app.seen, id) {
         let (fits, wanted) = match verb {
             Verb::Force => (matches!(entry.status, RebootStatus::Draining | RebootStatus::Queued), "draining"),
             _ => (entry.status == RebootStatus::Rebooting, "rebooting"),
         };
-        return Some(((!fits).then_some(wanted), brief::status(entry, now).to_owned()));
+        return Some(((!fits).then_some(wanted), short_text::status(entry, now).to_owned()));
     }
-    let entry = facts::repair(&app.seen, id)?;
+    let entry = queries::repair(&app.seen, id)?;
     let watching = entry.unfinished() && entry.claims_machine() && entry.step_status == StepStatus::Watching;
     let (fits, wanted) = match verb {
         Verb::Force => (entry.unfinished() && !watching, "draining"),
         _ => (watching, "watching"),
     };
-    let mut state = brief::repair_status(entry, now).to_owned();
+    let mut state = short_text::repair_status(entry, now).to_owned();
     if entry.finished() && !entry.deleted {
         let [delete, repair] = ["cancel", "repair"].map(|name| app.key(name));
         let _ = write!(state, " (delete it with {delete}, repair it again with {repair})");
@@ -87,29 +86,31 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         return Err(format!("{verb} is given to one entry at a time: choose one, {} are chosen", chosen.len()));
     };
     let (_, revision) =
-        facts::lies(&app.seen, *id).ok_or_else(|| format!("{id} is gone: it ended, or was cancelled or deleted"))?;
+        queries::lies(&app.seen, *id).ok_or_else(|| format!("{id} is gone: it ended, or was cancelled or deleted"))?;
     let (wanted, now) =
         state(app, *id, verb).ok_or_else(|| format!("{id} cannot be read: {} removes it", app.key("cancel")))?;
     if let Some(wanted) = wanted {
         return Err(format!("{verb} is for an entry that is {wanted}; {id} is {now}"));
     }
-    if let Some(running) = facts::running(&app.seen, *id).filter(|_| verb == Verb::Retry) {
-        let (since, host) = (when::age(running.start, app.now.wall), brief::safe(&running.host));
+    if let Some(running) = queries::running(&app.seen, *id).filter(|_| verb == Verb::Retry) {
+        let (since, host) = (when::age(running.start, app.now.wall), short_text::safe(&running.host));
         return Err(format!("the command of {id} runs on {host} since {since}: wait for its end, or cancel the entry"));
     }
     let (what, unchecked) = consequences(verb, id.queue);
-    let name = facts::machine(&app.seen, *id).unwrap_or_default();
-    let address = facts::address_of(&app.seen, *id).unwrap_or_default();
-    let api = facts::is_api_server(&app.seen, &name);
-    let deed = Action::Order { entry: *id, verb, seen: Some(revision), reason: None };
+    let name = queries::machine(&app.seen, *id).unwrap_or_default();
+    let address = queries::address_of(&app.seen, *id).unwrap_or_default();
+    let api = queries::is_api_server(&app.seen, &name);
+    let action = Action::Order { entry: *id, verb, seen: Some(revision), reason: None };
     let label = match verb {
         Verb::Force => "Force",
         Verb::Done => "Done",
         _ => "Retry",
     };
-    let mut dialog = Dialog::new(format!("Order {verb} of {id} on {}?", app.cluster_word()), label, Deed::Act(deed));
-    let work = facts::repair(&app.seen, *id)
-        .map(|e| format!("  {} step {}: {}", e.operation, brief::step(&app.seen, e), brief::command(&app.seen, e)));
+    let mut dialog =
+        Dialog::new(format!("Order {verb} of {id} on {}?", app.cluster_word()), label, DialogAction::Act(action));
+    let work = queries::repair(&app.seen, *id).map(|e| {
+        format!("  {} step {}: {}", e.operation, short_text::step(&app.seen, e), short_text::command(&app.seen, e))
+    });
     dialog.lines = vec![
         format!("{name}  {address}{}  {now}", work.unwrap_or_default()),
         format!("the leader {what}"),
@@ -119,7 +120,7 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         dialog.lines.insert(0, "! API server; its rules are not skipped".to_owned());
     }
     if let Some(why) = app.seen.reasons.get(id) {
-        dialog.lines.push(brief::sentence(why));
+        dialog.lines.push(short_text::sentence(why));
     }
     dialog.why = Why::Required;
     dialog.bound = vec![Bound::Entry(*id, revision)];
@@ -135,14 +136,14 @@ pub fn release(app: &App) -> Result<Dialog, String> {
     let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(&name) else {
         return Err(format!("{name} has no cordon that an entry left behind"));
     };
-    let deed = Action::Order { entry: *entry, verb: Verb::Uncordon, seen: None, reason: None };
-    let mut dialog = Dialog::new(format!("Release the cordon of {name}?"), "Release", Deed::Act(deed));
+    let action = Action::Order { entry: *entry, verb: Verb::Uncordon, seen: None, reason: None };
+    let mut dialog = Dialog::new(format!("Release the cordon of {name}?"), "Release", DialogAction::Act(action));
     dialog.lines = vec![
         format!("{entry} went while its command may have been at work on {name}"),
         "! pods may be scheduled on it again".to_owned(),
         "not checked: whether it is back".to_owned(),
     ];
-    let uid = facts::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
+    let uid = queries::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
     dialog.bound = vec![Bound::Node(name, uid.to_owned())];
     Ok(dialog)
 }

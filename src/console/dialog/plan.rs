@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::{Deed, Dialog};
+use super::{Dialog, DialogAction};
 use crate::{
-    actions::{line::line, plan::Drains, start::Bar},
+    actions::{forecast::forecast, plan::Drains, start::Bar},
     clock::Now,
     console::{
         app::App,
         calendar,
+        eta::as_one_by_one,
         event::{Action, count},
         overview::{control_plane, pace_of, start},
-        pace::as_one_by_one,
         when,
     },
     model::{entry::QueueKind, policy::ApiServerOrder},
@@ -142,9 +142,9 @@ pub fn renew(app: &App, dialog: &mut Dialog) {
 
 /// What is known without asking, anew: how long similar entries took is read while the dialog stands.
 pub fn refresh(app: &App, dialog: &mut Dialog) {
-    let known = match &dialog.deed {
-        Deed::Act(Action::AddReboots { addresses, .. }) => reboots(app, addresses),
-        Deed::Act(Action::AddRepairs { addresses, .. }) => repairs(app, addresses),
+    let known = match &dialog.action {
+        DialogAction::Act(Action::AddReboots { addresses, .. }) => reboots(app, addresses),
+        DialogAction::Act(Action::AddRepairs { addresses, .. }) => repairs(app, addresses),
         _ => return,
     };
     if let Some(plan) = &mut dialog.plan {
@@ -167,13 +167,17 @@ fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String
     // the dialog says by itself that the queue is disabled, with the key that enables it
     let bar = start.bar.iter().filter(|bar| **bar != Bar::Disabled);
     let mut lines: Vec<String> = bar.map(|bar| format!("! nothing starts {}", bar.said(clock))).collect();
-    lines.extend(pace_of(app, queue, slots, start.bar.is_some()).map(|pace| {
+    lines.extend(pace_of(app, queue, slots, start.bar.is_some()).map(|throughput| {
         // repairs have no rule of their own for API servers
         let api_server = |address: &&String| queue == QueueKind::Reboot && control_plane(app, address);
         let alone = addresses.iter().filter(api_server).count();
         let slots = slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
-        let through = when::span(pace.through(as_one_by_one(addresses.len(), alone, slots)));
-        format!("about {through} for them alone, one every {} as the last {}", when::span(pace.each), pace.of)
+        let through = when::span(throughput.through(as_one_by_one(addresses.len(), alone, slots)));
+        format!(
+            "about {through} for them alone, one every {} as the last {}",
+            when::span(throughput.each),
+            throughput.of
+        )
     }));
     lines
 }
@@ -185,7 +189,7 @@ pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
     let slots = definition.cluster.reboot.concurrency();
     let mut lines = Vec::new();
     let line = (!snap.kube.nodes.is_empty())
-        .then(|| line(&snap.store, &snap.kube, addresses, app.now))
+        .then(|| forecast(&snap.store, &snap.kube, addresses, app.now))
         .flatten()
         .unwrap_or_default();
     if line.waves() > 1 {

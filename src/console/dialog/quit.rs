@@ -1,7 +1,7 @@
 //! Leaving: asks only where this console leads and nobody stands by.
 
-use super::{Deed, Dialog, Why};
-use crate::console::{app::App, facts, sources};
+use super::{Dialog, DialogAction, Why};
+use crate::console::{app::App, queries, sources};
 
 /// The counts as they stand now. A question that is another one by now, or none, is not answered by a key that was meant for
 /// this one.
@@ -17,9 +17,9 @@ pub fn open(app: &App) -> Option<Dialog> {
     let alone = app.seen.snapshot.store.candidates.len() <= 1;
     let engine = &app.seen.snapshot.engine;
     // this console's engine stood for the lock, and whether another takes it up cannot be seen
-    let blind = sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) == facts::Leader::Unknown;
+    let blind = sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) == queries::Leader::Unknown;
     if blind && !app.looks.sandbox && engine.observing.is_empty() && engine.standing_back.is_none() {
-        let mut dialog = Dialog::new("Leave while etcd does not answer?", "Leave", Deed::Quit);
+        let mut dialog = Dialog::new("Leave while etcd does not answer?", "Leave", DialogAction::Quit);
         dialog.lines = vec![
             "who leads is not known: this console may have led until etcd was lost".to_owned(),
             "if nobody else stands by, nothing moves when etcd is back".to_owned(),
@@ -27,16 +27,16 @@ pub fn open(app: &App) -> Option<Dialog> {
         dialog.why = Why::Never;
         return Some(dialog);
     }
-    if app.looks.sandbox || facts::leader(&app.seen) != facts::Leader::Us || !alone {
+    if app.looks.sandbox || queries::leader(&app.seen) != queries::Leader::Us || !alone {
         return None;
     }
-    let line = |queue: &str, after: &str, n: &facts::Counts| {
+    let line = |queue: &str, after: &str, n: &queries::Counts| {
         format!("{queue}: {} draining, {} {after}, {} queued", n.draining, n.after, n.queued + n.backoff)
     };
-    let mut dialog = Dialog::new("Leave? Nobody else stands by to lead", "Leave", Deed::Quit);
+    let mut dialog = Dialog::new("Leave? Nobody else stands by to lead", "Leave", DialogAction::Quit);
     dialog.lines = vec![
-        line("reboots", "rebooting", &app.facts.reboots),
-        line("repairs", "watching", &app.facts.repairs),
+        line("reboots", "rebooting", &app.totals.reboots),
+        line("repairs", "watching", &app.totals.repairs),
         "the queues stand still until another engine starts (`cketerm --daemon`)".to_owned(),
     ];
     dialog.why = Why::Never;

@@ -3,7 +3,7 @@
 
 use tui_input::Input;
 
-use super::{Bound, Deed, Dialog, Why, pick::Pick, tier};
+use super::{Bound, Dialog, DialogAction, Why, pick::Pick, tier};
 use crate::{
     actions::CONSTRAINTS,
     console::{
@@ -16,7 +16,7 @@ use crate::{
 };
 
 fn dialog(title: String, verb: &'static str, what: Registering) -> Dialog {
-    Dialog::new(title, verb, Deed::Act(Action::Registry { what, reason: None }))
+    Dialog::new(title, verb, DialogAction::Act(Action::Registry { what, reason: None }))
 }
 
 /// Enables or disables the integration.

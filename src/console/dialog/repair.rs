@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Deed, Dialog, pick::Pick, plan::Plan, tier};
+use super::{Bound, Dialog, DialogAction, pick::Pick, plan::Plan, tier};
 use crate::{
     console::{
         app::{App, Target, View},
-        brief,
         event::{Action, count},
-        facts,
+        queries, short_text,
     },
     model::entry::{EntryId, QueueKind, Stored},
 };
@@ -35,20 +34,20 @@ pub fn open(app: &App) -> Result<Dialog, String> {
             continue;
         };
         let mut notes = String::new();
-        if facts::is_api_server(&app.seen, &name) {
+        if queries::is_api_server(&app.seen, &name) {
             api += 1;
             notes.push_str("  API server");
         }
-        if facts::node(&app.seen, &name).is_none() {
+        if queries::node(&app.seen, &name).is_none() {
             notes.push_str("  no Node: nothing is drained");
         }
-        for id in app.facts.entries_of(&name) {
-            let state = facts::repair(&app.seen, id).map_or("queued", |e| brief::repair_status(e, app.now.wall));
-            let state = facts::entry(&app.seen, id).map_or(state, |e| brief::status(e, app.now.wall));
+        for id in app.totals.entries_of(&name) {
+            let state = queries::repair(&app.seen, id).map_or("queued", |e| short_text::repair_status(e, app.now.wall));
+            let state = queries::entry(&app.seen, id).map_or(state, |e| short_text::status(e, app.now.wall));
             let _ = write!(notes, "  ({id}: {state})");
         }
-        drained.extend(facts::node(&app.seen, &name).map(|node| node.name.clone()));
-        let uid = facts::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
+        drained.extend(queries::node(&app.seen, &name).map(|node| node.name.clone()));
+        let uid = queries::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
         bound.push(Bound::Node(name.clone(), uid.to_owned()));
         lines.push(if name == address { format!("{name}{notes}") } else { format!("{name}  {address}{notes}") });
         addresses.push(address);
@@ -70,7 +69,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let title = format!("Queue {} on {}?", count(n, "repair"), app.cluster_word());
     let known = super::plan::repairs(app, &addresses);
     let action = Action::AddRepairs { addresses, machine_type: String::new(), operation: String::new(), reason: None };
-    let mut dialog = Dialog::new(title, "Queue", Deed::Act(action));
+    let mut dialog = Dialog::new(title, "Queue", DialogAction::Act(action));
     dialog.lines = lines;
     dialog.plan = Some(Plan::new(QueueKind::Repair, drained, known));
     dialog.bound = bound;
@@ -82,12 +81,12 @@ pub fn open(app: &App) -> Result<Dialog, String> {
 /// The machines that are meant, by name, each with its address where one is known.
 fn machines(app: &App) -> Vec<(String, Option<String>)> {
     let of_entry = |id: &EntryId| {
-        let address = facts::address_of(&app.seen, *id)?.to_owned();
+        let address = queries::address_of(&app.seen, *id)?.to_owned();
         Some((app.seen.snapshot.machine(&address), Some(address)))
     };
     let of_hosts = || {
         let names = app.chosen_nodes().into_iter();
-        names.map(|name| (name.clone(), facts::address(&app.seen, &name))).collect::<Vec<_>>()
+        names.map(|name| (name.clone(), queries::address(&app.seen, &name))).collect::<Vec<_>>()
     };
     let of_addresses = || {
         let addresses = app.chosen_addresses().into_iter();
@@ -96,7 +95,7 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
     let mut machines: Vec<(String, Option<String>)> = match (&app.pane, app.view) {
         (Some(pane), _) => match &pane.of {
             Target::Entry(id) => of_entry(id).into_iter().collect(),
-            Target::Node(name) => vec![(name.clone(), facts::address(&app.seen, name))],
+            Target::Node(name) => vec![(name.clone(), queries::address(&app.seen, name))],
             Target::Machine(address) => vec![(app.seen.snapshot.machine(address), Some(address.clone()))],
             Target::Host(_) => of_hosts(),
             Target::Past(..) => of_addresses(),
@@ -104,7 +103,7 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
         },
         (None, View::Hosts) => of_hosts(),
         (None, View::Nodes) => {
-            app.nodes.chosen().into_iter().map(|name| (name.clone(), facts::address(&app.seen, &name))).collect()
+            app.nodes.chosen().into_iter().map(|name| (name.clone(), queries::address(&app.seen, &name))).collect()
         }
         (None, View::Machines | View::Diff | View::History | View::Audit | View::Logs) => of_addresses(),
         (None, View::Overview | View::Reboots | View::Repairs) => {
@@ -126,7 +125,7 @@ fn guess(app: &App, machines: &[(String, Option<String>)]) -> Option<String> {
         && id.queue == QueueKind::Repair
         && machines.len() == 1
     {
-        return facts::repair(&app.seen, id).map(|e| e.machine_type.clone());
+        return queries::repair(&app.seen, id).map(|e| e.machine_type.clone());
     }
     let mut known = machines.iter().map(|(_, address)| address.as_deref().and_then(of));
     let first = known.next()??;

@@ -1,15 +1,15 @@
 //! Stop both queues, or resume what was stopped.
 
-use super::{Deed, Dialog};
+use super::{Dialog, DialogAction};
 use crate::{
-    console::{app::App, brief, event::Action, when},
+    console::{app::App, event::Action, short_text, when},
     model::entry::QueueKind,
 };
 
 /// Opens the one that stops. Bound to nothing: whoever stops means both queues, whatever was turned meanwhile.
 pub fn stop(app: &App) -> Dialog {
     let title = format!("Stop both queues of {}?", app.cluster_word());
-    let mut dialog = Dialog::new(title, "Stop", Deed::Act(Action::Stop { reason: None }));
+    let mut dialog = Dialog::new(title, "Stop", DialogAction::Act(Action::Stop { reason: None }));
     dialog.lines = lines(app);
     dialog
 }
@@ -22,8 +22,8 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 fn lines(app: &App) -> Vec<String> {
     let store = &app.seen.snapshot.store;
     let of = |queue: QueueKind| match queue {
-        QueueKind::Reboot => (&store.reboots.switch, &app.facts.reboots),
-        QueueKind::Repair => (&store.repairs.switch, &app.facts.repairs),
+        QueueKind::Reboot => (&store.reboots.switch, &app.totals.reboots),
+        QueueKind::Repair => (&store.repairs.switch, &app.totals.repairs),
     };
     let mut lines: Vec<String> = [QueueKind::Reboot, QueueKind::Repair]
         .into_iter()
@@ -44,10 +44,10 @@ pub fn resume(app: &App) -> Result<Dialog, String> {
     let stopped =
         record.get().ok_or_else(|| format!("{} cannot be read: `cketerm resume` says what helps", record.key))?;
     let title = format!("Resume the queues of {}?", app.cluster_word());
-    let mut dialog = Dialog::new(title, "Resume", Deed::Act(Action::Resume { reason: None }));
+    let mut dialog = Dialog::new(title, "Resume", DialogAction::Act(Action::Resume { reason: None }));
     let why = stopped.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     dialog.lines = vec![
-        brief::safe(&format!("stopped by {} {} ago{why}", stopped.who, when::age(stopped.at, app.now.wall))),
+        short_text::safe(&format!("stopped by {} {} ago{why}", stopped.who, when::age(stopped.at, app.now.wall))),
         match stopped.queues.as_slice() {
             [] => "no queue was enabled then".to_owned(),
             some => format!(

@@ -1,6 +1,6 @@
 //! Enable or disable a queue: the repair queue from Repairs, the reboot queue from elsewhere.
 
-use super::{Bound, Deed, Dialog};
+use super::{Bound, Dialog, DialogAction};
 use crate::{
     console::{app::App, event::Action},
     model::entry::QueueKind,
@@ -20,8 +20,8 @@ pub fn of(app: &App, queue: QueueKind) -> Dialog {
     };
     let enabled = !switch.enabled();
     let verb = if enabled { "Enable" } else { "Disable" };
-    let deed = Deed::Act(Action::Switch { queue, enabled, reason: None });
-    let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_word()), verb, deed);
+    let action = DialogAction::Act(Action::Switch { queue, enabled, reason: None });
+    let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_word()), verb, action);
     dialog.lines = lines(app, queue, enabled);
     dialog.bound = vec![Bound::switch(&app.seen, queue.into())];
     dialog
@@ -29,7 +29,7 @@ pub fn of(app: &App, queue: QueueKind) -> Dialog {
 
 /// The counts as they stand now.
 pub fn follow(app: &App, dialog: &mut Dialog) {
-    if let Deed::Act(Action::Switch { queue, enabled, .. }) = &dialog.deed {
+    if let DialogAction::Act(Action::Switch { queue, enabled, .. }) = &dialog.action {
         dialog.lines = lines(app, *queue, *enabled);
     }
 }
@@ -37,8 +37,8 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 /// What the switch means for what is in the queue.
 fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
     let counts = match queue {
-        QueueKind::Reboot => &app.facts.reboots,
-        QueueKind::Repair => &app.facts.repairs,
+        QueueKind::Reboot => &app.totals.reboots,
+        QueueKind::Repair => &app.totals.repairs,
     };
     if enabled {
         vec![format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff)]

@@ -81,8 +81,8 @@ fn an_address_with_a_port_and_a_namespaced_name_are_text() {
 /// The Audit's WHO shows `root`, and its column says `root@vm`.
 #[test]
 fn a_person_is_found_by_the_name_that_the_screen_shows_and_a_reason_by_that_word() {
-    struct Deed;
-    impl Cells for Deed {
+    struct Action;
+    impl Cells for Action {
         fn value(&self, column: &str) -> Value<'_> {
             Value::text(if column == "who" { "root@vm" } else { "INC-9" })
         }
@@ -96,7 +96,7 @@ fn a_person_is_found_by_the_name_that_the_screen_shows_and_a_reason_by_that_word
         ("reason:INC-9", true),
         ("reason=inc-8", false),
     ] {
-        assert_eq!(Filter::parse(text, AUDIT).unwrap().passes(&Deed), found, "{text}");
+        assert_eq!(Filter::parse(text, AUDIT).unwrap().passes(&Action), found, "{text}");
     }
 }
 

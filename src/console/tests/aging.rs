@@ -6,10 +6,9 @@ use crate::{
     actions::plan::Drains,
     console::{
         app::{App, View},
-        brief,
         event::{Effect, Event},
         past::{Answer, Question},
-        screen,
+        screen, short_text,
         update::update,
     },
     model::{entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus, time::after},
@@ -69,7 +68,7 @@ fn plan(effects: &[Effect]) -> Option<u64> {
 
 fn answered(app: &mut App, number: u64) {
     let met = Drains { nodes: 1, evict: 5, delete: 0, stay: 2, blocked: Vec::new(), unread: Vec::new(), more: 0 };
-    update(app, Event::Told(Box::new(Answer::Plan(number, Ok(met)))));
+    update(app, Event::Answered(Box::new(Answer::Plan(number, Ok(met)))));
 }
 
 /// Review 9 of the operator, 10: "nothing blocks a drain now" of a minute ago was confirmed.
@@ -191,9 +190,9 @@ fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
     world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 2, until, cause });
     assert!(!trouble(&world.seen(), EntryId::reboot(6)));
     let app = world.console_in(View::Nodes, 80, 24);
-    assert_eq!(app.facts.reboots.trouble, 2);
-    assert_eq!(brief::node_state(&app, "worker-2").1, None, "it reboots");
-    assert!(brief::node_state(&app, "worker-5").1.is_some(), "NotReady of itself");
+    assert_eq!(app.totals.reboots.trouble, 2);
+    assert_eq!(short_text::node_state(&app, "worker-2").1, None, "it reboots");
+    assert!(short_text::node_state(&app, "worker-5").1.is_some(), "NotReady of itself");
 }
 
 /// Review 9 of the operator, 17.

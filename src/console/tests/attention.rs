@@ -6,8 +6,8 @@ use crate::{
     console::{
         app::App,
         attention::{Attention, has_title},
+        charset::Letters,
         event::Event,
-        letters::Letters,
         screen,
         theme::{Theme, shelf::BUILT_IN},
         update::update,

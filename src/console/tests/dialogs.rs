@@ -65,8 +65,8 @@ fn a_dialog_that_expired_takes_nothing_but_the_key_that_closes_it() {
         let mut world = World::usual();
         let mut app = world.console(80, 24);
         if before == "L" {
-            let order = crate::model::ours::Order {
-                verb: crate::model::ours::Verb::Hold,
+            let order = crate::model::cketerm_records::Order {
+                verb: crate::model::cketerm_records::Verb::Hold,
                 who: world.store.requests[&EntryId::reboot(3)].get().unwrap().who.clone(),
                 at: super::world::wall(),
                 reason: None,

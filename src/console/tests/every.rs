@@ -16,8 +16,8 @@ use crate::{
     },
     engine::registry::{Asked, Registry},
     model::{
+        cketerm_records::Who,
         freeze::Freeze,
-        ours::Who,
         policy::Policy,
         rights::{Area, Rights},
         time::after,
@@ -148,7 +148,7 @@ const BAD: &[Bad] = &[
         for area in Area::ALL {
             rights.lack(area, format!("etcd refuses {area} to user viewer: docs/etcd-roles.md grants it"));
         }
-        update(app, Event::Told(Box::new(Answer::Rights(rights))));
+        update(app, Event::Answered(Box::new(Answer::Rights(rights))));
         press(app, "X");
     }),
 ];

@@ -10,8 +10,8 @@ use crate::{
         update::update,
     },
     model::{
+        cketerm_records::Verb,
         entry::{EntryId, QueueKind},
-        ours::Verb,
         reason::Reason,
         reboot::RebootStatus,
         rights::{Area, Rights},
@@ -179,7 +179,7 @@ fn what_this_person_may_not_do_is_said_before_a_dialog_opens_and_asked_again() {
     assert!(screen::text(&app).contains("X cancel"));
     let mut rights = Rights::default();
     rights.lack(Area::Reboots, "etcd does not let this user write the reboot queue: docs/etcd-roles.md".to_owned());
-    update(&mut app, Event::Told(Box::new(Answer::Rights(rights.clone()))));
+    update(&mut app, Event::Answered(Box::new(Answer::Rights(rights.clone()))));
     let asked = [Effect::Ask(Question::Rights)];
     for key in ["X", "B", "E"] {
         app.message = None;
@@ -194,13 +194,13 @@ fn what_this_person_may_not_do_is_said_before_a_dialog_opens_and_asked_again() {
     for area in Area::ALL {
         rights.lack(area, "no".to_owned());
     }
-    update(&mut app, Event::Told(Box::new(Answer::Rights(rights))));
+    update(&mut app, Event::Answered(Box::new(Answer::Rights(rights))));
     app.message = None;
     assert!(screen::text(&app).contains("this user of etcd may only look"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, ": f r e e z e space 2 h space x enter"), asked);
     assert!(app.dialog.is_none() && message(&app) == "no");
     // granted meanwhile
-    update(&mut app, Event::Told(Box::new(Answer::Rights(Rights::default()))));
+    update(&mut app, Event::Answered(Box::new(Answer::Rights(Rights::default()))));
     assert_eq!(press(&mut app, "X"), []);
     assert!(app.dialog.is_some());
 }

@@ -7,10 +7,10 @@ use super::world::{World, at, stored};
 use crate::{
     console::{
         app::{App, View},
-        columns,
+        columns, command_line,
         event::Event,
         filter::{Cells, Filter, Value},
-        keys, line, screen, settings, theme,
+        keys, screen, settings, theme,
         update::update,
     },
     fuzz::{Fuzz, Took},
@@ -170,8 +170,8 @@ fn lines() {
     ];
     Fuzz::new("command-line", 800).seeds(seeds).run(|bytes| {
         let text = String::from_utf8_lossy(bytes);
-        let read = line::read(&text);
-        let _ = (line::proposals(&app, &text), line::meaning(&text));
+        let read = command_line::read(&text);
+        let _ = (command_line::proposals(&app, &text), command_line::meaning(&text));
         match &read {
             Err(why) if why.is_empty() => Err("refused without a word".to_owned()),
             _ => Ok(Took::of(&read)),

@@ -27,8 +27,8 @@ use crate::{
         snapshot::{Seen, Snapshot},
     },
     model::{
+        cketerm_records::{Audit, Ending, Request, Who},
         entry::{EntryId, Stored},
-        ours::{Audit, Ending, Request, Who},
         reason::Reason,
         record::Record,
     },
@@ -184,11 +184,11 @@ fn past(app: &mut App, evil: &str) {
         Answer::Audit(Part::Newest, Ok(page(audit, broken()))),
         Answer::Records(Part::Newest, Ok(page(record, broken()))),
     ] {
-        update(app, Event::Told(Box::new(answer)));
+        update(app, Event::Answered(Box::new(answer)));
     }
     let line =
         LogLine { number: 1, at: wall(), level: tracing::Level::WARN, entry: Some(bad("reboots/3")), text: bad("log") };
-    update(app, Event::Told(Box::new(Answer::Logs(vec![Arc::new(line)]))));
+    update(app, Event::Answered(Box::new(Answer::Logs(vec![Arc::new(line)]))));
 }
 
 /// Where keys lead to every view, pane and dialog.

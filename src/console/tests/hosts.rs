@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 
 use super::world::{World, message, press, wall};
 use crate::{
-    actions::HostDeed,
+    actions::HostAction,
     console::{
         app::{App, View},
         event::{Action, Effect, Event},
@@ -151,7 +151,7 @@ fn power_asks_for_action_mode_and_the_clusters_name_with_the_count() {
     let effects = press(&mut app, "\"fan 3\" tab \"tokyo0 1\" enter enter");
     let action = Action::Hosts {
         hosts: vec![("metal3/m1".into(), "uid-m1".into())],
-        deed: Some(HostDeed::Reboot(Mode::Hard)),
+        action: Some(HostAction::Reboot(Mode::Hard)),
         reason: Some("fan 3".into()),
     };
     assert_eq!(effects, [Effect::Act(action)]);
@@ -165,7 +165,7 @@ fn i44_only_a_key_of_ours_is_released_and_others_are_named() {
     let effects = press(&mut app, "enter \"tokyo0 1\" enter enter");
     let action = Action::Hosts {
         hosts: vec![("metal3/m2".into(), "uid-m2".into())],
-        deed: Some(HostDeed::Release("cketerm".into())),
+        action: Some(HostAction::Release("cketerm".into())),
         reason: None,
     };
     assert_eq!(effects, [Effect::Act(action)]);
@@ -188,7 +188,7 @@ fn fencing_names_the_node_and_expires_when_host_or_node_change() {
     let effects = press(&mut console(80, 24, "6 j j I"), "\"dead\" tab \"tokyo0 1\" enter enter");
     let action = Action::Hosts {
         hosts: vec![("metal3/m3".into(), "uid-m3".into())],
-        deed: Some(HostDeed::Fence("worker-3".into(), "uid-worker-3".into())),
+        action: Some(HostAction::Fence("worker-3".into(), "uid-worker-3".into())),
         reason: Some("dead".into()),
     };
     assert_eq!(effects, [Effect::Act(action)]);

@@ -9,8 +9,8 @@ use crate::{
     },
     engine::snapshot::Engine,
     model::{
+        cketerm_records::{Stopped, Who},
         entry::QueueKind,
-        ours::{Stopped, Who},
     },
 };
 

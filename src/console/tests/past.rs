@@ -15,8 +15,8 @@ use crate::{
         update::update,
     },
     model::{
+        cketerm_records::{Audit, Ending, Request, Who},
         entry::{EntryId, Stored},
-        ours::{Audit, Ending, Request, Who},
         record::Record,
         time::after,
     },
@@ -86,7 +86,7 @@ fn history() -> Page<Ended> {
     page
 }
 
-fn deeds() -> Page<Audit> {
+fn actions() -> Page<Audit> {
     page(
         vec![
             audit("engine", "cordon", "worker-1", 180),
@@ -99,8 +99,8 @@ fn deeds() -> Page<Audit> {
 }
 
 pub(super) fn told(app: &mut App) {
-    update(app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(history())))));
-    update(app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(deeds())))));
+    update(app, Event::Answered(Box::new(Answer::History(Part::Newest, Ok(history())))));
+    update(app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(actions())))));
 }
 
 fn shown(world: &World, view: View, columns: u16, rows: u16, keys: &str) -> String {
@@ -133,7 +133,7 @@ fn overview_in_bad_states() {
     let mut app = world.console_in(View::Overview, 80, 24);
     update(&mut app, Event::Tick(at(BOOT + 95.0)));
     let why = "etcd at http://127.0.0.1:2379: no answer".to_owned();
-    update(&mut app, Event::Told(Box::new(Answer::History(Part::Newest, Err(why)))));
+    update(&mut app, Event::Answered(Box::new(Answer::History(Part::Newest, Err(why)))));
     assert_snapshot!("overview_stale_80x24", screen::text(&app));
 }
 
@@ -144,8 +144,8 @@ fn overview_of_a_cluster_where_nothing_is_to_be_done() {
     world.store.progress.clear();
     world.reasons.clear();
     let mut app = world.console_in(View::Overview, 80, 24);
-    update(&mut app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(page(Vec::new(), false))))));
-    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(page(Vec::new(), false))))));
+    update(&mut app, Event::Answered(Box::new(Answer::History(Part::Newest, Ok(page(Vec::new(), false))))));
+    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(page(Vec::new(), false))))));
     assert_snapshot!("overview_idle_80x24", screen::text(&app));
 }
 
@@ -211,7 +211,7 @@ fn whoever_has_not_chosen_a_row_of_the_past_looks_at_the_newest_and_others_are_t
             stored(&key, from - i, audit("alice", "cancel", &format!("reboots/{}", from - i), 100))
         });
         let page = Page { revision: from, values: many.collect(), more: false };
-        update(app, Event::Told(Box::new(Answer::Audit(Part::After(900), Ok(page)))));
+        update(app, Event::Answered(Box::new(Answer::Audit(Part::After(900), Ok(page)))));
         update(app, Event::Tick(at(BOOT)));
     };
     newer(&mut app, 1000);
@@ -240,7 +240,7 @@ fn the_story_of_an_entry_that_ended_is_read_when_it_is_opened() {
     story.attempts = vec![crate::model::attempt::Attempt { start: after(wall(), -300), outcome: None, ..attempt }];
     assert_eq!(press(&mut app, "j"), vec![], "it is asked for once");
     let story = Story { moments: story.timeline(&[]), ending: story, gap: None };
-    update(&mut app, Event::Told(Box::new(Answer::Ending(key, Ok(Arc::new(story))))));
+    update(&mut app, Event::Answered(Box::new(Answer::Ending(key, Ok(Arc::new(story))))));
     press(&mut app, "g");
     assert_snapshot!("history_story_80x24", screen::text(&app));
 }
@@ -255,7 +255,7 @@ fn records_of_cke_stand_behind_a_key_in_history() {
         Record::completed(id, operation, "10.0.0.14", error, after(wall(), -90), after(wall(), -60))
     };
     let records = vec![record(12, "reboot-reboot", "exit 1"), record(11, "reboot-drain-start", "")];
-    update(&mut app, Event::Told(Box::new(Answer::Records(Part::Newest, Ok(page(records, false))))));
+    update(&mut app, Event::Answered(Box::new(Answer::Records(Part::Newest, Ok(page(records, false))))));
     assert_snapshot!("records_80x24", screen::text(&app));
 }
 
@@ -271,13 +271,13 @@ fn nothing_is_read_of_the_past_while_nobody_looks_at_it() {
 fn older_ones_are_read_as_the_cursor_comes_near_and_a_failure_says_why() {
     let mut app = World::usual().console_in(View::Audit, 80, 24);
     let many = (0..200).map(|i| audit("alice", "reboot add", &format!("10.0.1.{i}"), i)).collect();
-    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(page(many, true))))));
+    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(page(many, true))))));
     assert_eq!(press(&mut app, "j"), vec![], "far from the end");
     let asked = press(&mut app, "G");
     assert_eq!(asked, vec![Effect::Ask(Question::Page(Folder::Audit, Part::Before(701)))]);
     let mut app = App::new(Looks::default(), View::Audit, at(BOOT));
     update(&mut app, Event::Seen(World::usual().seen()));
-    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Err("no answer from etcd".into())))));
+    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Err("no answer from etcd".into())))));
     assert!(screen::text(&app).contains("no answer from etcd"));
 }
 
@@ -295,7 +295,7 @@ fn a_filter_with_few_hits_reads_some_pages_a_key_and_none_back_to_back() {
         left -= n;
         Page { revision: 900, more: true, values }
     };
-    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(values(50))))));
+    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(values(50))))));
     let (mut boot, mut pages) = (BOOT, 0);
     let mut asked = press(&mut app, "/ \"bob\" enter");
     for _ in 0..40 {
@@ -305,7 +305,7 @@ fn a_filter_with_few_hits_reads_some_pages_a_key_and_none_back_to_back() {
         });
         if let Some(part) = before {
             pages += 1;
-            let again = update(&mut app, Event::Told(Box::new(Answer::Audit(part, Ok(values(10))))));
+            let again = update(&mut app, Event::Answered(Box::new(Answer::Audit(part, Ok(values(10))))));
             assert_eq!(again, [], "not back to back");
         }
         boot += 1.0;
@@ -330,10 +330,10 @@ fn what_nobody_looks_at_of_the_past_is_let_go() {
         revision += n;
         page
     };
-    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(page(200))))));
+    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(page(200))))));
     for i in 0..40 {
         let part = Part::After(1200 + 200 * i);
-        update(&mut app, Event::Told(Box::new(Answer::Audit(part, Ok(page(200))))));
+        update(&mut app, Event::Answered(Box::new(Answer::Audit(part, Ok(page(200))))));
     }
     assert_eq!(app.past.audit.rows.len(), 1000, "of 8,200");
     assert!(app.past.audit.more, "and older ones can be read again");
@@ -358,8 +358,8 @@ fn an_audit_record_leads_to_what_it_is_about_and_to_its_log_lines() {
         audit("bob", "reboot add", "10.0.0.18 10.0.0.11", 50),
         audit("alice", "reboot cancel", "reboots/2", 60),
     ];
-    update(&mut app, Event::Told(Box::new(Answer::Audit(Part::Newest, Ok(page(records, false))))));
-    update(&mut app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(history())))));
+    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(page(records, false))))));
+    update(&mut app, Event::Answered(Box::new(Answer::History(Part::Newest, Ok(history())))));
     for (row, leads, filter) in [
         (0, Some(Target::Entry(EntryId::reboot(3))), "entry=reboots/3 or text:worker-1"),
         (1, Some(Target::Entry(EntryId::reboot(5))), "entry=reboots/5 or text:worker-3"),
@@ -405,6 +405,6 @@ fn a_preview_reads_how_long_similar_entries_took_whatever_view_was_open_before()
     assert!(asked.contains(&Effect::Ask(Question::Page(Folder::History, Part::Newest))), "{asked:?}");
     assert!(!screen::text(&app).contains("one every"));
     let ended = (0..20).map(|i| Ended::from(&ending(i, "booted", 60 * i64::try_from(i).unwrap()))).collect();
-    update(&mut app, Event::Told(Box::new(Answer::History(Part::Newest, Ok(page(ended, false))))));
+    update(&mut app, Event::Answered(Box::new(Answer::History(Part::Newest, Ok(page(ended, false))))));
     assert!(screen::text(&app).contains("one every"), "{}", screen::text(&app));
 }

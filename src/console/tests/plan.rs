@@ -43,9 +43,9 @@ fn queueing_reboots_shows_waves_at_once_and_pods_and_blockers_when_kubernetes_ha
     assert!(text.contains("pods on 8 nodes: asking Kubernetes ..."), "{text}");
     assert_eq!(press(&mut app, "tab"), vec![], "it is asked once");
     let other = Answer::Plan(number + 1, Err("another dialog's".into()));
-    update(&mut app, Event::Told(Box::new(other)));
+    update(&mut app, Event::Answered(Box::new(other)));
     assert!(screen::text(&app).contains("asking Kubernetes"), "an answer for another dialog is thrown away");
-    update(&mut app, Event::Told(Box::new(Answer::Plan(*number, Ok(met())))));
+    update(&mut app, Event::Answered(Box::new(Answer::Plan(*number, Ok(met())))));
     assert_snapshot!("plan_80x24", screen::text(&app));
 }
 
@@ -54,7 +54,7 @@ fn a_preview_that_cannot_be_made_keeps_nobody_from_queueing() {
     let mut app = World::usual().console(80, 24);
     let asked = press(&mut app, "2 G R");
     let Some(Effect::Ask(Question::Plan(number, ..))) = asked.first() else { panic!("{asked:?}") };
-    update(&mut app, Event::Told(Box::new(Answer::Plan(*number, Err("no Kubernetes is configured".into())))));
+    update(&mut app, Event::Answered(Box::new(Answer::Plan(*number, Err("no Kubernetes is configured".into())))));
     assert!(screen::text(&app).contains("! pods were not looked at: no Kubernetes is configured"));
     let done = press(&mut app, "enter y");
     assert!(matches!(done.as_slice(), [Effect::Act(_)]), "{done:?}");

@@ -22,8 +22,8 @@ use crate::{
         snapshot::Seen,
     },
     model::{
+        cketerm_records::{Hold, Who},
         constraints::Constraints,
-        ours::{Hold, Who},
     },
     sabakan::{
         Action, Plan,

@@ -13,9 +13,9 @@ use crate::{
     },
     model::{
         attempt::{Attempt, CheckAnswer, Ended, Outcome},
+        cketerm_records::{Order, Progress, Request, Verb, Who},
         cluster::{Cluster, Members},
         entry::{EntryId, QueueKind},
-        ours::{Order, Progress, Request, Verb, Who},
         reason::{Blocker, PodHold, Reason},
         repair::{RepairEntry, RepairStatus, StepStatus},
         time::after,

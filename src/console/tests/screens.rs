@@ -15,8 +15,8 @@ use crate::{
         update::update,
     },
     model::{
+        cketerm_records::{Audit, Who},
         kube::NodeRow,
-        ours::{Audit, Who},
     },
 };
 

@@ -12,9 +12,9 @@ use crate::{
         update::update,
     },
     model::{
+        cketerm_records::{Audit, Who},
         entry::EntryId,
         kube::NodeRow,
-        ours::{Audit, Who},
         policy::Policy,
         reason::Reason,
         reboot::RebootStatus,
@@ -154,7 +154,7 @@ fn a_rack_that_is_wider_than_the_screen_goes_on_in_the_next_line() {
     assert_eq!(app.nodes.cursor, before);
 }
 
-fn deed(user: &str, what: &str, on: &str) -> Vec<u8> {
+fn action(user: &str, what: &str, on: &str) -> Vec<u8> {
     let who = Who { user: user.into(), host: "ops2".into(), ssh_client: None };
     let reason = Some("wrong rack".to_owned());
     let audit =
@@ -168,9 +168,9 @@ fn what_another_operator_does_is_said_here_once_and_kept() {
     let mut app = world.console(80, 24);
     app.me = Some(Who { user: "alice".into(), host: "ops2".into(), ssh_client: None });
     let mut fresh = Fresh::after_revision(42);
-    fresh.told(Folder::Audit, 43, &deed("bob", "reboot cancel", "reboots/7"));
-    fresh.told(Folder::Audit, 44, &deed("alice", "reboot add", "10.0.0.1"));
-    fresh.told(Folder::Audit, 45, &deed("engine", "cordon", "node w1"));
+    fresh.told(Folder::Audit, 43, &action("bob", "reboot cancel", "reboots/7"));
+    fresh.told(Folder::Audit, 44, &action("alice", "reboot add", "10.0.0.1"));
+    fresh.told(Folder::Audit, 45, &action("engine", "cordon", "node w1"));
     (world.store.fresh, world.store.revision) = (fresh, 45);
     update(&mut app, Event::Seen(world.seen()));
     let said = "bob@ops2 cancelled reboots/7: wrong rack";
@@ -180,7 +180,7 @@ fn what_another_operator_does_is_said_here_once_and_kept() {
     assert_eq!(app.messages.len(), count, "once");
     // what went wrong here is not covered by it
     app.refuse("that cannot be done");
-    world.store.fresh.told(Folder::Audit, 46, &deed("bob", "disable", "reboot queue"));
+    world.store.fresh.told(Folder::Audit, 46, &action("bob", "disable", "reboot queue"));
     world.store.revision = 46;
     update(&mut app, Event::Seen(world.seen()));
     assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some("that cannot be done"));
@@ -195,7 +195,7 @@ fn deeds_that_were_too_many_to_be_told_are_counted() {
     teller.tell(&world.seen(), at(BOOT));
     let mut fresh = Fresh::after_revision(42);
     for revision in 43..113 {
-        fresh.told(Folder::Audit, revision, &deed("bob", "reboot cancel", &format!("reboots/{revision}")));
+        fresh.told(Folder::Audit, revision, &action("bob", "reboot cancel", &format!("reboots/{revision}")));
     }
     (world.store.fresh, world.store.revision) = (fresh, 112);
     update(&mut app, Event::Seen(world.seen()));
@@ -204,7 +204,7 @@ fn deeds_that_were_too_many_to_be_told_are_counted() {
     let lines = teller.tell(&world.seen(), at(BOOT + 1.0));
     assert!(lines[0].ends_with(" 6 deeds before are not told here: `cketerm audit` has them"), "{lines:?}");
     assert!(lines[1].ends_with("cancelled reboots/49: wrong rack"), "{lines:?}");
-    world.store.fresh.told(Folder::Audit, 113, &deed("bob", "reboot cancel", "reboots/113"));
+    world.store.fresh.told(Folder::Audit, 113, &action("bob", "reboot cancel", "reboots/113"));
     world.store.revision = 113;
     update(&mut app, Event::Seen(world.seen()));
     assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some("bob@ops2 cancelled reboots/113: wrong rack"));
@@ -219,7 +219,7 @@ fn a_deed_on_many_machines_is_one_short_line() {
         ("freeze", "both queues until 2026-11-22T08:00:00Z", "FROZE both queues until 2026-11-22T08:00:00Z"),
         ("policy set", "policy", "did \"policy set\" on policy"),
     ] {
-        let audit: Audit = serde_json::from_slice(&deed("bob", what, on)).unwrap();
+        let audit: Audit = serde_json::from_slice(&action("bob", what, on)).unwrap();
         assert_eq!(crate::console::others::sentence(&audit), format!("bob@ops2 {said}: wrong rack"));
     }
 }
@@ -300,7 +300,7 @@ fn without_a_screen_each_change_is_a_line() {
     world.store.candidates.clear();
     let mut fresh = Fresh::after_revision(42);
     fresh.told(Folder::History, 43, br#"{"entry": "reboots/4", "outcome": "booted"}"#);
-    fresh.told(Folder::Audit, 44, &deed("bob", "disable", "reboot queue"));
+    fresh.told(Folder::Audit, 44, &action("bob", "disable", "reboot queue"));
     (world.store.fresh, world.store.revision) = (fresh, 44);
     assert_eq!(
         teller.tell(&world.seen(), at(BOOT + 4.0)),

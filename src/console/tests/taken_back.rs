@@ -2,16 +2,16 @@
 
 use super::world::{World, message, press, stored, wall};
 use crate::{
-    actions::HostDeed,
+    actions::HostAction,
     console::{
         app::App,
-        event::{Action, Came, Effect, Event, Replaced},
+        event::{Action, ActionOutcome, Effect, Event, Replaced},
         screen,
         undo::Way,
         update::update,
     },
     model::{
-        constraints::Constraints, entry::EntryId, freeze::Freeze, host::Mode, ours::Who, policy::Policy,
+        cketerm_records::Who, constraints::Constraints, entry::EntryId, freeze::Freeze, host::Mode, policy::Policy,
         reboot::RebootStatus,
     },
     store::view::Switch,
@@ -21,7 +21,7 @@ fn news(app: &mut App, world: &World) {
     update(app, Event::Seen(world.seen()));
 }
 
-fn came(app: &mut App, came: Came) {
+fn came(app: &mut App, came: ActionOutcome) {
     update(app, Event::Done(Ok(came)));
 }
 
@@ -32,7 +32,7 @@ fn a_switch_that_somebody_wrote_over_before_it_was_seen_is_not_taken_back() {
         let mut world = World::usual();
         let mut app = world.console(80, 24);
         press(&mut app, "E enter y");
-        came(&mut app, Came { wrote: Some(71), ..Came::from("the reboot queue is disabled") });
+        came(&mut app, ActionOutcome { wrote: Some(71), ..ActionOutcome::from("the reboot queue is disabled") });
         // an older one is not it either
         world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
         news(&mut app, &world);
@@ -55,7 +55,7 @@ fn a_constraint_goes_back_to_what_was_replaced_not_to_what_the_screen_had() {
         let mut app = world.console(80, 24);
         press(&mut app, "S right right right right enter \"5\" enter enter y");
         let replaced = Some(Replaced::Constraint(replaced));
-        came(&mut app, Came { wrote: Some(12), replaced, ..Came::from("it is 5") });
+        came(&mut app, ActionOutcome { wrote: Some(12), replaced, ..ActionOutcome::from("it is 5") });
         match back {
             Some(back) => assert!(message(&app).ends_with(back), "{}", message(&app)),
             None => assert_eq!(message(&app), "it is 5"),
@@ -72,7 +72,7 @@ fn a_constraint_goes_back_to_what_was_replaced_not_to_what_the_screen_had() {
 fn a_freeze_in_place_of_one_that_was_not_seen_has_no_way_back() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"freeze 2h deploy\" enter y");
-    came(&mut app, Came { replaced: Some(Replaced::Freeze), ..Came::from("frozen") });
+    came(&mut app, ActionOutcome { replaced: Some(Replaced::Freeze), ..ActionOutcome::from("frozen") });
     assert_eq!((message(&app), app.undo.is_none()), ("frozen", true));
     // and one in place of nothing has
     let mut world = World::usual();
@@ -95,7 +95,7 @@ fn reboots_that_were_queued_are_cancelled_as_far_as_they_have_not_begun() {
     let mut app = world.console(80, 24);
     press(&mut app, "2 G R enter y");
     let queued = vec![EntryId::reboot(30), EntryId::reboot(31), EntryId::reboot(32)];
-    came(&mut app, Came { queued, ..Came::from("queued 3 reboots") });
+    came(&mut app, ActionOutcome { queued, ..ActionOutcome::from("queued 3 reboots") });
     assert_eq!(message(&app), "queued 3 reboots; u cancels those that have not begun");
     assert!(!app.undo_stands(), "they are not seen yet");
     world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
@@ -119,7 +119,7 @@ fn when_all_of_them_have_begun_nothing_is_taken_back() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "2 G R enter y");
-    came(&mut app, Came { queued: vec![EntryId::reboot(30)], ..Came::from("queued 1 reboot") });
+    came(&mut app, ActionOutcome { queued: vec![EntryId::reboot(30)], ..ActionOutcome::from("queued 1 reboot") });
     assert!(message(&app).ends_with("u cancels it, unless it has begun"), "{}", message(&app));
     world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
     news(&mut app, &world);
@@ -138,7 +138,7 @@ fn what_began_or_ended_before_it_was_seen_is_not_waited_for() {
         let mut world = World::usual();
         let mut app = world.console(80, 24);
         press(&mut app, "2 G R enter y");
-        came(&mut app, Came { queued: vec![EntryId::reboot(30)], ..Came::from("queued 1 reboot") });
+        came(&mut app, ActionOutcome { queued: vec![EntryId::reboot(30)], ..ActionOutcome::from("queued 1 reboot") });
         press(&mut app, "u");
         assert!(message(&app).contains("once more in a moment"), "{}", message(&app));
         if lies {
@@ -156,8 +156,8 @@ fn a_host_that_was_held_off_is_released_again() {
     let world = World::with_hosts();
     let mut app = world.console(80, 24);
     let hold = |host: &str| {
-        let deed = Some(HostDeed::Hold(Mode::Soft));
-        Action::Hosts { hosts: vec![(host.to_owned(), "uid".to_owned())], deed, reason: None }
+        let action = Some(HostAction::Hold(Mode::Soft));
+        Action::Hosts { hosts: vec![(host.to_owned(), "uid".to_owned())], action, reason: None }
     };
     assert_eq!(Way::of(&app, &hold("metal3/m2")), None, "it was held before");
     let way = Way::of(&app, &hold("metal3/m1")).unwrap();
@@ -183,7 +183,10 @@ fn a_switch_that_was_off_already_is_not_taken_back() {
         let mut world = World::usual();
         let mut app = world.console(80, 24);
         press(&mut app, "E enter y");
-        came(&mut app, Came { wrote: Some(72), replaced, ..Came::from("the reboot queue is disabled") });
+        came(
+            &mut app,
+            ActionOutcome { wrote: Some(72), replaced, ..ActionOutcome::from("the reboot queue is disabled") },
+        );
         assert_eq!((message(&app).contains("u enables it again"), app.undo.is_some()), (way, way));
         world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 72 };
         news(&mut app, &world);
@@ -199,7 +202,10 @@ fn what_was_done_for_some_has_a_way_back_although_it_failed_for_others() {
     let mut app = world.console(80, 24);
     press(&mut app, "j j space j j space X enter y");
     let done = Some(vec![EntryId::reboot(5)]);
-    came(&mut app, Came { done, partly: true, ..Came::from("cancelled reboots/5, 1 of 2; 1 failed: no answer") });
+    came(
+        &mut app,
+        ActionOutcome { done, partly: true, ..ActionOutcome::from("cancelled reboots/5, 1 of 2; 1 failed: no answer") },
+    );
     let said = app.message.as_ref().unwrap();
     assert!(said.failed && said.text.ends_with("u queues 1 reboot again"), "{}", said.text);
     world.store.reboots.entries.remove(&5);
@@ -210,6 +216,6 @@ fn what_was_done_for_some_has_a_way_back_although_it_failed_for_others() {
     // all of them had ended before
     let mut app = World::usual().console(80, 24);
     press(&mut app, "j j X enter y");
-    came(&mut app, Came { done: Some(Vec::new()), ..Came::from("ended before that: reboots/5") });
+    came(&mut app, ActionOutcome { done: Some(Vec::new()), ..ActionOutcome::from("ended before that: reboots/5") });
     assert!(app.undo.is_none());
 }

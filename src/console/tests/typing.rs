@@ -169,7 +169,7 @@ fn logs(app: &mut App) {
         line(3, Level::WARN, Some("reboots/6"), "drain backed off node=worker-4 cause=pdb \u{1b}[31mdb/pg"),
         line(4, Level::ERROR, None, "effect failed machine=worker-1 why=no answer"),
     ];
-    update(app, Event::Told(Box::new(Answer::Logs(lines))));
+    update(app, Event::Answered(Box::new(Answer::Logs(lines))));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn the_log_of_an_entry_is_one_key_away_and_its_newest_line_stays_in_sight() {
     assert_eq!(app.log.rows.iter().map(|id| id.0).collect::<Vec<_>>(), [4, 2], "of reboots/3 and of worker-1");
     assert_snapshot!("logs_of_an_entry_80x24", screen::text(&app));
     let more = vec![line(5, Level::INFO, Some("reboots/3"), "command starts")];
-    update(&mut app, Event::Told(Box::new(Answer::Logs(more))));
+    update(&mut app, Event::Answered(Box::new(Answer::Logs(more))));
     assert_eq!(app.log.cursor.map(|id| id.0), Some(5), "who looks at the newest goes on looking at the newest");
     press(&mut app, "esc");
     assert!(app.log.filter.is_empty());

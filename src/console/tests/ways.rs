@@ -9,10 +9,10 @@ use crate::{
         update::update,
     },
     model::{
+        cketerm_records::{Order, Verb, Who},
         constraints::Constraints,
         entry::{EntryId, QueueKind},
         freeze::Freeze,
-        ours::{Order, Verb, Who},
         policy::Policy,
         reboot::RebootStatus,
     },

@@ -10,8 +10,8 @@ use crate::{
         update::update,
     },
     model::{
-        entry::EntryId, freeze::Freeze, ours::Who, policy::Policy, reason::Reason, reboot::RebootStatus, time::after,
-        window::Windows,
+        cketerm_records::Who, entry::EntryId, freeze::Freeze, policy::Policy, reason::Reason, reboot::RebootStatus,
+        time::after, window::Windows,
     },
 };
 

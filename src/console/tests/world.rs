@@ -16,10 +16,10 @@ use crate::{
     engine::snapshot::{Engine, Leading, Seen, Snapshot},
     model::{
         attempt::{Attempt, Ended, Outcome},
+        cketerm_records::{EngineRegistration, Progress, Request, Who},
         cluster::{Cluster, Members, Node},
         entry::{EntryId, Stored},
         kube::{KubeView, NodeRow, Owner, SourceState},
-        ours::{EngineRegistration, Progress, Request, Who},
         policy::Policy,
         reason::{Blocker, PodHold, Reason},
         reboot::{RebootEntry, RebootStatus},

@@ -13,7 +13,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 /// The question: the colour of the background.
 pub const QUESTION: &str = "\u{1b}]11;?\u{7}";
 /// For how long a terminal is listened to: no line is that slow.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an end of the console waits for an answer under way, which would else be typed into the shell.
 pub const BUDGET: Duration = Duration::from_millis(150);
 /// What every answer begins with, after its escape.

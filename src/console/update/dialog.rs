@@ -6,7 +6,7 @@ use tui_input::backend::crossterm::EventHandler;
 
 use crate::console::{
     app::App,
-    dialog::{Deed, Dialog, Focus, Why},
+    dialog::{Dialog, DialogAction, Focus, Why},
     event::Effect,
     keys::Command,
 };
@@ -88,10 +88,10 @@ fn confirm(app: &mut App) -> Vec<Effect> {
         }
         return Vec::new();
     }
-    let deed = dialog.confirmed();
+    let action = dialog.confirmed();
     app.dialog = None;
-    match deed {
-        Deed::Quit => vec![Effect::Quit],
-        Deed::Act(action) => super::verbs::act(app, action),
+    match action {
+        DialogAction::Quit => vec![Effect::Quit],
+        DialogAction::Act(action) => super::verbs::act(app, action),
     }
 }

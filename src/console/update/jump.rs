@@ -5,9 +5,9 @@ use super::look::{arrived, depart, enter, return_, visit};
 use crate::{
     console::{
         app::{App, Target, View},
-        columns::Of,
-        facts,
+        columns::RowCells,
         past::PastId,
+        queries,
     },
     model::entry::{EntryId, QueueKind},
     store::keys::Folder,
@@ -18,23 +18,25 @@ use crate::{
 pub fn counterpart(app: &App) -> Option<Target> {
     // those lists are closed: what they would show is asked of the world and of their filters
     let node = |name: String| {
-        let shown = facts::known(&app.seen, &name) && app.nodes.good.passes(&Of::new(app, &name));
+        let shown = queries::known(&app.seen, &name) && app.nodes.good.passes(&RowCells::new(app, &name));
         shown.then_some(Target::Node(name))
     };
-    let lies = |id: &EntryId| facts::lies(&app.seen, *id).is_some();
+    let lies = |id: &EntryId| queries::lies(&app.seen, *id).is_some();
     match app.target()? {
-        Target::Entry(id) => facts::machine(&app.seen, id).and_then(node),
+        Target::Entry(id) => queries::machine(&app.seen, id).and_then(node),
         Target::Node(name) => {
-            let reboot = app.facts.reboot_of(&name).filter(|id| lies(id) && app.reboots.good.passes(&Of::new(app, id)));
-            let repair =
-                || app.facts.repair_of(&name).filter(|id| lies(id) && app.repairs.good.passes(&Of::new(app, id)));
+            let reboot =
+                app.totals.reboot_of(&name).filter(|id| lies(id) && app.reboots.good.passes(&RowCells::new(app, id)));
+            let repair = || {
+                app.totals.repair_of(&name).filter(|id| lies(id) && app.repairs.good.passes(&RowCells::new(app, id)))
+            };
             reboot.or_else(repair).map(Target::Entry)
         }
         Target::Machine(address) => node(app.seen.snapshot.machine(&address)),
-        Target::Host(id) => node(facts::host_node(&app.seen, &id)?.name.clone()),
+        Target::Host(id) => node(queries::host_node(&app.seen, &id)?.name.clone()),
         Target::Past(Folder::History, id) => node(app.seen.snapshot.machine(&app.past.history.get(&id)?.address)),
         Target::Past(Folder::Audit, id) => match about(app, &id)? {
-            About::Entry(entry) if facts::lies(&app.seen, entry).is_some() => Some(Target::Entry(entry)),
+            About::Entry(entry) if queries::lies(&app.seen, entry).is_some() => Some(Target::Entry(entry)),
             About::Entry(entry) => ended(app, entry).map(|id| Target::Past(Folder::History, id)),
             About::Node(name) => node(name),
         },
@@ -44,7 +46,7 @@ pub fn counterpart(app: &App) -> Option<Target> {
 
 /// The filter of the log lines of what is chosen.
 pub fn log_filter(app: &App) -> Option<String> {
-    let of_entry = |id: EntryId| match facts::machine(&app.seen, id) {
+    let of_entry = |id: EntryId| match queries::machine(&app.seen, id) {
         Some(node) => format!("entry={id} or text:{node}"),
         None => format!("entry={id}"),
     };
@@ -81,7 +83,7 @@ fn about(app: &App, id: &PastId) -> Option<About> {
     }
     let word = on.strip_prefix("node ").unwrap_or(&on).split([' ', ',']).next()?;
     let by_address = app.seen.snapshot.machine(word);
-    let known = |name: &&str| facts::known(&app.seen, name);
+    let known = |name: &&str| queries::known(&app.seen, name);
     [word, &by_address].into_iter().find(known).map(|name| About::Node(name.to_owned()))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::console::{
     app::{App, Pane, Place, Sheet, Target, View},
-    brief, columns,
+    columns,
     event::Effect,
     keys::Command,
     list::Rows,
@@ -11,7 +11,7 @@ use crate::console::{
     past::PastId,
     racks,
     settings::{self, Change},
-    tour, views,
+    short_text, tour, views,
 };
 use crate::{
     engine::trouble::{self, Trouble},
@@ -57,7 +57,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::Messages => sheet(app, Sheet::Messages),
         Command::Blockers => sheet(app, Sheet::Blockers),
         Command::Find => super::typing::begin_find(app),
-        Command::Line => super::line::begin(app),
+        Command::Line => super::command_line::begin(app),
         Command::Reboots => show(app, View::Reboots),
         Command::Nodes => show(app, View::Nodes),
         Command::Repairs => show(app, View::Repairs),
@@ -360,8 +360,8 @@ fn worse(app: &mut App, least: Trouble) -> bool {
             let stuck = |spot: &Spot| match spot {
                 Spot::Stuck(..) | Spot::Gate | Spot::Unready => true,
                 Spot::WaitsOn(..) | Spot::Blocks(..) => least == Trouble::Waits,
-                Spot::Hosts => !app.facts.hosts.trouble.is_empty(),
-                Spot::Work(_) | Spot::Ended(_) | Spot::Deed(_) => false,
+                Spot::Hosts => !app.totals.hosts.trouble.is_empty(),
+                Spot::Work(_) | Spot::Ended(_) | Spot::DialogAction(_) => false,
             };
             next(&app.spots.rows, app.spots.place, stuck).map(|place| {
                 app.spots.moved = true;
@@ -379,11 +379,11 @@ fn worse(app: &mut App, least: Trouble) -> bool {
             next(&app.history.rows, app.history.place, bad).map(|place| app.history.select(place))
         }
         View::Hosts => {
-            let troubled = |id: &crate::console::app::HostId| brief::host(&app.seen, id).1;
+            let troubled = |id: &crate::console::app::HostId| short_text::host(&app.seen, id).1;
             next(&app.hosts.rows, app.hosts.place, troubled).map(|place| app.hosts.select(place))
         }
         View::Nodes => {
-            let hit = next(&app.nodes.rows, app.nodes.place, |name| brief::node_state(app, name).1 >= Some(least));
+            let hit = next(&app.nodes.rows, app.nodes.place, |name| short_text::node_state(app, name).1 >= Some(least));
             hit.map(|place| app.nodes.select(place))
         }
     };

@@ -1,9 +1,9 @@
 //! `update`: the only place where the console's state changes.
 
 mod columns;
+mod command_line;
 mod dialog;
 mod jump;
-mod line;
 mod look;
 mod mouse;
 mod past;
@@ -82,7 +82,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             }
             Vec::new()
         }
-        Event::Told(answer) => {
+        Event::Answered(answer) => {
             past::take_in(app, *answer);
             Vec::new()
         }
@@ -161,7 +161,7 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         return Vec::new();
     }
     if app.line.is_some() {
-        return line::press(app, command, key);
+        return command_line::press(app, command, key);
     }
     command.map(|command| carry_out(app, command)).unwrap_or_default()
 }

@@ -109,7 +109,7 @@ pub(super) fn questions(app: &mut App) -> Vec<Effect> {
     match app.view {
         View::Overview => {
             asked.extend(app.past.history.wants(Folder::History, &store, false, boot));
-            let older = app.summary.deeds.len() < DEEDS && app.past.audit.rows.len() < LOOKED;
+            let older = app.summary.actions.len() < DEEDS && app.past.audit.rows.len() < LOOKED;
             asked.extend(app.past.audit.wants(Folder::Audit, &store, older, boot));
         }
         View::History if app.of_cke => {

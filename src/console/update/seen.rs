@@ -5,13 +5,12 @@ use std::{borrow::Borrow, sync::Arc};
 use crate::{
     console::{
         app::{App, View},
-        columns::{Of, Told},
-        facts,
+        columns::{Columns, RowCells},
         filter::{Cells, Value},
         list::List,
         logs::LineId,
         past::PastId,
-        undo,
+        queries, undo,
     },
     engine::snapshot::Seen,
     model::entry::EntryId,
@@ -24,7 +23,7 @@ pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
     if app.seen.now.boot > app.now.boot {
         app.now = app.seen.now;
     }
-    app.facts.refresh(&app.seen);
+    app.totals.refresh(&app.seen);
     app.registry.refresh(&app.seen);
     rows(app);
     undo::look(app);
@@ -80,7 +79,7 @@ pub(super) fn rows(app: &mut App) {
     list!(machines of Machines, machines, app.registry.machines.keys(), |id| app.registry.machines.contains_key(id));
     list!(diff of Diff, changes, app.registry.rows.iter(), |row| app.registry.rows.binary_search(row).is_ok());
     list!(hosts of Hosts, kube.hosts.len(), kube.hosts.keys(), |id| kube.hosts.contains_key(id));
-    list!(nodes of Nodes, app.facts.namings, app.facts.names, facts::names(&seen), |name| facts::known(&seen, name));
+    list!(nodes of Nodes, app.totals.namings, app.totals.names, queries::names(&seen), |name| queries::known(&seen, name));
     crate::console::racks::refresh(app);
     match app.view {
         View::History if app.of_cke => past(app, Folder::Records),
@@ -131,19 +130,19 @@ fn past(app: &mut App, folder: Folder) {
 /// The rows that the filter of a list lets through, in its order.
 fn arranged<'a, Id, Shown>(app: &App, list: &List<Id>, all: impl Iterator<Item = &'a Shown>) -> Vec<Id>
 where
-    Id: Told + Ord + Clone + Borrow<Shown> + Send + Sync,
-    Shown: Told + ToOwned<Owned = Id> + Sync + ?Sized + 'a,
+    Id: Columns + Ord + Clone + Borrow<Shown> + Send + Sync,
+    Shown: Columns + ToOwned<Owned = Id> + Sync + ?Sized + 'a,
 {
     let mut all = if list.good.is_empty() {
         all.map(ToOwned::to_owned).collect()
     } else {
-        passing(&all.collect::<Vec<_>>(), &|id| list.good.passes(&Of::new(app, id)))
+        passing(&all.collect::<Vec<_>>(), &|id| list.good.passes(&RowCells::new(app, id)))
     };
     if let Some((column, largest_first)) = list.sort {
-        all.sort_by_cached_key(|id| Of::new(app, id).value(column).key());
+        all.sort_by_cached_key(|id| RowCells::new(app, id).value(column).key());
         if largest_first {
             // what says nothing stays last
-            let said = all.partition_point(|id| Of::new(app, id).value(column) != Value::None);
+            let said = all.partition_point(|id| RowCells::new(app, id).value(column) != Value::None);
             if let Some(said) = all.get_mut(..said) {
                 said.reverse();
             }

@@ -3,16 +3,15 @@
 use crate::{
     console::{
         app::{App, Pane, Target, View},
-        dialog::{self, Deed, Dialog},
-        event::{Action, Came, Effect},
-        facts,
+        dialog::{self, Dialog, DialogAction},
+        event::{Action, ActionOutcome, Effect},
         keys::Command,
         leaders,
         past::Question,
-        rights, sources, tour,
+        queries, rights, sources, tour,
         undo::{Offer, Way},
     },
-    model::ours::Verb,
+    model::cketerm_records::Verb,
 };
 
 /// A verb's key was pressed.
@@ -93,12 +92,12 @@ pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<
         return Err(why);
     }
     let opened = opened?;
-    if let Deed::Act(action) = &opened.deed
+    if let DialogAction::Act(action) = &opened.action
         && let Some(why) = rights::area_of(action).and_then(|area| app.rights.refusal(area)).map(str::to_owned)
     {
         return Ok(not_granted(app, why));
     }
-    if let Deed::Act(action) = &opened.deed
+    if let DialogAction::Act(action) = &opened.action
         && let Some(why) = leaders::refusal_of(app, action)
     {
         return Err(why);
@@ -131,7 +130,7 @@ pub(super) fn show(app: &mut App, dialog: Dialog) {
 
 /// The pane's entry ended while it was looked at.
 fn gone(app: &App) -> bool {
-    matches!(&app.pane, Some(Pane { of: Target::Entry(id), .. }) if facts::lies(&app.seen, *id).is_none())
+    matches!(&app.pane, Some(Pane { of: Target::Entry(id), .. }) if queries::lies(&app.seen, *id).is_none())
 }
 
 /// Verbs that are not about the row under the cursor.
@@ -176,7 +175,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
 }
 
 /// An action ended: what is to be said of it, and the way back where there is one.
-pub(super) fn ended(app: &mut App, result: Result<Came, String>) {
+pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
     let way = app.leaving.take().filter(|_| app.busy == 0);
     let came = match result {
         Ok(came) => came,
@@ -228,7 +227,7 @@ fn refusal(app: &App) -> Option<String> {
 /// Keep-cordoned asks nothing: it can be taken back by the same key.
 fn keep(app: &mut App) -> Vec<Effect> {
     let boot = app.now.boot.as_secs_f64();
-    if facts::kube_lost(&app.seen, boot).is_some() {
+    if queries::kube_lost(&app.seen, boot).is_some() {
         app.refuse("Kubernetes is not heard: no node can be changed until it is back");
         return Vec::new();
     }
@@ -241,7 +240,7 @@ fn keep(app: &mut App) -> Vec<Effect> {
         app.refuse(format!("keep-cordoned is for one node at a time, {} are chosen", nodes.len()));
         return Vec::new();
     };
-    let Some(row) = facts::node(&app.seen, name) else {
+    let Some(row) = queries::node(&app.seen, name) else {
         app.refuse(format!("{name} has no Node in Kubernetes"));
         return Vec::new();
     };

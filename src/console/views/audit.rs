@@ -4,8 +4,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::console::{
     app::App,
-    brief, calendar, chosen,
+    calendar, chosen,
     past::PastId,
+    short_text,
     table::{self, Cell, Column, Row},
 };
 
@@ -44,7 +45,7 @@ fn row(app: &App, id: &PastId) -> Row {
             let why = audit.reason.clone().unwrap_or_default();
             let on = calendar::retold(app, &audit.on);
             let on = if narrow && !why.is_empty() { format!("{on} ({why})") } else { on };
-            let cell = |text: &str| Cell::styled(brief::safe(text), style);
+            let cell = |text: &str| Cell::styled(short_text::safe(text), style);
             cells.extend([
                 Cell::styled(calendar::short(app, audit.last()), style),
                 cell(&who),

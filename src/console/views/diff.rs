@@ -5,8 +5,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief, chosen,
+        chosen,
         registry::{self, Row as Id},
+        short_text,
         table::{Cell, Column, Row, cut, wrap},
         when,
     },
@@ -68,11 +69,11 @@ fn row(app: &App, id: &Id) -> Row {
             let places = choice.map(|c| format!("{} > {}", place(c.was_control_plane), place(c.control_plane)));
             vec![
                 Cell::styled(kind.word(), style),
-                Cell::plain(brief::safe(address)),
-                Cell::plain(choice.and_then(|c| c.serial.as_deref()).map(brief::safe).unwrap_or_default()),
+                Cell::plain(short_text::safe(address)),
+                Cell::plain(choice.and_then(|c| c.serial.as_deref()).map(short_text::safe).unwrap_or_default()),
                 Cell::plain(places.unwrap_or_default()),
                 Cell::plain(choice.and_then(|c| c.score).map(|s| s.to_string()).unwrap_or_default()),
-                Cell::plain(brief::safe(&text)),
+                Cell::plain(short_text::safe(&text)),
             ]
         }
     };
@@ -81,7 +82,7 @@ fn row(app: &App, id: &Id) -> Row {
 
 fn line(what: &str, text: &str) -> Vec<Cell> {
     let empty = std::iter::repeat_with(|| Cell::plain("")).take(4);
-    std::iter::once(Cell::plain(what)).chain(empty).chain([Cell::plain(brief::safe(text))]).collect()
+    std::iter::once(Cell::plain(what)).chain(empty).chain([Cell::plain(short_text::safe(text))]).collect()
 }
 
 /// What the plan is, where applying and automatic repair stand.
@@ -126,7 +127,7 @@ pub(in crate::console) fn summary_lines(app: &App, width: usize) -> Vec<(String,
     }
     texts
         .into_iter()
-        .flat_map(|(text, style)| cut(&brief::safe(&text), width, 2).into_iter().map(move |line| (line, style)))
+        .flat_map(|(text, style)| cut(&short_text::safe(&text), width, 2).into_iter().map(move |line| (line, style)))
         .collect()
 }
 
@@ -154,6 +155,6 @@ fn empty(app: &App, width: usize) -> Vec<String> {
         _ => "nothing would change",
     };
     let texts = why.into_iter().map(str::to_owned).chain(warnings(app).iter().map(|w| format!("! {w}")));
-    let lines = texts.flat_map(|text| wrap(&brief::safe(&text), width.saturating_sub(4)));
+    let lines = texts.flat_map(|text| wrap(&short_text::safe(&text), width.saturating_sub(4)));
     std::iter::once(first.to_owned()).chain(lines).collect()
 }

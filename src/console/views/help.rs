@@ -11,10 +11,11 @@ use ratatui::{
 
 use crate::console::{
     app::{App, Sheet},
-    blockers, brief, calendar,
+    blockers, calendar,
+    command_line::{self, WORDS},
     event::count,
     keys::{Context, TABLE},
-    line::{self, WORDS},
+    short_text,
     table::{cut, put, wrap},
 };
 
@@ -26,7 +27,7 @@ fn lines(app: &App) -> Vec<Line<'static>> {
     };
     if lines.is_empty() {
         return vec![Line::from(match app.sheet {
-            _ if !app.sought.is_empty() => format!("nothing here has {:?}", brief::safe(&app.sought)),
+            _ if !app.sought.is_empty() => format!("nothing here has {:?}", short_text::safe(&app.sought)),
             Sheet::Blockers => "nothing keeps a pod on a node that is to go".to_owned(),
             Sheet::Help | Sheet::Messages => "nothing was said yet".to_owned(),
         })];
@@ -47,7 +48,7 @@ fn messages(app: &App) -> Vec<Line<'static>> {
     for (at, message) in app.messages.iter().rev().filter(|(_, message)| has(app, &message.text)) {
         let mut label = format!("{:<12}", calendar::short(app, *at));
         let style = if message.failed { theme.danger } else { Style::new() };
-        for text in wrap(&brief::safe(&message.text), usize::from(app.size.width).saturating_sub(15)) {
+        for text in wrap(&short_text::safe(&message.text), usize::from(app.size.width).saturating_sub(15)) {
             let label = std::mem::replace(&mut label, " ".repeat(12));
             lines.push(Line::from(vec![Span::styled(label, theme.muted), Span::styled(text, style)]));
         }
@@ -68,12 +69,14 @@ fn holders(app: &App) -> Vec<Line<'static>> {
         let count = format!("{}  ", count(holder.nodes.len(), "node"));
         lines.push(Line::from(vec![
             Span::styled(count, theme.title),
-            Span::styled(brief::safe(&holder.what), theme.trouble),
+            Span::styled(short_text::safe(&holder.what), theme.trouble),
         ]));
         let list = |of: &std::collections::BTreeSet<String>| of.iter().cloned().collect::<Vec<_>>().join(", ");
         let pods = (!holder.pods.is_empty()).then(|| format!("pods: {}", list(&holder.pods)));
         for text in std::iter::once(format!("nodes: {}", list(&holder.nodes))).chain(pods) {
-            lines.extend(cut(&brief::safe(&text), width, 3).into_iter().map(|line| Line::from(format!("    {line}"))));
+            lines.extend(
+                cut(&short_text::safe(&text), width, 3).into_iter().map(|line| Line::from(format!("    {line}"))),
+            );
         }
     }
     lines
@@ -103,16 +106,16 @@ fn keys(app: &App) -> Vec<Line<'static>> {
         let bindings = TABLE.iter().filter(move |b| b.context == context && b.changes == changes);
         bindings.map(|b| (app.looks.keymap.all(b), Cow::from(b.help), b.name))
     };
-    let reason = format!("[{} REASON]", line::REASON);
-    let on_rows = format!("[ROWS] {reason}  {}", line::ON_ROWS.join(", "));
-    let others = line::verb_forms().filter(|(form, _)| !form.contains("ROWS"));
+    let reason = format!("[{} REASON]", command_line::REASON);
+    let on_rows = format!("[ROWS] {reason}  {}", command_line::ON_ROWS.join(", "));
+    let others = command_line::verb_forms().filter(|(form, _)| !form.contains("ROWS"));
     let others = others.filter_map(|(form, _)| form.split(' ').next().map(str::to_owned)).collect::<Vec<_>>();
     let others = format!("{reason}  {}", others.join(", "));
     let words = WORDS.iter().map(|word| {
         let help = format!("{} {}", word.argument, word.help);
         (format!(":{}", word.name), Cow::from(help.trim().to_owned()), "")
     });
-    let verbs = [(":VERB", on_rows), (":VERB", others), ("", line::ROWS.to_owned())];
+    let verbs = [(":VERB", on_rows), (":VERB", others), ("", command_line::ROWS.to_owned())];
     let verbs = verbs.into_iter().map(|(label, text)| (label.to_owned(), Cow::from(text), ""));
     let changing = "Changing the cluster (the same key in every view; a dialog confirms)";
     let mut lines = section(app, changing, of(Context::Everywhere, true));
@@ -151,7 +154,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     let [down, up, find, back] = ["down", "up", "find", "back"].map(|name| app.key(name));
     let title = match app.sought.as_str() {
         "" => format!(" {what}: {down} {up} scroll, {find} finds, {back} closes "),
-        sought => format!(" {what} with {:?}: {back} shows all ", brief::safe(sought)),
+        sought => format!(" {what} with {:?}: {back} shows all ", short_text::safe(sought)),
     };
     put(buffer, area.x + 2, area.y, 58, &title, app.looks.theme.title);
     let from = app.help.unwrap_or(0);

@@ -5,8 +5,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief, calendar, chosen,
+        calendar, chosen,
         past::{Ended, PastId, Read},
+        short_text,
         table::{self, Cell, Column, Row, wrap},
         when,
     },
@@ -59,18 +60,19 @@ fn row(app: &App, id: &PastId) -> Row {
         Some(Ok(e)) => {
             let asked = e.request.as_ref();
             let narrow = app.size.width < 100;
-            let who = |who: &crate::model::ours::Who| if narrow { who.user.clone() } else { who.to_string() };
+            let who =
+                |who: &crate::model::cketerm_records::Who| if narrow { who.user.clone() } else { who.to_string() };
             let by = asked.map_or_else(|| "via ckecli".to_owned(), |r| who(&r.who));
             cells.extend([
                 Cell::plain(calendar::short(app, e.at)),
                 Cell::plain(e.entry.to_string()),
-                Cell::plain(brief::squeezed(&node(app, e), if app.size.width < 100 { 14 } else { 24 })),
-                Cell::plain(brief::safe(&e.address)),
+                Cell::plain(short_text::squeezed(&node(app, e), if app.size.width < 100 { 14 } else { 24 })),
+                Cell::plain(short_text::safe(&e.address)),
                 Cell::plain(asked.map(|r| when::age(r.at, e.at)).unwrap_or_default()),
                 Cell::plain(e.attempts.to_string()),
-                Cell::plain(brief::safe(&by)),
-                Cell::styled(brief::safe(&e.outcome), style(app, e)),
-                Cell::plain(asked.and_then(|r| r.reason.as_deref()).map(brief::safe).unwrap_or_default()),
+                Cell::plain(short_text::safe(&by)),
+                Cell::styled(short_text::safe(&e.outcome), style(app, e)),
+                Cell::plain(asked.and_then(|r| r.reason.as_deref()).map(short_text::safe).unwrap_or_default()),
             ]);
         }
         other => cells.extend(broken(app, other, 7)),
@@ -87,7 +89,7 @@ pub(in crate::console) fn node(app: &App, ended: &Ended) -> String {
 /// A row that cannot be read: what is wrong stands in the column after `before`.
 pub(super) fn broken<T>(app: &App, value: Option<&Result<T, String>>, before: usize) -> Vec<Cell> {
     let danger = app.looks.theme.danger;
-    let why = value.and_then(|v| v.as_ref().err()).map(|why| brief::safe(why)).unwrap_or_default();
+    let why = value.and_then(|v| v.as_ref().err()).map(|why| short_text::safe(why)).unwrap_or_default();
     let mut cells = vec![Cell::styled("broken", danger)];
     cells.extend(std::iter::repeat_with(|| Cell::plain("")).take(before - 1));
     cells.push(Cell::styled(why, danger));
@@ -130,10 +132,10 @@ fn record(app: &App, id: &PastId) -> Row {
                 Cell::plain(r.id.to_string()),
                 Cell::plain(r.start_at.map(|at| calendar::short(app, at)).unwrap_or_default()),
                 Cell::plain(r.start_at.zip(r.end_at).map(|(a, b)| when::age(a, b)).unwrap_or_default()),
-                Cell::styled(brief::safe(&r.status), status),
-                Cell::plain(brief::safe(&r.operation)),
-                Cell::plain(brief::safe(&if narrow { format!("{targets}: {said}") } else { targets })),
-                Cell::styled(brief::safe(said), status),
+                Cell::styled(short_text::safe(&r.status), status),
+                Cell::plain(short_text::safe(&r.operation)),
+                Cell::plain(short_text::safe(&if narrow { format!("{targets}: {said}") } else { targets })),
+                Cell::styled(short_text::safe(said), status),
             ]);
         }
         other => cells.extend(broken(app, other, 5)),
@@ -156,7 +158,7 @@ pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> V
     let width = usize::from(app.size.width).saturating_sub(4);
     if let Some(why) = &read.error {
         return std::iter::once("it was not read, and is asked for again:".to_owned())
-            .chain(wrap(&brief::safe(why), width))
+            .chain(wrap(&short_text::safe(why), width))
             .collect();
     }
     if total > 0 {

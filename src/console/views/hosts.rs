@@ -5,7 +5,7 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::{App, HostId},
-        brief, chosen, facts,
+        chosen, queries, short_text,
         table::{Cell, Column, Row, put, wrap},
         when,
     },
@@ -44,23 +44,23 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 
 fn row(app: &App, id: &HostId) -> Row {
     let (theme, now) = (&app.looks.theme, app.known_of_kube());
-    let mut cells = vec![Cell::plain(brief::safe(&id.1)), Cell::plain(brief::safe(&id.0))];
-    if let Some(host) = facts::host(&app.seen, id) {
-        let node = facts::host_node(&app.seen, id).map(|n| n.name.as_str()).unwrap_or_default();
+    let mut cells = vec![Cell::plain(short_text::safe(&id.1)), Cell::plain(short_text::safe(&id.0))];
+    if let Some(host) = queries::host(&app.seen, id) {
+        let node = queries::host_node(&app.seen, id).map(|n| n.name.as_str()).unwrap_or_default();
         let power = match host.powered_on {
             Some(true) => theme.good,
             Some(false) if host.online => theme.trouble,
             _ => Style::new(),
         };
         let age = |at: Option<jiff::Timestamp>| at.map(|at| when::age(at, now)).unwrap_or_default();
-        let (remark, trouble) = brief::host(&app.seen, id);
+        let (remark, trouble) = short_text::host(&app.seen, id);
         let remark = if trouble { Cell::styled(format!("! {remark}"), theme.trouble) } else { Cell::plain(remark) };
         cells.extend([
-            Cell::plain(brief::safe(node)),
-            Cell::styled(brief::host_power(host), power),
+            Cell::plain(short_text::safe(node)),
+            Cell::styled(short_text::host_power(host), power),
             Cell::plain(if host.online { "yes" } else { "no" }),
             Cell::plain(state(host, app.size.width)),
-            Cell::plain(brief::host_asked(host)),
+            Cell::plain(short_text::host_asked(host)),
             Cell::plain(age(held_since(host))),
             Cell::plain(age(host.pending_reboot_since.filter(|_| host.pending()))),
             Cell::plain(age(host.last_powered_on)),
@@ -75,7 +75,7 @@ fn state(host: &HostRow, width: u16) -> String {
     if width < 120 && host.provisioning == "externally provisioned" {
         return "external".to_owned();
     }
-    brief::safe(&host.provisioning)
+    short_text::safe(&host.provisioning)
 }
 
 /// Since when it is held, as far as that is written down: the oldest of the values that say so (ours do), else the
@@ -110,7 +110,7 @@ pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
         (true, None) if snap.engine.leading.is_some() => ("this engine takes them up ...".to_owned(), theme.muted),
         (true, None) => ("carried out by the engine that leads, if one does".to_owned(), theme.muted),
     };
-    wrap(&brief::safe(&text), width).into_iter().take(2).map(|line| (line, style)).collect()
+    wrap(&short_text::safe(&text), width).into_iter().take(2).map(|line| (line, style)).collect()
 }
 
 fn empty(app: &App) -> Vec<String> {
@@ -122,7 +122,7 @@ fn empty(app: &App) -> Vec<String> {
         Some(source) if source.synced => vec!["Kubernetes has no BareMetalHosts".to_owned()],
         Some(source) if source.error.is_some() => {
             let mut lines = vec!["no hosts can be seen".to_owned()];
-            lines.extend(wrap(&brief::safe(source.error.as_deref().unwrap_or_default()), width));
+            lines.extend(wrap(&short_text::safe(source.error.as_deref().unwrap_or_default()), width));
             lines
         }
         _ => vec!["asking Kubernetes ...".to_owned()],

@@ -5,9 +5,10 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief, calendar, chosen,
-        facts::{self, Leader},
+        calendar, chosen,
         logs::LineId,
+        queries::{self, Leader},
+        short_text,
         table::{Cell, Column, Row, put, wrap},
     },
     model::entry::Stored,
@@ -51,8 +52,8 @@ fn row(app: &App, id: LineId) -> Row {
         cells.extend([
             Cell::plain(calendar::short(app, line.at)),
             Cell::styled(line.level.as_str(), style),
-            Cell::plain(brief::safe(line.entry.as_deref().unwrap_or_default())),
-            Cell::styled(brief::safe(&line.text), style),
+            Cell::plain(short_text::safe(line.entry.as_deref().unwrap_or_default())),
+            Cell::styled(short_text::safe(&line.text), style),
         ]);
     }
     Row { cells, cursor: app.log.cursor == Some(id), marked: app.log.marks.contains(&id) }
@@ -62,7 +63,7 @@ fn row(app: &App, id: LineId) -> Row {
 pub(super) fn whose(app: &App, width: usize) -> Vec<String> {
     let store = &app.seen.snapshot.store;
     let engine = |lease: i64| store.engines.get(&lease).and_then(Stored::get);
-    let text = match (facts::leader(&app.seen), store.leader()) {
+    let text = match (queries::leader(&app.seen), store.leader()) {
         (Leader::Us, _) => "the lines of this process, whose engine leads".to_owned(),
         (Leader::Cke(host), _) => {
             format!("the lines of this process alone; CKE leads on {host}: its logs are there (journalctl -u cke)")
@@ -75,5 +76,5 @@ pub(super) fn whose(app: &App, width: usize) -> Vec<String> {
         },
         _ => "the lines of this process alone; no engine leads".to_owned(),
     };
-    wrap(&brief::safe(&text), width)
+    wrap(&short_text::safe(&text), width)
 }

@@ -5,8 +5,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief, chosen,
+        chosen,
         registry::{self, Serial},
+        short_text,
         table::{Cell, Column, Row, mark_cut, put, wrap},
         when,
     },
@@ -41,7 +42,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 
 fn row(app: &App, serial: &Serial) -> Row {
     let (seen, theme) = (&app.seen, &app.looks.theme);
-    let mut cells = vec![Cell::plain(brief::safe(&serial.0))];
+    let mut cells = vec![Cell::plain(short_text::safe(&serial.0))];
     if let Some(machine) = app.registry.machine(seen, serial) {
         let state = match machine.state {
             State::Healthy => theme.good,
@@ -53,8 +54,8 @@ fn row(app: &App, serial: &Serial) -> Row {
         cells.extend([
             Cell::styled(machine.state.word(), state),
             Cell::plain(when::seconds(registry::in_state(seen, machine))),
-            Cell::plain(brief::safe(&machine.address)),
-            Cell::plain(brief::safe(&machine.role)),
+            Cell::plain(short_text::safe(&machine.address)),
+            Cell::plain(short_text::safe(&machine.role)),
             Cell::plain(machine.rack.to_string()),
             Cell::plain(format!("{}d", machine.lifetime_days(app.now.wall))),
             Cell::plain(registry::place(seen, &machine.address)),
@@ -74,8 +75,8 @@ fn plan(app: &App, address: &str) -> String {
     match app.registry.change(seen, address) {
         None => String::new(),
         Some(change) => match change.kind {
-            Kind::Changed => brief::safe(&format!("changed: {}", why())),
-            kind => brief::safe(&format!("{}: {}", kind.word(), why())),
+            Kind::Changed => short_text::safe(&format!("changed: {}", why())),
+            kind => short_text::safe(&format!("{}: {}", kind.word(), why())),
         },
     }
 }
@@ -90,7 +91,7 @@ fn empty(app: &App) -> Vec<String> {
     let registry = &app.seen.snapshot.registry;
     let width = usize::from(app.size.width).saturating_sub(4);
     match (&registry.members.error, &registry.members.good) {
-        (Some(why), _) => wrap(&brief::safe(why), width),
+        (Some(why), _) => wrap(&short_text::safe(why), width),
         (None, Some(_)) => vec!["sabakan has no machine that the question is about".to_owned()],
         (None, None) if app.seen.snapshot.store.registry.url.is_none() => {
             vec!["no registry is set up: `cketerm sabakan set-url URL`".to_owned()]
@@ -125,7 +126,7 @@ pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
         app.looks.theme.title,
     );
     for (y, line) in (area.y + 1..area.bottom()).zip(&app.registry.racks) {
-        put(buffer, area.x + 2, y, area.width.saturating_sub(2), &brief::safe(line), Style::new());
+        put(buffer, area.x + 2, y, area.width.saturating_sub(2), &short_text::safe(line), Style::new());
     }
     if usize::from(area.height.saturating_sub(1)) < app.registry.racks.len() {
         let more = app.registry.racks.len() + 1 - usize::from(area.height.saturating_sub(1));

@@ -25,7 +25,7 @@ pub use help::overflow as help_overflow;
 
 use super::{
     app::{App, View},
-    brief, dialog, facts, footer, header, letters, picker,
+    charset, dialog, footer, header, picker, queries, short_text,
     table::{Cell, put},
 };
 use crate::{
@@ -139,7 +139,7 @@ pub fn pane_overflow(app: &App) -> usize {
 /// Draws the whole screen.
 pub fn draw(app: &App, frame: &mut Frame) {
     draw_all(app, frame);
-    letters::settle(frame.buffer_mut(), app.looks.letters);
+    charset::settle(frame.buffer_mut(), app.looks.letters);
 }
 
 fn draw_all(app: &App, frame: &mut Frame) {
@@ -153,21 +153,21 @@ fn draw_all(app: &App, frame: &mut Frame) {
     header::draw(app, frame.buffer_mut(), parts.header, parts.banner);
     let boot = app.now.boot.as_secs_f64();
     if parts.table.height > 0 {
-        let etcd_lost = facts::etcd_lost(&app.seen, boot).is_some();
+        let etcd_lost = queries::etcd_lost(&app.seen, boot).is_some();
         match app.view {
             View::Overview => overview::draw(app, frame.buffer_mut(), parts.table, etcd_lost),
             View::History => history::draw(app, frame.buffer_mut(), parts.table, etcd_lost),
             View::Logs => logs::draw(app, frame.buffer_mut(), parts.table),
             View::Audit => audit::draw(app, frame.buffer_mut(), parts.table, etcd_lost),
             View::Reboots => {
-                reboots::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
+                reboots::draw(app, frame.buffer_mut(), parts.table, queries::etcd_lost(&app.seen, boot).is_some());
             }
             View::Repairs => {
-                repairs::draw(app, frame.buffer_mut(), parts.table, facts::etcd_lost(&app.seen, boot).is_some());
+                repairs::draw(app, frame.buffer_mut(), parts.table, queries::etcd_lost(&app.seen, boot).is_some());
             }
             View::Machines => {
                 let lost =
-                    facts::etcd_lost(&app.seen, boot).is_some() || app.seen.snapshot.registry.members.error.is_some();
+                    queries::etcd_lost(&app.seen, boot).is_some() || app.seen.snapshot.registry.members.error.is_some();
                 machines::draw(app, frame.buffer_mut(), parts.table, lost);
             }
             View::Diff => {
@@ -175,10 +175,10 @@ fn draw_all(app: &App, frame: &mut Frame) {
                 diff::draw(app, frame.buffer_mut(), parts.table, lost);
             }
             View::Hosts => {
-                hosts::draw(app, frame.buffer_mut(), parts.table, facts::kube_lost(&app.seen, boot).is_some());
+                hosts::draw(app, frame.buffer_mut(), parts.table, queries::kube_lost(&app.seen, boot).is_some());
             }
             View::Nodes => {
-                let lost = facts::kube_lost(&app.seen, boot).is_some();
+                let lost = queries::kube_lost(&app.seen, boot).is_some();
                 match &app.map {
                     Some(map) => racks::draw(app, map, frame.buffer_mut(), parts.table, lost),
                     None => nodes::draw(app, frame.buffer_mut(), parts.table, lost),
@@ -211,7 +211,7 @@ fn connecting(app: &App) -> Option<Vec<String>> {
         format!("connecting to etcd at {} ...", app.looks.endpoints.join(" "))
     }];
     if let Some(error) = &store.error {
-        lines.extend(super::table::wrap(&brief::safe(error), usize::from(app.size.width).saturating_sub(4)));
+        lines.extend(super::table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
     }
     Some(lines)
 }

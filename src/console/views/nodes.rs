@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::{
     console::{
         app::App,
-        brief, chosen, facts,
+        chosen, queries, short_text,
         table::{self, Cell, Column, Row},
     },
     model::entry::EntryId,
@@ -17,7 +17,7 @@ const STATE: u16 = 16;
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    let name = u16::try_from(app.facts.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
+    let name = u16::try_from(app.totals.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
     let visible = app.nodes.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|node| row(app, node, usize::from(name))).collect();
     // as wide as what they say now; STATE, which says most, is what is cut first
@@ -48,18 +48,18 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 fn row(app: &App, name: &str, width: usize) -> Row {
     let seen = &app.seen;
     let entry = |id: Option<EntryId>| id.map(|id| format!("#{}", id.index)).unwrap_or_default();
-    let (state, trouble) = brief::node_state(app, name);
+    let (state, trouble) = short_text::node_state(app, name);
     let state_style = if trouble.is_some() { app.looks.theme.trouble } else { Style::new() };
-    let kubelet = facts::node(seen, name).map(|n| brief::safe(&n.kubelet)).unwrap_or_default();
+    let kubelet = queries::node(seen, name).map(|n| short_text::safe(&n.kubelet)).unwrap_or_default();
     let cells = vec![
-        Cell::plain(brief::squeezed(name, width)),
+        Cell::plain(short_text::squeezed(name, width)),
         Cell::styled(state, state_style),
-        Cell::plain(brief::safe(&facts::address(seen, name).unwrap_or_default())),
-        Cell::plain(brief::safe(facts::role(seen, name))),
-        Cell::plain(brief::safe(facts::rack(seen, name))),
+        Cell::plain(short_text::safe(&queries::address(seen, name).unwrap_or_default())),
+        Cell::plain(short_text::safe(queries::role(seen, name))),
+        Cell::plain(short_text::safe(queries::rack(seen, name))),
         Cell::plain(kubelet),
-        Cell::plain(entry(app.facts.reboot_of(name))),
-        Cell::plain(entry(app.facts.repair_of(name))),
+        Cell::plain(entry(app.totals.reboot_of(name))),
+        Cell::plain(entry(app.totals.repair_of(name))),
     ];
     Row { cells, cursor: app.nodes.cursor.as_deref() == Some(name), marked: app.nodes.marks.contains(name) }
 }
@@ -74,7 +74,7 @@ fn empty(app: &App) -> Vec<String> {
             let words = if app.looks.sandbox { "the sandbox starts ..." } else { "connecting to Kubernetes ..." };
             let mut lines = vec![words.to_owned()];
             if let Some(error) = source.and_then(|s| s.error.as_ref()) {
-                lines.extend(table::wrap(&brief::safe(error), usize::from(app.size.width).saturating_sub(4)));
+                lines.extend(table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
             }
             lines
         }

@@ -11,11 +11,11 @@ pub(super) use columns::{draw, spot_at};
 use crate::{
     console::{
         app::{App, HostId},
-        brief, calendar,
-        facts::{self, Counts, Leader},
+        calendar,
+        eta::Tone,
         overview::{Spot, Stuck, Work, standing_by},
-        pace::Tone,
-        sources, when,
+        queries::{self, Counts, Leader},
+        short_text, sources, when,
     },
     engine::trouble,
     model::entry::{EntryId, QueueKind},
@@ -26,14 +26,14 @@ use crate::{
 const LABEL: usize = 9;
 
 /// One line: what Enter opens on it, and its text.
-struct Told {
+struct OverviewLine {
     spot: Option<Spot>,
     label: &'static str,
     spans: Vec<Span<'static>>,
 }
 
-fn said(label: &'static str, spans: Vec<Span<'static>>) -> Told {
-    Told { spot: None, label, spans }
+fn said(label: &'static str, spans: Vec<Span<'static>>) -> OverviewLine {
+    OverviewLine { spot: None, label, spans }
 }
 
 fn text(text: impl Into<String>, style: Style) -> Span<'static> {
@@ -44,8 +44,8 @@ fn text(text: impl Into<String>, style: Style) -> Span<'static> {
 fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let (theme, store) = (&app.looks.theme, &app.seen.snapshot.store);
     let (switch, counts, work, after): (&Switch, &Counts, &Work, _) = match queue {
-        QueueKind::Reboot => (&store.reboots.switch, &app.facts.reboots, &app.summary.reboots, "rebooting"),
-        QueueKind::Repair => (&store.repairs.switch, &app.facts.repairs, &app.summary.repairs, "watching"),
+        QueueKind::Reboot => (&store.reboots.switch, &app.totals.reboots, &app.summary.reboots, "rebooting"),
+        QueueKind::Repair => (&store.repairs.switch, &app.totals.repairs, &app.summary.repairs, "watching"),
     };
     let (going, held) = (work.left.left, work.left.held);
     // what is in work and goes on
@@ -108,12 +108,12 @@ fn who_disabled(app: &App, queue: QueueKind, written: i64) -> Option<String> {
     let on = SwitchName::from(queue).title();
     let read = app.past.audit.rows.iter().filter(|(id, _)| id.revision.0 == written);
     let audit = read.filter_map(|(_, row)| row.as_ref().ok()).find(|a| a.on == on && a.what == "disable")?;
-    let why = audit.reason.as_ref().map(|why| format!(" ({})", brief::squeezed(why, 30))).unwrap_or_default();
-    Some(brief::safe(&format!(" by {} at {}{why}", audit.who.user, calendar::short(app, audit.at))))
+    let why = audit.reason.as_ref().map(|why| format!(" ({})", short_text::squeezed(why, 30))).unwrap_or_default();
+    Some(short_text::safe(&format!(" by {} at {}{why}", audit.who.user, calendar::short(app, audit.at))))
 }
 
 /// How long to go, and from what that is known: a line for each queue that has something left.
-fn to_go(app: &App) -> Vec<Told> {
+fn to_go(app: &App) -> Vec<OverviewLine> {
     let theme = &app.looks.theme;
     let clock = |at| calendar::moment(app, at);
     let mut lines = Vec::new();
@@ -138,7 +138,7 @@ fn to_go(app: &App) -> Vec<Told> {
 const NAMES: usize = 4;
 
 /// What blocks several drains at once.
-fn blocks(app: &App) -> Option<Told> {
+fn blocks(app: &App) -> Option<OverviewLine> {
     let (theme, all) = (&app.looks.theme, &app.summary.blocks);
     let most = all.first()?;
     let first = most.drains.first()?;
@@ -154,40 +154,40 @@ fn blocks(app: &App) -> Option<Told> {
     };
     let others = if all.len() > 1 { format!("; {} others block more than one", all.len() - 1) } else { String::new() };
     let what = format!("{} blocks {} drains ({pods}{}{more}){others}", most.what, most.drains.len(), names.join(" "));
-    Some(Told {
+    Some(OverviewLine {
         spot: Some(Spot::Blocks(most.what.clone(), *first)),
         label: "Blocks",
-        spans: vec![text(brief::safe(&what), theme.trouble)],
+        spans: vec![text(short_text::safe(&what), theme.trouble)],
     })
 }
 
 /// Nodes that are not Ready, members that have none, hosts that somebody should look at or that are held off: whatever no
 /// queue tells of. Nothing where all is well.
-fn machines(app: &App) -> Vec<Told> {
-    let (theme, hosts) = (&app.looks.theme, &app.facts.hosts);
+fn machines(app: &App) -> Vec<OverviewLine> {
+    let (theme, hosts) = (&app.looks.theme, &app.totals.hosts);
     let mut lines = Vec::new();
-    let kinds = [("NotReady", &app.facts.unready), ("without a Node", &app.facts.missing)];
+    let kinds = [("NotReady", &app.totals.unready), ("without a Node", &app.totals.missing)];
     let kinds = kinds.into_iter().filter(|(_, names)| !names.is_empty());
     let told = kinds.map(|(what, all)| format!("{} {what}: {}", all.len(), named(all.iter().map(String::as_str))));
     let told: Vec<String> = told.collect();
     if !told.is_empty() {
-        let spans = vec![text(brief::safe(&told.join("; ")), theme.trouble)];
-        lines.push(Told { spot: Some(Spot::Unready), label: "Nodes", spans });
+        let spans = vec![text(short_text::safe(&told.join("; ")), theme.trouble)];
+        lines.push(OverviewLine { spot: Some(Spot::Unready), label: "Nodes", spans });
     }
     let names = |all: &[HostId]| named(all.iter().map(|id| id.1.as_str()));
     let mut told = Vec::new();
     match hosts.trouble.as_slice() {
         [] => {}
-        [one] => told.push(format!("{}: {}", one.1, brief::host(&app.seen, one).0)),
+        [one] => told.push(format!("{}: {}", one.1, short_text::host(&app.seen, one).0)),
         all => told.push(format!("{} to look at: {}", all.len(), names(all))),
     }
-    let mut spans: Vec<Span> = told.iter().map(|said| text(brief::safe(said), theme.trouble)).collect();
+    let mut spans: Vec<Span> = told.iter().map(|said| text(short_text::safe(said), theme.trouble)).collect();
     if !hosts.held.is_empty() {
         let gap = if spans.is_empty() { "" } else { "; " };
-        spans.push(Span::raw(brief::safe(&format!("{gap}{} held off: {}", hosts.held.len(), names(&hosts.held)))));
+        spans.push(Span::raw(short_text::safe(&format!("{gap}{} held off: {}", hosts.held.len(), names(&hosts.held)))));
     }
     if !spans.is_empty() {
-        lines.push(Told { spot: Some(Spot::Hosts), label: "Hosts", spans });
+        lines.push(OverviewLine { spot: Some(Spot::Hosts), label: "Hosts", spans });
     }
     lines
 }
@@ -195,7 +195,7 @@ fn machines(app: &App) -> Vec<Told> {
 /// The first few of several names.
 fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = if names.len() > NAMES { " ..." } else { "" };
-    let first: Vec<String> = names.take(NAMES).map(|name| brief::squeezed(name, 24)).collect();
+    let first: Vec<String> = names.take(NAMES).map(|name| short_text::squeezed(name, 24)).collect();
     format!("{}{more}", first.join(" "))
 }
 
@@ -209,7 +209,7 @@ fn waiting(app: &App) -> Vec<Span<'static>> {
 }
 
 fn name(app: &App, id: EntryId) -> String {
-    brief::squeezed(&facts::machine(&app.seen, id).unwrap_or_default(), 24)
+    short_text::squeezed(&queries::machine(&app.seen, id).unwrap_or_default(), 24)
 }
 
 /// Who leads, since when, and who would follow.
@@ -221,8 +221,8 @@ fn leads(app: &App) -> Vec<Span<'static>> {
             let since = since.map(|s| format!(" since {}", when::seconds(s))).unwrap_or_default();
             text(format!("this console{since}"), theme.good)
         }
-        Leader::Other(host) => Span::raw(format!("{} (another cketerm)", brief::safe(&host))),
-        Leader::Cke(host) => Span::raw(format!("{} (CKE: its guarantees, not ours)", brief::safe(&host))),
+        Leader::Other(host) => Span::raw(format!("{} (another cketerm)", short_text::safe(&host))),
+        Leader::Cke(host) => Span::raw(format!("{} (CKE: its guarantees, not ours)", short_text::safe(&host))),
         Leader::Nobody => text("NOBODY: nothing moves", theme.danger),
         Leader::Unknown => text("not known, etcd is lost", theme.danger),
     }];
@@ -233,7 +233,7 @@ fn leads(app: &App) -> Vec<Span<'static>> {
     });
     let ours = &engine.observing;
     if let (Some(why), true) = (ours.first().or(engine.standing_back.as_ref()), engine.leading.is_none()) {
-        spans.push(text(format!("; here: {}", brief::safe(why)), theme.trouble));
+        spans.push(text(format!("; here: {}", short_text::safe(why)), theme.trouble));
     }
     spans
 }
@@ -254,10 +254,10 @@ fn data(app: &App) -> Vec<Span<'static>> {
             None => text(format!("{gap}{name} not heard yet"), theme.trouble),
         });
     };
-    source("etcd", facts::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced, snap.store.heard);
+    source("etcd", queries::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced, snap.store.heard);
     let nodes = snap.kube.sources.get("nodes");
     let (known, heard) = (nodes.is_some_and(|s| s.synced), nodes.map_or(boot, |s| s.heard));
-    source("Kubernetes", facts::kube_lost(&app.seen, boot).and_then(|l| l.heard), known, heard);
+    source("Kubernetes", queries::kube_lost(&app.seen, boot).and_then(|l| l.heard), known, heard);
     if snap.store.registry.url.is_some() {
         let members = &snap.registry.members;
         let age = members.good.as_ref().map(|good| when::coarse(boot - good.at));
@@ -266,7 +266,7 @@ fn data(app: &App) -> Vec<Span<'static>> {
             (None, None) => text("  sabakan not asked yet", theme.muted),
             (Some(why), age) => {
                 let age = age.map(|age| format!(" for {age}")).unwrap_or_default();
-                text(format!("  sabakan LOST{age}: {}", brief::safe(why)), theme.danger)
+                text(format!("  sabakan LOST{age}: {}", short_text::safe(why)), theme.danger)
             }
         });
     }
@@ -294,7 +294,7 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
         add(match &app.seen.auto_repair.off {
             _ if !store.auto_repair.enabled() => text("automatic repair DISABLED", theme.trouble),
             // switched on: what keeps it from adding is not its switch
-            Some(why) => text(format!("automatic repair waits: {}", brief::safe(why)), theme.muted),
+            Some(why) => text(format!("automatic repair waits: {}", short_text::safe(why)), theme.muted),
             None => Span::raw("automatic repair on"),
         });
     }
@@ -305,7 +305,7 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
         add(text(told, if open { Style::new() } else { theme.trouble }));
     }
     if let Some(groups) = &policy.groups {
-        add(Span::raw(brief::safe(&format!("{} {} at a time", groups.limit.max(1), groups.by))));
+        add(Span::raw(short_text::safe(&format!("{} {} at a time", groups.limit.max(1), groups.by))));
     }
     if policy.metal3_controller {
         add(Span::raw("metal3 controller"));
@@ -314,21 +314,21 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
 }
 
 /// What is in work, longest first.
-fn work(app: &App) -> Vec<Told> {
+fn work(app: &App) -> Vec<OverviewLine> {
     let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
-    let mut lines: Vec<Told> = Vec::new();
+    let mut lines: Vec<OverviewLine> = Vec::new();
     for id in &app.summary.work {
-        let status = match (facts::entry(seen, *id), facts::repair(seen, *id)) {
-            (Some(entry), _) => brief::status(entry, now).to_owned(),
-            (_, Some(entry)) => format!("{} {}", brief::step(seen, entry), brief::repair_status(entry, now)),
+        let status = match (queries::entry(seen, *id), queries::repair(seen, *id)) {
+            (Some(entry), _) => short_text::status(entry, now).to_owned(),
+            (_, Some(entry)) => format!("{} {}", short_text::step(seen, entry), short_text::repair_status(entry, now)),
             _ => continue,
         };
-        let since = facts::since(seen, *id).map(|at| when::age(at, now)).unwrap_or_default();
-        let (pods, why) = (brief::pods(seen, *id), seen.reasons.get(id));
-        let why = why.map(|why| brief::reason(why, now)).unwrap_or_default();
+        let since = queries::since(seen, *id).map(|at| when::age(at, now)).unwrap_or_default();
+        let (pods, why) = (short_text::pods(seen, *id), seen.reasons.get(id));
+        let why = why.map(|why| short_text::reason(why, now)).unwrap_or_default();
         let style = if trouble::of(seen, *id).is_some() { theme.trouble } else { Style::new() };
         let pods = if pods.is_empty() { pods } else { format!("{pods} ") };
-        lines.push(Told {
+        lines.push(OverviewLine {
             spot: Some(Spot::Work(*id)),
             label: "",
             spans: vec![Span::raw(format!("{since:>5} {} {status} {pods} ", name(app, *id))), text(why, style)],
@@ -341,11 +341,15 @@ fn work(app: &App) -> Vec<Told> {
 }
 
 /// What is stuck, oldest first, by what it is stuck on.
-fn stuck(app: &App) -> Vec<Told> {
+fn stuck(app: &App) -> Vec<OverviewLine> {
     let theme = &app.looks.theme;
-    let mut lines: Vec<Told> = Vec::new();
+    let mut lines: Vec<OverviewLine> = Vec::new();
     if let Some(why) = &app.summary.gate {
-        lines.push(Told { spot: Some(Spot::Gate), label: "", spans: vec![text(brief::safe(why), theme.danger)] });
+        lines.push(OverviewLine {
+            spot: Some(Spot::Gate),
+            label: "",
+            spans: vec![text(short_text::safe(why), theme.danger)],
+        });
     }
     lines.extend(app.summary.stuck.iter().map(|group| {
         let spot = Spot::Stuck(group.on.clone(), group.entry, group.node.clone());
@@ -358,21 +362,25 @@ fn stuck(app: &App) -> Vec<Told> {
 }
 
 /// What entries wait on that may pass by itself, oldest first; nothing where there is none.
-fn waits_on(app: &App) -> Vec<Told> {
+fn waits_on(app: &App) -> Vec<OverviewLine> {
     let spot = |group: &Stuck| Some(Spot::WaitsOn(group.on.clone(), group.entry?));
     app.summary.waits_on.iter().filter_map(|group| Some(stuck_line(app, group, spot(group)?))).collect()
 }
 
-fn stuck_line(app: &App, group: &Stuck, spot: Spot) -> Told {
+fn stuck_line(app: &App, group: &Stuck, spot: Spot) -> OverviewLine {
     let (theme, now) = (&app.looks.theme, app.known());
     let since = group.since.map(|at| when::age(at, now)).unwrap_or_default();
-    let why = group.entry.and_then(|id| app.seen.reasons.get(&id)).map(|why| brief::reason(why, now));
-    let node = group.node.as_deref().map(|n| brief::squeezed(n, 24)).filter(|n| !n.is_empty());
+    let why = group.entry.and_then(|id| app.seen.reasons.get(&id)).map(|why| short_text::reason(why, now));
+    let node = group.node.as_deref().map(|n| short_text::squeezed(n, 24)).filter(|n| !n.is_empty());
     let first = node.or_else(|| group.entry.map(|id| id.to_string())).unwrap_or_default();
     // one alone says it in full, with its pod
     let words = match group.count {
         1 => format!("{first}: {}", why.unwrap_or_else(|| group.on.clone())),
         n => format!("{n}x {}: {first} ...", group.on),
     };
-    Told { spot: Some(spot), label: "", spans: vec![Span::raw(format!("{since:>5} ")), text(words, theme.trouble)] }
+    OverviewLine {
+        spot: Some(spot),
+        label: "",
+        spans: vec![Span::raw(format!("{since:>5} ")), text(words, theme.trouble)],
+    }
 }

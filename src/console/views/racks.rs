@@ -9,8 +9,9 @@ use ratatui::{
 
 use crate::console::{
     app::App,
-    brief, facts,
+    queries,
     racks::{Map, State, shown},
+    short_text,
     table::{cut, put},
 };
 
@@ -22,11 +23,11 @@ fn below(app: &App, map: &Map) -> Vec<(String, Style)> {
     let (theme, width) = (&app.looks.theme, usize::from(app.size.width));
     let mut lines = Vec::new();
     if let Some(name) = &app.nodes.cursor {
-        let (state, trouble) = brief::node_state(app, name);
-        let role = facts::role(&app.seen, name);
-        let rack = facts::rack(&app.seen, name);
+        let (state, trouble) = short_text::node_state(app, name);
+        let role = queries::role(&app.seen, name);
+        let rack = queries::rack(&app.seen, name);
         let style = if trouble.is_some() { theme.trouble } else { Style::new() };
-        let text = brief::safe(&format!("{name} ({role}, rack {}): {state}", shown(rack)));
+        let text = short_text::safe(&format!("{name} ({role}, rack {}): {state}", shown(rack)));
         lines.extend(cut(&text, width, 1).into_iter().map(|line| (line, style)));
     }
     lines.extend(cut(&map.legend(), width, MOST).into_iter().map(|line| (line, theme.muted)));
@@ -56,7 +57,8 @@ pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, old: b
             if here {
                 put(buffer, x, y, 1, ">", theme.cursor);
             }
-            let label = if range.start == 0 { brief::squeezed(shown(&rack.name), map.label) } else { String::new() };
+            let label =
+                if range.start == 0 { short_text::squeezed(shown(&rack.name), map.label) } else { String::new() };
             put(buffer, x + 2, y, u16::try_from(map.label).unwrap_or(0), &label, theme.title);
             let first = x + 3 + u16::try_from(map.label).unwrap_or(0);
             for (x, machine) in (first..area.right()).zip(machines) {

@@ -5,7 +5,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 use crate::{
     console::{
         app::App,
-        brief, chosen, facts,
+        chosen, queries, short_text,
         table::{Cell, Column, Row},
         when,
     },
@@ -14,7 +14,7 @@ use crate::{
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    let name = u16::try_from(app.facts.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
+    let name = u16::try_from(app.totals.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
     let columns = [
         Column { title: "INDEX", width: 6, from: 0 },
         Column { title: "NODE", width: name, from: 0 },
@@ -37,24 +37,24 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
     let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
     let mut cells = vec![Cell::plain(id.index.to_string())];
     let why = seen.reasons.get(&id);
-    if let Some(entry) = facts::entry(seen, id) {
+    if let Some(entry) = queries::entry(seen, id) {
         let name = seen.snapshot.machine(&entry.node);
-        let role = facts::role(seen, &name);
+        let role = queries::role(seen, &name);
         cells.extend([
-            Cell::plain(brief::squeezed(&name, width)),
-            Cell::plain(brief::safe(&entry.node)),
-            Cell::plain(brief::safe(role)),
-            Cell::plain(brief::status(entry, now)),
-            Cell::plain(facts::since(seen, id).map(|at| when::age(at, now)).unwrap_or_default()),
-            Cell::plain(brief::pods(seen, id)),
+            Cell::plain(short_text::squeezed(&name, width)),
+            Cell::plain(short_text::safe(&entry.node)),
+            Cell::plain(short_text::safe(role)),
+            Cell::plain(short_text::status(entry, now)),
+            Cell::plain(queries::since(seen, id).map(|at| when::age(at, now)).unwrap_or_default()),
+            Cell::plain(short_text::pods(seen, id)),
         ]);
     } else {
         cells.extend(["?", "", "", "broken", "", ""].map(|t| Cell::styled(t, theme.danger)));
     }
-    let order = brief::order(seen, id);
-    let text = match (why, facts::stored(seen, id).map(|s| &s.value)) {
-        (Some(why), _) => brief::reason(why, now),
-        (None, Some(Err(broken))) => brief::safe(broken),
+    let order = short_text::order(seen, id);
+    let text = match (why, queries::stored(seen, id).map(|s| &s.value)) {
+        (Some(why), _) => short_text::reason(why, now),
+        (None, Some(Err(broken))) => short_text::safe(broken),
         _ => String::new(),
     };
     cells.push(super::why(app, id, &format!("{order}{text}")));

@@ -5,7 +5,7 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        brief, chosen, facts,
+        chosen, queries, short_text,
         table::{Cell, Column, Row},
         when,
     },
@@ -15,7 +15,7 @@ use crate::{
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let wide = area.width >= 100;
-    let name = u16::try_from(app.facts.name_width).unwrap_or(15).clamp(11, if wide { 40 } else { 14 });
+    let name = u16::try_from(app.totals.name_width).unwrap_or(15).clamp(11, if wide { 40 } else { 14 });
     let columns = [
         Column { title: "INDEX", width: 5, from: 0 },
         Column { title: "MACHINE", width: name, from: 0 },
@@ -41,38 +41,38 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 fn row(app: &App, id: EntryId, width: usize) -> Row {
     let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
     let mut cells = vec![Cell::plain(id.index.to_string())];
-    let why = seen.reasons.get(&id).map(|why| brief::reason(why, now));
+    let why = seen.reasons.get(&id).map(|why| short_text::reason(why, now));
     let mut text = why.unwrap_or_default();
-    if let Some(entry) = facts::repair(seen, id) {
+    if let Some(entry) = queries::repair(seen, id) {
         let status = match entry.status {
             RepairStatus::Failed if !entry.deleted => theme.danger,
             RepairStatus::Succeeded if !entry.deleted => theme.good,
             _ => Style::new(),
         };
         cells.extend([
-            Cell::plain(brief::squeezed(&seen.snapshot.machine(&entry.address), width)),
-            Cell::plain(brief::safe(&entry.address)),
-            Cell::plain(brief::safe(&entry.machine_type)),
-            Cell::plain(brief::safe(&entry.operation)),
-            Cell::plain(brief::step(seen, entry)),
-            Cell::plain(brief::command(seen, entry)),
-            Cell::styled(brief::repair_status(entry, now), status),
-            Cell::plain(facts::deadline(seen, id).map(|at| when::left(at, now)).unwrap_or_default()),
-            Cell::plain(brief::pods(seen, id)),
-            Cell::plain(if entry.unfinished() { brief::health(seen, id) } else { String::new() }),
+            Cell::plain(short_text::squeezed(&seen.snapshot.machine(&entry.address), width)),
+            Cell::plain(short_text::safe(&entry.address)),
+            Cell::plain(short_text::safe(&entry.machine_type)),
+            Cell::plain(short_text::safe(&entry.operation)),
+            Cell::plain(short_text::step(seen, entry)),
+            Cell::plain(short_text::command(seen, entry)),
+            Cell::styled(short_text::repair_status(entry, now), status),
+            Cell::plain(queries::deadline(seen, id).map(|at| when::left(at, now)).unwrap_or_default()),
+            Cell::plain(short_text::pods(seen, id)),
+            Cell::plain(if entry.unfinished() { short_text::health(seen, id) } else { String::new() }),
         ]);
         if entry.deleted {
             "the leader removes it".clone_into(&mut text);
         } else if entry.finished() {
-            text = brief::ending(seen, entry);
+            text = short_text::ending(seen, entry);
         }
     } else {
         cells.extend(["?", "", "", "", "", "", "broken", "", "", ""].map(|t| Cell::styled(t, theme.danger)));
         if let Some(Err(broken)) = seen.snapshot.store.repairs.entries.get(&id.index).map(|s| &s.value) {
-            text = brief::safe(broken);
+            text = short_text::safe(broken);
         }
     }
-    let order = brief::order(seen, id);
+    let order = short_text::order(seen, id);
     cells.push(super::why(app, id, &format!("{order}{text}")));
     Row { cells, cursor: app.repairs.cursor == Some(id), marked: app.repairs.marks.contains(&id) }
 }

@@ -8,12 +8,12 @@ use std::{
 
 use super::{
     Actor, SHOWN_WITHIN, Stop,
-    told::{Told, named},
+    audit_intent::{AuditIntent, named},
 };
 use crate::{
     engine::{
         decide::{Guard, previewed},
-        snapshot::{Came, StaleCause, secs},
+        snapshot::{EffectOutcome, StaleCause, secs},
     },
     kubernetes::{NodeEvent, Release, WriteError},
     model::{
@@ -36,7 +36,7 @@ impl Actor {
         owner: &Owner,
         cordon: bool,
         mark: bool,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let what = if cordon { "cordon" } else { "stamp" };
         let permit = self.permit(guard, decided)?;
         let told =
@@ -54,7 +54,7 @@ impl Actor {
         uncordon: bool,
         drop_keep: bool,
         settle: Option<EntryId>,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let what = if uncordon { "uncordon" } else { "release" };
         let permit = self.permit(&Guard::default(), decided)?;
         let after = settle.map(|entry| format!("after {entry}"));
@@ -62,14 +62,14 @@ impl Actor {
         let permit = self.permit(&Guard::default(), decided)?;
         let written = self.kube.release(&permit, node, Release { uncordon, drop_keep }).await;
         let came = self.node_written(node, written, what, told, node.owner().map(|o| o.entry)).await?;
-        if came == Came::Done && uncordon {
+        if came == EffectOutcome::Done && uncordon {
             let address = node.addresses.first().unwrap_or(&node.name);
             self.record("reboot-uncordon", address, "", self.steady.now().wall);
             let after = settle.map(|entry| format!(" after {entry}")).unwrap_or_default();
-            self.herald.say(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
+            self.recorder.say(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
         }
         match (settle, &came) {
-            (Some(entry), Came::Done) => self.settle(self.steady.now().boot, entry).await,
+            (Some(entry), EffectOutcome::Done) => self.settle(self.steady.now().boot, entry).await,
             _ => Ok(came),
         }
     }
@@ -79,9 +79,9 @@ impl Actor {
         before: &NodeRow,
         written: Result<NodeRow, WriteError>,
         what: &str,
-        told: Told,
+        told: AuditIntent,
         of: Option<EntryId>,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         self.came_of(told, written.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
         match written {
             Ok(_) => {
@@ -91,12 +91,12 @@ impl Actor {
                     view.nodes.get(&before.name).is_none_or(|n| n.resource_version != before.resource_version)
                 };
                 self.kube_live.shows(SHOWN_WITHIN, changed).await;
-                Ok(Came::Done)
+                Ok(EffectOutcome::Done)
             }
             Err(WriteError::Conflict | WriteError::NotFound) => {
-                Ok(Came::Stale(StaleCause::Object(format!("node {}", before.name))))
+                Ok(EffectOutcome::Stale(StaleCause::Object(format!("node {}", before.name))))
             }
-            Err(e) => Ok(Came::Failed(format!("{what} of node {}: {e}", before.name))),
+            Err(e) => Ok(EffectOutcome::Failed(format!("{what} of node {}: {e}", before.name))),
         }
     }
 
@@ -107,9 +107,9 @@ impl Actor {
         decided: Duration,
         pods: Vec<Budgeted>,
         unprotected: &BTreeSet<String>,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let answers = self.ask(guard, decided, &pods, true).await?;
-        Ok(Came::Previewed(previewed(&pods, unprotected, &answers)))
+        Ok(EffectOutcome::Previewed(previewed(&pods, unprotected, &answers)))
     }
 
     /// Evicts and deletes, all together; the result is there when all have answered.
@@ -120,7 +120,7 @@ impl Actor {
         machine: &str,
         evict: Vec<Budgeted>,
         delete: Vec<Arc<PodRow>>,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let evicted = evict.iter().map(|(pod, _)| pod.full_name());
         let pods = named(evicted.chain(delete.iter().map(|pod| format!("{} (deleted)", pod.full_name()))));
@@ -146,7 +146,7 @@ impl Actor {
         answers.extend(deleted.into_iter().filter_map(Result::ok));
         let accepted = answers.values().filter(|a| a.verdict.accepts() || a.verdict == Verdict::Gone).count();
         self.came_of(told, format!("{accepted} of {} accepted", answers.len()));
-        Ok(Came::Answers(answers))
+        Ok(EffectOutcome::Answers(answers))
     }
 
     /// Sends one eviction for each pod at the same time. A pod that the live copy no longer has under this UID is
@@ -196,7 +196,7 @@ impl Actor {
         decided: Duration,
         row: &EndpointsRow,
         addresses: &[String],
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let name = format!("{} {}/{}", row.kind, row.namespace, row.name);
         let permit = self.permit(&Guard::default(), decided)?;
         let told = self.tell(&permit, "endpoints", &name, Some(addresses.join(", "))).await?;
@@ -208,10 +208,10 @@ impl Actor {
                 tracing::info!(name, addresses = addresses.join(","), "endpoints set");
                 let changed = |view: &Arc<crate::model::kube::KubeView>| !view.endpoints.contains(row);
                 self.kube_live.shows(SHOWN_WITHIN, changed).await;
-                Ok(Came::Done)
+                Ok(EffectOutcome::Done)
             }
-            Err(WriteError::Conflict | WriteError::NotFound) => Ok(Came::Stale(StaleCause::Object(name))),
-            Err(e) => Ok(Came::Failed(format!("{name}: {e}"))),
+            Err(WriteError::Conflict | WriteError::NotFound) => Ok(EffectOutcome::Stale(StaleCause::Object(name))),
+            Err(e) => Ok(EffectOutcome::Failed(format!("{name}: {e}"))),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Actor, Stop};
 use crate::{
-    engine::{decide::Guard, snapshot::Came},
+    engine::{decide::Guard, snapshot::EffectOutcome},
     store::members::Whose,
 };
 
@@ -18,7 +18,7 @@ impl Actor {
         from: &str,
         urls: &[String],
         (to, to_name): (u64, &str),
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let on = format!("etcd member {from}");
         let told = self.tell(&permit, "move etcd leader", &on, Some(format!("to member {to_name}"))).await?;
@@ -33,6 +33,6 @@ impl Actor {
             }
         };
         self.came_of(told, result);
-        Ok(Came::Done)
+        Ok(EffectOutcome::Done)
     }
 }

@@ -3,6 +3,7 @@
 //! Every step asks the fence for a permit and compares the live copy with what it was decided from; every write to
 //! etcd is one fenced transaction; every write to Kubernetes carries a resourceVersion or a UID (I23, I24).
 
+mod audit_intent;
 pub(super) mod drain;
 mod etcd_leader;
 mod power;
@@ -11,7 +12,6 @@ mod record;
 mod registry;
 mod repair;
 mod results;
-mod told;
 
 use std::{
     sync::{
@@ -21,23 +21,23 @@ use std::{
     time::Duration,
 };
 
-pub(super) use self::told::{Repeated, Told, named};
-use self::{power::Past, told::Step};
+pub(super) use self::audit_intent::{AuditIntent, Repeated, named};
+use self::{audit_intent::Step, power::Past};
 use super::{
     command::Spawner,
     decide::{Effect, Guard, Planned},
-    herald::Herald,
+    event_recorder::EventRecorder,
     registry::Registry,
-    snapshot::{Came, FreshRead, StaleCause, secs},
+    snapshot::{EffectOutcome, FreshRead, StaleCause, secs},
 };
 use crate::{
     clock::Steady,
     fence::{Fence, NoPermit, Permit},
     kubernetes::{Kube, Live as KubeLive},
     model::{
+        cketerm_records::{Audit, Who},
         entry::EntryId,
         etcd::EtcdView,
-        ours::{Audit, Who},
     },
     store::{
         Store,
@@ -73,7 +73,7 @@ pub(super) struct Actor {
     /// Records of CKE's kind are written one at a time.
     pub recording: Arc<tokio::sync::Mutex<()>>,
     /// Says on Nodes what is done to them.
-    pub herald: Herald,
+    pub recorder: EventRecorder,
     /// How many audit records this leadership has written.
     pub told: Arc<AtomicU64>,
     /// Those of steps that may be tried again.
@@ -86,21 +86,21 @@ fn earlier(decided: Duration, fresh: Option<&FreshRead>) -> Duration {
     read.map_or(decided, |read| decided.min(read))
 }
 
-/// Why an effect ended early; becomes a [`Came`].
-pub(super) struct Stop(pub Came);
+/// Why an effect ended early; becomes a [`EffectOutcome`].
+pub(super) struct Stop(pub EffectOutcome);
 
 impl From<NoPermit> for Stop {
     fn from(no: NoPermit) -> Self {
         Self(match no {
-            NoPermit::TooOld { .. } => Came::Stale(StaleCause::TooOld(no)),
-            NoPermit::NoMargin { .. } => Came::Failed(no.to_string()),
+            NoPermit::TooOld { .. } => EffectOutcome::Stale(StaleCause::TooOld(no)),
+            NoPermit::NoMargin { .. } => EffectOutcome::Failed(no.to_string()),
         })
     }
 }
 
 impl Actor {
     /// Carries out one planned effect, decided at `decided` (boot time).
-    pub(super) async fn carry_out(&self, planned: Planned, decided: Duration) -> Came {
+    pub(super) async fn carry_out(&self, planned: Planned, decided: Duration) -> EffectOutcome {
         let Planned { entry, guard, effect, machine } = planned;
         tracing::debug!(machine, what = effect.word(), entry = entry.map(|e| e.to_string()), "effect starts");
         let came = match effect {
@@ -150,7 +150,7 @@ impl Actor {
     /// Leave for one step: what it was decided from still holds, and so does the lease.
     pub(in crate::engine) fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
         if let Some(why) = self.no_longer(guard) {
-            return Err(Stop(Came::Stale(StaleCause::Changed(why))));
+            return Err(Stop(EffectOutcome::Stale(StaleCause::Changed(why))));
         }
         Ok(self.fence.permit(decided)?)
     }
@@ -201,33 +201,35 @@ impl Actor {
     async fn commit(&self, permit: &Permit, change: impl Into<Ranged>) -> Result<i64, Stop> {
         let ranged: Ranged = change.into();
         // Every transition carries an audit record: whether it is there as it was to be written tells what happened.
-        let witness = self.witness(&ranged);
+        let proof = self.proof(&ranged);
         let revision = match self.store.commit(permit, ranged).await {
             Ok(revision) => revision,
-            Err(CommitError::LostLeadership) => return Err(Stop(Came::Lost)),
-            Err(CommitError::Conflict { keys }) => return Err(Stop(Came::Stale(StaleCause::Conflict { keys }))),
-            Err(CommitError::Refused(why)) => return Err(Stop(Came::Failed(why))),
-            Err(CommitError::TooLarge(size)) => return Err(Stop(Came::TooLarge(size))),
+            Err(CommitError::LostLeadership) => return Err(Stop(EffectOutcome::Lost)),
+            Err(CommitError::Conflict { keys }) => {
+                return Err(Stop(EffectOutcome::Stale(StaleCause::Conflict { keys })));
+            }
+            Err(CommitError::Refused(why)) => return Err(Stop(EffectOutcome::Failed(why))),
+            Err(CommitError::TooLarge(size)) => return Err(Stop(EffectOutcome::TooLarge(size))),
             Err(CommitError::Unknown(why)) => {
                 tracing::warn!(why, "no answer to a transaction, reading again");
-                self.read_again(witness.as_ref()).await?.ok_or(Stop(Came::Failed(why)))?
+                self.read_again(proof.as_ref()).await?.ok_or(Stop(EffectOutcome::Failed(why)))?
             }
         };
-        self.repeats.committed(witness.as_ref(), revision);
+        self.repeats.committed(proof.as_ref(), revision);
         self.shown(revision).await?;
         Ok(revision)
     }
 
     /// The audit record in a transaction.
-    fn witness(&self, ranged: &Ranged) -> Option<Put> {
+    fn proof(&self, ranged: &Ranged) -> Option<Put> {
         let audits = self.store.keys().audit_prefix();
         ranged.change.puts.iter().find(|p| p.key.starts_with(&audits)).cloned()
     }
 
     /// Asks until etcd answers whether the transaction went through; if so, the live copy shows it before anything else
     /// happens. Returns the witness's revision if it is there.
-    async fn read_again(&self, witness: Option<&Put>) -> Result<Option<i64>, Stop> {
-        let asked = async |witness: Option<&Put>| match witness {
+    async fn read_again(&self, proof: Option<&Put>) -> Result<Option<i64>, Stop> {
+        let asked = async |proof: Option<&Put>| match proof {
             None => self.store.head().await.map(|_| None),
             // its text says which try it is of and when: that of an earlier one under the same key is another one
             Some(put) => {
@@ -236,7 +238,7 @@ impl Actor {
             }
         };
         loop {
-            match asked(witness).await {
+            match asked(proof).await {
                 Ok(Some(revision)) => {
                     self.shown(revision).await?;
                     return Ok(Some(revision));
@@ -245,7 +247,7 @@ impl Actor {
                 Err(_) => {}
             }
             if self.fence.life().remaining().is_zero() {
-                return Err(Stop(Came::Lost));
+                return Err(Stop(EffectOutcome::Lost));
             }
             tokio::time::sleep(READ_AGAIN).await;
         }
@@ -260,7 +262,7 @@ impl Actor {
                 return Ok(());
             }
             if self.fence.life().remaining().is_zero() {
-                return Err(Stop(Came::Lost));
+                return Err(Stop(EffectOutcome::Lost));
             }
         }
     }

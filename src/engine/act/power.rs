@@ -3,21 +3,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Actor, Stop, told::named};
+use super::{Actor, Stop, audit_intent::named};
 use crate::{
     engine::{
         command::{CommandLine, Purpose, check_answer, outcome},
         decide::Guard,
-        snapshot::{Came, FreshRead, StaleCause, secs},
+        snapshot::{EffectOutcome, FreshRead, StaleCause, secs},
     },
     kubernetes::KubeError,
     model::{
-        any::AnyEntry,
+        any::QueueEntry,
         attempt::{Attempt, Ended, Outcome},
+        cketerm_records::{Order, Verb},
         drain::Verdict,
         entry::{EntryId, QueueKind, Stored},
         kube::PodRow,
-        ours::{Order, Verb},
         result::ResultLabel,
     },
     mutation::{Mutation, on},
@@ -28,7 +28,7 @@ use crate::{
 static SHARED: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
 pub(super) fn unreachable(e: &KubeError) -> Stop {
-    Stop(Came::Failed(e.to_string()))
+    Stop(EffectOutcome::Failed(e.to_string()))
 }
 
 /// What is known of the tries before a command.
@@ -61,7 +61,13 @@ fn event(attempt: &Attempt) -> (&'static str, &'static str) {
 impl Actor {
     /// Asks for the Node and its pods at the same time. The answers are evaluated by the rules of the next pass, and the
     /// command has to begin within TTL/12 of them.
-    pub(super) async fn recheck(&self, guard: &Guard, decided: Duration, node: &str, pods: bool) -> Result<Came, Stop> {
+    pub(super) async fn recheck(
+        &self,
+        guard: &Guard,
+        decided: Duration,
+        node: &str,
+        pods: bool,
+    ) -> Result<EffectOutcome, Stop> {
         self.permit(guard, decided)?;
         let pods = async {
             if !pods {
@@ -72,7 +78,7 @@ impl Actor {
         };
         let (node, pods) = tokio::join!(self.kube.node(node), pods);
         let (node, pods) = (node.map_err(|e| unreachable(&e))?, pods.map_err(|e: KubeError| unreachable(&e))?);
-        Ok(Came::Rechecked(FreshRead { at: secs(self.steady.now().boot), node: node.map(Arc::new), pods }))
+        Ok(EffectOutcome::Rechecked(FreshRead { at: secs(self.steady.now().boot), node: node.map(Arc::new), pods }))
     }
 
     /// Into `rebooting` or `watching`: the attempt is written with the transition, the command runs, and its outcome is
@@ -82,12 +88,12 @@ impl Actor {
         &self,
         guard: &Guard,
         decided: Duration,
-        entry: &AnyEntry,
+        entry: &QueueEntry,
         fresh: Option<&FreshRead>,
         force: Option<&Stored<Order>>,
         on_delete: &[String],
         attempt: Attempt,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let now = self.steady.now();
         let id = entry.id();
         let next = entry.commanded(now.wall);
@@ -124,7 +130,9 @@ impl Actor {
         let view = self.live.borrow();
         let order = view.orders.get(&id);
         if order.and_then(Stored::get).is_some_and(|o| o.verb == Verb::Hold) {
-            return Err(Stop(Came::Stale(StaleCause::Changed("a person holds the entry meanwhile".to_owned()))));
+            return Err(Stop(EffectOutcome::Stale(StaleCause::Changed(
+                "a person holds the entry meanwhile".to_owned(),
+            ))));
         }
         if force.is_none() {
             let revision = order.map_or(0, |stored| stored.mod_revision);
@@ -138,11 +146,11 @@ impl Actor {
         &self,
         guard: &Guard,
         decided: Duration,
-        entry: &AnyEntry,
+        entry: &QueueEntry,
         past: Past<'_>,
         order: Option<&Stored<Order>>,
         attempt: Attempt,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let id = entry.id();
         let (keys, now) = (self.store.keys(), self.steady.now());
         let attempt = Attempt { start: now.wall, ..attempt };
@@ -220,7 +228,7 @@ impl Actor {
         (id, entry_revision): (EntryId, i64),
         attempt: Attempt,
         revision: i64,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let before = self.fence.start_before();
         if on(Mutation::SharedArguments)
             && let Ok(mut shared) = SHARED.lock()
@@ -278,13 +286,13 @@ impl Actor {
                 Ok(done) => {
                     self.forget_result(&recorded);
                     self.shown(done).await?;
-                    return Ok(Came::Command(outcome));
+                    return Ok(EffectOutcome::Command(outcome));
                 }
-                Err(CommitError::LostLeadership) => return Ok(Came::Lost),
+                Err(CommitError::LostLeadership) => return Ok(EffectOutcome::Lost),
                 // Somebody else settled it, or an earlier try of ours went through.
                 Err(CommitError::Conflict { .. }) => {
                     self.forget_result(&recorded);
-                    return Ok(Came::Command(outcome));
+                    return Ok(EffectOutcome::Command(outcome));
                 }
                 Err(e) => {
                     tracing::warn!(attempt = recorded.id, error = %e, "outcome not recorded yet");
@@ -297,7 +305,7 @@ impl Actor {
                 }
             }
         }
-        Ok(Came::Lost)
+        Ok(EffectOutcome::Lost)
     }
 
     /// What the result of this attempt's command is kept under, until its outcome is recorded.
@@ -337,7 +345,7 @@ impl Actor {
         entry: Option<EntryId>,
         argv: Vec<String>,
         bound: u64,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         self.permit(guard, self.steady.now().boot)?;
         let line = CommandLine {
             argv,
@@ -349,6 +357,6 @@ impl Actor {
             input: None,
             label: None,
         };
-        Ok(Came::Check(check_answer(self.spawner.run(&line).await)))
+        Ok(EffectOutcome::Check(check_answer(self.spawner.run(&line).await)))
     }
 }

@@ -6,13 +6,13 @@ use super::{Actor, Stop};
 use crate::{
     engine::{
         decide::{End, Guard, backoff_seconds},
-        snapshot::{Came, StaleCause},
+        snapshot::{EffectOutcome, StaleCause},
     },
     model::{
-        any::AnyEntry,
+        any::QueueEntry,
         attempt::{Attempt, Ended, Outcome},
+        cketerm_records::{Ending, Request, Who},
         entry::{EntryId, QueueKind, Stored},
-        ours::{Ending, Request, Who},
         reason::Reason,
     },
     mutation::{Mutation, on},
@@ -31,9 +31,9 @@ impl Actor {
         &self,
         guard: &Guard,
         decided: Duration,
-        entry: &AnyEntry,
+        entry: &QueueEntry,
         node_uid: Option<String>,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let now = self.steady.now().wall;
         let next = entry.draining(now);
@@ -63,7 +63,7 @@ impl Actor {
             "",
             self.steady.now().wall,
         );
-        Ok(Came::Done)
+        Ok(EffectOutcome::Done)
     }
 
     /// From `draining` back into the queue, with the count raised and the time until the next try.
@@ -71,9 +71,9 @@ impl Actor {
         &self,
         guard: &Guard,
         decided: Duration,
-        entry: &AnyEntry,
+        entry: &QueueEntry,
         cause: &Reason,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let now = self.steady.now().wall;
         let count = entry.backoff_count().saturating_add(1);
@@ -98,7 +98,7 @@ impl Actor {
             &cause.to_string(),
             now,
         );
-        Ok(Came::Done)
+        Ok(EffectOutcome::Done)
     }
 
     /// Back into the queue with count and wait as they were: its window has ended, a freeze has begun, or it is on hold (I8).
@@ -107,10 +107,10 @@ impl Actor {
         &self,
         guard: &Guard,
         decided: Duration,
-        entry: &AnyEntry,
+        entry: &QueueEntry,
         cause: &Reason,
         never_began: &[Stored<Attempt>],
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let (now, id) = (self.steady.now().wall, entry.id());
         // the last one says why; there may be as many as there were tries
@@ -142,7 +142,7 @@ impl Actor {
         tracing::info!(entry = %id, node = entry.address(), cause = %cause, "drain unwound");
         let word = operation(id, "reboot-drain-timeout", "repair-drain-timeout");
         self.record(word, entry.address(), &cause.to_string(), now);
-        Ok(Came::Done)
+        Ok(EffectOutcome::Done)
     }
 
     /// Removes the entry and leaves its story in history. Attempts of one that was not seen to boot stay beside it:
@@ -155,14 +155,14 @@ impl Actor {
         end: &End,
         ready: Option<&str>,
         running: bool,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let Some((id, _)) = guard.entry else { return Ok(gone()) };
         let mut cordoned = false;
         // our copy may be an old one: a watch that is silent looks like a Node that stays Ready (I14)
         if let Some(name) = ready {
             let fresh = self.kube.node(name).await.map_err(|e| super::power::unreachable(&e))?;
             let Some(node) = fresh.filter(|node| node.ready) else {
-                return Ok(Came::Failed(format!("node {name} is not Ready, asked afresh")));
+                return Ok(EffectOutcome::Failed(format!("node {name} is not Ready, asked afresh")));
             };
             cordoned = node.owner().is_some_and(|o| o.entry == id);
         }
@@ -241,21 +241,27 @@ impl Actor {
         }
         let reboot = if matches!(end, End::Cancelled) { "reboot-cancel" } else { "reboot-dequeue" };
         self.record(operation(id, reboot, "repair-dequeue"), &ending.address, "", ending.at);
-        Ok(Came::Done)
+        Ok(EffectOutcome::Done)
     }
 
     /// The same where no Node seems to carry the entry's record; asked afresh, because an orphaned cordon without attempts
     /// would look like one whose machine was never powered (I14).
-    pub(super) async fn settle_left(&self, decided: Duration, machine: &str, id: EntryId) -> Result<Came, Stop> {
-        let node = self.kube.node(machine).await.map_err(|e| Stop(Came::Failed(format!("node {machine}: {e}"))))?;
+    pub(super) async fn settle_left(
+        &self,
+        decided: Duration,
+        machine: &str,
+        id: EntryId,
+    ) -> Result<EffectOutcome, Stop> {
+        let node =
+            self.kube.node(machine).await.map_err(|e| Stop(EffectOutcome::Failed(format!("node {machine}: {e}"))))?;
         if node.is_some_and(|n| n.owner().is_some_and(|o| o.entry == id)) {
-            return Ok(Came::Stale(StaleCause::Object(format!("node {machine}"))));
+            return Ok(EffectOutcome::Stale(StaleCause::Object(format!("node {machine}"))));
         }
         self.settle(decided, id).await
     }
 
     /// Moves the attempts that an ended entry left behind into its history.
-    pub(super) async fn settle(&self, decided: Duration, id: EntryId) -> Result<Came, Stop> {
+    pub(super) async fn settle(&self, decided: Duration, id: EntryId) -> Result<EffectOutcome, Stop> {
         let (keys, view) = (self.store.keys(), self.live.borrow());
         let there = match id.queue {
             QueueKind::Reboot => view.reboots.entries.contains_key(&id.index),
@@ -263,15 +269,16 @@ impl Actor {
         };
         if there {
             // what a person ordered for it stands, and its attempts are its own
-            return Ok(Came::Done);
+            return Ok(EffectOutcome::Done);
         }
         let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
         let has_order = view.orders.contains_key(&id);
         if attempts.is_empty() && !has_order {
-            return Ok(Came::Done);
+            return Ok(EffectOutcome::Done);
         }
         close(&mut attempts, "settled after the entry had gone", self.steady.now().wall);
-        let before = self.store.raw(&keys.history_of(id)).await.map_err(|e| Stop(Came::Failed(e.to_string())))?;
+        let before =
+            self.store.raw(&keys.history_of(id)).await.map_err(|e| Stop(EffectOutcome::Failed(e.to_string())))?;
         let mut puts: Vec<Put> = Vec::new();
         if let Some(mut ending) = before.and_then(|raw| serde_json::from_str::<Ending>(&raw.text).ok()) {
             ending.attempts = attempts;
@@ -283,7 +290,7 @@ impl Actor {
         }
         let permit = self.permit(&Guard::default(), decided.max(self.steady.now().boot))?;
         self.commit(&permit, ranged).await?;
-        Ok(Came::Done)
+        Ok(EffectOutcome::Done)
     }
 
     /// Deletes all attempts of an entry if none was written after this revision: two operations, however many they are.
@@ -364,6 +371,6 @@ fn mix(seed: u64, index: u64, count: i64) -> u64 {
 }
 
 /// The entry that was decided about is not there any more.
-fn gone() -> Came {
-    Came::Stale(StaleCause::Changed("the entry is gone".to_owned()))
+fn gone() -> EffectOutcome {
+    EffectOutcome::Stale(StaleCause::Changed("the entry is gone".to_owned()))
 }

@@ -7,13 +7,13 @@ use crate::{
     engine::{
         decide::{Apply, Guard, Registering, compares, kept_by_hosts, plan_of, unwritten},
         registry::{Basis, sync},
-        snapshot::{Came, StaleCause},
+        snapshot::{EffectOutcome, StaleCause},
     },
     kubernetes::WriteError,
     model::{
+        cketerm_records::{Request, Who},
         entry::{EntryId, QueueKind},
         kube::{Description, KubeView, NodeRow},
-        ours::{Request, Who},
     },
     store::{
         commit::{Change, CommitError, Put, Ranged},
@@ -27,7 +27,7 @@ const REPAIRS_AT_ONCE: usize = 60;
 const APPROVALS_AT_ONCE: usize = 50;
 
 impl Actor {
-    pub(super) async fn register(&self, decided: Duration, what: Registering) -> Result<Came, Stop> {
+    pub(super) async fn register(&self, decided: Duration, what: Registering) -> Result<EffectOutcome, Stop> {
         match what {
             Registering::Apply(apply) => self.apply(decided, *apply).await,
             Registering::DropApprovals(gone) => {
@@ -48,7 +48,7 @@ impl Actor {
                     )],
                     compares,
                 };
-                self.commit(&permit, change).await.map(|_| Came::Done)
+                self.commit(&permit, change).await.map(|_| EffectOutcome::Done)
             }
             Registering::AddRepairs => self.add_repairs(decided).await,
             Registering::Describe { node, description } => self.describe(decided, &node, &description).await,
@@ -56,7 +56,7 @@ impl Actor {
     }
 
     /// One fenced transaction: the definition, the revision of its template, what is remembered of it.
-    async fn apply(&self, decided: Duration, apply: Apply) -> Result<Came, Stop> {
+    async fn apply(&self, decided: Duration, apply: Apply) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let view = self.live.borrow();
         if !view.sabakan.enabled() || view.registry.hold.is_some() || Basis::of(&view) != apply.basis {
@@ -78,31 +78,31 @@ impl Actor {
         };
         let ranged = Ranged { change, unwritten: unwritten(&apply, keys), cleared: Vec::new() };
         match self.store.commit(&permit, ranged.clone()).await {
-            Err(CommitError::TooLarge(size)) => return Ok(Came::TooLarge(size)),
-            Err(CommitError::LostLeadership) => return Err(Stop(Came::Lost)),
+            Err(CommitError::TooLarge(size)) => return Ok(EffectOutcome::TooLarge(size)),
+            Err(CommitError::LostLeadership) => return Err(Stop(EffectOutcome::Lost)),
             Err(CommitError::Conflict { keys }) => {
                 tracing::info!(keys = keys.join(", "), "not applied: changed meanwhile");
-                return Ok(Came::Stale(StaleCause::Conflict { keys }));
+                return Ok(EffectOutcome::Stale(StaleCause::Conflict { keys }));
             }
-            Err(CommitError::Refused(why)) => return Ok(Came::Failed(why)),
+            Err(CommitError::Refused(why)) => return Ok(EffectOutcome::Failed(why)),
             Err(CommitError::Unknown(why)) => {
-                if self.read_again(self.witness(&ranged).as_ref()).await?.is_none() {
-                    return Ok(Came::Failed(why));
+                if self.read_again(self.proof(&ranged).as_ref()).await?.is_none() {
+                    return Ok(EffectOutcome::Failed(why));
                 }
             }
             Ok(revision) => self.shown(revision).await?,
         }
         tracing::info!(action = apply.generated.action, reason = apply.generated.reason, bytes, "definition generated");
-        Ok(Came::Done)
+        Ok(EffectOutcome::Done)
     }
 
     /// All or nothing below the cap (I42): decided again from a fresh read, in one transaction with the index.
-    async fn add_repairs(&self, decided: Duration) -> Result<Came, Stop> {
+    async fn add_repairs(&self, decided: Duration) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let Some(good) = self.registry.borrow().broken.good.clone() else {
             return Ok(changed("what repairs are planned from"));
         };
-        let failed = |e: crate::store::StoreError| Stop(Came::Failed(e.to_string()));
+        let failed = |e: crate::store::StoreError| Stop(EffectOutcome::Failed(e.to_string()));
         let keys = self.store.keys();
         let index_key = keys.write_index(QueueKind::Repair);
         // the index first: whatever is added after this makes the transaction fail
@@ -146,10 +146,15 @@ impl Actor {
         compares.extend(absent);
         self.commit(&permit, Change { compares, puts, deletes: Vec::new() }).await?;
         tracing::info!(entries = names.join(", "), "automatic repair");
-        Ok(Came::Done)
+        Ok(EffectOutcome::Done)
     }
 
-    async fn describe(&self, decided: Duration, node: &Arc<NodeRow>, description: &Description) -> Result<Came, Stop> {
+    async fn describe(
+        &self,
+        decided: Duration,
+        node: &Arc<NodeRow>,
+        description: &Description,
+    ) -> Result<EffectOutcome, Stop> {
         // what the definition says now, not what it said
         let (view, kube) = (self.live.borrow(), self.kube_live.borrow());
         let member = view
@@ -171,17 +176,17 @@ impl Actor {
                     view.by_name.get(&row.name).is_none_or(|n| n.resource_version != node.resource_version)
                 };
                 self.kube_live.shows(SHOWN_WITHIN, shown).await;
-                Ok(Came::Done)
+                Ok(EffectOutcome::Done)
             }
             Err(WriteError::Conflict | WriteError::NotFound) => {
-                Ok(Came::Stale(StaleCause::Object(format!("node {}", node.name))))
+                Ok(EffectOutcome::Stale(StaleCause::Object(format!("node {}", node.name))))
             }
-            Err(e) => Ok(Came::Failed(format!("{}: {e}", node.name))),
+            Err(e) => Ok(EffectOutcome::Failed(format!("{}: {e}", node.name))),
         }
     }
 }
 
 /// Something was changed after the decision.
-fn changed(what: &str) -> Came {
-    Came::Stale(StaleCause::Changed(format!("{what} was changed meanwhile")))
+fn changed(what: &str) -> EffectOutcome {
+    EffectOutcome::Stale(StaleCause::Changed(format!("{what} was changed meanwhile")))
 }

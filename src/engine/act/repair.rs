@@ -9,12 +9,12 @@ use super::{
 use crate::{
     engine::{
         decide::{End, Guard},
-        snapshot::Came,
+        snapshot::EffectOutcome,
     },
     model::{
         attempt::Attempt,
+        cketerm_records::Ending,
         entry::{EntryId, Stored},
-        ours::Ending,
         repair::{RepairEntry, RepairStatus, StepStatus},
     },
     store::commit::{Change, Put},
@@ -30,7 +30,7 @@ impl Actor {
         entry: &RepairEntry,
         end: &End,
         running: bool,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let (id, now) = (EntryId::repair(entry.index), self.steady.now().wall);
         let (status, settled, reason) = match end {
@@ -78,6 +78,6 @@ impl Actor {
         self.say_on(&entry.address, what, failed, format!("{id} ended: {}", ending.outcome));
         let error = if status == RepairStatus::Failed { ending.outcome.as_str() } else { "" };
         self.record("repair-finish", &entry.address, error, now);
-        Ok(Came::Done)
+        Ok(EffectOutcome::Done)
     }
 }

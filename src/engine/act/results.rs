@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Actor, Stop};
 use crate::{
-    engine::{decide::Guard, snapshot::Came},
+    engine::{decide::Guard, snapshot::EffectOutcome},
     model::{attempt::Attempt, entry::Stored, result::CommandResult},
     store::commit::{Change, Put},
 };
@@ -16,7 +16,7 @@ impl Actor {
         decided: Duration,
         result: &Stored<CommandResult>,
         attempt: Option<&Stored<Attempt>>,
-    ) -> Result<Came, Stop> {
+    ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let mut change = Change {
             compares: vec![(result.key.clone(), result.mod_revision)],
@@ -28,7 +28,7 @@ impl Actor {
             let name = result.key.rsplit('/').next().unwrap_or_default().to_owned();
             change.puts.push(self.audit("drop result", &name, None, "belongs to no open attempt"));
             self.commit(&permit, change).await?;
-            return Ok(Came::Done);
+            return Ok(EffectOutcome::Done);
         };
         let outcome = result.outcome_of(open, self.steady.now().wall);
         change.compares.push((stored.key.clone(), stored.mod_revision));
@@ -38,6 +38,6 @@ impl Actor {
         change.puts.push(self.audit("take result", &open.entry.to_string(), None, &note));
         self.commit(&permit, change).await?;
         tracing::info!(entry = %open.entry, attempt = open.id, end = %outcome.end, "result of a command taken over");
-        Ok(Came::Command(outcome))
+        Ok(EffectOutcome::Command(outcome))
     }
 }

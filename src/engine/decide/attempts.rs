@@ -3,7 +3,7 @@
 
 use super::{
     Effect, Guard, Pass,
-    case::{Case, Of, Task},
+    entry_context::{EntryContext, EntryKind, Task},
     recheck::Recheck,
 };
 use crate::{
@@ -11,9 +11,9 @@ use crate::{
     engine::snapshot::Snapshot,
     model::{
         attempt::{Attempt, Ended, Outcome, attempt_id},
+        cketerm_records::{Order, Verb},
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
-        ours::{Order, Verb},
         policy::UnreachableRule,
         reason::{Reason, TRIES_AGAIN},
         reboot::RebootStatus,
@@ -111,7 +111,7 @@ impl<'a> Pass<'a> {
     /// Why the command that we withheld takes its drain back: the machine's window has ended, a freeze has begun, the queue
     /// is disabled, or a person holds it. Nothing was done to the machine, by any step, so that it need not stand empty until
     /// it may (I8).
-    pub(super) fn taken_back(&self, case: Case<'a>) -> Option<Reason> {
+    pub(super) fn taken_back(&self, case: EntryContext<'a>) -> Option<Reason> {
         let attempts = || self.snap.store.attempts_of(case.id).filter_map(Stored::get);
         let nothing_done = attempts().next_back().is_some_and(Attempt::withheld) && !attempts().any(Attempt::began);
         // A first command that a person ordered: another program may have run one before us.
@@ -166,7 +166,7 @@ impl<'a> Pass<'a> {
     }
 
     /// A person's `retry`: one more command, whatever the count.
-    pub(super) fn retry_ordered(&mut self, case: Case<'a>, task: Task<'a>) -> Option<Reason> {
+    pub(super) fn retry_ordered(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
         let order = self.order_of(case, Verb::Retry)?.clone();
         let reason = Reason::Working { phase: format!("runs {} again, as ordered", task.name) };
         self.run_again(case, task, Some(order)).or(Some(reason))
@@ -174,7 +174,7 @@ impl<'a> Pass<'a> {
 
     /// `command_retries` more commands, `command_interval` apart, each only after a recorded outcome of the one
     /// before. One whose outcome is unknown is never run again by itself (I25).
-    pub(super) fn retry_by_definition(&mut self, case: Case<'a>, task: Task<'a>) -> Option<Reason> {
+    pub(super) fn retry_by_definition(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
         let last = self.attempts_for(case.id, task).next_back()?.get()?;
         if on(Mutation::SecondRun) && last.open() {
             return self.run_again(case, task, None);
@@ -201,7 +201,12 @@ impl<'a> Pass<'a> {
     }
 
     /// Plans the next command, or says why it may not run now.
-    pub(super) fn run_again(&mut self, case: Case<'a>, task: Task<'a>, order: Option<Stored<Order>>) -> Option<Reason> {
+    pub(super) fn run_again(
+        &mut self,
+        case: EntryContext<'a>,
+        task: Task<'a>,
+        order: Option<Stored<Order>>,
+    ) -> Option<Reason> {
         if let Some(reason) = self.paused(case.id, task.name) {
             return Some(reason);
         }
@@ -227,7 +232,7 @@ impl<'a> Pass<'a> {
             return Some(Reason::UncordonedByOther { since: since.unwrap_or(self.now.wall) });
         }
         if !case.is_repair()
-            && self.policy.unreachable_rule == UnreachableRule::Older
+            && self.policy.unreachable_rule == UnreachableRule::All
             && let Some(gate) = self.unreachable_gate()
         {
             return Some(gate);
@@ -287,10 +292,10 @@ impl<'a> Pass<'a> {
     }
 
     /// Whether the step that is next drains a Node first.
-    pub(super) fn needs_drain(&self, case: Case<'a>) -> bool {
+    pub(super) fn needs_drain(&self, case: EntryContext<'a>) -> bool {
         match case.of {
-            Of::Reboot(_) => true,
-            Of::Repair { operation, step, .. } => {
+            EntryKind::Reboot(_) => true,
+            EntryKind::Repair { operation, step, .. } => {
                 let asked = operation.step(step).is_some_and(|s| s.need_drain.unwrap_or(false));
                 asked && self.node_of(case).is_some()
             }
@@ -298,15 +303,15 @@ impl<'a> Pass<'a> {
     }
 
     /// The attempt that is written before the command starts.
-    pub(super) fn next_attempt(&self, case: Case<'_>, task: Task<'_>, node: Option<&NodeRow>) -> Attempt {
+    pub(super) fn next_attempt(&self, case: EntryContext<'_>, task: Task<'_>, node: Option<&NodeRow>) -> Attempt {
         // By the key, so that one that cannot be read is not written over.
         let all = self.snap.store.attempts.range((case.id, 0)..=(case.id, u32::MAX));
         let number = all.into_iter().next_back().map_or(1, |((_, last), _)| last.saturating_add(1));
         let mut argv = task.argv.to_vec();
         argv.push(case.address.to_owned());
         let (machine_type, operation) = match case.of {
-            Of::Reboot(_) => (None, None),
-            Of::Repair { entry, .. } => (Some(entry.machine_type.clone()), Some(entry.operation.clone())),
+            EntryKind::Reboot(_) => (None, None),
+            EntryKind::Repair { entry, .. } => (Some(entry.machine_type.clone()), Some(entry.operation.clone())),
         };
         Attempt {
             id: attempt_id(case.id, number),

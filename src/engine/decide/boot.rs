@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Effect, End, Guard, Pass, case::Case, sound::soundness};
+use super::{Effect, End, Guard, Pass, entry_context::EntryContext, readiness::readiness};
 use crate::{
     engine::snapshot::CheckAnswer,
     model::{
         attempt::{Attempt, Ended},
+        cketerm_records::Verb,
         entry::{EntryId, Stored},
         kube::{NodeRow, Owner},
-        ours::Verb,
         reason::Reason,
         time::seconds_between,
     },
@@ -21,7 +21,7 @@ use crate::{
 
 impl<'a> Pass<'a> {
     /// An entry in `rebooting`.
-    pub(super) fn after_power(&mut self, case: Case<'a>) -> Reason {
+    pub(super) fn after_power(&mut self, case: EntryContext<'a>) -> Reason {
         let node = self.node_of(case);
         self.out.ask_etcd |= self.hosts_voter(case);
         if let Some(node) = node {
@@ -57,7 +57,12 @@ impl<'a> Pass<'a> {
     }
 
     /// The end, if it has come.
-    fn finish(&mut self, case: Case<'a>, node: Option<&Arc<NodeRow>>, attempt: Option<&Attempt>) -> Option<Reason> {
+    fn finish(
+        &mut self,
+        case: EntryContext<'a>,
+        node: Option<&Arc<NodeRow>>,
+        attempt: Option<&Attempt>,
+    ) -> Option<Reason> {
         let work = self.snap.work.get(&case.id);
         let end = if let (Some(node), Some(uid)) = (node, attempt.and_then(|a| a.node_uid.as_ref()))
             && *uid != node.uid
@@ -70,7 +75,7 @@ impl<'a> Pass<'a> {
                 Err(reason) => return Some(reason),
             }
         } else if matches!(work.and_then(|w| w.check.as_ref()), Some((_, CheckAnswer::Yes)))
-            && soundness(self.snap, case.id, case.address, case.control_plane(), node, self.now).missing.is_none()
+            && readiness(self.snap, case.id, case.address, case.control_plane(), node, self.now).missing.is_none()
         {
             End::Booted
         } else {
@@ -80,7 +85,7 @@ impl<'a> Pass<'a> {
     }
 
     /// A person said that it is done: treated as booted, once its Node is Ready.
-    fn called_done(&self, case: Case<'a>, node: Option<&Arc<NodeRow>>) -> Option<Result<End, Reason>> {
+    fn called_done(&self, case: EntryContext<'a>, node: Option<&Arc<NodeRow>>) -> Option<Result<End, Reason>> {
         let order = self.order(case.id, case.mod_revision, Verb::Done)?;
         if node.is_some_and(|n| n.ready) {
             return Some(Ok(End::DoneBy(order.clone())));
@@ -90,7 +95,7 @@ impl<'a> Pass<'a> {
 
     /// Ends the entry, for an API server once it has settled. `running`: a command of it may still run, which keeps the
     /// cordon until it has ended or its bound has passed.
-    fn end(&mut self, case: Case<'a>, node: Option<&Arc<NodeRow>>, end: End, running: bool) -> Reason {
+    fn end(&mut self, case: EntryContext<'a>, node: Option<&Arc<NodeRow>>, end: End, running: bool) -> Reason {
         if case.control_plane()
             && let Some(reason) = self.settling(case, node, matches!(end, End::Booted))
         {
@@ -116,7 +121,7 @@ impl<'a> Pass<'a> {
 
     /// Runs the boot check when it is due: also after a command that failed or is of unknown outcome, for it may
     /// settle that.
-    fn check_boot(&mut self, case: Case<'a>) {
+    fn check_boot(&mut self, case: EntryContext<'a>) {
         let Some(reboot) = self.definition.map(|d| &d.cluster.reboot) else { return };
         let since = case.since.unwrap_or(self.now.wall);
         self.plan_check(
@@ -152,14 +157,14 @@ impl<'a> Pass<'a> {
         self.plan(machine, Some(id), guard, Effect::BootCheck { argv, bound });
     }
 
-    fn why_not_booted(&self, case: Case<'a>, attempt: Option<&Attempt>) -> Reason {
+    fn why_not_booted(&self, case: EntryContext<'a>, attempt: Option<&Attempt>) -> Reason {
         let work = self.snap.work.get(&case.id);
         let (last, unavailable) = match work.and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => (String::new(), Some(why.clone())),
             Some((_, CheckAnswer::No(text))) => (text.clone(), None),
             Some((_, CheckAnswer::Yes)) => {
                 let node = self.snap.node_of(case.address);
-                let sound = soundness(self.snap, case.id, case.address, case.control_plane(), node, self.now);
+                let sound = readiness(self.snap, case.id, case.address, case.control_plane(), node, self.now);
                 (sound.missing.map_or_else(String::new, |m| format!("true, but {m}")), None)
             }
             None => (String::new(), None),
@@ -186,7 +191,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn waiting_for_boot(&self, case: Case<'_>, last: String) -> Reason {
+    fn waiting_for_boot(&self, case: EntryContext<'_>, last: String) -> Reason {
         let since = case.since.unwrap_or(self.now.wall);
         #[allow(clippy::cast_precision_loss)] // seconds
         let stuck = seconds_between(since, self.now.wall) >= self.policy.stuck_seconds as f64;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Guard, Pass, attempts, case::Case, drain, sound};
+use super::{Effect, Guard, Pass, attempts, drain, entry_context::EntryContext, readiness};
 use crate::model::{
     attempt::CheckAnswer,
+    cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
     kube::{NodeRow, Owner},
-    ours::Verb,
     reason::Reason,
     reboot::RebootStatus,
     repair::RepairEntry,
@@ -118,7 +118,10 @@ impl<'a> Pass<'a> {
         if self.done_and_down(node, owner) {
             return true;
         }
-        !stays && powered && sound::back_from_all(self.snap, id, Some(node)).is_some() && !self.checked_back(id, node)
+        !stays
+            && powered
+            && readiness::back_from_all(self.snap, id, Some(node)).is_some()
+            && !self.checked_back(id, node)
     }
 
     /// A person said that the machine is back, of a reboot that another program began or of a repair that stays in the queue,
@@ -126,7 +129,7 @@ impl<'a> Pass<'a> {
     fn done_and_down(&self, node: &NodeRow, owner: &Owner) -> bool {
         let id = owner.entry;
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
-        let called_done = owner.called_done || (stays && sound::is_back_by_order(self.snap, id));
+        let called_done = owner.called_done || (stays && readiness::is_back_by_order(self.snap, id));
         called_done && !node.ready && !on(Mutation::DoneForgotten)
     }
 
@@ -153,8 +156,8 @@ impl<'a> Pass<'a> {
         if !node.unschedulable || self.ordered_uncordon(id) {
             return Orphan::LetGo;
         }
-        let recorded = sound::is_recorded(self.snap, id, node);
-        let back = sound::back_from_all(self.snap, id, Some(node)).is_none();
+        let recorded = readiness::is_recorded(self.snap, id, node);
+        let back = readiness::back_from_all(self.snap, id, Some(node)).is_none();
         if (back && recorded) || self.checked_back(id, node) {
             return Orphan::LetGo;
         }
@@ -199,7 +202,7 @@ impl<'a> Pass<'a> {
 
     /// A new leader first writes its own lease on every Node that it takes over, so that late patches of the old one
     /// fail (spec/safety.md, Effects; I23). A node that another program is rebooting gets its first record.
-    pub(super) fn restamp(&mut self, case: Case<'a>, node: &Arc<NodeRow>) {
+    pub(super) fn restamp(&mut self, case: EntryContext<'a>, node: &Arc<NodeRow>) {
         let lease = self.snap.engine.lease;
         let effect = match node.owner().filter(|o| o.entry == case.id) {
             Some(owner) if owner.lease == lease => return,

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Guard, Pass, case::Case, pods::sort, recheck::Recheck};
+use super::{Effect, Guard, Pass, entry_context::EntryContext, pods::sort, recheck::Recheck};
 use crate::{
     engine::snapshot::Work,
     model::{
         attempt::Attempt,
+        cketerm_records::{Order, Verb},
         cluster::Eviction,
         entry::{QueueKind, Stored},
         kube::{NodeRow, Owner},
-        ours::{Order, Verb},
         policy::UnreachableRule,
         reason::Reason,
         time::seconds_between,
@@ -21,7 +21,7 @@ use crate::{
 
 impl<'a> Pass<'a> {
     /// An entry in `draining`.
-    pub(super) fn drain(&mut self, case: Case<'a>) -> Reason {
+    pub(super) fn drain(&mut self, case: EntryContext<'a>) -> Reason {
         let snap = self.snap;
         let Some(definition) = self.definition else { return self.no_definition() };
         let rules = definition.cluster.eviction(case.queue());
@@ -74,7 +74,7 @@ impl<'a> Pass<'a> {
     /// The next step of a drain: `Ok` when the command is next.
     fn drain_step(
         &mut self,
-        case: Case<'a>,
+        case: EntryContext<'a>,
         rules: Eviction<'a>,
         node: Option<&'a Arc<NodeRow>>,
         work: Option<&'a Work>,
@@ -122,7 +122,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The node is cordoned by our own record, under our own lease (I9, I16); else the stamp comes first.
-    fn cordoned(&mut self, case: Case<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
+    fn cordoned(&mut self, case: EntryContext<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
         let lease = self.snap.engine.lease;
         let mine = node.owner().filter(|o| o.entry == case.id && o.lease == lease);
         let recordoned = match mine {
@@ -169,7 +169,7 @@ impl<'a> Pass<'a> {
     /// older rule of the unreachable limit and an unhealthy control plane hold the command back too (I6, I7).
     pub(super) fn command(
         &mut self,
-        case: Case<'a>,
+        case: EntryContext<'a>,
         drained: Option<&Arc<NodeRow>>,
         force: Option<Stored<Order>>,
     ) -> Result<Reason, Reason> {
@@ -179,7 +179,7 @@ impl<'a> Pass<'a> {
         if let Some(barred) = self.barred(case) {
             return Err(barred);
         }
-        let older = self.policy.unreachable_rule == UnreachableRule::Older;
+        let older = self.policy.unreachable_rule == UnreachableRule::All;
         if !case.is_repair()
             && older
             && let Some(gate) = self.unreachable_gate()
@@ -220,7 +220,7 @@ impl<'a> Pass<'a> {
 
     /// Back into the queue: the count goes up, the wait grows (spec/reboot.md, Backoff; spec/repair.md, Drain backoff).
     /// Rule 6 uncordons at once.
-    pub(super) fn back_off(&mut self, case: Case<'a>, why: Reason) -> Reason {
+    pub(super) fn back_off(&mut self, case: EntryContext<'a>, why: Reason) -> Reason {
         let guard = Guard::of_entry(case.id, case.mod_revision);
         let effect = Effect::BackOff { entry: case.owned(), cause: why.clone() };
         self.plan(case.machine, Some(case.id), guard, effect);
@@ -228,17 +228,17 @@ impl<'a> Pass<'a> {
     }
 
     /// Back into the queue as if it had not started: neither count nor wait, for nothing of it was the machine's fault.
-    fn unwind(&mut self, case: Case<'a>, why: Reason) -> Reason {
+    fn unwind(&mut self, case: EntryContext<'a>, why: Reason) -> Reason {
         self.back_as_it_was(case, why, Vec::new())
     }
 
     /// The same from after its command, which never began. Its attempts go: whoever runs the next command – another program,
     /// another version – begins anew, with the boot id of that time (I14, I25).
-    pub(super) fn take_back(&mut self, case: Case<'a>, why: Reason) -> Reason {
+    pub(super) fn take_back(&mut self, case: EntryContext<'a>, why: Reason) -> Reason {
         self.back_as_it_was(case, why, self.snap.store.attempts_of(case.id).cloned().collect())
     }
 
-    fn back_as_it_was(&mut self, case: Case<'a>, why: Reason, never_began: Vec<Stored<Attempt>>) -> Reason {
+    fn back_as_it_was(&mut self, case: EntryContext<'a>, why: Reason, never_began: Vec<Stored<Attempt>>) -> Reason {
         let guard = Guard::of_entry(case.id, case.mod_revision);
         let effect = Effect::Unwind { entry: case.owned(), cause: why.clone(), never_began };
         self.plan(case.machine, Some(case.id), guard, effect);

@@ -4,11 +4,11 @@ use super::Quorum;
 use crate::{
     engine::snapshot::FreshRead,
     model::{
-        any::AnyEntry,
+        any::QueueEntry,
         attempt::Attempt,
+        cketerm_records::Order,
         entry::{EntryId, QueueKind, Stored},
         kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
-        ours::Order,
         reason::Reason,
         repair::RepairEntry,
         result::CommandResult,
@@ -190,14 +190,14 @@ pub enum Effect {
     /// Into `draining`: a reboot from `queued`, a repair from `waiting` or from the watch of the step before.
     StartDrain {
         /// The entry as it was.
-        entry: AnyEntry,
+        entry: QueueEntry,
         /// UID of its Node now: noted, where none was noted at enqueue.
         node_uid: Option<String>,
     },
     /// From `draining` back into the queue, later again.
     BackOff {
         /// The entry as it was.
-        entry: AnyEntry,
+        entry: QueueEntry,
         /// Why, for the operator.
         cause: Reason,
     },
@@ -205,7 +205,7 @@ pub enum Effect {
     /// ended, a freeze has begun, or a person holds it.
     Unwind {
         /// The entry as it was.
-        entry: AnyEntry,
+        entry: QueueEntry,
         /// Why, for the operator.
         cause: Reason,
         /// Its attempts, none of which began: they go.
@@ -241,7 +241,7 @@ pub enum Effect {
     /// Ask the API server itself for a machine's Node and pods, right before its command.
     Recheck {
         /// The entry as it was.
-        entry: AnyEntry,
+        entry: QueueEntry,
         /// The Node's name.
         node: String,
         /// The Node was drained for this command: its pods are asked for, too.
@@ -250,7 +250,7 @@ pub enum Effect {
     /// Into `rebooting` or `watching`, and run the command.
     Power {
         /// The entry as it was; a repair at the step whose command is run.
-        entry: AnyEntry,
+        entry: QueueEntry,
         /// The fresh read that this was decided from; none = the machine has no Node.
         fresh: Option<FreshRead>,
         /// A person's order to skip pods and volumes.
@@ -274,7 +274,7 @@ pub enum Effect {
     /// Run the command once more; or a repair's success command.
     RunAgain {
         /// The entry as it was.
-        entry: AnyEntry,
+        entry: QueueEntry,
         /// The fresh read that this was decided from; none = the machine has no Node, or a success command.
         fresh: Option<FreshRead>,
         /// The attempt before, closed as unknown where it has no outcome.
@@ -381,8 +381,8 @@ impl Effect {
         match self {
             Self::StartDrain { .. } => true,
             // A repair that does not drain starts with its command, and with the fresh read for it.
-            Self::Power { entry: AnyEntry::Repair(entry), .. }
-            | Self::Recheck { entry: AnyEntry::Repair(entry), .. } => !entry.claims_machine(),
+            Self::Power { entry: QueueEntry::Repair(entry), .. }
+            | Self::Recheck { entry: QueueEntry::Repair(entry), .. } => !entry.claims_machine(),
             _ => false,
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Effect, Guard, Pass, attempts, case::Case};
+use super::{Effect, Guard, Pass, attempts, entry_context::EntryContext};
 use crate::{
     engine::snapshot::Snapshot,
     model::{
@@ -61,7 +61,7 @@ impl Hosts {
     }
 
     /// The members that this machine hosts.
-    fn on(&self, case: Case<'_>, etcd: &EtcdView) -> BTreeSet<u64> {
+    fn on(&self, case: EntryContext<'_>, etcd: &EtcdView) -> BTreeSet<u64> {
         let here = |id: u64, member: &Member| match self.0.get(&id) {
             Some(host) => host.machine == case.machine || host.address == case.address,
             // a machine outside the definition
@@ -274,7 +274,7 @@ pub(in crate::engine) fn can_ask(snap: &Snapshot) -> Result<(), String> {
 
 impl<'a> Pass<'a> {
     /// What an effect on this machine asks of etcd's members; none = nothing.
-    pub(super) fn quorum(&self, case: Case<'_>) -> Option<Quorum> {
+    pub(super) fn quorum(&self, case: EntryContext<'_>) -> Option<Quorum> {
         let definition = self.definition?;
         if self.policy.etcd_members == EtcdMembers::None
             || definition.members.control_planes(&definition.cluster).next().is_none()
@@ -323,7 +323,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Whether a member that votes is on this machine.
-    pub(super) fn hosts_voter(&self, case: Case<'_>) -> bool {
+    pub(super) fn hosts_voter(&self, case: EntryContext<'_>) -> bool {
         let etcd = &self.snap.etcd;
         let votes = |id: &u64| etcd.members.get(id).is_some_and(|member| !member.learner);
         !etcd.members.is_empty() && self.etcd_hosts.on(case, etcd).iter().any(votes)
@@ -331,7 +331,7 @@ impl<'a> Pass<'a> {
 
     /// Why this machine may not be disrupted, for etcd's sake. Who only looks on asks nobody: the leader's published
     /// reason says it.
-    pub(super) fn etcd_bars(&self, case: Case<'_>) -> Option<Reason> {
+    pub(super) fn etcd_bars(&self, case: EntryContext<'_>) -> Option<Reason> {
         if !self.leading() {
             return None;
         }
@@ -339,12 +339,12 @@ impl<'a> Pass<'a> {
     }
 
     /// The guard of what begins to disrupt the machine: etcd's members are asked again with it.
-    pub(super) fn disrupting(&self, case: Case<'_>) -> Guard {
+    pub(super) fn disrupting(&self, case: EntryContext<'_>) -> Guard {
         Guard { quorum: self.quorum(case), ..self.starting(case) }
     }
 
     /// The guard of a cordon. One that is ours already and gets a stamp of this lease disrupts nothing anew.
-    pub(super) fn cordoning(&self, case: Case<'_>, node: &NodeRow) -> Result<Guard, Reason> {
+    pub(super) fn cordoning(&self, case: EntryContext<'_>, node: &NodeRow) -> Result<Guard, Reason> {
         if node.unschedulable && node.owner().is_some_and(|owner| owner.entry == case.id) {
             return Ok(self.starting(case));
         }
@@ -352,7 +352,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Before power: the other members are well, and the machine's own does not lead any more, as far as that can be had.
-    pub(super) fn etcd_before_power(&mut self, case: Case<'a>) -> Result<(), Reason> {
+    pub(super) fn etcd_before_power(&mut self, case: EntryContext<'a>) -> Result<(), Reason> {
         if let Some(barred) = self.etcd_bars(case) {
             return Err(barred);
         }

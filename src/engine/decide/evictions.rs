@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Effect, Pass,
-    case::Case,
     drain::Waits,
+    entry_context::EntryContext,
     pods::{Leaving, held_reason},
     preview::Budgeted,
 };
@@ -51,7 +51,7 @@ impl<'a> Pass<'a> {
     /// Preview, then evict all together, then wait for the pods to be gone.
     pub(super) fn clear_out(
         &mut self,
-        case: Case<'a>,
+        case: EntryContext<'a>,
         node: &NodeRow,
         work: &Work,
         rules: Eviction<'_>,
@@ -104,7 +104,13 @@ impl<'a> Pass<'a> {
     }
 
     /// Asks by dry run about every pod that will be evicted and has not passed yet; none = nothing is left to ask (I15).
-    fn preview(&mut self, case: Case<'a>, node: &NodeRow, drain: &DrainWork, leaving: &Leaving<'a>) -> Option<Waits> {
+    fn preview(
+        &mut self,
+        case: EntryContext<'a>,
+        node: &NodeRow,
+        drain: &DrainWork,
+        leaving: &Leaving<'a>,
+    ) -> Option<Waits> {
         let pods: Vec<Budgeted> = leaving
             .evict
             .iter()

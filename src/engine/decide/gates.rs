@@ -1,6 +1,6 @@
 //! What stops new starts, and only those: completion, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
 
-use super::{Pass, case::Case, sound::probe_missing};
+use super::{Pass, entry_context::EntryContext, readiness::probe_missing};
 use crate::{
     model::{
         kube::{HOSTS_SOURCE, NodePods},
@@ -53,7 +53,7 @@ impl Pass<'_> {
     }
 
     /// The same for one entry: a machine outside the cluster does not wait for Kubernetes.
-    pub(super) fn stale_for(&self, case: Case<'_>) -> Option<Reason> {
+    pub(super) fn stale_for(&self, case: EntryContext<'_>) -> Option<Reason> {
         self.stale_sources(case.member.is_some())
     }
 
@@ -94,7 +94,7 @@ impl Pass<'_> {
     }
 
     /// What a drain says until its node's pods are listed.
-    pub(super) fn pods_unlisted(&self, case: Case<'_>, node: &str) -> Reason {
+    pub(super) fn pods_unlisted(&self, case: EntryContext<'_>, node: &str) -> Reason {
         let Some(error) = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref()) else {
             return Reason::Working { phase: "lists pods".to_owned() };
         };
@@ -112,15 +112,15 @@ impl Pass<'_> {
         }
     }
 
-    /// Unreachable nodes outnumber `maximum-unreachable-nodes-for-reboot`. Newer rule: nodes under this reboot process
-    /// do not count. Older rule: all count (and power commands stop too, see `drain`).
+    /// Unreachable nodes outnumber `maximum-unreachable-nodes-for-reboot`. `outside-reboots`: nodes under this reboot process
+    /// do not count. `all`: all count (and power commands stop too, see `drain`).
     pub(super) fn unreachable_gate(&self) -> Option<Reason> {
         let definition = self.definition?;
         if !self.snap.kube.synced() {
             return None;
         }
         let limit = self.snap.store.constraints().maximum_unreachable_nodes_for_reboot;
-        let newer = self.policy.unreachable_rule == UnreachableRule::Newer;
+        let outside_only = self.policy.unreachable_rule == UnreachableRule::OutsideReboots;
         let kube = &self.snap.kube;
         // Both are in the order of names: one walk beside each other, instead of a search for each of 5,000 members.
         let mut rows = kube.nodes.iter().peekable();
@@ -129,7 +129,7 @@ impl Pass<'_> {
             let name = node.node_name();
             while rows.next_if(|(row, _)| row.as_str() < name).is_some() {}
             let down = rows.peek().is_none_or(|(row, node)| row.as_str() != name || !node.ready);
-            if down && !(newer && self.claims.reboots(&node.address)) {
+            if down && !(outside_only && self.claims.reboots(&node.address)) {
                 count += 1;
                 if names.len() < NAMED {
                     names.push(name.to_owned());
@@ -148,7 +148,7 @@ impl Pass<'_> {
 
     /// Before the command of an API server runs again: the others are well, unless it is down already, when nothing is
     /// newly disrupted (I7).
-    pub(super) fn others_unhealthy(&self, case: Case<'_>) -> Option<Reason> {
+    pub(super) fn others_unhealthy(&self, case: EntryContext<'_>) -> Option<Reason> {
         if !case.control_plane() || self.fails(case) {
             return None;
         }
@@ -168,7 +168,7 @@ impl Pass<'_> {
     }
 
     /// The same for one entry: the repair of an API server that is not well itself disrupts nothing (I7).
-    pub(super) fn control_plane_unhealthy_for(&self, case: Case<'_>) -> Option<Reason> {
+    pub(super) fn control_plane_unhealthy_for(&self, case: EntryContext<'_>) -> Option<Reason> {
         if case.is_repair() && self.fails(case) {
             return None;
         }
@@ -176,7 +176,7 @@ impl Pass<'_> {
     }
 
     /// Known to be down: not Ready, or a probe that was answered badly. One that was not asked yet is not known to be.
-    fn fails(&self, case: Case<'_>) -> bool {
+    fn fails(&self, case: EntryContext<'_>) -> bool {
         let ready = self.snap.kube.by_name.get(case.machine).is_some_and(|node| node.ready);
         let probe = self.snap.probes.get(case.address).filter(|_| self.policy.control_plane_probe != "node");
         (self.snap.kube.synced() && !ready) || probe.is_some_and(|p| p.error.is_some())

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Pass, attempts::After, case::Case};
+use super::{Pass, attempts::After, entry_context::EntryContext};
 use crate::model::{entry::EntryId, reason::Reason, reboot::RebootStatus, time::seconds_between};
 
 /// One group in work.
@@ -27,7 +27,7 @@ pub(super) struct InGroups {
 
 impl<'a> Pass<'a> {
     /// The groups in work, and those of these workers; none where the policy has no groups.
-    pub(super) fn groups(&self, workers: &[Case<'a>]) -> Option<InGroups> {
+    pub(super) fn groups(&self, workers: &[EntryContext<'a>]) -> Option<InGroups> {
         let groups = self.policy.groups.as_ref()?;
         let mut in_work: BTreeMap<String, InWork> = BTreeMap::new();
         for (address, &holder) in &self.claims.workers {
@@ -45,15 +45,15 @@ impl<'a> Pass<'a> {
         Some(InGroups { by: groups.by.clone(), limit, in_work, of })
     }
 
-    fn case_of(&self, id: EntryId, address: &str) -> Option<Case<'a>> {
+    fn case_of(&self, id: EntryId, address: &str) -> Option<EntryContext<'a>> {
         let stored = self.snap.store.reboots.entries.get(&id.index).filter(|_| id == EntryId::reboot(id.index))?;
         let definition = self.definition?;
-        Case::of_reboot(id, stored, definition.members.by_address(&definition.cluster, address)?)
+        EntryContext::of_reboot(id, stored, definition.members.by_address(&definition.cluster, address)?)
     }
 
     /// Nothing will move it by itself, as far as can be told: rebooting for longer than `stuck_seconds`, or waiting for a
     /// person.
-    fn is_stuck(&self, case: Case<'a>) -> bool {
+    fn is_stuck(&self, case: EntryContext<'a>) -> bool {
         let entry = self.snap.store.reboots.entries.get(&case.id.index).and_then(|s| s.get());
         if entry.is_none_or(|e| e.status != RebootStatus::Rebooting) {
             return false;
@@ -74,7 +74,7 @@ impl<'a> Pass<'a> {
 
 impl InGroups {
     /// Lets one more machine in, or says which group it waits for.
-    pub(super) fn enter(&mut self, case: Case<'_>) -> Option<Reason> {
+    pub(super) fn enter(&mut self, case: EntryContext<'_>) -> Option<Reason> {
         let group = self.of.get(case.address).cloned().unwrap_or_default();
         let wait = |(name, held): (&String, &InWork)| Reason::WaitingForGroup {
             by: self.by.clone(),

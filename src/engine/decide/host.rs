@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Pass, case::Case};
+use super::{Pass, entry_context::EntryContext};
 use crate::model::{
     host::{Hindrance, HostRow},
     reason::Reason,
@@ -12,7 +12,7 @@ use crate::model::{
 impl<'a> Pass<'a> {
     /// The reason of an entry whose command was sent: its host's, where that is what it waits for. One that is stuck
     /// stays stuck, with the host's trouble beside (I35).
-    pub(super) fn by_its_host(&self, case: Case<'a>, reason: Reason) -> Reason {
+    pub(super) fn by_its_host(&self, case: EntryContext<'a>, reason: Reason) -> Reason {
         use Reason::{CommandRunning, WaitingForBoot, WaitingForHealth};
         if !matches!(reason, CommandRunning { .. } | WaitingForBoot { .. } | WaitingForHealth { .. }) {
             return reason;
@@ -28,7 +28,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The machine's BareMetalHost, where the cluster has them.
-    fn host_of(&self, case: Case<'a>) -> Option<&'a Arc<HostRow>> {
+    fn host_of(&self, case: EntryContext<'a>) -> Option<&'a Arc<HostRow>> {
         let kube = &self.snap.kube;
         let node = self.node_of(case);
         kube.hosts.values().find(|host| {

@@ -30,25 +30,25 @@
 mod attempts;
 mod auto_repair;
 mod boot;
-mod case;
 mod claims;
 mod cordons;
 mod drain;
 mod effect;
 mod endpoints;
+mod entry_context;
 mod etcd_quorum;
 mod evictions;
 mod gates;
 mod groups;
 mod host;
-mod line;
 mod pods;
 mod preview;
+mod readiness;
 mod recheck;
 mod registry;
 mod repair;
 mod results;
-mod sound;
+mod scheduler;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -58,7 +58,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use self::case::Case;
+use self::entry_context::EntryContext;
 pub(in crate::engine) use self::etcd_quorum::{CATCH_UP, can_ask};
 pub use self::{
     auto_repair::{AutoRepair, kept_by_hosts, plan_of},
@@ -71,9 +71,9 @@ pub use self::{
 pub(crate) use self::{
     pods::{count_leaving, held_reason},
     preview::previewed,
+    readiness::readiness,
     registry::{compares, unwritten},
     repair::health::HEALTH,
-    sound::soundness,
 };
 use super::snapshot::Snapshot;
 use crate::{
@@ -203,7 +203,7 @@ fn ignored_orders(snap: &Snapshot, reasons: &mut BTreeMap<EntryId, Reason>) {
 impl<'a> Pass<'a> {
     /// Goes through the queue by index: removes what is to be removed, moves what is in work, and returns the
     /// queued entries that are looked at.
-    fn sort_out_entries(&mut self) -> Vec<Case<'a>> {
+    fn sort_out_entries(&mut self) -> Vec<EntryContext<'a>> {
         let entries = self.snap.store.reboots.entries.len();
         let mut waiting = Vec::with_capacity(entries);
         // The first entry of each member, by its place in the definition.
@@ -252,7 +252,7 @@ impl<'a> Pass<'a> {
                 continue;
             }
             *first = Some(index);
-            let Some(case) = Case::of_reboot(id, stored, node) else { continue };
+            let Some(case) = EntryContext::of_reboot(id, stored, node) else { continue };
             let reason = match entry.status {
                 RebootStatus::Draining => self.drain(case),
                 RebootStatus::Rebooting => self.after_power(case),

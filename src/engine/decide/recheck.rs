@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Pass, case::Case, pods::sort};
+use super::{Effect, Pass, entry_context::EntryContext, pods::sort};
 use crate::{
     engine::snapshot::FreshRead,
     model::{kube::NodeRow, reason::Reason},
@@ -29,7 +29,7 @@ impl<'a> Pass<'a> {
     /// still be ours and empty; `force`: by a person's order pods and volumes do not count.
     pub(super) fn recheck(
         &mut self,
-        case: Case<'a>,
+        case: EntryContext<'a>,
         node: Option<&Arc<NodeRow>>,
         drained: bool,
         force: bool,
@@ -56,13 +56,13 @@ impl<'a> Pass<'a> {
     }
 
     /// What the last tries of an entry's next effect came to, if the last one came to nothing.
-    pub(super) fn came_to_nothing(&self, case: Case<'_>) -> Option<Reason> {
+    pub(super) fn came_to_nothing(&self, case: EntryContext<'_>) -> Option<Reason> {
         let retries = self.snap.work.get(&case.id)?.retries.as_ref()?;
         let why = format!("{} (tried {} times)", retries.why, retries.count);
         Some(Reason::EffectFailed { what: "the command".to_owned(), why })
     }
 
-    fn ask(&mut self, case: Case<'a>, node: &Arc<NodeRow>, pods: bool) {
+    fn ask(&mut self, case: EntryContext<'a>, node: &Arc<NodeRow>, pods: bool) {
         let effect = Effect::Recheck { entry: case.owned(), node: node.name.clone(), pods };
         self.plan(case.machine, Some(case.id), self.starting(case), effect);
     }
@@ -74,7 +74,14 @@ impl<'a> Pass<'a> {
     }
 
     /// Why these answers do not allow the command.
-    fn forbids(&self, case: Case<'a>, node: &NodeRow, fresh: &FreshRead, drained: bool, force: bool) -> Option<Reason> {
+    fn forbids(
+        &self,
+        case: EntryContext<'a>,
+        node: &NodeRow,
+        fresh: &FreshRead,
+        drained: bool,
+        force: bool,
+    ) -> Option<Reason> {
         let Some(found) = &fresh.node else {
             return Some(Reason::NodeMismatch { expected: format!("Node {}", node.name), found: "none".to_owned() });
         };

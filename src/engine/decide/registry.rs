@@ -10,10 +10,10 @@ use crate::{
     engine::registry::{Basis, Proposed, sync},
     model::{
         acceptance::Lead,
+        cketerm_records::Generated,
         cluster::Cluster,
         entry::{EntryId, QueueKind, Stored},
         kube::{Description, NodeRow},
-        ours::Generated,
         policy::Approval as ApprovalPolicy,
         reason::{Reason, TooLarge},
         time::whole_seconds,
@@ -223,7 +223,7 @@ impl Pass<'_> {
     }
 
     /// A living approval of this digest.
-    fn approval(&self, digest: &str) -> Option<&Stored<crate::model::ours::Approval>> {
+    fn approval(&self, digest: &str) -> Option<&Stored<crate::model::cketerm_records::Approval>> {
         let stored = self.snap.store.registry.approvals.get(digest)?;
         stored.get().filter(|a| self.now.wall < a.until)?;
         Some(stored)
@@ -313,7 +313,7 @@ impl Pass<'_> {
     /// another one.
     fn drop_dead_approvals(&mut self) {
         let proposal = self.snap.registry.proposal.as_ref();
-        let dead = |digest: &str, stored: &Stored<crate::model::ours::Approval>| match stored.get() {
+        let dead = |digest: &str, stored: &Stored<crate::model::cketerm_records::Approval>| match stored.get() {
             None => true,
             Some(a) if a.until <= self.now.wall => true,
             Some(a) => proposal.is_some_and(|p| {

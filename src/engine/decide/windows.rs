@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 
-use super::{Guard, Pass, case::Case};
+use super::{Guard, Pass, entry_context::EntryContext};
 use crate::{
     engine::snapshot::Snapshot,
     model::{
@@ -61,7 +61,7 @@ impl Times {
 impl<'a> Pass<'a> {
     /// Why no power command may be ordered for this machine now: frozen, outside its window, or a policy that nobody
     /// can read.
-    pub(super) fn barred(&self, case: Case<'_>) -> Option<Reason> {
+    pub(super) fn barred(&self, case: EntryContext<'_>) -> Option<Reason> {
         if self.times.is_empty() {
             return None;
         }
@@ -69,7 +69,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Frozen, or outside the machine's window: a drain that is under way is unwound.
-    pub(super) fn closed(&self, case: Case<'_>) -> Option<Reason> {
+    pub(super) fn closed(&self, case: EntryContext<'_>) -> Option<Reason> {
         if let Some(frozen) = self.times.frozen.as_ref().filter(|_| !on(Mutation::FreezeForgotten)) {
             return Some(frozen.clone());
         }
@@ -78,7 +78,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Why no drain may start on this machine now: barred, or so near its window's end that it would be unwound.
-    pub(super) fn too_late(&self, case: Case<'_>) -> Option<Reason> {
+    pub(super) fn too_late(&self, case: EntryContext<'_>) -> Option<Reason> {
         if self.times.is_empty() {
             return None;
         }
@@ -92,7 +92,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Why the entry waits, if that lasts longer than its backoff.
-    pub(super) fn outlasts(&self, case: Case<'_>, backoff: Timestamp) -> Option<Reason> {
+    pub(super) fn outlasts(&self, case: EntryContext<'_>, backoff: Timestamp) -> Option<Reason> {
         let closed = if self.times.is_empty() { None } else { self.too_late(case) }?;
         let until = match &closed {
             Reason::Frozen { until, .. } => Some(*until),
@@ -103,20 +103,20 @@ impl<'a> Pass<'a> {
     }
 
     /// What must still be so when work starts: revisions, and that the machine's window has not ended meanwhile.
-    pub(super) fn starting(&self, case: Case<'_>) -> Guard {
+    pub(super) fn starting(&self, case: EntryContext<'_>) -> Guard {
         let until = self.stands(case).and_then(|stands| stands.closes);
         Guard { until, ..Guard::starting(case.id, case.mod_revision, &self.snap.store) }
     }
 
     /// How the window of this machine stands; none = it has none.
-    fn stands(&self, case: Case<'_>) -> Option<Stands> {
+    fn stands(&self, case: EntryContext<'_>) -> Option<Stands> {
         let windows = self.policy.windows.as_ref().filter(|w| w.bind(case.queue()))?;
         let place = if windows.by_machine() { windows.place_for(&self.labels_of(case)) } else { 0 };
         self.times.stands.get(place).copied()
     }
 
     /// Labels of the machine: the definition's; where it has none for it, those of its Node that screens show.
-    pub(super) fn labels_of(&self, case: Case<'_>) -> Cow<'a, Labels> {
+    pub(super) fn labels_of(&self, case: EntryContext<'_>) -> Cow<'a, Labels> {
         let member = self.definition.and_then(|d| d.members.by_address(&d.cluster, case.address));
         if let Some(labels) = member.and_then(|m| m.labels.as_ref()).filter(|labels| !labels.is_empty()) {
             return Cow::Borrowed(labels);

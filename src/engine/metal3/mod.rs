@@ -6,9 +6,9 @@
 //! wrote a `status.poweredOn` within ten minutes. What it cannot find out it takes for a yes. What it has begun it ends all
 //! the same (`winding`).
 
-mod deed;
-mod hand;
-mod winding;
+mod host_action;
+mod host_reconciler;
+mod shutdown;
 
 use std::{
     collections::BTreeMap,
@@ -25,13 +25,13 @@ use tokio::{
 };
 
 use self::{
-    hand::Hand,
-    winding::{Halves, Retiring, unfinished},
+    host_reconciler::HostReconciler,
+    shutdown::{Halves, Retiring, unfinished},
 };
 use super::act::Actor;
 use crate::{
     model::{host::HostRow, kube::HOSTS_SOURCE},
-    power::{Reach, controller},
+    power::{BmcClients, controller},
 };
 
 /// Between looks for the upstream operator.
@@ -73,7 +73,7 @@ pub(super) type Board = Arc<watch::Sender<Arc<Metal3>>>;
 /// What the hands share.
 struct Shared {
     actor: Arc<Actor>,
-    reach: Reach,
+    reach: BmcClients,
     board: Board,
     /// Whether the server keeps the two timestamps; asked once.
     keeps: OnceCell<bool>,
@@ -124,7 +124,7 @@ impl Drop for Controller {
 
 impl Controller {
     /// Starts; does nothing until the policy asks for it.
-    pub fn start(actor: Arc<Actor>, reach: Reach, board: Board) -> Self {
+    pub fn start(actor: Arc<Actor>, reach: BmcClients, board: Board) -> Self {
         let shared = Arc::new(Shared {
             actor,
             reach,
@@ -315,7 +315,7 @@ impl Warden {
 
     fn take(&self, row: Arc<HostRow>) -> Under {
         let (row, watched) = watch::channel(row);
-        let hand = Hand::new(Arc::clone(&self.shared), watched);
+        let hand = HostReconciler::new(Arc::clone(&self.shared), watched);
         Under { row, task: crate::tasks::spawn(hand.run()) }
     }
 

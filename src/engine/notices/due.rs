@@ -9,9 +9,9 @@ use jiff::Timestamp;
 
 use super::scene::{Level, Scene, group_key};
 use crate::model::{
+    cketerm_records::Who,
     entry::EntryId,
-    notice::{Kind, Leadership, Mark, Notice, Pending, Told},
-    ours::Who,
+    notice::{Kind, Leadership, Mark, Notice, NotifierState, Pending},
 };
 
 /// More conditions of one word than that are told of together.
@@ -36,14 +36,20 @@ pub struct Endings {
 }
 
 /// A receiver of which nothing is known yet: it is told what lasts, and of endings from this revision on.
-pub fn stranger(at: Timestamp, revision: i64) -> Told {
+pub fn stranger(at: Timestamp, revision: i64) -> NotifierState {
     // ids begin where no earlier record of this name can have used them
     let next = u64::try_from(at.as_second()).unwrap_or(0);
-    Told { next, cursor: revision, ..Told::default() }
+    NotifierState { next, cursor: revision, ..NotifierState::default() }
 }
 
 /// What was noticed, after this moment.
-pub fn due(told: &Told, scene: &Scene, endings: &Endings, kinds: &BTreeSet<Kind>, memory: &mut Memory) -> Told {
+pub fn due(
+    told: &NotifierState,
+    scene: &Scene,
+    endings: &Endings,
+    kinds: &BTreeSet<Kind>,
+    memory: &mut Memory,
+) -> NotifierState {
     let mut out = Taking { told: told.clone(), scene, kinds };
     out.leader();
     out.freeze();
@@ -73,7 +79,7 @@ pub fn due(told: &Told, scene: &Scene, endings: &Endings, kinds: &BTreeSet<Kind>
 }
 
 struct Taking<'a> {
-    told: Told,
+    told: NotifierState,
     scene: &'a Scene,
     kinds: &'a BTreeSet<Kind>,
 }
@@ -213,7 +219,7 @@ impl Taking<'_> {
 }
 
 /// Puts one behind the others, with its id and what every notice has.
-pub(super) fn push(told: &mut Told, scene: &Scene, mut notice: Notice) {
+pub(super) fn push(told: &mut NotifierState, scene: &Scene, mut notice: Notice) {
     let cluster = scene.cluster_uid.as_deref().unwrap_or("cluster");
     notice.id = format!("{}-{}", cluster.split('-').next().unwrap_or(cluster), told.next);
     told.next += 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{due::push, scene::Scene};
-use crate::model::notice::{Kind, Notice, Told};
+use crate::model::notice::{Kind, Notice, NotifierState};
 
 /// Without a delivery no more than this is kept apart.
 const MOST: usize = 50;
@@ -12,7 +12,7 @@ const TITLES: usize = 20;
 const IDS: usize = 200;
 
 /// Folds what has not been begun, where it is more than may be delivered now, or than is kept.
-pub fn fold(told: &mut Told, scene: &Scene, may: usize) {
+pub fn fold(told: &mut NotifierState, scene: &Scene, may: usize) {
     let begun = told.pending.iter().filter(|p| p.begun).count();
     let waits = told.pending.len() - begun;
     let too_many = waits > MOST || (may > 0 && begun == 0 && waits > may);
@@ -60,14 +60,14 @@ fn many(folded: &[Notice], scene: &Scene) -> Notice {
 }
 
 /// The one that goes next: it is written down that it may have been received before it is sent.
-pub fn begin(told: &mut Told) -> Option<Notice> {
+pub fn begin(told: &mut NotifierState) -> Option<Notice> {
     let first = told.pending.first_mut()?;
     first.begun = true;
     Some(first.notice.clone())
 }
 
 /// It was received, or given up.
-pub fn done(told: &mut Told, id: &str) {
+pub fn done(told: &mut NotifierState, id: &str) {
     told.pending.retain(|p| p.notice.id != id);
 }
 

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Response, StatusCode, header::RETRY_AFTER};
 
-use super::postman::{Delivery, Postman};
+use super::delivery::{Delivery, DeliveryResult};
 use crate::{
     engine::command::Spawner,
     fuzz::{Fuzz, Took, one_line},
-    model::notice::{Kind, Told},
+    model::notice::{Kind, NotifierState},
     net::Http,
     notices::{Hidden, Limits, Origin, Receiver, Template, Way, sample},
 };
@@ -38,12 +38,12 @@ fn answers_of_receivers() {
             response.headers_mut().insert(RETRY_AFTER, value);
         }
         let http = Http::by(move |_| std::future::ready(Ok(response.clone())).boxed());
-        let postman = Postman { http, spawner: Spawner::new("/no/such/helper".into(), None, &[]) };
-        let delivery = runtime.block_on(postman.deliver(&receiver, &sample(Kind::Stuck)));
+        let delivery = Delivery { http, spawner: Spawner::new("/no/such/helper".into(), None, &[]) };
+        let delivery = runtime.block_on(delivery.deliver(&receiver, &sample(Kind::Stuck)));
         let (said, took) = match &delivery {
-            Delivery::Taken(said) => (said, Took::Accepted),
-            Delivery::Unwanted(why) => (why, Took::Refused),
-            Delivery::Failed { why, wait } => {
+            DeliveryResult::Taken(said) => (said, Took::Accepted),
+            DeliveryResult::Unwanted(why) => (why, Took::Refused),
+            DeliveryResult::Failed { why, wait } => {
                 if wait.is_some_and(|wait| wait > Duration::from_mins(10)) {
                     return Err(format!("it is waited for {wait:?}"));
                 }
@@ -57,6 +57,8 @@ fn answers_of_receivers() {
 
 #[test]
 fn our_own_records_of_them() {
-    let seeds = [serde_json::to_string(&Told::default()).unwrap()];
-    Fuzz::new("notice-record", 300).seeds(seeds).run(|bytes| Ok(Took::of(&serde_json::from_slice::<Told>(bytes))));
+    let seeds = [serde_json::to_string(&NotifierState::default()).unwrap()];
+    Fuzz::new("notice-record", 300)
+        .seeds(seeds)
+        .run(|bytes| Ok(Took::of(&serde_json::from_slice::<NotifierState>(bytes))));
 }

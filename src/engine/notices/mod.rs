@@ -6,18 +6,18 @@
 //! | `scene` | what there is to tell about, made from what a pass saw |
 //! | `due` | what is new in that for one receiver |
 //! | `fold` | too much becomes one; how often one is told |
-//! | `crier` | the task: notice, write down, deliver, write down again |
-//! | `postman` | one delivery |
+//! | `worker` | the task: notice, write down, deliver, write down again |
+//! | `delivery` | one delivery |
 
-mod crier;
+mod delivery;
 mod due;
 mod fold;
 #[cfg(test)]
 mod fuzz;
-mod postman;
 mod scene;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::{
     collections::BTreeMap,
@@ -26,9 +26,9 @@ use std::{
 
 use tokio::{sync::watch, task::JoinHandle};
 
-pub use self::postman::{Delivery, Postman};
-use self::{crier::Crier, scene::Scene};
-use super::{act::Actor, snapshot::Seen, tally::Tally};
+pub use self::delivery::{Delivery, DeliveryResult};
+use self::{scene::Scene, worker::NotificationWorker};
+use super::{act::Actor, counters::Counters, snapshot::Seen};
 use crate::{model::notice::Trouble, notices::Receiver};
 
 /// What the leader knows of its receivers, by name; empty where it does not lead.
@@ -48,19 +48,19 @@ pub(super) type Board = Arc<watch::Sender<Arc<Receivers>>>;
 
 /// What the criers of one leadership share.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(super) struct NotifierContext {
     pub actor: Arc<Actor>,
     pub seen: watch::Receiver<Arc<Seen>>,
-    pub postman: Postman,
+    pub delivery: Delivery,
     pub board: Board,
-    pub tally: Arc<Tally>,
+    pub counters: Arc<Counters>,
     pub scenes: Scenes,
 }
 
 /// The newest scene, and what it was made from.
 pub(super) type Scenes = Arc<Mutex<Option<(Arc<Seen>, Option<Arc<Scene>>)>>>;
 
-impl Desk {
+impl NotifierContext {
     /// What there is to tell about: made once, however many receivers look at it.
     fn scene(&self, seen: &Arc<Seen>) -> Option<Arc<Scene>> {
         let mut newest = self.scenes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,18 +74,19 @@ impl Desk {
 }
 
 /// The criers of one leadership. They end when this is dropped; what they have not told, the next leader tells.
-pub(super) struct Criers(Vec<JoinHandle<()>>);
+pub(super) struct NotificationWorkers(Vec<JoinHandle<()>>);
 
-impl Criers {
+impl NotificationWorkers {
     /// One for each receiver.
-    pub fn start(desk: &Desk, receivers: &[Receiver]) -> Self {
-        desk.board.send_replace(Arc::default());
-        let each = receivers.iter().map(|r| crate::tasks::spawn(Crier::new(desk.clone(), r.clone()).run()));
+    pub fn start(context: &NotifierContext, receivers: &[Receiver]) -> Self {
+        context.board.send_replace(Arc::default());
+        let each =
+            receivers.iter().map(|r| crate::tasks::spawn(NotificationWorker::new(context.clone(), r.clone()).run()));
         Self(each.collect())
     }
 }
 
-impl Drop for Criers {
+impl Drop for NotificationWorkers {
     fn drop(&mut self) {
         self.0.iter().for_each(JoinHandle::abort);
     }

@@ -18,9 +18,9 @@ use crate::{
     },
     model::{
         attempt::Attempt,
+        cketerm_records::{Ending, Request},
         entry::{EntryId, QueueKind, Stored},
         notice::{Kind, Leadership, Notice},
-        ours::{Ending, Request},
         reason::{Attention, Reason},
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, StepStatus},

@@ -16,9 +16,9 @@ use crate::{
         snapshot::{Leading, Seen},
     },
     model::{
+        cketerm_records::Ending,
         entry::{EntryId, Stored},
-        notice::{Kind, Leadership, Notice, Told},
-        ours::Ending,
+        notice::{Kind, Leadership, Notice, NotifierState},
         reason::Reason,
     },
     store::{apply::Row, keys::Keys, view::StoreView},
@@ -51,7 +51,7 @@ fn level(kind: Kind, key: &str, word: &str, settle: f64) -> (String, Level) {
 
 /// One receiver, told without a break.
 struct Story {
-    told: Told,
+    told: NotifierState,
     memory: Memory,
     kinds: BTreeSet<Kind>,
 }
@@ -60,7 +60,7 @@ impl Story {
     /// It knows already who leads.
     fn new() -> Self {
         let leader = Some(Leadership { create_revision: 7, host: "boot-0".to_owned() });
-        Self { told: Told { leader, ..stranger(at(0), 100) }, memory: Memory::default(), kinds: all() }
+        Self { told: NotifierState { leader, ..stranger(at(0), 100) }, memory: Memory::default(), kinds: all() }
     }
 
     /// The titles of what is new at this moment, which is received at once.

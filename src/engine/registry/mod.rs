@@ -1,7 +1,7 @@
 //! The registry of machines, as an engine or a console knows it: sabakan's last good answers with their age, and what a
-//! plan makes of them. Gathered off the loop by a [`Keeper`]; decided on in `decide/registry`.
+//! plan makes of them. Gathered off the loop by a [`InventoryPoller`]; decided on in `decide/registry`.
 
-mod keeper;
+mod poller;
 pub mod propose;
 pub mod sync;
 
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    keeper::{Keeper, Plans},
+    poller::{InventoryPoller, Plans},
     propose::{Basis, Proposal, Proposed, propose, with_input},
 };
 use crate::sabakan::Machines;

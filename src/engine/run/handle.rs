@@ -12,20 +12,20 @@ use crate::{
     clock::Steady,
     engine::{
         command::Spawner,
+        counters::Counters,
         etcd_members::Poller,
         metal3::Metal3,
         probe::Prober,
-        registry::Keeper,
+        registry::InventoryPoller,
         results::Publisher,
         snapshot::{Engine, Seen, Snapshot},
-        tally::Tally,
     },
     heartbeat::Heartbeat,
     kubernetes::{Kube, Live as KubeLive},
-    model::ours::Who,
+    model::cketerm_records::Who,
     net::Http,
     notices::Receiver,
-    power::Reach,
+    power::BmcClients,
     store::{Store, live::Live, members::EtcdMembers},
     tasks::held,
 };
@@ -54,7 +54,7 @@ pub struct Options {
     /// Asks sabakan.
     pub registry: Http,
     /// Speaks to the BMCs of BareMetalHosts.
-    pub bmcs: Reach,
+    pub bmcs: BmcClients,
     /// Who is told what happens.
     pub notices: Arc<Vec<Receiver>>,
     /// Reaches those of them that are webhooks.
@@ -64,7 +64,7 @@ pub struct Options {
 /// A running engine.
 pub struct Handle {
     seen: watch::Receiver<Arc<Seen>>,
-    tally: Arc<Tally>,
+    counters: Arc<Counters>,
     heartbeat: Heartbeat,
     stop: Option<mpsc::Sender<()>>,
     task: tokio::task::JoinHandle<()>,
@@ -77,8 +77,8 @@ impl Handle {
     }
 
     /// What it has done so far, counted.
-    pub fn tally(&self) -> Arc<Tally> {
-        Arc::clone(&self.tally)
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
     }
 
     /// Heartbeat of its main loop. Whoever owns the engine waits for [`Heartbeat::stuck`] and then ends the process.
@@ -109,13 +109,13 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     let etcd = Poller::start(store.clock(), options.etcd_members.clone(), kube.as_ref().map(|(kube, _)| kube.clone()));
     let kube = kube.map(|(kube, live)| (kube, Arc::new(live)));
     let kube_live = kube.as_ref().map(|(_, live)| Arc::clone(live));
-    let keeper = Keeper::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
+    let keeper = InventoryPoller::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
     let (metal3, metal3_seen) = watch::channel(Arc::new(Metal3::default()));
     let (tell, seen) = watch::channel(Arc::new(Seen::default()));
     let (stop, stopped) = mpsc::channel(1);
     let steady = Steady::new(store.clock());
     let engine = Engine { host: options.host.clone(), ttl: options.ttl.as_secs(), ..Engine::default() };
-    let tally = Arc::new(Tally::default());
+    let counters = Arc::new(Counters::default());
     let heartbeat = Heartbeat::new(options.ttl);
     crate::tasks::spawn(heartbeat.clone().watch());
     let mut publisher = JoinSet::new();
@@ -126,7 +126,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     }
     let looped = Loop {
         heartbeat: heartbeat.clone(),
-        tally: Arc::clone(&tally),
+        counters: Arc::clone(&counters),
         store: store.clone(),
         clock: store.clock().clone(),
         live,
@@ -163,5 +163,5 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         options,
     };
     let task = crate::tasks::spawn_main(looped.run(stopped));
-    Handle { seen, tally, heartbeat, stop: Some(stop), task }
+    Handle { seen, counters, heartbeat, stop: Some(stop), task }
 }

@@ -10,17 +10,17 @@ use crate::{
     engine::{
         act::{Actor, Repeated},
         decide::can_ask,
-        herald::Herald,
+        event_recorder::EventRecorder,
         lead::{LeadEvent, LeadOrder, Standing},
         metal3::Controller,
-        notices::{Criers, Desk, Postman},
+        notices::{Delivery, NotificationWorkers, NotifierContext},
         preflight,
         snapshot::{Leading, secs},
     },
     fence::Fence,
     model::{
+        cketerm_records::{EngineRegistration, MissingSetting, Who},
         entry::Stored,
-        ours::{EngineRegistration, MissingSetting, Who},
         policy::EngineChoice,
         reboot::RebootStatus::{Draining, Rebooting},
         time::after,
@@ -289,7 +289,7 @@ impl Loop {
         self.clear();
         let host = self.options.host.clone();
         let actor = Actor {
-            herald: Herald::start(kube.clone(), fence.clone(), self.steady.clone(), host),
+            recorder: EventRecorder::start(kube.clone(), fence.clone(), self.steady.clone(), host),
             store: self.store.clone(),
             live: Arc::clone(&self.live),
             kube,
@@ -311,16 +311,16 @@ impl Loop {
         let records = Arc::clone(&actor);
         crate::tasks::spawn(async move { records.cancel_running_records().await });
         let metal3 = Controller::start(Arc::clone(&actor), self.options.bmcs.clone(), Arc::clone(&self.metal3));
-        let desk = Desk {
+        let desk = NotifierContext {
             actor: Arc::clone(&actor),
             seen: self.tell.subscribe(),
-            postman: Postman { http: self.options.webhooks.clone(), spawner: self.options.spawner.clone() },
+            delivery: Delivery { http: self.options.webhooks.clone(), spawner: self.options.spawner.clone() },
             board: Arc::clone(&self.told),
-            tally: Arc::clone(&self.tally),
+            counters: Arc::clone(&self.counters),
             scenes: Arc::default(),
         };
-        let criers = Criers::start(&desk, &self.options.notices);
-        self.leader = Some(Leader { actor, fence, metal3, _criers: criers });
+        let workers = NotificationWorkers::start(&desk, &self.options.notices);
+        self.leader = Some(Leader { actor, fence, metal3, _criers: workers });
         tracing::info!(lease = format!("{lease:x}"), "leads");
     }
 

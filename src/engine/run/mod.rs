@@ -18,25 +18,25 @@ pub use self::{
 };
 use super::{
     act::Actor,
+    counters::Counters,
     decide::{Decision, Effect, HEALTH, Planned, Registering, decide},
     etcd_members::{self, Poller},
     lead::{LeadEvent, Standing},
     memory,
     metal3::{Board, Controller, Metal3},
-    notices::{self, Criers},
+    notices::{self, NotificationWorkers},
     preflight,
     probe::{Prober, Targets, url},
     publish,
-    registry::{Keeper, Plans},
-    snapshot::{BmcAccess, Came, InFlight, Seen, Snapshot, secs},
-    tally::Tally,
+    registry::{InventoryPoller, Plans},
+    snapshot::{BmcAccess, EffectOutcome, InFlight, Seen, Snapshot, secs},
 };
 use crate::{
     clock::{Clock, Now, Steady},
     fence::Fence,
     heartbeat::Heartbeat,
     kubernetes::{Kube, Live as KubeLive},
-    model::{entry::EntryId, kube::KubeView, ours::EngineRegistration},
+    model::{cketerm_records::EngineRegistration, entry::EntryId, kube::KubeView},
     power::Version,
     store::{Store, folders::Walk, live::Live},
     tasks::held,
@@ -52,20 +52,20 @@ struct Leader {
     actor: Arc<Actor>,
     fence: Fence,
     metal3: Controller,
-    _criers: Criers,
+    _criers: NotificationWorkers,
 }
 
 struct Loop {
     /// Beats once a turn. Nothing that the loop awaits may wait for a server: whatever does is a task.
     heartbeat: Heartbeat,
-    tally: Arc<Tally>,
+    counters: Arc<Counters>,
     store: Store,
     clock: Clock,
     live: Arc<Live>,
     kube: Option<(Kube, Arc<KubeLive>)>,
     prober: Prober,
     etcd: Poller,
-    keeper: Keeper,
+    keeper: InventoryPoller,
     metal3: Board,
     metal3_seen: watch::Receiver<Arc<Metal3>>,
     /// What is known of the receivers of notices.
@@ -80,7 +80,7 @@ struct Loop {
     /// What is proposed to etcd before anybody can lead.
     proposing: Option<tokio::task::JoinHandle<()>>,
     leader: Option<Leader>,
-    tasks: JoinSet<(String, Came)>,
+    tasks: JoinSet<(String, EffectOutcome)>,
     /// What each machine's effect under way is.
     effects: BTreeMap<String, (Option<EntryId>, Effect)>,
     /// Checks under way, by the same name: a graceful end does not wait for them.
@@ -153,7 +153,7 @@ impl Loop {
         memory::observe(&mut self.snap, now);
         let began = self.clock.boot();
         let mut decision = decide(&self.snap, now);
-        self.tally.pass(self.clock.boot().saturating_sub(began));
+        self.counters.pass(self.clock.boot().saturating_sub(began));
         self.aim(&decision);
         if self.leader.is_some() {
             self.publish_progress(&decision, now);
@@ -296,7 +296,7 @@ impl Loop {
     }
 
     /// Puts what came of an effect into the memory.
-    fn came(&mut self, done: Result<(String, Came), tokio::task::JoinError>) {
+    fn came(&mut self, done: Result<(String, EffectOutcome), tokio::task::JoinError>) {
         let (machine, came) = match done {
             Ok(done) => done,
             // Aborted with a lost leadership: the maps were cleared then.
@@ -311,27 +311,27 @@ impl Loop {
         self.snap.in_flight.remove(&machine);
         self.checks.remove(&machine);
         let Some((entry, effect)) = self.effects.remove(&machine) else { return };
-        self.tally.ended(effect.word(), &came);
+        self.counters.ended(effect.word(), &came);
         let now = self.steady.now();
-        if !matches!(came, Came::Stale(_) | Came::Rechecked(_)) {
+        if !matches!(came, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) {
             self.stale.remove(&machine);
         }
         let pause = match &came {
-            Came::Lost => {
+            EffectOutcome::Lost => {
                 self.lose("a fenced write was refused");
                 return;
             }
-            Came::Failed(why) => {
+            EffectOutcome::Failed(why) => {
                 tracing::warn!(machine, what = effect.word(), why, "effect failed, is tried again");
                 Some(memory::PAUSE)
             }
-            Came::Stale(cause) => {
+            EffectOutcome::Stale(cause) => {
                 let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));
                 self.stale.insert(machine.clone(), count);
                 tracing::debug!(machine, what = effect.word(), %cause, count, "effect is decided again");
                 Some(memory::stale_pause(count))
             }
-            Came::TooLarge(size) => {
+            EffectOutcome::TooLarge(size) => {
                 tracing::error!(machine, what = effect.word(), %size, "etcd does not take it: nothing was written");
                 if let Effect::Registry(Registering::Apply(apply)) = &effect {
                     self.snap.registry_refused = Some((apply.digest.clone(), apply.too_large(*size)));

@@ -12,7 +12,7 @@ use crate::{
         snapshot::{Seen, secs},
     },
     fence::Fence,
-    model::{entry::Stored, ours::EngineRegistration, time::after},
+    model::{cketerm_records::EngineRegistration, entry::Stored, time::after},
     store::{Store, commit::Change, folders::KeptAudit, keys::Folder},
 };
 

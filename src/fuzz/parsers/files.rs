@@ -7,7 +7,7 @@ use crate::{
     fuzz::{Fuzz, Took, one_line},
     model::notice::Kind,
     notices::{Template, sample},
-    power::Reach,
+    power::BmcClients,
 };
 
 const CONFIG: &str = "\
@@ -65,7 +65,7 @@ fn files_of_bmcs() {
                 bmcs:\n  10.0.0.1: {url: \"https://10.1.0.1\", system: \"1\", insecure: true}\n  10.0.0.2: {url: \"http://b\"}\n";
     Fuzz::new("bmcs-file", 400).seeds([book]).run(|bytes| {
         let path = private(dir.path(), bytes);
-        let reach = Reach::network(Some(path.clone()));
+        let reach = BmcClients::network(Some(path.clone()));
         let read = reach.book();
         match &read {
             Err(why) => hidden(&why.to_string(), &path)?,

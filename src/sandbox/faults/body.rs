@@ -12,7 +12,7 @@ use tokio_stream::wrappers::WatchStream;
 use tower::BoxError;
 
 use super::{
-    line::broken,
+    link::broken,
     status::{Status, Stream},
 };
 

@@ -1,16 +1,16 @@
 //! What goes wrong between an engine and the servers: seeded, counted, on the wire.
 //!
-//! Each engine (or console, or writer) of a simulation has a [`Line`] of its own to etcd and to Kubernetes. A line can be
+//! Each engine (or console, or writer) of a simulation has a [`Link`] of its own to etcd and to Kubernetes. A line can be
 //! cut, silent or slow, and single requests meet a [`Fate`]: lost before or after they were applied, delayed, applied
 //! twice, or the end of the engine's process right before or after them. The servers themselves know nothing of it.
 
 mod body;
 mod dice;
-mod line;
+mod link;
 mod status;
 
 pub use dice::{Aim, Met};
-pub use line::{Line, USER_HEADER};
+pub use link::{Link, USER_HEADER};
 pub use status::State;
 
 use std::{collections::BTreeMap, time::Duration};

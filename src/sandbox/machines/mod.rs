@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
 pub use self::behaviour::{Behaviour, OnBmc, OnBoot, OnCheck, OnCommand};
-use super::pace::{Pace, Span, length};
+use super::durations::{Durations, Span, length};
 use crate::clock::Clock;
 
 /// One machine of the data centre.
@@ -102,7 +102,7 @@ pub struct Power {
 /// All machines. Cheap to clone; all clones are the same. Commands and boots run as tasks of the tokio runtime.
 #[derive(Clone)]
 pub struct Machines {
-    pace: Arc<Pace>,
+    pace: Arc<Durations>,
     clock: Clock,
     inner: Arc<Mutex<Inner>>,
     changed: Arc<watch::Sender<usize>>,
@@ -153,7 +153,7 @@ impl Standing {
 
 impl Machines {
     /// All are up, since long ago. `seed` decides boot ids and jitter.
-    pub fn new(machines: Vec<Machine>, pace: Pace, clock: Clock, seed: u64) -> Self {
+    pub fn new(machines: Vec<Machine>, pace: Durations, clock: Clock, seed: u64) -> Self {
         let (mut racks, mut by_name) = (BTreeMap::new(), BTreeMap::new());
         let mut seeds = Rng::with_seed(seed);
         let day = jiff::SignedDuration::from_hours(24);

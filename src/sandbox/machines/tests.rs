@@ -19,7 +19,7 @@ fn machines(behaviour: &Behaviour) -> Machines {
         behaviour: behaviour.clone(),
         ..Machine::default()
     };
-    Machines::new(vec![one(1, true), one(2, false)], Pace::demo(), clock(), 7)
+    Machines::new(vec![one(1, true), one(2, false)], Durations::demo(), clock(), 7)
 }
 
 fn words(text: &str) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    sandbox::{machines::Machine, pace::Pace},
+    sandbox::{durations::Durations, machines::Machine},
     store::members::{EtcdMembers, Whose},
 };
 
@@ -14,7 +14,7 @@ fn members() -> Members {
         ..Machine::default()
     };
     let clock = Clock::tokio("2026-01-01T00:00:00Z".parse().unwrap());
-    let machines = Machines::new((1..=4).map(machine).collect(), Pace::default(), clock.clone(), 1);
+    let machines = Machines::new((1..=4).map(machine).collect(), Durations::default(), clock.clone(), 1);
     Members::new(machines, clock)
 }
 

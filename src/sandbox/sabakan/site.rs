@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 
 use super::{Sabakan, State};
 use crate::sandbox::{
+    durations::length,
     etcd::Etcd,
     kubernetes::{Objects, resource::NODES},
     machines::{self, Machine, Machines},
-    pace::length,
     workload::Registry,
 };
 

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    durations::Span,
     machines::{Behaviour, Machine},
     metal3::Metal3,
-    pace::Span,
 };
 
 /// Namespaces that are protected have this label with the value `true`: what a definition's `protected_namespaces` can

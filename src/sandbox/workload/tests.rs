@@ -6,13 +6,13 @@ use super::*;
 use crate::{
     clock::Clock,
     sandbox::{
+        durations::Durations,
         kubernetes::{
             Objects,
             controllers::Controllers,
             resource::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS},
         },
         machines::Machines,
-        pace::Pace,
     },
 };
 
@@ -23,10 +23,10 @@ struct Room {
 
 fn room(population: &Population) -> Room {
     let clock = Clock::tokio("2026-11-21T00:00:00Z".parse().unwrap());
-    let machines = Machines::new(population.machines(), Pace::demo(), clock.clone(), 1);
+    let machines = Machines::new(population.machines(), Durations::demo(), clock.clone(), 1);
     let objects = Objects::new(clock);
     population.settle(&objects, &machines).unwrap();
-    let controllers = Some(Controllers::start(objects.clone(), machines, Pace::demo(), 2));
+    let controllers = Some(Controllers::start(objects.clone(), machines, Durations::demo(), 2));
     Room { objects, controllers }
 }
 

@@ -4,7 +4,7 @@
 use cketerm::{
     actions::Operator,
     clock::Clock,
-    model::{entry::EntryId, ours::Verb},
+    model::{cketerm_records::Verb, entry::EntryId},
     store::{EtcdSettings, Store, StoreError, leadership::Under},
 };
 use serde_json::{Value, json};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cketerm::{
     clock::Clock,
     sandbox::{
+        durations::{Durations, Span},
         etcd::Etcd,
         kubernetes::{
             Objects,
@@ -12,7 +13,6 @@ use cketerm::{
             controllers::Controllers,
         },
         machines::{Machine, Machines},
-        pace::{Pace, Span},
     },
 };
 use tokio::{net::TcpListener, sync::oneshot};
@@ -81,9 +81,9 @@ pub fn serve_with(workers: &[Worker]) -> Served {
 }
 
 /// Quick: nobody watches.
-fn pace() -> Pace {
+fn pace() -> Durations {
     let quick = Span::between(0.05, 0.2);
-    Pace { pod_start: quick, pod_stop: quick, lag: 0.02, budget_lag: 0.05, ..Pace::demo() }
+    Durations { pod_start: quick, pod_stop: quick, lag: 0.02, budget_lag: 0.05, ..Durations::demo() }
 }
 
 async fn serve_etcd(etcd: &Etcd) -> String {

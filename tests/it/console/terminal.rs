@@ -11,7 +11,7 @@ use std::{
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 /// How long a screen may take at least: a busy machine is no defect, and a test is no benchmark.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running console.
 pub struct Console {
@@ -89,7 +89,7 @@ impl Console {
 
     /// Waits until this was written.
     pub fn wrote(&self, what: &str) {
-        crate::world::wait_for(&format!("{what:?} is written"), PATIENCE.as_secs(), || {
+        crate::world::wait_for(&format!("{what:?} is written"), TIMEOUT.as_secs(), || {
             self.raw().contains(what).then_some(())
         });
     }
@@ -112,7 +112,7 @@ impl Console {
             let x = line.split(what).next()?.chars().count();
             Some(screen.cell(y, u16::try_from(x).ok()?)?.fgcolor())
         };
-        crate::world::wait_for(&format!("{what:?} is {colour:?}"), PATIENCE.as_secs(), || {
+        crate::world::wait_for(&format!("{what:?} is {colour:?}"), TIMEOUT.as_secs(), || {
             (at() == Some(colour)).then_some(())
         });
     }
@@ -129,7 +129,7 @@ impl Console {
             if modes == (held, held) {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "alternate screen, no cursor: {modes:?}:\n{}", self.text());
+            assert!(began.elapsed() < TIMEOUT, "alternate screen, no cursor: {modes:?}:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -144,7 +144,7 @@ impl Console {
 
     /// Waits until the screen contains this: so many seconds, and 30 at least.
     pub fn shows(&self, what: &str, seconds: u64) -> String {
-        let patience = PATIENCE.max(Duration::from_secs(seconds));
+        let patience = TIMEOUT.max(Duration::from_secs(seconds));
         let began = Instant::now();
         loop {
             let text = self.text();

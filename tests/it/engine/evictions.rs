@@ -6,8 +6,8 @@ use std::{collections::BTreeSet, time::Duration};
 use cketerm::{
     clock::Clock,
     model::{
+        cketerm_records::Audit,
         entry::{EntryId, Stored},
-        ours::Audit,
     },
     sandbox::kubernetes::{
         api::{Asked, Behaviour, Interceptor},
@@ -67,7 +67,7 @@ async fn drained_where_one_is(protected: bool, behaviour: Behaviour, other: Opti
     }
     all.push(of("evictions.example.com", [].into(), behaviour));
     stage.sandbox.api.intercept(all);
-    let engine = stage.ground(ENGINE).start("daemon", true, None);
+    let engine = stage.backends(ENGINE).start("daemon", true, None);
     stage.operator("ann").add_reboots(&[worker.address], None).await.unwrap();
     let mut drained =
         Drained { ended: false, backoffs: 0, reasons: BTreeSet::new(), changes: Vec::new(), tries: Vec::new() };

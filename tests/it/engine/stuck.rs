@@ -14,7 +14,7 @@ use cketerm::{
     engine::run::Handle,
     model::entry::Stored,
     sandbox::faults::State,
-    scenario::{self, Lines, Scenario, Stage, ground},
+    scenario::{self, Lines, Scenario, Stage, backends},
     store::Store,
     tasks::Gate,
 };
@@ -50,9 +50,9 @@ impl Site {
     async fn engine(&self, name: &str) -> Engine {
         let gate = Gate::default();
         let lines = Lines::new(name, &gate, 1);
-        let mut ground = ground(&self.stage.sandbox, name, self.store.clock().clone(), &lines);
-        ground.ttl = TTL;
-        let handle = gate.hold(async move { ground.start("daemon", true, None) }).await;
+        let mut backends = backends(&self.stage.sandbox, name, self.store.clock().clone(), &lines);
+        backends.ttl = TTL;
+        let handle = gate.hold(async move { backends.start("daemon", true, None) }).await;
         Engine { gate, lines, handle }
     }
 

@@ -8,7 +8,7 @@ use cketerm::{
     engine::{run::Handle, snapshot::Seen},
     model::{entry::EntryId, reason::Reason, reboot::RebootStatus},
     sandbox::kubernetes::resource::NODES,
-    scenario::{Lines, Options, Scenario, Stage, ground},
+    scenario::{Lines, Options, Scenario, Stage, backends},
     store::keys::SwitchName,
     tasks::Gate,
 };
@@ -33,9 +33,9 @@ impl Place {
         let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(text).unwrap(), Options::default(), clock.clone()).await.unwrap();
         let lines = Lines::new("engine-host", &Gate::default(), 1);
-        let mut ground = ground(&stage.sandbox, "engine-host", clock, &lines);
-        ground.ttl = Duration::from_mins(1);
-        let engine = ground.start("daemon", true, None);
+        let mut backends = backends(&stage.sandbox, "engine-host", clock, &lines);
+        backends.ttl = Duration::from_mins(1);
+        let engine = backends.start("daemon", true, None);
         let operator = stage.operator("ann");
         let place = Self { stage, engine, operator, lines };
         place.operator.set_switch(SwitchName::Reboots, true, None).await.unwrap();

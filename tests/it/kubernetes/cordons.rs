@@ -4,9 +4,9 @@ use cketerm::{
     fence::Person,
     kubernetes::{Release, WriteError},
     model::{
+        cketerm_records::Who,
         entry::EntryId,
         kube::{EndpointsRow, NodeRow, Owner},
-        ours::Who,
     },
 };
 use serde_json::json;

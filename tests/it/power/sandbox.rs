@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cketerm::{
-    actions::{HostDeed, Operator},
+    actions::{HostAction, Operator},
     clock::Clock,
     engine::{run::Handle, snapshot::Seen},
     model::host::{HostRow, Mode},
@@ -13,7 +13,7 @@ use cketerm::{
         machines::{Behaviour, OnBmc, State, What},
         metal3::NAMESPACE,
     },
-    scenario::{Lines, Options, Scenario, Stage, ground},
+    scenario::{Lines, Options, Scenario, Stage, backends},
     tasks::Gate,
 };
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ impl Place {
         let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock.clone()).await.unwrap();
         let lines = Lines::new("engine-host", &Gate::default(), 1);
-        let engine = ground(&stage.sandbox, "engine-host", clock, &lines).start(mode, true, None);
+        let engine = backends(&stage.sandbox, "engine-host", clock, &lines).start(mode, true, None);
         let operator = stage.operator("ann");
         Self { stage, engine, operator, lines }
     }
@@ -98,7 +98,7 @@ impl Place {
         let uid = self.host(name)["metadata"]["uid"].as_str().unwrap().to_owned();
         let node = self.stage.sandbox.objects.get(&NODES, "", name).unwrap();
         let node_uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
-        let deed = HostDeed::Fence(name.to_owned(), node_uid);
+        let deed = HostAction::Fence(name.to_owned(), node_uid);
         let done = self.operator.host(&format!("{NAMESPACE}/{name}"), &uid, deed, Some("dead")).await;
         done.map_err(|e| e.text)
     }
@@ -223,8 +223,8 @@ async fn i44_an_old_operator_that_clears_our_key_early_gives_no_proof_and_the_no
     assert_eq!(gone, None);
     let uid = place.host("w2")["metadata"]["uid"].as_str().unwrap().to_owned();
     let name = format!("{NAMESPACE}/w2");
-    let held = place.operator.host(&name, &uid, HostDeed::Hold(Mode::Soft), None).await;
+    let held = place.operator.host(&name, &uid, HostAction::Hold(Mode::Soft), None).await;
     assert!(held.is_ok());
-    let other = place.operator.host(&name, "another", HostDeed::Hold(Mode::Soft), None).await.unwrap_err();
+    let other = place.operator.host(&name, "another", HostAction::Hold(Mode::Soft), None).await.unwrap_err();
     assert!(other.text.contains("another host by now"), "{}", other.text);
 }

@@ -7,8 +7,8 @@ use cketerm::{
     heartbeat::Heartbeat,
     model::{
         attempt::Attempt,
+        cketerm_records::{Audit, SCHEMA, Who},
         entry::{EntryId, Stored},
-        ours::{Audit, SCHEMA, Who},
         result::CommandResult,
     },
     store::{

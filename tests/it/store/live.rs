@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cketerm::{
     clock::Clock,
-    model::ours::Audit,
+    model::cketerm_records::Audit,
     store::{
         Store,
         keys::{Folder, SwitchName},

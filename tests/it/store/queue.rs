@@ -7,8 +7,8 @@ use std::{
 
 use cketerm::{
     model::{
+        cketerm_records::{Audit, Verb},
         entry::{EntryId, QueueKind},
-        ours::{Audit, Verb},
     },
     store::{StoreError, folders::Walk, keys::SwitchName, view::Switch},
 };

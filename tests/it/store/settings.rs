@@ -11,7 +11,7 @@ use super::{
     registration, who,
 };
 
-fn set_by<'a>(who: &'a cketerm::model::ours::Who, reason: Option<&'a str>) -> Note<'a> {
+fn set_by<'a>(who: &'a cketerm::model::cketerm_records::Who, reason: Option<&'a str>) -> Note<'a> {
     Note { who, what: "policy set", on: "policy", reason }
 }
 

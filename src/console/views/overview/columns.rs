@@ -9,8 +9,8 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr;
 
 use super::{
-    LABEL, Told, blocks, data, leads, machines,
-    past::{day, deeds, ended},
+    LABEL, OverviewLine, blocks, data, leads, machines,
+    past::{actions, day, ended},
     queue, said, stuck, switches, text, to_go, waiting, waits_on, work,
 };
 use crate::{
@@ -24,7 +24,7 @@ const ROOM: usize = 18;
 const TWO: u16 = 150;
 
 /// The lines of both columns; the right one is empty on a narrow screen.
-fn columns(app: &App, area: Rect) -> (Vec<Told>, Vec<Told>) {
+fn columns(app: &App, area: Rect) -> (Vec<OverviewLine>, Vec<OverviewLine>) {
     let room = usize::from(area.height);
     let mut left = vec![said("Reboots", queue(app, QueueKind::Reboot)), said("Repairs", queue(app, QueueKind::Repair))];
     // where there is room, what is long goes on in a second line
@@ -39,25 +39,25 @@ fn columns(app: &App, area: Rect) -> (Vec<Told>, Vec<Told>) {
     left.extend(blocks(app));
     left.extend(machines(app));
     let (work, stuck, waits_on) = (work(app), stuck(app), waits_on(app));
-    let (ended, deeds) = (ended(app), deeds(app));
+    let (ended, actions) = (ended(app), actions(app));
     if area.width >= TWO {
         let rest = room.saturating_sub(left.len());
         let parts = shares(rest, &[work.len(), stuck.len(), waits_on.len()]);
         left.extend(part("In work", work, parts[0]));
         left.extend(part("Stuck", stuck, parts[1]));
         left.extend(part("Waits on", waits_on, parts[2]));
-        let parts = shares(room, &[ended.len(), deeds.len()]);
+        let parts = shares(room, &[ended.len(), actions.len()]);
         let mut right = part("Ended", ended, parts[0]);
-        right.extend(part("Actions", deeds, parts[1]));
+        right.extend(part("Actions", actions, parts[1]));
         return (left, right);
     }
     let rest = room.saturating_sub(left.len());
-    let parts = shares(rest, &[stuck.len(), work.len(), waits_on.len(), ended.len(), deeds.len()]);
+    let parts = shares(rest, &[stuck.len(), work.len(), waits_on.len(), ended.len(), actions.len()]);
     left.extend(part("In work", work, parts[1]));
     left.extend(part("Stuck", stuck, parts[0]));
     left.extend(part("Waits on", waits_on, parts[2]));
     left.extend(part("Ended", ended, parts[3]));
-    left.extend(part("Actions", deeds, parts[4]));
+    left.extend(part("Actions", actions, parts[4]));
     (left, Vec::new())
 }
 
@@ -76,9 +76,9 @@ fn shares(room: usize, needs: &[usize]) -> Vec<usize> {
 }
 
 /// The first lines of a section under its label; how many are left out stands on the last.
-fn part(label: &'static str, lines: Vec<Told>, room: usize) -> Vec<Told> {
+fn part(label: &'static str, lines: Vec<OverviewLine>, room: usize) -> Vec<OverviewLine> {
     let hidden = lines.len().saturating_sub(room);
-    let mut shown: Vec<Told> = lines.into_iter().take(room).collect();
+    let mut shown: Vec<OverviewLine> = lines.into_iter().take(room).collect();
     if let Some(first) = shown.first_mut() {
         first.label = label;
     }
@@ -102,7 +102,7 @@ fn left_width(area: Rect) -> u16 {
 }
 
 /// A line that is too long goes on below itself; what is too long for that too is cut.
-fn folded(line: Told, width: usize) -> Vec<Told> {
+fn folded(line: OverviewLine, width: usize) -> Vec<OverviewLine> {
     let long = line.spans.iter().map(Span::width).sum::<usize>() > width;
     if !long {
         return vec![line];
@@ -122,7 +122,7 @@ fn folded(line: Told, width: usize) -> Vec<Told> {
     if let Some(last) = first.last_mut() {
         *last = text(last.content.trim_end().to_owned(), last.style);
     }
-    vec![Told { spans: first, ..line }, said("", second)]
+    vec![OverviewLine { spans: first, ..line }, said("", second)]
 }
 
 /// What can be opened at this place of the screen.
@@ -150,7 +150,7 @@ pub(in crate::console::views) fn draw(app: &App, buffer: &mut Buffer, area: Rect
     column(app, buffer, Rect { x: area.x + split, width: area.width - split, ..area }, right, stale);
 }
 
-fn column(app: &App, buffer: &mut Buffer, area: Rect, lines: Vec<Told>, stale: bool) {
+fn column(app: &App, buffer: &mut Buffer, area: Rect, lines: Vec<OverviewLine>, stale: bool) {
     let theme = &app.looks.theme;
     for (y, line) in (area.y..area.bottom()).zip(lines) {
         let at_cursor = line.spot.is_some() && line.spot == app.spots.cursor;

@@ -2,14 +2,14 @@
 
 use ratatui::text::Span;
 
-use super::{Told, said, text};
+use super::{OverviewLine, said, text};
 use crate::{
-    console::{app::App, bar::spark, brief, calendar, overview::Spot, views::history, when},
-    model::ours::Audit,
+    console::{app::App, bar::spark, calendar, overview::Spot, short_text, views::history, when},
+    model::cketerm_records::Audit,
 };
 
 /// The last day at a glance: what ended in each hour, and how long the machines were away.
-pub(super) fn day(app: &App) -> Option<Told> {
+pub(super) fn day(app: &App) -> Option<OverviewLine> {
     let (theme, day) = (&app.looks.theme, &app.summary.day);
     let all: u64 = day.ended.iter().sum();
     if all == 0 {
@@ -33,10 +33,10 @@ pub(super) fn day(app: &App) -> Option<Told> {
 }
 
 /// What ended last.
-pub(super) fn ended(app: &App) -> Vec<Told> {
+pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
     let theme = &app.looks.theme;
     let read = &app.past.history;
-    let mut lines: Vec<Told> = Vec::new();
+    let mut lines: Vec<OverviewLine> = Vec::new();
     for id in &app.summary.ended {
         let Some(e) = read.get(id) else { continue };
         // a machine was away from its command on; without one, it waited from the request on
@@ -45,15 +45,15 @@ pub(super) fn ended(app: &App) -> Vec<Told> {
             (None, Some(r)) => Some(format!(" after {}", when::age(r.at, e.at))),
             (None, None) => None,
         };
-        let by = e.request.as_ref().map(|r| format!(" ({})", brief::safe(&r.who.user))).unwrap_or_default();
-        let node = brief::squeezed(&app.seen.snapshot.machine(&e.address), 24);
+        let by = e.request.as_ref().map(|r| format!(" ({})", short_text::safe(&r.who.user))).unwrap_or_default();
+        let node = short_text::squeezed(&app.seen.snapshot.machine(&e.address), 24);
         let style = history::style(app, e);
-        lines.push(Told {
+        lines.push(OverviewLine {
             spot: Some(Spot::Ended(id.clone())),
             label: "",
             spans: vec![
                 Span::raw(format!("{} {node} ", calendar::short(app, e.at))),
-                text(brief::safe(&e.outcome), style),
+                text(short_text::safe(&e.outcome), style),
                 text(format!("{}{by}", took.unwrap_or_default()), theme.muted),
             ],
         });
@@ -65,15 +65,15 @@ pub(super) fn ended(app: &App) -> Vec<Told> {
 }
 
 /// What people did last.
-pub(super) fn deeds(app: &App) -> Vec<Told> {
+pub(super) fn actions(app: &App) -> Vec<OverviewLine> {
     let read = &app.past.audit;
-    let mut lines: Vec<Told> = Vec::new();
-    for id in &app.summary.deeds {
+    let mut lines: Vec<OverviewLine> = Vec::new();
+    for id in &app.summary.actions {
         let Some(audit) = read.get(id) else { continue };
-        lines.push(Told {
-            spot: Some(Spot::Deed(id.clone())),
+        lines.push(OverviewLine {
+            spot: Some(Spot::DialogAction(id.clone())),
             label: "",
-            spans: vec![Span::raw(format!("{} {}", calendar::short(app, audit.at), deed(audit)))],
+            spans: vec![Span::raw(format!("{} {}", calendar::short(app, audit.at), action(audit)))],
         });
     }
     if lines.is_empty() {
@@ -82,15 +82,15 @@ pub(super) fn deeds(app: &App) -> Vec<Told> {
     lines
 }
 
-fn deed(audit: &Audit) -> String {
+fn action(audit: &Audit) -> String {
     let why = audit.reason.as_ref().map(|why| format!(" \"{why}\"")).unwrap_or_default();
-    brief::safe(&format!("{}: {} {}{why}", audit.who.user, audit.what, audit.on))
+    short_text::safe(&format!("{}: {} {}{why}", audit.who.user, audit.what, audit.on))
 }
 
 fn nothing_read(app: &App, begun: bool, error: Option<&String>) -> Span<'static> {
     let theme = &app.looks.theme;
     match error {
-        Some(why) => text(format!("not read: {}", brief::safe(why)), theme.trouble),
+        Some(why) => text(format!("not read: {}", short_text::safe(why)), theme.trouble),
         None if begun => text("nothing yet", theme.muted),
         None => text("reading ...", theme.muted),
     }

@@ -6,18 +6,18 @@ use jiff::Timestamp;
 use super::super::{
     Effect, End, Guard, Pass,
     attempts::After,
-    case::{Case, Of, Task},
-    sound,
+    entry_context::{EntryContext, EntryKind, Task},
+    readiness,
 };
 use super::steps::waiting_for_health;
 use crate::{
     engine::snapshot::CheckAnswer,
     model::{
-        any::AnyEntry,
+        any::QueueEntry,
         attempt::Attempt,
+        cketerm_records::Verb,
         cluster::Operation,
         entry::{EntryId, Stored},
-        ours::Verb,
         reason::Reason,
     },
     mutation::{Mutation, on},
@@ -50,8 +50,8 @@ fn place(id: EntryId) -> String {
 
 impl<'a> Pass<'a> {
     /// The health check of an entry, if it is time for it.
-    pub(super) fn health_check_due(&mut self, case: Case<'a>) -> Option<DueCheck> {
-        let Of::Repair { entry, operation, .. } = case.of else { return None };
+    pub(super) fn health_check_due(&mut self, case: EntryContext<'a>) -> Option<DueCheck> {
+        let EntryKind::Repair { entry, operation, .. } = case.of else { return None };
         let engine = &self.snap.engine;
         // Who makes room for another leader asks only for what it has to finish.
         if engine.leading.is_none() || (engine.resigning.is_some() && !entry.claims_machine()) {
@@ -121,8 +121,8 @@ impl<'a> Pass<'a> {
     }
 
     /// The success command, where the operation has one.
-    fn success_task(&self, case: Case<'a>) -> Option<Task<'a>> {
-        let Of::Repair { operation, step, .. } = case.of else { return None };
+    fn success_task(&self, case: EntryContext<'a>) -> Option<Task<'a>> {
+        let EntryKind::Repair { operation, step, .. } = case.of else { return None };
         let argv = operation.success_command.as_deref().filter(|argv| !argv.is_empty())?;
         let bound = operation.success_bound(self.policy.command_cap_seconds);
         let name = "the success command";
@@ -130,7 +130,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The end, if it has come. Once the success command has begun, only its outcome counts: it runs at most once (I40).
-    pub(super) fn repair_end(&mut self, case: Case<'a>) -> Option<Reason> {
+    pub(super) fn repair_end(&mut self, case: EntryContext<'a>) -> Option<Reason> {
         if !self.leading() {
             return None;
         }
@@ -167,7 +167,7 @@ impl<'a> Pass<'a> {
 
     /// A person's `done` while a command of a dead leader may still run: the entry ends at once, without a success command
     /// beside that one; its cordon stays until the command has ended or its bound has passed.
-    pub(super) fn called_done_while_running(&mut self, case: Case<'a>) -> Option<Reason> {
+    pub(super) fn called_done_while_running(&mut self, case: EntryContext<'a>) -> Option<Reason> {
         let order = self.order_of(case, Verb::Done).filter(|_| self.leading())?;
         let order = order.get()?.clone();
         let node = self.node_of(case);
@@ -183,7 +183,7 @@ impl<'a> Pass<'a> {
     }
 
     /// `succeeded`, or `failed` if the command failed; of unknown outcome, it waits for a person.
-    fn after_success(&mut self, case: Case<'a>, task: Task<'a>) -> Reason {
+    fn after_success(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Reason {
         if let Some(reason) = self.retry_ordered(case, task) {
             return reason;
         }
@@ -205,25 +205,26 @@ impl<'a> Pass<'a> {
     }
 
     /// Writes the end; the entry stays in the queue.
-    pub(super) fn finish_repair(&mut self, case: Case<'a>, end: End) -> Reason {
+    pub(super) fn finish_repair(&mut self, case: EntryContext<'a>, end: End) -> Reason {
         self.end_repair(case, end, false)
     }
 
-    fn end_repair(&mut self, case: Case<'a>, end: End, running: bool) -> Reason {
+    fn end_repair(&mut self, case: EntryContext<'a>, end: End, running: bool) -> Reason {
         let reason = Reason::Working { phase: format!("ends: {}", end.outcome()) };
-        let AnyEntry::Repair(entry) = case.owned() else { return reason };
+        let QueueEntry::Repair(entry) = case.owned() else { return reason };
         let guard = Guard::of_entry(case.id, case.mod_revision);
         self.plan(case.machine, Some(case.id), guard, Effect::Finish { entry, end, running });
         reason
     }
 
     /// What the health check said last, in words; for a healthy API server what is still missing.
-    pub(super) fn last_health(&self, case: Case<'a>) -> String {
+    pub(super) fn last_health(&self, case: EntryContext<'a>) -> String {
         match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
             None => String::new(),
             Some((_, CheckAnswer::Yes)) => {
                 let node = self.node_of(case);
-                let sound = sound::soundness(self.snap, case.id, case.address, case.control_plane(), node, self.now);
+                let sound =
+                    readiness::readiness(self.snap, case.id, case.address, case.control_plane(), node, self.now);
                 sound.missing.map_or_else(|| "true".to_owned(), |m| format!("true, but {m}"))
             }
             Some((_, answer)) => answer.to_string(),

@@ -9,10 +9,10 @@
 //! What the repair queue shares with the reboot queue – drains, attempts, cordons, what is claimed – is not here.
 
 pub(crate) mod health;
-mod line;
+mod scheduler;
 mod steps;
 
-use super::{Effect, End, Guard, Pass, case::Case};
+use super::{Effect, End, Guard, Pass, entry_context::EntryContext};
 use crate::model::{
     entry::{EntryId, Stored},
     reason::Reason,
@@ -75,7 +75,12 @@ impl<'a> Pass<'a> {
     }
 
     /// 7. An entry whose procedure or operation is not known is reported, and others go on.
-    fn valid(&self, id: EntryId, stored: &'a Stored<RepairEntry>, entry: &RepairEntry) -> Result<Case<'a>, Reason> {
+    fn valid(
+        &self,
+        id: EntryId,
+        stored: &'a Stored<RepairEntry>,
+        entry: &RepairEntry,
+    ) -> Result<EntryContext<'a>, Reason> {
         let Some(definition) = self.definition else { return Err(self.no_definition()) };
         // `ckecli` takes any text as an address.
         if entry.address.parse::<std::net::IpAddr>().is_err() {
@@ -91,7 +96,7 @@ impl<'a> Pass<'a> {
         let draining = entry.claims_machine() && entry.step_status == StepStatus::Draining;
         if draining && matches!(cause, Reason::InvalidEntry { .. }) {
             let machine = self.snap.machine(&entry.address);
-            let entry = crate::model::any::AnyEntry::Repair(entry.clone());
+            let entry = crate::model::any::QueueEntry::Repair(entry.clone());
             let effect = Effect::BackOff { entry, cause: cause.clone() };
             self.plan(&machine, Some(id), Guard::of_entry(id, stored.mod_revision), effect);
         }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::super::{
     End, Pass,
     attempts::After,
-    case::{Case, Of},
+    entry_context::{EntryContext, EntryKind},
 };
 use crate::{
     engine::snapshot::CheckAnswer,
@@ -22,8 +22,8 @@ use crate::{
 
 impl<'a> Pass<'a> {
     /// Moves what is in work; none = it waits for its turn.
-    pub(super) fn step_on(&mut self, case: Case<'a>) -> Option<Reason> {
-        let Of::Repair { entry, operation, step } = case.of else { return None };
+    pub(super) fn step_on(&mut self, case: EntryContext<'a>) -> Option<Reason> {
+        let EntryKind::Repair { entry, operation, step } = case.of else { return None };
         // Passed over while it backs off.
         if !entry.claims_machine() && case.backoff.1.is_some_and(|until| until > self.now.wall) {
             return None;
@@ -40,7 +40,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The command was run, or is to be run again; the health check decides what comes next.
-    fn watch(&mut self, case: Case<'a>) -> Reason {
+    fn watch(&mut self, case: EntryContext<'a>) -> Reason {
         if let Some(node) = self.node_of(case) {
             self.restamp(case, node);
         }
@@ -77,7 +77,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Not healthy within `watch_seconds`: the next step's first action, in the same write. No answer is no "no".
-    fn watched(&mut self, case: Case<'a>, outcome: &Outcome) -> Reason {
+    fn watched(&mut self, case: EntryContext<'a>, outcome: &Outcome) -> Reason {
         let until = watch_until(case, outcome);
         let last = self.last_health(case);
         if self.now.wall < until {
@@ -93,10 +93,11 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn next_step(&mut self, case: Case<'a>, last: &str) -> Reason {
-        let Of::Repair { entry, operation, step } = case.of else { return Reason::Ready };
+    fn next_step(&mut self, case: EntryContext<'a>, last: &str) -> Reason {
+        let EntryKind::Repair { entry, operation, step } = case.of else { return Reason::Ready };
         let further = i64::from(!on(Mutation::StepTwice));
-        let next = Case { of: Of::Repair { entry, operation, step: step.saturating_add(further) }, ..case };
+        let next =
+            EntryContext { of: EntryKind::Repair { entry, operation, step: step.saturating_add(further) }, ..case };
         if operation.step(step.saturating_add(1)).is_none() {
             let why = format!("{}, the health check says: {last}", past_the_last(operation.steps().len()));
             return self.finish_repair(case, End::Failed(why));
@@ -112,7 +113,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The first action of a step: its drain, or its command.
-    pub(super) fn begin_step(&mut self, case: Case<'a>) -> Result<Reason, Reason> {
+    pub(super) fn begin_step(&mut self, case: EntryContext<'a>) -> Result<Reason, Reason> {
         if let Some(reason) = self.stale_for(case).or_else(|| self.no_command(case)) {
             return Err(reason);
         }
@@ -134,13 +135,13 @@ impl<'a> Pass<'a> {
     }
 
     /// Why the step may not begin now: a drain needs time before its window ends, a command only its beginning (I8).
-    pub(super) fn step_too_late(&self, case: Case<'a>) -> Option<Reason> {
+    pub(super) fn step_too_late(&self, case: EntryContext<'a>) -> Option<Reason> {
         if self.needs_drain(case) { self.too_late(case) } else { self.barred(case) }
     }
 
     /// Boot time at which the watch of an entry's command was over, if it is.
-    pub(super) fn watch_is_over(&self, case: Case<'a>) -> Option<f64> {
-        let Of::Repair { entry, .. } = case.of else { return None };
+    pub(super) fn watch_is_over(&self, case: EntryContext<'a>) -> Option<f64> {
+        let EntryKind::Repair { entry, .. } = case.of else { return None };
         if !entry.claims_machine() || entry.step_status != StepStatus::Watching {
             return None;
         }
@@ -155,16 +156,16 @@ impl<'a> Pass<'a> {
 }
 
 /// When the watch after this command is over.
-fn watch_until(case: Case<'_>, outcome: &Outcome) -> Timestamp {
-    let Of::Repair { operation, step, .. } = case.of else { return outcome.at };
+fn watch_until(case: EntryContext<'_>, outcome: &Outcome) -> Timestamp {
+    let EntryKind::Repair { operation, step, .. } = case.of else { return outcome.at };
     let watched = |s: &crate::model::cluster::Step| s.watch_seconds.filter(|_| !on(Mutation::StepUnwatched));
     let seconds = operation.step(step).and_then(watched).unwrap_or(0);
     after(outcome.at, seconds.max(0))
 }
 
 /// The health check decides, until then.
-pub(super) fn waiting_for_health(case: Case<'_>, until: Option<Timestamp>, last: String) -> Reason {
-    let Of::Repair { step, .. } = case.of else { return Reason::Ready };
+pub(super) fn waiting_for_health(case: EntryContext<'_>, until: Option<Timestamp>, last: String) -> Reason {
+    let EntryKind::Repair { step, .. } = case.of else { return Reason::Ready };
     Reason::WaitingForHealth { step, until, last }
 }
 

@@ -8,9 +8,9 @@ use crate::{
     },
     model::{
         attempt::Ended,
+        cketerm_records::Verb,
         entry::EntryId,
         host::{Asked, HostRow},
-        ours::Verb,
         policy::WorkerCompletion,
         reason::Reason,
         reboot::RebootStatus::Rebooting,

@@ -8,12 +8,12 @@ use super::{
 use crate::{
     engine::{
         decide::{Apply, Effect, Registering, compares, unwritten},
-        snapshot::Came,
+        snapshot::EffectOutcome,
     },
     model::{
         attempt::{Attempt, CheckAnswer, Ended},
+        cketerm_records::{Ending, Verb},
         entry::{EntryId, QueueKind, Stored},
-        ours::{Ending, Verb},
         reason::{Attention, Reason, TooLarge},
         reboot::RebootStatus,
     },
@@ -217,7 +217,7 @@ fn i49_what_etcd_does_not_take_is_the_entrys_reason_and_needs_a_person() {
         crate::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: super::scene::now() },
     );
     let refused = scene.with(|s| {
-        crate::engine::memory::remember(&mut s.snap.work, id, &effect, &Came::TooLarge(size), now);
+        crate::engine::memory::remember(&mut s.snap.work, id, &effect, &EffectOutcome::TooLarge(size), now);
     });
     let reason = refused.reason(0);
     assert_eq!(reason, Reason::TransactionTooLarge { what: "removing".to_owned(), size });
@@ -227,12 +227,18 @@ fn i49_what_etcd_does_not_take_is_the_entrys_reason_and_needs_a_person() {
     assert_eq!(serde_json::from_str::<Reason>(&json).unwrap(), reason, "{json}");
     let asked = refused.clone().with(|s| {
         let check = Effect::BootCheck { argv: Vec::new(), bound: 1 };
-        let answer = Came::Check(CheckAnswer::No("down".to_owned()));
+        let answer = EffectOutcome::Check(CheckAnswer::No("down".to_owned()));
         crate::engine::memory::remember(&mut s.snap.work, id, &check, &answer, now);
     });
     assert!(matches!(asked.reason(0), Reason::TransactionTooLarge { .. }), "a check says nothing of it");
     let again = refused.with(|s| {
-        crate::engine::memory::remember(&mut s.snap.work, id, &effect, &Came::Failed("no answer".to_owned()), now);
+        crate::engine::memory::remember(
+            &mut s.snap.work,
+            id,
+            &effect,
+            &EffectOutcome::Failed("no answer".to_owned()),
+            now,
+        );
     });
     assert!(!matches!(again.reason(0), Reason::TransactionTooLarge { .. }));
 }

@@ -5,7 +5,7 @@ use crate::{
     engine::decide::{Decision, Effect},
     model::{
         attempt::Ended,
-        ours::Verb,
+        cketerm_records::Verb,
         reason::Reason,
         reboot::RebootStatus::{Cancelled, Rebooting},
     },

@@ -4,11 +4,11 @@ use super::scene::{BOOT, Scene, controlled, now, refused_by_budget};
 use crate::{
     engine::decide::{Effect, backoff_seconds},
     model::{
+        cketerm_records::Verb,
         cluster::Reboot,
         drain::Verdict,
         entry::{EntryId, QueueKind},
         kube::NamespaceRow,
-        ours::Verb,
         policy::UnreachableRule,
         reason::{PodHold, Reason},
         reboot::RebootStatus::Draining,
@@ -319,10 +319,10 @@ fn i6_the_older_rule_stops_power_commands_too() {
     let scene = Scene::new(2)
         .draining(0, 11, 1)
         .node(12, |n| n.ready = false)
-        .with(|s| s.policy.unreachable_rule = UnreachableRule::Older);
+        .with(|s| s.policy.unreachable_rule = UnreachableRule::All);
     assert_eq!(scene.does(0), None);
     assert!(matches!(scene.reason(0), Reason::UnreachableGate { .. }));
-    let newer = scene.with(|s| s.policy.unreachable_rule = UnreachableRule::Newer);
+    let newer = scene.with(|s| s.policy.unreachable_rule = UnreachableRule::OutsideReboots);
     assert_eq!(newer.does(0), Some("rebooting"));
 }
 

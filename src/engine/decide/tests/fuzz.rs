@@ -16,8 +16,8 @@ use crate::{
     },
     fuzz::{Fuzz, Took, Tried},
     model::{
+        cketerm_records::{Audit, Ending},
         entry::EntryId,
-        ours::{Audit, Ending},
         reboot::{RebootEntry, RebootStatus},
         record::Record,
         repair::RepairEntry,
@@ -40,7 +40,7 @@ fn scene() -> Scene {
         .budget("web", "web")
         .checked(2, CheckAnswer::No("false".to_owned()), None)
         .repair(1, 15, "two")
-        .order(1, crate::model::ours::Verb::Hold, 10)
+        .order(1, crate::model::cketerm_records::Verb::Hold, 10)
         .with(|s| s.snap.engine.lease = super::scene::LEASE)
 }
 

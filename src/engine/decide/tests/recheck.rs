@@ -6,10 +6,10 @@ use crate::{
     engine::{
         decide::{Effect, Planned},
         memory::remember,
-        snapshot::{Came, FreshRead, Retries, StaleCause},
+        snapshot::{EffectOutcome, FreshRead, Retries, StaleCause},
     },
     fence::NoPermit,
-    model::{cluster::Reboot, entry::EntryId, kube::NodeRow, ours::Verb, reason::Reason},
+    model::{cketerm_records::Verb, cluster::Reboot, entry::EntryId, kube::NodeRow, reason::Reason},
 };
 
 fn first(scene: &Scene, index: u64) -> Option<Effect> {
@@ -135,7 +135,7 @@ fn a_stale_effect_is_remembered_and_backs_off() {
     let cause = StaleCause::TooOld(NoPermit::TooOld { age_ms: 6000, limit_ms: 5000 });
     let mut pauses = Vec::new();
     for count in 1..=8 {
-        remember(&mut work, id, &effect, &Came::Stale(cause.clone()), now);
+        remember(&mut work, id, &effect, &EffectOutcome::Stale(cause.clone()), now);
         let retries = work[&id].retries.clone().unwrap();
         assert_eq!(retries.count, count);
         assert!(retries.why.contains("6000 ms old"), "{}", retries.why);

@@ -10,8 +10,8 @@ use crate::{
         snapshot::Snapshot,
     },
     model::{
+        cketerm_records::{Approval, Generated, Hold, Who},
         cluster::Taint,
-        ours::{Approval, Generated, Hold, Who},
         policy::{Approval as Gate, Policy, Strategy},
         reboot::RebootStatus,
         time::after,

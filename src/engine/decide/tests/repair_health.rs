@@ -10,7 +10,7 @@ use crate::{
         decide::{Effect, End},
         snapshot::{CheckAnswer, InFlight},
     },
-    model::{attempt::Ended, entry::EntryId, ours::Verb, reason::Reason, repair::StepStatus, time::after},
+    model::{attempt::Ended, cketerm_records::Verb, entry::EntryId, reason::Reason, repair::StepStatus, time::after},
 };
 
 #[allow(clippy::unnecessary_wraps)] // as the scene wants it

@@ -11,8 +11,8 @@ use crate::{
     },
     model::{
         attempt::Ended,
+        cketerm_records::Verb,
         entry::EntryId,
-        ours::Verb,
         reason::Reason,
         reboot::RebootStatus::{Draining, Rebooting},
         repair::{RepairStatus, StepStatus},

@@ -12,9 +12,9 @@ use crate::{
     },
     model::{
         attempt::{Attempt, Ended, Outcome},
+        cketerm_records::{Order, Verb, Who},
         entry::EntryId,
         kube::Owner,
-        ours::{Order, Verb, Who},
         reason::Reason,
         repair::{RepairEntry, RepairStatus, StepStatus},
         time::after,

@@ -10,10 +10,10 @@ use crate::{
         snapshot::{CheckAnswer, FreshRead},
     },
     model::{
-        any::AnyEntry,
+        any::QueueEntry,
         attempt::Ended,
+        cketerm_records::Verb,
         entry::QueueKind,
-        ours::Verb,
         reason::Reason,
         repair::{RepairEntry, RepairStatus, StepStatus},
         time::after,
@@ -28,8 +28,8 @@ fn ok() -> Option<Ended> {
 /// What would be written, and in which status.
 fn written(effect: Option<Effect>) -> (RepairEntry, &'static str) {
     let repair = |entry| match entry {
-        AnyEntry::Repair(entry) => entry,
-        AnyEntry::Reboot(_) => panic!("a reboot"),
+        QueueEntry::Repair(entry) => entry,
+        QueueEntry::Reboot(_) => panic!("a reboot"),
     };
     match effect {
         Some(Effect::StartDrain { entry, .. }) => (repair(entry.draining(now())), "drain"),
@@ -115,7 +115,7 @@ fn over_the_timeout_a_drain_backs_off_and_so_it_does_when_the_queue_is_disabled(
     assert!(matches!(short.repairs(0), Some(Effect::BackOff { .. })), "the repair section's own");
     let disabled = draining(5).repairs_disabled();
     let Some(Effect::BackOff { entry, cause: Reason::QueueDisabled }) = disabled.repairs(0) else { panic!() };
-    let AnyEntry::Repair(back) = entry.backed_off(1, 300, now()) else { panic!() };
+    let QueueEntry::Repair(back) = entry.backed_off(1, 300, now()) else { panic!() };
     assert_eq!((back.status, back.step_status), (RepairStatus::Processing, StepStatus::Waiting));
     assert_eq!((back.drain_backoff_count, back.drain_backoff_expire), (1, Some(after(now(), 300))));
 }
@@ -131,7 +131,7 @@ fn i34_the_backoff_of_repairs_grows_with_the_count_and_never_overflows() {
         assert!(backoff_seconds(QueueKind::Repair, count, u64::MAX) >= 300);
     }
     let last =
-        AnyEntry::Repair(RepairEntry::queued(0, "10.0.0.11", "t", "o", None)).backed_off(i64::MAX, i64::MAX, now());
+        QueueEntry::Repair(RepairEntry::queued(0, "10.0.0.11", "t", "o", None)).backed_off(i64::MAX, i64::MAX, now());
     assert_eq!(last.backoff_count(), i64::MAX);
 }
 

@@ -8,8 +8,8 @@ use crate::{
     },
     model::{
         attempt::{Ended, Outcome},
+        cketerm_records::{EngineRegistration, Identity},
         entry::{EntryId, Stored},
-        ours::{EngineRegistration, Identity},
         reason::Reason,
         result::{CommandResult, argv_digest},
     },

@@ -12,12 +12,12 @@ use crate::{
     },
     model::{
         attempt::{Attempt, Ended, Outcome},
+        cketerm_records::{Order, Verb, Who},
         cluster::{Cluster, Members, Node},
         constraints::Constraints,
         drain::{Answer, Verdict},
         entry::{EntryId, Stored},
         kube::{BudgetRow, Controller, KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
-        ours::{Order, Verb, Who},
         policy::{EtcdMembers, Policy},
         reason::{PodHold, Reason},
         reboot::{RebootEntry, RebootStatus},

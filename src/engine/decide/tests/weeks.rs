@@ -21,7 +21,7 @@ use crate::{
         snapshot::{Engine, Leading, Probe, Snapshot},
     },
     model::{
-        any::AnyEntry,
+        any::QueueEntry,
         cluster::{Cluster, Members, Node},
         entry::EntryId,
         freeze::Groups,
@@ -238,8 +238,8 @@ impl Weeks {
         }
     }
 
-    fn put(&mut self, entry: &AnyEntry) {
-        let AnyEntry::Reboot(entry) = entry else { panic!("no repairs here") };
+    fn put(&mut self, entry: &QueueEntry) {
+        let QueueEntry::Reboot(entry) = entry else { panic!("no repairs here") };
         self.revision += 1;
         let revision = self.revision;
         self.store().reboots.entries.insert(entry.index, stored("entry", revision, entry.clone()));

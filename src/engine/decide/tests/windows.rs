@@ -7,8 +7,8 @@ use crate::{
     engine::{decide::Effect, snapshot::CheckAnswer},
     model::{
         attempt::Ended,
+        cketerm_records::{Verb, Who},
         freeze::Freeze,
-        ours::{Verb, Who},
         policy::Policy,
         reason::Reason,
         reboot::RebootStatus::{Cancelled, Draining, Rebooting},

@@ -14,12 +14,12 @@ use super::{
     shape::{self, text},
 };
 use crate::sandbox::{
+    durations::length,
     kubernetes::{
         Change, Verb,
         objects::Key,
         resource::{BUDGETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS},
     },
-    pace::length,
 };
 
 /// The numbers of a budget.

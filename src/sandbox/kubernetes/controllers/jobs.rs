@@ -11,7 +11,7 @@ use super::{
     owners::count,
     shape::{self, text},
 };
-use crate::sandbox::{kubernetes::resource::JOBS, pace::length};
+use crate::sandbox::{durations::length, kubernetes::resource::JOBS};
 
 /// Which pods each Job has counted already, by UID: a pod that is deleted afterwards stays counted.
 #[derive(Default)]

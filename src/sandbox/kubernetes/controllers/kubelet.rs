@@ -12,7 +12,7 @@ use super::{
     index::{Name, Phase, Pod},
     shape::{self, text},
 };
-use crate::sandbox::{kubernetes::resource::PODS, machines::State, pace::length};
+use crate::sandbox::{durations::length, kubernetes::resource::PODS, machines::State};
 
 /// What a kubelet does next with a pod.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -34,8 +34,8 @@ use self::{
 };
 use super::{Objects, Refusal, Resource, objects::Key, resource::PODS};
 use crate::sandbox::{
+    durations::{Durations, length},
     machines::Machines,
-    pace::{Pace, length},
 };
 
 /// Works done in one go before others get their turn.
@@ -54,7 +54,7 @@ impl Drop for Controllers {
 
 impl Controllers {
     /// Starts them over these objects and machines. `seed` decides what chance decides.
-    pub fn start(objects: Objects, machines: Machines, pace: Pace, seed: u64) -> Self {
+    pub fn start(objects: Objects, machines: Machines, pace: Durations, seed: u64) -> Self {
         Self { task: tokio::spawn(Manager::new(objects, machines, pace, seed).run()) }
     }
 }
@@ -91,7 +91,7 @@ enum Work {
 struct Manager {
     objects: Objects,
     machines: Machines,
-    pace: Pace,
+    pace: Durations,
     index: Index,
     agenda: Agenda<Work>,
     /// The last revision that the index knows.
@@ -106,7 +106,7 @@ struct Manager {
 }
 
 impl Manager {
-    fn new(objects: Objects, machines: Machines, pace: Pace, seed: u64) -> Self {
+    fn new(objects: Objects, machines: Machines, pace: Durations, seed: u64) -> Self {
         let mut seeds = Rng::with_seed(seed);
         Self {
             objects,

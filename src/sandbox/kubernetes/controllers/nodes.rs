@@ -10,9 +10,9 @@ use super::{
     shape::{self, text},
 };
 use crate::sandbox::{
+    durations::length,
     kubernetes::resource::NODES,
     machines::{Machine, State},
-    pace::length,
 };
 
 /// The kubelet's version on every machine.

@@ -11,13 +11,13 @@ use super::{
     shape::text,
 };
 use crate::sandbox::{
+    durations::length,
     kubernetes::{
         Change, Resource, Verb,
         objects::Key,
         resource::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, STATEFUL_SETS},
     },
     machines::{Power, What},
-    pace::length,
 };
 
 /// What owns pods, or owns what owns them.

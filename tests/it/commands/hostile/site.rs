@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Arg, Command};
 use etcd_client::{Client, GetOptions, Txn, TxnOp};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::world::{
     program::{Daemon, cketerm},

@@ -10,15 +10,15 @@ use crate::{
     engine::{
         decide::{Effect, Planned},
         memory::remember,
-        snapshot::{Came, CheckAnswer, FreshRead, InFlight},
+        snapshot::{CheckAnswer, EffectOutcome, FreshRead, InFlight},
     },
     model::{
         attempt::{Attempt, Ended, Outcome},
+        cketerm_records::Who,
         drain::{Answer, Finding, Preview, Verdict},
         entry::EntryId,
         freeze::Freeze,
         kube::PodRow,
-        ours::Who,
         policy::Policy,
         reboot::RebootStatus,
         time::seconds_between,
@@ -30,7 +30,7 @@ impl Weeks {
         let Planned { machine, entry: id, guard, effect } = planned;
         assert!(guard.until.is_none_or(|until| self.wall < until), "I8: decided for later than its window");
         let id = id.unwrap_or(EntryId::reboot(u64::MAX));
-        let mut came = Came::Done;
+        let mut came = EffectOutcome::Done;
         match &effect {
             Effect::StartDrain { entry, .. } => {
                 assert!(allowed(self.wall), "I8: {id} starts to drain at {}", self.wall);
@@ -57,14 +57,14 @@ impl Weeks {
             }),
             Effect::Preview { pods, .. } => {
                 let passed = pods.iter().map(|(pod, _)| pod.uid.clone()).collect();
-                came = Came::Previewed(Preview { passed, finding: Finding::Clean });
+                came = EffectOutcome::Previewed(Preview { passed, finding: Finding::Clean });
             }
             Effect::Evict { evict, .. } => {
                 let answer = |pod: &PodRow| {
                     let answer = Answer { verdict: Verdict::Accepted, at: 0.0, budgets: BTreeMap::new(), undecided: 0 };
                     (pod.uid.clone(), answer)
                 };
-                came = Came::Answers(evict.iter().map(|(pod, _)| answer(pod)).collect());
+                came = EffectOutcome::Answers(evict.iter().map(|(pod, _)| answer(pod)).collect());
                 for (pod, _) in evict {
                     let seconds = 60.0 + 520.0 * self.rng.f64();
                     self.later(seconds, Happens::Left(machine.clone(), pod.uid.clone()));
@@ -139,7 +139,7 @@ impl Weeks {
             Effect::Recheck { node, .. } => {
                 let pods = self.snap.kube.pods.get(node).map(|p| p.pods.values().cloned().collect());
                 let node = self.snap.kube.by_name.get(node).cloned();
-                came = Came::Rechecked(FreshRead { at: self.boot(), node, pods });
+                came = EffectOutcome::Rechecked(FreshRead { at: self.boot(), node, pods });
             }
             Effect::Settle { .. } => {}
             other => panic!("{} is not expected here", other.word()),
@@ -191,7 +191,7 @@ impl Weeks {
                 let machine = attempt.node.clone().unwrap();
                 let closed = Attempt { outcome: Some(outcome.clone()), ..attempt };
                 let effect = Effect::Settle { entry: id };
-                remember(&mut self.snap.work, id, &effect, &Came::Command(outcome), now);
+                remember(&mut self.snap.work, id, &effect, &EffectOutcome::Command(outcome), now);
                 self.store().attempts.insert((id, number), stored("attempt", 2, closed));
                 self.snap.in_flight.remove(&machine);
             }
@@ -203,7 +203,7 @@ impl Weeks {
                 let up = self.snap.kube.nodes[&machine].ready;
                 let answer = if up { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) };
                 let effect = Effect::BootCheck { argv: Vec::new(), bound: 60 };
-                remember(&mut self.snap.work, id, &effect, &Came::Check(answer), now);
+                remember(&mut self.snap.work, id, &effect, &EffectOutcome::Check(answer), now);
                 self.snap.in_flight.remove(&machine);
             }
             Happens::Freeze => {

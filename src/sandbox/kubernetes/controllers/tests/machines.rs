@@ -106,7 +106,7 @@ async fn a_reboot_makes_the_node_not_ready_and_gives_it_another_boot_id() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_never_comes_back_holds_its_pods() {
-    let room = Room::with(1, Pace::demo(), &Behaviour { boot: OnBoot::Never, ..Behaviour::default() });
+    let room = Room::with(1, Durations::demo(), &Behaviour { boot: OnBoot::Never, ..Behaviour::default() });
     room.pod("a", &json!({}));
     seconds(5.0).await;
     room.command("reboot 10.0.0.1").await;
@@ -117,7 +117,7 @@ async fn a_machine_that_never_comes_back_holds_its_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn trouble_with_a_disk_keeps_the_node_not_ready_for_a_while() {
-    let room = Room::with(1, Pace::demo(), &Behaviour { disk_trouble_seconds: 60.0, ..Behaviour::default() });
+    let room = Room::with(1, Durations::demo(), &Behaviour { disk_trouble_seconds: 60.0, ..Behaviour::default() });
     room.command("reboot 10.0.0.1").await;
     seconds(40.0).await;
     assert_eq!(room.node_ready("m1"), "False");

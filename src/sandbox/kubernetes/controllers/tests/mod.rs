@@ -13,12 +13,12 @@ use super::{Controllers, nodes, shape};
 use crate::{
     clock::Clock,
     sandbox::{
+        durations::Durations,
         kubernetes::{
             Objects, Resource,
             resource::{NODES, PODS},
         },
         machines::{Behaviour, Machine, Machines},
-        pace::Pace,
     },
 };
 
@@ -32,10 +32,10 @@ struct Room {
 impl Room {
     /// Workers `m1..`, at 10.0.0.1 and on, up and Ready.
     fn new(workers: u32) -> Self {
-        Self::with(workers, Pace::demo(), &Behaviour::default())
+        Self::with(workers, Durations::demo(), &Behaviour::default())
     }
 
-    fn with(workers: u32, pace: Pace, behaviour: &Behaviour) -> Self {
+    fn with(workers: u32, pace: Durations, behaviour: &Behaviour) -> Self {
         let clock = Clock::tokio("2026-11-21T00:00:00Z".parse().unwrap());
         let one = |n: u32| Machine {
             name: format!("m{n}"),

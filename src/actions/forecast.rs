@@ -1,0 +1,345 @@
+//! The line of the reboot queue before it is walked: in work, wave by wave, what waits and for what. By the engine's own
+//! rules, as if one led now; nothing is written.
+
+use std::sync::Arc;
+
+use crate::{
+    clock::Now,
+    engine::would,
+    model::{
+        cluster::Node,
+        entry::{EntryId, Stored},
+        kube::KubeView,
+        policy::ApiServerOrder,
+        reason::Reason,
+        reboot::{RebootEntry, RebootStatus},
+    },
+    store::view::{StoreView, Switch},
+};
+
+/// Where a machine stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An entry works on it: its status.
+    InWork(String),
+    /// It starts with this wave, counted from 1; and what keeps it from starting now, where that is more than its turn.
+    Wave(usize, Option<String>),
+    /// It is not looked at before something changes: what.
+    Waits(String),
+}
+
+/// A machine of the queue, or one that was asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its address.
+    pub address: String,
+    /// Its Node's name; the address of one that is no member.
+    pub name: String,
+    /// Whether it is an API server.
+    pub api_server: bool,
+    /// Its entry; none where it was only asked about.
+    pub entry: Option<u64>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// The queue, or what would become of some machines in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// What keeps everything from starting: a disabled queue, no command, nobody who leads, too many unreachable nodes.
+    pub notes: Vec<String>,
+    /// In work first, then by wave, then those that wait.
+    pub placed: Vec<Placed>,
+}
+
+impl Forecast {
+    /// How many waves there are.
+    pub fn waves(&self) -> usize {
+        let wave = |p: &Placed| if let Place::Wave(n, _) = p.place { n } else { 0 };
+        self.placed.iter().map(wave).max().unwrap_or(0)
+    }
+}
+
+/// What a leader would do with the queue as it is, or with reboots of these addresses behind it, by its own rules: what
+/// keeps all of it back is a note, and the waves are those that would follow without it. None without a definition.
+pub fn forecast(store: &StoreView, kube: &KubeView, asked: &[String], now: Now) -> Option<Forecast> {
+    let definition = store.definition()?;
+    let (cluster, members) = (&definition.cluster, &definition.members);
+    let mut store = store.clone();
+    let mut notes = open_up(&mut store);
+    let first = store.reboots.entries.keys().next_back().map_or(0, |last| last + 1);
+    for (index, address) in (first..).zip(asked) {
+        let entry = RebootEntry::queued(index, address);
+        let stored = Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(entry)) };
+        store.reboots.entries.insert(index, stored);
+    }
+    let reasons = would(store.clone(), kube.clone(), now);
+    let (mut in_work, mut starts, mut waits) = (Vec::new(), Vec::new(), Vec::new());
+    let mut taken = 0_usize;
+    for (&index, stored) in &store.reboots.entries {
+        let Some(entry) = stored.get().filter(|e| e.status != RebootStatus::Cancelled) else { continue };
+        let wanted = asked.is_empty() || index >= first;
+        let member = members.by_address(cluster, &entry.node);
+        let placed = |place| Placed {
+            address: entry.node.clone(),
+            name: member.map_or(entry.node.as_str(), Node::node_name).to_owned(),
+            api_server: member.is_some_and(|m| m.control_plane),
+            entry: (index < first).then_some(index),
+            place,
+        };
+        let reason = reasons.get(&EntryId::reboot(index));
+        let place = match reason {
+            Some(Reason::DuplicateOf { index: before }) if *before >= first => {
+                Place::Waits("named twice: it waits for the one before, then it is rebooted again".to_owned())
+            }
+            Some(reason @ (Reason::DuplicateOf { .. } | Reason::NotMember { .. })) => Place::Waits(reason.to_string()),
+            _ if entry.status != RebootStatus::Queued => {
+                taken += 1;
+                Place::InWork(entry.status.to_string())
+            }
+            Some(reason) => standing(reason, &mut notes),
+            None => Place::Wave(0, None),
+        };
+        match place {
+            _ if !wanted => {}
+            Place::InWork(_) => in_work.push(placed(place)),
+            Place::Wave(..) => starts.push(placed(place)),
+            Place::Waits(_) => waits.push(placed(place)),
+        }
+    }
+    let most = usize::try_from(cluster.reboot.concurrency()).unwrap_or(1).max(1);
+    let free = most.saturating_sub(taken);
+    if taken > 0 {
+        notes.push(format!("{taken} of at most {most} at once are in work: {free} more can start beside them"));
+    }
+    let api_first = store.policy().api_server_order == ApiServerOrder::First;
+    let starts = in_waves(starts, most, if free == 0 { most } else { free }, api_first);
+    Some(Forecast { notes, placed: in_work.into_iter().chain(starts).chain(waits).collect() })
+}
+
+/// Says what keeps everything back, and takes it away, so that what would follow can be seen.
+fn open_up(store: &mut StoreView) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !store.reboots.switch.enabled() {
+        notes.push("the reboot queue is disabled: nothing starts before `cketerm rq enable`".to_owned());
+        store.reboots.switch = Switch::default();
+    }
+    match store.leader() {
+        None => notes.push(match store.standing_back() {
+            Some(why) => format!("nobody leads: {why}"),
+            None => "nobody leads: nothing starts before a `cketerm --daemon`, or a console without --observe, does"
+                .to_owned(),
+        }),
+        Some(leader) if store.is_cke(leader) => {
+            notes.push(format!("CKE on {} leads: what follows is by our rules", leader.host));
+        }
+        Some(leader) => notes.extend(store.migrates(leader)),
+    }
+    let Some(definition) = store.definition() else { return notes };
+    let reboot = &definition.cluster.reboot;
+    let lacks = |argv: &Option<Vec<String>>| argv.as_ref().is_none_or(Vec::is_empty);
+    let missing = [("reboot_command", &reboot.reboot_command), ("boot_check_command", &reboot.boot_check_command)]
+        .map(|(name, argv)| lacks(argv).then_some(name));
+    if missing.iter().any(Option::is_some) {
+        for name in missing.iter().flatten() {
+            notes.push(format!("the definition has no reboot.{name}: nothing starts without it"));
+        }
+        let mut opened = definition.clone();
+        let any = Some(vec!["any".to_owned()]);
+        (opened.cluster.reboot.reboot_command, opened.cluster.reboot.boot_check_command) = (any.clone(), any);
+        if let Some(stored) = &mut store.cluster {
+            stored.value = Ok(Arc::new(opened));
+        }
+    }
+    notes
+}
+
+/// Where an entry that is queued stands by what a leader would say of it.
+fn standing(reason: &Reason, notes: &mut Vec<String>) -> Place {
+    match reason {
+        Reason::Ready
+        | Reason::Working { .. }
+        | Reason::WaitingForSlot { .. }
+        | Reason::WaitingForWorkers { .. }
+        | Reason::WaitingForControlPlane { .. } => Place::Wave(0, None),
+        Reason::UnreachableGate { .. } => {
+            let note = format!("nothing starts now: {reason}");
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+            Place::Wave(0, None)
+        }
+        Reason::WaitingForGroup { .. } | Reason::ControlPlaneUnhealthy { .. } => {
+            Place::Wave(0, Some(reason.to_string()))
+        }
+        other => Place::Waits(other.to_string()),
+    }
+}
+
+/// Workers as many at a time as the definition allows, and in the first wave as many as there are free slots; API servers
+/// one by one. Which come first is the policy's.
+fn in_waves(starts: Vec<Placed>, most: usize, free: usize, api_first: bool) -> Vec<Placed> {
+    let (planes, workers): (Vec<Placed>, Vec<Placed>) = starts.into_iter().partition(|p| p.api_server);
+    let (now, later) = workers.split_at(free.min(workers.len()));
+    let workers = [now].into_iter().chain(later.chunks(most)).filter(|wave| !wave.is_empty());
+    let (workers, planes) = (workers.map(<[_]>::to_vec), planes.chunks(1).map(<[_]>::to_vec));
+    let waves: Vec<Vec<Placed>> =
+        if api_first { planes.chain(workers).collect() } else { workers.chain(planes).collect() };
+    let numbered = |(wave, nodes): (usize, Vec<Placed>)| {
+        nodes.into_iter().map(move |mut node| {
+            if let Place::Wave(number, _) = &mut node.place {
+                *number = wave + 1;
+            }
+            node
+        })
+    };
+    waves.into_iter().enumerate().flat_map(numbered).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{
+        model::{
+            cketerm_records::{Order, Verb, Who},
+            cluster::{Cluster, Members},
+            kube::NodeRow,
+            policy::Policy,
+        },
+        store::view::Definition,
+    };
+
+    fn stored<T>(value: T) -> Stored<T> {
+        Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(value)) }
+    }
+
+    /// API servers 1 and 2, workers 3 to 7, two at once; entries by index and the last part of their address.
+    fn scene(
+        entries: &[(u64, u8)],
+        change: impl FnOnce(&mut Cluster, &mut StoreView, &mut KubeView),
+    ) -> (StoreView, KubeView) {
+        let node = |n: u8| Node { address: format!("10.0.0.{n}"), control_plane: n <= 2, ..Node::default() };
+        let mut cluster = Cluster { nodes: (1..=7).map(node).collect(), ..Cluster::default() };
+        cluster.reboot.max_concurrent_reboots = Some(2);
+        (cluster.reboot.reboot_command, cluster.reboot.boot_check_command) =
+            (Some(vec!["r".to_owned()]), Some(vec!["c".to_owned()]));
+        let (mut store, mut kube) = (StoreView::default(), KubeView::default());
+        for n in 1..=7_u8 {
+            kube.put_node(NodeRow {
+                name: format!("10.0.0.{n}"),
+                addresses: vec![format!("10.0.0.{n}")],
+                ready: true,
+                ..NodeRow::default()
+            });
+        }
+        for (index, n) in entries {
+            store.reboots.entries.insert(*index, stored(RebootEntry::queued(*index, &format!("10.0.0.{n}"))));
+        }
+        change(&mut cluster, &mut store, &mut kube);
+        let members = Members::of(&cluster);
+        store.cluster = Some(stored(Definition { cluster, members }));
+        (store, kube)
+    }
+
+    fn now() -> Now {
+        Now { boot: Duration::from_secs(1000), wall: Timestamp::UNIX_EPOCH }
+    }
+
+    fn planned((store, kube): (StoreView, KubeView), asked: &[&str]) -> Forecast {
+        forecast(&store, &kube, &asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>(), now()).unwrap()
+    }
+
+    /// The last part of each address, with its wave; 0 = not in one.
+    fn waves(line: &Forecast) -> Vec<(&str, usize)> {
+        let wave = |p: &Place| if let Place::Wave(n, _) = p { *n } else { 0 };
+        line.placed.iter().map(|p| (&p.address[7..], wave(&p.place))).collect()
+    }
+
+    fn waiting(line: &Forecast) -> Vec<(Option<u64>, String)> {
+        let waits = |p: &Placed| if let Place::Waits(why) = &p.place { Some((p.entry, why.clone())) } else { None };
+        line.placed.iter().filter_map(waits).collect()
+    }
+
+    #[test]
+    fn workers_go_as_many_at_once_as_the_definition_allows_and_api_servers_alone() {
+        let five = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"];
+        let last = planned(scene(&[], |_, _, _| {}), &five);
+        assert_eq!(waves(&last), [("3", 1), ("4", 1), ("5", 2), ("1", 3), ("2", 4)]);
+        let first = planned(
+            scene(&[], |_, store, _| {
+                let policy = Policy { api_server_order: ApiServerOrder::First, ..Policy::default() };
+                store.policy = Some(stored(policy));
+            }),
+            &five,
+        );
+        assert_eq!(waves(&first), [("1", 1), ("2", 2), ("3", 3), ("4", 3), ("5", 4)]);
+    }
+
+    /// Operator's review 8: "2 at once: w01, w01".
+    #[test]
+    fn i4_one_machine_is_in_one_wave_once() {
+        let twice = planned(scene(&[], |_, _, _| {}), &["10.0.0.3", "10.0.0.3", "10.0.0.4"]);
+        assert_eq!(waves(&twice), [("3", 1), ("4", 1), ("3", 0)]);
+        assert!(waiting(&twice)[0].1.contains("named twice"), "{twice:?}");
+        let queued = planned(scene(&[(4, 3)], |_, _, _| {}), &["10.0.0.3"]);
+        assert_eq!(waiting(&queued).len(), 1, "{queued:?}");
+        assert!(waiting(&queued)[0].1.contains('4'), "it names the entry before: {queued:?}");
+    }
+
+    #[test]
+    fn what_is_held_backs_off_or_is_no_member_waits_and_what_is_in_work_takes_a_slot() {
+        let line = planned(
+            scene(&[(0, 3), (1, 4), (2, 5), (3, 6), (4, 9), (5, 7)], |_, store, _| {
+                let mut entry = |index: u64, how: &dyn Fn(&mut RebootEntry)| {
+                    let mut changed = store.reboots.entries[&index].get().cloned().unwrap();
+                    how(&mut changed);
+                    store.reboots.entries.insert(index, stored(changed));
+                };
+                entry(0, &|e| e.status = RebootStatus::Rebooting);
+                entry(2, &|e| (e.drain_backoff_count, e.drain_backoff_expire) = (1, Some(Timestamp::MAX)));
+                let order = Order {
+                    verb: Verb::Hold,
+                    who: Who { user: "ann".to_owned(), ..Who::default() },
+                    at: Timestamp::UNIX_EPOCH,
+                    reason: None,
+                    entry_revision: 1,
+                };
+                store.orders.insert(EntryId::reboot(1), stored(order));
+            }),
+            &[],
+        );
+        assert_eq!(line.placed[0].place, Place::InWork("rebooting".to_owned()));
+        assert_eq!(waves(&line)[1..3], [("6", 1), ("7", 2)], "one slot is free: {line:?}");
+        let waits = waiting(&line);
+        let by = |index: u64| waits.iter().find(|(i, _)| *i == Some(index)).map(|(_, why)| why.clone()).unwrap();
+        assert!(by(1).contains("ann"), "{waits:?}");
+        assert!(by(4).contains("10.0.0.9"), "{waits:?}");
+        assert_eq!(waits.len(), 3);
+    }
+
+    #[test]
+    fn what_keeps_everything_back_is_said_and_the_waves_are_those_without_it() {
+        let line = planned(
+            scene(&[(0, 3), (1, 4), (2, 5)], |cluster, store, kube| {
+                cluster.reboot.reboot_command = None;
+                store.reboots.switch = Switch { raw: Some("true".to_owned()), mod_revision: 1 };
+                for n in [6, 7] {
+                    let mut node = NodeRow::clone(&kube.nodes[&format!("10.0.0.{n}")]);
+                    node.ready = false;
+                    kube.put_node(node);
+                }
+            }),
+            &[],
+        );
+        assert_eq!(waves(&line), [("3", 1), ("4", 1), ("5", 2)]);
+        let notes = line.notes.join("\n");
+        for said in ["the reboot queue is disabled", "no reboot.reboot_command", "nobody leads", "nothing starts now: "]
+        {
+            assert!(notes.contains(said), "{said}: {notes}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a person does to hosts from the console, with an audit record before and after; fencing as one action.
+
+use super::{
+    ActionError, Hosts, Operator,
+    host::{TRIES, again, busy, own_key},
+};
+use crate::{
+    kubernetes::WriteError,
+    model::{
+        host::{By, HostRow, Mode},
+        kube::KubeView,
+    },
+    store::operator::Note,
+};
+
+/// How long fencing waits for the proof that the host is off, in seconds: a soft shutdown that hangs is cut off long
+/// before.
+const PROOF: u64 = 900;
+/// The key under which fencing holds a host.
+const FENCE: &str = "fence";
+
+/// What can be done to one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostAction {
+    /// One power cycle.
+    Reboot(Mode),
+    /// Off, and held off under our key until it is released.
+    Hold(Mode),
+    /// Takes this key of ours off.
+    Release(String),
+    /// `spec.online`.
+    Online(bool),
+    /// Hold it off hard, wait for the proof of off, delete its Node (name and UID), release it.
+    Fence(String, String),
+}
+
+impl HostAction {
+    /// What it is called in the audit.
+    fn what(&self) -> String {
+        match self {
+            Self::Reboot(mode) => format!("host reboot ({mode})"),
+            Self::Hold(mode) => format!("host hold ({mode})"),
+            Self::Release(key) => format!("host release {key}"),
+            Self::Online(true) => "host online".to_owned(),
+            Self::Online(false) => "host offline".to_owned(),
+            Self::Fence(node, _) => format!("fence node {node}"),
+        }
+    }
+}
+
+impl Operator {
+    /// Does it to the host `namespace/name`; what came of it, in a sentence. `uid` is the host that was shown: another
+    /// one of that name is refused.
+    pub async fn host(
+        &self,
+        name: &str,
+        uid: &str,
+        action: HostAction,
+        reason: Option<&str>,
+    ) -> Result<String, ActionError> {
+        let kube = self.kube("hosts")?.clone();
+        if !matches!(action, HostAction::Release(_)) {
+            self.refuse_mismatch().await?;
+        }
+        let hosts = Hosts::new(kube).because(reason).with_bmcs(self.bmcs.clone());
+        let found = hosts.find(name).await?;
+        if found.uid != uid {
+            return Err(ActionError::refused(format!("{name} is another host by now: nothing was done, look again")));
+        }
+        let (what, on) = (action.what(), format!("host {name}"));
+        let note = || Note { who: &self.who, what: &what, on: &on, reason };
+        self.store.write(note(), "begun", Vec::new(), Vec::new()).await?;
+        let answer = hosts.carry_out(name, &action).await;
+        let result = answer.as_ref().map_or_else(|e| e.text.clone(), |_| "done".to_owned());
+        let audited = self.store.write(note(), &result, Vec::new(), Vec::new()).await;
+        let said = answer?;
+        audited.map_err(|e| ActionError::failed(format!("{said}; but not recorded in the audit: {e}")))?;
+        Ok(said)
+    }
+}
+
+impl Hosts {
+    async fn carry_out(&self, name: &str, action: &HostAction) -> Result<String, ActionError> {
+        match action {
+            HostAction::Reboot(mode) => {
+                let asking = self.reboot(name, *mode).await?;
+                Ok(match asking.already {
+                    Some(_) => format!("{name}: a reboot is asked for already"),
+                    None => format!("{name}: a {mode} reboot is asked for"),
+                })
+            }
+            HostAction::Hold(mode) => {
+                let key = own_key(None)?;
+                self.hold(name, &key, *mode).await?;
+                Ok(format!("{name} is to be held off ({mode}) under {key}; L lets it go"))
+            }
+            HostAction::Release(key) => {
+                let host = self.release(name, key).await?;
+                Ok(match held(&host) {
+                    others if others.is_empty() => format!("{name} is released"),
+                    others => format!("{name} is released by us and still held by {others}"),
+                })
+            }
+            HostAction::Online(online) => {
+                self.set_online(name, *online).await?;
+                Ok(format!("{name} is to be {}", if *online { "on" } else { "off, whatever is asked" }))
+            }
+            HostAction::Fence(node, uid) => self.fence(name, node, uid).await,
+        }
+    }
+
+    /// The same for a host and a Node by their names, which have to belong together.
+    pub async fn fence_node(&self, name: &str, node: &str) -> Result<String, ActionError> {
+        let host = self.ready(name).await?;
+        let full = host.full_name();
+        let mut view = KubeView::default();
+        let nodes = self.kube.nodes().await.map_err(|e| ActionError::failed(e.to_string()))?;
+        for row in nodes {
+            view.put_node(row);
+        }
+        match host.node_in(&view) {
+            Some((found, _)) if found.name == node => self.fence(&full, node, &found.uid).await,
+            Some((found, by)) => Err(ActionError::refused(format!(
+                "{full} is node {} by {by}, not {node}: nothing was done",
+                found.name
+            ))),
+            None => Err(ActionError::refused(format!(
+                "no Node is known to be {full}: neither its addresses nor its host name; annotate it with \
+                 cketerm.io/node={node}"
+            ))),
+        }
+    }
+
+    async fn set_online(&self, name: &str, online: bool) -> Result<(), ActionError> {
+        for _ in 0..TRIES {
+            let host = self.find(name).await?;
+            if host.online == online {
+                return Ok(());
+            }
+            match self.kube.set_online(&host, online).await {
+                Ok(_) => return Ok(()),
+                Err(e) => again(&host, e)?,
+            }
+        }
+        Err(busy(name))
+    }
+
+    /// The Node goes only while the host is known to be off: "the caller can perform any required actions while the node
+    /// is in a known safe state". Where there is no proof the host stays held and the Node stays.
+    async fn fence(&self, name: &str, node: &str, uid: &str) -> Result<String, ActionError> {
+        let key = own_key(Some(FENCE))?;
+        let asking = self.hold(name, &key, Mode::Hard).await?;
+        let proof = self.proof(&asking.host).await;
+        let answer = async {
+            let by = self.watch(&asking.host, &key, PROOF, &proof).await?;
+            self.last_look(&asking.host, Some(node), &key, by, &proof).await.map(|()| by)
+        };
+        let answer = answer.await;
+        // Right after the last look: the BMC's session can wait.
+        let deleted = if answer.is_ok() { Some(self.kube.delete_node(node, uid).await) } else { None };
+        proof.close().await;
+        let by = answer.map_err(|e| {
+            ActionError::failed(format!(
+                "node {node} was NOT deleted: {}; {name} stays held under {key} until somebody releases it",
+                e.text
+            ))
+        })?;
+        let deleted = match deleted {
+            Some(Ok(())) => "deleted",
+            // Deleted by somebody else, or by a request of ours whose answer was lost.
+            Some(Err(WriteError::NotFound)) | None => "gone already",
+            Some(Err(e)) => {
+                return Err(ActionError::failed(format!(
+                    "{name} is off and held under {key}, but node {node} was not deleted: {e}; delete it, then release \
+                     the host"
+                )));
+            }
+        };
+        let host = self.release(name, &key).await.map_err(|e| {
+            ActionError::failed(format!("node {node} is {deleted}, but {name} is still held: {}", e.text))
+        })?;
+        let others = held(&host);
+        let after = if others.is_empty() { "released".to_owned() } else { format!("still held by {others}") };
+        let proof = match by {
+            By::Change => "was off",
+            By::Bmc => "was off by its BMC's word",
+        };
+        Ok(format!("{name} {proof}, node {node} is {deleted}, the host is {after}"))
+    }
+}
+
+fn held(host: &HostRow) -> String {
+    host.asked.keys.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+}

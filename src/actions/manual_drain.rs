@@ -1,0 +1,305 @@
+//! A drain by a person's hand: the rules of the queues on one node, with the person's rights (spec/safety.md, Effects; I15–I22).
+//!
+//! The rules are asked as if an entry were draining that node: they say what to preview, to evict, to delete, when to wait and
+//! when to give up. Where they would run the reboot command, the drain is done; where they would back off, it is not, and
+//! the node stays cordoned.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    clock::{Now, Steady},
+    engine::{
+        decide::{Effect, decide, previewed},
+        memory, publish,
+        snapshot::{EffectOutcome, Engine, Leading, Snapshot, Work, secs},
+    },
+    fence::Person,
+    kubernetes::{Kube, Live as KubeLive},
+    model::{
+        cluster::{Cluster, Members, Node},
+        drain::{Answer, Verdict},
+        entry::{EntryId, Stored},
+        kube::{BudgetRow, KubeView, NodeRow, Owner, PodRow},
+        policy::Policy,
+        reason::{Blocker, Reason},
+        reboot::{RebootEntry, RebootStatus},
+    },
+    store::{
+        live::Live,
+        view::{Definition, StoreView},
+    },
+};
+
+/// The entry that the rules are shown. It lies nowhere.
+const ENTRY: EntryId = EntryId { queue: crate::model::entry::QueueKind::Reboot, index: 0 };
+/// The lease of whoever drains, in the rules' eyes.
+const LEASE: i64 = 1;
+/// A look at least so often.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How far a drain is.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Progress {
+    /// Pods that are gone.
+    pub pods_gone: u32,
+    /// Pods that had to leave at the start.
+    pub pods_at_start: u32,
+    /// What is waited for.
+    pub reason: Option<Reason>,
+    /// The pods that are left, each with what holds it.
+    pub blockers: Vec<Blocker>,
+}
+
+/// Why a drain ended before the node was empty. The node stays as it is, cordoned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stopped {
+    /// The rules gave it up.
+    Blocked(Progress),
+    /// An entry of a queue has begun to work on it.
+    Claimed(String),
+    /// Somebody has uncordoned it.
+    Uncordoned,
+    /// The Node is gone, or another one.
+    Gone,
+}
+
+/// What a drain by hand stands on.
+pub(super) struct Grounds<'a> {
+    /// Kubernetes, and its live copy.
+    pub kube: &'a Kube,
+    /// Its live copy.
+    pub live: &'a KubeLive,
+    /// etcd's: nothing is done before it is whole, nor while it is older than 10 s, for an entry may have begun.
+    pub entries: &'a Live,
+    /// The definition, for the rules of its drains.
+    pub definition: Option<&'a Cluster>,
+    /// Whose rights.
+    pub person: Person,
+}
+
+/// Drains a node that is cordoned. `claimed` says whether an entry works on it now; `tell` is told of every change.
+pub(super) async fn drain(
+    on: &Grounds<'_>,
+    node: &NodeRow,
+    claimed: impl Fn(&StoreView) -> Option<String>,
+    mut tell: impl FnMut(&Progress),
+) -> Result<Progress, Stopped> {
+    let (kube, live) = (on.kube, on.live);
+    live.watch_pods(BTreeSet::from([node.name.clone()]));
+    let steady = Steady::new(kube.clock());
+    let mut changed = live.subscribe();
+    let mut scene = Scene::new(on.definition, node, steady.now());
+    let mut last = Progress::default();
+    loop {
+        live.keep_proving();
+        let etcd = on.entries.borrow();
+        if let Some(entry) = claimed(&etcd) {
+            return Err(Stopped::Claimed(entry));
+        }
+        let now = steady.now();
+        scene.look(&live.borrow(), &etcd, now)?;
+        let decision = decide(&scene.snap, now);
+        let progress = scene.progress(decision.reasons.get(&ENTRY));
+        // before the first look at the pods there is nothing to tell
+        let looked = scene.snap.kube.synced() && scene.snap.kube.pods.get(&node.name).is_some_and(|p| p.synced);
+        if progress != last {
+            if looked || progress.reason.as_ref().is_some_and(|r| etcd.synced && matches!(r, Reason::Stale { .. })) {
+                tell(&progress);
+            }
+            last = progress;
+        }
+        let planned = decision.effects.into_iter().find(|p| p.entry == Some(ENTRY));
+        if let Some(effect) = planned.map(|p| p.effect) {
+            let came = match &effect {
+                Effect::Recheck { .. } | Effect::Power { .. } => return Ok(last),
+                Effect::BackOff { cause, .. } => {
+                    return Err(Stopped::Blocked(Progress { reason: Some(cause.clone()), ..last }));
+                }
+                Effect::Stamp { .. } => return Err(Stopped::Uncordoned),
+                Effect::Preview { pods, unprotected } => {
+                    EffectOutcome::Previewed(previewed(pods, unprotected, &ask(on, pods, true, now).await))
+                }
+                Effect::Evict { evict, delete, .. } => {
+                    let (mut answers, deleted) =
+                        futures::join!(ask(on, evict, false, now), delete_all(on, delete, now));
+                    answers.extend(deleted);
+                    EffectOutcome::Answers(answers)
+                }
+                _ => EffectOutcome::Done,
+            };
+            memory::remember(&mut scene.snap.work, ENTRY, &effect, &came, steady.now());
+            // what came of it may be all that the next step needs
+            if !matches!(came, EffectOutcome::Done) {
+                continue;
+            }
+        }
+        let wake = decision
+            .wake
+            .map_or(TICK, |at| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.01)).unwrap_or(TICK));
+        let _ = tokio::time::timeout(wake.min(TICK), changed.changed()).await;
+    }
+}
+
+type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+
+/// All at once; each answer with the budgets as they were when it was asked.
+async fn ask(on: &Grounds<'_>, pods: &[Budgeted], dry_run: bool, now: Now) -> BTreeMap<String, Answer> {
+    let each = pods.iter().map(|(pod, budgets)| async move {
+        let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
+        let verdict = on.kube.evict_by_hand(&on.person, pod, &named, dry_run).await;
+        (pod.uid.clone(), answer(verdict, budgets, now))
+    });
+    futures::future::join_all(each).await.into_iter().collect()
+}
+
+async fn delete_all(on: &Grounds<'_>, pods: &[Arc<PodRow>], now: Now) -> Vec<(String, Answer)> {
+    let each = pods.iter().map(|pod| async move {
+        (pod.uid.clone(), answer(on.kube.delete_pod_by_hand(&on.person, pod).await, &[], now))
+    });
+    futures::future::join_all(each).await
+}
+
+fn answer(verdict: Verdict, budgets: &[Arc<BudgetRow>], now: Now) -> Answer {
+    let budgets = budgets.iter().map(|b| (b.full_name(), b.resource_version.clone())).collect();
+    Answer { verdict, at: secs(now.boot), budgets, undecided: 0 }
+}
+
+/// What the rules are shown: one node, one entry that drains it, and the cluster's real pods and budgets.
+struct Scene {
+    snap: Snapshot,
+    node: NodeRow,
+    address: String,
+}
+
+impl Scene {
+    fn new(definition: Option<&Cluster>, node: &NodeRow, now: Now) -> Self {
+        let address = node.addresses.first().cloned().unwrap_or_else(|| node.name.clone());
+        let mut reboot = definition.map(|d| d.reboot.clone()).unwrap_or_default();
+        // never run: that they would be run now is the sign that the node is empty
+        (reboot.reboot_command, reboot.boot_check_command) =
+            (Some(vec!["drained".into()]), Some(vec!["drained".into()]));
+        let hostname = Some(node.name.clone()).filter(|name| *name != address).unwrap_or_default();
+        let member = Node { address: address.clone(), hostname, ..Node::default() };
+        let cluster = Cluster { name: "by hand".to_owned(), nodes: vec![member], reboot, ..Cluster::default() };
+        let members = Members::of(&cluster);
+        let entry = RebootEntry::queued(ENTRY.index, &address);
+        let entry = RebootEntry { last_transition_time: Some(now.wall), status: RebootStatus::Draining, ..entry };
+        let policy = Policy { control_plane_probe: "node".to_owned(), ..Policy::default() };
+        let mut store = StoreView { revision: 1, heard: secs(now.boot), ..StoreView::default() };
+        store.cluster = Some(stored(Definition { cluster, members }));
+        store.policy = Some(stored(policy));
+        store.reboots.entries.insert(ENTRY.index, stored(entry));
+        let since = secs(now.boot);
+        let leading = Leading { key: String::new(), create_revision: 1, since, acknowledged: since };
+        let engine = Engine { lease: LEASE, leading: Some(leading), ttl: 60, ..Engine::default() };
+        let mut snap = Snapshot { store: Arc::new(store), engine, ..Snapshot::default() };
+        snap.work.insert(ENTRY, Work { stamped: true, ..Work::default() });
+        Self { snap, node: node.clone(), address }
+    }
+
+    /// Takes Kubernetes as it is now: the node carries the entry's record, as one that an engine cordoned would.
+    fn look(&mut self, kube: &Arc<KubeView>, etcd: &StoreView, now: Now) -> Result<(), Stopped> {
+        let mut view = KubeView::clone(kube);
+        if view.synced() {
+            let mut row = match view.nodes.get(&self.node.name) {
+                Some(row) if row.uid == self.node.uid => NodeRow::clone(row),
+                _ => return Err(Stopped::Gone),
+            };
+            row.owner = Some(Ok(Owner {
+                lease: LEASE,
+                entry: ENTRY,
+                schedulable_before: true,
+                uid: row.uid.clone(),
+                boot_id: row.boot_id.clone(),
+                taken_over_rebooting: false,
+                called_done: false,
+                since: None,
+                recordoned: 0,
+            }));
+            view.put_node(row);
+        }
+        self.snap.kube = Arc::new(view);
+        // an entry may have begun on it since etcd was last heard: the rules do nothing from such a copy
+        let store = Arc::make_mut(&mut self.snap.store);
+        (store.synced, store.error) = (etcd.synced, etcd.error.clone());
+        if etcd.synced {
+            store.heard = etcd.heard;
+        }
+        if let Some(leading) = &mut self.snap.engine.leading {
+            leading.acknowledged = secs(now.boot);
+        }
+        memory::observe(&mut self.snap, now);
+        Ok(())
+    }
+
+    fn progress(&self, reason: Option<&Reason>) -> Progress {
+        let (pods_gone, pods_at_start) = memory::pods_gone(&self.snap, ENTRY, &self.address);
+        let blockers = publish::blockers(&self.snap, ENTRY, &self.address);
+        Progress { pods_gone, pods_at_start, reason: reason.cloned(), blockers }
+    }
+}
+
+fn stored<T>(value: T) -> Stored<T> {
+    Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::model::kube::{Controller, NodePods, SourceState};
+
+    fn cluster() -> (NodeRow, Arc<KubeView>) {
+        let node = NodeRow {
+            name: "w1".to_owned(),
+            uid: "uid".to_owned(),
+            addresses: vec!["10.0.0.11".to_owned()],
+            ready: true,
+            unschedulable: true,
+            ..NodeRow::default()
+        };
+        let mut kube = KubeView { rights_known: true, ..KubeView::default() };
+        for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
+            kube.sources
+                .insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None });
+        }
+        kube.put_node(node.clone());
+        let controller = Controller { kind: "ReplicaSet".to_owned(), name: "o".to_owned(), uid: "u".to_owned() };
+        let pod = PodRow {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            uid: "web".to_owned(),
+            phase: "Running".to_owned(),
+            controller: Some(controller),
+            ..PodRow::default()
+        };
+        let pods = NodePods {
+            synced: true,
+            proved: 1000.0,
+            pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect(),
+        };
+        kube.pods.insert(node.name.clone(), pods);
+        (node, Arc::new(kube))
+    }
+
+    /// Engineer's review 14: with etcd away it went on evicting after an entry had begun on that node.
+    #[test]
+    fn i20_a_drain_by_hand_does_nothing_before_etcd_was_read_nor_while_it_is_silent() {
+        let (node, kube) = cluster();
+        let now = Now { boot: Duration::from_secs(1000), wall: Timestamp::UNIX_EPOCH };
+        let does = |synced: bool, heard: f64| {
+            let etcd = StoreView { heard, synced, ..StoreView::default() };
+            let mut scene = Scene::new(None, &node, now);
+            scene.look(&kube, &etcd, now).unwrap();
+            decide(&scene.snap, now).effects.into_iter().map(|p| p.effect.word()).collect::<Vec<_>>()
+        };
+        assert_eq!(does(true, 999.0), ["previewing"]);
+        assert!(does(false, 0.0).is_empty(), "not read yet");
+        assert!(does(true, 985.0).is_empty(), "silent for 15 s");
+    }
+}

@@ -1,0 +1,241 @@
+//! What the rows of entries, hosts and Nodes say in a word or a few.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{health_word, made_safe, reason, safe, stuck_on};
+use crate::{
+    console::{
+        app::{App, HostId},
+        queries,
+    },
+    engine::{
+        snapshot::Seen,
+        trouble::{self, Trouble},
+    },
+    model::{
+        attempt::CheckAnswer,
+        cketerm_records::Verb,
+        entry::{EntryId, QueueKind, Stored},
+        host::{HostRow, Mode},
+        kube::NodeRow,
+        reason::Reason,
+        reboot::{RebootEntry, RebootStatus},
+        repair::{RepairEntry, RepairStatus, StepStatus},
+        secret,
+    },
+};
+
+/// The status word of an entry.
+pub fn status(entry: &RebootEntry, now: Timestamp) -> &'static str {
+    match entry.status {
+        RebootStatus::Queued if entry.drain_backoff_expire.is_some_and(|t| t > now) => "backoff",
+        RebootStatus::Queued => "queued",
+        RebootStatus::Draining => "draining",
+        RebootStatus::Rebooting => "rebooting",
+        RebootStatus::Cancelled => "cancelled",
+    }
+}
+
+/// The status of a repair in one word: that of its step while it is in work.
+pub fn repair_status(entry: &RepairEntry, now: Timestamp) -> &'static str {
+    match (entry.status, entry.step_status) {
+        _ if entry.deleted => "deleted",
+        (RepairStatus::Succeeded, _) => "succeeded",
+        (RepairStatus::Failed, _) => "failed",
+        (_, StepStatus::Draining) => "draining",
+        (_, StepStatus::Watching) => "watching",
+        _ if entry.drain_backoff_expire.is_some_and(|t| t > now) => "backoff",
+        (RepairStatus::Queued, _) => "queued",
+        (RepairStatus::Processing, _) => "waiting",
+    }
+}
+
+/// Step n of m, counted from 1; `?` where the definition does not have the operation any more. Nothing before the
+/// entry's turn has come.
+pub fn step(seen: &Seen, entry: &RepairEntry) -> String {
+    let begun = || seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next().is_some();
+    let untouched = match entry.status {
+        RepairStatus::Queued => entry.step == 0,
+        RepairStatus::Succeeded => entry.step == 0 && !begun(),
+        _ => false,
+    };
+    if untouched {
+        return String::new();
+    }
+    let all = queries::operation(seen, entry).map_or_else(|| "?".to_owned(), |o| o.steps().len().to_string());
+    // past the last step, a failed one stands where it ended
+    let most = queries::operation(seen, entry).and_then(|o| i64::try_from(o.steps().len()).ok()).unwrap_or(i64::MAX);
+    format!("{}/{all}", entry.step.saturating_add(1).min(most))
+}
+
+/// What was ordered for an entry and still stands, for its row: `[on hold] `.
+pub fn order(seen: &Seen, id: EntryId) -> String {
+    match queries::order(seen, id) {
+        Some(Verb::Hold) if matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) => String::new(),
+        Some(Verb::Hold) => "[on hold] ".to_owned(),
+        Some(verb) => format!("[{verb} ordered] "),
+        None => String::new(),
+    }
+}
+
+/// The command of an entry's step, its address not appended.
+pub fn command(seen: &Seen, entry: &RepairEntry) -> String {
+    let step = queries::operation(seen, entry).and_then(|o| o.step(entry.step));
+    step.and_then(|s| s.repair_command.as_ref()).map(|argv| safe(&secret::argv(argv))).unwrap_or_default()
+}
+
+/// What a health check said, in a word or two.
+pub fn health(seen: &Seen, id: EntryId) -> String {
+    match queries::health(seen, id) {
+        None => String::new(),
+        Some(CheckAnswer::Yes) => "true".to_owned(),
+        Some(CheckAnswer::No(said)) => safe(&health_word(said)),
+        Some(CheckAnswer::Unavailable(_)) => "no answer".to_owned(),
+    }
+}
+
+/// What a check printed where it is neither a word of health nor a failure: the definition's command is to be mended.
+pub fn odd_health(seen: &Seen, id: EntryId) -> Option<String> {
+    match queries::health(seen, id) {
+        Some(CheckAnswer::No(said)) if health_word(said).ends_with(", not true") => Some(said.trim().to_owned()),
+        _ => None,
+    }
+}
+
+/// How a repair that has ended came to that: what its last attempt says.
+pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
+    let last = seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next_back().and_then(Stored::get);
+    let text = match (entry.status, last) {
+        (RepairStatus::Succeeded, None) => "was healthy, nothing was run; it can be deleted".to_owned(),
+        (RepairStatus::Succeeded, Some(_)) => "healthy; it can be deleted".to_owned(),
+        (RepairStatus::Failed, Some(a)) if a.outcome.is_some() && !a.succeeded() => {
+            let outcome = a.outcome.as_ref();
+            let how = outcome.map(|o| o.end.to_string()).unwrap_or_default();
+            let said = outcome.and_then(|o| o.stderr.trim_end().lines().last()).unwrap_or_default();
+            let what = if a.success { "success command" } else { "command" };
+            format!("{what} failed: {how}{}{said}", if said.is_empty() { "" } else { ": " })
+        }
+        (RepairStatus::Failed, Some(_)) => "not healthy after the last step".to_owned(),
+        (RepairStatus::Failed, None) => "failed; no attempt is recorded".to_owned(),
+        _ => String::new(),
+    };
+    safe(&text)
+}
+
+/// Pods gone of pods at the start, where somebody counted them.
+pub fn pods(seen: &Seen, id: EntryId) -> String {
+    let in_work = match id.queue {
+        QueueKind::Reboot => queries::entry(seen, id).is_some_and(|e| e.status != RebootStatus::Queued),
+        QueueKind::Repair => queries::repair(seen, id).is_some_and(|e| e.step_status == StepStatus::Draining),
+    };
+    match queries::progress(seen, id) {
+        Some(p) if p.pods_at_start > 0 && in_work => format!("{}/{}", p.pods_gone, p.pods_at_start),
+        _ => String::new(),
+    }
+}
+
+/// `on`, `off`, or `-` where nobody has written it.
+pub fn host_power(host: &HostRow) -> &'static str {
+    match host.powered_on {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "-",
+    }
+}
+
+/// What is asked of a host, by whom: `reboot hard, cketerm soft`.
+pub fn host_asked(host: &HostRow) -> String {
+    let base = host.asked.base.iter().map(|value| format!("reboot {}", Mode::of(value)));
+    let keys = host.asked.keys.iter().map(|(key, value)| format!("{key} {}", Mode::of(value)));
+    safe(&base.chain(keys).collect::<Vec<_>>().join(", "))
+}
+
+/// What is to be said of a host beside its fields, and whether a person should look: its error, what keeps a request
+/// from being carried out, what our controller is at.
+pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
+    let Some(host) = queries::host(seen, id) else { return ("gone".to_owned(), true) };
+    let ours = seen.snapshot.metal3.hosts.get(&host.full_name());
+    if let Some(error) = ours.and_then(|seen| seen.error.as_ref()) {
+        return (safe(error), true);
+    }
+    if !host.error.is_empty() {
+        return (safe(&host.error), true);
+    }
+    match (host.hindrance(), ours) {
+        (Some(why), _) => (safe(&why.to_string()), !host.asked.is_empty()),
+        (None, Some(seen)) if !host.asked.is_empty() || host.pending() => (safe(&seen.doing), false),
+        _ => (String::new(), false),
+    }
+}
+
+/// The one truthful state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web 2/2 12/40`: what holds it up before
+/// what narrow screens may cut. Also whether that is worth a look.
+pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
+    let entries = [app.totals.reboot_of(name), app.totals.repair_of(name)];
+    node_state_of(app, name, queries::node(&app.seen, name), entries)
+}
+
+/// The same of what is looked up already.
+pub fn node_state_of(
+    app: &App,
+    name: &str,
+    node: Option<&Arc<NodeRow>>,
+    entries: [Option<EntryId>; 2],
+) -> (String, Option<Trouble>) {
+    let (seen, now) = (&app.seen, app.known());
+    let mut words = String::new();
+    let mut trouble = None;
+    let entries = || entries.into_iter().flatten();
+    match node {
+        None if !seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => {
+            say(&mut words, "unknown (Kubernetes not heard)");
+        }
+        None => {
+            say(&mut words, "no Node");
+            trouble = Some(Trouble::Stuck);
+        }
+        Some(row) => {
+            say(&mut words, if row.ready { "Ready" } else { "NotReady" });
+            // one whose command was run is away because it was asked to be
+            let away = |id| crate::console::overview::ends_anyway(seen, id);
+            if !row.ready && !entries().any(away) {
+                trouble = Some(Trouble::Stuck);
+            }
+            if row.unschedulable {
+                let kept = row.keep_cordoned || row.owner().is_some_and(|o| !o.schedulable_before);
+                say(&mut words, if kept { "cordoned (kept)" } else { "cordoned" });
+            }
+        }
+    }
+    for id in entries() {
+        if let Some(entry) = queries::entry(seen, id) {
+            say(&mut words, status(entry, now));
+        } else if let Some(entry) = queries::repair(seen, id) {
+            say(&mut words, "repair");
+            say(&mut words, repair_status(entry, now));
+            say(&mut words, &step(seen, entry));
+        }
+        let held = trouble::of(seen, id);
+        if let Some(why) = seen.reasons.get(&id).filter(|_| held.is_some()) {
+            say(&mut words, if held == Some(Trouble::Stuck) { "stuck:" } else { "waits on" });
+            say(&mut words, &stuck_on(why, now));
+        }
+        say(&mut words, &pods(seen, id));
+        trouble = trouble.max(held);
+    }
+    if let Some(orphan) = seen.orphans.get(name) {
+        trouble = Some(Trouble::Stuck);
+        say(&mut words, &reason(orphan, now));
+    }
+    (made_safe(words), trouble)
+}
+
+/// One more word, if it says something.
+fn say(words: &mut String, word: &str) {
+    if !words.is_empty() && !word.is_empty() {
+        words.push(' ');
+    }
+    words.push_str(word);
+}

@@ -1,0 +1,359 @@
+//! Keys on the command line, and what its words do.
+
+use crossterm::event::{Event as Terminal, KeyEvent};
+use tui_input::{Input, backend::crossterm::EventHandler};
+
+use crate::{
+    console::{
+        app::{App, HostId, Target, View},
+        calendar,
+        columns::{self, RowCells},
+        command_line::{self, CommandLine, Said},
+        dialog,
+        event::{Effect, count},
+        filter::{Filter, duration},
+        keys::Command,
+        queries,
+    },
+    model::{
+        entry::{EntryId, QueueKind},
+        time::after,
+    },
+};
+
+use super::look;
+
+/// Begins to type a command.
+pub(super) fn begin(app: &mut App) {
+    app.help = None;
+    let offers = command_line::proposals(app, "");
+    app.line = Some(CommandLine { offers, ..CommandLine::default() });
+}
+
+/// A key while a command is typed.
+pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
+    let Some(mut line) = app.line.take() else { return Vec::new() };
+    match command {
+        Some(Command::Drop) => {}
+        Some(Command::Accept) if line.input.value().trim().is_empty() => {}
+        Some(Command::Accept) => match run(app, line.input.value()) {
+            Ok(effects) => {
+                keep(app, line.input.value());
+                return effects;
+            }
+            Err(why) => {
+                line.error = Some(why);
+                app.line = Some(line);
+            }
+        },
+        Some(way @ (Command::NextField | Command::PreviousField)) => {
+            complete(app, &mut line, way == Command::NextField);
+            app.line = Some(line);
+        }
+        Some(way @ (Command::Earlier | Command::Later)) => {
+            recall(app, &mut line, way == Command::Earlier);
+            app.line = Some(line);
+        }
+        _ => {
+            line.input.handle_event(&Terminal::Key(key));
+            (line.error, line.proposals, line.recalled) = (None, None, None);
+            line.offers = command_line::proposals(app, line.input.value());
+            app.line = Some(line);
+        }
+    }
+    Vec::new()
+}
+
+/// Lines that are kept for going back to.
+const LINES: usize = 100;
+
+/// Keeps a line that was carried out; the same one twice only once.
+fn keep(app: &mut App, text: &str) {
+    let text = text.trim().to_owned();
+    app.lines.retain(|line| *line != text);
+    app.lines.push(text);
+    if app.lines.len() > LINES {
+        app.lines.remove(0);
+    }
+}
+
+/// Puts the line in that was typed before, or after, the one that stands there.
+fn recall(app: &App, line: &mut CommandLine, earlier: bool) {
+    let at = match (line.recalled, earlier) {
+        (None, true) => Some(0),
+        (None, false) => return,
+        (Some(at), true) => Some((at + 1).min(app.lines.len().saturating_sub(1))),
+        (Some(at), false) => at.checked_sub(1),
+    };
+    let text = at.and_then(|at| app.lines.iter().rev().nth(at)).cloned();
+    if text.is_none() && earlier {
+        return;
+    }
+    line.recalled = at;
+    line.input = Input::new(text.unwrap_or_default());
+    (line.error, line.proposals) = (None, None);
+    line.offers = command_line::proposals(app, line.input.value());
+}
+
+/// Puts the next proposal in.
+fn complete(app: &App, line: &mut CommandLine, forward: bool) {
+    let mut proposals = match line.proposals.take() {
+        Some(mut again) if !again.words.is_empty() => {
+            let n = again.words.len();
+            again.at = (again.at + if forward { 1 } else { n - 1 }) % n;
+            again
+        }
+        _ => command_line::proposals(app, line.input.value()),
+    };
+    let Some(word) = proposals.words.get(proposals.at) else {
+        line.error = Some("nothing fits here".to_owned());
+        return;
+    };
+    // a single one is done with
+    let end = if proposals.words.len() == 1 && !word.ends_with(':') { " " } else { "" };
+    line.input = Input::new(format!("{}{word}{end}", proposals.before));
+    line.error = None;
+    if proposals.words.len() == 1 {
+        proposals.words.clear();
+    }
+    line.proposals = Some(proposals).filter(|p| !p.words.is_empty());
+}
+
+/// Carries a line out; an error leaves it open.
+fn run(app: &mut App, text: &str) -> Result<Vec<Effect>, String> {
+    match command_line::read(text)? {
+        Said::Press(command) => Ok(super::carry_out(app, command)),
+        Said::Verb(command, rows, reason) => {
+            if let Some(rows) = rows {
+                choose(app, command, &rows)?;
+            }
+            Ok(super::verbs::begin(app, command, reason))
+        }
+        Said::AllBackoffs(reason) => {
+            let opened = dialog::backoff::all(app).map(|mut opened| {
+                opened.because(reason.unwrap_or_default());
+                opened
+            });
+            super::verbs::open(app, opened)
+        }
+        Said::Word(name, argument) => word(app, name, &argument),
+    }
+}
+
+fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String> {
+    match (name, argument) {
+        ("q", _) => return Ok(super::carry_out(app, Command::Quit)),
+        ("view", name) => look::show(app, name.parse::<View>()?),
+        ("goto", to) => look::visit(app, find(app, to)?),
+        ("freeze", argument) => {
+            let opened = dialog::freeze::freeze(app, argument);
+            return super::verbs::open(app, opened);
+        }
+        ("unfreeze", reason) => {
+            let opened = dialog::freeze::unfreeze(app, reason);
+            return super::verbs::open(app, opened);
+        }
+        ("write", how) => write(app, how)?,
+        ("columns", names) => super::columns::word(app, names)?,
+        ("settings", "forget") => look::forget(app),
+        ("settings", what) => return Err(format!("settings {what:?}: only `settings forget` is known")),
+        ("unmark", _) => app.list_mut().unmark(),
+        ("mark", "") => app.list_mut().mark(),
+        ("mark", filter) => drop(mark(app, filter, true)?),
+        ("filter", "") => return Ok(super::carry_out(app, Command::Filter)),
+        ("filter", filter) => {
+            Filter::parse(filter, columns::of(app))?;
+            super::typing::set_filter(app, filter);
+        }
+        ("sort", "") => return Ok(super::carry_out(app, Command::Sort)),
+        (_, by) => {
+            let (name, way) = by.split_once(' ').unwrap_or((by, ""));
+            let columns = columns::of(app);
+            let column = columns.iter().find(|c| **c == name);
+            let column = column.ok_or_else(|| format!("there is no column {name}: {}", columns.join(" ")))?;
+            if !["", "desc", "asc"].contains(&way.trim()) {
+                return Err(format!("{way:?} is neither asc nor desc"));
+            }
+            look::sorted(app, Some((column, way.trim() == "desc")));
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// What `goto` means.
+fn find(app: &App, text: &str) -> Result<Target, String> {
+    if let Ok(id) = text.parse::<EntryId>() {
+        let there = queries::lies(&app.seen, id).is_some();
+        return if there {
+            Ok(Target::Entry(id))
+        } else {
+            Err(format!("there is no {id}: it may have ended (:history)"))
+        };
+    }
+    let seen = &app.seen;
+    let by_address = seen.snapshot.machine(text);
+    for name in [text, &by_address] {
+        if queries::known(seen, name) {
+            return Ok(Target::Node(name.to_owned()));
+        }
+    }
+    Err(format!("{text:?} is no node, no address of one, and no entry such as reboots/3"))
+}
+
+/// Marks the rows of the open view that pass, in place of those that were marked; where none does, those stay unless
+/// `none` may be the answer. Returns how many pass.
+fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
+    let columns = columns::of(app);
+    let good = Filter::parse(filter, columns)?;
+    macro_rules! marked {
+        ($list:ident) => {{
+            let hits: Vec<_> =
+                app.$list.rows.iter().filter(|id| good.passes(&RowCells::new(app, *id))).cloned().collect();
+            let n = hits.len();
+            if none || n > 0 {
+                app.$list.marks = hits.into_iter().collect();
+            }
+            n
+        }};
+    }
+    let n = match app.view {
+        View::Overview => return Err("the Overview has no rows to mark: choose a view".to_owned()),
+        View::Reboots => marked!(reboots),
+        View::Nodes => marked!(nodes),
+        View::Repairs => marked!(repairs),
+        View::Machines => marked!(machines),
+        View::Diff => marked!(diff),
+        View::Hosts => marked!(hosts),
+        View::History if app.of_cke => marked!(records),
+        View::History => marked!(history),
+        View::Audit => marked!(audit),
+        View::Logs => marked!(log),
+    };
+    app.say(format!("{} marked", count(n, "row")));
+    Ok(n)
+}
+
+/// Goes to the view that a verb is about, and marks there what its argument names.
+fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
+    let view = match command {
+        Command::Reboot | Command::Repair => View::Nodes,
+        Command::Unhold if app.view == View::Hosts => View::Hosts,
+        Command::Hold if app.view == View::Hosts => {
+            let [key, queue] = ["host-power", "reboots"].map(|name| app.key(name));
+            return Err(format!("{key} holds a host off; an entry is held in its queue ({queue}), by its index"));
+        }
+        _ if app.view == View::Repairs => View::Repairs,
+        _ => View::Reboots,
+    };
+    let before = app.view;
+    if before != view {
+        look::depart(app);
+    }
+    look::enter(app, view);
+    let found = chosen(app, view, rows);
+    if found.is_err() && before != view {
+        look::return_(app);
+    }
+    found
+}
+
+/// Marks what an argument names. A word alone is a name, an address or an index: one that means nothing is an error, not a
+/// filter that other rows happen to pass.
+fn chosen(app: &mut App, view: View, rows: &str) -> Result<(), String> {
+    let words: Vec<&str> = rows.split([' ', ',']).filter(|w| !w.is_empty()).collect();
+    if words.is_empty() {
+        return Err(format!("{rows:?} names nothing: give names, indexes or a filter"));
+    }
+    let bare =
+        |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c)) && !word.starts_with('/');
+    let joins = |word: &&str| ["or", "and"].contains(word);
+    // an address may have colons, and so has a filter of a column
+    let filter = |word: &&str| (!bare(word) && word.parse::<std::net::IpAddr>().is_err()) || joins(word);
+    if words.iter().any(filter) {
+        if mark(app, rows, false)? == 0 {
+            return Err(format!("no row of {} passes {rows:?}", view.title()));
+        }
+        return Ok(());
+    }
+    if view == View::Nodes {
+        let named: Result<Vec<String>, String> = words.iter().map(|word| named(app, word)).collect();
+        app.nodes.marks = named?.into_iter().collect();
+        return Ok(());
+    }
+    if view == View::Hosts {
+        let named: Result<Vec<HostId>, String> = words.iter().map(|word| host(app, word)).collect();
+        app.hosts.marks = named?.into_iter().collect();
+        return Ok(());
+    }
+    let mut ids = Vec::new();
+    for word in &words {
+        ids.extend(entries(app, view, word)?);
+    }
+    let list = if view == View::Repairs { &mut app.repairs } else { &mut app.reboots };
+    list.marks = ids.into_iter().collect();
+    Ok(())
+}
+
+/// The entries of the view's queue that a word means: by index, by id, or by node.
+fn entries(app: &App, view: View, word: &str) -> Result<Vec<EntryId>, String> {
+    let queue = if view == View::Repairs { QueueKind::Repair } else { QueueKind::Reboot };
+    let id = word.parse::<u64>().map(|index| EntryId { queue, index }).ok().or_else(|| word.parse().ok());
+    if let Some(id) = id.filter(|id| id.queue == queue) {
+        let there = queries::lies(&app.seen, id).is_some();
+        return if there { Ok(vec![id]) } else { Err(format!("there is no {id}")) };
+    }
+    let node = named(app, word)?;
+    let found: Vec<EntryId> = app.totals.entries_of(&node).filter(|id| id.queue == queue).collect();
+    if found.is_empty() { Err(format!("{node} has no entry in the {queue} queue")) } else { Ok(found) }
+}
+
+/// A host by its name, with or without its namespace, or by its node's.
+fn host(app: &App, word: &str) -> Result<HostId, String> {
+    let (seen, node) = (&app.seen, app.seen.snapshot.machine(word));
+    let named = |id: &&HostId| id.1 == word || format!("{}/{}", id.0, id.1) == word;
+    let of_node = |id: &&HostId| queries::host_node(seen, id).is_some_and(|row| row.name == word || row.name == node);
+    let hosts = || seen.snapshot.kube.hosts.keys();
+    let mut found: Vec<&HostId> = hosts().filter(named).collect();
+    if found.is_empty() {
+        found = hosts().filter(of_node).collect();
+    }
+    match found.as_slice() {
+        [only] => Ok((*only).clone()),
+        [] => Err(format!("{word} is no host, and no node of one")),
+        _ => Err(format!("{word} is the name of several hosts: give NAMESPACE/NAME")),
+    }
+}
+
+/// A node by its name or address.
+fn named(app: &App, word: &str) -> Result<String, String> {
+    match find(app, word) {
+        Ok(Target::Node(name)) => Ok(name),
+        _ => Err(format!("{word} is no node: give names or addresses, or a filter such as node:{word}")),
+    }
+}
+
+/// Longest time for which changes are allowed at once.
+const LONGEST: f64 = 8.0 * 3600.0;
+
+/// Allows changes for a while in a console that was started read-only, or ends that.
+fn write(app: &mut App, how: &str) -> Result<(), String> {
+    if !app.looks.read_only {
+        return Err("this console may write: it was not started with --read-only".to_owned());
+    }
+    if how == "off" {
+        app.writes_until = None;
+        app.say("read-only again");
+        return Ok(());
+    }
+    let seconds = duration(how).filter(|s| *s > 0.0 && how.ends_with(char::is_alphabetic));
+    let seconds = seconds.ok_or_else(|| format!("{how:?} is no time: write it as 90s, 15m, 2h"))?;
+    if seconds > LONGEST {
+        return Err("8h at most: a console that writes all day is started without --read-only".to_owned());
+    }
+    let length = std::time::Duration::from_secs_f64(seconds);
+    let end = after(app.now.wall, length.as_secs().cast_signed());
+    app.writes_until = Some((app.now.boot + length, end));
+    let end = calendar::time(app, end);
+    app.say(format!("changes are allowed until {end}; `:write off` ends it before"));
+    Ok(())
+}

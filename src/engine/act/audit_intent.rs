@@ -1,0 +1,261 @@
+//! What is done to Kubernetes is told first, and what came of it afterwards (I38).
+//!
+//! The record is one more fenced write right before the effect: a leader that was deposed without knowing it, because
+//! its line to etcd is silent, cannot tell and so does nothing (I24). Power commands are told by their attempts.
+//!
+//! A step that is tried again has one record, which counts its tries: a machine that fails all week fills the audit no more
+//! than one that fails once.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Actor, Stop};
+use crate::{
+    engine::snapshot::EffectOutcome,
+    fence::Permit,
+    model::{cketerm_records::Audit, entry::EntryId},
+    mutation::{self, Mutation},
+    store::commit::{Change, CommitError, Put},
+};
+
+/// The result of a record whose effect has no outcome yet; it stays where the leader died in between.
+const BEGUN: &str = "begun";
+/// What is done again after a longer time than this is not another try: it has a record of its own.
+const ANOTHER_TRY: SignedDuration = SignedDuration::from_hours(24);
+/// Steps that are remembered: those tried last.
+const REMEMBERED: usize = 4096;
+
+/// An effect that was told and is under way.
+pub(in crate::engine) struct AuditIntent {
+    step: Step,
+    known: Known,
+}
+
+/// What is tried: the same thing on the same object, and for whom or why.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct Step {
+    what: String,
+    on: String,
+    of: Purpose,
+}
+
+/// For whom or why a step is done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Purpose {
+    /// A transition: its object is the entry.
+    Itself,
+    /// This entry. The reason names the pods of each try, which are others from try to try.
+    Entry(EntryId),
+    /// This reason.
+    Reason(Option<String>),
+}
+
+impl Step {
+    /// A transition of an entry.
+    pub(super) fn new(what: &str, on: &str) -> Self {
+        Self { what: what.to_owned(), on: on.to_owned(), of: Purpose::Itself }
+    }
+
+    fn told(what: &str, on: &str, entry: Option<EntryId>, reason: Option<&String>) -> Self {
+        let of = entry.map_or_else(|| Purpose::Reason(reason.cloned()), Purpose::Entry);
+        Self { of, ..Self::new(what, on) }
+    }
+}
+
+/// The record of a step, as it lies in etcd.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Known {
+    pub(super) key: String,
+    pub(super) audit: Audit,
+    revision: i64,
+}
+
+/// The records of this leadership that another try is added to. Only the audit is told by it: nothing is decided from what is
+/// remembered here, and the next leader begins new records.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Repeated(Arc<Mutex<HashMap<Step, Known>>>);
+
+impl Repeated {
+    /// The record that another try now belongs to, if there is one.
+    pub(super) fn known(&self, step: &Step, now: Timestamp) -> Option<Known> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(step).cloned()?;
+        (now.duration_since(known.audit.last()) <= ANOTHER_TRY).then_some(known)
+    }
+
+    fn note(&self, step: Step, known: Known) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(step, known);
+        if all.len() > REMEMBERED {
+            let oldest = all.iter().min_by_key(|(_, known)| known.audit.last()).map(|(step, _)| step.clone());
+            oldest.and_then(|step| all.remove(&step));
+        }
+    }
+
+    /// A transition was written with this record.
+    pub(super) fn committed(&self, record: Option<&Put>, revision: i64) {
+        let Some((put, audit)) = record.and_then(|put| Some((put, serde_json::from_str::<Audit>(&put.value).ok()?)))
+        else {
+            return;
+        };
+        self.note(Step::new(&audit.what, &audit.on), Known { key: put.key.clone(), audit, revision });
+    }
+}
+
+impl Actor {
+    /// Tells, fenced, what is about to be done on what; only then may it be sent, with a permit of its own.
+    pub(in crate::engine) async fn tell(
+        &self,
+        permit: &Permit,
+        what: &str,
+        on: &str,
+        reason: Option<String>,
+    ) -> Result<AuditIntent, Stop> {
+        self.tell_for(permit, None, (what, on), reason).await
+    }
+
+    /// The same for an entry.
+    pub(in crate::engine) async fn tell_for(
+        &self,
+        permit: &Permit,
+        entry: Option<EntryId>,
+        (what, on): (&str, &str),
+        reason: Option<String>,
+    ) -> Result<AuditIntent, Stop> {
+        let (step, now) = (Step::told(what, on, entry, reason.as_ref()), self.steady.now().wall);
+        let (key, audit) = match self.repeats.known(&step, now) {
+            Some(known) => (known.key, known.audit.again(now, reason, BEGUN)),
+            None => self.audit_record(what, on, reason, BEGUN),
+        };
+        let mut known = Known { key, audit, revision: 0 };
+        if mutation::on(Mutation::AuditForgotten) {
+            return Ok(AuditIntent { step, known });
+        }
+        let puts = vec![Put::json(known.key.clone(), &known.audit)];
+        match self.store.commit(permit, Change { puts, ..Change::default() }).await {
+            Ok(revision) => {
+                known.revision = revision;
+                self.repeats.note(step.clone(), known.clone());
+                Ok(AuditIntent { step, known })
+            }
+            Err(CommitError::LostLeadership) => Err(Stop(EffectOutcome::Lost)),
+            Err(CommitError::TooLarge(size)) => Err(Stop(EffectOutcome::TooLarge(size))),
+            // Nothing was sent: it is told again, and done, when etcd answers.
+            Err(e) => Err(Stop(EffectOutcome::Failed(format!("{what} of {on} was not begun: {e}")))),
+        }
+    }
+
+    /// Adds what came of it, in the background: the story never holds the work up. Where another try was told meanwhile, what
+    /// came of that one counts.
+    pub(in crate::engine) fn came_of(&self, told: AuditIntent, result: String) {
+        let actor = self.clone();
+        crate::tasks::spawn(async move {
+            let Ok(permit) = actor.fence.permit_record() else { return };
+            let AuditIntent { step, known } = told;
+            let audit = Audit { result, ..known.audit };
+            let change = Change {
+                compares: vec![(known.key.clone(), known.revision)],
+                puts: vec![Put::json(known.key.clone(), &audit)],
+                deletes: Vec::new(),
+            };
+            match actor.store.commit(&permit, change).await {
+                Ok(revision) => actor.repeats.outcome(&step, Known { key: known.key, audit, revision }),
+                Err(CommitError::Conflict { .. }) => {}
+                Err(e) => tracing::debug!(error = %e, "the outcome was not told"),
+            }
+        });
+    }
+}
+
+impl Repeated {
+    /// What came of a step, unless it was tried again since.
+    fn outcome(&self, step: &Step, known: Known) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = all.get_mut(step).filter(|before| before.revision < known.revision) {
+            *before = known;
+        }
+    }
+}
+
+/// Names for a record: the first twenty, and how many more.
+pub(in crate::engine) fn named<'a>(names: impl Iterator<Item = String> + 'a) -> String {
+    let all: Vec<String> = names.collect();
+    let shown = all.iter().take(20).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(20) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(at: &str, what: &str) -> Audit {
+        serde_json::from_value(serde_json::json!({
+            "at": at, "who": {"user": "engine", "host": "boot-0"}, "what": what, "on": "node w1", "result": "begun",
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn i48_another_try_within_a_day_belongs_to_the_record_of_the_first_and_a_later_one_does_not() {
+        let repeated = Repeated::default();
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let pods = "shop/web-1".to_owned();
+        let step = Step::told("evict", "node w1", Some(EntryId::reboot(3)), Some(&pods));
+        let first = Known { key: "a".to_owned(), audit: record("2026-01-01T00:00:00Z", "evict"), revision: 5 };
+        repeated.note(step.clone(), first);
+        let known = repeated.known(&step, at("2026-01-01T23:00:00Z")).unwrap();
+        let again = known.audit.again(at("2026-01-01T23:00:00Z"), None, "begun");
+        assert_eq!(
+            (again.count(), again.at, again.last()),
+            (2, at("2026-01-01T00:00:00Z"), at("2026-01-01T23:00:00Z"))
+        );
+        let text = serde_json::to_value(&again).unwrap();
+        assert_eq!((&text["count"], &text["last"]), (&2.into(), &"2026-01-01T23:00:00Z".into()));
+        assert_eq!(serde_json::from_value::<Audit>(text).unwrap(), again);
+        repeated.note(step.clone(), Known { audit: again, ..known });
+        assert!(repeated.known(&step, at("2026-01-02T22:00:00Z")).is_some(), "counted from the last try");
+        assert!(repeated.known(&step, at("2026-01-03T00:00:00Z")).is_none());
+        let other = Step::told("evict", "node w1", Some(EntryId::reboot(4)), Some(&pods));
+        assert!(repeated.known(&other, at("2026-01-01T23:00:00Z")).is_none(), "what is done for another entry");
+        let others = Step::told("evict", "node w1", Some(EntryId::reboot(3)), Some(&"shop/web-2".to_owned()));
+        assert!(repeated.known(&others, at("2026-01-01T23:00:00Z")).is_some(), "other pods of the same entry");
+        let node = Step::told("evict", "node w2", Some(EntryId::reboot(3)), Some(&pods));
+        assert!(repeated.known(&node, at("2026-01-01T23:00:00Z")).is_none(), "another node");
+        let why = |why: &str| Step::told("endpoints", "Endpoints default/etcd", None, Some(&why.to_owned()));
+        assert!(why("10.0.0.1") != why("10.0.0.2"), "without an entry the reason tells the try");
+    }
+
+    #[test]
+    fn what_came_of_a_try_says_nothing_of_the_next_one() {
+        let repeated = Repeated::default();
+        let now = "2026-01-01T00:00:01Z".parse().unwrap();
+        let step = Step::told("cordon", "node w1", None, None);
+        let audit = record("2026-01-01T00:00:00Z", "cordon");
+        repeated.note(step.clone(), Known { key: "a".to_owned(), audit: audit.clone(), revision: 8 });
+        let late = Audit { result: "refused".to_owned(), ..audit };
+        repeated.outcome(&step, Known { key: "a".to_owned(), audit: late.clone(), revision: 7 });
+        assert_eq!(repeated.known(&step, now).unwrap().audit.result, "begun");
+        repeated.outcome(&step, Known { key: "a".to_owned(), audit: late, revision: 9 });
+        assert_eq!(repeated.known(&step, now).unwrap().audit.result, "refused");
+    }
+
+    #[test]
+    fn no_more_steps_are_remembered_than_there_is_room_for() {
+        let repeated = Repeated::default();
+        for i in 0..REMEMBERED + 10 {
+            let second = i % 60;
+            let at = format!("2026-01-01T{:02}:{:02}:{second:02}Z", i / 3600, i / 60 % 60);
+            let known = Known { key: i.to_string(), audit: record(&at, "cordon"), revision: 1 };
+            repeated.note(Step::new("cordon", &i.to_string()), known);
+        }
+        let all = repeated.0.lock().unwrap();
+        assert_eq!(all.len(), REMEMBERED);
+        assert!(!all.contains_key(&Step::new("cordon", "9")) && all.contains_key(&Step::new("cordon", "10")));
+    }
+}

@@ -1,0 +1,82 @@
+//! What an engine has done since it was started, counted: passes, and effects by what came of them. Only metrics read it;
+//! no decision does.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::Registry,
+};
+
+use super::snapshot::EffectOutcome;
+
+/// Upper bounds of the histogram's buckets, in seconds.
+const PASS_SECONDS: [f64; 8] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.02, 0.1, 1.0];
+
+/// One name of every counter with what it says, for docs/metrics.md.
+pub const COUNTERS: &[(&str, &[&str], &str)] = &[
+    ("cketerm_effects_total", &["what", "outcome"], "Effects that ended, by what came of them"),
+    (
+        "cketerm_notices_total",
+        &["receiver", "outcome"],
+        "Deliveries of notices: delivered, failed (tried again), given up",
+    ),
+    ("cketerm_pass_seconds", &["le"], "How long a pass over the snapshot took: a histogram"),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    what: String,
+    outcome: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DeliveryLabels {
+    receiver: String,
+    outcome: String,
+}
+
+/// The counters.
+#[derive(Debug)]
+pub struct Counters {
+    passes: Histogram,
+    effects: Family<Ended, Counter>,
+    notices: Family<DeliveryLabels, Counter>,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self { passes: Histogram::new(PASS_SECONDS), effects: Family::default(), notices: Family::default() }
+    }
+}
+
+impl Counters {
+    /// Makes the counters known.
+    pub fn register(&self, registry: &mut Registry) {
+        let [effects, notices, passes] = COUNTERS else { return };
+        // OpenMetrics adds `_total` itself
+        registry.register(effects.0.trim_end_matches("_total"), effects.2, self.effects.clone());
+        registry.register(notices.0.trim_end_matches("_total"), notices.2, self.notices.clone());
+        registry.register(passes.0, passes.2, self.passes.clone());
+    }
+
+    pub(super) fn pass(&self, took: Duration) {
+        self.passes.observe(took.as_secs_f64());
+    }
+
+    pub(super) fn notice(&self, receiver: &str, outcome: &str) {
+        let told = DeliveryLabels { receiver: receiver.to_owned(), outcome: outcome.to_owned() };
+        self.notices.get_or_create(&told).inc();
+    }
+
+    pub(super) fn ended(&self, what: &str, came: &EffectOutcome) {
+        let outcome = match came {
+            EffectOutcome::Failed(_) | EffectOutcome::TooLarge(_) => "failed",
+            EffectOutcome::Stale(_) => "stale",
+            EffectOutcome::Lost => "lost",
+            _ => "done",
+        };
+        self.effects.get_or_create(&Ended { what: what.to_owned(), outcome: outcome.to_owned() }).inc();
+    }
+}

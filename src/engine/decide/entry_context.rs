@@ -1,0 +1,315 @@
+//! One entry of either queue with its machine: what the drain, the commands and the cordons need of it, so that there is
+//! one of each for both queues.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Pass, gates::to_seconds};
+use crate::{
+    engine::snapshot::{BmcAccess, BmcRefusal},
+    model::{
+        any::QueueEntry,
+        cketerm_records::{Order, Verb},
+        cluster::{Node, Operation},
+        entry::{EntryId, QueueKind, Stored},
+        kube::NodeRow,
+        reason::Reason,
+        reboot::RebootEntry,
+        repair::RepairEntry,
+    },
+    mutation::{Mutation, on},
+    store::view::Switch,
+};
+
+/// An entry that can be read, and its machine.
+#[derive(Clone, Copy)]
+pub(super) struct EntryContext<'a> {
+    pub id: EntryId,
+    pub mod_revision: i64,
+    pub address: &'a str,
+    /// The name under which the machine's effects are kept apart: its Node's, else the address.
+    pub machine: &'a str,
+    /// Its place in the definition; none = outside the cluster, which only a repair can be.
+    pub member: Option<&'a Node>,
+    /// When its status last changed.
+    pub since: Option<Timestamp>,
+    pub backoff: (i64, Option<Timestamp>),
+    pub of: EntryKind<'a>,
+}
+
+/// What the queues do not share.
+#[derive(Clone, Copy)]
+pub(super) enum EntryKind<'a> {
+    Reboot(&'a RebootEntry),
+    Repair {
+        entry: &'a RepairEntry,
+        operation: &'a Operation,
+        /// The step whose action is next; it may be the one behind the entry's.
+        step: i64,
+    },
+}
+
+/// A command of the definition, for one entry.
+#[derive(Clone, Copy)]
+pub(super) struct Task<'a> {
+    /// In a sentence.
+    pub name: &'static str,
+    pub argv: &'a [String],
+    /// Seconds that it may run.
+    pub bound: u64,
+    /// How often it may be tried.
+    pub tries: u32,
+    /// Seconds between the tries.
+    pub interval: i64,
+    /// A repair's step; none for reboots.
+    pub step: Option<i64>,
+    /// A repair's success command.
+    pub success: bool,
+}
+
+impl EntryContext<'_> {
+    pub(super) fn queue(&self) -> QueueKind {
+        self.id.queue
+    }
+
+    pub(super) fn control_plane(&self) -> bool {
+        self.member.is_some_and(|m| m.control_plane)
+    }
+
+    pub(super) fn is_repair(&self) -> bool {
+        self.queue() == QueueKind::Repair
+    }
+
+    /// The entry as its next transition starts from it: at its step, with the Node's name of today.
+    pub(super) fn owned(&self) -> QueueEntry {
+        match self.of {
+            EntryKind::Reboot(entry) => QueueEntry::Reboot(entry.clone()),
+            EntryKind::Repair { entry, step, .. } => {
+                let nodename = self.member.map_or_else(String::new, |m| m.node_name().to_owned());
+                QueueEntry::Repair(RepairEntry { nodename, step, ..entry.clone() })
+            }
+        }
+    }
+}
+
+impl<'a> EntryContext<'a> {
+    /// An entry of the reboot queue; its machine is a member.
+    pub(super) fn of_reboot(id: EntryId, stored: &'a Stored<RebootEntry>, node: &'a Node) -> Option<Self> {
+        let entry = stored.get()?;
+        Some(Self {
+            id,
+            mod_revision: stored.mod_revision,
+            address: &entry.node,
+            machine: node.node_name(),
+            member: Some(node),
+            since: entry.last_transition_time,
+            backoff: (entry.drain_backoff_count, entry.drain_backoff_expire),
+            of: EntryKind::Reboot(entry),
+        })
+    }
+}
+
+impl<'a> Pass<'a> {
+    /// An entry of the repair queue, at its own step.
+    pub(super) fn repair_case(
+        &self,
+        id: EntryId,
+        stored: &'a Stored<RepairEntry>,
+        operation: &'a Operation,
+    ) -> Option<EntryContext<'a>> {
+        let entry = stored.get()?;
+        let member = self.definition.and_then(|d| d.members.by_address(&d.cluster, &entry.address));
+        Some(EntryContext {
+            id,
+            mod_revision: stored.mod_revision,
+            address: &entry.address,
+            machine: self.snap.machine_ref(&entry.address),
+            member,
+            since: entry.last_transition_time,
+            backoff: (entry.drain_backoff_count, entry.drain_backoff_expire),
+            of: EntryKind::Repair { entry, operation, step: entry.step },
+        })
+    }
+
+    /// The machine's Node, if it is a member and has one.
+    pub(super) fn node_of(&self, case: EntryContext<'_>) -> Option<&'a Arc<NodeRow>> {
+        // The machine is looked up already: one more look for each of ten thousand entries would be felt.
+        let (name, kube) = (case.member?.node_name(), &self.snap.kube);
+        kube.by_name.get(name).or_else(|| kube.by_address.get(case.address).and_then(|name| kube.by_name.get(name)))
+    }
+
+    /// The command that does the work: the reboot command, or that of the repair's step.
+    pub(super) fn task(&self, case: EntryContext<'a>) -> Option<Task<'a>> {
+        let cap = self.policy.command_cap_seconds;
+        match case.of {
+            EntryKind::Reboot(_) => {
+                let reboot = &self.definition?.cluster.reboot;
+                Some(Task {
+                    name: "the reboot command",
+                    argv: reboot.reboot_command.as_deref().unwrap_or_default(),
+                    bound: reboot.command_bound(cap),
+                    tries: reboot.tries(),
+                    interval: reboot.command_interval.unwrap_or(0),
+                    step: None,
+                    success: false,
+                })
+            }
+            EntryKind::Repair { operation, step, .. } => operation.step(step).map(|found| Task {
+                name: "the repair command",
+                argv: found.repair_command.as_deref().unwrap_or_default(),
+                bound: found.command_bound(cap),
+                tries: found.tries(),
+                interval: found.command_interval.unwrap_or(0),
+                step: Some(step),
+                success: false,
+            }),
+        }
+    }
+
+    pub(super) fn switch(&self, queue: QueueKind) -> &'a Switch {
+        match queue {
+            QueueKind::Reboot => &self.snap.store.reboots.switch,
+            QueueKind::Repair => &self.snap.store.repairs.switch,
+        }
+    }
+
+    /// What its commands lack: without them nothing starts; a program that is not on this host bars only the entries that
+    /// need it.
+    pub(super) fn no_command(&self, case: EntryContext<'a>) -> Option<Reason> {
+        if let Some(why) = self.snap.engine.unable.clone().filter(|_| self.leading()) {
+            return Some(Reason::EngineObserving { why });
+        }
+        let lacks = |field: &str, argv: Option<&Vec<String>>| match argv.filter(|argv| !argv.is_empty()) {
+            None => Some(Reason::NoCommand { field: field.to_owned() }),
+            Some(argv) if self.leading() => self.program_missing(argv),
+            Some(_) => None,
+        };
+        match case.of {
+            EntryKind::Reboot(_) => {
+                let reboot = &self.definition?.cluster.reboot;
+                lacks("reboot.reboot_command", reboot.reboot_command.as_ref())
+                    .or_else(|| lacks("reboot.boot_check_command", reboot.boot_check_command.as_ref()))
+                    .or_else(|| self.bmc_not_allowed(case, [&reboot.reboot_command, &reboot.boot_check_command]))
+            }
+            EntryKind::Repair { operation, step, .. } => {
+                let command = operation.step(step).and_then(|s| s.repair_command.as_ref());
+                lacks("repair_command in this step", command)
+                    .or_else(|| {
+                        lacks("health_check_command in this operation", operation.health_check_command.as_ref())
+                    })
+                    .or_else(|| self.bmc_not_allowed(case, [&command.cloned(), &operation.health_check_command]))
+            }
+        }
+    }
+
+    /// A program that is not on this host bars only the entries that need it.
+    pub(super) fn program_missing(&self, argv: &[String]) -> Option<Reason> {
+        let program = argv.first().filter(|p| self.snap.engine.missing_programs.contains(p))?;
+        Some(Reason::ProgramMissing { path: program.clone() })
+    }
+
+    /// A command that speaks to a BMC which this host's file does not allow bars only the entries that need it.
+    fn bmc_not_allowed(&self, case: EntryContext<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
+        if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
+            return None;
+        }
+        let address = case.address.to_owned();
+        let fault = match self.snap.engine.bmcs.refusal(case.address)? {
+            BmcRefusal::NotNamed => None,
+            BmcRefusal::Fault(why) => Some(why.to_owned()),
+        };
+        Some(Reason::BmcNotAllowed { address, fault })
+    }
+
+    /// The Node is the machine that was meant: it carries the entry's address, and its UID is the one noted at
+    /// enqueue, else at the drain's start (spec/safety.md, The right node; I26). A reboot needs a Node; a repair goes on
+    /// without one as for a machine outside the cluster.
+    pub(super) fn wrong_node(&self, case: EntryContext<'_>, node: Option<&NodeRow>) -> Option<Reason> {
+        if !self.kube_synced {
+            return None;
+        }
+        let address = case.address;
+        let Some(node) = node else {
+            return (!case.is_repair()).then(|| Reason::NodeMismatch {
+                expected: format!("a Node with address {address}"),
+                found: "none".to_owned(),
+            });
+        };
+        if !node.addresses.iter().any(|a| a == address) {
+            return Some(Reason::NodeMismatch {
+                expected: format!("Node {} with address {address}", node.name),
+                found: node.addresses.join(", "),
+            });
+        }
+        // What lies in etcd first: an annotation goes with the Node that it should tell apart.
+        let requested = || self.snap.store.requests.get(&case.id)?.get()?.node_uid.as_deref();
+        let stamped = || node.owner().filter(|o| o.entry == case.id).map(|o| o.uid.as_str());
+        let noted = requested().or_else(stamped)?;
+        (noted != node.uid)
+            .then(|| Reason::NodeMismatch { expected: format!("UID {noted}"), found: format!("UID {}", node.uid) })
+    }
+
+    /// A person's order for this entry, if it was given for this very state of it. `hold` and `force` outlive changes:
+    /// an entry that a budget puts back at its first look is never long enough in one state to be forced in it.
+    pub(super) fn order(&self, id: EntryId, mod_revision: i64, verb: Verb) -> Option<&'a Order> {
+        let order = self.snap.store.orders.get(&id)?.get()?;
+        let lasting = matches!(verb, Verb::Hold | Verb::Force);
+        (order.verb == verb && (lasting || order.entry_revision == mod_revision)).then_some(order)
+    }
+
+    /// The same, as it lies in etcd: what is consumed with it.
+    pub(super) fn order_of(&self, case: EntryContext<'_>, verb: Verb) -> Option<&'a Stored<Order>> {
+        self.order(case.id, case.mod_revision, verb)?;
+        self.snap.store.orders.get(&case.id)
+    }
+
+    /// A person keeps it from starting.
+    pub(super) fn on_hold(&self, case: EntryContext<'_>) -> Option<Reason> {
+        let hold = self.order(case.id, 0, Verb::Hold)?;
+        Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() })
+    }
+
+    /// Why an entry that waits is not looked at now, for its own sake alone: held, disabled, without a command, backing
+    /// off, or just failed.
+    pub(super) fn waits_by_itself(&mut self, case: EntryContext<'a>) -> Option<Reason> {
+        if let Some(held) = self.on_hold(case) {
+            return Some(held);
+        }
+        if !self.switch(case.queue()).enabled() && !on(Mutation::SwitchIgnored) {
+            return Some(Reason::QueueDisabled);
+        }
+        if let Some(missing) = self.no_command(case) {
+            return Some(missing);
+        }
+        None
+    }
+
+    /// The wait after a drain that was given up; a person who forces the entry does not wait for it either.
+    pub(super) fn backing_off(&mut self, case: EntryContext<'a>) -> Option<Reason> {
+        let (count, until) = case.backoff;
+        let forced = self.order(case.id, 0, Verb::Force).is_some();
+        let until = until.filter(|until| (*until > self.now.wall || on(Mutation::BackoffForEver)) && !forced)?;
+        self.wake_at_wall(until);
+        if let Some(longer) = self.outlasts(case, until) {
+            return Some(longer);
+        }
+        let last = self.snap.work.get(&case.id).and_then(|w| w.backoff_cause.clone());
+        Some(Reason::Backoff { count, until, cause: last })
+    }
+
+    /// The moment after an effect failed in which nothing is tried.
+    pub(super) fn paused(&mut self, id: EntryId, what: &str) -> Option<Reason> {
+        let (until, why) = self.snap.work.get(&id)?.pause.clone()?;
+        if until <= self.boot() {
+            return None;
+        }
+        self.wake_at(until);
+        Some(Reason::EffectFailed { what: what.to_owned(), why })
+    }
+
+    /// Whole seconds until a boot time.
+    pub(super) fn seconds_until(&self, boot: f64) -> i64 {
+        to_seconds(boot - self.boot())
+    }
+}

@@ -1,0 +1,188 @@
+//! When a machine counts as back: boot id, Ready, probe, and for API servers all of it for `settle_seconds`
+//! (spec/safety.md, Ends and starts of API servers; I14); and how often the checks are asked.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Pass, entry_context::EntryContext};
+use crate::{
+    clock::Now,
+    engine::snapshot::{Probe, Snapshot},
+    model::{
+        attempt::Attempt,
+        entry::{EntryId, QueueKind, Stored},
+        kube::NodeRow,
+        policy::WorkerCompletion,
+        reason::Reason,
+        time::{after, seconds_between},
+    },
+};
+
+/// Seconds between checks while the work on the machine is young, and later.
+const CHECK_SOON: f64 = 1.0;
+const CHECK_LATER: f64 = 5.0;
+/// It is young for so many seconds.
+const YOUNG: f64 = 60.0;
+/// A control plane's probe counts as good for so long, in seconds (spec/safety.md, Ends and starts).
+const PROBE_FRESH: f64 = 60.0;
+
+/// Booted, Ready and, for API servers, answering.
+pub(crate) struct Soundness {
+    /// What is missing; none = all good.
+    pub missing: Option<String>,
+}
+
+impl<'a> Pass<'a> {
+    /// An API server's work ends only when its own probe has been good for `settle_seconds`, together with its check, its
+    /// boot id where that counts, and Ready, without a break. `by_check`: the check said so, and not a person.
+    pub(super) fn settling(
+        &mut self,
+        case: EntryContext<'a>,
+        node: Option<&Arc<NodeRow>>,
+        by_check: bool,
+    ) -> Option<Reason> {
+        let name = case.machine.to_owned();
+        #[allow(clippy::cast_precision_loss)] // seconds
+        let settle = self.policy.settle_seconds as f64;
+        let since = if by_check {
+            self.snap.work.get(&case.id).and_then(|w| w.sound_since).unwrap_or(self.boot())
+        } else {
+            // By order or by a new UID: check and boot id do not count, Ready and the probe do.
+            let probe = || probe_missing(self.snap, case.address, &self.policy.control_plane_probe, self.now);
+            if let Some(missing) = not_ready(node).or_else(probe) {
+                return Some(Reason::Settling { node: name, until: None, missing });
+            }
+            let good_since = self.snap.probes.get(case.address).and_then(|p| p.good_since);
+            if self.policy.control_plane_probe == "node" {
+                self.boot() - settle
+            } else {
+                good_since.unwrap_or(self.boot())
+            }
+        };
+        let until = since + settle;
+        if self.boot() < until {
+            self.wake_at(until);
+            return Some(Reason::Settling {
+                node: name,
+                until: Some(after(self.now.wall, self.seconds_until(until))),
+                missing: "its probe is good and must stay so".to_owned(),
+            });
+        }
+        None
+    }
+
+    /// Checks are asked at most every second in the first minute, and every five seconds later.
+    pub(super) fn check_is_due(&mut self, id: EntryId, since: Timestamp) -> bool {
+        let every = if seconds_between(since, self.now.wall) < YOUNG { CHECK_SOON } else { CHECK_LATER };
+        let due = self.snap.work.get(&id).and_then(|w| w.check.as_ref()).map_or(0.0, |(at, _)| at + every);
+        if self.boot() < due {
+            self.wake_at(due);
+        }
+        self.boot() >= due
+    }
+}
+
+/// Whether a machine that was rebooted or repaired is sound again. A reboot: a new boot id (where the one before was
+/// recorded) and Ready for API servers and under policy `boot_id`; the probe good for API servers. A repair: Ready and
+/// the probe good for API servers; its health check takes the place of the boot id. The checks themselves are judged apart.
+pub(crate) fn readiness(
+    snap: &Snapshot,
+    id: EntryId,
+    address: &str,
+    control_plane: bool,
+    node: Option<&Arc<NodeRow>>,
+    now: Now,
+) -> Soundness {
+    let policy = snap.store.policy();
+    let asks = match id.queue {
+        QueueKind::Reboot => control_plane || policy.worker_completion == WorkerCompletion::BootId,
+        QueueKind::Repair => control_plane,
+    };
+    if !asks {
+        return Soundness { missing: None };
+    }
+    let missing = match id.queue {
+        QueueKind::Reboot => back_again(snap, id, node),
+        QueueKind::Repair => not_ready(node),
+    };
+    let probe = || control_plane.then(|| probe_missing(snap, address, &policy.control_plane_probe, now)).flatten();
+    Soundness { missing: missing.or_else(probe) }
+}
+
+/// What keeps a Node from being Ready.
+pub(super) fn not_ready(node: Option<&Arc<NodeRow>>) -> Option<String> {
+    match node {
+        None => Some("the Node is gone".to_owned()),
+        Some(node) => (!node.ready).then(|| "the Node is not Ready".to_owned()),
+    }
+}
+
+/// New boot id, where the one before was recorded, and Ready; else what is missing.
+pub(super) fn back_again(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
+    let recorded = node.and_then(|node| Some((recorded_boot_id(snap, id, node)?, node)));
+    if recorded.is_some_and(|(before, node)| before == node.boot_id) {
+        return Some("the Node still has the boot id from before".to_owned());
+    }
+    not_ready(node)
+}
+
+/// The same for a machine whose entry is gone: different from what each command that may have done something found. One
+/// that failed may have rebooted the machine all the same, and the next one again (I14).
+pub(super) fn back_from_all(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
+    if is_back_by_order(snap, id) {
+        return not_ready(node);
+    }
+    let found = node.is_some_and(|node| began(snap, id).any(|a| a.boot_id.as_ref() == Some(&node.boot_id)));
+    if found {
+        return Some("the Node still has the boot id that it had before the last command".to_owned());
+    }
+    back_again(snap, id, node)
+}
+
+/// Whether the boot id is known that the machine had at each command that may have done something. A Node that was not
+/// Ready may have said the one before an earlier reboot: an entry that is there asks its boot check all the same.
+pub(super) fn is_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool {
+    if is_back_by_order(snap, id) {
+        return true;
+    }
+    let known = |a: &Attempt| id.queue == QueueKind::Repair || (a.boot_id.is_some() && !a.not_ready);
+    began(snap, id).all(known) && recorded_boot_id(snap, id, node).is_some()
+}
+
+/// A person said so when the entry ended (`rq done`): boot ids do not count, Ready does (spec/safety.md, Effects: Attempts). The
+/// last attempt tells it of all before it.
+pub(super) fn is_back_by_order(snap: &Snapshot, id: EntryId) -> bool {
+    began(snap, id).last().is_some_and(|a| a.done_by.is_some())
+}
+
+/// The boot id from before the first command that may have done something, else from the cordon, where it was recorded.
+fn recorded_boot_id(snap: &Snapshot, id: EntryId, node: &NodeRow) -> Option<String> {
+    let attempt = began(snap, id).next();
+    attempt
+        .and_then(|a| a.boot_id.clone())
+        .or_else(|| node.owner().filter(|o| o.entry == id && !o.taken_over_rebooting).map(|o| o.boot_id.clone()))
+        .filter(|b| !b.is_empty())
+}
+
+fn began(snap: &Snapshot, id: EntryId) -> impl Iterator<Item = &Attempt> {
+    snap.store.attempts_of(id).filter_map(Stored::get).filter(|a| a.began() && !a.success)
+}
+
+/// What is wrong with one control plane's probe; none = good now, or not asked for by the policy.
+pub(super) fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: Now) -> Option<String> {
+    if policy == "node" {
+        return None;
+    }
+    match snap.probes.get(address) {
+        None => Some("not probed yet".to_owned()),
+        Some(Probe { not_known: Some(why), url, .. }) => {
+            Some(format!("not known whether {url} is alive, it answers {why}"))
+        }
+        Some(probe) => match (&probe.error, probe.last_good) {
+            (Some(error), _) => Some(format!("{} answers {error}", probe.url)),
+            (None, Some(at)) if now.boot.as_secs_f64() - at <= PROBE_FRESH => None,
+            (None, _) => Some(format!("{} gave no good answer for 60 s", probe.url)),
+        },
+    }
+}

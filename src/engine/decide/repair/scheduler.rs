@@ -1,0 +1,106 @@
+//! Which repair starts next (spec/repair.md, Decisions 4 and 5; I1, I3, I4, I7, I30, I43).
+
+use super::super::{
+    Pass, attempts,
+    entry_context::{EntryContext, EntryKind},
+};
+use crate::{
+    engine::snapshot::CheckAnswer,
+    model::{entry::QueueKind, reason::Reason, repair::RepairStatus},
+    mutation::{Mutation, on},
+};
+
+impl<'a> Pass<'a> {
+    /// Processing API servers, processing others, queued API servers, queued others; each by index. What cannot start for
+    /// its own sake takes no slot and holds up nobody.
+    pub(super) fn start_repairs(&mut self, mut waiting: Vec<EntryContext<'a>>) {
+        waiting.sort_by_key(|case| (is_queued(*case), !case.control_plane(), case.id));
+        self.out.probe_often |= !self.claims.api_repairs.is_empty() || waiting.iter().any(EntryContext::control_plane);
+        for case in waiting {
+            let reason = match self.not_repairable(case).or_else(|| self.no_room(case)) {
+                Some(reason) => reason,
+                None => self.start_repair(case),
+            };
+            self.reason(case.id, reason);
+        }
+    }
+
+    fn start_repair(&mut self, case: EntryContext<'a>) -> Reason {
+        if self.snap.in_flight.contains_key(case.machine) {
+            return Reason::Working { phase: "starts".to_owned() };
+        }
+        match self.begin_step(case) {
+            // Whoever comes next in this very pass finds the machine taken.
+            Ok(_) => {
+                self.claims.add_repair(case.address, case.id, case.control_plane(), true);
+                Reason::Ready
+            }
+            Err(reason) => reason,
+        }
+    }
+
+    /// Why this entry is no candidate, whatever the limits are.
+    fn not_repairable(&mut self, case: EntryContext<'a>) -> Option<Reason> {
+        if let Some(reason) = self.waits_by_itself(case) {
+            return Some(reason);
+        }
+        let claimed = self.claims.machines.get(case.address);
+        if let Some(&entry) = claimed.filter(|e| e.queue == QueueKind::Repair || !on(Mutation::RepairBesideReboot)) {
+            let live = attempts::has_live_entry(self.snap, entry);
+            return Some(match entry.queue {
+                _ if entry == case.id => Reason::Working { phase: "starts".to_owned() },
+                QueueKind::Reboot if live => Reason::MachineInReboot { entry },
+                QueueKind::Repair if live => Reason::DuplicateOf { index: entry.index },
+                _ => Reason::OrphanedCordon { node: case.machine.to_owned(), entry },
+            });
+        }
+        if let Some(reason) = self.backing_off(case).or_else(|| self.paused(case.id, "the start")) {
+            return Some(reason);
+        }
+        let node = self.node_of(case);
+        if let Some(orphan) = node.and_then(|n| self.orphan_of_another(case, n)) {
+            return Some(orphan);
+        }
+        if let Some(wrong) = self.wrong_node(case, node.map(AsRef::as_ref)) {
+            return Some(wrong);
+        }
+        let late = || self.step_too_late(case);
+        if let Some(shut) = self.not_ours().or_else(|| self.stale_for(case)).or_else(late) {
+            return Some(shut);
+        }
+        // Whether the machine needs a repair at all is asked first; no answer is no "no".
+        match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
+            _ if !self.leading() => None,
+            None => Some(Reason::Working { phase: "asks the health check".to_owned() }),
+            Some((_, CheckAnswer::Unavailable(why))) => Some(Reason::CheckUnavailable { why: why.clone() }),
+            Some(_) => None,
+        }
+    }
+
+    /// The limits: slots, and one API server over both queues while the others are well.
+    fn no_room(&self, case: EntryContext<'a>) -> Option<Reason> {
+        if case.control_plane() {
+            let others = || self.claims.api_repairs.keys().chain(self.claims.api_servers.keys());
+            if let Some(other) = others().find(|address| *address != case.address) {
+                return Some(Reason::WaitingForControlPlane { other: self.snap.machine(other) });
+            }
+            // Who only looks on has no probes of its own: the leader's published reason says it.
+            if self.leading()
+                && let Some(unhealthy) = self.control_plane_unhealthy_for(case)
+            {
+                return Some(unhealthy);
+            }
+        }
+        if let Some(barred) = self.etcd_bars(case) {
+            return Some(barred);
+        }
+        let limit = self.definition.map_or(0, |d| d.cluster.repair.concurrency());
+        let taken = &self.claims.repairs;
+        let full = usize::try_from(limit).unwrap_or(0) <= taken.len();
+        full.then(|| Reason::WaitingForSlot { holder: taken.values().next().copied(), limit })
+    }
+}
+
+fn is_queued(case: EntryContext<'_>) -> bool {
+    matches!(case.of, EntryKind::Repair { entry, .. } if entry.status == RepairStatus::Queued)
+}

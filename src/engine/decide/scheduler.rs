@@ -1,0 +1,239 @@
+//! Who starts next (spec/reboot.md, Decisions 2, 3, 5; seed `cke-reboot-newer.md`; I2, I3, I5, I30).
+
+use std::sync::Arc;
+
+use super::{Effect, Pass, attempts, entry_context::EntryContext};
+use crate::{
+    model::{entry::QueueKind, kube::NodeRow, policy::ApiServerOrder, reason::Reason},
+    mutation::{Mutation, on},
+};
+
+impl<'a> Pass<'a> {
+    /// Picks from the front of the queue as many nodes as the limits allow, and says of each other entry why it waits.
+    pub(super) fn start_drains(&mut self, waiting: &[EntryContext<'a>]) {
+        let (mut workers, mut api_servers) = (Vec::new(), Vec::new());
+        for &member in waiting {
+            match self.not_drainable(member) {
+                Some(reason) => self.reason(member.id, reason),
+                None if member.control_plane() => api_servers.push(member),
+                None => workers.push(member),
+            }
+        }
+        self.out.probe_often |= !api_servers.is_empty() || !self.claims.api_servers.is_empty();
+        self.out.ask_etcd |= workers.iter().any(|worker| self.hosts_voter(*worker));
+        if workers.is_empty() && api_servers.is_empty() {
+            return;
+        }
+        if let Some(shut) = self.not_ours() {
+            self.all_wait(workers.iter().chain(&api_servers), &shut);
+            return;
+        }
+        // Each machine has its own window; outside it an entry takes no slot and holds up nobody.
+        for kind in [&mut workers, &mut api_servers] {
+            kind.retain(|&member| {
+                let late = self.too_late(member);
+                let may = late.is_none();
+                self.reasons.extend(late.map(|reason| (member.id, reason)));
+                may
+            });
+        }
+        if workers.is_empty() && api_servers.is_empty() {
+            return;
+        }
+        if let Some(gate) = self.stale().or_else(|| self.unreachable_gate()) {
+            self.all_wait(workers.iter().chain(&api_servers), &gate);
+            return;
+        }
+        match self.policy.api_server_order {
+            ApiServerOrder::Last => self.workers_first(&workers, &api_servers),
+            ApiServerOrder::First => self.api_servers_first(&workers, &api_servers),
+        }
+    }
+
+    fn all_wait<'c>(&mut self, members: impl Iterator<Item = &'c EntryContext<'a>>, why: &Reason)
+    where
+        'a: 'c,
+    {
+        self.reasons.extend(members.map(|member| (member.id, why.clone())));
+    }
+
+    /// Order `last`: an API server in work lets nothing else start; none starts while a worker is in work or could be.
+    fn workers_first(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) {
+        if self.api_server_in_work(workers, api_servers) {
+            return;
+        }
+        self.start_workers(workers);
+        let before = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
+        match before.filter(|_| !on(Mutation::WorkersForgotten)) {
+            Some(holder) => {
+                for member in api_servers {
+                    self.reason(member.id, Reason::WaitingForWorkers { holder });
+                }
+            }
+            None => self.start_one_api_server(api_servers),
+        }
+    }
+
+    /// Order `first`: while an API server could start, no worker does; one starts as soon as no worker is in work.
+    /// One that the control plane's health keeps back does not keep the workers back.
+    fn api_servers_first(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) {
+        if self.api_server_in_work(workers, api_servers) {
+            return;
+        }
+        let eligible = api_servers.first().filter(|first| self.api_server_barred(**first).is_none());
+        let Some(first) = eligible else {
+            self.start_one_api_server(api_servers);
+            self.start_workers(workers);
+            return;
+        };
+        for member in workers {
+            self.reason(member.id, Reason::WaitingForControlPlane { other: first.machine.to_owned() });
+        }
+        match self.claims.workers.values().next().copied() {
+            Some(holder) => {
+                for member in api_servers {
+                    self.reason(member.id, Reason::WaitingForWorkers { holder });
+                }
+            }
+            None => self.start_one_api_server(api_servers),
+        }
+    }
+
+    /// API servers are not processed simultaneously with anything else of this queue. One whose *later* entry is in work
+    /// may go on with the smaller index – the machine counts once –, but nothing else starts beside it (I2).
+    fn api_server_in_work(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
+        let own = |address: &String| {
+            on(Mutation::TwoApiServers) || api_servers.first().is_some_and(|m| m.address == *address)
+        };
+        let in_work = &self.claims.api_servers;
+        let Some(address) = in_work.keys().find(|a| !own(a)).or_else(|| in_work.keys().next()).cloned() else {
+            return false;
+        };
+        let other = self.snap.machine(&address);
+        for member in workers {
+            self.reason(member.id, Reason::WaitingForControlPlane { other: other.clone() });
+        }
+        match self.claims.workers.values().next().copied() {
+            _ if !own(&address) => {
+                for member in api_servers {
+                    self.reason(member.id, Reason::WaitingForControlPlane { other: other.clone() });
+                }
+            }
+            Some(holder) => {
+                for member in api_servers {
+                    self.reason(member.id, Reason::WaitingForWorkers { holder });
+                }
+            }
+            None => self.start_one_api_server(api_servers),
+        }
+        true
+    }
+
+    fn start_workers(&mut self, workers: &[EntryContext<'a>]) {
+        let limit = self.definition.map_or(0, |d| d.cluster.reboot.concurrency());
+        let taken = self.claims.workers.len() + self.claims.api_servers.len();
+        let taken = if on(Mutation::LimitIgnored) { 0 } else { taken };
+        let mut free = usize::try_from(limit).unwrap_or(0).saturating_sub(taken);
+        let holder = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
+        let mut groups = self.groups(workers);
+        let last_first = on(Mutation::LastFirst).then(|| workers.iter().rev().copied().collect::<Vec<_>>());
+        for &member in last_first.as_deref().unwrap_or(workers) {
+            // A later entry of the same machine may be in work already: the machine counts once.
+            let counted = self.claims.workers.contains_key(member.address);
+            let room = if counted { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
+            let etcd = if room { self.etcd_bars(member) } else { None };
+            let enters = groups.as_mut().filter(|_| room && !counted && etcd.is_none());
+            let group = enters.and_then(|groups| groups.enter(member));
+            if let Some(waits) = etcd.or(group) {
+                self.reason(member.id, waits);
+            } else if room {
+                free -= usize::from(!counted);
+                self.start(member);
+            } else if !on(Mutation::SilentEntry) {
+                self.reason(member.id, Reason::WaitingForSlot { holder, limit });
+            }
+        }
+    }
+
+    /// API servers go one at a time, alone, and only while the whole control plane is well (I1, I2, I7).
+    fn start_one_api_server(&mut self, api_servers: &[EntryContext<'a>]) {
+        let Some((&first, others)) = api_servers.split_first() else { return };
+        match self.api_server_barred(first) {
+            Some(reason) => self.reason(first.id, reason),
+            None => self.start(first),
+        }
+        for member in others {
+            self.reason(member.id, Reason::WaitingForControlPlane { other: first.machine.to_owned() });
+        }
+    }
+
+    /// Another API server is under repair, the control plane is not well, or etcd's quorum would hang on it.
+    fn api_server_barred(&self, first: EntryContext<'_>) -> Option<Reason> {
+        if let Some(address) = self.claims.api_repairs.keys().next() {
+            return Some(Reason::WaitingForControlPlane { other: self.snap.machine(address) });
+        }
+        // Who only looks on has no probes of its own: the leader's published reason says it.
+        if !self.leading() {
+            return None;
+        }
+        self.control_plane_unhealthy().or_else(|| self.etcd_bars(first))
+    }
+
+    fn start(&mut self, member: EntryContext<'a>) {
+        let machine = member.machine;
+        if self.snap.in_flight.contains_key(machine) {
+            self.reason(member.id, Reason::Working { phase: "starts".to_owned() });
+            return;
+        }
+        self.start_drain(member);
+        // what is decided later in this pass finds it in work
+        self.claims.add(member.address, member.id, member.control_plane());
+        self.reason(member.id, Reason::Ready);
+    }
+
+    /// Into `draining`; which Node is meant is noted, where that was not done at enqueue.
+    pub(super) fn start_drain(&mut self, case: EntryContext<'a>) {
+        let guard = self.disrupting(case);
+        let node_uid = self.node_of(case).map(|n| n.uid.clone());
+        self.plan(case.machine, Some(case.id), guard, Effect::StartDrain { entry: case.owned(), node_uid });
+    }
+
+    /// Why this queued entry is no candidate, whatever the others do. Such an entry takes no slot and holds up
+    /// nobody, API servers included (I5).
+    fn not_drainable(&mut self, member: EntryContext<'a>) -> Option<Reason> {
+        if let Some(reason) = self.waits_by_itself(member) {
+            return Some(reason);
+        }
+        match self.claims.machines.get(member.address) {
+            // Its own start is under way.
+            Some(&id) if id == member.id => return Some(Reason::Working { phase: "starts".to_owned() }),
+            Some(&entry) if entry.queue == QueueKind::Repair => return Some(Reason::MachineInRepair { entry }),
+            // Only the one with the smaller index is looked at, whatever state a later one is in.
+            Some(&entry)
+                if entry.index > member.id.index
+                    && attempts::has_live_entry(self.snap, entry)
+                    && self.running_attempt(entry).is_none() => {}
+            Some(&entry) => {
+                return Some(Reason::OrphanedCordon { node: member.machine.to_owned(), entry });
+            }
+            None => {}
+        }
+        if let Some(reason) = self.backing_off(member).or_else(|| self.paused(member.id, "the start")) {
+            return Some(reason);
+        }
+        let node = self.node_of(member);
+        if let Some(orphan) = node.and_then(|n| self.orphan_of_another(member, n)) {
+            return Some(orphan);
+        }
+        self.wrong_node(member, node.map(AsRef::as_ref))
+    }
+
+    /// The machine was in work for an entry that is gone, and has not come back: a new drain would wipe out what keeps
+    /// its cordon.
+    pub(super) fn orphan_of_another(&self, case: EntryContext<'_>, node: &Arc<NodeRow>) -> Option<Reason> {
+        let owner = node.owner().filter(|o| o.entry != case.id && node.unschedulable)?;
+        let entry = owner.entry;
+        let gone = !attempts::has_live_entry(self.snap, entry);
+        (gone && self.is_away(node, owner)).then(|| Reason::OrphanedCordon { node: node.name.clone(), entry })
+    }
+}

@@ -1,0 +1,173 @@
+//! One write or one request, each told first, fenced, and compared right before it is sent (I23, I24, I38).
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+
+use super::host_reconciler::{FAILED, HostReconciler, Trouble};
+use crate::{
+    engine::{act::AuditIntent, decide::Guard},
+    fence::Permit,
+    kubernetes::WriteError,
+    model::host::{HostRow, Mode, Times},
+    power::{controller::Step, redfish::Power},
+};
+
+impl HostReconciler {
+    /// Asks the BMC for an off (with its mode) or an on. The host is read again from a quorum right before: nobody's key
+    /// may have come (I44).
+    pub(super) async fn ask(
+        &mut self,
+        host: &HostRow,
+        power: &Power,
+        step: &Step,
+        mode: Option<Mode>,
+    ) -> Result<(), Trouble> {
+        let fresh = self.shared.actor.kube.host(&host.namespace, &host.name).await;
+        let fresh = fresh.map_err(|e| Trouble::Failed(e.to_string()))?.ok_or(Trouble::Stale)?;
+        let boot = self.shared.actor.steady.now().boot;
+        let same = fresh.uid == host.uid && fresh.pending_reboot_since == host.pending_reboot_since;
+        if !same || self.decide(&fresh, power) != *step {
+            return Err(Trouble::Stale);
+        }
+        let (Some((_, found)), Some(system)) = (&self.bmc, &self.system) else { return Err(Trouble::Stale) };
+        let what = match mode {
+            Some(mode) => format!("host off ({mode})"),
+            None => "host on".to_owned(),
+        };
+        // Before the permit, so that an engine that ends sees this one or this one sees that; and until it is over.
+        let turns_off = mode.is_some() && host.pending();
+        if turns_off {
+            self.shared.note_half(host, true);
+        }
+        let told = match self.tell(host, &what, &by(&fresh), boot).await {
+            Ok((_permit, told)) => told,
+            Err(trouble) => {
+                self.note(host);
+                return Err(trouble);
+            }
+        };
+        if turns_off {
+            self.told = host.pending_reboot_since;
+        }
+        self.show(host, what.clone(), None);
+        let answer = match mode {
+            Some(mode) => found.bmc.ask_off(system, mode).await,
+            None => found.bmc.ask_on(system).await,
+        };
+        let result = answer.as_ref().map_or_else(ToString::to_string, |kind| format!("{kind} sent"));
+        self.shared.actor.came_of(told, result);
+        let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
+        let failed = answer.is_err();
+        // What was refused is asked again soon, and a soft off at once harder.
+        let at = |limit: Duration| if failed { now.saturating_sub(limit.saturating_sub(FAILED)) } else { now };
+        match mode {
+            Some(Mode::Soft) => self.asked.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now }),
+            Some(Mode::Hard) => self.asked.hard = Some(at(limits.hard)),
+            None => self.asked.on = Some(at(limits.on)),
+        }
+        match answer {
+            // A soft one that fails is not in vain: a hard one follows.
+            Err(e) if mode != Some(Mode::Soft) => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the timestamps, with `poweredOn` where it is given, in one patch; where the server drops them, first into
+    /// our annotation: a crash in between repeats the second write and not the cycle.
+    pub(super) async fn write_times(
+        &mut self,
+        host: &HostRow,
+        what: &str,
+        why: &str,
+        times: Times,
+        powered_on: Option<bool>,
+        decided: Duration,
+    ) -> Result<(), Trouble> {
+        let shared = Arc::clone(&self.shared);
+        let now = shared.actor.steady.now().wall;
+        let keeps = shared.keeps.get_or_try_init(|| shared.actor.kube.keeps_times(host, now)).await;
+        let keeps = *keeps.map_err(|e| trouble(&e))?;
+        let mut status = powered_on.map_or_else(|| json!({}), |on| json!({"poweredOn": on}));
+        let mut row = host.clone();
+        if keeps {
+            status["provisioning"] = json!(times);
+        } else {
+            tracing::warn!("the server's BareMetalHosts drop the timestamps: kept in our annotation instead");
+            shared.show(|seen| seen.drops_times = true);
+            let (permit, told) = self.tell(host, what, why, decided).await?;
+            row = self.came_of(told, shared.actor.kube.keep_times(&permit, host, times).await)?;
+        }
+        if keeps || powered_on.is_some() {
+            self.write(&row, what, why, &status, decided).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn write(
+        &mut self,
+        host: &HostRow,
+        what: &str,
+        why: &str,
+        status: &serde_json::Value,
+        decided: Duration,
+    ) -> Result<(), Trouble> {
+        let (permit, told) = self.tell(host, what, why, decided).await?;
+        let written = self.shared.actor.kube.set_host_status(&permit, host, status).await;
+        self.came_of(told, written)?;
+        self.show(host, what.to_owned(), None);
+        Ok(())
+    }
+
+    /// Tells what is about to be done; the permit is for the effect itself.
+    pub(super) async fn tell(
+        &self,
+        host: &HostRow,
+        what: &str,
+        why: &str,
+        decided: Duration,
+    ) -> Result<(Permit, AuditIntent), Trouble> {
+        let permit = self.permit(host, decided)?;
+        let on = format!("host {}", host.full_name());
+        let told = self.shared.actor.tell(&permit, what, &on, Some(why.to_owned())).await?;
+        match self.permit(host, decided) {
+            Ok(permit) => Ok((permit, told)),
+            Err(trouble) => {
+                self.shared.actor.came_of(told, "not done: its moment had passed".to_owned());
+                Err(trouble)
+            }
+        }
+    }
+
+    /// Leave for one effect: we lead, with margin, and the policy still asks for it – or the effect ends what was begun.
+    fn permit(&self, host: &HostRow, decided: Duration) -> Result<Permit, Trouble> {
+        if !self.shared.winds_down() {
+            return Ok(self.shared.actor.permit(&Guard::default(), decided)?);
+        }
+        if !self.begun(host) {
+            return Err(Trouble::Stale);
+        }
+        Ok(self.shared.actor.permit_to_finish(decided)?)
+    }
+
+    pub(super) fn came_of(&self, told: AuditIntent, written: Result<HostRow, WriteError>) -> Result<HostRow, Trouble> {
+        let result = written.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
+        self.shared.actor.came_of(told, result);
+        written.map_err(|e| trouble(&e))
+    }
+}
+
+fn trouble(e: &WriteError) -> Trouble {
+    match e {
+        // Read again before anything else.
+        WriteError::Conflict | WriteError::NotFound | WriteError::NoAnswer(_) => Trouble::Stale,
+        WriteError::Refused { .. } => Trouble::Failed(e.to_string()),
+    }
+}
+
+/// Who asked, for the audit.
+pub(super) fn by(host: &HostRow) -> String {
+    let base = host.asked.base.iter().map(|_| "reboot.metal3.io".to_owned());
+    let names: Vec<String> = base.chain(host.asked.keys.keys().cloned()).collect();
+    if names.is_empty() { "spec.online".to_owned() } else { format!("asked by {}", names.join(", ")) }
+}

@@ -1,0 +1,447 @@
+//! Which BMC a node's address has: the file that `power.bmcs` names (docs/power.md).
+//!
+//! Passwords stand in it or in files of their own; neither may be readable by everyone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::Deserialize;
+
+use super::{
+    bmc_clients::BmcClients,
+    networks::{NetworkForm, Networks},
+    redfish::{Address, Bmc, Host, Login, Patience, SignIn},
+};
+use crate::{
+    mutation::{self, Mutation},
+    net::{Allow, Trust},
+};
+
+/// Why a BMC is not spoken to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BookError {
+    /// The file cannot be used, or the address is none: file, entry, what to do.
+    #[error("{0}")]
+    Wrong(String),
+    /// Something else than the file names the BMC, and the file allows no networks.
+    #[error(
+        "{name}: no BMC network is allowed, so its BMC {bmc} gets no login: list the networks of the BMCs as `networks` in \
+         the file that power.bmcs names (docs/power.md, Networks)"
+    )]
+    NoNetworks {
+        /// Host or machine.
+        name: String,
+        /// Origin of its BMC.
+        bmc: String,
+    },
+    /// The address is in none of the networks that the file allows.
+    #[error(
+        "{name}: its BMC {bmc} is outside the networks that the file of power.bmcs allows, so it gets no login: correct \
+         the address, or add its network to `networks`"
+    )]
+    Outside {
+        /// Host or machine.
+        name: String,
+        /// Origin of its BMC.
+        bmc: String,
+    },
+    /// The address is in an allowed network, where plain HTTP is not allowed.
+    #[error(
+        "{name}: its BMC {bmc} asks for plain HTTP, which the file of power.bmcs does not allow there: use https, or write \
+         `{{cidr: …, http: true}}` in `networks`"
+    )]
+    PlainHttp {
+        /// Host or machine.
+        name: String,
+        /// Origin of its BMC.
+        bmc: String,
+    },
+}
+
+/// What is said of one BMC, or of all of them. No `Debug`: it can hold a password.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct Said {
+    url: Option<String>,
+    system: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    password_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    insecure: Option<bool>,
+    sign_in: Option<HowSaid>,
+    soft_seconds: Option<u64>,
+    off_seconds: Option<u64>,
+    on_seconds: Option<u64>,
+    poll_seconds: Option<u64>,
+    /// In `defaults` alone: where the BMCs that a registry names listen, which has no place for it.
+    registry_port: Option<u16>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum HowSaid {
+    Auto,
+    Basic,
+    Session,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    networks: Vec<NetworkForm>,
+    #[serde(default)]
+    defaults: Said,
+    #[serde(default)]
+    bmcs: BTreeMap<String, Said>,
+}
+
+/// The file, read; the default is none, which names nothing.
+#[derive(Default)]
+pub struct BmcInventory {
+    path: PathBuf,
+    networks: Networks,
+    defaults: Said,
+    bmcs: BTreeMap<String, Said>,
+}
+
+impl fmt::Debug for BmcInventory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Book").field("path", &self.path).field("bmcs", &self.bmcs.keys()).finish_non_exhaustive()
+    }
+}
+
+/// A BMC to speak to, and how patiently.
+#[derive(Debug)]
+pub struct Found {
+    /// The BMC.
+    pub bmc: Bmc,
+    /// Deadlines.
+    pub patience: Patience,
+    /// What a person should know: plain HTTP, a certificate that is not verified.
+    pub warning: Option<String>,
+}
+
+/// Who named the address of a BMC.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NamedBy {
+    /// The operator, in the file itself.
+    File,
+    /// A BareMetalHost or a registry: anybody who may write there.
+    Elsewhere,
+}
+
+/// Whose certificates count.
+enum Certificates<'a> {
+    /// Anybody's.
+    Any,
+    /// Those of the authorities in this file.
+    Of(&'a Path),
+    /// Those of the host's authorities.
+    OfTheHost,
+}
+
+impl BmcInventory {
+    /// Reads the file; one with a password that everyone can read is refused.
+    pub fn read(path: &Path) -> Result<Self, BookError> {
+        let wrong = |why: String| BookError::Wrong(format!("{}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;
+        let mut book = Self::parse(&text).map_err(wrong)?;
+        let secret = book.bmcs.values().chain([&book.defaults]).any(|said| said.password.is_some());
+        if secret && readable_by_all(path) {
+            return Err(wrong(format!("it holds a password and everyone can read it; chmod 600 {}", path.display())));
+        }
+        path.clone_into(&mut book.path);
+        Ok(book)
+    }
+
+    /// Reads the text of such a file. The error shows none of its values.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        // An error of the parser can show the value that it stumbled on: only where it is is told.
+        let file: File = serde_yaml::from_str(text).map_err(|e| fault(&e))?;
+        let networks = Networks::read(file.networks).map_err(|why| format!("networks: {why}"))?;
+        Ok(Self { path: PathBuf::new(), networks, defaults: file.defaults, bmcs: file.bmcs })
+    }
+
+    /// The networks that it allows.
+    pub fn networks(&self) -> &Networks {
+        &self.networks
+    }
+
+    /// Where no networks are allowed: the addresses whose BMC the file names itself. No other BMC gets a login.
+    pub fn confined(&self) -> Option<BTreeSet<String>> {
+        self.networks.is_empty().then(|| self.bmcs.keys().cloned().collect())
+    }
+
+    /// The addresses whose BMC the file names itself and that get no login all the same, and why: by the rules of `find`, but
+    /// for what lies in other files.
+    pub fn refused(&self) -> BTreeMap<String, String> {
+        let judged = self.bmcs.iter().map(|(address, own)| (address, self.judged(address, own)));
+        judged.filter_map(|(address, judged)| Some((address.clone(), judged.err()?.to_string()))).collect()
+    }
+
+    /// What a person should know of the file: a default login that goes nowhere, a list that excludes nothing, entries outside
+    /// the list.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.networks.is_empty() && self.defaults.username.is_some() {
+            all.push(
+                "no `networks`: BMCs that BareMetalHosts or the registry name get no login, and reboots that need them do \
+                 not start (docs/power.md, Networks)"
+                    .to_owned(),
+            );
+        }
+        all.extend(self.networks.unbounded().map(|cidr| format!("networks: {cidr} allows every address")));
+        if self.defaults.insecure == Some(true) {
+            all.push(
+                "defaults: certificates are not verified (insecure): whoever stands between reads passwords".to_owned(),
+            );
+        }
+        for (name, own) in &self.bmcs {
+            let place = match self.judged(name, own) {
+                Ok((place, _)) => place,
+                Err(e) => {
+                    all.push(e.to_string());
+                    continue;
+                }
+            };
+            if place.plain() {
+                all.push(format!("{name}: its password goes over plain HTTP ({})", place.origin));
+            }
+            if own.insecure == Some(true) {
+                all.push(format!("{name}: its certificate is not verified (insecure)"));
+            }
+        }
+        all
+    }
+
+    /// The addresses that it knows, in order.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.bmcs.keys().map(String::as_str)
+    }
+
+    /// The BMC of a node's address; none = the file does not name it.
+    pub fn find(&self, address: &str, reach: &BmcClients) -> Result<Option<Found>, BookError> {
+        let Some(own) = self.bmcs.get(address) else { return Ok(None) };
+        let (place, allow) = self.judged(address, own)?;
+        self.speak(address, own, place, None, &allow, reach).map(Some)
+    }
+
+    /// Where the BMC of an entry is, and the addresses that it may be reached at.
+    fn judged(&self, address: &str, own: &Said) -> Result<(Address, Allow), BookError> {
+        if own.registry_port.is_some() {
+            return Err(self.wrong(address, "registry-port belongs into defaults: here the url says it"));
+        }
+        let url = own.url.as_ref().ok_or_else(|| self.wrong(address, "it has no url"))?;
+        self.place(address, own, url, NamedBy::File)
+    }
+
+    fn place(&self, name: &str, own: &Said, url: &str, by: NamedBy) -> Result<(Address, Allow), BookError> {
+        let place = Address::parse(url).map_err(|e| self.wrong(name, e))?;
+        let anybody = matches!(self.certificates(own).map_err(|why| self.wrong(name, why))?, Certificates::Any);
+        let allow = self.guard(name, &place, by, anybody)?;
+        Ok((place, allow))
+    }
+
+    /// A BMC that something else names: a BareMetalHost, a registry. It has to be in an allowed network, whoever's login
+    /// it is. What that does not say is taken from the defaults. `any_certificate` counts where its network allows it, and
+    /// wins over the authorities then; elsewhere the certificate is verified.
+    pub fn other(
+        &self,
+        name: &str,
+        url: &str,
+        login: Option<Login>,
+        any_certificate: bool,
+        reach: &BmcClients,
+    ) -> Result<Found, BookError> {
+        let place = Address::parse(url).map_err(|e| self.wrong(name, e))?;
+        let allowed = match place.host {
+            Host::Ip(ip) => self.networks.allow_unverified(ip),
+            // the certificate of a name can be verified, and which address it has is not known yet
+            Host::Name => false,
+        };
+        let own = Said { insecure: (any_certificate && allowed).then_some(true), ..Said::default() };
+        let (place, allow) = self.place(name, &own, url, NamedBy::Elsewhere)?;
+        self.speak(name, &own, place, login, &allow, reach)
+    }
+
+    /// The addresses that this BMC may be reached at: the one that the operator wrote, else those of the networks. Host names
+    /// are checked when they are resolved, for each connection.
+    fn guard(&self, name: &str, place: &Address, by: NamedBy, insecure: bool) -> Result<Allow, BookError> {
+        let (bmc, name) = (place.origin.clone(), name.to_owned());
+        let plain = place.plain();
+        let networks = self.networks.clone();
+        let everywhere = mutation::on(Mutation::AllowListForgotten);
+        if networks.is_empty() && !everywhere {
+            return match (by, place.host) {
+                (NamedBy::Elsewhere, _) => Err(BookError::NoNetworks { name, bmc }),
+                (NamedBy::File, Host::Ip(ip)) => Ok(Arc::new(move |to: IpAddr| to == ip)),
+                (NamedBy::File, Host::Name) if plain || insecure => Err(self.wrong(
+                    &name,
+                    "a host name without a verified certificate needs `networks`: give its IP address, or list its network",
+                )),
+                // whoever answers there has to have the name's certificate
+                (NamedBy::File, Host::Name) => Ok(Arc::new(|_| true)),
+            };
+        }
+        // the operator's own `http://` is permission enough
+        let plain = plain && by == NamedBy::Elsewhere;
+        if let Host::Ip(ip) = place.host
+            && !networks.allow(ip, plain)
+        {
+            let known = networks.allow(ip, false);
+            return Err(if known { BookError::PlainHttp { name, bmc } } else { BookError::Outside { name, bmc } });
+        }
+        Ok(Arc::new(move |to: IpAddr| networks.allow(to, plain)))
+    }
+
+    /// Where the BMCs that a registry names listen; none = at the port of https.
+    pub fn registry_port(&self) -> Option<u16> {
+        self.defaults.registry_port
+    }
+
+    fn wrong(&self, name: &str, why: impl fmt::Display) -> BookError {
+        if self.path.as_os_str().is_empty() {
+            return BookError::Wrong(format!("{name}: {why}"));
+        }
+        BookError::Wrong(format!("{}: {name}: {why}", self.path.display()))
+    }
+
+    fn speak(
+        &self,
+        name: &str,
+        own: &Said,
+        mut place: Address,
+        login: Option<Login>,
+        allow: &Allow,
+        reach: &BmcClients,
+    ) -> Result<Found, BookError> {
+        let wrong = |why: String| self.wrong(name, why);
+        let all = &self.defaults;
+        if own.system.is_some() {
+            place.system.clone_from(&own.system);
+        }
+        place.system = place.system.or_else(|| all.system.clone());
+        let login = match login {
+            Some(login) => Some(login),
+            None => self.login(own).map_err(wrong)?,
+        };
+        let trust = self.trust(own).map_err(wrong)?;
+        let origin = &place.origin;
+        let warning = match (&login, place.plain(), &trust) {
+            (Some(_), true, _) => Some(format!("the password for {origin} goes over plain HTTP")),
+            (Some(_), false, Trust::Anybody) => {
+                Some(format!("the certificate of {origin} is not verified: whoever stands between reads the password"))
+            }
+            _ => None,
+        };
+        let how = match own.sign_in.or(all.sign_in) {
+            None | Some(HowSaid::Auto) => SignIn::Auto,
+            Some(HowSaid::Basic) => SignIn::Basic,
+            Some(HowSaid::Session) => SignIn::Session,
+        };
+        let http = reach.http(&trust, allow).map_err(|e| wrong(format!("ca-file: {e}")))?;
+        let usual = Patience::default();
+        let seconds = |own: Option<u64>, all: Option<u64>, usual| own.or(all).map_or(usual, Duration::from_secs);
+        let patience = Patience {
+            soft: seconds(own.soft_seconds, all.soft_seconds, usual.soft),
+            off: seconds(own.off_seconds, all.off_seconds, usual.off),
+            on: seconds(own.on_seconds, all.on_seconds, usual.on),
+            poll: seconds(own.poll_seconds, all.poll_seconds, usual.poll).max(Duration::from_millis(500)),
+        };
+        Ok(Found { bmc: Bmc::new(http, place, login, how), patience, warning })
+    }
+
+    fn login(&self, own: &Said) -> Result<Option<Login>, String> {
+        let username = own.username.clone().or_else(|| self.defaults.username.clone());
+        let password = match self.password(own)? {
+            Some(own) => Some(own),
+            None => self.password(&self.defaults)?,
+        };
+        match (username, password) {
+            (Some(username), Some(password)) => Ok(Some(Login { username, password })),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err("a username without a password or password-file".to_owned()),
+            (None, Some(_)) => Err("a password without a username".to_owned()),
+        }
+    }
+
+    fn trust(&self, own: &Said) -> Result<Trust, String> {
+        match self.certificates(own)? {
+            Certificates::Any => Ok(Trust::Anybody),
+            Certificates::Of(file) => {
+                let file = self.beside(file);
+                let pem = std::fs::read(&file).map_err(|e| format!("ca-file {}: {e}", file.display()))?;
+                Ok(Trust::Only(pem))
+            }
+            Certificates::OfTheHost => Ok(Trust::Host),
+        }
+    }
+
+    /// Whose certificates count for an entry: its own word, else that of the defaults.
+    fn certificates<'a>(&'a self, own: &'a Said) -> Result<Certificates<'a>, String> {
+        let all = &self.defaults;
+        let file = own.ca_file.as_ref().or(all.ca_file.as_ref().filter(|_| own.insecure != Some(true)));
+        match (own.insecure.or(all.insecure).unwrap_or(false), file) {
+            (true, None) => Ok(Certificates::Any),
+            (true, Some(_)) => Err("insecure and a ca-file; give one of them".to_owned()),
+            (false, Some(file)) => Ok(Certificates::Of(file)),
+            (false, None) => Ok(Certificates::OfTheHost),
+        }
+    }
+
+    fn password(&self, said: &Said) -> Result<Option<String>, String> {
+        match (&said.password, &said.password_file) {
+            (Some(_), Some(_)) => Err("password and password-file; give one of them".to_owned()),
+            (Some(password), None) => Ok(Some(password.clone())),
+            (None, Some(file)) => {
+                let file = self.beside(file);
+                let shown = file.display();
+                if readable_by_all(&file) {
+                    return Err(format!("password-file {shown} can be read by everyone; chmod 600 {shown}"));
+                }
+                let text = std::fs::read_to_string(&file).map_err(|e| format!("password-file {shown}: {e}"))?;
+                let password = text.trim_end_matches(['\n', '\r']);
+                if password.is_empty() {
+                    return Err(format!("password-file {shown} is empty"));
+                }
+                Ok(Some(password.to_owned()))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// A path as the file means it: relative to its own folder.
+    fn beside(&self, path: &Path) -> PathBuf {
+        self.path.parent().map_or_else(|| path.to_owned(), |folder| folder.join(path))
+    }
+}
+
+/// The parser's words without values of the file; the unknown field's name is one of ours or a slip, shown where it cannot
+/// be a value that a forgotten colon has made a name.
+fn fault(error: &serde_yaml::Error) -> String {
+    let text = error.to_string();
+    let place = error.location().map(|l| format!("line {}", l.line())).unwrap_or_default();
+    let named = text.split("unknown field `").nth(1).and_then(|t| t.split('`').next());
+    let like_ours = |name: &str| name.len() < 20 && name.chars().all(|c| c.is_ascii_lowercase() || "-_".contains(c));
+    match named {
+        Some(name) if like_ours(name) => format!("no BMC file: {text}"),
+        _ if place.is_empty() => "no BMC file: see docs/power.md".to_owned(),
+        _ => format!("no BMC file: it cannot be understood at {place}; see docs/power.md"),
+    }
+}
+
+fn readable_by_all(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o004 != 0)
+}
+
+#[cfg(test)]
+mod tests;

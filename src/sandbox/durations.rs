@@ -1,0 +1,158 @@
+//! How long things take in the sandbox.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// A duration with chance in it: `seconds`, and up to `jitter` seconds more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Span {
+    /// At least so many seconds.
+    pub seconds: f64,
+    /// At most so many more.
+    #[serde(default)]
+    pub jitter: f64,
+}
+
+impl Span {
+    /// Always the same.
+    pub const fn exactly(seconds: f64) -> Self {
+        Self { seconds, jitter: 0.0 }
+    }
+
+    /// From `seconds` to `upto`.
+    pub const fn between(seconds: f64, upto: f64) -> Self {
+        Self { seconds, jitter: upto - seconds }
+    }
+
+    /// One of its lengths.
+    pub fn draw(self, rng: &mut Rng) -> Duration {
+        length(self.seconds + self.jitter * rng.f64())
+    }
+}
+
+/// Seconds from data as a duration; what is no length of time is none.
+pub fn length(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+/// Every duration of the data centre. In data, fields that are not written are those of `demo`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Durations {
+    /// From a machine's power cycle until its system runs.
+    pub boot: Span,
+    /// What a power command takes before the machine goes down.
+    pub command: Span,
+    /// What a check takes.
+    pub check: Span,
+    /// From a boot until the kubelet reports for the first time.
+    pub kubelet_start: Span,
+    /// From its first report until it says Ready.
+    pub node_ready: Span,
+    /// Seconds from a control plane's boot until its API server answers 200.
+    pub api_settle: f64,
+    /// Seconds without a kubelet until its Node's conditions become Unknown.
+    pub node_monitor_grace: f64,
+    /// From a pod's binding (or its node's boot) until it is Ready.
+    pub pod_start: Span,
+    /// What a pod's own end takes, if its grace lets it.
+    pub pod_stop: Span,
+    /// Seconds from a change until a controller (the scheduler, for one) has acted on it.
+    pub lag: f64,
+    /// Seconds from a change until a budget's status is written anew.
+    pub budget_lag: f64,
+    /// Seconds an evicted pod that does not go is counted as gone by its budget.
+    pub disruption_timeout: f64,
+    /// Seconds from a Node's deletion until its pods are taken away.
+    pub orphan_grace: f64,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self::demo()
+    }
+}
+
+impl Durations {
+    /// For people who watch: a worker is back within half a minute.
+    pub const fn demo() -> Self {
+        Self {
+            boot: Span::between(6.0, 12.0),
+            command: Span::between(0.8, 1.6),
+            check: Span::between(0.05, 0.2),
+            kubelet_start: Span::between(0.3, 0.8),
+            node_ready: Span::between(0.5, 1.5),
+            api_settle: 2.0,
+            node_monitor_grace: 2.0,
+            pod_start: Span::between(0.8, 2.5),
+            pod_stop: Span::between(0.5, 3.0),
+            lag: 0.1,
+            budget_lag: 0.2,
+            disruption_timeout: 120.0,
+            orphan_grace: 5.0,
+        }
+    }
+
+    /// Everything that takes time so many times faster.
+    #[must_use]
+    pub fn faster(&self, times: f64) -> Self {
+        let span = |s: Span| Span { seconds: s.seconds / times, jitter: s.jitter / times };
+        Self {
+            boot: span(self.boot),
+            command: span(self.command),
+            check: span(self.check),
+            kubelet_start: span(self.kubelet_start),
+            node_ready: span(self.node_ready),
+            api_settle: self.api_settle / times,
+            node_monitor_grace: self.node_monitor_grace / times,
+            pod_start: span(self.pod_start),
+            pod_stop: span(self.pod_stop),
+            lag: self.lag / times,
+            budget_lag: self.budget_lag / times,
+            disruption_timeout: self.disruption_timeout / times,
+            orphan_grace: self.orphan_grace / times,
+        }
+    }
+
+    /// As in a data centre: simulations on a paused clock.
+    pub const fn real() -> Self {
+        Self {
+            boot: Span::between(240.0, 480.0),
+            command: Span::between(2.0, 5.0),
+            check: Span::between(0.2, 1.0),
+            kubelet_start: Span::between(10.0, 20.0),
+            node_ready: Span::between(5.0, 20.0),
+            api_settle: 30.0,
+            node_monitor_grace: 40.0,
+            pod_start: Span::between(3.0, 20.0),
+            pod_stop: Span::between(1.0, 25.0),
+            lag: 0.1,
+            budget_lag: 0.3,
+            disruption_timeout: 120.0,
+            orphan_grace: 40.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_stays_within_its_bounds_and_bad_numbers_are_no_time() {
+        let mut rng = Rng::with_seed(1);
+        let drawn: Vec<_> = (0..100).map(|_| Span::between(6.0, 12.0).draw(&mut rng).as_secs_f64()).collect();
+        assert!(drawn.iter().all(|s| (6.0..=12.0).contains(s)) && drawn[0].to_bits() != drawn[1].to_bits());
+        assert_eq!((length(-1.0), length(f64::NAN)), (Duration::ZERO, Duration::ZERO));
+    }
+
+    #[test]
+    fn data_may_say_only_what_differs_and_no_unknown_word() {
+        let pace: Durations = serde_yaml::from_str("{boot: {seconds: 2}, lag: 0}").unwrap();
+        assert_eq!(pace, Durations { boot: Span::exactly(2.0), lag: 0.0, ..Durations::demo() });
+        assert!(serde_yaml::from_str::<Durations>("{boots: {seconds: 2}}").is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! An engine's ground inside a sandbox: in-process clients, commands and probes that the machines answer.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
+use http::{Request, Response};
+use tonic::body::Body as TonicBody;
+
+use crate::{
+    backends::Backends,
+    clock::Clock,
+    engine::command::{self, CommandLine, Purpose, Spawner},
+    kubernetes::{Kube, Streaming},
+    model::{
+        attempt::Ended,
+        result::{CommandResult, ResultLabel, argv_digest},
+    },
+    net::{Http, NoAnswer},
+    power::BmcClients,
+    sandbox::{
+        Sandbox,
+        bmc::{self, Bmcs},
+        faults::Link,
+        machines::Machines,
+        members::{FRONT, Members},
+        sabakan::Sabakan,
+    },
+    store::{Store, members::EtcdMembers},
+    tasks::Gate,
+};
+
+/// Where sabakan is inside a process: nowhere else.
+pub const SABAKAN: &str = "http://sabakan.sandbox:10080";
+
+/// What a host keeps of its commands' results, by the name of the file: it outlives the engine, and the host's clock too.
+pub type Disk = Arc<Mutex<BTreeMap<String, CommandResult>>>;
+
+/// The definition's commands, answered by the machines as the helper of a host would: bounds enforced, late ones
+/// withheld.
+pub struct Commands {
+    /// The machines.
+    pub machines: Machines,
+    /// The clock of the engine that asks.
+    pub clock: Clock,
+    /// Where results are kept until they are recorded; none = nowhere.
+    pub disk: Option<Disk>,
+}
+
+impl Commands {
+    fn keep(disk: Option<&Disk>, line: &CommandLine, clock: &Clock, ended: &(Ended, String, String)) {
+        let (Some(disk), Some(label)) = (disk, &line.label) else { return };
+        let outcome = command::outcome(clock.wall(), ended.clone());
+        let result = CommandResult { label: label.clone(), argv: argv_digest(&line.argv), outcome };
+        disk.lock().unwrap_or_else(PoisonError::into_inner).insert(label.file_name(), result);
+    }
+}
+
+impl command::Commands for Commands {
+    fn has(&self, _: &str) -> bool {
+        true
+    }
+
+    fn run(&self, line: CommandLine) -> BoxFuture<'static, (Ended, String, String)> {
+        let (machines, clock, disk) = (self.machines.clone(), self.clock.clone(), self.disk.clone());
+        async move {
+            if line.start_before.is_some_and(|at| clock.boot() >= at) {
+                let late = (Ended::Withheld("its time to start had passed".to_owned()), String::new(), String::new());
+                Self::keep(disk.as_ref(), &line, &clock, &late);
+                return late;
+            }
+            let env = [("CKETERM_ENTRY", line.entry.clone()), ("CKETERM_ATTEMPT", line.attempt.clone())];
+            let env = env.map(|(name, value)| (name.to_owned(), value));
+            let bound = Some(Duration::from_secs(line.bound));
+            match line.purpose {
+                Purpose::Check => machines.command_within(&line.argv, &env, bound).await,
+                // goes on although the engine that asked is gone
+                Purpose::Power => {
+                    let asked = tokio::spawn(async move {
+                        let ended = machines.command_within(&line.argv, &env, bound).await;
+                        Self::keep(disk.as_ref(), &line, &clock, &ended);
+                        ended
+                    });
+                    let lost = |e| (Ended::Unknown(format!("the helper ended: {e}")), String::new(), String::new());
+                    asked.await.unwrap_or_else(lost)
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn keeps_results(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    fn result(&self, label: &ResultLabel) -> Option<CommandResult> {
+        let disk = self.disk.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        disk.get(&label.file_name()).cloned()
+    }
+
+    fn forget_result(&self, label: &ResultLabel) {
+        if let Some(disk) = &self.disk {
+            disk.lock().unwrap_or_else(PoisonError::into_inner).remove(&label.file_name());
+        }
+    }
+}
+
+/// What answers `https://ADDRESS:6443/readyz` in a sandbox: the API server of that machine.
+pub fn probes(machines: &Machines) -> Http {
+    let machines = machines.clone();
+    Http::by(move |request: Request<Bytes>| {
+        let answer = request.uri().host().and_then(|host| machines.readyz(host.trim_matches(['[', ']'])));
+        async move {
+            let status = answer.ok_or_else(|| NoAnswer("connection refused or unreachable".to_owned()))?;
+            let mut response = Response::new(Bytes::new());
+            *response.status_mut() = http::StatusCode::from_u16(status).map_err(|e| NoAnswer(e.to_string()))?;
+            Ok(response)
+        }
+        .boxed()
+    })
+}
+
+/// What answers at [`SABAKAN`] in a sandbox.
+pub fn registry(sabakan: &Sabakan) -> Http {
+    let sabakan = sabakan.clone();
+    Http::by(move |request: Request<Bytes>| {
+        let sabakan = sabakan.clone();
+        async move {
+            if request.uri().authority().is_some_and(|a| SABAKAN.ends_with(a.as_str())) {
+                return Ok(sabakan.serve(request).await);
+            }
+            Err(NoAnswer("connection refused or unreachable".to_owned()))
+        }
+        .boxed()
+    })
+}
+
+/// What answers as the etcd of Kubernetes in a sandbox.
+fn etcd_members(members: &Members) -> EtcdMembers {
+    let members = members.clone();
+    EtcdMembers::within(vec![FRONT.to_owned()], move |url| members.client_at(url))
+}
+
+/// A sandbox has no webhooks; whoever wants one puts it there.
+fn nowhere() -> Http {
+    Http::by(|_| async { Err(NoAnswer("connection refused or unreachable".to_owned())) }.boxed())
+}
+
+/// The way to the BMCs in a sandbox, which answer at `bmc-NAME.sandbox`, with the sandbox's own file of them.
+pub fn bmcs(machines: &Machines) -> BmcClients {
+    let bmcs = Bmcs::new(machines.clone());
+    let names = bmcs.clone();
+    let http = Http::by(move |request: Request<Bytes>| {
+        let bmcs = bmcs.clone();
+        let none = || NoAnswer("no answer in 10 s".to_owned());
+        async move { bmcs.serve(request).await.ok_or_else(none) }.boxed()
+    });
+    BmcClients::inside(http, bmc::FILE, move |host| names.resolve(host))
+}
+
+/// The lines of one process to the servers, each of which can be disturbed.
+#[derive(Clone)]
+pub struct Lines {
+    /// To etcd.
+    pub etcd: Link,
+    /// To Kubernetes.
+    pub kubernetes: Link,
+}
+
+impl Lines {
+    /// Undisturbed ones, of the process `name` behind `gate`. `seed` decides what befalls which request.
+    pub fn new(name: &str, gate: &Gate, seed: u64) -> Self {
+        let line = |salt| Link::new(name, gate.clone(), seed ^ salt);
+        Self { etcd: line(0x0065_7463), kubernetes: line(0x006b_3873) }
+    }
+}
+
+/// Everything that an engine on the host `name` stands on.
+pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Backends {
+    let etcd = sandbox.etcd.client_through(|wire| lines.etcd.over(wire, TonicBody::new, TonicBody::new));
+    let kube = sandbox.api.client_through(|wire| lines.kubernetes.over_whole(wire, axum::body::Body::new));
+    Backends {
+        store: Store::from_client(etcd, "/cke/", clock.clone()),
+        kube: Some(Kube::from_client(kube, clock.clone())),
+        streaming: Streaming::Auto,
+        spawner: Spawner::elsewhere(Commands { machines: sandbox.machines.clone(), clock, disk: None }),
+        probes: probes(&sandbox.machines),
+        etcd_members: etcd_members(&sandbox.members),
+        registry: registry(&sandbox.sabakan),
+        bmcs: bmcs(&sandbox.machines),
+        notices: Arc::default(),
+        webhooks: nowhere(),
+        ttl: Duration::from_secs(10),
+        host: name.to_owned(),
+        pid: std::process::id(),
+    }
+}

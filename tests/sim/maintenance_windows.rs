@@ -1,0 +1,156 @@
+//! Nights of maintenance across a change of the clocks, on the sandbox with its clock paused: two engines, windows of ten
+//! minutes within some hours of a named zone, one rack at a time, a freeze, and a rack that is stuck. Nothing else goes wrong, so
+//! that every observer judges all of it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use cketerm::{
+    clock::Clock,
+    model::reboot::RebootStatus,
+    sandbox::machines::{Behaviour, OnBoot},
+    scenario::{Options, Scenario, Stage},
+};
+use fastrand::Rng;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    engine_reports::sample,
+    engines::{Engines, Slot},
+    gather,
+    keep::Keep,
+    observers::{self, View, record::Breach},
+    people::Person,
+    settle::settle,
+};
+
+const SITE: &str = r#"
+name: nights
+about: Eight machines in two racks, and windows of ten minutes.
+population: {nodes: 8, pods_per_node: 4}
+pace: {boot: {seconds: 60, jitter: 60}, command: {seconds: 1, jitter: 3}, check: {seconds: 0.1, jitter: 0.5},
+  kubelet_start: {seconds: 1, jitter: 3}, node_ready: {seconds: 1, jitter: 5}, api_settle: 5, node_monitor_grace: 10,
+  pod_start: {seconds: 1, jitter: 4}, pod_stop: {seconds: 30, jitter: 60}, lag: 0.1, budget_lag: 0.3}
+racks: 2
+reboot: {eviction_timeout_seconds: 300, command_timeout_seconds: 15, command_interval: 3, command_retries: 1, max_concurrent_reboots: 3}
+policy:
+  stuck_seconds: 900
+  groups: {by: rack}
+  windows:
+    time_zone: Europe/Berlin
+    allow: ["0-9,20-29,40-49 1-4 * * *"]
+    deny: ["20-29 3 * * *"]
+    margin_seconds: 0
+"#;
+
+/// The two changes of 2026, from an hour before on, and within how many hours all must be through: the night in spring is an
+/// hour shorter, and what the stuck rack held back has its turn in the night after it.
+pub const CHANGES: [(&str, u64); 2] = [("2026-03-29T00:00:00Z", 26), ("2026-10-24T23:00:00Z", 6)];
+
+/// What a night came to.
+pub struct Night {
+    pub breaches: Vec<Breach>,
+    pub starts: usize,
+    pub unwound: usize,
+    pub virtual_minutes: f64,
+}
+
+/// Plays one.
+pub fn night(began: &str, hours: u64) -> Night {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(story(began.parse().unwrap(), hours))
+}
+
+async fn story(wall: jiff::Timestamp, hours: u64) -> Night {
+    let (began, clock) = (Instant::now(), Clock::tokio(wall));
+    let mut options = Options { seed: 7, ..Options::default() };
+    options.api.audit = usize::MAX;
+    let stage = Stage::set(Scenario::parse(SITE).unwrap(), options, clock.clone()).await.unwrap();
+    stage.sandbox.objects.keep_everything();
+    stage.sandbox.etcd.listen();
+    let stage = Arc::new(stage);
+    let engines: Engines = Arc::default();
+    let mut rng = Rng::with_seed(7);
+    for i in 0..2 {
+        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, &mut rng);
+        engines.lock().unwrap().push(slot);
+        Slot::start(&engines, i, &stage).await;
+    }
+    let said = Arc::default();
+    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&said), clock.clone()));
+    let machines = stage.sandbox.machines.list();
+    let addresses: Vec<String> = machines.iter().map(|m| m.address.clone()).collect();
+    let operator = stage.operator("alice");
+    let told = Arc::<Mutex<Vec<_>>>::default();
+    let alice = Person {
+        name: "alice".to_owned(),
+        operator: operator.clone(),
+        rng: rng.fork(),
+        told: Arc::clone(&told),
+        addresses: addresses.clone(),
+        clock: clock.clone(),
+        keep: Keep::all(),
+        act: String::new(),
+    };
+    // the whole site again and again, before the first window opens
+    let queue = async |all: &[String]| operator.add_reboots(all, Some("a night")).await.map(drop).unwrap();
+    queue(&addresses).await;
+    let minutes = |n: u64| began + Duration::from_mins(n);
+    let dead = machines.iter().find(|m| !m.control_plane).map(|m| m.address.clone()).unwrap();
+    stage.sandbox.machines.behave(&dead, Behaviour { boot: OnBoot::Never, ..Behaviour::default() });
+    sleep_until(minutes(63)).await;
+    // in the middle of a window
+    let until = clock.wall() + jiff::SignedDuration::from_mins(23);
+    operator.freeze(until, "network maintenance").await.unwrap();
+    sleep_until(minutes(120)).await;
+    queue(&addresses).await;
+    sleep_until(minutes(150)).await;
+    stage.sandbox.machines.behave(&dead, Behaviour::default());
+    let all = settle(&alice, &engines, &stage);
+    let through = tokio::time::timeout(Duration::from_hours(hours), all).await.is_ok();
+    sleep(Duration::from_mins(2)).await;
+    sampler.abort();
+    let mut record = gather::record(&stage.sandbox);
+    record.said = std::mem::take(&mut *Mutex::lock(&said).unwrap());
+    record.acknowledged = std::mem::take(&mut *told.lock().unwrap());
+    record.calm_since = Some(wall);
+    record.ttl_seconds = 10;
+    let view = View::of(&record);
+    let moves = view.moves();
+    let status = |l| observers::status_of(l);
+    let unwound = moves.iter().filter(|m| {
+        m.engine
+            && status(m.before) == Some(RebootStatus::Draining)
+            && matches!(m.after, Some(Ok(e)) if e.status == RebootStatus::Queued && e.drain_backoff_count == 0)
+    });
+    let (starts, unwound) = (moves.iter().filter(|m| m.starts()).count(), unwound.count());
+    let mut breaches = observers::observe(&record);
+    if !through {
+        breaches.push(Breach { code: "I33", at: record.end, what: "the queue is not empty".to_owned() });
+    }
+    Night { breaches, starts, unwound, virtual_minutes: began.elapsed().as_secs_f64() / 60.0 }
+}
+
+/// Plays both; says what they came to, and whether all is well.
+pub fn play() -> bool {
+    let mut well = true;
+    for (began, hours) in CHANGES {
+        let clock = std::time::Instant::now();
+        let night = night(began, hours);
+        println!(
+            "night      {began}: {} drains started, {} unwound, {:.0} virtual minutes in {:.1} s",
+            night.starts,
+            night.unwound,
+            night.virtual_minutes,
+            clock.elapsed().as_secs_f64()
+        );
+        for breach in night.breaches.iter().take(20) {
+            println!("  {} at {}: {}", breach.code, breach.at, breach.what);
+        }
+        // a night in which nothing is unwound would prove nothing of it
+        well &= night.breaches.is_empty() && night.starts >= 16 && night.unwound > 0;
+    }
+    well
+}
