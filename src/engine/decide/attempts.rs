@@ -1,5 +1,5 @@
-//! Commands as attempts, for both queues: what may still run, what may be run again, and when (spec/safety.md, Attempts;
-//! I25).
+//! Commands of both queues as attempts: whether one may still run, and whether and when the next may run (SAF-15,
+//! SAF-16, I25).
 
 use super::{
     Effect, Guard, Pass,
@@ -22,18 +22,21 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Seconds before a command that we withheld is tried again.
+/// Seconds before the leader tries a withheld command again.
 const WITHHELD: i64 = 5;
-/// Tries of a command that are kept when a person orders another one, or as many as the definition allows.
+/// Number of newest tries that are kept when an operator orders another one. More are kept if the definition allows
+/// more.
 const KEPT_TRIES: usize = 32;
-/// Attempts that go in one transaction.
+/// Maximum number of attempts that one transaction removes.
 const FOLDED_AT_ONCE: usize = 32;
-/// What the helper may need beyond a command's bound to end its whole group, in seconds.
+/// Seconds that the helper may need beyond a command's bound to kill its process group.
 const KILLING: f64 = 5.0;
 
-/// Whether an open attempt's command may still be running, and until when (boot-time seconds) that must be assumed:
-/// under us as long as it is in flight; under a dead leader until TTL + TTL/12 + the command's bound have passed since
-/// we won.
+/// Returns the boot time (seconds) until which an open attempt's command must be assumed to run, or `None` if it cannot
+/// run.
+///
+/// While this engine has the command in flight, the result is infinity. A command of a dead leader may run until TTL +
+/// TTL/12 + its bound + 5 s after this engine won the lock (SAF-16).
 pub(super) fn may_still_run(snap: &Snapshot, attempt: &Attempt, now: Now) -> Option<f64> {
     if !attempt.open() {
         return None;
@@ -51,8 +54,8 @@ pub(super) fn may_still_run(snap: &Snapshot, attempt: &Attempt, now: Now) -> Opt
     (now.boot.as_secs_f64() < until).then_some(until)
 }
 
-/// Whether the entry is there and goes on: a reboot that is not cancelled, a repair that is neither finished nor deleted;
-/// one that cannot be read counts as there.
+/// Reports whether the entry exists and is unfinished: a reboot that is not cancelled, a repair that is neither
+/// finished nor deleted. An entry that cannot be read counts as live.
 pub(super) fn has_live_entry(snap: &Snapshot, id: EntryId) -> bool {
     let store = &snap.store;
     match id.queue {
@@ -67,7 +70,7 @@ pub(super) fn has_live_entry(snap: &Snapshot, id: EntryId) -> bool {
     }
 }
 
-/// Whether the entry's key is there, whatever it says.
+/// Reports whether the entry's key exists, whatever its value.
 pub(super) fn has_entry(snap: &Snapshot, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => snap.store.reboots.entries.contains_key(&id.index),
@@ -75,27 +78,27 @@ pub(super) fn has_entry(snap: &Snapshot, id: EntryId) -> bool {
     }
 }
 
-/// Whether a command of this entry may have done something to its machine: a repair's success command does nothing to it.
+/// Reports whether a command of this entry may have changed its machine. A repair's success command does not count.
 pub(super) fn commanded(snap: &Snapshot, id: EntryId) -> bool {
     snap.store.attempts_of(id).filter_map(Stored::get).any(|a| a.began() && !a.success)
 }
 
-/// What became of a command, and what comes of that.
+/// Result of a command over all of its tries.
 pub(super) enum After<'s> {
-    /// No attempt of ours: another program ran it, if anybody did.
+    /// No attempt is recorded. If the command ran at all, another program ran it.
     NoAttempt,
-    /// Nobody knows how it ended, and nobody will.
+    /// The outcome is unknown and will stay unknown.
     Unknown(&'s Attempt),
-    /// It ended with 0.
+    /// The command exited with 0.
     Succeeded(&'s Outcome),
-    /// It failed, and no try is left.
+    /// The command failed, and no try is left.
     Failed(&'s Outcome),
-    /// It failed, or was withheld, and a try is left.
+    /// The command failed or was withheld, and a try is left.
     TriesLeft(&'s Outcome),
 }
 
 impl<'a> Pass<'a> {
-    /// The attempts of one command of an entry: of its step, or of its success command.
+    /// Returns the attempts of one command of an entry: the command of a step, or the success command.
     pub(super) fn attempts_for(
         &self,
         id: EntryId,
@@ -108,15 +111,15 @@ impl<'a> Pass<'a> {
             .filter(move |s| s.get().is_some_and(|a| a.success == success && (success || a.step == step)))
     }
 
-    /// Why the command that we withheld takes its drain back: the machine's window has ended, a freeze has begun, the queue
-    /// is disabled, or a person holds it. Nothing was done to the machine, by any step, so that it need not stand empty until
-    /// it may (I8).
+    /// Returns the reason to take a drain back after its command was withheld: a closed window, a freeze, a disabled
+    /// queue or a hold. No command of the entry began, so the machine need not stay drained until the next chance
+    /// (REB-41, I8).
     pub(super) fn taken_back(&self, case: EntryContext<'a>) -> Option<Reason> {
         let attempts = || self.snap.store.attempts_of(case.id).filter_map(Stored::get);
         let nothing_done = attempts().next_back().is_some_and(Attempt::withheld) && !attempts().any(Attempt::began);
-        // A first command that a person ordered: another program may have run one before us.
+        // An operator ordered the first attempt: another program may have run a command before it.
         let ours = attempts().next().is_some_and(|a| a.ordered_by.is_none());
-        // One that cannot be read may have done anything.
+        // An attempt that cannot be read may have done anything.
         let read = self.snap.store.attempts_of(case.id).all(|stored| stored.get().is_some());
         if !nothing_done || !ours || !read || !self.leading() {
             return None;
@@ -125,14 +128,15 @@ impl<'a> Pass<'a> {
         self.barred(case).or_else(|| self.on_hold(case)).or_else(disabled)
     }
 
-    /// An attempt of this entry that may still be running, and until when.
+    /// Returns an attempt of this entry whose command may still run, and the boot time until which it may.
     pub(super) fn running_attempt(&self, id: EntryId) -> Option<(&'a Attempt, f64)> {
         let snap = self.snap;
         let mut attempts = snap.store.attempts_of(id).filter_map(Stored::get);
         attempts.find_map(|a| may_still_run(snap, a, self.now).map(|until| (a, until)))
     }
 
-    /// Nothing happens to a machine whose command may still be running.
+    /// Returns the reason for an attempt whose command may still run. Until it has ended, the machine gets no further
+    /// effect.
     pub(super) fn running(&mut self, open: &Attempt, until: f64) -> Reason {
         if until.is_finite() {
             self.wake_at(until);
@@ -142,13 +146,14 @@ impl<'a> Pass<'a> {
         Reason::CommandRunning { attempt: open.id.clone(), since: open.start }
     }
 
-    /// What became of a command, over all leaders: counters come from the attempts, never from memory (I25).
+    /// Returns the result of a command over all leaders. Tries are counted from the stored attempts, never from memory
+    /// (I25).
     pub(super) fn what_came_of(&self, id: EntryId, task: Task<'_>) -> After<'a> {
         let Some(attempt) = self.attempts_for(id, task).next_back().and_then(Stored::get) else {
             return After::NoAttempt;
         };
         let Some(outcome) = attempt.outcome.as_ref() else { return After::Unknown(attempt) };
-        // Left by an entry of this index that had ended, and that somebody put back.
+        // An earlier entry with the same index ended with this attempt, and somebody wrote the entry back.
         if attempt.done_by.is_some() {
             return After::Unknown(attempt);
         }
@@ -165,26 +170,26 @@ impl<'a> Pass<'a> {
         if spent && !attempt.withheld() { After::Failed(outcome) } else { After::TriesLeft(outcome) }
     }
 
-    /// A person's `retry`: one more command, whatever the count.
+    /// Honours an operator's `retry`: runs one more command, whatever the number of tries.
     pub(super) fn retry_ordered(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
         let order = self.order_of(case, Verb::Retry)?.clone();
         let reason = Reason::Working { phase: format!("runs {} again, as ordered", task.name) };
         self.run_again(case, task, Some(order)).or(Some(reason))
     }
 
-    /// `command_retries` more commands, `command_interval` apart, each only after a recorded outcome of the one
-    /// before. One whose outcome is unknown is never run again by itself (I25).
+    /// Runs the further tries that the definition allows: `command_retries` commands, `command_interval` apart. Each
+    /// follows a recorded outcome of the one before. A command of unknown outcome never runs again by itself (I25).
     pub(super) fn retry_by_definition(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
         let last = self.attempts_for(case.id, task).next_back()?.get()?;
         if on(Mutation::SecondRun) && last.open() {
             return self.run_again(case, task, None);
         }
         let After::TriesLeft(outcome) = self.what_came_of(case.id, task) else { return None };
-        // Disabled: no command, but for the one that ends a repair.
+        // While the queue is disabled, no command runs except the success command, which ends a repair.
         if !task.success && !self.switch(case.queue()).enabled() {
             return None;
         }
-        // Nothing was done to the machine by what we withheld: it need not wait for `command_interval`.
+        // A withheld command did nothing to the machine, so the next try need not wait for `command_interval`.
         let again = after(outcome.at, if last.withheld() { WITHHELD } else { task.interval });
         let how = outcome.end.to_string();
         let reason = Reason::CommandFailed { how: format!("{how}, {TRIES_AGAIN}"), stderr: outcome.stderr.clone() };
@@ -192,7 +197,7 @@ impl<'a> Pass<'a> {
             self.wake_at_wall(again);
             return Some(reason);
         }
-        // The check is asked once more before the command, unless nothing was done to the machine.
+        // After a command that began, the check must answer once before the next try.
         let checked = self.snap.work.get(&case.id).is_some_and(|w| w.check.is_some());
         if last.began() && !checked {
             return Some(reason);
@@ -200,7 +205,7 @@ impl<'a> Pass<'a> {
         self.run_again(case, task, None).or(Some(reason))
     }
 
-    /// Plans the next command, or says why it may not run now.
+    /// Plans the next command, or returns the reason why it may not run now.
     pub(super) fn run_again(
         &mut self,
         case: EntryContext<'a>,
@@ -211,7 +216,7 @@ impl<'a> Pass<'a> {
             return Some(reason);
         }
         let node = self.node_of(case);
-        // The success command is the end of a repair, which goes on while the queue is disabled.
+        // The success command ends a repair, and repairs end while the queue is disabled too.
         let drained = !task.success && self.needs_drain(case);
         let barred = if task.success {
             self.program_missing(task.argv)
@@ -226,7 +231,7 @@ impl<'a> Pass<'a> {
         if barred.is_some() {
             return barred;
         }
-        // Uncordoned meanwhile: pods may be on it again, and nothing switches it off under them.
+        // Somebody uncordoned the Node in the meantime. Pods may run on it again, so the command must not run.
         if drained && node.is_some_and(|n| !n.unschedulable || n.owner().is_none_or(|o| o.entry != case.id)) {
             let since = self.snap.work.get(&case.id).and_then(|w| w.drain.uncordoned);
             return Some(Reason::UncordonedByOther { since: since.unwrap_or(self.now.wall) });
@@ -255,7 +260,7 @@ impl<'a> Pass<'a> {
             let why = o.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
             format!("{}{why}", o.who)
         });
-        // What was ordered and then withheld is still what that person ordered.
+        // An ordered command that was withheld is still the order of the same operator.
         let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
         attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
         let folded = self.folded(case.id, task, order.is_some());
@@ -267,13 +272,15 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// Attempts of a command that are not needed any more once another one is written, so that an entry that is tried for weeks
-    /// does not grow without end (I49):
+    /// Returns attempts of a command that may be deleted once another one is written. Without this, an entry that is
+    /// tried for weeks would grow without bound (I49):
     ///
-    /// * those that we withheld, which never count, but for the entry's first one, from which a drain is taken back;
-    /// * where a person orders the next one, the oldest but for the first. The tries of the definition are over for good by such
-    ///   an order ([`Pass::what_came_of`]); as many as it allows are kept all the same, because a program that counts the keys
-    ///   would run the command once more; and of what is known of the machine nothing is lost ([`Attempt::tells_the_same`]).
+    /// * Withheld attempts, which never count. The entry's first attempt stays, because taking a drain back depends on
+    ///   it.
+    /// * Old attempts, if an operator orders the next one. After such an order the definition allows no further try
+    ///   ([`Pass::what_came_of`]). As many attempts as the definition allows stay nevertheless: a program that counts
+    ///   the keys would otherwise run the command again. An attempt goes only if a newer one holds the same facts about
+    ///   the machine ([`Attempt::tells_the_same`]).
     fn folded(&self, id: EntryId, task: Task<'_>, ordered: bool) -> Vec<Stored<Attempt>> {
         let first = self.snap.store.attempts_of(id).next().and_then(Stored::get).map(|a| a.number);
         let all = self.attempts_for(id, task).filter(|s| s.get().is_some_and(|a| Some(a.number) != first));
@@ -291,7 +298,7 @@ impl<'a> Pass<'a> {
         folded
     }
 
-    /// Whether the step that is next drains a Node first.
+    /// Reports whether the next step drains a Node first.
     pub(super) fn needs_drain(&self, case: EntryContext<'a>) -> bool {
         match case.of {
             EntryKind::Reboot(_) => true,
@@ -302,9 +309,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The attempt that is written before the command starts.
+    /// Returns the attempt that is written before the command starts.
     pub(super) fn next_attempt(&self, case: EntryContext<'_>, task: Task<'_>, node: Option<&NodeRow>) -> Attempt {
-        // By the key, so that one that cannot be read is not written over.
+        // Number by key, so that an attempt that cannot be read is not overwritten.
         let all = self.snap.store.attempts.range((case.id, 0)..=(case.id, u32::MAX));
         let number = all.into_iter().next_back().map_or(1, |((_, last), _)| last.saturating_add(1));
         let mut argv = task.argv.to_vec();

@@ -1,4 +1,4 @@
-//! What a decision asks for, and what it was decided from.
+//! Effects that a decision requests, and the revisions that it was made from.
 
 use super::Quorum;
 use crate::{
@@ -22,41 +22,41 @@ use std::{collections::BTreeSet, sync::Arc};
 /// One effect on one machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Planned {
-    /// The Node's name, else the address: at most one effect is under way for each.
+    /// The Node's name, or the address if there is no Node. At most one effect is under way for each.
     pub machine: String,
-    /// The entry it is for.
+    /// The entry that the effect is for.
     pub entry: Option<EntryId>,
-    /// What must still be true when it starts.
+    /// Conditions that must still hold when the effect starts.
     pub guard: Guard,
-    /// What to do.
+    /// The action.
     pub effect: Effect,
 }
 
-/// The revisions that a decision was made from. Compared with the live copy right before the effect starts, and in
-/// the transaction (spec/safety.md, Effects: Transitions compare what they were decided from).
+/// Revisions that a decision was made from. They are compared with the live copy right before the effect starts, and
+/// again in the transaction (SAF-8, SAF-9).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Guard {
     /// The entry and its ModRevision.
     pub entry: Option<(EntryId, i64)>,
     /// The attempt's key and ModRevision.
     pub attempt: Option<(String, i64)>,
-    /// For what starts work: `<queue>/disabled`, `cluster`, `constraints`, `cketerm/policy`; 0 = no such key.
+    /// For effects that start work: `<queue>/disabled`, `cluster`, `constraints`, `cketerm/policy`; 0 = no such key.
     pub start: Option<Start>,
-    /// The `cluster` from which an entry's node is gone, for what ends it for that; 0 = no such key (I28).
+    /// For the removal of a non-member: the revision of `cluster` that lacks the node; 0 = no such key (I28).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<i64>,
-    /// For what begins to disrupt a machine: what it asks of etcd's members (I46).
+    /// For effects that begin to disrupt a machine: the condition on the etcd members (I46).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quorum: Option<Quorum>,
-    /// For what starts work: the end of its window. From then on it does not start any more (I8).
+    /// For effects that start work: end of the machine's window. After it the effect is refused (I8).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
-/// `ModRevision`s of what allows work to start; 0 = no such key.
+/// ModRevisions of the keys that allow work to start; 0 = no such key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Start {
-    /// The queue whose switch counts.
+    /// The queue whose switch is compared.
     pub queue: QueueKind,
     /// `<queue>/disabled`.
     pub switch: i64,
@@ -69,7 +69,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// As the live copy has them.
+    /// Returns the revisions of the live copy.
     pub fn of(queue: QueueKind, store: &StoreView) -> Self {
         let switch = match queue {
             QueueKind::Reboot => &store.reboots.switch,
@@ -86,17 +86,17 @@ impl Start {
 }
 
 impl Guard {
-    /// Only the entry's revision counts.
+    /// Returns a guard that compares the entry only.
     pub fn of_entry(id: EntryId, mod_revision: i64) -> Self {
         Self { entry: Some((id, mod_revision)), ..Self::default() }
     }
 
-    /// The entry's revision and everything that allows work to start.
+    /// Returns a guard that compares the entry and everything that allows work to start.
     pub fn starting(id: EntryId, mod_revision: i64, store: &StoreView) -> Self {
         Self { entry: Some((id, mod_revision)), start: Some(Start::of(id.queue, store)), ..Self::default() }
     }
 
-    /// What is not as it was in this copy; none = all of it still is.
+    /// Returns the first compared value that has changed in this copy, or `None` if nothing has.
     pub fn changed(&self, store: &StoreView) -> Option<&'static str> {
         if let Some((id, revision)) = self.entry {
             let now = match id.queue {
@@ -123,29 +123,29 @@ impl Guard {
     }
 }
 
-/// How an entry ends.
+/// Reason for the end of an entry.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum End {
-    /// A person cancelled it.
+    /// An operator cancelled it.
     Cancelled,
     /// Its node is no longer in the definition.
     NotMember,
-    /// It has booted, and meets all that safety.md asks.
+    /// The machine has booted and meets REB-39 or REB-40.
     Booted,
-    /// Another machine took its place: a new Node UID with the same address, Ready.
+    /// Another machine replaced it: a Node with the same address, another UID and Ready.
     Replaced,
-    /// A person said that it is done.
+    /// An operator marked it as done.
     DoneBy(Order),
-    /// A repair: marked as deleted.
+    /// A repair that is marked as deleted.
     Deleted,
-    /// A repair: the machine is healthy.
+    /// A repair whose machine is healthy.
     Healthy,
-    /// A repair: given up, why.
+    /// A repair that was given up, with the cause.
     Failed(String),
 }
 
 impl End {
-    /// The reason of the Kubernetes Event that says so.
+    /// Returns the reason of the Kubernetes Event for this end.
     pub fn event(&self) -> &'static str {
         match self {
             Self::Cancelled => "Cancelled",
@@ -158,7 +158,7 @@ impl End {
         }
     }
 
-    /// The outcome as history has it.
+    /// Returns the outcome that the history record stores.
     pub fn outcome(&self) -> String {
         match self {
             Self::Cancelled => "cancelled".to_owned(),
@@ -173,181 +173,182 @@ impl End {
     }
 }
 
-/// What is to be done.
+/// Action of a decision.
 #[derive(Clone, Debug, Serialize)]
 pub enum Effect {
-    /// Remove the entry.
+    /// Removes the entry.
     Remove {
-        /// Why.
+        /// Reason for the end.
         end: End,
-        /// The Node that has to be Ready still, by name: a person said that it is done, and nothing else did.
+        /// Name of the Node that must still be Ready. Set if an operator's `done` is the only evidence.
         #[serde(skip_serializing_if = "Option::is_none")]
         ready: Option<String>,
-        /// A command of a dead leader may still run: its attempt stays open, and with it the cordon.
+        /// Whether a command of a dead leader may still run. Its attempt then stays open, and the Node stays cordoned.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         running: bool,
     },
-    /// Into `draining`: a reboot from `queued`, a repair from `waiting` or from the watch of the step before.
+    /// Moves the entry to `draining`: a reboot from `queued`, a repair from `waiting` or from the watch of the step
+    /// before.
     StartDrain {
-        /// The entry as it was.
+        /// The entry before the transition.
         entry: QueueEntry,
-        /// UID of its Node now: noted, where none was noted at enqueue.
+        /// UID of the Node now. It is recorded if none was recorded when the entry was added.
         node_uid: Option<String>,
     },
-    /// From `draining` back into the queue, later again.
+    /// Backs off: moves a draining entry back into the queue and sets the backoff.
     BackOff {
-        /// The entry as it was.
+        /// The entry before the transition.
         entry: QueueEntry,
-        /// Why, for the operator.
+        /// Reason, shown to the operator.
         cause: Reason,
     },
-    /// Back into the queue as if it had not started, from `draining` or with a command that never began: its window has
-    /// ended, a freeze has begun, or a person holds it.
+    /// Moves the entry back into the queue as if it had not started, from `draining` or with a command that never
+    /// began. The window has ended, a freeze has begun, or an operator holds the entry (REB-47).
     Unwind {
-        /// The entry as it was.
+        /// The entry before the transition.
         entry: QueueEntry,
-        /// Why, for the operator.
+        /// Reason, shown to the operator.
         cause: Reason,
-        /// Its attempts, none of which began: they go.
+        /// Attempts of the entry, none of which began. They are deleted.
         never_began: Vec<Stored<Attempt>>,
     },
-    /// Cordon, or re-stamp the owner annotation: one patch.
+    /// Cordons the Node, or updates the owner annotation, in one patch.
     Stamp {
-        /// The Node as it was.
+        /// The Node before the patch.
         node: Arc<NodeRow>,
-        /// What the annotation will say.
+        /// New value of the owner annotation.
         owner: Owner,
         /// Whether `unschedulable` is set.
         cordon: bool,
         /// Whether CKE's annotation is set.
         mark: bool,
     },
-    /// Ask by dry run whether the evictions would be allowed.
+    /// Sends a dry run for each eviction.
     Preview {
-        /// The pods that will be evicted, with the budgets that select them.
+        /// Pods to evict, with the budgets that select them.
         pods: Vec<(Arc<PodRow>, Vec<Arc<BudgetRow>>)>,
-        /// UIDs of those that no budget keeps: their namespace is not protected.
+        /// UIDs of pods in namespaces that are not protected. No budget blocks those.
         unprotected: BTreeSet<String>,
     },
-    /// Evict and delete pods, all together.
+    /// Evicts and deletes pods, all at once.
     Evict {
-        /// To evict, with the budgets that select them.
+        /// Pods to evict, with the budgets that select them.
         evict: Vec<(Arc<PodRow>, Vec<Arc<BudgetRow>>)>,
-        /// To delete.
+        /// Pods to delete.
         delete: Vec<Arc<PodRow>>,
-        /// UIDs of those to evict that are deleted if a budget refuses: their namespace is not protected.
+        /// UIDs of pods to evict that are deleted if a budget refuses, because their namespace is not protected.
         unprotected: BTreeSet<String>,
     },
-    /// Ask the API server itself for a machine's Node and pods, right before its command.
+    /// Reads a machine's Node and pods from the API server right before its command.
     Recheck {
-        /// The entry as it was.
+        /// The entry before the transition.
         entry: QueueEntry,
         /// The Node's name.
         node: String,
-        /// The Node was drained for this command: its pods are asked for, too.
+        /// Whether to read the pods too, because the Node was drained for this command.
         pods: bool,
     },
-    /// Into `rebooting` or `watching`, and run the command.
+    /// Moves the entry to `rebooting` or `watching`, and runs the command.
     Power {
-        /// The entry as it was; a repair at the step whose command is run.
+        /// The entry before the transition. A repair is at the step whose command runs.
         entry: QueueEntry,
-        /// The fresh read that this was decided from; none = the machine has no Node.
+        /// The fresh read that the decision is based on; `None` if the machine has no Node.
         fresh: Option<FreshRead>,
-        /// A person's order to skip pods and volumes.
+        /// An operator's order to skip pods and volumes.
         force: Option<Stored<Order>>,
-        /// `OnDelete` DaemonSets' UIDs: their pods are deleted before the power command.
+        /// UIDs of DaemonSets with the strategy `OnDelete`. Their pods are deleted before the power command.
         on_delete: Vec<String>,
-        /// The attempt that will be written.
+        /// The attempt to write.
         attempt: Attempt,
     },
-    /// Ask the member of etcd that leads, on a machine whose power is next, to hand over.
+    /// Requests the etcd leader to hand over, if its machine's power is next.
     MoveEtcdLeader {
-        /// Its name.
+        /// Name of the leading member.
         member: String,
         /// Its client URLs.
         urls: Vec<String>,
-        /// The id of the member that should lead.
+        /// ID of the member that should lead.
         to: u64,
-        /// Its name.
+        /// Name of the member that should lead.
         to_name: String,
     },
-    /// Run the command once more; or a repair's success command.
+    /// Runs the command once more, or a repair's success command.
     RunAgain {
-        /// The entry as it was.
+        /// The entry before the transition.
         entry: QueueEntry,
-        /// The fresh read that this was decided from; none = the machine has no Node, or a success command.
+        /// The fresh read that the decision is based on; `None` for a machine without a Node and for a success command.
         fresh: Option<FreshRead>,
-        /// The attempt before, closed as unknown where it has no outcome.
+        /// The attempt before. It is closed as unknown if it has no outcome.
         before: Option<Stored<Attempt>>,
-        /// Attempts that are not needed any more once this one is written.
+        /// Attempts that are deleted once this one is written.
         folded: Vec<Stored<Attempt>>,
-        /// A person's order, if it is one.
+        /// The operator's order, if there is one.
         order: Option<Stored<Order>>,
-        /// The attempt that will be written.
+        /// The attempt to write.
         attempt: Attempt,
     },
-    /// Run the boot check.
+    /// Runs the boot check.
     BootCheck {
-        /// The command line, address and Unix time appended.
+        /// Command line with the address and the Unix time appended.
         argv: Vec<String>,
-        /// Seconds it may take.
+        /// Bound in seconds.
         bound: u64,
     },
-    /// Run the health check of a repair.
+    /// Runs the health check of a repair.
     HealthCheck {
-        /// The command line, address appended.
+        /// Command line with the address appended.
         argv: Vec<String>,
-        /// Seconds it may take.
+        /// Bound in seconds.
         bound: u64,
-        /// Boot-time seconds at which it was asked: a command that ended later makes its answer worthless.
+        /// Boot time (seconds) at which the check was sent. Its answer is void if a command ended later.
         asked: f64,
     },
-    /// A repair ends: `succeeded` or `failed`; it stays in the queue.
+    /// Ends a repair as `succeeded` or `failed`. The entry stays in the queue.
     Finish {
-        /// The entry as it was.
+        /// The entry before the transition.
         entry: RepairEntry,
-        /// How it ends.
+        /// Reason for the end.
         end: End,
-        /// A command of a dead leader may still run: its attempt stays open, and with it the cordon.
+        /// Whether a command of a dead leader may still run. Its attempt then stays open, and the Node stays cordoned.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         running: bool,
     },
-    /// Take our annotations off, and uncordon if it was our cordon.
+    /// Removes cketerm's annotations, and uncordons the Node if the cordon is cketerm's.
     Release {
-        /// The Node as it was.
+        /// The Node before the patch.
         node: Arc<NodeRow>,
-        /// Whether `unschedulable` goes.
+        /// Whether `unschedulable` is removed.
         uncordon: bool,
-        /// Whether `keep-cordoned` goes too: the cordon is the administrator's now.
+        /// Whether `keep-cordoned` is removed too: the cordon is the administrator's now.
         drop_keep: bool,
-        /// The entry whose left-over attempts go into history with it.
+        /// The entry whose remaining attempts move into history with it.
         settle: Option<EntryId>,
     },
-    /// Move an ended entry's left-over attempts into history: its Node is gone or released already.
+    /// Moves the remaining attempts of an ended entry into history. Its Node is gone or released already.
     Settle {
-        /// The entry that was.
+        /// The ended entry.
         entry: EntryId,
     },
-    /// Take a published result over into its attempt; without one, remove it.
+    /// Writes a published result into its attempt, or removes the result if it has none.
     TakeResult {
-        /// What an engine of the host published.
+        /// The result that an engine of the command's host published.
         result: Stored<CommandResult>,
-        /// The open attempt that it belongs to.
+        /// The open attempt that the result belongs to.
         attempt: Option<Stored<Attempt>>,
     },
-    /// Something that the registry of machines asks for.
+    /// An action on behalf of the machine registry.
     Registry(super::Registering),
     /// Replace the addresses of an endpoints object.
     SetEndpoints {
-        /// The object as it was.
+        /// The object before the write.
         row: EndpointsRow,
-        /// What it will have.
+        /// The new addresses.
         addresses: Vec<String>,
     },
 }
 
 impl Effect {
-    /// A word for screens, logs and metrics.
+    /// Returns the name of the effect for screens, logs and metrics.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Remove { .. } => "removing",
@@ -376,11 +377,11 @@ impl Effect {
         }
     }
 
-    /// It begins work on a machine: counts as in progress from now on.
+    /// Returns true if the effect begins work on a machine, which counts as in progress from then on.
     pub fn starts(&self) -> bool {
         match self {
             Self::StartDrain { .. } => true,
-            // A repair that does not drain starts with its command, and with the fresh read for it.
+            // A repair without a drain starts with its command, and so with the fresh read for it.
             Self::Power { entry: QueueEntry::Repair(entry), .. }
             | Self::Recheck { entry: QueueEntry::Repair(entry), .. } => !entry.claims_machine(),
             _ => false,

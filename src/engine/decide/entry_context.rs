@@ -1,5 +1,5 @@
-//! One entry of either queue with its machine: what the drain, the commands and the cordons need of it, so that there is
-//! one of each for both queues.
+//! One entry of either queue with its machine. Drain, commands and cordons work on this type, so both queues share
+//! them.
 
 use std::sync::Arc;
 
@@ -22,49 +22,49 @@ use crate::{
     store::view::Switch,
 };
 
-/// An entry that can be read, and its machine.
+/// Readable entry and its machine.
 #[derive(Clone, Copy)]
 pub(super) struct EntryContext<'a> {
     pub id: EntryId,
     pub mod_revision: i64,
     pub address: &'a str,
-    /// The name under which the machine's effects are kept apart: its Node's, else the address.
+    /// Key under which effects of the machine exclude one another: the Node's name, or the address.
     pub machine: &'a str,
-    /// Its place in the definition; none = outside the cluster, which only a repair can be.
+    /// The machine's node in the definition; `None` outside the cluster, which only a repair can be.
     pub member: Option<&'a Node>,
-    /// When its status last changed.
+    /// Time of the last change of the status.
     pub since: Option<Timestamp>,
     pub backoff: (i64, Option<Timestamp>),
     pub of: EntryKind<'a>,
 }
 
-/// What the queues do not share.
+/// Parts that the queues do not share.
 #[derive(Clone, Copy)]
 pub(super) enum EntryKind<'a> {
     Reboot(&'a RebootEntry),
     Repair {
         entry: &'a RepairEntry,
         operation: &'a Operation,
-        /// The step whose action is next; it may be the one behind the entry's.
+        /// The step whose action is next. It may be the step after the entry's own.
         step: i64,
     },
 }
 
-/// A command of the definition, for one entry.
+/// Command of the definition, for one entry.
 #[derive(Clone, Copy)]
 pub(super) struct Task<'a> {
-    /// In a sentence.
+    /// Name for messages.
     pub name: &'static str,
     pub argv: &'a [String],
-    /// Seconds that it may run.
+    /// Bound in seconds.
     pub bound: u64,
-    /// How often it may be tried.
+    /// Maximum number of tries.
     pub tries: u32,
-    /// Seconds between the tries.
+    /// Seconds between tries.
     pub interval: i64,
-    /// A repair's step; none for reboots.
+    /// Step of a repair; `None` for reboots.
     pub step: Option<i64>,
-    /// A repair's success command.
+    /// Whether it is a repair's success command.
     pub success: bool,
 }
 
@@ -81,7 +81,7 @@ impl EntryContext<'_> {
         self.queue() == QueueKind::Repair
     }
 
-    /// The entry as its next transition starts from it: at its step, with the Node's name of today.
+    /// Returns the entry from which the next transition starts: at its step, with the Node's present name.
     pub(super) fn owned(&self) -> QueueEntry {
         match self.of {
             EntryKind::Reboot(entry) => QueueEntry::Reboot(entry.clone()),
@@ -94,7 +94,7 @@ impl EntryContext<'_> {
 }
 
 impl<'a> EntryContext<'a> {
-    /// An entry of the reboot queue; its machine is a member.
+    /// Returns the context of an entry of the reboot queue whose machine is a member.
     pub(super) fn of_reboot(id: EntryId, stored: &'a Stored<RebootEntry>, node: &'a Node) -> Option<Self> {
         let entry = stored.get()?;
         Some(Self {
@@ -111,7 +111,7 @@ impl<'a> EntryContext<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// An entry of the repair queue, at its own step.
+    /// Returns the context of an entry of the repair queue, at its own step.
     pub(super) fn repair_case(
         &self,
         id: EntryId,
@@ -132,14 +132,14 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// The machine's Node, if it is a member and has one.
+    /// Returns the machine's Node, if it is a member and has one.
     pub(super) fn node_of(&self, case: EntryContext<'_>) -> Option<&'a Arc<NodeRow>> {
-        // The machine is looked up already: one more look for each of ten thousand entries would be felt.
+        // The member is known already. A second look-up for each of ten thousand entries would be measurable.
         let (name, kube) = (case.member?.node_name(), &self.snap.kube);
         kube.by_name.get(name).or_else(|| kube.by_address.get(case.address).and_then(|name| kube.by_name.get(name)))
     }
 
-    /// The command that does the work: the reboot command, or that of the repair's step.
+    /// Returns the command that does the work: the reboot command, or the command of the repair's step.
     pub(super) fn task(&self, case: EntryContext<'a>) -> Option<Task<'a>> {
         let cap = self.policy.command_cap_seconds;
         match case.of {
@@ -174,8 +174,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What its commands lack: without them nothing starts; a program that is not on this host bars only the entries that
-    /// need it.
+    /// Returns the reason if a command is missing, or if its program or BMC is not available on this host. A missing
+    /// program bars only the entries that need it.
     pub(super) fn no_command(&self, case: EntryContext<'a>) -> Option<Reason> {
         if let Some(why) = self.snap.engine.unable.clone().filter(|_| self.leading()) {
             return Some(Reason::EngineObserving { why });
@@ -203,13 +203,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// A program that is not on this host bars only the entries that need it.
+    /// Returns a reason if this host lacks the program. It bars only the entries that need the program.
     pub(super) fn program_missing(&self, argv: &[String]) -> Option<Reason> {
         let program = argv.first().filter(|p| self.snap.engine.missing_programs.contains(p))?;
         Some(Reason::ProgramMissing { path: program.clone() })
     }
 
-    /// A command that speaks to a BMC which this host's file does not allow bars only the entries that need it.
+    /// Returns a reason if a command logs in to a BMC that this host's file does not allow. It bars only the entries
+    /// that need the BMC (SAF-39).
     fn bmc_not_allowed(&self, case: EntryContext<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
         if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
             return None;
@@ -222,9 +223,9 @@ impl<'a> Pass<'a> {
         Some(Reason::BmcNotAllowed { address, fault })
     }
 
-    /// The Node is the machine that was meant: it carries the entry's address, and its UID is the one noted at
-    /// enqueue, else at the drain's start (spec/safety.md, The right node; I26). A reboot needs a Node; a repair goes on
-    /// without one as for a machine outside the cluster.
+    /// Returns a reason unless the Node is the intended machine. The Node must have the entry's address. Its UID must
+    /// be the one recorded when the entry was added, else the one recorded at the start of the drain (SAF-14, I26). A
+    /// reboot needs a Node. A repair without one goes on as for a machine outside the cluster.
     pub(super) fn wrong_node(&self, case: EntryContext<'_>, node: Option<&NodeRow>) -> Option<Reason> {
         if !self.kube_synced {
             return None;
@@ -242,7 +243,7 @@ impl<'a> Pass<'a> {
                 found: node.addresses.join(", "),
             });
         }
-        // What lies in etcd first: an annotation goes with the Node that it should tell apart.
+        // The UID in etcd comes first: the annotation disappears with the Node that it should identify.
         let requested = || self.snap.store.requests.get(&case.id)?.get()?.node_uid.as_deref();
         let stamped = || node.owner().filter(|o| o.entry == case.id).map(|o| o.uid.as_str());
         let noted = requested().or_else(stamped)?;
@@ -250,28 +251,28 @@ impl<'a> Pass<'a> {
             .then(|| Reason::NodeMismatch { expected: format!("UID {noted}"), found: format!("UID {}", node.uid) })
     }
 
-    /// A person's order for this entry, if it was given for this very state of it. `hold` and `force` outlive changes:
-    /// an entry that a budget puts back at its first look is never long enough in one state to be forced in it.
+    /// Returns an operator's order for this entry, if it was given for this revision. `hold` and `force` stay valid
+    /// after changes: an entry that a budget backs off at once is never long enough in one state to receive `force` for
+    /// it.
     pub(super) fn order(&self, id: EntryId, mod_revision: i64, verb: Verb) -> Option<&'a Order> {
         let order = self.snap.store.orders.get(&id)?.get()?;
         let lasting = matches!(verb, Verb::Hold | Verb::Force);
         (order.verb == verb && (lasting || order.entry_revision == mod_revision)).then_some(order)
     }
 
-    /// The same, as it lies in etcd: what is consumed with it.
+    /// Returns the same order as stored in etcd, for the transaction that consumes it.
     pub(super) fn order_of(&self, case: EntryContext<'_>, verb: Verb) -> Option<&'a Stored<Order>> {
         self.order(case.id, case.mod_revision, verb)?;
         self.snap.store.orders.get(&case.id)
     }
 
-    /// A person keeps it from starting.
+    /// Returns a reason if an operator holds the entry.
     pub(super) fn on_hold(&self, case: EntryContext<'_>) -> Option<Reason> {
         let hold = self.order(case.id, 0, Verb::Hold)?;
         Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() })
     }
 
-    /// Why an entry that waits is not looked at now, for its own sake alone: held, disabled, without a command, backing
-    /// off, or just failed.
+    /// Returns the reason why a waiting entry is no candidate by itself: a hold, a disabled queue or a missing command.
     pub(super) fn waits_by_itself(&mut self, case: EntryContext<'a>) -> Option<Reason> {
         if let Some(held) = self.on_hold(case) {
             return Some(held);
@@ -285,7 +286,7 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// The wait after a drain that was given up; a person who forces the entry does not wait for it either.
+    /// Returns the reason while the backoff after a failed drain lasts. A `force` order ends the wait.
     pub(super) fn backing_off(&mut self, case: EntryContext<'a>) -> Option<Reason> {
         let (count, until) = case.backoff;
         let forced = self.order(case.id, 0, Verb::Force).is_some();
@@ -298,7 +299,7 @@ impl<'a> Pass<'a> {
         Some(Reason::Backoff { count, until, cause: last })
     }
 
-    /// The moment after an effect failed in which nothing is tried.
+    /// Returns the reason during the pause after a failed effect. Nothing is tried in that time (SAF-12).
     pub(super) fn paused(&mut self, id: EntryId, what: &str) -> Option<Reason> {
         let (until, why) = self.snap.work.get(&id)?.pause.clone()?;
         if until <= self.boot() {
@@ -308,7 +309,7 @@ impl<'a> Pass<'a> {
         Some(Reason::EffectFailed { what: what.to_owned(), why })
     }
 
-    /// Whole seconds until a boot time.
+    /// Returns the whole seconds until a boot time.
     pub(super) fn seconds_until(&self, boot: f64) -> i64 {
         to_seconds(boot - self.boot())
     }

@@ -1,15 +1,17 @@
-//! Groups: at most so many racks, zones or the like in work at once, in the reboot queue (policy `groups`).
+//! Groups of the reboot queue: at most `limit` racks, zones or other groups are in progress at once (REB-18, policy
+//! `groups`).
 //!
-//! A group is in work while a machine of it is `draining` or `rebooting`. Its further machines go on before others, whatever
-//! their index: "one rack at a time". A group all of whose machines in work are stuck does not count: the next one's turn
-//! has come, and its own further machines wait until no other group has anything to start.
+//! A group is in progress while one of its machines is `draining` or `rebooting`. Its other machines then start before
+//! those of other groups, whatever their index. A group does not count if all of its machines in progress are stuck.
+//! The next group may then start, and the other machines of the stuck group wait until no other group has anything to
+//! start.
 
 use std::collections::BTreeMap;
 
 use super::{Pass, attempts::After, entry_context::EntryContext};
 use crate::model::{entry::EntryId, reason::Reason, reboot::RebootStatus, time::seconds_between};
 
-/// One group in work.
+/// A group in progress.
 #[derive(Clone, Copy)]
 struct InWork {
     holder: EntryId,
@@ -21,12 +23,12 @@ pub(super) struct InGroups {
     by: String,
     limit: usize,
     in_work: BTreeMap<String, InWork>,
-    /// The group of each of those that may start, by address.
+    /// Group of each candidate, by address.
     of: BTreeMap<String, String>,
 }
 
 impl<'a> Pass<'a> {
-    /// The groups in work, and those of these workers; none where the policy has no groups.
+    /// Returns the groups in progress and the groups of these workers, or `None` if the policy has no groups.
     pub(super) fn groups(&self, workers: &[EntryContext<'a>]) -> Option<InGroups> {
         let groups = self.policy.groups.as_ref()?;
         let mut in_work: BTreeMap<String, InWork> = BTreeMap::new();
@@ -40,7 +42,7 @@ impl<'a> Pass<'a> {
             }
         }
         let of = workers.iter().map(|w| (w.address.to_owned(), groups.of(&self.labels_of(*w)))).collect();
-        // 0 would let nothing start: what a person sets is judged, what lies in etcd is not
+        // With 0 nothing would start. `policy set` refuses 0, but etcd may hold any value.
         let limit = usize::try_from(groups.limit.max(1)).unwrap_or(usize::MAX);
         Some(InGroups { by: groups.by.clone(), limit, in_work, of })
     }
@@ -51,8 +53,8 @@ impl<'a> Pass<'a> {
         EntryContext::of_reboot(id, stored, definition.members.by_address(&definition.cluster, address)?)
     }
 
-    /// Nothing will move it by itself, as far as can be told: rebooting for longer than `stuck_seconds`, or waiting for a
-    /// person.
+    /// Reports whether the machine will probably not move by itself: it has been `rebooting` for `stuck_seconds`, or it
+    /// waits for an operator.
     fn is_stuck(&self, case: EntryContext<'a>) -> bool {
         let entry = self.snap.store.reboots.entries.get(&case.id.index).and_then(|s| s.get());
         if entry.is_none_or(|e| e.status != RebootStatus::Rebooting) {
@@ -73,7 +75,7 @@ impl<'a> Pass<'a> {
 }
 
 impl InGroups {
-    /// Lets one more machine in, or says which group it waits for.
+    /// Admits one more machine, or returns the reason that names the group it waits for.
     pub(super) fn enter(&mut self, case: EntryContext<'_>) -> Option<Reason> {
         let group = self.of.get(case.address).cloned().unwrap_or_default();
         let wait = |(name, held): (&String, &InWork)| Reason::WaitingForGroup {
@@ -88,7 +90,7 @@ impl InGroups {
                 if moving().count() >= self.limit {
                     return moving().next().map(wait);
                 }
-                // the next group's turn has come, as long as there is one
+                // It is another group's turn, as long as there is one.
                 if let Some(own) = own
                     && self.of.values().any(|other| *other != group && !self.is_stuck(other))
                 {

@@ -1,31 +1,32 @@
-//! The rules: from what is seen to what is done and why not. Pure: no clock, no I/O, no randomness of its own.
+//! Rules of the engine: a pure function from a snapshot to effects and reasons. It has no clock, no I/O and no
+//! randomness.
 //!
-//! `decide` reads like the seeds' sentences; each rule has a file:
+//! Each module holds one topic of `docs/spec/`:
 //!
-//! | file | rule |
+//! | module | topic |
 //! | --- | --- |
-//! | `claims` | what is in work: one API server, one entry per machine, slots (I1, I3, I4) |
-//! | `gates` | what stops new starts only: unreachable nodes, control-plane health, staleness (I6, I7) |
-//! | `etcd_quorum` | the other voting members of etcd are well, before a machine that hosts one is disrupted (I46) |
-//! | `windows` | when work may start at all: windows, freezes (I8) |
-//! | `groups` | how many racks or other groups may be in work at once |
-//! | `line` | who starts next: order, API servers, backoff, holds (I2, I5, I30) |
-//! | `case` | one entry of either queue with its machine |
-//! | `pods` | what a drain does with each pod (I18, I19) |
-//! | `drain` | cordon, empty the node, run the command or back off, for both queues (I16) |
-//! | `evictions` | preview, evict, retry, wait until the pods are gone (I15, I18, I20–I22) |
-//! | `preview` | the meaning of a round of dry runs (I15) |
-//! | `recheck` | the fresh read right before a command (I16, I24, I26) |
-//! | `attempts` | commands of both queues: what may still run, what is run again (I25) |
+//! | `claims` | machines in progress: one API server, one entry per machine, slots (I1, I3, I4) |
+//! | `gates` | gates for new starts: unreachable nodes, control-plane health, staleness (I6, I7) |
+//! | `etcd_quorum` | health of the other voting etcd members before a machine with a member is disrupted (I46) |
+//! | `windows` | windows and freezes (I8) |
+//! | `groups` | limit of racks or other groups in progress at once |
+//! | `scheduler` | choice of the entries that start: order, API servers, backoff, holds (I2, I5, I30) |
+//! | `entry_context` | one entry of either queue with its machine |
+//! | `pods` | treatment of each pod by a drain (I18, I19) |
+//! | `drain` | cordon, drain, then command or backoff, for both queues (I16) |
+//! | `evictions` | preview, eviction, retries, wait until the pods are gone (I15, I18, I20–I22) |
+//! | `preview` | meaning of a round of dry runs (I15) |
+//! | `recheck` | fresh read right before a command (I16, I24, I26) |
+//! | `attempts` | commands of both queues: open attempts, further tries (I25) |
 //! | `results` | results of commands whose leader is gone (I47) |
-//! | `boot` | boot check, the end of a reboot (I14, I35) |
-//! | `host` | what a machine's BareMetalHost says of why it does not come back |
-//! | `sound` | when a machine counts as back (I14) |
-//! | `repair/` | the repair queue: its line, its steps, its health checks (I40, I41, I43) |
-//! | `cordons` | uncordon, orphans, re-stamping after a change of leader (I9–I13) |
-//! | `registry` | what is generated from the registry of machines, and what it waits for |
-//! | `auto_repair` | machines that sabakan calls sick, below a cap (I42) |
-//! | `endpoints` | an API server in reboot is taken out of the endpoints |
+//! | `boot` | boot check and end of a reboot (I14, I35) |
+//! | `host` | reasons from a machine's BareMetalHost for a reboot that does not end |
+//! | `readiness` | conditions under which a machine counts as recovered (I14) |
+//! | `repair/` | repair queue: scheduler, steps, health checks (I40, I41, I43) |
+//! | `cordons` | uncordon, orphaned cordons, owner annotations after a change of leader (I9–I13) |
+//! | `registry` | definition generated from the machine registry, and its gates |
+//! | `auto_repair` | automatic repair of machines that sabakan reports as unhealthy or unreachable, below a cap (I42) |
+//! | `endpoints` | removal of an API server in reboot from the endpoints |
 
 mod attempts;
 mod auto_repair;
@@ -89,34 +90,34 @@ use crate::{
     store::view::Definition,
 };
 
-/// What a pass concludes.
+/// Result of a pass.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Decision {
-    /// What to do, at most one effect for a machine. Empty unless we lead.
+    /// Effects to carry out, at most one for each machine. Empty unless this engine leads.
     pub effects: Vec<Planned>,
-    /// Why each unfinished entry does not move, or `Ready`.
+    /// Reason for each unfinished entry that does not move, or `Ready`.
     pub reasons: BTreeMap<EntryId, Reason>,
     /// Nodes that stay cordoned after their entry went, by Node name.
     pub orphans: BTreeMap<String, Reason>,
     /// Nodes whose pods are to be watched.
     pub watch_pods: BTreeSet<String>,
-    /// Work is next or under way: each watch of Kubernetes proves its own connection.
+    /// Whether work is next or in progress. Each watch of Kubernetes then proves its own connection.
     pub prove_watches: bool,
-    /// An API server is in work or next: probe often.
+    /// Whether an API server is in progress or next. Probes then run often.
     pub probe_often: bool,
-    /// A machine that may host a member of etcd is in work or next: ask the members often.
+    /// Whether a machine that may host an etcd member is in progress or next. The members are then queried often.
     pub ask_etcd: bool,
-    /// CKE's word for `status`.
+    /// Phase for CKE's `status` key (STO-16).
     pub phase: &'static str,
-    /// Boot-time seconds at which something happens by the clock alone.
+    /// Boot time (seconds) at which the next pass is due even if nothing changes.
     pub wake: Option<f64>,
-    /// Where applying what is generated from the registry stands.
+    /// State of applying the definition generated from the registry.
     pub registry: Applying,
-    /// Where automatic repair stands.
+    /// State of automatic repair.
     pub auto_repair: AutoRepair,
 }
 
-/// One pass as the rules see it.
+/// Data of one pass.
 pub(super) struct Pass<'a> {
     snap: &'a Snapshot,
     now: Now,
@@ -125,18 +126,17 @@ pub(super) struct Pass<'a> {
     claims: claims::Claims,
     times: windows::Times,
     etcd_hosts: etcd_quorum::Hosts,
-    /// Kubernetes' copy is complete; asked for every entry.
+    /// Whether the Kubernetes cache is complete. Stored here because each entry needs it.
     kube_synced: bool,
-    /// Somebody asked whether the copies of Kubernetes are old: what waits for the answer is next.
+    /// Whether a rule checked the age of the Kubernetes caches: an entry that depends on it is next.
     needs_proof: std::cell::Cell<bool>,
-    /// In the order in which they were found; the last word on an entry counts.
+    /// Reasons in the order in which they were found. The last one of an entry counts.
     reasons: Vec<(EntryId, Reason)>,
     out: Decision,
 }
 
-/// What is to be done now, and why the rest waits.
-///
-/// Sources: seed `cke-reboot-newer.md` (Detailed behavior), spec/reboot.md (Decisions, each pass), spec/safety.md.
+/// Returns the effects to start now, and the reasons why the other entries wait (`docs/spec/reboot.md`,
+/// `docs/spec/repair.md`, `docs/spec/safety.md`).
 pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     let policy = snap.store.policy();
     let mut pass = Pass {
@@ -153,7 +153,7 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         out: Decision { phase: "completed", ..Decision::default() },
     };
     pass.take_results();
-    // Repairs first, as in CKE: what they claim is taken when the reboots are looked at.
+    // The repair queue is decided first, as in CKE. Its claims hold when the reboot queue is decided.
     pass.repairs();
     let waiting = pass.sort_out_entries();
     pass.start_drains(&waiting);
@@ -164,14 +164,14 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.tend_auto_repair();
     pass.wake_for_windows();
     pass.name_the_phase();
-    // Who does not lead does nothing; nor is anything done from a copy that has lost its footing.
+    // Only the leader acts, and only on a live copy of etcd that is complete.
     if snap.engine.leading.is_none() || !snap.store.synced {
         pass.out.effects.clear();
     }
     pass.out.prove_watches =
         snap.engine.leading.is_some() && (pass.needs_proof.get() || !pass.claims.machines.is_empty());
     pass.out.reasons = pass.reasons.into_iter().collect();
-    // What cannot be written holds an entry up, whatever else is said of it.
+    // A transaction that is too large holds the entry up, whatever other reason it has.
     for (id, work) in &snap.work {
         if let (Some((what, size)), Some(reason)) = (&work.too_large, pass.out.reasons.get_mut(id)) {
             *reason = Reason::TransactionTooLarge { what: what.clone(), size: *size };
@@ -181,8 +181,8 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.out
 }
 
-/// Names the orders that were accepted before another program took the lead: it does not know them, and a person should not
-/// rely on them any longer (I52).
+/// Reports the orders that were accepted before another program took the lead. That program does not know them, so the
+/// operator must not rely on them any longer (I52).
 fn ignored_orders(snap: &Snapshot, reasons: &mut BTreeMap<EntryId, Reason>) {
     if snap.engine.leading.is_some() || snap.store.orders.is_empty() {
         return;
@@ -201,12 +201,12 @@ fn ignored_orders(snap: &Snapshot, reasons: &mut BTreeMap<EntryId, Reason>) {
 }
 
 impl<'a> Pass<'a> {
-    /// Goes through the queue by index: removes what is to be removed, moves what is in work, and returns the
-    /// queued entries that are looked at.
+    /// Goes through the queue by index. It removes entries that have ended, moves entries in progress, and returns the
+    /// queued entries that may be candidates (REB-6 to REB-10).
     fn sort_out_entries(&mut self) -> Vec<EntryContext<'a>> {
         let entries = self.snap.store.reboots.entries.len();
         let mut waiting = Vec::with_capacity(entries);
-        // The first entry of each member, by its place in the definition.
+        // First entry of each member, by the member's place in the definition.
         let mut seen: Vec<Option<u64>> = vec![None; self.definition.map_or(0, |d| d.cluster.nodes.len())];
         let definition = self.definition;
         let place_of = |address: &str| definition.and_then(|d| d.members.place_of(address));
@@ -232,7 +232,7 @@ impl<'a> Pass<'a> {
                 }
                 continue;
             }
-            // Without a definition nobody can say who is a member: nothing is removed, nothing moves.
+            // Without a definition the members are unknown: nothing is removed, nothing moves (REB-7).
             let Some(definition) = self.definition else {
                 self.reasons.push((id, self.no_definition()));
                 continue;
@@ -246,7 +246,7 @@ impl<'a> Pass<'a> {
                 }
                 continue;
             };
-            // Two entries for one node: only the one with the smaller index is looked at (I4).
+            // Of two entries for one node, only the one with the smaller index is processed (I4).
             if let Some(first) = first.filter(|_| !on(Mutation::DuplicateStarts)) {
                 self.reasons.push((id, Reason::DuplicateOf { index: first }));
                 continue;
@@ -266,7 +266,7 @@ impl<'a> Pass<'a> {
         waiting
     }
 
-    /// Whether any reboot is in work: asked for a fault put in on purpose alone.
+    /// Reports whether any reboot is in progress. Only a mutation uses it.
     fn others_in_work(&self) -> bool {
         let in_work = |e: &RebootEntry| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting);
         self.snap.store.reboots.entries.values().any(|s| s.get().is_some_and(in_work))
@@ -280,26 +280,26 @@ impl<'a> Pass<'a> {
         Reason::NoCommand { field: why }
     }
 
-    /// Cancel and dequeue wait for nothing: not for the switch, a limit, or another machine (spec/reboot.md,
-    /// Decisions 1 and 7; I27).
+    /// Removes an entry. Cancelling and dequeuing wait neither for the switch, nor for a limit, nor for another machine
+    /// (REB-6, REB-8, I27).
     fn remove(&mut self, id: EntryId, mod_revision: i64, address: &str, end: End) {
         let machine = self.snap.machine(address);
         let mut guard = Guard::of_entry(id, mod_revision);
         if end == End::NotMember {
-            // its node may be a member again when this is written
+            // The node may be a member again when this is written.
             guard.cluster = Some(self.snap.store.cluster.as_ref().map_or(0, |s| s.mod_revision));
         }
-        // A place of its own: a command that runs on the machine does not hold the removal back. It goes on, and its
-        // open attempt keeps its slot.
+        // The removal has a key of its own, so a command that runs on the machine does not delay it. The command goes
+        // on, and its open attempt keeps its slot.
         let removal = Effect::Remove { end, ready: None, running: false };
         let planned = self.plan(&format!("entry {id} of {machine}"), Some(id), guard, removal);
-        // Where it came to nothing before, it is said why.
+        // If the removal failed before, the entry shows the cause.
         if let Some(reason) = self.paused(id, "the removal").filter(|_| !planned) {
             self.reason(id, reason);
         }
     }
 
-    /// Plans an effect, unless one is under way on that machine already (one action per machine over both queues).
+    /// Plans an effect, unless one is under way on that machine already (one effect per machine over both queues).
     fn plan(&mut self, machine: &str, entry: Option<EntryId>, guard: Guard, effect: Effect) -> bool {
         if self.snap.in_flight.contains_key(machine) || self.out.effects.iter().any(|p| p.machine == machine) {
             return false;
@@ -312,19 +312,19 @@ impl<'a> Pass<'a> {
         self.reasons.push((id, reason));
     }
 
-    /// Boot-time seconds now.
+    /// Returns the boot time in seconds.
     fn boot(&self) -> f64 {
         self.now.boot.as_secs_f64()
     }
 
-    /// Asks to be woken at this boot time.
+    /// Requests the next pass at this boot time at the latest.
     fn wake_at(&mut self, boot: f64) {
         if boot > self.boot() {
             self.out.wake = Some(self.out.wake.map_or(boot, |w| w.min(boot)));
         }
     }
 
-    /// Asks to be woken at this wall time.
+    /// Requests the next pass at this wall time at the latest.
     fn wake_at_wall(&mut self, at: Timestamp) {
         self.wake_at(self.boot() + crate::model::time::seconds_between(self.now.wall, at) + 0.001);
     }
@@ -333,7 +333,7 @@ impl<'a> Pass<'a> {
         self.snap.engine.leading.is_some()
     }
 
-    /// CKE's word for what is being done: uncordoning before repairs before reboots.
+    /// Sets CKE's phase: uncordon before repairs before reboots.
     fn name_the_phase(&mut self) {
         let store = &self.snap.store;
         let repairs = || store.repairs.entries.values().any(|s| s.get().is_none_or(RepairEntry::unfinished));

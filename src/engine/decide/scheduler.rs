@@ -1,4 +1,4 @@
-//! Who starts next (spec/reboot.md, Decisions 2, 3, 5; seed `cke-reboot-newer.md`; I2, I3, I5, I30).
+//! Choice of the entries of the reboot queue that start (REB-11 to REB-19; I2, I3, I5, I30).
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::{
 };
 
 impl<'a> Pass<'a> {
-    /// Picks from the front of the queue as many nodes as the limits allow, and says of each other entry why it waits.
+    /// Starts as many entries from the front of the queue as the limits allow. Each other entry gets the reason for its
+    /// wait.
     pub(super) fn start_drains(&mut self, waiting: &[EntryContext<'a>]) {
         let (mut workers, mut api_servers) = (Vec::new(), Vec::new());
         for &member in waiting {
@@ -28,7 +29,7 @@ impl<'a> Pass<'a> {
             self.all_wait(workers.iter().chain(&api_servers), &shut);
             return;
         }
-        // Each machine has its own window; outside it an entry takes no slot and holds up nobody.
+        // Each machine has its own window. Outside it, an entry takes no slot and holds up nobody.
         for kind in [&mut workers, &mut api_servers] {
             kind.retain(|&member| {
                 let late = self.too_late(member);
@@ -57,7 +58,8 @@ impl<'a> Pass<'a> {
         self.reasons.extend(members.map(|member| (member.id, why.clone())));
     }
 
-    /// Order `last`: an API server in work lets nothing else start; none starts while a worker is in work or could be.
+    /// Order `last`: nothing else starts while an API server is in progress. No API server starts while a worker is in
+    /// progress or is a candidate (REB-13).
     fn workers_first(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) {
         if self.api_server_in_work(workers, api_servers) {
             return;
@@ -74,8 +76,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Order `first`: while an API server could start, no worker does; one starts as soon as no worker is in work.
-    /// One that the control plane's health keeps back does not keep the workers back.
+    /// Order `first`: no worker starts while an API server could start. The API server starts once no worker is in
+    /// progress. An API server that the health of the control plane bars does not hold the workers back (REB-14).
     fn api_servers_first(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) {
         if self.api_server_in_work(workers, api_servers) {
             return;
@@ -99,8 +101,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// API servers are not processed simultaneously with anything else of this queue. One whose *later* entry is in work
-    /// may go on with the smaller index – the machine counts once –, but nothing else starts beside it (I2).
+    /// Returns true if an API server is in progress; nothing else of this queue then starts. If a later entry of the
+    /// same API server is in progress, the entry with the smaller index may start, because the machine counts once
+    /// (I2).
     fn api_server_in_work(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
         let own = |address: &String| {
             on(Mutation::TwoApiServers) || api_servers.first().is_some_and(|m| m.address == *address)
@@ -138,7 +141,7 @@ impl<'a> Pass<'a> {
         let mut groups = self.groups(workers);
         let last_first = on(Mutation::LastFirst).then(|| workers.iter().rev().copied().collect::<Vec<_>>());
         for &member in last_first.as_deref().unwrap_or(workers) {
-            // A later entry of the same machine may be in work already: the machine counts once.
+            // A later entry of the same machine may be in progress already. The machine counts once.
             let counted = self.claims.workers.contains_key(member.address);
             let room = if counted { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
             let etcd = if room { self.etcd_bars(member) } else { None };
@@ -155,7 +158,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// API servers go one at a time, alone, and only while the whole control plane is well (I1, I2, I7).
+    /// Starts one API server, alone, and only while the whole control plane is healthy (I1, I2, I7).
     fn start_one_api_server(&mut self, api_servers: &[EntryContext<'a>]) {
         let Some((&first, others)) = api_servers.split_first() else { return };
         match self.api_server_barred(first) {
@@ -167,12 +170,13 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Another API server is under repair, the control plane is not well, or etcd's quorum would hang on it.
+    /// Returns a reason if another API server is in repair, the control plane is unhealthy, or the etcd quorum bars the
+    /// machine.
     fn api_server_barred(&self, first: EntryContext<'_>) -> Option<Reason> {
         if let Some(address) = self.claims.api_repairs.keys().next() {
             return Some(Reason::WaitingForControlPlane { other: self.snap.machine(address) });
         }
-        // Who only looks on has no probes of its own: the leader's published reason says it.
+        // An observing engine has no probes of its own. It shows the reason that the leader published.
         if !self.leading() {
             return None;
         }
@@ -186,20 +190,21 @@ impl<'a> Pass<'a> {
             return;
         }
         self.start_drain(member);
-        // what is decided later in this pass finds it in work
+        // Later decisions of this pass count it as in progress.
         self.claims.add(member.address, member.id, member.control_plane());
         self.reason(member.id, Reason::Ready);
     }
 
-    /// Into `draining`; which Node is meant is noted, where that was not done at enqueue.
+    /// Moves the entry to `draining`. The transition records the Node's UID if none was recorded when the entry was
+    /// added.
     pub(super) fn start_drain(&mut self, case: EntryContext<'a>) {
         let guard = self.disrupting(case);
         let node_uid = self.node_of(case).map(|n| n.uid.clone());
         self.plan(case.machine, Some(case.id), guard, Effect::StartDrain { entry: case.owned(), node_uid });
     }
 
-    /// Why this queued entry is no candidate, whatever the others do. Such an entry takes no slot and holds up
-    /// nobody, API servers included (I5).
+    /// Returns the reason why this queued entry is no candidate, whatever other entries do. Such an entry takes no slot
+    /// and holds up nobody, API servers included (REB-11, I5).
     fn not_drainable(&mut self, member: EntryContext<'a>) -> Option<Reason> {
         if let Some(reason) = self.waits_by_itself(member) {
             return Some(reason);
@@ -208,7 +213,7 @@ impl<'a> Pass<'a> {
             // Its own start is under way.
             Some(&id) if id == member.id => return Some(Reason::Working { phase: "starts".to_owned() }),
             Some(&entry) if entry.queue == QueueKind::Repair => return Some(Reason::MachineInRepair { entry }),
-            // Only the one with the smaller index is looked at, whatever state a later one is in.
+            // Only the entry with the smaller index is processed, whatever the state of a later one.
             Some(&entry)
                 if entry.index > member.id.index
                     && attempts::has_live_entry(self.snap, entry)
@@ -228,8 +233,8 @@ impl<'a> Pass<'a> {
         self.wrong_node(member, node.map(AsRef::as_ref))
     }
 
-    /// The machine was in work for an entry that is gone, and has not come back: a new drain would wipe out what keeps
-    /// its cordon.
+    /// Returns a reason if the machine was in progress for an entry that is gone and has not recovered. A new drain
+    /// would overwrite the record that keeps the Node cordoned (REB-45).
     pub(super) fn orphan_of_another(&self, case: EntryContext<'_>, node: &Arc<NodeRow>) -> Option<Reason> {
         let owner = node.owner().filter(|o| o.entry != case.id && node.unschedulable)?;
         let entry = owner.entry;
