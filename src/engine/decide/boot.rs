@@ -1,5 +1,5 @@
-//! From the power command to the end of a reboot: boot check, what ends it, what it waits for (spec/safety.md, Ends and
-//! starts of API servers; spec/reboot.md, Decisions 1; I14, I35).
+//! Reboot from the power command to its end: boot check, end, and the reasons of a reboot that does not end (REB-38 to
+//! REB-43, SAF-31; I14, I35).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl<'a> Pass<'a> {
-    /// An entry in `rebooting`.
+    /// Moves an entry in `rebooting` on.
     pub(super) fn after_power(&mut self, case: EntryContext<'a>) -> Reason {
         let node = self.node_of(case);
         self.out.ask_etcd |= self.hosts_voter(case);
@@ -32,7 +32,8 @@ impl<'a> Pass<'a> {
         }
         let Some(task) = self.task(case) else { return self.no_definition() };
         if let Some((open, until)) = self.running_attempt(case.id) {
-            // What runs under us is waited for. Of what a dead leader began a person may say that it is done.
+            // A command of this leader is waited for. For a command of a dead leader an operator may order `done`
+            // (REB-49).
             if until.is_finite()
                 && let Some(done) = self.called_done(case, node)
             {
@@ -41,7 +42,7 @@ impl<'a> Pass<'a> {
             let reason = self.running(open, until);
             return self.by_its_host(case, reason);
         }
-        // First the end: a machine that has booted is not rebooted again, whatever its command said.
+        // The end comes first: a machine that has booted is not rebooted again, whatever the result of its command.
         let attempt = self.attempts_for(case.id, task).next_back().and_then(Stored::get);
         if let Some(reason) = self.finish(case, node, attempt) {
             return reason;
@@ -49,14 +50,14 @@ impl<'a> Pass<'a> {
         if let Some(why) = self.taken_back(case) {
             return self.take_back(case, why);
         }
-        // An order that has to wait does not keep the boot check from being asked.
+        // An order that has to wait does not delay the boot check.
         let again = self.retry_ordered(case, task).or_else(|| self.retry_by_definition(case, task));
         self.check_boot(case);
         let reason = again.unwrap_or_else(|| self.why_not_booted(case, attempt));
         self.by_its_host(case, reason)
     }
 
-    /// The end, if it has come.
+    /// Ends the entry if its conditions are met.
     fn finish(
         &mut self,
         case: EntryContext<'a>,
@@ -84,7 +85,7 @@ impl<'a> Pass<'a> {
         Some(self.end(case, node, end, false))
     }
 
-    /// A person said that it is done: treated as booted, once its Node is Ready.
+    /// Returns the end by an operator's `done`. The entry counts as booted once its Node is Ready (REB-49).
     fn called_done(&self, case: EntryContext<'a>, node: Option<&Arc<NodeRow>>) -> Option<Result<End, Reason>> {
         let order = self.order(case.id, case.mod_revision, Verb::Done)?;
         if node.is_some_and(|n| n.ready) {
@@ -93,8 +94,8 @@ impl<'a> Pass<'a> {
         Some(Err(self.waiting_for_boot(case, "done by order, but the Node is not Ready".to_owned())))
     }
 
-    /// Ends the entry, for an API server once it has settled. `running`: a command of it may still run, which keeps the
-    /// cordon until it has ended or its bound has passed.
+    /// Ends the entry; an API server must have settled first. `running`: a command of the entry may still run. The
+    /// cordon then stays until that command has ended or its bound has passed.
     fn end(&mut self, case: EntryContext<'a>, node: Option<&Arc<NodeRow>>, end: End, running: bool) -> Reason {
         if case.control_plane()
             && let Some(reason) = self.settling(case, node, matches!(end, End::Booted))
@@ -103,7 +104,7 @@ impl<'a> Pass<'a> {
         }
         let guard = Guard::of_entry(case.id, case.mod_revision);
         let effect = match node.and_then(|n| n.owner().map(|o| (n, o))) {
-            // It has come back: its cordon is no orphan's when the entry is gone.
+            // The machine has recovered, so its cordon must not become an orphaned cordon when the entry is gone.
             Some((node, owner)) if owner.taken_over_rebooting => {
                 let called_done = matches!(end, End::DoneBy(_));
                 let owner = Owner { taken_over_rebooting: false, called_done, since: None, ..owner.clone() };
@@ -119,8 +120,8 @@ impl<'a> Pass<'a> {
         Reason::Working { phase: "booted, ends".to_owned() }
     }
 
-    /// Runs the boot check when it is due: also after a command that failed or is of unknown outcome, for it may
-    /// settle that.
+    /// Runs the boot check when it is due, also after a command that failed or has an unknown outcome. The check may
+    /// settle it.
     fn check_boot(&mut self, case: EntryContext<'a>) {
         let Some(reboot) = self.definition.map(|d| &d.cluster.reboot) else { return };
         let since = case.since.unwrap_or(self.now.wall);
@@ -134,7 +135,7 @@ impl<'a> Pass<'a> {
         );
     }
 
-    /// One boot check, when it is due.
+    /// Plans one boot check when it is due.
     pub(super) fn plan_check(
         &mut self,
         id: EntryId,

@@ -1,4 +1,4 @@
-//! What is in work: which machines are claimed, which slots are taken, which API server is the one (I1, I3, I4).
+//! Machines in progress: claimed machines, taken slots, and the one API server (I1, I3, I4).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Everything in work, over both queues.
+/// Work in progress, over both queues.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// Workers in `draining` or `rebooting`, about to be, or with a command that may still run; by address.
+    /// Workers in `draining` or `rebooting`, about to start, or with a command that may still run, by address.
     pub workers: BTreeMap<String, EntryId>,
-    /// API servers likewise, and orphaned ones that have not come back; by address.
+    /// API servers in the same states, and those with an orphaned cordon that have not recovered, by address.
     pub api_servers: BTreeMap<String, EntryId>,
-    /// API servers under repair, by address.
+    /// API servers in repair, by address.
     pub api_repairs: BTreeMap<String, EntryId>,
-    /// Machines that hold a slot of the repair queue, by address: draining or watching, about to be, or with a command that
-    /// may still run.
+    /// Machines that hold a slot of the repair queue, by address: draining or watching, about to start, or with a
+    /// command that may still run.
     pub repairs: BTreeMap<String, EntryId>,
     /// Machines that an entry of either queue works on, by address.
     pub machines: HashMap<String, EntryId>,
@@ -57,7 +57,7 @@ impl Claims {
             let (id, Some(entry)) = (EntryId::repair(index), stored.get()) else { continue };
             let in_work = entry.claims_machine() || (entry.unfinished() && starting.contains(&id));
             if in_work {
-                // An operation that the definition no longer has takes no slot (I5); its machine is claimed all the same.
+                // An operation that the definition does not have takes no slot (I5), but its machine is claimed.
                 let known = store
                     .definition()
                     .is_some_and(|d| d.cluster.repair.operation(&entry.machine_type, &entry.operation).is_ok());
@@ -69,18 +69,21 @@ impl Claims {
         claims
     }
 
-    /// Cancel removes an entry at once, but a command that runs is let to end: it keeps its slot and bars the machine;
-    /// an API server so orphaned is in progress until it has come back (spec/safety.md, Effects: Cancel).
+    /// Adds machines whose command outlived its entry. A cancel removes an entry at once, but a running command goes
+    /// on. It keeps its slot and bars the machine. An API server counts as in progress until it has recovered (REB-51,
+    /// SAF-27).
     fn add_commands_without_entry(&mut self, snap: &Snapshot, now: Now) {
         let store = &snap.store;
         for ((id, _), stored) in &store.attempts {
             let Some(attempt) = stored.get() else { continue };
             let may_run = attempts::may_still_run(snap, attempt, now).is_some();
-            // One whose machine left the definition goes in this very pass, and what takes its slot may start in it too.
+            // An entry whose machine left the definition goes in this pass, and another one may take its slot in the
+            // same pass.
             let leaves = id.queue == QueueKind::Reboot
                 && store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &attempt.address).is_none());
             if attempts::has_live_entry(snap, *id) && !leaves {
-                // A success command runs for an entry that may not have started: nothing else happens to the machine.
+                // A success command may run for an entry that has not started. Until it ends, nothing else happens to
+                // the machine.
                 if may_run && id.queue == QueueKind::Repair {
                     self.machines.entry(attempt.address.clone()).or_insert(*id);
                 }
@@ -103,7 +106,7 @@ impl Claims {
         }
     }
 
-    /// An API server that another program was rebooting, whose entry is gone, and that has not come back.
+    /// Adds API servers that another program was rebooting, whose entry is gone, and that have not recovered.
     fn add_orphans_of_other_programs(&mut self, snap: &Snapshot) {
         let Some(definition) = snap.store.definition() else { return };
         for name in &snap.kube.marked {
@@ -120,7 +123,7 @@ impl Claims {
         }
     }
 
-    /// A machine in repair; `slot`: it counts against `max_concurrent_repairs`.
+    /// Adds a machine in repair. `slot`: it counts toward `max_concurrent_repairs`.
     pub(super) fn add_repair(&mut self, address: &str, id: EntryId, control_plane: bool, slot: bool) {
         if control_plane {
             self.api_repairs.entry(address.to_owned()).or_insert(id);
@@ -131,14 +134,15 @@ impl Claims {
         self.machines.entry(address.to_owned()).or_insert(id);
     }
 
-    /// A machine in reboot.
+    /// Adds a machine in reboot.
     pub(super) fn add(&mut self, address: &str, id: EntryId, control_plane: bool) {
         let kind = if control_plane { &mut self.api_servers } else { &mut self.workers };
         kind.entry(address.to_owned()).or_insert(id);
         self.machines.entry(address.to_owned()).or_insert(id);
     }
 
-    /// Whether this machine is under the reboot process: unreachable ones of these are not held against new drains.
+    /// Reports whether this machine is under the reboot process. Such machines do not count as unreachable with the
+    /// rule `outside-reboots`.
     pub(super) fn reboots(&self, address: &str) -> bool {
         self.workers.contains_key(address) || self.api_servers.contains_key(address)
     }

@@ -1,4 +1,4 @@
-//! Letting go of cordons, and holding on to them (spec/reboot.md, Decisions 6; spec/safety.md, Cordons; I9–I13).
+//! Removal and protection of cordons (REB-44, REB-45, SAF-33 to SAF-35; I9–I14).
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::model::{
 };
 use crate::mutation::{Mutation, on};
 
-/// What becomes of a cordon whose entry is gone.
+/// Decision about a cordon whose entry is gone.
 enum Orphan {
-    /// It can go.
+    /// The node is uncordoned.
     LetGo,
-    /// The machine was being rebooted and has not come back: it stays.
+    /// The node stays cordoned: its machine was rebooted or repaired and has not recovered.
     Stays(Reason),
 }
 
 impl<'a> Pass<'a> {
-    /// If a node is cordoned by the reboot operation and its entry is not `draining` or `rebooting`, uncordon it; one
-    /// that was being rebooted not before it has booted (I10, I13, I14). The queue's switch does not matter here.
+    /// Uncordons nodes that cketerm or CKE cordoned for an entry that is no longer in progress. A node whose command
+    /// began must have recovered first. The queue's switch does not matter here (I10, I13, I14).
     pub(super) fn let_go_of_cordons(&mut self) {
         let snap = self.snap;
-        // Without a definition nobody can say what is in work: nothing is let go of.
+        // Without a definition it is unknown which entries are in progress, so no node is uncordoned (REB-7).
         if self.definition.is_none() || !snap.store.synced {
             return;
         }
@@ -39,7 +39,7 @@ impl<'a> Pass<'a> {
             if let Some(&entry) = self.claims.running.get(&address)
                 && !attempts::has_live_entry(snap, entry)
             {
-                // Cancelled in mid-command: it says so from the first moment.
+                // Cancelled in mid-command: the orphaned cordon is reported from the first pass on.
                 self.out.orphans.insert(name.clone(), Reason::OrphanedCordon { node: name.clone(), entry });
             }
             if on(Mutation::ForgottenCordon) {
@@ -52,8 +52,8 @@ impl<'a> Pass<'a> {
             if self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry)) {
                 continue;
             }
-            // CKE's mark alone does not say for which entry: it may be one that cannot be read. No order can mean this node
-            // alone: a person uncordons it in Kubernetes, or removes the entry.
+            // CKE's annotation does not name the entry, which may be one that cannot be read. No order can name this
+            // node: an operator uncordons it in Kubernetes, or removes the unreadable entry.
             if let Some(entry) = unreadable.filter(|_| owner.is_none() && node.unschedulable) {
                 let why = format!("{entry} cannot be read and may be this node's: its cordon stays");
                 self.out.orphans.insert(name.clone(), Reason::InvalidEntry { why });
@@ -70,22 +70,23 @@ impl<'a> Pass<'a> {
         self.settle_what_is_left();
     }
 
-    /// A record of another lease that appeared while we led may be a later leader's, for an entry that our copy does not
-    /// show in work yet: our lease may be gone without our knowing. A keep-alive that was sent after we saw the record,
-    /// and acknowledged, proves that it is an older one (I24).
+    /// Reports whether the record may belong to a later leader. A record of another lease that appeared while this
+    /// engine led may be for an entry that the live copy does not show as in progress yet, because this lease may be
+    /// lost without notice. A keep-alive that was sent after the record was seen, and acknowledged, proves that the
+    /// record is older (SAF-34, I24).
     fn may_be_a_later_leaders(&self, node: &str) -> bool {
         let Some(leading) = &self.snap.engine.leading else { return false };
         self.snap.foreign.get(node).is_some_and(|(_, seen)| *seen > leading.since && leading.acknowledged <= *seen)
     }
 
-    /// Whether an entry of either queue works on it now, by what is persisted.
+    /// Reports whether an entry of either queue works on the machine now, according to etcd.
     fn claimed(&self, address: &str) -> bool {
         let Some(&id) = self.claims.machines.get(address) else { return false };
-        // What is claimed only because it is still cordoned for an entry that has ended does not keep its cordon by it.
+        // A machine that is claimed only because of its orphaned cordon does not keep the cordon by that claim.
         attempts::has_live_entry(self.snap, id) || self.claims.running.contains_key(address)
     }
 
-    /// The entry is draining, rebooting or watching, or cannot be read.
+    /// Reports whether the entry is draining, rebooting or watching, or cannot be read.
     fn in_work(&self, id: EntryId) -> bool {
         match id.queue {
             QueueKind::Reboot => self.snap.store.reboots.entries.get(&id.index).is_some_and(|s| {
@@ -103,16 +104,16 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The first entry of the reboot queue that cannot be read, and so may be draining or rebooting any machine.
+    /// Returns the first entry of the reboot queue that cannot be read. It may be draining or rebooting any machine.
     fn unreadable(&self) -> Option<EntryId> {
         let broken = self.snap.store.reboots.entries.iter().find(|(_, stored)| stored.get().is_none());
         broken.map(|(index, _)| EntryId::reboot(*index))
     }
 
-    /// A command was run on the machine, for an entry that is gone, and it has not come back since.
+    /// Reports whether a command ran on the machine for an entry that is gone, and the machine has not recovered since.
     pub(super) fn is_away(&self, node: &Arc<NodeRow>, owner: &Owner) -> bool {
         let id = owner.entry;
-        // A repair that stays in the queue has ended, or has backed off: both let go of the node.
+        // A repair that stays in the queue has ended or backed off. In both cases its node may be uncordoned.
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         let powered = owner.taken_over_rebooting || attempts::commanded(self.snap, id);
         if self.done_and_down(node, owner) {
@@ -124,8 +125,8 @@ impl<'a> Pass<'a> {
             && !self.checked_back(id, node)
     }
 
-    /// A person said that the machine is back, of a reboot that another program began or of a repair that stays in the queue,
-    /// and its Node is not Ready (I14).
+    /// Reports whether an operator ordered `done` and the Node is not Ready. It concerns a reboot that another program
+    /// began, and a repair that stays in the queue (I14).
     fn done_and_down(&self, node: &NodeRow, owner: &Owner) -> bool {
         let id = owner.entry;
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
@@ -133,7 +134,8 @@ impl<'a> Pass<'a> {
         called_done && !node.ready && !on(Mutation::DoneForgotten)
     }
 
-    /// A deleted repair's machine: its health check takes the place of the boot id.
+    /// Reports whether the health check of a deleted repair shows that its machine has recovered. It takes the place of
+    /// the boot id.
     fn checked_back(&self, id: EntryId, node: &NodeRow) -> bool {
         let answer = self.snap.work.get(&id).and_then(|w| w.check.as_ref());
         id.queue == QueueKind::Repair && node.ready && matches!(answer, Some((_, CheckAnswer::Yes)))
@@ -142,7 +144,7 @@ impl<'a> Pass<'a> {
     fn orphan(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) -> Orphan {
         let Some(owner) = owner else { return Orphan::LetGo };
         let id = owner.entry;
-        // A command that was cancelled before it could start did nothing to the machine.
+        // A command that was cancelled before it began did nothing to the machine.
         let powered = attempts::commanded(self.snap, id) || owner.taken_over_rebooting;
         let powered = powered && !on(Mutation::EarlyUncordon);
         let stays_in_queue = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
@@ -152,7 +154,7 @@ impl<'a> Pass<'a> {
         if !powered || stays_in_queue {
             return Orphan::LetGo;
         }
-        // A person uncordoned it: that settles it.
+        // An operator uncordoned the node, or ordered it.
         if !node.unschedulable || self.ordered_uncordon(id) {
             return Orphan::LetGo;
         }
@@ -162,7 +164,7 @@ impl<'a> Pass<'a> {
             return Orphan::LetGo;
         }
         let attempt = self.snap.store.attempts_of(id).next_back().and_then(Stored::get);
-        // No boot id was recorded: the boot check must say it.
+        // Without a recorded boot id the boot check must decide.
         let answer = self.snap.work.get(&id).and_then(|w| w.check.as_ref());
         if back && matches!(answer, Some((_, CheckAnswer::Yes))) {
             return Orphan::LetGo;
@@ -185,35 +187,36 @@ impl<'a> Pass<'a> {
         self.snap.store.orders.get(&id).and_then(Stored::get).is_some_and(|o| o.verb == Verb::Uncordon)
     }
 
-    /// Takes our annotations off. `unschedulable` goes too if it was our cordon and no administrator made it his
-    /// (I11, I12); then `keep-cordoned` has done its work and goes.
+    /// Removes cketerm's annotations. It also removes `unschedulable` if the cordon is cketerm's and no administrator
+    /// took it over (I11, I12). In that case `keep-cordoned` is removed too.
     fn release(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) {
         let ours = drain::schedulable_before(node);
         let effect = Effect::Release {
             node: Arc::clone(node),
             uncordon: ours && (!node.keep_cordoned || on(Mutation::KeepForgotten)),
             drop_keep: ours && node.keep_cordoned,
-            // An entry that stays in the queue keeps its orders, such as the hold that took it back, and its attempts, from
-            // which a repair's tries are counted.
+            // An entry that stays in the queue keeps its orders, for example the hold that unwound it. It also keeps
+            // its attempts, from which the tries of a repair are counted.
             settle: owner.map(|o| o.entry).filter(|id| !attempts::has_entry(self.snap, *id)),
         };
         self.plan(&node.name, owner.map(|o| o.entry), Guard::default(), effect);
     }
 
-    /// A new leader first writes its own lease on every Node that it takes over, so that late patches of the old one
-    /// fail (spec/safety.md, Effects; I23). A node that another program is rebooting gets its first record.
+    /// Writes this leader's lease into the owner annotation of a Node that it takes over, so that late patches of the
+    /// old leader fail (SAF-34, I23). A node that another program is rebooting gets its first record.
     pub(super) fn restamp(&mut self, case: EntryContext<'a>, node: &Arc<NodeRow>) {
         let lease = self.snap.engine.lease;
         let effect = match node.owner().filter(|o| o.entry == case.id) {
             Some(owner) if owner.lease == lease => return,
-            // Whoever wrote over our record leads since: our own lease will be found to be gone.
+            // Another engine overwrote the record, so it leads now. This engine will find that its lease is lost.
             Some(_) if self.snap.work.get(&case.id).is_some_and(|w| w.stamped) => return,
             Some(owner) => {
                 let owner = Owner { lease, ..owner.clone() };
                 let mark = owner.schedulable_before;
                 Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark }
             }
-            // Not one of our drains' cordons, and not CKE's either: somebody uncordoned it and took the records off.
+            // The cordon is neither of a cketerm drain nor of CKE: somebody uncordoned the node and removed the
+            // records.
             None if !node.cke_mark || case.is_repair() => return,
             None => {
                 let owner = Owner {
@@ -234,13 +237,13 @@ impl<'a> Pass<'a> {
         self.plan(&node.name, Some(case.id), guard, effect);
     }
 
-    /// Attempts whose entry is gone and whose Node is gone, or carries our record no more, go into history. They are the
-    /// only proof that a machine was powered: an old copy of the Node does not decide over them (I14).
+    /// Moves attempts into history if their entry is gone and their Node is gone or has no record any more. They are
+    /// the only proof that a command ran on the machine, so a stale copy of the Node must not decide this (I14).
     fn settle_what_is_left(&mut self) {
         let snap = self.snap;
         let mut last = None;
         for ((id, _), stored) in &snap.store.attempts {
-            // A cancelled entry is removed first; a finished repair keeps its attempts.
+            // A cancelled entry is removed first. A finished repair keeps its attempts.
             if last == Some(*id) || attempts::has_entry(snap, *id) {
                 continue;
             }
@@ -263,7 +266,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The address under which a Node's machine is known: the definition's, else the first of its own.
+    /// Returns the address of a Node's machine: the definition's, else the first of the Node's own addresses.
     fn address_of(&self, node: &NodeRow) -> String {
         let member = self.definition.and_then(|d| d.members.by_name(&d.cluster, &node.name));
         member

@@ -1,5 +1,5 @@
-//! One node's drain, for an entry of either queue: cordon, empty the node ([`super::evictions`]), run the command, or back
-//! off (seeds; spec/reboot.md, Drain of one node; spec/repair.md, Decisions 6; spec/safety.md, Cordons and Drains; I16).
+//! Drain of one node, for an entry of either queue: cordon the node, remove its pods ([`super::evictions`]), then run
+//! the command or back off (REB-20 to REB-36, REP-22, REP-40, I16).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl<'a> Pass<'a> {
-    /// An entry in `draining`.
+    /// Moves an entry in `draining` on.
     pub(super) fn drain(&mut self, case: EntryContext<'a>) -> Reason {
         let snap = self.snap;
         let Some(definition) = self.definition else { return self.no_definition() };
@@ -30,18 +30,18 @@ impl<'a> Pass<'a> {
         if let Some(node) = node {
             self.out.watch_pods.insert(node.name.clone());
         }
-        // Disabled: what is draining backs off. Nothing is stranded.
+        // While the queue is disabled, drains back off (REB-50).
         if !self.switch(case.queue()).enabled() {
             return self.back_off(case, Reason::QueueDisabled);
         }
-        // On hold: a machine that must not start now goes back before its command, and its cordon goes with it (Rule 6).
+        // An entry on hold returns to the queue before its command, and its cordon is removed (REB-47, REB-44).
         if let Some(held) = self.on_hold(case) {
             return self.unwind(case, held);
         }
         if let Some(reason @ Reason::NoCommand { .. }) = self.no_command(case) {
             return self.back_off(case, reason);
         }
-        // The window has ended, or a freeze has begun: it is unwound, and begins anew when it may (I8).
+        // The window has ended, or a freeze has begun. The drain unwinds and starts anew when it may (REB-47, I8).
         if let Some(closed) = self.closed(case) {
             return self.unwind(case, closed);
         }
@@ -50,7 +50,7 @@ impl<'a> Pass<'a> {
         let since = case.since.unwrap_or(self.now.wall);
         let left = f64::from(i32::try_from(rules.timeout).unwrap_or(i32::MAX)) - seconds_between(since, self.now.wall);
         match waits {
-            // What has come to nothing before has no more time than the rest of the drain.
+            // Retries of a failed effect do not extend the deadline of the drain (REB-36).
             Ok(command) => match self.came_to_nothing(case).filter(|_| left <= 0.0) {
                 Some(reason) => {
                     self.out.effects.truncate(planned);
@@ -59,7 +59,7 @@ impl<'a> Pass<'a> {
                 None => command,
             },
             Err(Waits::BackOff(why)) => self.back_off(case, why),
-            // Timed out: whatever the step would have done is not done any more.
+            // The deadline has passed: effects of this step are dropped.
             Err(Waits::For(reason)) if left <= 0.0 => {
                 self.out.effects.truncate(planned);
                 self.back_off(case, reason)
@@ -71,7 +71,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The next step of a drain: `Ok` when the command is next.
+    /// Takes the next step of a drain. `Ok` means that the command is next.
     fn drain_step(
         &mut self,
         case: EntryContext<'a>,
@@ -79,7 +79,7 @@ impl<'a> Pass<'a> {
         node: Option<&'a Arc<NodeRow>>,
         work: Option<&'a Work>,
     ) -> Result<Reason, Waits> {
-        // An observer or a new leader knows nothing of the drain yet.
+        // An observer or a new leader knows nothing of this drain yet.
         let (Some(work), true) = (work, self.leading()) else {
             let reason = self.not_ours().unwrap_or_else(|| Reason::Working { phase: "drains".to_owned() });
             return Err(Waits::For(reason));
@@ -96,7 +96,7 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.paused(case.id, "the last step") {
             return Err(Waits::For(reason));
         }
-        // A repair's machine that is no Node any longer has nothing to drain.
+        // A repair of a machine that has no Node any longer has nothing to drain.
         let Some(node) = node else {
             return self.command(case, None, None).map_err(Waits::For);
         };
@@ -121,32 +121,34 @@ impl<'a> Pass<'a> {
         self.command(case, Some(node), force.cloned()).map_err(Waits::For)
     }
 
-    /// The node is cordoned by our own record, under our own lease (I9, I16); else the stamp comes first.
+    /// Ensures that the node is cordoned with this entry's record, under this engine's lease. Otherwise it plans the
+    /// patch first (I9, I16).
     fn cordoned(&mut self, case: EntryContext<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
         let lease = self.snap.engine.lease;
         let mine = node.owner().filter(|o| o.entry == case.id && o.lease == lease);
         let recordoned = match mine {
             Some(_) if node.unschedulable || on(Mutation::UncordonUnseen) => return Ok(()),
-            // An uncordon by somebody else is noticed: cordon again once, then wait with the reason (I12).
+            // Somebody else uncordoned the node. cketerm cordons it once more, then waits with the reason (I12).
             Some(owner) if owner.recordoned > 0 => {
                 let since = work.drain.uncordoned.unwrap_or(self.now.wall);
                 return Err(Reason::UncordonedByOther { since });
             }
             Some(owner) => owner.recordoned + 1,
-            // Whoever wrote over our record leads since: our own lease will be found to be gone.
+            // Another engine overwrote the record, so it leads now. This engine will find that its lease is lost.
             None if work.stamped && node.owner().is_some_and(|o| o.entry == case.id) => {
                 return Err(Reason::Working { phase: "another engine has taken the node over".to_owned() });
             }
-            // Stamped under an older lease: an uncordon in between counts all the same.
+            // The record has an older lease. An uncordon in between counts nevertheless.
             None => {
                 node.owner().filter(|o| o.entry == case.id).map_or(0, |o| o.recordoned + u32::from(!node.unschedulable))
             }
         };
-        // It went down since this drain began, and the record of an entry that is gone keeps its cordon: that one stands (I14).
+        // The node went down after this drain began. The record of an entry that is gone keeps its cordon and must stay
+        // (I14).
         if let Some(orphan) = self.orphan_of_another(case, node) {
             return Err(orphan);
         }
-        // Somebody has uncordoned it: the cordon that we make now is ours, whatever was before.
+        // Somebody uncordoned the node, so the new cordon is cketerm's, whatever it was before.
         let before = schedulable_before(node) || (node.owner().is_some() && !node.unschedulable);
         let owner = Owner {
             lease,
@@ -165,8 +167,8 @@ impl<'a> Pass<'a> {
         Err(Reason::Working { phase: "cordons".to_owned() })
     }
 
-    /// Drained, or nothing to drain: the command is next. An API server that is rebooted first leaves the endpoints; the
-    /// older rule of the unreachable limit and an unhealthy control plane hold the command back too (I6, I7).
+    /// Starts the command, after the drain or without one. An API server first leaves the endpoints before a reboot.
+    /// The rule `all` for unreachable nodes and an unhealthy control plane hold the command back too (REB-34, I6, I7).
     pub(super) fn command(
         &mut self,
         case: EntryContext<'a>,
@@ -218,8 +220,8 @@ impl<'a> Pass<'a> {
         self.snap.kube.daemon_sets.iter().filter(|(_, ds)| ds.on_delete).map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Back into the queue: the count goes up, the wait grows (spec/reboot.md, Backoff; spec/repair.md, Drain backoff).
-    /// Rule 6 uncordons at once.
+    /// Backs off: the entry returns to the queue with a higher count and a longer wait (REB-46, REP-41). Its node is
+    /// uncordoned at once (REB-44).
     pub(super) fn back_off(&mut self, case: EntryContext<'a>, why: Reason) -> Reason {
         let guard = Guard::of_entry(case.id, case.mod_revision);
         let effect = Effect::BackOff { entry: case.owned(), cause: why.clone() };
@@ -227,13 +229,13 @@ impl<'a> Pass<'a> {
         why
     }
 
-    /// Back into the queue as if it had not started: neither count nor wait, for nothing of it was the machine's fault.
+    /// Unwinds: the entry returns to the queue with its count and its wait unchanged (REB-47).
     fn unwind(&mut self, case: EntryContext<'a>, why: Reason) -> Reason {
         self.back_as_it_was(case, why, Vec::new())
     }
 
-    /// The same from after its command, which never began. Its attempts go: whoever runs the next command – another program,
-    /// another version – begins anew, with the boot id of that time (I14, I25).
+    /// Unwinds an entry whose command never began. Its attempts are deleted: the next command, possibly of another
+    /// program or version, starts afresh with the boot id of that time (REB-41, I14, I25).
     pub(super) fn take_back(&mut self, case: EntryContext<'a>, why: Reason) -> Reason {
         self.back_as_it_was(case, why, self.snap.store.attempts_of(case.id).cloned().collect())
     }
@@ -246,14 +248,14 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Why a drain does not reach the command yet.
+/// Reason why a drain does not reach the command yet.
 pub(super) enum Waits {
     For(Reason),
     BackOff(Reason),
 }
 
-/// Whether pods could be scheduled on the node before any of us came. What the owner annotation says counts; without
-/// one, CKE's annotation means that the cordon is CKE's; else an unschedulable node was so before us (I11).
+/// Reports whether pods could be scheduled on the node before the drain. The owner annotation decides. Without one,
+/// CKE's annotation means that CKE cordoned the node. Otherwise an unschedulable node was unschedulable before (I11).
 pub(super) fn schedulable_before(node: &NodeRow) -> bool {
     match node.owner() {
         Some(owner) => owner.schedulable_before,
@@ -261,8 +263,8 @@ pub(super) fn schedulable_before(node: &NodeRow) -> bool {
     }
 }
 
-/// Seconds to wait after the `count`-th backoff (I34). Reboots: min(300·2^(count−1), 1200) + random(0..299), the shift
-/// clamped. Repairs: 300 + random(0 .. 300·count − 1).
+/// Returns the seconds of the `count`-th backoff (I34). Reboots: min(300·2^(count−1), 1200) + random(0..299), with a
+/// clamped shift (REB-46). Repairs: 300 + random(0 .. 300·count − 1) (REP-41).
 pub fn backoff_seconds(queue: QueueKind, count: i64, random: u64) -> i64 {
     if on(Mutation::BackoffOverflow) {
         return i64::from(300_i16.wrapping_shl(u32::try_from(count * 4).unwrap_or(0)));
@@ -273,7 +275,7 @@ pub fn backoff_seconds(queue: QueueKind, count: i64, random: u64) -> i64 {
             let shift = u32::try_from((count - 1).clamp(0, 8)).unwrap_or(0);
             (300_i64 << shift).min(1200) + up_to(300)
         }
-        // A billion tries would be ten thousand years: the clamp is for counts that somebody wrote by hand.
+        // A billion tries would take ten thousand years. The clamp is for counts that somebody wrote manually.
         QueueKind::Repair => 300 + up_to(300 * count.clamp(1, 1_000_000_000).unsigned_abs()),
     }
 }

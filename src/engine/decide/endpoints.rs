@@ -1,5 +1,5 @@
-//! While we lead, a rebooting API server's address is taken out of the endpoints where CKE manages them, never the
-//! last one, and put back after it settled (spec/safety.md, Ends and starts of API servers).
+//! Endpoints of API servers. The leader removes the address of a rebooting API server from the endpoints that CKE
+//! manages, never as the last one, and puts it back after the server has settled (SAF-32).
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Waits until this API server's address is out of every endpoints object (or is the last there).
+    /// Waits until this API server's address has left every endpoints object, or is the last one there.
     pub(super) fn left_endpoints(&mut self, address: &str) -> Result<(), Reason> {
         let source = self.snap.kube.sources.get("endpoints");
         if self.policy.manage_endpoints != ManageEndpoints::Off && !source.is_some_and(|s| s.synced) {
             let error = source.and_then(|s| s.error.clone());
-            // Who may not read them does not manage them.
+            // Without the right to read the endpoints, `auto` means that they are not managed.
             let forbidden = error.as_ref().is_some_and(|e| e.contains("403") || e.contains("forbidden"));
             if !(forbidden && self.policy.manage_endpoints == ManageEndpoints::Auto) {
                 let why = error.unwrap_or_else(|| "not read yet".to_owned());
@@ -58,7 +58,7 @@ impl Pass<'_> {
         }
         let members: BTreeSet<&str> =
             definition.members.control_planes(&definition.cluster).map(|n| n.address.as_str()).collect();
-        // One that is only draining may have left already; it comes back when its drain is backed off.
+        // An API server that is only draining may have left already. It returns when its drain backs off.
         let out = |address: &str| {
             self.claims.api_servers.get(address).is_some_and(|id| {
                 let entry = self.snap.store.reboots.entries.get(&id.index).and_then(|s| s.get());
@@ -71,7 +71,7 @@ impl Pass<'_> {
                 continue;
             }
             let have: BTreeSet<&str> = row.addresses.iter().map(String::as_str).collect();
-            // One that is down, or that CKE has taken out, is put back only once it is Ready and answers.
+            // An address that is missing is put back only once the API server is Ready and its probe is good.
             let wanted: BTreeSet<&str> =
                 members.iter().copied().filter(|a| have.contains(a) || (!out(a) && self.answers(a))).collect();
             if wanted != have && !wanted.is_empty() {

@@ -1,7 +1,8 @@
-//! The quorum of etcd: before a machine that hosts a voting member is cordoned or powered off, every other voting member
-//! has to be well (I46). An API server can be healthy while the member on its machine is down, for it talks to the others.
+//! Quorum of etcd. Before a machine that hosts a voting member is cordoned or powered off, every other voting member
+//! must be healthy (SAF-23, I46). An API server can be healthy while the etcd member on its machine is down, because it
+//! connects to the other members.
 //!
-//! Pure: what the members answered is in [`EtcdView`]; `engine/etcd_members.rs` asks them.
+//! Pure: [`EtcdView`] holds the answers of the members; `engine/etcd_members.rs` requests them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,12 +23,12 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Answers of members older than this say nothing, in seconds.
+/// Maximum age in seconds of a member's answer.
 const FRESH: f64 = 5.0;
 /// Seconds within which a member has to apply the raft index that the leader reported.
 pub(in crate::engine) const CATCH_UP: f64 = 5.0;
 
-/// The machines that host members: by member id, the name under which effects on the machine are kept apart.
+/// Machines that host members, by member id. Each has the name under which effects of the machine exclude one another.
 #[derive(Debug, Default)]
 pub(super) struct Hosts(BTreeMap<u64, Host>);
 
@@ -39,7 +40,7 @@ struct Host {
 }
 
 impl Hosts {
-    /// Maps each member by the hosts in its URLs: an address or name of the definition, or of a Node.
+    /// Maps each member by the hosts in its URLs: an address or name of the definition or of a Node.
     pub(super) fn of(snap: &Snapshot) -> Self {
         let Some(definition) = snap.store.definition() else { return Self::default() };
         let place = |host: &str| {
@@ -60,18 +61,18 @@ impl Hosts {
         Self(snap.etcd.members.iter().filter_map(|(id, member)| Some((*id, of(member)?))).collect())
     }
 
-    /// The members that this machine hosts.
+    /// Returns the members that this machine hosts.
     fn on(&self, case: EntryContext<'_>, etcd: &EtcdView) -> BTreeSet<u64> {
         let here = |id: u64, member: &Member| match self.0.get(&id) {
             Some(host) => host.machine == case.machine || host.address == case.address,
-            // a machine outside the definition
+            // A machine outside the definition.
             None => member.hosts().any(|host| host == case.address),
         };
         etcd.members.iter().filter(|(id, member)| here(**id, member)).map(|(id, _)| *id).collect()
     }
 
-    /// Whether the list is that of the etcd of Kubernetes: our own store's counts only where each voting member is on a
-    /// control plane. CKE's store is another etcd, and asking that one would be false safety.
+    /// Reports whether the list is that of the Kubernetes etcd. The list of cketerm's own store counts only if each
+    /// voting member is on a control plane: CKE's store may be another etcd, whose health proves nothing (SAF-24).
     fn count(&self, etcd: &EtcdView) -> bool {
         match etcd.source {
             Source::Nothing => false,
@@ -84,28 +85,29 @@ impl Hosts {
     }
 }
 
-/// What one effect on one machine asks of etcd's members. It goes with the effect and is asked again right before it.
+/// Condition on the etcd members for one effect on one machine. It is stored with the effect and checked again right
+/// before it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quorum {
-    /// The machine, for people.
+    /// The machine, for messages.
     machine: String,
-    /// It is a control plane of the definition.
+    /// Whether the machine is a control plane of the definition.
     control_plane: bool,
-    /// The members that it hosts.
+    /// IDs of the members that it hosts.
     own: BTreeSet<u64>,
-    /// Members that count as down for what is done to their machines, and what that is.
+    /// Members that count as down because of work on their machines, with that work.
     busy: BTreeMap<u64, String>,
-    /// A voting member whose machine nobody knows.
+    /// A voting member whose machine is unknown.
     unplaced: Option<u64>,
-    /// The list is that of the etcd of Kubernetes.
+    /// Whether the list is that of the Kubernetes etcd.
     counts: bool,
-    /// A person accepts that one or two voting members lose their quorum.
+    /// Whether an operator accepts that one or two voting members lose their quorum.
     loss_allowed: bool,
 }
 
 impl Quorum {
-    /// Why the machine may not be disrupted now. An unhealthy machine's own member is no reason: the broken one may be
-    /// repaired.
+    /// Returns the reason why the machine must not be disrupted now. Its own unhealthy member is no reason, because the
+    /// broken machine may be repaired.
     pub fn barred(&self, etcd: &EtcdView, boot: f64) -> Option<Reason> {
         if on(Mutation::QuorumForgotten) {
             return None;
@@ -114,7 +116,7 @@ impl Quorum {
             return self.control_plane.then(|| Reason::EtcdUnchecked { why: nothing_to_ask(etcd) });
         }
         if etcd.members.is_empty() {
-            // Workers go on: whether one of them hosts a member is known from the list alone.
+            // Workers go on: only the list tells whether one of them hosts a member.
             let why = || etcd.error.clone().unwrap_or_else(|| "no member has been asked yet".to_owned());
             return self.control_plane.then(|| Reason::EtcdUnchecked { why: why() });
         }
@@ -131,7 +133,7 @@ impl Quorum {
             return Some(Reason::EtcdQuorumWouldBeLost { member, voters: voters.len() });
         }
         let others = || voters.iter().filter(|(id, _)| !self.own.contains(*id));
-        // what is known to be wrong before what is not known
+        // Known faults come before unknown states.
         let why = |id: &u64, member: &Member| match self.busy.get(id) {
             Some(busy) => Some(busy.clone()),
             None => unhealthy(member, etcd.reported, boot),
@@ -144,7 +146,7 @@ impl Quorum {
         if let Some((member, why)) = unwell {
             return Some(Reason::EtcdMemberUnhealthy { member, why });
         }
-        // who else votes by now is not known
+        // The present voters are not known.
         if let Some(why) = etcd.error.clone() {
             return Some(Reason::EtcdUnchecked { why });
         }
@@ -152,9 +154,9 @@ impl Quorum {
         unknown.map(|why| Reason::EtcdUnchecked { why })
     }
 
-    /// Whether the members on other machines are a quorum without those on this one: then the silent ones on it are down, and
-    /// nothing is lost with its machine. Fewer answers do not tell a member that is down from one that only this engine does
-    /// not reach: it may be the one that keeps the quorum.
+    /// Reports whether the members on other machines have a quorum without those on this one. Silent members on this
+    /// machine are then down, and disrupting it loses nothing. With fewer answers, a member that is down looks the same
+    /// as one that only this engine cannot reach, and that member may keep the quorum (SAF-25).
     fn others_lead(&self, voters: &[(&u64, &Member)], boot: f64) -> bool {
         let others = voters.iter().filter(|(id, _)| !self.own.contains(*id) && !self.busy.contains_key(*id));
         let statuses = others.filter_map(|(_, member)| member.status());
@@ -162,7 +164,8 @@ impl Quorum {
         answer * 2 > voters.len() || (answer > 0 && on(Mutation::SilenceTrusted))
     }
 
-    /// A control plane on which no voting member is known, while there is one whose machine is not known.
+    /// Returns a reason for a control plane without a known voting member while there is a member whose machine is
+    /// unknown.
     fn hosts_unknown(&self, etcd: &EtcdView) -> Option<Reason> {
         let learns = self.own.iter().any(|id| etcd.members.get(id).is_some_and(|member| member.learner));
         let unplaced = self.unplaced.filter(|_| self.control_plane && !learns)?;
@@ -182,12 +185,12 @@ fn fresh(asked: f64, boot: f64) -> bool {
     boot - asked <= FRESH
 }
 
-/// The member was asked a moment ago and gave no answer.
+/// Reports whether the member was queried a moment ago and did not answer.
 fn silent(member: &Member, boot: f64) -> bool {
     matches!(&member.state, MemberState::Silent { asked, .. } if fresh(*asked, boot))
 }
 
-/// What is wrong with a voting member, if anything is known to be.
+/// Returns the known fault of a voting member.
 fn unhealthy(member: &Member, reported: Option<Reported>, boot: f64) -> Option<String> {
     let status = match &member.state {
         MemberState::Unasked => return None,
@@ -210,7 +213,8 @@ fn unhealthy(member: &Member, reported: Option<Reported>, boot: f64) -> Option<S
     behind(status, reported)
 }
 
-/// The member that has raised an alarm, and which: every member reports the alarms of all as `memberID:N alarm:NAME`.
+/// Returns the member that raised an alarm, and the alarm. Every member reports the alarms of all members as
+/// `memberID:N alarm:NAME`.
 fn alarm_of(error: &str, etcd: &EtcdView) -> Option<(String, String)> {
     let (id, what) = error.strip_prefix("memberID:")?.split_once(" alarm:")?;
     let member = etcd.members.get(&id.parse().ok()?)?;
@@ -225,7 +229,7 @@ fn behind(status: &Status, reported: Reported) -> Option<String> {
     late.then(|| format!("it took more than {CATCH_UP} s to apply the raft index {}", reported.index))
 }
 
-/// What is not known of a voting member.
+/// Returns the fact that is not known about a voting member.
 fn unknown(member: &Member, reported: Option<Reported>, boot: f64) -> Option<String> {
     let name = member.shown();
     let asked = match &member.state {
@@ -239,7 +243,7 @@ fn unknown(member: &Member, reported: Option<Reported>, boot: f64) -> Option<Str
     reported.is_none().then(|| "no member says that it leads".to_owned())
 }
 
-/// Why there is nobody to ask, and what a person does about it.
+/// Returns why no member can be queried, and the remedy for the operator.
 fn nothing_to_ask(etcd: &EtcdView) -> String {
     let found = match (etcd.source, &etcd.error) {
         (_, Some(error)) => format!("{error}; "),
@@ -258,7 +262,8 @@ fn nothing_to_ask(etcd: &EtcdView) -> String {
     )
 }
 
-/// Whether this engine can ask the members: `Err` says what it lacks. A site without control planes asks nothing.
+/// Reports whether this engine can query the members; `Err` holds what it lacks. A site without control planes needs
+/// none.
 pub(in crate::engine) fn can_ask(snap: &Snapshot) -> Result<(), String> {
     let Some(definition) = snap.store.definition() else { return Ok(()) };
     let asks = snap.store.policy().etcd_members == EtcdMembers::Check;
@@ -273,7 +278,7 @@ pub(in crate::engine) fn can_ask(snap: &Snapshot) -> Result<(), String> {
 }
 
 impl<'a> Pass<'a> {
-    /// What an effect on this machine asks of etcd's members; none = nothing.
+    /// Returns the condition on the etcd members for an effect on this machine, or `None` if there is none.
     pub(super) fn quorum(&self, case: EntryContext<'_>) -> Option<Quorum> {
         let definition = self.definition?;
         if self.policy.etcd_members == EtcdMembers::None
@@ -283,7 +288,7 @@ impl<'a> Pass<'a> {
         }
         let etcd = &self.snap.etcd;
         let own = self.etcd_hosts.on(case, etcd);
-        // A worker without a member asks nothing.
+        // A worker without a member has no condition.
         if own.is_empty() && !case.control_plane() {
             return None;
         }
@@ -306,8 +311,8 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// A machine in work, with an open attempt or with an orphaned cordon counts as down; a cordon of an administrator
-    /// does not.
+    /// Returns why a member's machine counts as down: it is in progress, has an open attempt or an orphaned cordon. An
+    /// administrator's cordon does not count.
     fn in_work_by_name(&self, host: &Host) -> Option<String> {
         let said = |what: &str, id| format!("its machine {} {what} {id}", host.machine);
         if let Some(id) = self.claims.machines.get(&host.address) {
@@ -322,15 +327,15 @@ impl<'a> Pass<'a> {
         Some(said("is still cordoned for", owner.entry))
     }
 
-    /// Whether a member that votes is on this machine.
+    /// Reports whether a voting member is on this machine.
     pub(super) fn hosts_voter(&self, case: EntryContext<'_>) -> bool {
         let etcd = &self.snap.etcd;
         let votes = |id: &u64| etcd.members.get(id).is_some_and(|member| !member.learner);
         !etcd.members.is_empty() && self.etcd_hosts.on(case, etcd).iter().any(votes)
     }
 
-    /// Why this machine may not be disrupted, for etcd's sake. Who only looks on asks nobody: the leader's published
-    /// reason says it.
+    /// Returns the reason why etcd's quorum bars this machine. An observing engine does not query the members and shows
+    /// the reason that the leader published.
     pub(super) fn etcd_bars(&self, case: EntryContext<'_>) -> Option<Reason> {
         if !self.leading() {
             return None;
@@ -338,12 +343,12 @@ impl<'a> Pass<'a> {
         self.quorum(case)?.barred(&self.snap.etcd, self.boot())
     }
 
-    /// The guard of what begins to disrupt the machine: etcd's members are asked again with it.
+    /// Returns the guard of an effect that begins to disrupt the machine. The etcd members are checked again with it.
     pub(super) fn disrupting(&self, case: EntryContext<'_>) -> Guard {
         Guard { quorum: self.quorum(case), ..self.starting(case) }
     }
 
-    /// The guard of a cordon. One that is ours already and gets a stamp of this lease disrupts nothing anew.
+    /// Returns the guard of a cordon. A new record on a cordon that this entry has already disrupts nothing.
     pub(super) fn cordoning(&self, case: EntryContext<'_>, node: &NodeRow) -> Result<Guard, Reason> {
         if node.unschedulable && node.owner().is_some_and(|owner| owner.entry == case.id) {
             return Ok(self.starting(case));
@@ -351,7 +356,8 @@ impl<'a> Pass<'a> {
         self.etcd_bars(case).map_or_else(|| Ok(self.disrupting(case)), Err)
     }
 
-    /// Before power: the other members are well, and the machine's own does not lead any more, as far as that can be had.
+    /// Checks the quorum before power: the other members are healthy, and the machine's own member has been asked to
+    /// hand over the leadership of etcd (SAF-26).
     pub(super) fn etcd_before_power(&mut self, case: EntryContext<'a>) -> Result<(), Reason> {
         if let Some(barred) = self.etcd_bars(case) {
             return Err(barred);
@@ -363,7 +369,7 @@ impl<'a> Pass<'a> {
         let etcd = &self.snap.etcd;
         let asks = || Reason::Working { phase: "asks the members of etcd".to_owned() };
         if let Some(moved) = moved {
-            // what was asked before the change of leader says nothing of the members since
+            // Answers from before the change of leader do not count.
             let since = etcd.reported.is_none_or(|reported| reported.at > moved);
             return if since { Ok(()) } else { Err(asks()) };
         }
@@ -376,7 +382,7 @@ impl<'a> Pass<'a> {
 }
 
 impl Quorum {
-    /// The member of this machine that leads, and the one that should instead: the furthest of the others.
+    /// Returns the leading member on this machine, and the other member that has applied most.
     fn leader_to_move<'e>(&self, etcd: &'e EtcdView, boot: f64) -> Option<(&'e Member, (u64, &'e Member))> {
         let leader = etcd.reported?.leader;
         let from = etcd.members.get(&leader).filter(|_| self.own.contains(&leader))?;

@@ -1,5 +1,5 @@
-//! Emptying one node: preview, evict all together, retry, wait until the pods are gone (docs/reliability.md, I15, I18,
-//! I20–I22).
+//! Removal of the pods of one node: preview, eviction of all pods together, retries, wait until the pods are gone
+//! (REB-24 to REB-33; I15, I18, I20–I22).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,12 +22,12 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// A pod is named as stuck so many seconds after its grace period has ended (I22).
+/// Seconds after the end of its grace period at which a terminating pod counts as stuck (REB-32, I22).
 const STUCK: f64 = 60.0;
-/// Seconds before a request that met a replaced pod, or was not decided, is sent again.
+/// Seconds before a request is sent again that met a replaced pod or was not decided.
 const AGAIN: f64 = 1.0;
-/// Seconds between evictions of a pod that a webhook takes care of, where it names none, and the longest backoff of
-/// requests that were not decided.
+/// Seconds between evictions that a webhook defers without `Retry-After`, and longest backoff of undecided requests
+/// (REB-30, REB-31).
 const DEFERRED: f64 = 10.0;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -37,7 +37,7 @@ enum Way {
     EvictProtected,
 }
 
-/// The next round of evictions and deletions, and what is waited for.
+/// Next round of evictions and deletions, and the pods to wait for.
 #[derive(Default)]
 struct Next {
     evict: Vec<Budgeted>,
@@ -48,7 +48,7 @@ struct Next {
 }
 
 impl<'a> Pass<'a> {
-    /// Preview, then evict all together, then wait for the pods to be gone.
+    /// Previews, then evicts all pods together, then waits until they are gone.
     pub(super) fn clear_out(
         &mut self,
         case: EntryContext<'a>,
@@ -59,8 +59,8 @@ impl<'a> Pass<'a> {
     ) -> Waits {
         let drain = &work.drain;
         let began = drain.taken_over || drain.accepted;
-        // A protected running Job is known without asking. Under our cordon its node takes no other pods: unless pods have
-        // left already, the node is uncordoned at once, and looked at again after the backoff.
+        // A protected running Job is known without a request. The cordon keeps other pods away from the node. Unless
+        // pods have left already, the drain backs off at once and the node is uncordoned (REB-25).
         if let Some((pod, job)) = leaving.jobs.first() {
             let blocked = Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() };
             return if began { Waits::For(blocked) } else { Waits::BackOff(blocked) };
@@ -103,7 +103,8 @@ impl<'a> Pass<'a> {
         Waits::For(self.what_is_left(node, leaving, next.held))
     }
 
-    /// Asks by dry run about every pod that will be evicted and has not passed yet; none = nothing is left to ask (I15).
+    /// Sends a dry run for each pod that will be evicted and has not passed yet. Returns `None` if no dry run is left
+    /// (I15).
     fn preview(
         &mut self,
         case: EntryContext<'a>,
@@ -140,7 +141,7 @@ impl<'a> Pass<'a> {
         self.snap.kube.budgets_of(pod).cloned().collect()
     }
 
-    /// Whether this pod is worth a request now, and what holds it if not.
+    /// Sorts one pod: sends a request for it now, or records the reason that holds it.
     fn consider(&self, pod: &Arc<PodRow>, way: Way, answer: Option<&Answer>, next: &mut Next) {
         let send = |next: &mut Next| match way {
             Way::Delete => next.delete.push(Arc::clone(pod)),
@@ -178,7 +179,7 @@ impl<'a> Pass<'a> {
         };
         next.held.get_or_insert_with(|| held_reason(pod, hold));
         match hold {
-            // A budget refuses, or two: in an unprotected namespace the pod is deleted (I18).
+            // One or more budgets refuse. In an unprotected namespace the pod is deleted (I18).
             PodHold::Budget { .. } | PodHold::BudgetLag { .. }
                 if way == Way::Evict || on(Mutation::DeleteProtected) =>
             {
@@ -188,7 +189,7 @@ impl<'a> Pass<'a> {
             PodHold::Deferred { .. } if way == Way::Evict && on(Mutation::DeferredDeleted) => {
                 next.delete.push(Arc::clone(pod));
             }
-            // Retry-After is a wait, not a try; else the budget's change is waited for.
+            // `Retry-After` is a wait and not a try. Without it the drain waits for a change of the budget (REB-29).
             PodHold::Budget { .. } | PodHold::BudgetLag { .. } => {
                 let budgets = self.budgets(pod);
                 let changed = budgets.iter().any(|b| answer.budgets.get(&b.full_name()) != Some(&b.resource_version));
@@ -199,12 +200,13 @@ impl<'a> Pass<'a> {
                     None => {}
                 }
             }
-            // The webhook moves the pod itself, or allows the eviction later: never deleted for that.
+            // The webhook moves the pod itself, or allows the eviction later. The pod is never deleted for that
+            // (REB-30).
             PodHold::Deferred { .. } => wait_until(next, answer.at + seconds(retry_after, DEFERRED)),
-            // "Any other error": nothing can evict it.
+            // No later try of the eviction can succeed ("any other error" in CKE's rules).
             PodHold::ManyBudgets { .. } | PodHold::Denied { .. } => next.failed = Some(held_reason(pod, hold)),
             PodHold::Replaced => wait_until(next, answer.at + AGAIN),
-            // Its namespace deletes it; the others are no answers of the server.
+            // A terminating namespace deletes its pods itself. The other holds are no answers of the API server.
             PodHold::NamespaceTerminating
             | PodHold::Job { .. }
             | PodHold::Failing { .. }
@@ -239,13 +241,13 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// UIDs of the pods to evict whose namespace is not protected.
+/// Returns the UIDs of the pods to evict whose namespace is not protected.
 fn unprotected(leaving: &Leaving<'_>) -> BTreeSet<String> {
     leaving.evict.iter().filter(|(_, protected)| !protected).map(|(pod, _)| pod.uid.clone()).collect()
 }
 
-/// Seconds before a request is sent again after so many answers in a row that decided nothing: 1, 2, 4, 8, 10, or what
-/// the server asks for.
+/// Returns the seconds before a request is sent again, after this number of undecided answers in a row: 1, 2, 4, 8, 10,
+/// or the server's `Retry-After` (REB-31).
 fn pause(undecided: u32, retry_after: Option<u64>) -> f64 {
     let doubled = f64::from(1_u32 << undecided.saturating_sub(1).min(8)) * AGAIN;
     seconds(retry_after, doubled.min(DEFERRED))

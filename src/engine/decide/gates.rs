@@ -1,4 +1,4 @@
-//! What stops new starts, and only those: completion, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
+//! Gates that stop new starts and nothing else. Ends, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
 
 use super::{Pass, entry_context::EntryContext, readiness::probe_missing};
 use crate::{
@@ -12,15 +12,15 @@ use crate::{
     store::view::migrates,
 };
 
-/// While a copy is older than this, no new work starts (spec/etcd.md, Reading and watching), in seconds.
+/// Maximum age in seconds of a copy from which new work starts (SAF-21).
 pub(super) const STALE: f64 = 10.0;
 
 impl Pass<'_> {
-    /// We do not lead, or are about to stop leading.
+    /// Returns the reason if this engine does not lead, or is about to stop leading.
     pub(super) fn not_ours(&self) -> Option<Reason> {
         let engine = &self.snap.engine;
         if engine.leading.is_some() {
-            // A fault of the preflight in mid-work is no reason to resign, but nothing new starts.
+            // A preflight that fails in mid-work is no cause to resign, but nothing new starts (SAF-4).
             let fault = (!engine.observing.is_empty()).then(|| engine.observing.join("; "));
             let why = engine.resigning.clone().or(fault).or_else(|| engine.unable.clone());
             return why.map(|why| Reason::EngineObserving { why });
@@ -30,8 +30,8 @@ impl Pass<'_> {
             Some(leader) if store.is_cke(leader) => {
                 Some(Reason::EngineElsewhere { holder: format!("CKE on {}", leader.host) })
             }
-            // Another cketerm leads: it publishes its reasons, and ours are what it would say. One that has just won may not
-            // be able to decide yet.
+            // Another cketerm leads and publishes its reasons, which this engine shows. A leader that has just won may
+            // still be unable to decide.
             Some(leader) => {
                 let ours = engine.migrating.as_deref().filter(|_| engine.lease == leader.lease);
                 let why = ours.map(|why| migrates(&leader.host, why)).or_else(|| store.migrates(leader));
@@ -39,7 +39,8 @@ impl Pass<'_> {
             }
             None if !engine.observing.is_empty() => Some(Reason::EngineObserving { why: engine.observing.join("; ") }),
             None => {
-                // One that waits for a complete one campaigns if none comes: nobody has to start anything.
+                // A candidate that defers to a complete engine campaigns later by itself. The operator need not start
+                // another one.
                 let candidate = engine.standing_back.as_deref().or_else(|| store.standing_back());
                 let why = candidate.unwrap_or("start `cketerm --daemon`, or a console without --observe");
                 Some(Reason::NoEngine { why: why.to_owned() })
@@ -47,12 +48,13 @@ impl Pass<'_> {
         }
     }
 
-    /// The copy of etcd or Kubernetes is older than 10 s: each source by its own connection.
+    /// Returns a reason if the copy of etcd or Kubernetes is older than 10 s. Each source counts by its own connection
+    /// (SAF-21).
     pub(super) fn stale(&self) -> Option<Reason> {
         self.stale_sources(true)
     }
 
-    /// The same for one entry: a machine outside the cluster does not wait for Kubernetes.
+    /// Returns the same for one entry. A machine outside the cluster does not wait for Kubernetes.
     pub(super) fn stale_for(&self, case: EntryContext<'_>) -> Option<Reason> {
         self.stale_sources(case.member.is_some())
     }
@@ -71,10 +73,10 @@ impl Pass<'_> {
         self.needs_proof.set(true);
         let sources = &self.snap.kube.sources;
         if !self.snap.kube.synced() {
-            // BareMetalHosts are no part of it, and many clusters have none
+            // BareMetalHosts do not count: many clusters do not have them.
             let mut asked = sources.iter().filter(|(name, _)| *name != HOSTS_SOURCE);
             let error = asked.find_map(|(_, s)| s.error.as_ref());
-            // since we lead: a time that stays
+            // The start of the leadership is a time that does not move.
             let never = self.snap.engine.leading.as_ref().map_or(self.boot(), |l| l.since);
             return Some(self.stale_since("kubernetes", never, error));
         }
@@ -86,14 +88,14 @@ impl Pass<'_> {
         late.then(|| self.stale_since(name, oldest.proved, oldest.error.as_ref()))
     }
 
-    /// The copy of a drained node's pods is older than 10 s.
+    /// Returns a reason if the copy of a drained node's pods is older than 10 s.
     pub(super) fn stale_pods(&self, node: &str, pods: &NodePods) -> Option<Reason> {
         let error = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref());
         let source = || format!("pods on {node}");
         (self.boot() - pods.proved > STALE).then(|| self.stale_since(&source(), pods.proved, error))
     }
 
-    /// What a drain says until its node's pods are listed.
+    /// Returns the reason of a drain whose node's pods are not listed yet.
     pub(super) fn pods_unlisted(&self, case: EntryContext<'_>, node: &str) -> Reason {
         let Some(error) = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref()) else {
             return Reason::Working { phase: "lists pods".to_owned() };
@@ -112,8 +114,9 @@ impl Pass<'_> {
         }
     }
 
-    /// Unreachable nodes outnumber `maximum-unreachable-nodes-for-reboot`. `outside-reboots`: nodes under this reboot process
-    /// do not count. `all`: all count (and power commands stop too, see `drain`).
+    /// Returns a reason if more nodes are unreachable than `maximum-unreachable-nodes-for-reboot` allows (REB-17). With
+    /// `outside-reboots`, nodes under this reboot process do not count. With `all`, every node counts, and `drain`
+    /// holds power commands back too.
     pub(super) fn unreachable_gate(&self) -> Option<Reason> {
         let definition = self.definition?;
         if !self.snap.kube.synced() {
@@ -122,7 +125,7 @@ impl Pass<'_> {
         let limit = self.snap.store.constraints().maximum_unreachable_nodes_for_reboot;
         let outside_only = self.policy.unreachable_rule == UnreachableRule::OutsideReboots;
         let kube = &self.snap.kube;
-        // Both are in the order of names: one walk beside each other, instead of a search for each of 5,000 members.
+        // Both lists are in order of names. One parallel walk replaces a search for each of 5,000 members.
         let mut rows = kube.nodes.iter().peekable();
         let (mut names, mut count): (Vec<String>, i64) = (Vec::new(), 0);
         for node in definition.members.by_order_of_name(&definition.cluster) {
@@ -140,14 +143,14 @@ impl Pass<'_> {
         shut.then(|| Reason::UnreachableGate { count, limit, names: names.into() })
     }
 
-    /// Before the next API server starts: every control-plane node is Ready, and the probe of every one was good
-    /// within the last minute, seen by this leader (I7).
+    /// Returns a reason unless every control-plane node is Ready and its probe was good within the last minute. This
+    /// leader must have seen the answers itself. Checked before an API server starts (SAF-29, I7).
     pub(super) fn control_plane_unhealthy(&self) -> Option<Reason> {
         self.unhealthy_but("")
     }
 
-    /// Before the command of an API server runs again: the others are well, unless it is down already, when nothing is
-    /// newly disrupted (I7).
+    /// Returns the same for all other control planes, before a further command of an API server. If that API server is
+    /// down already, nothing more is disrupted, and nothing is checked (I7).
     pub(super) fn others_unhealthy(&self, case: EntryContext<'_>) -> Option<Reason> {
         if !case.control_plane() || self.fails(case) {
             return None;
@@ -167,7 +170,7 @@ impl Pass<'_> {
         })
     }
 
-    /// The same for one entry: the repair of an API server that is not well itself disrupts nothing (I7).
+    /// Returns the same for one entry. The repair of an API server that is down itself disrupts nothing (I7).
     pub(super) fn control_plane_unhealthy_for(&self, case: EntryContext<'_>) -> Option<Reason> {
         if case.is_repair() && self.fails(case) {
             return None;
@@ -175,7 +178,8 @@ impl Pass<'_> {
         self.control_plane_unhealthy()
     }
 
-    /// Known to be down: not Ready, or a probe that was answered badly. One that was not asked yet is not known to be.
+    /// Reports whether the API server is known to be down: not Ready, or with a bad answer to the last probe. An API
+    /// server that was not probed yet is not known to be down.
     fn fails(&self, case: EntryContext<'_>) -> bool {
         let ready = self.snap.kube.by_name.get(case.machine).is_some_and(|node| node.ready);
         let probe = self.snap.probes.get(case.address).filter(|_| self.policy.control_plane_probe != "node");
@@ -193,7 +197,7 @@ impl Pass<'_> {
     }
 }
 
-/// Whole seconds of a span that was measured in boot time.
+/// Returns the whole seconds of a span in boot time.
 #[allow(clippy::cast_possible_truncation)] // spans of a process's life
 pub(super) fn to_seconds(span: f64) -> i64 {
     span as i64

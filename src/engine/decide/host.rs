@@ -1,5 +1,5 @@
-//! A machine that does not come back because of its BareMetalHost: an error of its power, or somebody's key that holds
-//! it off (spec/metal3.md). Said in place of a plain wait; nothing is decided by it.
+//! Machines that do not recover because of their BareMetalHost: a power error, or a key that holds the host off
+//! (MET-3). The result replaces a plain waiting reason; no decision depends on it.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::model::{
 };
 
 impl<'a> Pass<'a> {
-    /// The reason of an entry whose command was sent: its host's, where that is what it waits for. One that is stuck
-    /// stays stuck, with the host's trouble beside (I35).
+    /// Returns the reason of an entry whose command was sent, with the trouble of its host if the entry waits for that.
+    /// A stuck entry stays stuck, and the trouble is added (I35).
     pub(super) fn by_its_host(&self, case: EntryContext<'a>, reason: Reason) -> Reason {
         use Reason::{CommandRunning, WaitingForBoot, WaitingForHealth};
         if !matches!(reason, CommandRunning { .. } | WaitingForBoot { .. } | WaitingForHealth { .. }) {
@@ -27,12 +27,12 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The machine's BareMetalHost, where the cluster has them.
+    /// Returns the machine's BareMetalHost, if the cluster has that resource.
     fn host_of(&self, case: EntryContext<'a>) -> Option<&'a Arc<HostRow>> {
         let kube = &self.snap.kube;
         let node = self.node_of(case);
         kube.hosts.values().find(|host| {
-            // by names first: there are thousands of hosts
+            // Names first: there may be thousands of hosts.
             let named = |name: &String| [&host.node, &host.hostname, &host.name].contains(&name);
             host.addresses.iter().any(|a| a == case.address)
                 || node.is_some_and(|node| {
@@ -43,7 +43,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Why this host does not come on.
+/// Returns the reason why this host does not power on.
 fn trouble(host: &HostRow) -> Option<Reason> {
     if let Some(Hindrance::Error(text)) = host.hindrance() {
         return Some(Reason::PowerError { text });

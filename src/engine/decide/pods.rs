@@ -1,4 +1,4 @@
-//! What a drain does with each pod: decided for all of them first, as data that can be shown (I18, I19).
+//! Treatment of each pod by a drain. All pods are judged first, as data that can be shown (REB-24; I18, I19).
 
 use std::sync::Arc;
 
@@ -11,28 +11,28 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// What a drain does with one pod. Decided for all pods first, as data; acted on second.
+/// Treatment of one pod. The verdicts for all pods exist before the first action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodVerdict {
-    /// It does not count: a mirror pod, a DaemonSet's, finished, or a Job's that is Pending (I19).
+    /// Ignored: a mirror pod, a pod of a DaemonSet, a finished pod, or a pending pod of a Job (I19).
     Ignore,
-    /// A protected running Job's: nothing may be evicted (I18).
+    /// A pod of a protected running Job: no pod of the node may be evicted (I18).
     Protected {
         /// `namespace/name` of the Job.
         job: String,
     },
-    /// A running Job's that is not protected.
+    /// Deleted: a running pod of a Job that is not protected.
     Delete,
-    /// Through the Eviction API.
+    /// Evicted with the Eviction API.
     Evict {
-        /// In a protected namespace: never deleted.
+        /// Whether its namespace is protected. Then it is never deleted.
         protected: bool,
     },
-    /// It is going already.
+    /// Already terminating: the drain waits for it.
     Terminating,
 }
 
-/// What to do with a pod, by the rules of its queue.
+/// Returns the treatment of a pod by the rules of its queue.
 pub fn judge(pod: &PodRow, rules: Eviction<'_>, kube: &KubeView) -> PodVerdict {
     let daemon = pod.controlled_by("DaemonSet").is_some() && !on(Mutation::DaemonSetsEvicted);
     if pod.mirror || pod.finished() || daemon {
@@ -55,14 +55,14 @@ pub fn judge(pod: &PodRow, rules: Eviction<'_>, kube: &KubeView) -> PodVerdict {
     if pod.terminating_since.is_some() {
         return if on(Mutation::DrainedTooEarly) { PodVerdict::Ignore } else { PodVerdict::Terminating };
     }
-    // A missing selector protects all namespaces. One that we have not seen yet counts as protected too.
+    // A missing selector protects all namespaces. A namespace that is not in the cache yet is protected too.
     let protected = rules.protected_namespaces.is_none_or(|selector| {
         kube.namespaces.get(&pod.namespace).is_none_or(|namespace| selector.matches(&namespace.labels))
     });
     PodVerdict::Evict { protected }
 }
 
-/// The pods of a node that have to leave, sorted by what is done with them.
+/// Pods of a node that have to leave, by treatment.
 #[derive(Default)]
 pub(super) struct Leaving<'a> {
     pub jobs: Vec<(&'a Arc<PodRow>, String)>,
@@ -76,7 +76,7 @@ impl Leaving<'_> {
         self.jobs.len() + self.delete.len() + self.evict.len() + self.terminating.len()
     }
 
-    /// One of them, for a sentence that names one.
+    /// Returns one of the pods, for a message that names one.
     pub(super) fn first(&self) -> Option<&Arc<PodRow>> {
         let evicted = self.evict.first().map(|(pod, _)| *pod);
         let jobs = self.jobs.first().map(|(pod, _)| *pod);
@@ -84,7 +84,7 @@ impl Leaving<'_> {
     }
 }
 
-/// The reason that an entry shows for what holds one of its pods.
+/// Returns the reason that an entry shows for a hold of one of its pods.
 pub(crate) fn held_reason(pod: &PodRow, hold: &PodHold) -> Reason {
     let pod = pod.full_name();
     match hold {
@@ -111,7 +111,7 @@ pub(crate) fn held_reason(pod: &PodRow, hold: &PodHold) -> Reason {
     }
 }
 
-/// Sorts a node's pods by what is done with them.
+/// Sorts a node's pods by treatment.
 pub(super) fn sort<'a>(
     pods: impl Iterator<Item = &'a Arc<PodRow>>,
     rules: Eviction<'_>,
@@ -130,7 +130,7 @@ pub(super) fn sort<'a>(
     leaving
 }
 
-/// How many pods of a node have to leave, by the rules of its queue.
+/// Returns the number of pods that have to leave a node, by the rules of its queue.
 pub(crate) fn count_leaving(pods: &[Arc<PodRow>], rules: Eviction<'_>, kube: &KubeView) -> usize {
     sort(pods.iter(), rules, kube).len()
 }

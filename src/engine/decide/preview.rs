@@ -1,4 +1,4 @@
-//! The meaning of a round of dry runs (docs/reliability.md, I15).
+//! Meaning of a round of dry runs (REB-26, REB-27, I15).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +18,14 @@ use crate::{
 /// A pod and the budgets that select it.
 pub(crate) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
-/// What one answer means to the preview.
+/// Meaning of one answer for the preview.
 enum Passes {
     Yes,
     Blocked(Reason),
     Undecided(Reason, Option<u64>),
 }
 
-/// What the answers to these dry runs come to. `unprotected` are the UIDs of pods that no budget keeps.
+/// Returns the result of these dry runs. `unprotected` holds UIDs of pods in namespaces that are not protected.
 pub(crate) fn previewed(
     pods: &[Budgeted],
     unprotected: &BTreeSet<String>,
@@ -73,13 +73,13 @@ fn passes(pod: &PodRow, unprotected: bool, verdict: &Verdict) -> Passes {
     };
     let blocked = || Passes::Blocked(held_reason(pod, hold));
     match hold {
-        // A budget, and two of them, keep no pod of an unprotected namespace: it is deleted (I18).
+        // Budgets hold no pod of an unprotected namespace, because it is deleted (I18).
         PodHold::Budget { .. } | PodHold::BudgetLag { .. } | PodHold::ManyBudgets { .. } if unprotected => Passes::Yes,
         PodHold::Budget { .. } | PodHold::ManyBudgets { .. } if on(Mutation::PreviewIgnored) => Passes::Yes,
         PodHold::Denied { .. } if on(Mutation::DenialIgnored) => Passes::Yes,
         PodHold::Deferred { .. } if on(Mutation::DeferralBlocks) => blocked(),
-        // A webhook's 429 blocks nothing: the real eviction is what makes it move the pod. A terminating namespace deletes
-        // its pods itself.
+        // A webhook's 429 blocks nothing: only the real eviction makes the webhook move the pod. A terminating
+        // namespace deletes its pods itself.
         PodHold::Deferred { .. } | PodHold::NamespaceTerminating => Passes::Yes,
         PodHold::BudgetLag { .. } | PodHold::Replaced => Passes::Undecided(held_reason(pod, hold), retry_after),
         PodHold::Budget { .. }
@@ -123,7 +123,7 @@ mod tests {
         let deferred = || PodHold::Deferred { webhook: webhook(), message: message() };
         let undecided = || Verdict::Undecided { by: Undecided::Server, answer: "503".into(), retry_after: Some(2) };
         let (lag, replaced) = (|| PodHold::BudgetLag { budget: "ns/b".into() }, || PodHold::Replaced);
-        // by the answer: protected, unprotected; 0 = passes, 1 = is asked again, 2 = blocks
+        // Columns: protected, unprotected. 0 = passes, 1 = is sent again, 2 = blocks.
         let table = [
             (Verdict::Accepted, [0, 0]),
             (Verdict::Gone, [0, 0]),

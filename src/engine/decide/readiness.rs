@@ -1,5 +1,5 @@
-//! When a machine counts as back: boot id, Ready, probe, and for API servers all of it for `settle_seconds`
-//! (spec/safety.md, Ends and starts of API servers; I14); and how often the checks are asked.
+//! Conditions under which a machine counts as recovered: boot id, Ready and probe, and for API servers all of them for
+//! `settle_seconds` (SAF-31, REB-39, REB-40; I14). Also the interval of the checks.
 
 use std::sync::Arc;
 
@@ -19,23 +19,24 @@ use crate::{
     },
 };
 
-/// Seconds between checks while the work on the machine is young, and later.
+/// Seconds between checks in the first minute after the transition, and later.
 const CHECK_SOON: f64 = 1.0;
 const CHECK_LATER: f64 = 5.0;
-/// It is young for so many seconds.
+/// Seconds for which the shorter interval applies.
 const YOUNG: f64 = 60.0;
-/// A control plane's probe counts as good for so long, in seconds (spec/safety.md, Ends and starts).
+/// Maximum age in seconds of a control plane's good probe (SAF-29).
 const PROBE_FRESH: f64 = 60.0;
 
-/// Booted, Ready and, for API servers, answering.
+/// State of a machine's recovery: booted, Ready and, for API servers, a good probe.
 pub(crate) struct Soundness {
-    /// What is missing; none = all good.
+    /// The missing condition; `None` if all hold.
     pub missing: Option<String>,
 }
 
 impl<'a> Pass<'a> {
-    /// An API server's work ends only when its own probe has been good for `settle_seconds`, together with its check, its
-    /// boot id where that counts, and Ready, without a break. `by_check`: the check said so, and not a person.
+    /// Returns a reason until the work on an API server may end. Its probe must have been good for `settle_seconds`,
+    /// together with the check, the boot id where that counts, and Ready, without a break. `by_check`: the check
+    /// reported the recovery, and not an operator.
     pub(super) fn settling(
         &mut self,
         case: EntryContext<'a>,
@@ -48,7 +49,7 @@ impl<'a> Pass<'a> {
         let since = if by_check {
             self.snap.work.get(&case.id).and_then(|w| w.sound_since).unwrap_or(self.boot())
         } else {
-            // By order or by a new UID: check and boot id do not count, Ready and the probe do.
+            // After `done` or with a new UID, check and boot id do not count. Ready and the probe do.
             let probe = || probe_missing(self.snap, case.address, &self.policy.control_plane_probe, self.now);
             if let Some(missing) = not_ready(node).or_else(probe) {
                 return Some(Reason::Settling { node: name, until: None, missing });
@@ -72,7 +73,8 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// Checks are asked at most every second in the first minute, and every five seconds later.
+    /// Reports whether a check is due: at most every second in the first minute, and every five seconds later (REB-38,
+    /// REP-32).
     pub(super) fn check_is_due(&mut self, id: EntryId, since: Timestamp) -> bool {
         let every = if seconds_between(since, self.now.wall) < YOUNG { CHECK_SOON } else { CHECK_LATER };
         let due = self.snap.work.get(&id).and_then(|w| w.check.as_ref()).map_or(0.0, |(at, _)| at + every);
@@ -83,9 +85,13 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Whether a machine that was rebooted or repaired is sound again. A reboot: a new boot id (where the one before was
-/// recorded) and Ready for API servers and under policy `boot_id`; the probe good for API servers. A repair: Ready and
-/// the probe good for API servers; its health check takes the place of the boot id. The checks themselves are judged apart.
+/// Returns the state of recovery of a machine that was rebooted or repaired.
+///
+/// * A reboot of an API server, or with policy `boot_id`: a new boot id (if the one before was recorded) and Ready.
+/// * A repair of an API server: Ready; the health check takes the place of the boot id.
+/// * Every API server: a good probe.
+///
+/// The boot check and the health check themselves are not part of it.
 pub(crate) fn readiness(
     snap: &Snapshot,
     id: EntryId,
@@ -110,7 +116,7 @@ pub(crate) fn readiness(
     Soundness { missing: missing.or_else(probe) }
 }
 
-/// What keeps a Node from being Ready.
+/// Returns why a Node is not Ready.
 pub(super) fn not_ready(node: Option<&Arc<NodeRow>>) -> Option<String> {
     match node {
         None => Some("the Node is gone".to_owned()),
@@ -118,7 +124,7 @@ pub(super) fn not_ready(node: Option<&Arc<NodeRow>>) -> Option<String> {
     }
 }
 
-/// New boot id, where the one before was recorded, and Ready; else what is missing.
+/// Returns the missing condition of a new boot id (if the one before was recorded) and Ready.
 pub(super) fn back_again(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
     let recorded = node.and_then(|node| Some((recorded_boot_id(snap, id, node)?, node)));
     if recorded.is_some_and(|(before, node)| before == node.boot_id) {
@@ -127,8 +133,8 @@ pub(super) fn back_again(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow
     not_ready(node)
 }
 
-/// The same for a machine whose entry is gone: different from what each command that may have done something found. One
-/// that failed may have rebooted the machine all the same, and the next one again (I14).
+/// Returns the same for a machine whose entry is gone. The boot id must differ from the one before each command that
+/// may have done something. A failed command may have rebooted the machine nevertheless, and the next one again (I14).
 pub(super) fn back_from_all(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
     if is_back_by_order(snap, id) {
         return not_ready(node);
@@ -140,8 +146,9 @@ pub(super) fn back_from_all(snap: &Snapshot, id: EntryId, node: Option<&Arc<Node
     back_again(snap, id, node)
 }
 
-/// Whether the boot id is known that the machine had at each command that may have done something. A Node that was not
-/// Ready may have said the one before an earlier reboot: an entry that is there asks its boot check all the same.
+/// Reports whether the boot id is known that the machine had at each command that may have done something. A Node that
+/// was not Ready may have reported the boot id of an earlier boot; an entry that still exists depends on its boot check
+/// in any case.
 pub(super) fn is_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool {
     if is_back_by_order(snap, id) {
         return true;
@@ -150,13 +157,14 @@ pub(super) fn is_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool 
     began(snap, id).all(known) && recorded_boot_id(snap, id, node).is_some()
 }
 
-/// A person said so when the entry ended (`rq done`): boot ids do not count, Ready does (spec/safety.md, Effects: Attempts). The
-/// last attempt tells it of all before it.
+/// Reports whether an operator ended the entry with `rq done`. Boot ids then do not count, but Ready does (REB-49,
+/// SAF-35). The last attempt holds this for all attempts before it.
 pub(super) fn is_back_by_order(snap: &Snapshot, id: EntryId) -> bool {
     began(snap, id).last().is_some_and(|a| a.done_by.is_some())
 }
 
-/// The boot id from before the first command that may have done something, else from the cordon, where it was recorded.
+/// Returns the boot id from before the first command that may have done something, else the one recorded with the
+/// cordon.
 fn recorded_boot_id(snap: &Snapshot, id: EntryId, node: &NodeRow) -> Option<String> {
     let attempt = began(snap, id).next();
     attempt
@@ -169,7 +177,7 @@ fn began(snap: &Snapshot, id: EntryId) -> impl Iterator<Item = &Attempt> {
     snap.store.attempts_of(id).filter_map(Stored::get).filter(|a| a.began() && !a.success)
 }
 
-/// What is wrong with one control plane's probe; none = good now, or not asked for by the policy.
+/// Returns the fault of a control plane's probe, or `None` if it is good or the policy requires none.
 pub(super) fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: Now) -> Option<String> {
     if policy == "node" {
         return None;

@@ -1,6 +1,5 @@
-//! The fresh read before a command: the API server itself is asked for the machine's Node and pods, and the rules judge
-//! these answers instead of a watch's copy (spec/safety.md, The right node; I16, I24, I26). The command begins within
-//! TTL/12 of them, however long they took.
+//! Fresh read before a command. The API server returns the machine's Node and pods, and the rules judge these instead
+//! of the cache (SAF-17; I16, I24, I26). The command begins within TTL/12 of the answers, however long they took.
 
 use std::sync::Arc;
 
@@ -11,22 +10,22 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Seconds before the API server is asked again about a machine that was not ready for its command.
+/// Seconds before the API server is queried again about a machine that was not ready for its command.
 const ASK_AGAIN: f64 = 2.0;
 
-/// Where the fresh read before a command stands.
+/// State of the fresh read before a command.
 pub(super) enum Recheck {
-    /// The answers allow the command. None = the machine has no Node: there is nothing to ask.
+    /// The answers allow the command. `None`: the machine has no Node, so there is nothing to read.
     Allows(Option<FreshRead>),
-    /// The API server is being asked.
+    /// The request is under way.
     Asks(Reason),
-    /// The answers forbid it, or an earlier try came to nothing.
+    /// The answers forbid the command, or an earlier try failed.
     Waits(Reason),
 }
 
 impl<'a> Pass<'a> {
-    /// Plans the fresh read, or judges the one that was made. `drained`: the Node was drained for this command and must
-    /// still be ours and empty; `force`: by a person's order pods and volumes do not count.
+    /// Plans the fresh read, or judges the one that was made. `drained`: the Node was drained for this command, and
+    /// must still be empty and cordoned for this entry. `force`: an operator ordered to skip pods and volumes.
     pub(super) fn recheck(
         &mut self,
         case: EntryContext<'a>,
@@ -55,7 +54,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What the last tries of an entry's next effect came to, if the last one came to nothing.
+    /// Returns the result of the last tries of an entry's next effect, if the last one failed.
     pub(super) fn came_to_nothing(&self, case: EntryContext<'_>) -> Option<Reason> {
         let retries = self.snap.work.get(&case.id)?.retries.as_ref()?;
         let why = format!("{} (tried {} times)", retries.why, retries.count);
@@ -67,13 +66,14 @@ impl<'a> Pass<'a> {
         self.plan(case.machine, Some(case.id), self.starting(case), effect);
     }
 
-    /// Seconds for which a fresh read counts: an effect starts within TTL/12 of what it was decided from (I24).
+    /// Returns the seconds for which a fresh read is valid. An effect starts within TTL/12 of the data that it is based
+    /// on (I24).
     #[allow(clippy::cast_precision_loss)] // seconds
     fn freshness(&self) -> f64 {
         self.snap.engine.ttl as f64 / 12.0
     }
 
-    /// Why these answers do not allow the command.
+    /// Returns the reason why these answers forbid the command.
     fn forbids(
         &self,
         case: EntryContext<'a>,

@@ -1,6 +1,7 @@
-//! Results of commands whose leader is gone: taken over into their attempts, or removed where they belong to none.
+//! Results of commands whose leader is gone. The leader writes each into its attempt, or removes a result without an
+//! attempt (SAF-20).
 //!
-//! A result says how a command ended that nobody waited for; what comes of it is decided as after any other command.
+//! A result holds how such a command ended. Its consequences are decided as after any other command.
 
 use super::{Effect, Guard, Pass};
 use crate::{
@@ -9,14 +10,15 @@ use crate::{
 };
 
 impl Pass<'_> {
-    /// Each in a place of its own: what is under way on the machine does not hold it up.
+    /// Plans to take over each result. Each effect has a key of its own, so an effect under way on the machine does not
+    /// delay it.
     pub(super) fn take_results(&mut self) {
         let snap = self.snap;
         let identity = snap.store.identity.as_ref().and_then(Stored::get);
         let Some(identity) = identity.filter(|_| !on(Mutation::ResultsIgnored)) else { return };
         for ((entry, number), result) in &snap.store.results {
             let attempt = snap.store.attempts.get(&(*entry, *number));
-            // one that cannot be read may be the result's: a person settles it
+            // An attempt that cannot be read may be the one of the result: an operator has to settle it.
             if attempt.is_some_and(|stored| stored.get().is_none()) {
                 continue;
             }
@@ -29,7 +31,7 @@ impl Pass<'_> {
         }
     }
 
-    /// What runs under us is recorded by us.
+    /// Reports whether the result belongs to this attempt. This engine records the commands that it runs itself.
     fn is_result_of(&self, attempt: &Attempt, result: &CommandResult, cluster: &str) -> bool {
         let ours = self.snap.in_flight.values().any(|flight| flight.attempt.as_deref() == Some(&attempt.id));
         attempt.open() && !ours && result.belongs_to(attempt, cluster)

@@ -1,13 +1,13 @@
-//! Windows and freezes: they stop only *new* work (I6, I8; policy `windows`, `freeze`).
+//! Windows and freezes. They stop only *new* work (REB-52 to REB-54; I6, I8; policy `windows`, `freeze`).
 //!
-//! | what | outside, or frozen |
+//! | action | outside the window, or frozen |
 //! | --- | --- |
-//! | a drain starts, of either queue | no; nor within `margin_seconds` of the window's end |
-//! | a power command is ordered: reboot or repair command, a further try, a person's `retry` | no, it waits |
-//! | a drain that is under way | is unwound: back into the queue, its count and its turn kept, the node uncordoned |
-//! | a command that we withheld at the last moment, so that nothing was done to its machine | its drain is unwound, too |
-//! | `rebooting`, `watching` otherwise; boot and health checks, the end, the success command | go on |
-//! | backoff, cancel, dequeue, delete, uncordon; Metal3's cycles; what the registry asks for | go on |
+//! | start of a drain, of either queue | no; nor within `margin_seconds` of the window's end |
+//! | power command: reboot or repair command, a further try, an operator's `retry` | no, it waits |
+//! | drain under way | unwinds: back into the queue with its count and place, the node uncordoned |
+//! | command withheld at the last moment, with nothing done to the machine | its drain unwinds too |
+//! | other `rebooting` or `watching` entries; boot and health checks, the end, the success command | go on |
+//! | backoff, cancel, dequeue, delete, uncordon; Metal3's power cycles; actions for the registry | go on |
 
 use std::borrow::Cow;
 
@@ -26,16 +26,16 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// How windows and freeze stand at the moment of the pass.
+/// State of the windows and of the freeze at the moment of the pass.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// The freeze that is on.
+    /// Reason of the present freeze.
     frozen: Option<Reason>,
-    /// Its end.
+    /// End of the freeze.
     thaws: Option<Timestamp>,
-    /// In the order of `Windows::all`.
+    /// State of each window, in the order of `Windows::all`.
     stands: Vec<Stands>,
-    /// The policy cannot be read: nobody knows what it allows.
+    /// Reason if the policy cannot be read: it is then unknown what the policy allows.
     unreadable: Option<Reason>,
 }
 
@@ -52,15 +52,15 @@ impl Times {
         }
     }
 
-    /// Nothing of it is in force.
+    /// Returns true if neither a window nor a freeze applies.
     fn is_empty(&self) -> bool {
         self.frozen.is_none() && self.stands.is_empty() && self.unreadable.is_none()
     }
 }
 
 impl<'a> Pass<'a> {
-    /// Why no power command may be ordered for this machine now: frozen, outside its window, or a policy that nobody
-    /// can read.
+    /// Returns the reason why no power command may run on this machine now: a freeze, a closed window, or an unreadable
+    /// policy.
     pub(super) fn barred(&self, case: EntryContext<'_>) -> Option<Reason> {
         if self.times.is_empty() {
             return None;
@@ -68,7 +68,7 @@ impl<'a> Pass<'a> {
         self.times.unreadable.clone().or_else(|| self.closed(case))
     }
 
-    /// Frozen, or outside the machine's window: a drain that is under way is unwound.
+    /// Returns the reason of a freeze or of the machine's closed window. A drain under way unwinds.
     pub(super) fn closed(&self, case: EntryContext<'_>) -> Option<Reason> {
         if let Some(frozen) = self.times.frozen.as_ref().filter(|_| !on(Mutation::FreezeForgotten)) {
             return Some(frozen.clone());
@@ -77,7 +77,7 @@ impl<'a> Pass<'a> {
         Some(Reason::OutsideWindow { next_open: stands.opens, closes: None })
     }
 
-    /// Why no drain may start on this machine now: barred, or so near its window's end that it would be unwound.
+    /// Returns the reason why no drain may start on this machine now: barred, or too near the end of its window.
     pub(super) fn too_late(&self, case: EntryContext<'_>) -> Option<Reason> {
         if self.times.is_empty() {
             return None;
@@ -91,7 +91,7 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Why the entry waits, if that lasts longer than its backoff.
+    /// Returns the reason of the entry's wait if it lasts longer than its backoff.
     pub(super) fn outlasts(&self, case: EntryContext<'_>, backoff: Timestamp) -> Option<Reason> {
         let closed = if self.times.is_empty() { None } else { self.too_late(case) }?;
         let until = match &closed {
@@ -102,20 +102,20 @@ impl<'a> Pass<'a> {
         (until.is_none_or(|until| until > backoff) && self.not_ours().is_none()).then_some(closed)
     }
 
-    /// What must still be so when work starts: revisions, and that the machine's window has not ended meanwhile.
+    /// Returns the guard of an effect that starts work: revisions, and the end of the machine's window.
     pub(super) fn starting(&self, case: EntryContext<'_>) -> Guard {
         let until = self.stands(case).and_then(|stands| stands.closes);
         Guard { until, ..Guard::starting(case.id, case.mod_revision, &self.snap.store) }
     }
 
-    /// How the window of this machine stands; none = it has none.
+    /// Returns the state of this machine's window, or `None` if it has none.
     fn stands(&self, case: EntryContext<'_>) -> Option<Stands> {
         let windows = self.policy.windows.as_ref().filter(|w| w.bind(case.queue()))?;
         let place = if windows.by_machine() { windows.place_for(&self.labels_of(case)) } else { 0 };
         self.times.stands.get(place).copied()
     }
 
-    /// Labels of the machine: the definition's; where it has none for it, those of its Node that screens show.
+    /// Returns the labels of the machine: the definition's, else the labels of its Node that screens show.
     pub(super) fn labels_of(&self, case: EntryContext<'_>) -> Cow<'a, Labels> {
         let member = self.definition.and_then(|d| d.members.by_address(&d.cluster, case.address));
         if let Some(labels) = member.and_then(|m| m.labels.as_ref()).filter(|labels| !labels.is_empty()) {
@@ -125,7 +125,7 @@ impl<'a> Pass<'a> {
         Cow::Owned(shown.unwrap_or_default())
     }
 
-    /// Wakes when something of it changes by the clock alone.
+    /// Requests a pass at the next time at which a window or the freeze changes.
     pub(super) fn wake_for_windows(&mut self) {
         let margin = self.policy.windows.as_ref().map_or(0, |w| i64::from(w.margin_seconds()));
         let ends = self.times.stands.iter().flat_map(|s| [s.closes, s.closes.map(|c| after(c, -margin)), s.opens]);
