@@ -1,5 +1,5 @@
-//! Automatic repair: machines that sabakan calls sick go into the repair queue, below a cap (spec/repair.md, Automatic
-//! repair; I42).
+//! Automatic repair: adds machines that sabakan reports as unhealthy or unreachable to the repair queue, below a cap
+//! (REP-44 to REP-55, I42).
 
 use std::collections::BTreeMap;
 
@@ -16,27 +16,27 @@ use crate::{
     store::view::StoreView,
 };
 
-/// Seconds for which an answer of sabakan may be added from: in an older one a machine may still be down that has long
-/// come back from its reboot.
+/// Maximum age in seconds of sabakan's answer. An older answer may still show a machine as down that has recovered from
+/// its reboot.
 const YOUNG: f64 = 5.0;
-/// Seconds after which the copy of BareMetalHosts is too old to add from.
+/// Maximum age in seconds of the copy of BareMetalHosts.
 const HOSTS_YOUNG: f64 = 10.0;
-/// A place of its own among the effects.
+/// Key of automatic repair among the effects.
 const REPAIRS: &str = "automatic repair";
 
-/// Where automatic repair stands.
+/// State of automatic repair.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AutoRepair {
-    /// Why it adds nothing whatever the machines are.
+    /// Reason why it adds nothing at all.
     pub off: Option<String>,
-    /// What it would add and why not the others.
+    /// Entries to add, and the reasons for the machines that are skipped.
     pub plan: RepairPlan,
-    /// It would add, but from an answer that is no longer young: sabakan is asked again first.
+    /// Whether sabakan must be queried again before entries are added, because its answer is too old.
     pub asks_again: bool,
 }
 
 impl Pass<'_> {
-    /// Adds what the plan says, where it may.
+    /// Adds the entries of the plan if the conditions of REP-45 hold.
     pub(super) fn tend_auto_repair(&mut self) {
         let store = &self.snap.store;
         self.out.auto_repair = self.auto_repair();
@@ -86,8 +86,10 @@ impl Pass<'_> {
     }
 }
 
-/// What automatic repair makes of an answer in this state of the queues; the words ask the same.
-/// `kept` are machines that their BareMetalHosts explain ([`kept_by_hosts`]); `kube` says which Nodes are Ready.
+/// Returns the plan of automatic repair for an answer and the present queues. The subcommands use the same function.
+///
+/// `kept` holds machines that must be left alone because of their BareMetalHosts ([`kept_by_hosts`]); `kube` shows
+/// which Nodes are Ready.
 pub fn plan_of(
     store: &StoreView,
     good: &Good,
@@ -106,10 +108,10 @@ pub fn plan_of(
     let repairs: Vec<_> = store.repairs.entries.values().filter_map(Stored::get).cloned().collect();
     let reboots: Vec<_> = store.reboots.entries.values().filter_map(Stored::get).cloned().collect();
     let mut constraints = crate::model::constraints::Constraints::clone(&store.constraints());
-    // an entry that cannot be read takes its place below the cap too
+    // An entry that cannot be read counts toward the cap.
     let cap = constraints.maximum_repair_queue_entries;
     constraints.maximum_repair_queue_entries = (cap - i64::try_from(broken).unwrap_or(cap)).max(0);
-    // A machine that comes back from its reboot has left the queue before sabakan looks again: "young" is it there too.
+    // A rebooted machine may have left the queue before sabakan looks again, so the waiting time applies to it too.
     let wait = constraints.wait_seconds_to_repair_rebooting;
     for machine in &good.machines.list {
         if let Some(cause) = coming_back(machine, wait, kube) {
@@ -131,7 +133,7 @@ pub fn plan_of(
     }))
 }
 
-/// Why sabakan's word that a machine is unreachable is doubted while it is younger than the wait, in seconds.
+/// Returns why sabakan's `UNREACHABLE` does not count yet, if the state is younger than `wait` seconds.
 fn coming_back(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'static str> {
     #[allow(clippy::cast_precision_loss)] // seconds
     let young = machine.state == State::Unreachable && machine.duration < wait as f64;
@@ -146,9 +148,13 @@ fn coming_back(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'static
     }
 }
 
-/// Machines whose BareMetalHost is held off, is to be off, or is being rebooted, by address: why; empty where the cluster
-/// has no BareMetalHosts. `boot` = now, in boot-time seconds. Errors: a sentence, when the hosts are not known as they are
-/// now: a machine that somebody holds off is never taken for one that is sick (I44).
+/// Returns the machines whose BareMetalHost is held off, should be off or is being rebooted, by address, each with the
+/// reason. The map is empty if the cluster has no BareMetalHosts. `boot` is the present boot time in seconds.
+///
+/// # Errors
+///
+/// A message if the copy of the hosts is not fresh. A machine that is held off must never count as broken (REP-47,
+/// I44).
 pub fn kept_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<String, String>, String> {
     let heard = kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.heard, source.error.as_ref()));
     match heard {

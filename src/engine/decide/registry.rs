@@ -1,5 +1,5 @@
-//! Applying what is generated from the registry: when it may, what it waits for, and what follows on Nodes (spec/safety.md,
-//! Registry; spec/sabakan.md, Applying; I42).
+//! Applying the definition that is generated from the machine registry: gates, approvals, and the description of Nodes
+//! (SAB-64 to SAB-76).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -25,36 +25,36 @@ use crate::{
     },
 };
 
-/// A place of its own among the effects: one change of the definition at a time.
+/// Key among the effects: at most one change of the definition is under way.
 pub(crate) const DEFINITION: &str = "the cluster definition";
 const APPROVALS: &str = "the approvals";
-/// Nodes that are described in one pass.
+/// Maximum number of Nodes that one pass describes.
 const NODES_A_PASS: usize = 8;
-/// Entries that wait and are compared each by itself: a transaction takes 128 comparisons.
+/// Maximum number of waiting entries that are compared one by one. A transaction takes 128 comparisons.
 const WAITING_EACH: usize = 64;
-/// A control plane's probe counts as good for so long.
+/// Maximum age in seconds of a control plane's good probe.
 const PROBED_WITHIN: f64 = 60.0;
 
-/// What is done for the registry.
+/// Action for the machine registry.
 #[derive(Clone, Debug, Serialize)]
 pub enum Registering {
-    /// Write the generated definition, in one transaction with the revision of its template.
+    /// Writes the generated definition, in one transaction with the revision of its template.
     Apply(Box<Apply>),
-    /// Take away approvals that nothing can use any more.
+    /// Deletes approvals that can no longer be used, with their ModRevisions.
     DropApprovals(Vec<(String, i64)>),
-    /// Put the machines that sabakan calls sick into the repair queue.
+    /// Adds unhealthy and unreachable machines to the repair queue.
     AddRepairs,
-    /// Put the definition's labels, annotations and taints on a Node.
+    /// Writes the definition's labels, annotations and taints to a Node.
     Describe {
-        /// The Node as it was.
+        /// The Node before the patch.
         node: Arc<NodeRow>,
-        /// What changes.
+        /// The changes.
         description: Description,
     },
 }
 
 impl Registering {
-    /// For screens, logs and metrics.
+    /// Returns the name of the action for screens, logs and metrics.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Apply(_) => "applying",
@@ -68,47 +68,47 @@ impl Registering {
 /// A definition to write.
 #[derive(Clone, Debug, Serialize)]
 pub struct Apply {
-    /// The definition, as CKE writes it; too long for what is printed.
+    /// The definition in CKE's form. It is too long to print.
     #[serde(skip)]
     pub json: String,
-    /// What it was made from.
+    /// Revisions and machines that the definition was made from.
     pub basis: Basis,
-    /// Entries of the machines that it touches or adds and of API servers, which must not have started: key and
-    /// `ModRevision`.
+    /// Entries of API servers and of the machines that the change touches or adds, with their ModRevisions. None of
+    /// them may have started in between.
     pub waiting: Vec<(EntryId, i64)>,
-    /// etcd's revision that this was decided at.
+    /// Revision of etcd at the decision.
     pub revision: i64,
-    /// The approval that it uses up: digest and `ModRevision`.
+    /// The approval that the change uses up: digest and ModRevision.
     pub approval: Option<(String, i64)>,
-    /// What is remembered of it.
+    /// The record of the change.
     pub generated: Generated,
-    /// Of the plan.
+    /// Digest of the plan.
     pub digest: String,
 }
 
-/// Where applying stands.
+/// State of applying the definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state", content = "why")]
 pub enum Applying {
-    /// There is nothing to generate from, or it is switched off.
+    /// Nothing to generate from, or the integration is disabled.
     #[default]
     Off,
-    /// Off, for this reason.
+    /// Disabled, with the reason.
     Disabled(String),
-    /// The definition is as it should be.
+    /// The definition matches the plan.
     Settled,
-    /// Something is wrong: the definition in force stays.
+    /// An error. The present definition stays.
     Error(String),
-    /// It will be applied when this is over.
+    /// Waits until this condition ends.
     Waits(String),
-    /// It waits for a person: digest, and why.
+    /// Waits for an approval: digest and reason.
     Approval(String, String),
-    /// It is being applied.
+    /// The definition is being applied.
     Applies,
 }
 
 impl Pass<'_> {
-    /// Applies the proposal where it may, and keeps Nodes as the definition says.
+    /// Applies the proposal if the gates allow it, and writes the definition's labels, annotations and taints to Nodes.
     pub(super) fn tend_registry(&mut self) {
         let standing = self.standing();
         if let (Applying::Applies, Some(apply)) = (&standing, self.apply()) {
@@ -125,7 +125,7 @@ impl Pass<'_> {
         self.snap.registry.proposal.as_ref()?.outcome.as_ref().ok()
     }
 
-    /// Whether the integration does anything at all.
+    /// Reports whether the integration is enabled and has a template.
     fn registry_in_use(&self) -> bool {
         self.snap.store.sabakan.enabled() && self.snap.store.registry.template.is_some()
     }
@@ -140,13 +140,13 @@ impl Pass<'_> {
         if !store.sabakan.enabled() {
             return Applying::Disabled("disabled: `cketerm sabakan enable`".to_owned());
         }
-        // Never from a failed answer, and never from an old one (spec/sabakan.md, Query).
+        // A failed or an old answer is never applied (SAB-65).
         if let Some(why) = &registry.members.error {
             return Applying::Error(why.clone());
         }
         let Some(proposal) = &registry.proposal else { return Applying::Waits("sabakan's first answer".to_owned()) };
         let (basis, settled) = (Basis::of(store), proposal.outcome.as_ref().is_ok_and(|p| !p.plan.changed));
-        // what was settled, or is only shown, is asked again within seconds when machines come into work or leave it
+        // A settled or only displayed proposal is planned again within seconds when machines start or end work.
         let rests = settled || !self.leading();
         if proposal.basis != basis && !(rests && proposal.basis.but_for_busy(&basis)) {
             return Applying::Waits("a plan from what has just changed".to_owned());
@@ -175,10 +175,10 @@ impl Pass<'_> {
         self.may_apply(proposed)
     }
 
-    /// The rules between a plan and its application.
+    /// Checks the gates between a plan and its application (SAB-67 to SAB-69).
     fn may_apply(&self, proposed: &Proposed) -> Applying {
         let settings = &self.snap.store.registry;
-        // CKE knows no hold: it applies all the same, which is said below
+        // CKE does not know holds and applies the definition anyway, which is reported below.
         if let Some(hold) = settings.hold.as_ref().filter(|_| self.snap.store.leadership().lead != Lead::Cke) {
             let (who, why) = match hold.get() {
                 Some(hold) => (hold.who.to_string(), hold.reason.clone()),
@@ -186,11 +186,11 @@ impl Pass<'_> {
             };
             return Applying::Waits(format!("{}; `cketerm sabakan unhold`", Reason::OnHold { who, why }));
         }
-        // Idle: no API server in work.
+        // No API server may be in progress.
         if let Some((address, id)) = self.claims.api_servers.iter().chain(&self.claims.api_repairs).next() {
             return Applying::Waits(format!("API server {address} is in work ({id})"));
         }
-        // Changes that touch machines in work wait.
+        // Changes that touch machines in progress wait.
         let touched = proposed.change.disturbed().find(|n| self.claims.machines.contains_key(&n.address));
         if let Some(node) = touched {
             return Applying::Waits(format!("{} is in work ({})", node.address, self.claims.machines[&node.address]));
@@ -203,15 +203,15 @@ impl Pass<'_> {
         {
             return Applying::Approval(proposed.digest.clone(), why.clone());
         }
-        // Who may not act applies nothing; and Ready is asked of no old copy of the Nodes.
+        // Only the leader applies, and Ready is not judged from a stale copy of the Nodes.
         match self.not_ours().or_else(|| self.stale()) {
             Some(reason) => Applying::Waits(reason.to_string()),
             None => Applying::Applies,
         }
     }
 
-    /// Whether a person has to say yes to what is above the gate. With `approval never` to one thing alone: that half of
-    /// etcd's members or more go at once, which a smaller `control-plane-count` asks for, as in CKE.
+    /// Reports whether a change above the gate needs an approval. With `approval never` only one kind does: half of the
+    /// control planes or more leave at once, for example after `control-plane-count` was reduced (SAB-69).
     fn asks(&self, proposed: &Proposed) -> bool {
         let planes = |c: &Cluster| c.nodes.iter().filter(|n| n.control_plane).map(|n| n.address.clone()).collect();
         let before: BTreeSet<String> = self.definition.map(|d| planes(&d.cluster)).unwrap_or_default();
@@ -222,15 +222,15 @@ impl Pass<'_> {
             || (!replaced_one && stay * 2 <= before.len() && !before.is_empty())
     }
 
-    /// A living approval of this digest.
+    /// Returns the unexpired approval of this digest.
     fn approval(&self, digest: &str) -> Option<&Stored<crate::model::cketerm_records::Approval>> {
         let stored = self.snap.store.registry.approvals.get(digest)?;
         stored.get().filter(|a| self.now.wall < a.until)?;
         Some(stored)
     }
 
-    /// After a change no further one until the control planes that it added are Ready with a good probe. One that has
-    /// turned bad, or that leaves, does not count.
+    /// Returns a reason until the control planes that the last change added are Ready with a good probe. One that
+    /// turned bad or leaves does not count (SAB-67).
     fn joining(&self, proposed: &Proposed) -> Option<String> {
         let generated = self.snap.store.registry.generated.as_ref().and_then(Stored::get)?;
         let definition = self.definition?;
@@ -273,7 +273,7 @@ impl Pass<'_> {
         }
         let (proposal, proposed) = (self.snap.registry.proposal.as_ref()?, self.proposed()?);
         let store = &self.snap.store;
-        // None of these may start meanwhile, nor any API server.
+        // Neither these machines nor any API server may start in between.
         let mut still: BTreeSet<&str> = proposed.change.disturbed().map(|n| n.address.as_str()).collect();
         if let Some(definition) = self.definition {
             let planes = definition.cluster.nodes.iter().filter(|n| n.control_plane);
@@ -304,13 +304,12 @@ impl Pass<'_> {
         })
     }
 
-    /// The copy is not older than nothing-new-starts allows.
+    /// Reports whether the live copy of etcd is fresh enough to start work.
     fn fresh(&self) -> bool {
         self.boot() - self.snap.store.heard <= 10.0
     }
 
-    /// An approval ends after an hour, and dies with any change: with a plan that was made from a later answer and is
-    /// another one.
+    /// Deletes approvals that expired after an hour, and approvals that a plan from a later answer replaced (SAB-71).
     fn drop_dead_approvals(&mut self) {
         let proposal = self.snap.registry.proposal.as_ref();
         let dead = |digest: &str, stored: &Stored<crate::model::cketerm_records::Approval>| match stored.get() {
@@ -336,7 +335,7 @@ impl Pass<'_> {
         let mut wanted = Vec::new();
         for member in &definition.cluster.nodes {
             let Some(node) = self.snap.node_of(&member.address) else { continue };
-            // the Node that has this address now is the machine that is meant
+            // The Node must have the address of the member.
             if !node.addresses.contains(&member.address) || self.snap.in_flight.contains_key(&node.name) {
                 continue;
             }
@@ -355,12 +354,12 @@ impl Pass<'_> {
 }
 
 impl Apply {
-    /// Entries that wait are compared one by one up to a number; more of them queue by queue.
+    /// Reports whether waiting entries are compared one by one. Above a limit they are compared as ranges.
     fn one_by_one(&self) -> bool {
         self.waiting.len() <= WAITING_EACH
     }
 
-    /// Why it is not applied where etcd does not take it.
+    /// Returns the message for a definition that is too large for etcd.
     pub(crate) fn too_large(&self, size: TooLarge) -> String {
         format!(
             "etcd refuses the definition of {} bytes ({size}): raise its --max-request-bytes (1.5 MiB by default), or use fewer \
@@ -370,9 +369,10 @@ impl Apply {
     }
 }
 
-/// Ranges to which nothing may have been written since it was decided, where more entries wait than are compared one by one:
-/// in each queue from the first of them to the last, and all attempts. An entry that started meanwhile was written to; and
-/// where one has started, run its command and gone since, that command's attempt was written.
+/// Returns ranges in which no key may have changed since the decision, if there are too many entries to compare them
+/// one by one. In each queue the range reaches from the first to the last of the entries; one more covers all attempts.
+/// An entry that started in between was written. If it started, ran its command and was removed, its attempt was
+/// written.
 pub(crate) fn unwritten(apply: &Apply, keys: &Keys) -> Vec<(Span, i64)> {
     if apply.one_by_one() {
         return Vec::new();
@@ -387,7 +387,7 @@ pub(crate) fn unwritten(apply: &Apply, keys: &Keys) -> Vec<(Span, i64)> {
     queues.chain([keys.all_attempts()]).map(|span| (span, apply.revision)).collect()
 }
 
-/// What applying compares beside what it was made from.
+/// Returns the keys that the transaction compares in addition to the keys that the plan was made from.
 pub(crate) fn compares(apply: &Apply, keys: &Keys, switch: i64) -> Vec<(String, i64)> {
     let mut all = apply.basis.compares(keys);
     all.push((keys.switch(crate::store::keys::SwitchName::Sabakan), switch));

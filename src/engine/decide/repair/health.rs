@@ -1,5 +1,5 @@
-//! Health checks, and the end of a repair: healthy, then the success command, then `succeeded` or `failed`; for API
-//! servers Ready and a settled probe too (spec/repair.md, Decisions 3; spec/safety.md, Ends and starts; I36, I40).
+//! Health checks, and the end of a repair: healthy, then the success command, then `succeeded` or `failed`. An API
+//! server must also be Ready with a settled probe (REP-29 to REP-39, SAF-31; I36, I40).
 
 use jiff::Timestamp;
 
@@ -23,19 +23,20 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Health checks under way at once.
+/// Maximum number of health checks under way at once.
 const AT_ONCE: usize = 32;
-/// One that takes longer than so many seconds gives its place to others: a hung check delays only its own entry.
+/// Seconds after which a check no longer counts toward that number, so that a check that hangs delays only its own
+/// entry.
 const SLOW: f64 = 5.0;
-/// Slow ones included.
+/// Maximum number of health checks under way, including slow ones.
 const MOST: usize = 128;
 
-/// What the places of health checks begin with, among the machines that effects are under way on.
+/// Prefix of the keys of health checks among the effects under way.
 pub(crate) const HEALTH: &str = "health of ";
 
 /// A health check that is due.
 pub(super) struct DueCheck {
-    /// When the last one ended; the longest ago goes first.
+    /// Boot time at which the last check ended. The smallest goes first.
     last: f64,
     id: EntryId,
     guard: Guard,
@@ -43,17 +44,18 @@ pub(super) struct DueCheck {
     bound: u64,
 }
 
-/// Its own place beside the machine's: a check that hangs holds up neither the machine's drain nor its other entries.
+/// Returns the key of an entry's health check. A check that hangs then delays neither the drain of its machine nor
+/// other entries.
 fn place(id: EntryId) -> String {
     format!("{HEALTH}{id}")
 }
 
 impl<'a> Pass<'a> {
-    /// The health check of an entry, if it is time for it.
+    /// Returns the health check of an entry if it is due.
     pub(super) fn health_check_due(&mut self, case: EntryContext<'a>) -> Option<DueCheck> {
         let EntryKind::Repair { entry, operation, .. } = case.of else { return None };
         let engine = &self.snap.engine;
-        // Who makes room for another leader asks only for what it has to finish.
+        // A leader that is about to resign checks only entries that claim a machine.
         if engine.leading.is_none() || (engine.resigning.is_some() && !entry.claims_machine()) {
             return None;
         }
@@ -65,7 +67,7 @@ impl<'a> Pass<'a> {
         self.health_check(case.id, operation, case.address, Guard::of_entry(case.id, case.mod_revision))
     }
 
-    /// When the last check ended, in boot-time seconds.
+    /// Returns the boot time (seconds) at which the last check ended.
     pub(super) fn checked_at(&self, id: EntryId) -> Option<f64> {
         self.snap.work.get(&id)?.check.as_ref().map(|(at, _)| *at)
     }
@@ -80,7 +82,7 @@ impl<'a> Pass<'a> {
         Some(DueCheck { last: self.checked_at(id).unwrap_or(f64::MIN), id, guard, argv, bound })
     }
 
-    /// Asks as many as there are free places, those that were not asked for longest first (I36).
+    /// Plans as many checks as the limits allow. Entries that were not checked for the longest time come first (I36).
     pub(super) fn ask_health(&mut self, mut due: Vec<DueCheck>) {
         let under_way = self.snap.in_flight.iter().filter(|(name, _)| name.starts_with(HEALTH));
         let (all, quick) = under_way.fold((0, 0), |(all, quick), (_, flight)| {
@@ -99,7 +101,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The machine of a deleted repair that stays cordoned: the health check says when it is back.
+    /// Checks the health of a deleted repair's machine whose Node stays cordoned. The answer shows that it has
+    /// recovered.
     pub(in super::super) fn check_health_of_orphan(
         &mut self,
         id: EntryId,
@@ -120,7 +123,7 @@ impl<'a> Pass<'a> {
         matches!(self.snap.work.get(&id).and_then(|w| w.check.as_ref()), Some((_, CheckAnswer::Yes)))
     }
 
-    /// The success command, where the operation has one.
+    /// Returns the success command, if the operation has one.
     fn success_task(&self, case: EntryContext<'a>) -> Option<Task<'a>> {
         let EntryKind::Repair { operation, step, .. } = case.of else { return None };
         let argv = operation.success_command.as_deref().filter(|argv| !argv.is_empty())?;
@@ -129,7 +132,8 @@ impl<'a> Pass<'a> {
         Some(Task { name, argv, bound, tries: 1, interval: 0, step: Some(step), success: true })
     }
 
-    /// The end, if it has come. Once the success command has begun, only its outcome counts: it runs at most once (I40).
+    /// Ends the repair if its conditions are met. Once the success command has begun, only its outcome counts: it runs
+    /// at most once (I40).
     pub(super) fn repair_end(&mut self, case: EntryContext<'a>) -> Option<Reason> {
         if !self.leading() {
             return None;
@@ -150,7 +154,7 @@ impl<'a> Pass<'a> {
                 return Some(reason);
             }
         } else if order.is_some() && node.is_some_and(|n| !n.ready) {
-            // Treated as healthy; a Node must still be Ready before the uncordon.
+            // `done` counts as a healthy answer, but the Node must be Ready before the uncordon.
             let missing = "done by order, but the Node is not Ready".to_owned();
             return Some(waiting_for_health(case, None, missing));
         }
@@ -165,8 +169,8 @@ impl<'a> Pass<'a> {
         Some(self.finish_repair(case, done.map_or(End::Healthy, End::DoneBy)))
     }
 
-    /// A person's `done` while a command of a dead leader may still run: the entry ends at once, without a success command
-    /// beside that one; its cordon stays until the command has ended or its bound has passed.
+    /// Ends the entry by an operator's `done` while a command of a dead leader may still run. No success command runs
+    /// beside that one. The cordon stays until the command has ended or its bound has passed (REP-38).
     pub(super) fn called_done_while_running(&mut self, case: EntryContext<'a>) -> Option<Reason> {
         let order = self.order_of(case, Verb::Done).filter(|_| self.leading())?;
         let order = order.get()?.clone();
@@ -182,7 +186,8 @@ impl<'a> Pass<'a> {
         Some(self.end_repair(case, End::DoneBy(order), true))
     }
 
-    /// `succeeded`, or `failed` if the command failed; of unknown outcome, it waits for a person.
+    /// Ends the repair after its success command: `succeeded`, or `failed` if the command failed. With an unknown
+    /// outcome the entry waits for an operator.
     fn after_success(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Reason {
         if let Some(reason) = self.retry_ordered(case, task) {
             return reason;
@@ -204,7 +209,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Writes the end; the entry stays in the queue.
+    /// Writes the end. The entry stays in the queue.
     pub(super) fn finish_repair(&mut self, case: EntryContext<'a>, end: End) -> Reason {
         self.end_repair(case, end, false)
     }
@@ -217,7 +222,8 @@ impl<'a> Pass<'a> {
         reason
     }
 
-    /// What the health check said last, in words; for a healthy API server what is still missing.
+    /// Describes the last answer of the health check. For a healthy API server it names the condition that is still
+    /// missing.
     pub(super) fn last_health(&self, case: EntryContext<'a>) -> String {
         match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
             None => String::new(),

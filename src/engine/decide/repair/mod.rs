@@ -1,12 +1,12 @@
-//! The repair queue, each pass (seed `cke-repair.md`; spec/repair.md, Decisions).
+//! Repair queue of a pass (`docs/spec/repair.md`).
 //!
-//! | file | rule |
+//! | module | topic |
 //! | --- | --- |
-//! | `line` | who starts next: order, limits, one API server over both queues (1–5, 7) |
-//! | `steps` | what a step does next: drain, command, watch, the next step (6) |
-//! | `health` | health checks of all unfinished entries, and the end they bring (3) |
+//! | `scheduler` | choice of the entries that start: order, limits, one API server (REP-15 to REP-20) |
+//! | `steps` | next action of a step: drain, command, watch, next step (REP-21 to REP-28) |
+//! | `health` | health checks of all unfinished entries, and their end (REP-29 to REP-39) |
 //!
-//! What the repair queue shares with the reboot queue – drains, attempts, cordons, what is claimed – is not here.
+//! Drains, attempts, cordons and claims are shared with the reboot queue and are not here.
 
 pub(crate) mod health;
 mod scheduler;
@@ -20,7 +20,8 @@ use crate::model::{
 };
 
 impl<'a> Pass<'a> {
-    /// Goes through the queue by index: removes what is deleted, checks and moves what is unfinished, starts what may.
+    /// Goes through the queue by index. It removes deleted entries, checks and moves unfinished ones, and starts those
+    /// that may.
     pub(super) fn repairs(&mut self) {
         let snap = self.snap;
         let (mut waiting, mut checks) = (Vec::new(), Vec::new());
@@ -34,12 +35,12 @@ impl<'a> Pass<'a> {
                     continue;
                 }
             };
-            // 1. Deleted entries are removed, whatever their state, also while disabled.
+            // Deleted entries are removed in any status, also while the queue is disabled (REP-10).
             if entry.deleted {
                 self.remove(id, stored.mod_revision, &entry.address, End::Deleted);
                 continue;
             }
-            // 2. What has succeeded or failed stays until it is deleted.
+            // Entries that succeeded or failed stay until they are deleted.
             if entry.finished() {
                 continue;
             }
@@ -59,7 +60,8 @@ impl<'a> Pass<'a> {
                 continue;
             }
             self.out.ask_etcd |= self.hosts_voter(case);
-            // 3. Every unfinished entry's health check runs, and what is healthy ends, also while disabled.
+            // The health check of every unfinished entry runs, and healthy machines end their entries, also while the
+            // queue is disabled (REP-29).
             checks.extend(self.health_check_due(case));
             let reason = self.repair_end(case).or_else(|| self.step_on(case));
             match reason {
@@ -74,7 +76,8 @@ impl<'a> Pass<'a> {
         self.ask_health(checks);
     }
 
-    /// 7. An entry whose procedure or operation is not known is reported, and others go on.
+    /// Returns the entry's operation. An entry with an unknown procedure or operation is reported, and the others go on
+    /// (REP-14).
     fn valid(
         &self,
         id: EntryId,
@@ -82,7 +85,7 @@ impl<'a> Pass<'a> {
         entry: &RepairEntry,
     ) -> Result<EntryContext<'a>, Reason> {
         let Some(definition) = self.definition else { return Err(self.no_definition()) };
-        // `ckecli` takes any text as an address.
+        // `ckecli` accepts any text as an address (REP-8).
         if entry.address.parse::<std::net::IpAddr>().is_err() {
             return Err(Reason::InvalidEntry { why: format!("{:?} is no IP address", entry.address) });
         }
@@ -91,7 +94,7 @@ impl<'a> Pass<'a> {
         self.repair_case(id, stored, operation).ok_or_else(|| Reason::InvalidEntry { why: "cannot be read".to_owned() })
     }
 
-    /// A drain that nobody can go on with does not keep its node.
+    /// Backs off a drain that cannot go on, so that its node does not stay cordoned (REP-14).
     fn give_up_drain(&mut self, id: EntryId, stored: &Stored<RepairEntry>, entry: &RepairEntry, cause: &Reason) {
         let draining = entry.claims_machine() && entry.step_status == StepStatus::Draining;
         if draining && matches!(cause, Reason::InvalidEntry { .. }) {

@@ -1,4 +1,4 @@
-//! Which repair starts next (spec/repair.md, Decisions 4 and 5; I1, I3, I4, I7, I30, I43).
+//! Choice of the repairs that start (REP-15 to REP-20; I1, I3, I4, I7, I30, I43).
 
 use super::super::{
     Pass, attempts,
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl<'a> Pass<'a> {
-    /// Processing API servers, processing others, queued API servers, queued others; each by index. What cannot start for
-    /// its own sake takes no slot and holds up nobody.
+    /// Starts repairs in this order, each group by index: processing API servers, other processing machines, queued API
+    /// servers, other queued machines. An entry that cannot start by itself takes no slot and holds up nobody.
     pub(super) fn start_repairs(&mut self, mut waiting: Vec<EntryContext<'a>>) {
         waiting.sort_by_key(|case| (is_queued(*case), !case.control_plane(), case.id));
         self.out.probe_often |= !self.claims.api_repairs.is_empty() || waiting.iter().any(EntryContext::control_plane);
@@ -30,7 +30,7 @@ impl<'a> Pass<'a> {
             return Reason::Working { phase: "starts".to_owned() };
         }
         match self.begin_step(case) {
-            // Whoever comes next in this very pass finds the machine taken.
+            // Later decisions of this pass find the machine claimed.
             Ok(_) => {
                 self.claims.add_repair(case.address, case.id, case.control_plane(), true);
                 Reason::Ready
@@ -39,7 +39,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Why this entry is no candidate, whatever the limits are.
+    /// Returns the reason why this entry is no candidate, whatever the limits are.
     fn not_repairable(&mut self, case: EntryContext<'a>) -> Option<Reason> {
         if let Some(reason) = self.waits_by_itself(case) {
             return Some(reason);
@@ -68,7 +68,8 @@ impl<'a> Pass<'a> {
         if let Some(shut) = self.not_ours().or_else(|| self.stale_for(case)).or_else(late) {
             return Some(shut);
         }
-        // Whether the machine needs a repair at all is asked first; no answer is no "no".
+        // The health check must answer first whether the machine needs a repair. No answer does not count as "not
+        // healthy".
         match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
             _ if !self.leading() => None,
             None => Some(Reason::Working { phase: "asks the health check".to_owned() }),
@@ -77,14 +78,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The limits: slots, and one API server over both queues while the others are well.
+    /// Returns the reason of a limit: slots, and one API server over both queues while the others are healthy.
     fn no_room(&self, case: EntryContext<'a>) -> Option<Reason> {
         if case.control_plane() {
             let others = || self.claims.api_repairs.keys().chain(self.claims.api_servers.keys());
             if let Some(other) = others().find(|address| *address != case.address) {
                 return Some(Reason::WaitingForControlPlane { other: self.snap.machine(other) });
             }
-            // Who only looks on has no probes of its own: the leader's published reason says it.
+            // An observing engine has no probes of its own. It shows the reason that the leader published.
             if self.leading()
                 && let Some(unhealthy) = self.control_plane_unhealthy_for(case)
             {

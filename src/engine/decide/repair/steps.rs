@@ -1,6 +1,7 @@
-//! What a repair does next (spec/repair.md, Decisions 6; seed, Repair steps; I25, I41).
+//! Next action of a repair (REP-21 to REP-28; I25, I41).
 //!
-//! `waiting` → drain or command; `draining` → the drain of both queues; `watching` → healthy, the next step, or the end.
+//! `waiting` → drain or command; `draining` → the drain of both queues; `watching` → healthy, the next step, or the
+//! end.
 
 use jiff::Timestamp;
 
@@ -21,14 +22,14 @@ use crate::{
 };
 
 impl<'a> Pass<'a> {
-    /// Moves what is in work; none = it waits for its turn.
+    /// Moves an entry in progress on. Returns `None` if the entry waits for its turn.
     pub(super) fn step_on(&mut self, case: EntryContext<'a>) -> Option<Reason> {
         let EntryKind::Repair { entry, operation, step } = case.of else { return None };
-        // Passed over while it backs off.
+        // An entry in backoff is passed over.
         if !entry.claims_machine() && case.backoff.1.is_some_and(|until| until > self.now.wall) {
             return None;
         }
-        // Past the last step, also while disabled.
+        // Past the last step the entry fails, also while the queue is disabled (REP-11).
         if operation.step(step).is_none() {
             return Some(self.finish_repair(case, End::Failed(past_the_last(operation.steps().len()))));
         }
@@ -39,7 +40,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The command was run, or is to be run again; the health check decides what comes next.
+    /// Watches after the command, or runs a further try. The health check decides what follows.
     fn watch(&mut self, case: EntryContext<'a>) -> Reason {
         if let Some(node) = self.node_of(case) {
             self.restamp(case, node);
@@ -65,18 +66,19 @@ impl<'a> Pass<'a> {
                 };
                 self.retry_by_definition(case, task).unwrap_or_else(disabled)
             }
-            // "If the command fails, CKE changes the status of the queue entry to `failed` and aborts the repair steps."
+            // A failed command fails the entry, and later steps do not run (REP-25).
             After::Failed(outcome) => {
                 let step = task.step.unwrap_or(0) + 1;
                 self.finish_repair(case, End::Failed(format!("the command of step {step}: {}", outcome.end)))
             }
-            // The health check may settle it; else a person.
+            // The health check may settle it, else an operator has to.
             After::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
             After::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
         }
     }
 
-    /// Not healthy within `watch_seconds`: the next step's first action, in the same write. No answer is no "no".
+    /// Begins the next step, in the same write, if the machine was not healthy within `watch_seconds`. No answer does
+    /// not count as "not healthy" (REP-28).
     fn watched(&mut self, case: EntryContext<'a>, outcome: &Outcome) -> Reason {
         let until = watch_until(case, outcome);
         let last = self.last_health(case);
@@ -87,7 +89,7 @@ impl<'a> Pass<'a> {
         let over = self.boot_of(until);
         match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => Reason::CheckUnavailable { why: why.clone() },
-            // Asked once more after the watch was over.
+            // The check was sent again after the watch was over.
             Some((at, CheckAnswer::No(_))) if *at >= over => self.next_step(case, &last),
             _ => waiting_for_health(case, Some(until), last),
         }
@@ -102,7 +104,7 @@ impl<'a> Pass<'a> {
             let why = format!("{}, the health check says: {last}", past_the_last(operation.steps().len()));
             return self.finish_repair(case, End::Failed(why));
         }
-        // While disabled it stays `watching`.
+        // While the queue is disabled, the entry stays in `watching`.
         if !self.switch(case.queue()).enabled() {
             return Reason::QueueDisabled;
         }
@@ -112,7 +114,7 @@ impl<'a> Pass<'a> {
         self.begin_step(next).unwrap_or_else(|reason| reason)
     }
 
-    /// The first action of a step: its drain, or its command.
+    /// Starts the first action of a step: its drain or its command.
     pub(super) fn begin_step(&mut self, case: EntryContext<'a>) -> Result<Reason, Reason> {
         if let Some(reason) = self.stale_for(case).or_else(|| self.no_command(case)) {
             return Err(reason);
@@ -134,12 +136,13 @@ impl<'a> Pass<'a> {
         Ok(Reason::Working { phase: "starts to drain".to_owned() })
     }
 
-    /// Why the step may not begin now: a drain needs time before its window ends, a command only its beginning (I8).
+    /// Returns the reason why the step may not begin now. A drain needs time before the end of its window; a command
+    /// needs only an open window (I8).
     pub(super) fn step_too_late(&self, case: EntryContext<'a>) -> Option<Reason> {
         if self.needs_drain(case) { self.too_late(case) } else { self.barred(case) }
     }
 
-    /// Boot time at which the watch of an entry's command was over, if it is.
+    /// Returns the boot time at which the watch after an entry's command ended, if it has ended.
     pub(super) fn watch_is_over(&self, case: EntryContext<'a>) -> Option<f64> {
         let EntryKind::Repair { entry, .. } = case.of else { return None };
         if !entry.claims_machine() || entry.step_status != StepStatus::Watching {
@@ -155,7 +158,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// When the watch after this command is over.
+/// Returns the end of the watch after this command.
 fn watch_until(case: EntryContext<'_>, outcome: &Outcome) -> Timestamp {
     let EntryKind::Repair { operation, step, .. } = case.of else { return outcome.at };
     let watched = |s: &crate::model::cluster::Step| s.watch_seconds.filter(|_| !on(Mutation::StepUnwatched));
@@ -163,7 +166,7 @@ fn watch_until(case: EntryContext<'_>, outcome: &Outcome) -> Timestamp {
     after(outcome.at, seconds.max(0))
 }
 
-/// The health check decides, until then.
+/// Returns the waiting reason of an entry whose health check decides.
 pub(super) fn waiting_for_health(case: EntryContext<'_>, until: Option<Timestamp>, last: String) -> Reason {
     let EntryKind::Repair { step, .. } = case.of else { return Reason::Ready };
     Reason::WaitingForHealth { step, until, last }

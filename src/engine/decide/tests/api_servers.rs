@@ -1,4 +1,4 @@
-//! "There are several rules for API server nodes."
+//! Rules for API servers.
 
 use super::scene::{BOOT, Scene};
 use crate::model::{
@@ -111,7 +111,7 @@ fn i1_a_cancelled_api_server_counts_as_in_progress_until_it_has_come_back() {
         .attempt(0, 1, 1, super::scene::LEASE, 10, Some(Ended::Exit(0)))
         .queued(&[(1, 2), (2, 11)]);
     assert!(cancelled.starts().is_empty());
-    // The entry is gone, the cordon stays.
+    // The entry is removed, the cordon stays.
     let gone = cancelled.with(|s| {
         s.store.reboots.entries.remove(&0);
     });
@@ -137,7 +137,7 @@ fn i1_an_api_server_under_repair_holds_back_the_others_and_no_worker() {
     assert_eq!(scene(&[(0, 1), (1, 11)]).starts(), [1]);
 }
 
-/// The smaller index is looked at, a later entry of the same API server is in work already.
+/// The entry with the smaller index is processed while a later entry of the same API server is in progress already.
 #[test]
 fn i2_while_a_later_entry_of_an_api_server_is_in_work_no_worker_starts_beside_it() {
     for order in [ApiServerOrder::Last, ApiServerOrder::First] {

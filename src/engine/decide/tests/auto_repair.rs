@@ -1,4 +1,4 @@
-//! What automatic repair adds, and what it leaves alone (spec/repair.md, Automatic; I42, I44).
+//! Machines that automatic repair adds, and machines that it skips (REP-44 to REP-55; I42, I44).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     sabakan::{Machines, State},
 };
 
-/// Automatic repair with this cap, over machines in these states, beside so many entries of others.
+/// Automatic repair with this cap, over machines in these states, beside this number of other entries.
 fn with_broken(cap: i64, states: &[(u8, &str)], others: u64) -> Snapshot {
     let mut scene = scene();
     scene.constraints.maximum_repair_queue_entries = cap;
@@ -123,7 +123,7 @@ fn i42_nothing_is_added_from_an_answer_that_is_no_longer_young() {
     assert!(!adds(&old) && old.auto_repair.asks_again, "{:?}", old.auto_repair);
 }
 
-/// Boot check true, Node Ready, entry gone; sabakan has not looked since.
+/// The boot check says booted, the Node is Ready and the entry is gone, but sabakan has not looked since.
 #[test]
 fn i42_a_machine_that_has_just_come_back_is_left_alone_until_sabakan_has_had_time_to_look() {
     let adds = |seconds: i64, ready: bool| {
@@ -135,7 +135,7 @@ fn i42_a_machine_that_has_just_come_back_is_left_alone_until_sabakan_has_had_tim
         (snap.store, snap.kube) = (fresh.store, fresh.kube);
         decide(&snap).auto_repair.plan
     };
-    // it has been so for 9,999.5 s by sabakan's word
+    // sabakan reports this state for 9,999.5 s.
     assert_eq!(adds(9999, true).entries.len(), 1);
     let young = adds(10_000, true);
     assert!(young.entries.is_empty() && young.skipped[0].why.contains("its Node is Ready"), "{young:?}");

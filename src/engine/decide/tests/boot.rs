@@ -1,4 +1,4 @@
-//! From the power command to the end.
+//! Reboots from the power command to the end.
 
 use super::scene::{BOOT, LEASE, Scene};
 use crate::{
@@ -112,7 +112,7 @@ fn i25_an_attempt_of_a_dead_leader_is_waited_out_and_never_run_again() {
             .checked(0, CheckAnswer::Yes, Some(0.0))
             .with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - since)
     };
-    // TTL 60 + TTL/12 + the command's bound of 30, and what ending its group may take.
+    // TTL 60 + TTL/12 + the command's bound of 30 + the time to kill its process group.
     let waiting = scene(94.0);
     assert_eq!(waiting.does(0), None, "no command, no check, no end");
     assert!(matches!(waiting.reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
@@ -176,7 +176,7 @@ fn i7_the_command_of_an_api_server_runs_again_only_while_the_others_are_well_or_
 fn done_treats_the_machine_as_booted_but_the_node_must_be_ready() {
     let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Done, 10);
     assert!(matches!(scene.ends(0), Some(End::DoneBy(_))));
-    // and is asked once more, afresh (seed 2780: a watch was silent, and the Node down)
+    // Ready is read afresh right before the end: the watch may be silent while the Node is down.
     assert!(matches!(scene.effect(0), Some(Effect::Remove { ready: Some(_), .. })));
     assert_eq!(scene.node(11, |n| n.ready = false).ends(0), None);
 }
@@ -198,7 +198,7 @@ fn done_ends_an_entry_at_once_whose_command_a_dead_leader_began_and_waits_for_on
     assert!(matches!(over.effect(0), Some(Effect::Remove { running: false, .. })));
 }
 
-/// A blind put of ckecli brings an entry back beside what its predecessor of that index left.
+/// With an unconditional write, ckecli restores an entry beside the attempts that an earlier entry with its index left.
 #[test]
 fn i25_what_an_entry_left_that_was_called_done_is_not_tried_again_by_itself() {
     let scene = Scene::new(1)
@@ -282,14 +282,14 @@ fn i10_a_reboot_that_cke_started_is_ended_by_us_and_leaves_no_orphan() {
     assert_eq!(scene.owner(11, |o| o.taken_over_rebooting = false).ends(0), Some(End::Booted));
 }
 
-/// Found by a simulation: before the command that was withheld another entry had rebooted the machine.
+/// Another entry may have rebooted the machine before the withheld command.
 #[test]
 fn i14_the_boot_id_from_before_is_that_of_the_first_command_that_began() {
     let withheld = Ended::Withheld("the cluster definition was changed meanwhile".to_owned());
     let tried = Scene::new(1).rebooting(0, 11, 30, Some(withheld.clone())).booted(11);
     let Some(Effect::RunAgain { attempt, .. }) = tried.effect(0) else { panic!("{:?}", tried.effect(0)) };
     assert_eq!((attempt.number, attempt.boot_id.as_deref()), (2, Some("after")));
-    // cancelled after that second command: the Node has to come back with yet another one
+    // Cancelled after that second command: the Node must have yet another boot id.
     let orphan = |id: &'static str| {
         let scene = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(withheld.clone()));
         let scene = scene.attempt(0, 11, 2, LEASE, 30, Some(Ended::Exit(0))).with(|s| {
@@ -304,8 +304,8 @@ fn i14_the_boot_id_from_before_is_that_of_the_first_command_that_began() {
     assert!(!orphan("third"));
 }
 
-/// A command that failed may have rebooted its machine, and the next one again: another boot id than the first one's is not
-/// enough. Nor is one that a Node reported which was not Ready.
+/// A failed command may have rebooted its machine, and the next one again. A boot id that differs from the first one's
+/// is not enough, nor is one that was reported by a Node that was not Ready.
 #[test]
 fn i14_after_a_cancel_the_boot_id_is_new_to_each_command() {
     let orphan = |id: &'static str, not_ready: bool, check: Option<CheckAnswer>| {
@@ -332,7 +332,7 @@ fn scene_of_a_withheld_command() -> Scene {
     Scene::new(1).rebooting(0, 11, 3, Some(Ended::Withheld("the lease ran out".to_owned())))
 }
 
-/// The BareMetalHost of 10.0.0.11, known by its Node's name alone.
+/// The BareMetalHost of 10.0.0.11, known by its Node's name only.
 fn host() -> HostRow {
     HostRow {
         namespace: "metal3".to_owned(),
@@ -371,7 +371,7 @@ fn a_host_that_is_held_off_or_has_a_power_error_is_why_its_machine_does_not_boot
     assert_eq!(with(waits(), broken()).reason(0), error);
     let other = HostRow { name: "10.0.0.12".to_owned(), ..broken() };
     assert!(matches!(with(waits(), other).reason(0), Reason::WaitingForBoot { .. }), "another machine's");
-    // What is said is said of the host; what is decided stays as it was.
+    // The message names the host; the decision is the same.
     let back = Scene::new(2).rebooting(0, 11, 300, ok()).checked(0, CheckAnswer::Yes, Some(0.0));
     assert_eq!(with(back, broken()).ends(0), Some(End::Booted));
     let stuck = Scene::new(2).rebooting(0, 11, 7200, ok()).checked(0, CheckAnswer::No("false".to_owned()), None);

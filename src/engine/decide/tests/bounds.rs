@@ -1,5 +1,4 @@
-//! What grows with the tries of an entry, or with the queue, stays within bounds (I49), and the tries are counted right all the
-//! same (I25).
+//! Bounds on what grows with the tries of an entry or with the queue (I49). Tries are still counted correctly (I25).
 
 use super::{
     registry,
@@ -30,7 +29,7 @@ fn withheld() -> Option<Ended> {
     Some(Ended::Withheld("the entry was changed meanwhile".to_owned()))
 }
 
-/// A machine whose command has failed so often; the first attempt is the one of `rebooting`.
+/// A machine whose command failed this many times. The first attempt is that of the transition to `rebooting`.
 fn failed_times(n: u32) -> Scene {
     let scene = Scene::new(1).rebooting(0, 11, 4000, failed());
     (2..=n).fold(scene, |scene, number| scene.attempt(0, 11, number, LEASE, 4000 - i64::from(number), failed()))
@@ -42,7 +41,7 @@ fn folded(scene: &Scene) -> Vec<u32> {
     folded.iter().filter_map(Stored::get).map(|a| a.number).collect()
 }
 
-/// The scene after that command: what was folded is gone, the new attempt has failed.
+/// The scene after that command: the attempts to delete are gone, and the new attempt has failed.
 fn after(mut scene: Scene) -> Scene {
     let Some(Effect::RunAgain { folded, attempt, order, .. }) = scene.effect(0) else { panic!() };
     for gone in folded.iter().filter_map(Stored::get) {
@@ -118,7 +117,7 @@ fn i49_attempts_that_were_withheld_do_not_pile_up() {
         }
         assert_eq!(scene.store.attempts.len(), 1, "the failed one, which counts");
     }
-    // an older version left them
+    // An older version left these.
     let many = (2..500).fold(scene, |scene, number| scene.attempt(0, 11, number, LEASE, 30, withheld()));
     assert_eq!(folded(&many).len(), 32);
 }
@@ -168,7 +167,7 @@ fn i49_an_ending_keeps_the_first_and_the_newest_attempts_and_says_how_many_are_g
     assert!(long.timeline(&[]).iter().any(|moment| moment.what.contains("more attempts")));
 }
 
-/// A taint, while so many entries of tainted machines wait.
+/// A change of taints while this many entries of the affected machines wait.
 fn tainting(waiting: u64) -> Apply {
     let mut scene = registry::scene();
     scene.constraints.minimum_workers = Some(19);
@@ -176,7 +175,7 @@ fn tainting(waiting: u64) -> Apply {
         scene = scene.entry(7 + index * 2, 12, RebootStatus::Queued, 60);
     }
     scene.store.revision = 4711;
-    // else one of them starts in this very pass
+    // Otherwise one of them starts in this pass.
     let snap = registry::snapshot(&scene.disabled(), 0, &[(12, "UNHEALTHY")]);
     let decision = registry::decide(&snap);
     let apply = decision.effects.into_iter().find_map(|planned| match planned.effect {

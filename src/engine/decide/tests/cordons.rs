@@ -1,4 +1,4 @@
-//! "If a node is cordoned by reboot operation and its entry status is not draining or rebooting, uncordon it."
+//! Uncordon of nodes whose entry is neither draining nor rebooting (REB-44).
 
 use super::scene::{BOOT, LEASE, Scene};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// `(uncordon, drop_keep)` of the release of this node.
+/// Returns `(uncordon, drop_keep)` of the release of this node.
 fn release(decision: &Decision, last: u8) -> Option<(bool, bool)> {
     decision.effects.iter().find(|p| p.machine == Scene::address(last)).and_then(|p| match &p.effect {
         Effect::Release { uncordon, drop_keep, .. } => Some((*uncordon, *drop_keep)),
@@ -88,7 +88,7 @@ fn i14_after_a_cancel_a_rebooting_node_stays_cordoned_until_a_new_boot_id_and_re
 
 #[test]
 fn i14_after_done_the_node_is_let_go_of_once_it_is_ready_whatever_its_boot_id() {
-    // seeds 5720 and 9601: Ready when the entry ended, and down before the uncordon
+    // The Node was Ready when the entry ended, and went down before the uncordon.
     let said = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0))).called_done(0, 1);
     assert_eq!(release(&said.decide(), 11), Some((true, false)));
     let down = said.node(11, |n| n.ready = false);
@@ -98,8 +98,8 @@ fn i14_after_done_the_node_is_let_go_of_once_it_is_ready_whatever_its_boot_id() 
     assert_eq!(release(&down.order(0, Verb::Uncordon, 1).decide(), 11), Some((true, false)));
 }
 
-/// `done` ends the entry at once, and the command of a dead leader may run on: nothing happens to its machine before that
-/// has ended, or cannot run any more.
+/// `done` ends the entry at once, while the command of a dead leader may go on. Nothing happens to its machine before
+/// that command has ended or cannot run any more.
 #[test]
 fn i14_after_done_beside_a_command_that_may_run_the_cordon_stays_until_its_end_or_its_bound() {
     let since = |ago| {
@@ -223,7 +223,7 @@ fn i13_a_definition_that_cannot_be_read_lets_go_of_nothing() {
     let at =
         crate::clock::Now { boot: std::time::Duration::from_secs_f64(super::scene::BOOT), wall: super::scene::now() };
     assert!(crate::engine::decide::decide(&snap, at).effects.is_empty());
-    // Nor does a copy that has lost its footing.
+    // An incomplete live copy causes no effect either.
     snap.store = std::sync::Arc::new(crate::store::view::StoreView { heard: super::scene::BOOT, ..Default::default() });
     assert!(crate::engine::decide::decide(&snap, at).effects.is_empty());
 }

@@ -1,4 +1,4 @@
-//! One node's drain.
+//! Drain of one node.
 
 use super::scene::{BOOT, Scene, controlled, now, refused_by_budget};
 use crate::{
@@ -83,7 +83,7 @@ fn i15_a_protected_running_job_backs_off_at_once_before_anything_is_asked_or_evi
     let blocked = Reason::BlockedByJob { pod: "shop/batch".to_owned(), job: "shop/nightly".to_owned() };
     let Some(Effect::BackOff { cause, .. }) = scene.effect(0) else { panic!("{:?}", scene.effect(0)) };
     assert_eq!(cause, blocked, "no preview, whatever evict_retries says");
-    // nor does one that came between two previews wait for the next
+    // A pod that appeared between two previews does not wait for the next one either.
     let refused = scene.work(0, |w| {
         let pdb = Reason::BlockedByPdb { pod: "shop/web".into(), pdb: "shop/web".into(), healthy: 1, needed: 1 };
         (w.drain.refusals, w.drain.refused) = (1, Some((BOOT, pdb)));
@@ -127,7 +127,7 @@ fn i15_dry_runs_are_sent_for_every_pod_that_will_be_evicted() {
         let Some(Effect::Preview { pods, unprotected }) = scene.effect(0) else { panic!() };
         (pods.iter().map(|(p, _)| p.name.clone()).collect::<Vec<_>>(), unprotected.len())
     };
-    // a webhook may deny the eviction of any of them
+    // A webhook may deny the eviction of any of them.
     assert_eq!(asked(&scene), (vec!["free".to_owned(), "web".to_owned()], 0));
     assert_eq!(asked(&unprotected(scene)).1, 2);
 }
@@ -335,7 +335,7 @@ fn i7_an_api_server_is_not_powered_off_while_another_does_not_answer() {
     assert!(matches!(scene.reason(0), Reason::ControlPlaneUnhealthy { .. }));
 }
 
-/// `anonymous-auth=false` answers 401 in every state: that is no proof of life, and none of death.
+/// `anonymous-auth=false` answers 401 in every state. That proves neither that the server is up nor that it is down.
 #[test]
 fn i7_an_api_server_whose_state_is_not_known_holds_the_others_back_and_is_not_called_down() {
     let why = "401: our credentials were not sent, because its certificate lacks this address";
@@ -386,7 +386,7 @@ fn i34_the_backoff_is_never_below_the_base_nor_above_the_cap_and_the_jitter() {
     }
 }
 
-/// "keep one entry from starting" (spec/cli.md): one that drains goes back before its command runs, and says so.
+/// A hold keeps an entry from starting. A draining entry unwinds before its command, with the reason.
 #[test]
 fn i10_a_hold_on_a_draining_entry_takes_it_back_and_its_cordon_goes() {
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {});
@@ -400,11 +400,11 @@ fn i10_a_hold_on_a_draining_entry_takes_it_back_and_its_cordon_goes() {
     assert_eq!(empty.order(0, Verb::Hold, 10).does(0), Some("unwinding"));
     let back = Scene::new(1).queued(&[(0, 11)]).cordoned(11, 0).order(0, Verb::Hold, 10);
     let effects = back.decide().effects;
-    // what a person ordered is not settled with the cordon: the entry is there
+    // The operator's order is not settled with the cordon: the entry still exists.
     assert!(effects.iter().any(|p| matches!(p.effect, Effect::Release { uncordon: true, settle: None, .. })));
 }
 
-/// Operator's review 9: while a preview is refused, nothing was asked to go, and nothing "leaves".
+/// While a preview is refused, no pod was evicted, so no pod counts as leaving.
 #[test]
 fn i15_before_the_preview_is_through_no_pod_is_said_to_be_leaving() {
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).pod(11, "free", |_| {}).budget("web", "web");

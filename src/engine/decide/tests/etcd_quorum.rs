@@ -1,4 +1,4 @@
-//! I46: the quorum of etcd is kept.
+//! Quorum of etcd (I46).
 
 use std::sync::Arc;
 
@@ -132,15 +132,16 @@ fn i46_old_answers_and_none_say_nothing() {
 fn i46_a_machine_whose_own_member_is_down_or_a_learner_is_exempt() {
     assert_eq!(with(next(), |v| silent(v, 2)).starts(), [0]);
     assert_eq!(with(next(), |v| v.members.get_mut(&2).unwrap().learner = true).starts(), [0]);
-    // a learner that is behind keeps nobody back
+    // A learner that lags behind bars nobody.
     let learner = |v: &mut EtcdView| {
         v.members.insert(4, Member { name: "m4".to_owned(), learner: true, ..Member::default() });
     };
     assert_eq!(with(next(), learner).starts(), [0]);
-    // nobody answers: it may as well be our own line that is down
+    // If no member answers, this engine's own link may be down.
     let all = |v: &mut EtcdView| (1..=3).for_each(|id| silent(v, id));
     assert!(with(next(), all).starts().is_empty());
-    // no quorum answers without it, yet there is a leader: it votes, and this engine does not reach it
+    // Without this member no quorum answers, yet there is a leader. So the member votes, and this engine cannot reach
+    // it.
     let two = |v: &mut EtcdView| [2, 3].into_iter().for_each(|id| silent(v, id));
     unhealthy(&with(next(), two), 0, "m3", "no answer");
     let one_of_two = |v: &mut EtcdView| {
@@ -171,7 +172,7 @@ fn i46_one_or_two_voting_members_wait_for_a_person() {
     assert_eq!(scene.reason(0), Reason::EtcdQuorumWouldBeLost { member: "m2".to_owned(), voters: 2 });
     assert!(scene.starts().is_empty());
     assert_eq!(scene.with(|s| s.policy.allow_quorum_loss = true).starts(), [0]);
-    // the one that is left has to be well all the same
+    // The other member must be healthy nevertheless.
     let scene = with(next().with(|s| s.policy.allow_quorum_loss = true), |v| {
         two(v);
         silent(v, 1);
@@ -186,7 +187,7 @@ fn i46_without_anything_to_ask_control_planes_wait_and_workers_do_not() {
     unchecked(&scene, 0, "policy set etcd_members none");
     assert_eq!(with(Scene::new(1).queued(&[(0, 11)]), nothing).starts(), [0]);
     assert_eq!(scene.with(|s| s.policy.etcd_members = EtcdMembers::None).starts(), [0]);
-    // a managed cluster: somebody else has the control planes
+    // A managed cluster: its control planes are not in the definition.
     let managed = |s: &mut Scene| s.cluster.nodes.retain(|node| !node.control_plane);
     assert_eq!(with(Scene::new(1).queued(&[(0, 11)]), nothing).with(managed).starts(), [0]);
 }
@@ -221,7 +222,7 @@ fn i46_a_worker_that_hosts_a_member_is_asked_about_like_an_api_server() {
         }
     };
     let wide = |workers: u8| Scene::new(workers).with(|s| s.cluster.reboot.max_concurrent_reboots = Some(5));
-    // of two in one pass the second finds the first in work
+    // Of two entries in one pass, the second finds the first in progress.
     let scene = with(wide(3).queued(&[(0, 11), (1, 12), (2, 13)]), on_workers);
     assert_eq!(scene.starts(), [0, 2]);
     unhealthy(&scene, 1, "m2", "is in work for reboots/0");
@@ -265,7 +266,7 @@ fn i46_asked_again_before_the_cordon_that_a_dead_leader_did_not_make() {
     unhealthy(&with(drains(), |v| silent(v, 3)), 0, "m3", "no answer");
     assert_eq!(with(drains(), |v| silent(v, 3)).does(0), None);
     assert_eq!(with(drains(), |_| {}).does(0), Some("cordoning"));
-    // its own cordon is stamped anew all the same
+    // The owner annotation of its own cordon is updated nevertheless.
     let stamped = Scene::new(0).draining(0, 2, 10).owner(2, |o| o.lease = 3);
     assert_eq!(with(stamped, |v| silent(v, 3)).does(0), Some("cordoning"));
 }
@@ -302,7 +303,7 @@ fn the_leader_hands_over_once_before_power() {
         }
         other => panic!("{other:?}"),
     }
-    // asked before the members have answered anew, and after
+    // Before the members have answered again, and afterwards.
     let scene = scene.work(0, |w| w.drain.leader_moved = Some(BOOT - 0.5));
     assert_eq!(scene.does(0), None);
     let scene = scene.work(0, |w| w.drain.leader_moved = Some(BOOT - 2.0));
@@ -329,14 +330,14 @@ fn a_control_plane_whose_member_nobody_can_find_waits() {
         member.client_urls.clear();
     };
     unchecked(&with(next(), unplaced), 0, "etcd-b.site");
-    // its name resolves to the machine
+    // Its name resolves to the machine's address.
     let resolved = |v: &mut EtcdView| {
         unplaced(v);
         v.members.get_mut(&2).unwrap().resolved = vec!["10.0.0.2".to_owned()];
         silent(v, 3);
     };
     unhealthy(&with(next(), resolved), 0, "m3", "no answer");
-    // or the Node has it
+    // Or the Node has that name.
     let named = next().node(2, |n| n.addresses.push("etcd-b.site".to_owned()));
     unhealthy(
         &with(named, |v| {

@@ -1,4 +1,4 @@
-//! Evictions that a webhook, a failing server or two budgets answer.
+//! Evictions answered by a webhook, a failing server or two budgets.
 
 use super::{
     drain::{names, unprotected},
@@ -27,7 +27,7 @@ fn many() -> Verdict {
     Verdict::Held { hold, retry_after: None }
 }
 
-/// A drain whose preview was clean, with one pod that was answered half a second ago.
+/// A drain after a clean preview, with one pod whose eviction was answered half a second ago.
 fn draining(verdict: Verdict) -> Scene {
     Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).answered(0, "web", verdict)
 }

@@ -1,5 +1,5 @@
-//! Values in etcd that anybody may have written there: read, shown as broken, decided on. A good neighbour is still read, and
-//! whatever is accepted, a pass comes to an end.
+//! Arbitrary values in etcd: they are read, shown as broken, and decided on. Valid values beside them are still read,
+//! and a pass always ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// A scene with something of everything in it.
+/// A scene with entries, orders and attempts of every kind.
 fn scene() -> Scene {
     Scene::repairing(8)
         .draining(1, 11, 100)
@@ -48,7 +48,7 @@ fn text(value: impl Serialize) -> String {
     serde_json::to_string(&value).unwrap()
 }
 
-/// Reads the value under that key beside a good neighbour, and decides on what is there then.
+/// Stores the value under that key beside a valid one, and decides on the result.
 fn put(scene: &Scene, key: &str, bytes: &[u8]) -> Tried {
     let keys = Keys::new("/cke/");
     let mut snapshot: Snapshot = scene.snapshot();
@@ -70,20 +70,20 @@ fn put(scene: &Scene, key: &str, bytes: &[u8]) -> Tried {
     store.revision = 50;
     snapshot.store = Arc::new(store);
     let made = decide(&snapshot, Now { boot: Duration::from_secs_f64(BOOT), wall: now() });
-    // I32: no entry is silent, whatever lies beside it
+    // Every entry has a reason, whatever lies beside it (I32).
     for index in snapshot.store.reboots.entries.keys() {
         let id = EntryId::reboot(*index);
         if !made.reasons.contains_key(&id) && !made.effects.iter().any(|p| p.entry == Some(id)) {
             return Err(format!("{id} is silent"));
         }
     }
-    // what was seen can be written down and read back
+    // The snapshot can be written and read back.
     let seen = serde_json::to_string(&snapshot).map_err(|e| format!("the snapshot cannot be written: {e}"))?;
     serde_json::from_str::<Snapshot>(&seen).map_err(|e| format!("the snapshot cannot be read back: {e}"))?;
     Ok(if refused.is_none() { Took::Accepted } else { Took::Refused })
 }
 
-/// Fields of an object that we do not know are there after it was read and written.
+/// Unknown fields of an object survive reading and writing.
 fn unknown_survive<T: serde::de::DeserializeOwned + Serialize>(bytes: &[u8]) -> Result<(), String> {
     let Ok(Value::Object(before)) = serde_json::from_slice::<Value>(bytes) else { return Ok(()) };
     let Ok(read) = serde_json::from_slice::<T>(bytes) else { return Ok(()) };
@@ -240,7 +240,7 @@ fn the_past() {
     });
 }
 
-/// `decide --from`: a document that somebody sent.
+/// `decide --from`: a document from somebody else.
 #[test]
 fn states() {
     let state = json!({"cketerm_state": 1, "version": env!("CARGO_PKG_VERSION"),

@@ -1,13 +1,13 @@
-//! One rack at a time; the next when one is stuck (policy `groups`).
+//! One rack at a time, and the next one when a rack is stuck (policy `groups`).
 
 use super::scene::Scene;
 use crate::model::{attempt::Ended, entry::EntryId, freeze::Groups, reason::Reason, reboot::RebootStatus::Rebooting};
 
-/// Workers 11 and 12 in rack a, 13 and 14 in rack b, 15 without one; five at once.
+/// Workers 11 and 12 in rack a, 13 and 14 in rack b, 15 without a rack; five reboots at once.
 fn racks(limit: u32) -> Scene {
     Scene::new(5).with(|s| {
         s.cluster.reboot.max_concurrent_reboots = Some(5);
-        // nodes that do not come back are no part of this
+        // The limit of unreachable nodes must not matter here.
         s.constraints.maximum_unreachable_nodes_for_reboot = 9;
         for (i, node) in s.cluster.nodes.iter_mut().filter(|n| !n.control_plane).enumerate() {
             let rack = ["a", "a", "b", "b"].get(i);
@@ -64,7 +64,7 @@ fn a_command_that_failed_for_good_or_of_unknown_outcome_is_stuck_at_once() {
     let retries = racks(1).with(|s| s.cluster.reboot.command_retries = Some(1));
     let scene = retries.rebooting(0, 11, 5, Some(Ended::Exit(1))).queued(&[(1, 13)]);
     assert!(scene.starts().is_empty(), "a try is left");
-    // another program's
+    // A reboot that another program began.
     assert_eq!(racks(1).entry(0, 11, Rebooting, 5).cordoned(11, 0).queued(&[(1, 13)]).starts(), [1]);
 }
 

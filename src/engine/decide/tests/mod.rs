@@ -1,4 +1,4 @@
-//! The rules by tables: a sentence of the seeds or the sheets each.
+//! Tests of the rules in `docs/spec/`, mostly as tables.
 
 mod api_servers;
 mod auto_repair;

@@ -1,5 +1,5 @@
-//! The fresh read right before a command: what is asked, what the answers allow, how long they count, and that a drain
-//! whose command never comes about ends at its deadline (I16, I24, I26, I51).
+//! Fresh read right before a command: requests, judged answers, their age, and the deadline of a drain whose command
+//! never starts (I16, I24, I26, I51).
 
 use super::scene::{BOOT, LEASE, Scene};
 use crate::{
@@ -42,7 +42,7 @@ fn i16_the_api_server_is_asked_for_node_and_pods_before_the_command() {
     let Some(Effect::Power { fresh: Some(_), .. }) = first(&answered, 0) else { panic!() };
 }
 
-/// TTL/12 counts from the answers: they may have taken longer than that to come.
+/// TTL/12 counts from the arrival of the answers: the requests may have taken longer than that.
 #[test]
 fn i24_answers_count_for_a_twelfth_of_the_ttl() {
     let answered = |age: f64| read(Scene::new(1).draining(0, 11, 1), |f| f.at = BOOT - age);
@@ -104,7 +104,7 @@ fn force_skips_the_pods_of_the_fresh_answers_and_never_the_cordon() {
     assert!(first(&uncordoned, 0).is_none());
 }
 
-/// Every effect of a drain came to nothing, for its whole time: it goes back into the queue, and says why.
+/// Every effect of a drain failed until its deadline. The entry backs off with the cause.
 #[test]
 fn a_command_that_never_comes_about_backs_off_at_the_drains_deadline_with_its_cause() {
     let late = i64::from(i32::try_from(Reboot::default().eviction_timeout()).unwrap()) + 1;
@@ -126,7 +126,7 @@ fn a_command_that_never_comes_about_backs_off_at_the_drains_deadline_with_its_ca
     assert!(matches!(first(&at_last, 0), Some(Effect::Recheck { .. })), "nothing has failed: it is not thrown away");
 }
 
-/// A decision that is too old when it is to be carried out is remembered and tried again later each time.
+/// An effect that was too old to start is remembered. Each further try waits longer.
 #[test]
 fn a_stale_effect_is_remembered_and_backs_off() {
     let (id, mut work) = (EntryId::reboot(0), std::collections::BTreeMap::new());

@@ -1,4 +1,4 @@
-//! When a generated definition is applied (spec/safety.md, Registry).
+//! Conditions under which a generated definition is applied (SAB-64 to SAB-74).
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ fn who() -> Who {
     Who { user: "ann".to_owned(), host: "h".to_owned(), ssh_client: None }
 }
 
-/// sabakan's machines: those of the definition, and `10.0.0.40`, `41` … unused; states by address's last number.
+/// sabakan's machines: those of the definition, and unused ones from `10.0.0.40` on. States by the last number of the
+/// address.
 pub(super) fn machines(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> Machines {
     let members = scene.cluster.nodes.iter().map(|n| n.address.rsplit('.').next().unwrap().parse::<u8>().unwrap());
     let all: Vec<String> = members
@@ -48,7 +49,7 @@ pub(super) fn good(machines: Machines) -> Good {
     Good { machines: Arc::new(machines), at: BOOT - 5.0, wall: after(now(), -5), asked: after(now(), -6), with: (5, 0) }
 }
 
-/// A cluster that was generated once, everything set up.
+/// A cluster with a complete configuration whose definition was generated once.
 pub(super) fn scene() -> Scene {
     let mut scene = Scene::new(20);
     scene.constraints.control_plane_count = 3;
@@ -57,7 +58,7 @@ pub(super) fn scene() -> Scene {
     settings.url = Some(stored("url", 5, "http://h/graphql".to_owned()));
     settings.template = Some(stored("template", 6, crate::model::cluster::parse(TEMPLATE).unwrap().to_string()));
     settings.cluster_revision = Some(stored("cluster-revision", 7, "6".to_owned()));
-    // what the generator makes of the machines, so that only what a test changes is a change
+    // The definition is what the generator makes of the machines, so only the changes of a test are changes.
     let list = machines(&scene, 0, &[]);
     scene.store.registry.cluster_revision = None;
     let made = propose(&scene.snapshot().store, &good(list), None, now()).outcome.unwrap();
@@ -86,7 +87,7 @@ fn applies(decision: &Decision) -> bool {
     decision.effects.iter().any(|p| matches!(&p.effect, Effect::Registry(Registering::Apply(_))))
 }
 
-/// Where it stands with these states, and whether it is applied.
+/// Returns the state with these machine states, and whether the definition is applied.
 fn stands(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> (Applying, bool) {
     let decision = decide(&snapshot(scene, spares, states));
     let applied = applies(&decision);
@@ -147,7 +148,7 @@ fn i1_an_api_server_that_starts_in_this_very_pass_is_in_work() {
     assert_eq!(starting.starts(), [0]);
     assert!(!applies(&decision));
     says(&decision.registry, "API server 10.0.0.1 is in work");
-    // one that waits for something else is compared, should it start meanwhile
+    // An entry that waits for another reason is compared, in case it starts in between.
     let waiting = starting.node(3, |n| n.ready = false);
     let decision = decide(&snapshot(&waiting, 0, &[(12, "UNHEALTHY")]));
     let compared = decision.effects.iter().find_map(|p| match &p.effect {
@@ -204,7 +205,7 @@ fn a_failed_or_old_answer_and_a_plan_of_yesterday_are_never_acted_on() {
     let old = with(&|r| r.members.good.as_mut().unwrap().at = BOOT - 1000.0);
     assert!(!applies(&old));
     says(&old.registry, "1000 s old");
-    // somebody changed the constraints after the plan was made
+    // Somebody changed the constraints after the plan was made.
     let mut changed = snap.clone();
     let mut store = (*changed.store).clone();
     store.constraints.as_mut().unwrap().mod_revision += 1;
@@ -292,7 +293,7 @@ fn no_further_change_before_the_control_planes_that_were_added_answer() {
         (probe.good_since, probe.error) = (None, Some("500".to_owned()));
     });
     says(&stands(&silent, 0, &one).0, "probe of 10.0.0.2: 500");
-    // one that has turned bad, or is no control plane any more, does not count
+    // A control plane that turned bad, or is none any more, does not count.
     let bad = [(12, "UNHEALTHY"), (2, "UNHEALTHY")];
     assert!(!format!("{:?}", stands(&away, 2, &bad).0).contains("to join"));
     base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.99")));
@@ -362,13 +363,13 @@ fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_
     assert_eq!(begins(scene(), &[]), Applying::Settled);
     let less = scene().with(|s| s.constraints.minimum_workers = Some(19));
     says(&begins(less.clone(), &[(12, "UNHEALTHY")]), "a plan from what has just changed");
-    // who only shows it does not plan anew for each machine
+    // A follower only shows the plan, and does not plan again for each machine.
     let follower = less.with(|s| s.snap.engine.leading = None);
     let shown = begins(follower, &[(12, "UNHEALTHY")]);
     assert!(matches!(&shown, Applying::Waits(why) if !why.contains("a plan from")), "{shown:?}");
 }
 
-/// ckecli stores JSON; what is none is not expanded, whatever its aliases stand for.
+/// ckecli stores JSON. Other text is not expanded, whatever its YAML aliases stand for.
 #[test]
 fn a_template_in_etcd_that_is_no_json_is_named_with_its_remedy() {
     let mut scene = scene();

@@ -1,5 +1,4 @@
-//! "If the node becomes healthy": health checks, the success command, the end; cordons of repairs (spec/repair.md,
-//! Decisions 3; spec/safety.md, Ends and starts, Cordons; I36, I40).
+//! Health checks, the success command, the end, and cordons of repairs (REP-29 to REP-39, SAF-31, SAF-35; I36, I40).
 
 use super::{
     repair_scene::{OUTSIDE, no},
@@ -110,14 +109,14 @@ fn an_api_servers_repair_ends_on_its_health_check_ready_and_a_settled_probe() {
     assert!(matches!(young.repair_reason(0), Reason::Settling { until: Some(_), .. }));
     let missing = healthy().repair_work(0, |w| w.sound_since = None);
     assert_eq!(missing.repair_ends(0), None);
-    // healthy, though not settled, is no reason for the next step
+    // A machine that is healthy but not settled causes no further step.
     let long = Scene::repairing(0)
         .repair(0, 1, "two")
         .watching(0, 0, 5000, ok())
         .health(0, CheckAnswer::Yes)
         .repair_work(0, |w| w.sound_since = None);
     assert_eq!(long.repairs(0).map(|e| e.word()), None);
-    // `failed` ends at once
+    // A failed repair ends at once.
     let failed = Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, Some(Ended::Exit(1)));
     assert!(matches!(failed.repair_ends(0), Some(End::Failed(_))));
 }
@@ -136,7 +135,7 @@ fn every_unfinished_entrys_health_check_runs_thirty_two_at_once_the_longest_ago_
         flight(&mut scene, index, 0.5);
     }
     assert_eq!(scene.asked().len(), 2, "30 are under way");
-    // asked 5 s after the last answer, every second while it is watched
+    // Waiting entries are checked 5 s after the last answer, watched ones every second.
     let scene = |ago: f64| {
         Scene::repairing(0).repair(0, OUTSIDE, "plain").repair_work(0, |w| w.check = Some((BOOT - ago, no())))
     };
@@ -165,7 +164,7 @@ fn i36_a_hung_check_delays_only_its_own_entry_however_many_hang() {
         flight(&mut scene, index, 20.0);
     }
     assert_eq!(scene.asked(), (50..60).collect::<Vec<_>>(), "their places are free for others");
-    // nor does it hold up its own machine's drain, or another entry of the machine
+    // It delays neither the drain of its own machine nor another entry of the machine.
     let mut scene = Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5).pod(11, "web", |_| ());
     flight(&mut scene, 0, 20.0);
     assert!(matches!(scene.repairs(0), Some(Effect::Preview { .. })));
@@ -229,13 +228,13 @@ fn i14_after_done_of_a_repair_its_node_is_let_go_of_once_it_is_ready_and_no_comm
     assert!(matches!(down.decide().orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
     assert_eq!(release(&finished(said(None, 1.0)), 11), None, "it may still run");
     assert_eq!(release(&finished(said(None, 101.0)), 11), Some((true, None)), "its bound has passed");
-    // the entry itself ends at once
+    // The entry itself ends at once.
     let asked = said(None, 1.0).order_repair(0, Verb::Done, 10);
     assert!(matches!(asked.repairs(0), Some(Effect::Finish { end: End::DoneBy(_), running: true, .. })));
     assert!(!matches!(said(None, 1.0).repairs(0), Some(Effect::Finish { .. })));
 }
 
-/// A cordon that was made while the Node said no boot id recorded none: any id is then no new one.
+/// A cordon that was made while the Node reported an empty boot id has no boot id. Any other id then proves no reboot.
 #[test]
 fn i14_an_empty_boot_id_on_the_cordon_is_none_that_a_deleted_repairs_node_could_differ_from() {
     let orphan = Scene::repairing(1)
@@ -272,7 +271,7 @@ fn i10_a_deleted_repairs_node_stays_cordoned_until_its_health_check_says_true_or
     assert_eq!(release(&orphan().booted(11), 11), settled, "a new boot id and Ready");
     let person = orphan().order_repair(0, Verb::Uncordon, 0);
     assert_eq!(release(&person, 11), settled);
-    // nothing was done to the machine: it goes at once
+    // Nothing was done to the machine, so the entry goes at once.
     let untouched = Scene::repairing(1)
         .repair(0, 11, "drain")
         .repair_drains(0, 11, 0, 5)

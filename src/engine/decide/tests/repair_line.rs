@@ -1,4 +1,4 @@
-//! Which repair starts: "Order", "Limits", and what both queues share (spec/repair.md, Decisions 1, 2, 4, 5, 7).
+//! Choice of the repairs that start: order, limits, and interaction of both queues (REP-8 to REP-20).
 
 use super::{
     repair_scene::{OUTSIDE, no},
@@ -62,7 +62,7 @@ fn i3_at_most_max_concurrent_repairs_and_lowering_it_aborts_nothing() {
     for index in [0, 1] {
         assert!(matches!(lowered.repair_reason(index), Reason::WaitingForHealth { .. }), "{index} goes on");
     }
-    // the default is 1
+    // The default is 1.
     assert_eq!(Scene::repairing(4).repair(0, 11, "plain").repair(1, 12, "plain").repair_starts(), [0]);
 }
 
@@ -101,7 +101,7 @@ fn i4_one_entry_per_machine_within_the_queue() {
     let scene = Scene::repairing(2).repair(0, 11, "plain").repair(1, 11, "two").repairs_at_once(5);
     assert_eq!(scene.repair_starts(), [0]);
     assert_eq!(scene.repair_reason(1), Reason::DuplicateOf { index: 0 });
-    // an earlier one in backoff does not keep a later one from its turn; then it waits itself
+    // An earlier entry in backoff does not hold back a later one; then it waits itself.
     let later = scene.watching(1, 0, 5, ok()).at_step(0, 0, StepStatus::Waiting, 5);
     assert!(later.repair_starts().is_empty());
     assert_eq!(later.repair_reason(0), Reason::DuplicateOf { index: 1 });
@@ -143,7 +143,7 @@ fn i1_one_api_server_at_a_time_over_both_queues() {
     let repaired = Scene::repairing(0).queued(&[(0, 1)]).repair(1, 2, "plain").watching(1, 0, 5, ok());
     assert!(repaired.starts().is_empty(), "an API server under repair is an API server in work");
     assert_eq!(repaired.reason(0), Reason::WaitingForControlPlane { other: "10.0.0.2".to_owned() });
-    // both eligible in one pass
+    // Both could start in the same pass.
     let both = Scene::repairing(0).queued(&[(0, 1)]).repair(1, 2, "plain");
     assert_eq!(both.decide().effects.iter().filter(|p| p.effect.starts()).count(), 1);
 }
@@ -153,7 +153,7 @@ fn api_servers_may_be_repaired_beside_other_machines() {
     let scene =
         Scene::repairing(2).entry(0, 11, Rebooting, 5).repair(1, 1, "plain").repair(2, 12, "plain").repairs_at_once(5);
     assert_eq!(scene.repair_starts(), [1, 2]);
-    // and an API server in reboot holds back API servers only
+    // An API server in reboot holds back API servers only.
     let scene = Scene::repairing(2).rebooting(0, 1, 5, ok()).repair(1, 11, "plain");
     assert_eq!(scene.repair_starts(), [1]);
 }
@@ -174,7 +174,7 @@ fn i7_no_repair_of_an_api_server_starts_while_another_one_fails_but_the_failing_
     assert_eq!(ill(ill(scene(), 1), 2).repair_starts(), [0, 1], "of two that fail each may be repaired");
     assert_eq!(scene().node(1, |n| n.ready = false).repair_starts(), [0, 1]);
     assert_eq!(scene().node(2, |n| n.ready = false).repair_starts(), [1]);
-    // one that nobody has asked yet is not known to fail, nor to be well
+    // A server that was not probed yet is neither known to be down nor known to be good.
     let unasked = scene().with(|s| drop(s.snap.probes.remove("10.0.0.1")));
     assert_eq!(unasked.repair_starts(), [1]);
 }
@@ -198,7 +198,8 @@ fn i5_an_unknown_type_or_operation_is_reported_takes_no_slot_and_others_go_on() 
     assert!(why(1).contains("other") && why(1).contains("known types: t"), "{}", why(1));
     assert!(why(3).contains("not JSON") && why(4).contains("rack 4"));
     assert!(!scene.asked().iter().any(|i| [0, 1, 3, 4].contains(i)));
-    // one in work whose operation has gone takes no slot either, and its drain lets go of its node
+    // An entry in progress whose operation is gone takes no slot either. Its drain backs off, so its node is
+    // uncordoned.
     let gone = Scene::repairing(2).repair(0, 11, "nope").repair_drains(0, 11, 0, 5).repair(1, 12, "plain");
     assert_eq!(gone.repair_starts(), [1]);
     assert!(matches!(gone.repairs(0), Some(Effect::BackOff { .. })));
@@ -243,7 +244,7 @@ fn disabled_no_eviction_and_no_command_starts() {
     let scene = Scene::repairing(2).repair(0, 11, "plain").repair(1, 12, "drain").repairs_at_once(5).repairs_disabled();
     assert!(scene.repair_starts().is_empty());
     assert_eq!(scene.repair_reason(0), Reason::QueueDisabled);
-    // the switch of the reboot queue is another one
+    // The reboot queue has a switch of its own.
     assert_eq!(Scene::repairing(2).repair(0, 11, "plain").disabled().repair_starts(), [0]);
 }
 

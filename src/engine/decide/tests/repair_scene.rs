@@ -22,7 +22,7 @@ use crate::{
     store::view::Switch,
 };
 
-/// Outside the cluster.
+/// Last number of the address outside the cluster.
 pub(super) const OUTSIDE: u8 = 99;
 
 pub(super) fn no() -> CheckAnswer {
@@ -30,8 +30,8 @@ pub(super) fn no() -> CheckAnswer {
 }
 
 impl Scene {
-    /// `two`: two steps, the second drains and has a retry; `drain`: one that drains; `success`: one step and a success
-    /// command; `plain`: one step, watched for 30 s.
+    /// Adds the operations. `two`: two steps, the second drains and has a retry. `drain`: one step that drains.
+    /// `success`: one step and a success command. `plain`: one step, watched for 30 s.
     pub(super) fn repairing(workers: u8) -> Self {
         Self::new(workers).with(|s| {
             let section = json!({"repair_procedures": [{"machine_types": ["t"], "repair_operations": [
@@ -49,7 +49,7 @@ impl Scene {
         })
     }
 
-    /// A queued entry whose machine was found ill.
+    /// A queued entry whose machine was found unhealthy.
     pub(super) fn repair(self, index: u64, last: u8, operation: &str) -> Self {
         let mut entry = RepairEntry::queued(index, &Self::address(last), "t", operation, None);
         entry.index = index;
@@ -76,12 +76,12 @@ impl Scene {
         })
     }
 
-    /// Draining by our record.
+    /// Draining, with cketerm's record on the Node.
     pub(super) fn repair_drains(self, index: u64, last: u8, step: i64, age: i64) -> Self {
         self.at_step(index, step, StepStatus::Draining, age).cordoned_for(last, index)
     }
 
-    /// Watching since a command that ended `age` seconds ago; none = it is open.
+    /// Watching since a command that ended `age` seconds ago; with `None` the command is open.
     pub(super) fn watching(self, index: u64, step: i64, age: i64, end: Option<Ended>) -> Self {
         self.at_step(index, step, StepStatus::Watching, age + 1).tried(index, 1, step, LEASE, age, end)
     }
@@ -91,7 +91,7 @@ impl Scene {
         self.attempted(index, number, lease, age, end, |a| a.step = Some(step))
     }
 
-    /// The attempt of the success command.
+    /// An attempt of the success command.
     pub(super) fn success(self, index: u64, number: u32, lease: i64, end: Option<Ended>) -> Self {
         self.attempted(index, number, lease, 5, end, |a| (a.step, a.success) = (Some(0), true))
     }
@@ -160,7 +160,7 @@ impl Scene {
         })
     }
 
-    /// What the health check said just now.
+    /// The answer that the health check just gave.
     pub(super) fn health(mut self, index: u64, answer: CheckAnswer) -> Self {
         let sound = answer == CheckAnswer::Yes;
         let work: &mut Work = self.snap.work.entry(EntryId::repair(index)).or_default();
@@ -200,14 +200,14 @@ impl Scene {
         reasons.get(&EntryId::repair(index)).cloned().unwrap_or_else(|| panic!("repair {index} is silent (I32)"))
     }
 
-    /// The repairs that start, in their order.
+    /// Returns the repairs that start, in their order.
     pub(super) fn repair_starts(&self) -> Vec<u64> {
         let effects = self.decide().effects;
         let starts = effects.iter().filter(|p| p.effect.starts()).filter_map(|p| p.entry);
         starts.filter(|e| *e == EntryId::repair(e.index)).map(|e| e.index).collect()
     }
 
-    /// What is done for a repair, its health check apart.
+    /// Returns the effect for a repair, except its health check.
     pub(super) fn repairs(&self, index: u64) -> Option<Effect> {
         let of = |p: &crate::engine::decide::Planned| {
             p.entry == Some(EntryId::repair(index)) && !matches!(p.effect, Effect::HealthCheck { .. })
@@ -215,7 +215,7 @@ impl Scene {
         self.decide().effects.into_iter().find(of).map(|p| p.effect)
     }
 
-    /// How a repair ends, if it does.
+    /// Returns the end of a repair, if it ends.
     pub(super) fn repair_ends(&self, index: u64) -> Option<End> {
         match self.repairs(index) {
             Some(Effect::Finish { end, .. } | Effect::Remove { end, .. }) => Some(end),
@@ -223,14 +223,14 @@ impl Scene {
         }
     }
 
-    /// The repairs whose health is asked now.
+    /// Returns the repairs whose health check is sent now.
     pub(super) fn asked(&self) -> Vec<u64> {
         let effects = self.decide().effects;
         let checks = effects.iter().filter(|p| matches!(p.effect, Effect::HealthCheck { .. }));
         checks.filter_map(|p| Some(p.entry?.index)).collect()
     }
 
-    /// A store entry that cannot be read.
+    /// An entry in the store that cannot be read.
     pub(super) fn broken_repair(mut self, index: u64) -> Self {
         let entry = RepairEntry::queued(index, "x", "t", "plain", None);
         let mut broken = stored("/cke/repairs/data/x", 10, entry);
@@ -239,7 +239,7 @@ impl Scene {
         self
     }
 
-    /// The entry's attempt that will be written by what is done now.
+    /// Returns the attempt that this decision writes for the entry.
     pub(super) fn command_of(&self, index: u64) -> Option<Arc<Attempt>> {
         match self.repairs(index) {
             Some(Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. }) => Some(Arc::new(attempt)),

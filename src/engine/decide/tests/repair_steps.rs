@@ -1,4 +1,4 @@
-//! "Executes the steps sequentially": drain, command, watch, the next step (spec/repair.md, Decisions 6; seed).
+//! Steps of a repair in order: drain, command, watch, next step (REP-21 to REP-28).
 
 use super::{
     repair_scene::{OUTSIDE, no},
@@ -25,7 +25,7 @@ fn ok() -> Option<Ended> {
     Some(Ended::Exit(0))
 }
 
-/// What would be written, and in which status.
+/// Returns the entry that would be written, and its step status.
 fn written(effect: Option<Effect>) -> (RepairEntry, &'static str) {
     let repair = |entry| match entry {
         QueueEntry::Repair(entry) => entry,
@@ -206,7 +206,7 @@ fn i41_past_the_last_step_it_has_failed_also_while_disabled_and_a_disabled_queue
     let first = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 1000, ok()).repairs_disabled();
     assert_eq!(first.repairs(0).map(|e| e.word()), None);
     assert_eq!(first.repair_reason(0), Reason::QueueDisabled);
-    // a definition that has lost steps
+    // A definition that lost steps.
     for status in [StepStatus::Waiting, StepStatus::Draining, StepStatus::Watching] {
         let shrunk = Scene::repairing(1).repair(0, 11, "plain").at_step(0, 1, status, 5).repairs_disabled();
         assert!(matches!(shrunk.repair_ends(0), Some(End::Failed(_))), "{status}");
@@ -228,7 +228,7 @@ fn a_command_that_fails_after_its_retries_ends_the_repair_as_failed() {
             "{end}"
         );
     }
-    // no retries in the first step
+    // The first step has no retries.
     let first = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 10, Some(Ended::Exit(1)));
     assert!(matches!(first.repair_ends(0), Some(End::Failed(_))));
 }
@@ -267,7 +267,7 @@ fn i25_tries_are_counted_per_step_over_all_leaders_and_what_we_withheld_is_none(
     assert!(scene(5, Ended::Withheld("late".to_owned())).command_of(0).is_some());
 }
 
-/// Review of the engineer, 8.2: an earlier step was done to the machine, so that its node stays claimed between steps.
+/// An earlier step changed the machine, so its node stays claimed between steps.
 #[test]
 fn i8_a_withheld_command_takes_a_repair_back_only_where_no_step_was_done_to_its_machine() {
     let late = || Some(Ended::Withheld("the policy was changed meanwhile".to_owned()));
@@ -290,7 +290,7 @@ fn i25_a_command_of_a_dead_leader_is_waited_out_and_then_unknown_until_the_healt
             s.snap.engine.leading.as_mut().unwrap().since = BOOT - since;
         })
     };
-    // TTL + TTL/12 + the command's bound
+    // TTL + TTL/12 + the command's bound.
     for young in [1.0, 94.0] {
         let running = scene(young).health(0, CheckAnswer::Yes);
         assert_eq!(running.repairs(0).map(|e| e.word()), None, "no command, no end: it may still run");
@@ -346,7 +346,7 @@ fn force_skips_pods_and_volumes_of_a_drain() {
 #[test]
 fn i07_before_every_command_the_other_control_planes_are_well() {
     let scene = Scene::repairing(0).repair(0, 1, "two").watching(0, 0, 100, ok()).node(2, |n| n.ready = false);
-    // the drain of the next step may begin, its command may not
+    // The drain of the next step may begin, its command may not.
     let drained = scene.repair_drains(0, 1, 1, 5);
     assert!(matches!(drained.repair_reason(0), Reason::ControlPlaneUnhealthy { .. }));
     assert!(drained.command_of(0).is_none());

@@ -17,7 +17,7 @@ use crate::{
 
 const CLUSTER: &str = "uid-of-kube-system";
 
-/// Entry 0 is rebooting, its attempt is another lease's, and a result lies there, changed as given.
+/// Entry 0 is rebooting, its attempt belongs to another lease, and a result for it exists, changed by the argument.
 fn scene(change: impl FnOnce(&mut CommandResult)) -> Scene {
     let scene = Scene::new(1).rebooting(0, 11, 30, None).attempt(0, 11, 1, 3, 30, None);
     scene.with(|s| {
@@ -32,7 +32,7 @@ fn scene(change: impl FnOnce(&mut CommandResult)) -> Scene {
     })
 }
 
-/// Whether the result is taken over (true), removed (false), or let be.
+/// Returns whether the result is taken over (true), removed (false) or left alone (none).
 fn taken(scene: &Scene) -> Option<bool> {
     let effects = scene.decide().effects;
     effects.iter().find_map(|p| match &p.effect {
@@ -46,7 +46,7 @@ fn i47_the_result_of_a_dead_leaders_command_is_taken_over_at_once() {
     let scene = scene(|_| {});
     assert_eq!(taken(&scene), Some(true));
     assert!(matches!(scene.reason(0), Reason::OutcomeUnknown { until: Some(_), .. }), "until it is written");
-    // what comes of it is decided as after any other command
+    // The consequences are decided as after any other command.
     let known = scene.attempt(0, 11, 1, 3, 30, Some(Ended::Exit(0))).checked(0, CheckAnswer::Yes, Some(0.0));
     assert_eq!(taken(&known), Some(false), "and the result goes");
     let ends = |p: &crate::engine::decide::Planned| matches!(p.effect, Effect::Remove { end: End::Booted, .. });
@@ -123,7 +123,7 @@ fn while_an_engine_stands_back_nobody_is_told_to_start_one() {
     assert!(matches!(nobody.reason(0), Reason::NoEngine { why } if why.contains("--daemon")));
     let back = nobody.clone().with(|s| s.snap.engine.standing_back = Some("this engine campaigns in 42 s".to_owned()));
     assert!(matches!(back.reason(0), Reason::NoEngine { why } if why.contains("42 s") && !why.contains("--daemon")));
-    // another process reads it from the registration
+    // Another process learns it from the registration.
     let elsewhere = nobody.with(|s| {
         let engine = EngineRegistration {
             host: "there".to_owned(),

@@ -1,4 +1,4 @@
-//! A small cluster to put rules to: 3 API servers `10.0.0.1`–`3`, workers from `10.0.0.11`, all Ready and answering.
+//! A small cluster for the tests: 3 API servers `10.0.0.1`–`3`, workers from `10.0.0.11`, all Ready with good probes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -99,7 +99,7 @@ impl Scene {
             }
         }
         let store = StoreView { synced: true, heard: BOOT, revision: 50, ..StoreView::default() };
-        // these control planes have no etcd behind them
+        // These control planes host no etcd members.
         let policy = Policy { etcd_members: EtcdMembers::None, ..Policy::default() };
         Self { store, kube, snap, policy, cluster, constraints: Constraints::default(), boot: BOOT }
     }
@@ -108,7 +108,7 @@ impl Scene {
         format!("10.0.0.{last}")
     }
 
-    /// An entry in this status since `age` seconds ago.
+    /// Adds an entry in this status since `age` seconds ago.
     pub(super) fn entry(mut self, index: u64, last: u8, status: RebootStatus, age: i64) -> Self {
         let mut entry = RebootEntry::queued(index, &Self::address(last)).moved_to(status, after(now(), -age));
         if status == RebootStatus::Queued {
@@ -131,7 +131,7 @@ impl Scene {
         self
     }
 
-    /// A drain under way: cordoned by our record, pods known.
+    /// A drain in progress: cordoned with cketerm's record, pods known.
     pub(super) fn draining(self, index: u64, last: u8, age: i64) -> Self {
         let id = EntryId::reboot(index);
         let mut scene = self.entry(index, last, RebootStatus::Draining, age);
@@ -139,7 +139,7 @@ impl Scene {
         scene.cordoned(last, index)
     }
 
-    /// A reboot under way: cordoned, with an attempt that ended as given (none = still open) after `age` seconds.
+    /// A reboot in progress: cordoned, with an attempt from `age` seconds ago and this end (`None` = still open).
     pub(super) fn rebooting(self, index: u64, last: u8, age: i64, end: Option<Ended>) -> Self {
         let scene = self.entry(index, last, RebootStatus::Rebooting, age).cordoned(last, index);
         scene.attempt(index, last, 1, LEASE, age, end)
@@ -222,7 +222,7 @@ impl Scene {
         })
     }
 
-    /// The machine has come back: a new boot id, Ready.
+    /// The machine has recovered: a new boot id, Ready.
     pub(super) fn booted(self, last: u8) -> Self {
         self.node(last, |n| n.boot_id = "after".to_owned())
     }
@@ -292,13 +292,13 @@ impl Scene {
         self
     }
 
-    /// The record of another lease on this Node was first seen then.
+    /// The record of another lease on this Node was first seen at this time.
     pub(super) fn foreign(mut self, last: u8, lease: i64, seen: f64) -> Self {
         self.snap.foreign.insert(Self::address(last), (lease, seen));
         self
     }
 
-    /// The last keep-alive that was acknowledged was sent then.
+    /// The last acknowledged keep-alive was sent at this time.
     pub(super) fn acknowledged(mut self, at: f64) -> Self {
         if let Some(leading) = &mut self.snap.engine.leading {
             leading.acknowledged = at;
@@ -311,7 +311,7 @@ impl Scene {
         self
     }
 
-    /// A person said of this entry's machine that it is back, and the entry went.
+    /// An operator ended the entry with `done`, and the entry is gone.
     pub(super) fn called_done(mut self, index: u64, number: u32) -> Self {
         let stored = self.store.attempts.get_mut(&(EntryId::reboot(index), number)).unwrap();
         Arc::make_mut(stored.value.as_mut().unwrap()).done_by = Some("alice@here".to_owned());
@@ -332,7 +332,7 @@ impl Scene {
         Snapshot { store: Arc::new(store), kube: Arc::new(self.kube.clone()), ..self.snap.clone() }
     }
 
-    /// What is decided when the API server's fresh answers are those that the copy has.
+    /// Decides with fresh answers of the API server that match the cache.
     pub(super) fn decide(&self) -> Decision {
         let mut answered = self.clone();
         loop {
@@ -352,12 +352,12 @@ impl Scene {
         }
     }
 
-    /// What is decided at first, without fresh answers.
+    /// Decides without fresh answers.
     pub(super) fn first_decision(&self) -> Decision {
         decide(&self.snapshot(), Now { boot: Duration::from_secs_f64(self.boot), wall: now() })
     }
 
-    /// Fresh answers that say what the copy says.
+    /// Returns fresh answers that match the cache.
     pub(super) fn fresh(&self, node: &str, pods: bool) -> FreshRead {
         let all = || self.kube.pods.get(node).map(|p| p.pods.values().cloned().collect()).unwrap_or_default();
         FreshRead { at: self.boot, node: self.kube.by_name.get(node).cloned(), pods: pods.then(all) }
@@ -371,12 +371,12 @@ impl Scene {
             .unwrap_or_else(|| panic!("entry {index} is silent (I32)"))
     }
 
-    /// The indexes whose drain starts.
+    /// Returns the indexes of the entries whose drain starts.
     pub(super) fn starts(&self) -> Vec<u64> {
         self.decide().effects.iter().filter(|p| p.effect.starts()).filter_map(|p| p.entry).map(|e| e.index).collect()
     }
 
-    /// What is done for one entry, in a word.
+    /// Returns the name of the effect for one entry.
     pub(super) fn does(&self, index: u64) -> Option<&'static str> {
         let id = EntryId::reboot(index);
         self.decide().effects.iter().find(|p| p.entry == Some(id)).map(|p| p.effect.word())

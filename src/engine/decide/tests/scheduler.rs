@@ -1,4 +1,4 @@
-//! Who starts, who waits, and why.
+//! Entries that start, entries that wait, and their reasons.
 
 use super::scene::{BOOT, Scene, now};
 use crate::engine::snapshot::BmcAccess;
@@ -57,7 +57,7 @@ fn cancelled_entries_and_those_of_foreign_nodes_are_removed_even_when_the_queue_
     assert_eq!((scene.does(0), scene.does(1)), (Some("removing"), Some("removing")));
 }
 
-/// Seed 9682: the write stood still for 48 s, and its node was a member again meanwhile.
+/// The write may take long, and the node may be a member again in the meantime.
 #[test]
 fn i28_an_entry_is_dequeued_only_while_the_definition_is_the_one_that_lacks_its_node() {
     let scene = Scene::new(2).entry(0, 11, Cancelled, 5).queued(&[(1, 99)]);
@@ -73,13 +73,13 @@ fn i28_an_entry_is_dequeued_only_while_the_definition_is_the_one_that_lacks_its_
     assert_eq!(guard(1).changed(&store), Some("the cluster definition"));
 }
 
-/// Found by simulations: the pass that dequeues such an entry took its slot for free.
+/// The pass that dequeues such an entry must not count its slot as free.
 #[test]
 fn i3_a_machine_that_leaves_the_definition_while_its_command_runs_keeps_its_slot_until_that_has_ended() {
     let scene = |last: u8, end: Option<Ended>| {
         Scene::new(2).rebooting(0, last, 3, end).queued(&[(1, 12), (2, 2)]).with(|s| {
             s.cluster.reboot.max_concurrent_reboots = Some(1);
-            // an attempt of a leader that has just gone may still run
+            // An attempt of a leader that has just gone may still run.
             s.snap.engine.leading.as_mut().unwrap().since = BOOT - 5.0;
             s.cluster.nodes.retain(|n| n.address != Scene::address(last));
         })
@@ -149,7 +149,7 @@ fn i50_without_a_list_of_bmc_networks_entries_that_need_it_wait_before_the_drain
     {
         assert_ne!(of(other, &[]).0, waits, "{other:?} does not ask for it");
     }
-    // an entry of the file that the power command would refuse
+    // The power command would refuse this entry of the file.
     let power = &["cketerm", "power", "cycle"][..];
     let refused = Reason::BmcNotAllowed { address: "10.0.0.11".to_owned(), fault: Some("outside".to_owned()) };
     for only in [None, Some(&["10.0.0.11"][..])] {
@@ -246,7 +246,7 @@ fn while_a_copy_is_older_than_ten_seconds_no_new_work_starts() {
     let etcd = Scene::new(1).queued(&[(0, 11)]).with(|s| s.store.heard = super::scene::BOOT - 11.0);
     assert!(etcd.starts().is_empty());
     assert!(matches!(etcd.reason(0), Reason::Stale { .. }));
-    // an answer on another connection says nothing of this watch
+    // An answer on another connection proves nothing about this watch.
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
         let dead = Scene::new(1).queued(&[(0, 11)]).with(|s| {
             s.kube.sources.get_mut(source).unwrap().proved = super::scene::BOOT - 11.0;
@@ -265,7 +265,7 @@ fn a_drain_does_nothing_from_an_old_copy_of_its_pods_and_others_go_on() {
     assert!(matches!(scene.reason(0), Reason::Stale { source, .. } if source == "pods on 10.0.0.11"));
 }
 
-/// A proof costs a request for each watch every few seconds: none is asked for where nothing waits for it.
+/// A proof costs a request for each watch every few seconds, so watches prove nothing while no work needs it.
 #[test]
 fn watches_prove_their_connections_only_while_work_is_next_or_under_way() {
     let proves = |scene: Scene| scene.decide().prove_watches;

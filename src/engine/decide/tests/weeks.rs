@@ -1,6 +1,7 @@
-//! Seven weeks in seconds: 500 machines in 20 racks, windows in two nights a week, a freeze, a rack that is stuck, and both
-//! changes of the clock that Morocco makes around Ramadan. The rules decide; a small model of etcd, Kubernetes and machines
-//! does what they say. What is allowed is told here by a clock on the wall, not by the windows that the rules ask.
+//! Seven weeks in seconds: 500 machines in 20 racks, windows in two nights a week, a freeze, a stuck rack, and both
+//! changes of the clock that Morocco makes around Ramadan. The rules decide; a small model of etcd, Kubernetes and
+//! machines carries out the effects. The test computes the allowed times from local wall time, independently of the
+//! code under test.
 
 mod site;
 
@@ -38,7 +39,7 @@ const MACHINES: usize = 500;
 const RACKS: usize = 20;
 const LIMIT: usize = 4;
 const BEGAN: &str = "2026-02-09T12:00:00Z";
-/// Two machines of rack 7 do not come back between these.
+/// Two machines of rack 7 do not recover between these times.
 const DEAD: [&str; 2] = ["2026-02-28T00:00:00Z", "2026-03-20T12:30:00Z"];
 const FROZEN: [&str; 2] = ["2026-02-22T02:30:00Z", "2026-02-25T20:00:00Z"];
 
@@ -46,14 +47,14 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// What a person would say who looks at the clock on the wall: nights to Sunday and Wednesday, 1 to 5 o'clock.
+/// Returns true in the allowed nights by local wall time: nights to Sunday and Wednesday, from 1 to 5 o'clock.
 fn allowed(now: Timestamp) -> bool {
     let local: Zoned = now.to_zoned(TimeZone::get("Africa/Casablanca").unwrap());
     let night = ["Sun", "Wed"].contains(&local.strftime("%a").to_string().as_str()) && (1..5).contains(&local.hour());
     night && !(now >= at(FROZEN[0]) && now < at(FROZEN[1]))
 }
 
-/// What happens by itself.
+/// Events that the site causes by itself.
 #[derive(Clone, Debug)]
 enum Happens {
     Left(String, String),
@@ -76,7 +77,7 @@ struct Weeks {
     told: Told,
 }
 
-/// What came of it.
+/// Statistics of the run.
 #[derive(Debug, Default)]
 struct Told {
     passes: u32,
@@ -84,7 +85,7 @@ struct Told {
     powers: BTreeMap<EntryId, u32>,
     unwound: u32,
     ended_outside: u32,
-    /// Days, by local date, on which something started.
+    /// Days, by local date, on which a drain started.
     nights: BTreeSet<String>,
     /// Starts while the rack was stuck.
     beside_the_stuck: u32,
@@ -105,7 +106,7 @@ impl Weeks {
         cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
         cluster.reboot.max_concurrent_reboots = Some(i64::try_from(LIMIT).unwrap());
         cluster.reboot.command_timeout_seconds = Some(60);
-        // everything may be evicted
+        // Every pod may be evicted.
         let nothing = serde_json::json!({"matchLabels": {"protected": "yes"}});
         cluster.reboot.protected_namespaces = serde_json::from_value(nothing).unwrap();
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
@@ -138,7 +139,7 @@ impl Weeks {
                 snap.probes.insert(address.clone(), probe);
             }
             let index = u64::try_from(i).unwrap();
-            // not in the order of racks: what is one rack at a time has to be sorted out
+            // Not in the order of racks, so that the groups have to sort them.
             let other = Self::shuffled(i);
             let entry = RebootEntry::queued(index, &self::address(other));
             store.reboots.entries.insert(index, stored("entry", 1, entry));
@@ -173,7 +174,8 @@ impl Weeks {
         weeks
     }
 
-    /// Rack by rack but for pairs that are swapped over half of the site; rack 7's dead ones where its turn is early in March.
+    /// Returns a machine, rack by rack, except for pairs that are swapped over half of the site. The turn of the dead
+    /// machines of rack 7 is early in March.
     fn shuffled(i: usize) -> usize {
         if i % 10 == 5 { (i + MACHINES / 2) % MACHINES } else { i }
     }
@@ -217,7 +219,7 @@ impl Weeks {
         pods.pods.insert(pod.uid.clone(), Arc::new(pod));
     }
 
-    /// Everything was heard just now.
+    /// Every source was heard just now.
     fn hear(&mut self) {
         let boot = self.boot();
         let store = self.store();
@@ -245,7 +247,7 @@ impl Weeks {
         self.store().reboots.entries.insert(entry.index, stored("entry", revision, entry.clone()));
     }
 
-    /// A pass, and what it asks for, to the end of what can be done at this moment.
+    /// Runs passes and carries out their effects until nothing more can be done at this moment.
     fn pass(&mut self) -> Option<f64> {
         loop {
             self.hear();
@@ -266,7 +268,7 @@ impl Weeks {
         }
     }
 
-    /// To the end of the queue; time goes from one event to the next.
+    /// Runs to the end of the queue. Time jumps from one event to the next.
     fn run(&mut self) {
         loop {
             let wake = self.pass();
@@ -281,7 +283,7 @@ impl Weeks {
             };
             self.wall = self.wall.max(when);
             self.happen(what);
-            // all of the same moment belongs to one pass
+            // All events of the same moment belong to one pass.
             while let Some(next) = self.happens.first_entry().filter(|next| next.key().0 <= after(self.wall, 2)) {
                 let what = next.remove();
                 self.happen(what);
@@ -309,7 +311,7 @@ fn i8_seven_weeks_of_500_machines_over_windows_a_freeze_a_stuck_rack_and_two_cha
     assert!(told.unwound > 0, "some drains met the end of their window, or the freeze");
     assert!(told.ended_outside > 0, "I6: what was rebooting ended outside of the window, too");
     assert!(told.beside_the_stuck > 50, "the next rack's turn comes when one is stuck");
-    // the night in which the clock goes back for Ramadan, and that in which it goes forth again
+    // The nights in which the clock goes back for Ramadan and forward again.
     for night in ["2026-02-15", "2026-03-22"] {
         assert!(told.nights.contains(night), "{:?}", told.nights);
     }

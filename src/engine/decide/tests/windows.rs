@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// The scene's clock says 12:00 UTC, on a Saturday.
+/// The scene's clock shows 12:00 UTC on a Saturday.
 fn windows(scene: Scene, text: &str) -> Scene {
     let windows = Windows::read(&format!("time_zone: UTC\n{text}")).unwrap();
     scene.with(|s| s.policy.windows = Some(windows))
@@ -82,7 +82,7 @@ fn it_wakes_when_the_window_opens_or_closes_and_when_the_freeze_ends() {
     let wake = |scene: Scene| scene.decide().wake.unwrap() - BOOT;
     let scene = Scene::new(1).queued(&[(0, 11)]);
     assert!((35_999.0..36_001.0).contains(&wake(shut(scene.clone()))));
-    // five minutes before its end
+    // Five minutes before its end.
     assert!((6899.0..6901.0).contains(&wake(open(scene.clone()))));
     assert!((3599.0..3601.0).contains(&wake(frozen(scene))));
 }

@@ -1,4 +1,4 @@
-//! What the site does: carries out what the rules ask for, and what happens by itself.
+//! Model of the site: carries out effects, and causes events by itself.
 
 use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
 
@@ -95,7 +95,7 @@ impl Weeks {
                 return;
             }
             Effect::BootCheck { .. } => {
-                // one that takes its time: a pass for each second of a boot would be most of the work
+                // A slow check: a pass for each second of a boot would be most of the run time.
                 let flight = InFlight {
                     what: "checking boot".to_owned(),
                     entry: Some(id),
@@ -147,7 +147,7 @@ impl Weeks {
         remember(&mut self.snap.work, id, &effect, &came, now);
     }
 
-    /// The limits, by what is persisted, and one rack at a time but for the stuck.
+    /// Asserts the limits from the persisted state, and one rack at a time except for stuck ones.
     pub(super) fn judge(&self) {
         let rack_of = |address: &str| {
             let definition = self.snap.store.definition().unwrap();
@@ -170,7 +170,7 @@ impl Weeks {
             e.status == RebootStatus::Draining || age < 1800.0
         });
         let racks: BTreeSet<String> = moving.map(|e| rack_of(&e.node).1).collect();
-        // a machine that is stuck and moves again is in work beside the next rack's
+        // A stuck machine that moves again is in progress beside the next rack's machines.
         assert!(racks.len() <= 1 || self.wall >= at(DEAD[1]), "racks {racks:?} in work at {}", self.wall);
     }
 
@@ -179,7 +179,7 @@ impl Weeks {
         match what {
             Happens::Left(node, uid) => {
                 self.kube().pods.get_mut(&node).unwrap().pods.remove(&uid);
-                // an uncordoned node gets another one
+                // An uncordoned node gets another pod.
                 if !self.snap.kube.nodes[&node].unschedulable {
                     self.pod(&node);
                 }
