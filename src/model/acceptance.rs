@@ -1,32 +1,33 @@
-//! Commands of operators under each leader. Nothing is accepted that the leader will not honour (I52).
+//! Acceptance of operators' commands under each leader. cketerm accepts only what the leader will honour (SAF-40, I52).
 //!
-//! CKE reads its own keys alone. An order or a policy field that lies below `cketerm/` means nothing to it, and a command
-//! that stored one with exit 0 would pretend. One table decides; command line, console and documents ask it.
+//! CKE reads only its own keys. It ignores an order or a policy field below `cketerm/`, so storing one with exit status
+//! 0 would mislead the operator. One table decides for the command line, the console and the documents.
 
 use std::fmt::Write as _;
 
 use super::cketerm_records::Verb;
 
-/// Who processes the queues now.
+/// Program that processes the queues now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lead {
-    /// A cketerm engine that stays.
+    /// A cketerm engine that stays leader.
     Cketerm,
-    /// A cketerm engine that finishes what is in work and then resigns: a CKE candidate waits behind it, or the policy says so.
+    /// A cketerm engine that finishes its work and then resigns, because a CKE candidate is there or the policy
+    /// requires it.
     Yielding,
     /// CKE; or nobody, while the policy lets no cketerm engine campaign.
     Cke,
     /// Nobody; a cketerm engine may campaign.
     Nobody,
-    /// Cannot be told: a key of neither program's form leads, or the policy that would decide cannot be read.
+    /// Unknown: the leading key has the form of neither program, or the policy that would decide cannot be read.
     Unknown,
 }
 
 impl Lead {
-    /// All of them, in the order of the table.
+    /// All values, in the order of the table.
     pub const ALL: [Self; 5] = [Self::Cketerm, Self::Yielding, Self::Cke, Self::Nobody, Self::Unknown];
 
-    /// Column of the table.
+    /// Returns the title of the table's column.
     pub fn title(self) -> &'static str {
         match self {
             Self::Cketerm => "cketerm",
@@ -70,36 +71,36 @@ pub enum Asked {
     Policy,
 }
 
-/// What a command relies on, which decides who honours it.
+/// Kind of effect that a command relies on. It decides which program honours the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// CKE's own keys, which both programs obey; or nothing that a leader does.
+    /// CKE's own keys, which both programs obey, or an effect that needs no leader.
     Always,
-    /// An order that a leader carries out for work that has begun.
+    /// An order that the leader carries out for work that has begun.
     Order,
-    /// An order that keeps something from starting.
+    /// An order that keeps work from starting.
     Hold,
     /// A rule that only a cketerm engine knows.
     Rule,
 }
 
-/// Whether a command is accepted.
+/// Decision about a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acceptance {
-    /// Done: the leader honours it.
+    /// Accepted: the leader honours it.
     Accepted,
-    /// Done for an entry in work, which the leader finishes; else refused.
+    /// Accepted for an entry in progress, which the leader finishes; otherwise refused.
     InWork,
-    /// Done, and honoured by the next leader if that is cketerm, which is said.
+    /// Accepted with a message that the next leader honours it if that is cketerm.
     NextLeader,
-    /// Stored with `--for-handover` and shown as not in force; else refused.
+    /// Stored with `--for-handover` and shown as not in force; otherwise refused.
     ForHandover,
     /// Refused.
     Refused,
 }
 
 impl Acceptance {
-    /// Cell of the table.
+    /// Returns the text of the table's cell.
     fn cell(self) -> &'static str {
         match self {
             Self::Accepted => "yes",
@@ -112,7 +113,7 @@ impl Acceptance {
 }
 
 impl Asked {
-    /// All of them, in the order of the table.
+    /// All values, in the order of the table.
     pub const ALL: [Self; 26] = [
         Self::Add,
         Self::Cancel,
@@ -142,7 +143,7 @@ impl Asked {
         Self::Policy,
     ];
 
-    /// Commands as they are typed, for the table.
+    /// Returns the commands as users type them, for the table.
     fn commands(self) -> &'static str {
         match self {
             Self::Add => "`rq add`, `repair-queue add`",
@@ -178,7 +179,7 @@ impl Asked {
         }
     }
 
-    /// The command in a sentence.
+    /// Returns the name of the command for messages.
     pub fn word(self) -> &'static str {
         match self {
             Self::Add => "add",
@@ -210,7 +211,8 @@ impl Asked {
         }
     }
 
-    /// What works instead under a leader that does not honour it; empty for what is never refused.
+    /// Returns the alternative under a leader that does not honour the command. Empty for commands that are never
+    /// refused.
     pub fn instead(self) -> &'static str {
         match self {
             Self::Hold => {
@@ -276,12 +278,12 @@ impl Asked {
         }
     }
 
-    /// Accepted under every leader.
+    /// Returns true if the command is accepted under every leader.
     pub fn always(self) -> bool {
         self.class() == Class::Always
     }
 
-    /// The policy field that a person sets to this. Taking one of the documents back claims nothing.
+    /// Returns the command that sets this policy field to this value. Removing one of the documents is always accepted.
     pub fn of_policy(field: &str, value: &str) -> Self {
         let none = value.trim() == "none";
         match field {
@@ -308,7 +310,7 @@ impl From<Verb> for Asked {
     }
 }
 
-/// The table.
+/// Returns the table's decision.
 pub fn acceptance(asked: Asked, lead: Lead) -> Acceptance {
     match (asked.class(), lead) {
         (Class::Always, Lead::Cketerm | Lead::Yielding | Lead::Cke | Lead::Nobody | Lead::Unknown)
@@ -322,7 +324,7 @@ pub fn acceptance(asked: Asked, lead: Lead) -> Acceptance {
     }
 }
 
-/// The table as `docs/beside-cke.md` has it.
+/// Returns the table in the form of `docs/beside-cke.md`.
 pub fn markdown() -> String {
     let mut out = String::from("| command |");
     for lead in Lead::ALL {
@@ -345,7 +347,7 @@ pub fn markdown() -> String {
 mod tests {
     use super::*;
 
-    /// The required sentences of section E, each on its own: not the table once more.
+    /// The requirements of I52, stated independently of the table.
     #[test]
     fn i52_nothing_is_accepted_that_the_leader_will_not_honour() {
         use Asked::{

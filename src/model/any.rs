@@ -1,4 +1,4 @@
-//! An entry of either queue, where what is done with it is the same: drained, commanded, backed off.
+//! An entry of either queue, for actions that both queues share: drain, command, backoff.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -10,18 +10,18 @@ use super::{
     time::{after, whole_seconds},
 };
 
-/// An entry of either queue; written as the entry itself.
+/// Entry of either queue. It is serialized as the entry itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum QueueEntry {
-    /// Of the reboot queue.
+    /// Entry of the reboot queue.
     Reboot(RebootEntry),
-    /// Of the repair queue.
+    /// Entry of the repair queue.
     Repair(RepairEntry),
 }
 
 impl QueueEntry {
-    /// Which it is.
+    /// Returns the queue and the index.
     pub fn id(&self) -> EntryId {
         match self {
             Self::Reboot(e) => EntryId::reboot(e.index),
@@ -29,12 +29,12 @@ impl QueueEntry {
         }
     }
 
-    /// Which queue holds it.
+    /// Returns the queue that holds the entry.
     pub fn queue(&self) -> QueueKind {
         self.id().queue
     }
 
-    /// The machine's address.
+    /// Returns the machine's address.
     pub fn address(&self) -> &str {
         match self {
             Self::Reboot(e) => &e.node,
@@ -42,7 +42,7 @@ impl QueueEntry {
         }
     }
 
-    /// Where it stands, in the queue's words.
+    /// Returns the status as the queue spells it.
     pub fn status(&self) -> String {
         match self {
             Self::Reboot(e) => e.status.to_string(),
@@ -51,7 +51,7 @@ impl QueueEntry {
         }
     }
 
-    /// How often its drain was backed off.
+    /// Returns the number of drains that backed off.
     pub fn backoff_count(&self) -> i64 {
         match self {
             Self::Reboot(e) => e.drain_backoff_count,
@@ -59,7 +59,7 @@ impl QueueEntry {
         }
     }
 
-    /// Its node is being drained since `now`.
+    /// Returns the entry in `draining` since `now`.
     #[must_use]
     pub fn draining(&self, now: Timestamp) -> Self {
         match self {
@@ -68,7 +68,7 @@ impl QueueEntry {
         }
     }
 
-    /// Its command is about to be run: `rebooting`, or `watching`.
+    /// Returns the entry in `rebooting` or `watching`: its command is about to run.
     #[must_use]
     pub fn commanded(&self, now: Timestamp) -> Self {
         match self {
@@ -77,7 +77,8 @@ impl QueueEntry {
         }
     }
 
-    /// Its drain was given up the `count`-th time; it is tried again in `wait` seconds.
+    /// Returns the entry after its drain backed off for the `count`-th time. The next drain may start in `wait`
+    /// seconds.
     #[must_use]
     pub fn backed_off(&self, count: i64, wait: i64, now: Timestamp) -> Self {
         let until = Some(after(whole_seconds(now), wait));
@@ -91,7 +92,7 @@ impl QueueEntry {
         }
     }
 
-    /// Its drain was given up for no fault of its own: it waits for its turn, count and wait as they were.
+    /// Returns the entry after its drain unwound. Count and expiry of the backoff are unchanged.
     #[must_use]
     pub fn unwound(&self, now: Timestamp) -> Self {
         match self {
@@ -100,7 +101,7 @@ impl QueueEntry {
         }
     }
 
-    /// The same, since `now`: a person's `retry` begins its time anew.
+    /// Returns the same entry with a transition time of `now`, as an operator's `retry` sets it.
     #[must_use]
     pub fn since(&self, now: Timestamp) -> Self {
         let mut same = self.clone();

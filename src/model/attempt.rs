@@ -1,4 +1,4 @@
-//! One try of a command of the definition, written before it starts (spec/safety.md, Effects: Attempts; I25).
+//! Attempts: single runs of a command of the definition, recorded before they start (SAF-15, I25).
 
 use std::fmt;
 
@@ -10,68 +10,69 @@ use super::{
     kube::NodeRow,
 };
 
-/// `cketerm/attempts/<queue>/<index>/<n>`.
+/// Value of `cketerm/attempts/<queue>/<index>/<n>`: one run of a command (STO-28).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools)] // facts of a record, each by itself
 pub struct Attempt {
-    /// A name of its own, given to the command as `CKETERM_ATTEMPT`.
+    /// Unique name, passed to the command as `CKETERM_ATTEMPT`.
     pub id: String,
-    /// The entry it belongs to.
+    /// The entry that the attempt belongs to.
     pub entry: EntryId,
-    /// Counted from 1 over the entry's life.
+    /// Number of the attempt, counted from 1 over the entry's life.
     pub number: u32,
-    /// The step of a repair that it belongs to, counted from 0; none for reboots.
+    /// Step of the repair, counted from 0; none for reboots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<i64>,
-    /// It is a repair's success command, and not the step's own.
+    /// Whether it is a repair's success command instead of the step's command.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub success: bool,
-    /// The repair's machine type, which with `operation` names the health check when the entry is gone.
+    /// Machine type of the repair. With `operation` it identifies the health check after the entry is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_type: Option<String>,
-    /// The repair's operation.
+    /// Operation of the repair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// The node's or machine's address.
+    /// Address of the node or machine.
     pub address: String,
-    /// The Kubernetes Node's name, where the machine is a cluster member.
+    /// Name of the Kubernetes Node, if the machine is a member of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Whether the machine is a control-plane node of the definition.
     #[serde(default)]
     pub control_plane: bool,
-    /// The leader's lease when it started.
+    /// Lease of the leader that started it.
     pub lease: i64,
-    /// The leader's host name.
+    /// Host name of that leader.
     pub host: String,
-    /// The whole command line, address included.
+    /// Whole command line, including the address.
     pub argv: Vec<String>,
-    /// Seconds after which the command is ended.
+    /// Seconds after which the helper kills the command.
     pub bound_seconds: u64,
-    /// The node's boot id before, where it was known.
+    /// Boot id of the node before the command, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
-    /// The Node was not Ready then: its boot id may be one of before an earlier reboot.
+    /// Whether the Node was not Ready then. Its boot id may then belong to an earlier boot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_ready: bool,
-    /// UID of the Node before, where it was known.
+    /// UID of the Node before the command, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
-    /// When it was written, right before the start.
+    /// Time of the record, right before the start.
     pub start: Timestamp,
-    /// Pods and volumes were skipped by a person's order.
+    /// Whether pods and volumes were skipped by an operator's order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
-    /// Who asked for it beyond the definition's retries (`rq retry`), with the reason.
+    /// User who ordered it beyond the definition's retries (`rq retry`), with the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
-    /// Who said that the machine is back (`rq done`): its Node is let go of once it is Ready, whatever its boot id.
+    /// User who marked the machine as recovered (`rq done`). Its Node is uncordoned once it is Ready, whatever its boot
+    /// id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_by: Option<String>,
-    /// So many attempts before it are not kept any more: they were withheld, or are not needed to count its tries.
+    /// Number of earlier attempts that were deleted: they were withheld, or no longer needed to count tries.
     #[serde(default, skip_serializing_if = "none")]
     pub folded: u32,
-    /// How it ended; none while it may be running.
+    /// Outcome; none while the command may be running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
 }
@@ -81,23 +82,24 @@ pub(super) fn none(count: &u32) -> bool {
     *count == 0
 }
 
-/// How a command ended.
+/// Outcome of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How it ended.
+    /// Kind of the end.
     pub end: Ended,
-    /// When.
+    /// Time of the end.
     pub at: Timestamp,
-    /// The last 4 KiB of standard output, control characters made visible, without what looks like a secret.
+    /// The last 4 KiB of standard output. Control characters are made visible, and secrets are masked.
     #[serde(default)]
     pub stdout: String,
-    /// The last 4 KiB of standard error, likewise.
+    /// The last 4 KiB of standard error, treated the same way.
     #[serde(default)]
     pub stderr: String,
 }
 
 impl Outcome {
-    /// The same without its outputs, which etcd did not take; none where there are none to leave out.
+    /// Returns the outcome without its outputs, because etcd refused their size. Returns `None` if that would save
+    /// nothing.
     pub fn without_outputs(&self, why: &str) -> Option<Self> {
         let said = format!("the outputs are left out: {why}");
         let smaller = self.stdout.len() + self.stderr.len() > said.len();
@@ -105,33 +107,34 @@ impl Outcome {
     }
 }
 
-/// The ways a command ends.
+/// Ways in which a command ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// By itself, with this status.
+    /// The command exited with this status.
     Exit(i32),
-    /// By a signal that was not our timeout's.
+    /// A signal ended the command, but not by the timeout.
     Signal(i32),
-    /// We ended it after so many seconds.
+    /// cketerm killed the command after this number of seconds.
     TimedOut(u64),
-    /// It could not be started: why.
+    /// The command could not be started, with the cause.
     NotStarted(String),
-    /// We did not let it start: the entry had changed, or the lease was running out. It does not count as a try.
+    /// cketerm did not start the command: the entry had changed, or the lease was running out. It does not count as a
+    /// try.
     Withheld(String),
-    /// Nobody knows; a person or a check settled it so.
+    /// The outcome is unknown; an operator or a check settled it so.
     Unknown(String),
 }
 
-/// What a boot or health check said.
+/// Answer of a boot check or health check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckAnswer {
     /// Exit 0 and `true`.
     Yes,
-    /// Any other exit, a timeout, or other output: what it said.
+    /// Any other exit, other output or a timeout, with the output.
     No(String),
-    /// It could not be asked: not a "no".
+    /// The check could not run. This is not a "no".
     Unavailable(String),
 }
 
@@ -160,7 +163,7 @@ impl fmt::Display for Ended {
 }
 
 impl Ended {
-    /// The command failed: what nobody knows, or what we withheld, did not.
+    /// Returns true if the command failed. An unknown outcome and a withheld command are not failures.
     pub fn failed(&self) -> bool {
         match self {
             Self::Exit(code) => *code != 0,
@@ -170,12 +173,13 @@ impl Ended {
     }
 }
 
-/// The name of an attempt: `reboots-5-1` is the first attempt of the entry `reboots/5`.
+/// Returns the name of an attempt: `reboots-5-1` is the first attempt of the entry `reboots/5`.
 pub fn attempt_id(entry: EntryId, number: u32) -> String {
     format!("{entry}-{number}").replace('/', "-")
 }
 
-/// The entry and the number that an attempt's name stands for; none where it is not exactly as [`attempt_id`] writes it.
+/// Returns the entry and the number of an attempt's name, or `None` if the name is not exactly as [`attempt_id`] writes
+/// it.
 pub fn parse_attempt_id(id: &str) -> Option<(EntryId, u32)> {
     let (entry, number) = id.rsplit_once('-')?;
     let (entry, number) = (entry.replacen('-', "/", 1).parse().ok()?, number.parse().ok()?);
@@ -183,14 +187,15 @@ pub fn parse_attempt_id(id: &str) -> Option<(EntryId, u32)> {
 }
 
 impl Attempt {
-    /// With the boot id that the Node has now, right before the command, and whether that may be an old one (I14).
+    /// Returns the attempt with the Node's present boot id, right before the command, and whether that id may be
+    /// outdated (I14).
     #[must_use]
     pub fn met(self, node: Option<&NodeRow>) -> Self {
         let boot_id = node.map(|n| n.boot_id.clone()).filter(|id| !id.is_empty());
         Self { boot_id, not_ready: node.is_some_and(|n| !n.ready), ..self }
     }
 
-    /// Which command it is, in words.
+    /// Returns the kind of command, for messages.
     pub fn what(&self) -> String {
         match (self.success, self.step, self.entry.queue) {
             (true, ..) => "success command".to_owned(),
@@ -200,13 +205,13 @@ impl Attempt {
         }
     }
 
-    /// Its command line for people: what looks like a secret is left out.
+    /// Returns the command line for display, with secrets masked.
     pub fn command(&self) -> String {
         super::secret::argv(&self.argv)
     }
 
-    /// Everything but its number, time and outcome is the same, as far as it tells whether its machine has come back and how
-    /// often its command was run: of two such attempts the older one says nothing that the newer one does not.
+    /// Reports whether the newer attempt holds all facts of this one about the recovery of the machine and the number
+    /// of tries. Number, time and outcome may differ.
     pub fn tells_the_same(&self, newer: &Self) -> bool {
         let ended = |a: &Self| !a.open() && !matches!(a.outcome.as_ref().map(|o| &o.end), Some(Ended::Unknown(_)));
         let machine =
@@ -215,22 +220,22 @@ impl Attempt {
         ended(self) && machine(self) == machine(newer) && command(self) == command(newer)
     }
 
-    /// No outcome was recorded yet.
+    /// Returns true if no outcome is recorded yet.
     pub fn open(&self) -> bool {
         self.outcome.is_none()
     }
 
-    /// It did something, or may have: it counts as a try, and its machine as rebooted.
+    /// Returns true if the command did something or may have. It then counts as a try, and its machine as rebooted.
     pub fn began(&self) -> bool {
         !matches!(self.outcome.as_ref().map(|o| &o.end), Some(Ended::NotStarted(_) | Ended::Withheld(_)))
     }
 
-    /// We did not let it start.
+    /// Returns true if cketerm did not start the command.
     pub fn withheld(&self) -> bool {
         matches!(self.outcome.as_ref().map(|o| &o.end), Some(Ended::Withheld(_)))
     }
 
-    /// It ended with exit status 0.
+    /// Returns true if the command exited with 0.
     pub fn succeeded(&self) -> bool {
         self.outcome.as_ref().is_some_and(|o| o.end == Ended::Exit(0))
     }
@@ -240,7 +245,7 @@ impl Attempt {
 mod tests {
     use super::*;
 
-    /// Review of issue 26, 16: an outcome that etcd did not take was tried again for ever.
+    /// Without this, the leader would retry an outcome for ever that etcd refuses as too large.
     #[test]
     fn an_outcome_that_is_too_large_goes_without_its_outputs_and_says_so() {
         let large = Outcome {

@@ -1,4 +1,4 @@
-//! What lies under `cketerm/`: our own keys, which CKE never reads (spec/etcd.md, Our own keys).
+//! Values under `cketerm/`: cketerm's own keys, which CKE never reads (STO-23 to STO-33).
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use super::{
     reason::{Blocker, Reason},
 };
 
-/// The number of this layout, under `cketerm/schema`. A newer one than ours: observe only. 1 is what 0.1 wrote; the first
-/// leader of this version raises it (`store::migrate`).
+/// Number of this layout, stored under `cketerm/schema`. With a newer number a program only observes. Version 0.1 wrote
+/// 1; the first leader of this version raises it (`store::migrate`).
 pub const SCHEMA: u32 = 2;
 
-/// Who asked for something, from where.
+/// User who requested something, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Who {
-    /// The login name; `SUDO_USER` where the program runs under sudo.
+    /// Login name; `SUDO_USER` under sudo.
     pub user: String,
-    /// The host cketerm ran on.
+    /// Host on which cketerm ran.
     pub host: String,
-    /// The client's address in `SSH_CONNECTION`.
+    /// Address of the client in `SSH_CONNECTION`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_client: Option<String>,
 }
@@ -40,19 +40,20 @@ impl std::fmt::Display for Who {
     }
 }
 
-/// `cketerm/identity`: which Kubernetes cluster this etcd prefix belongs to.
+/// Value of `cketerm/identity`: the Kubernetes cluster that this etcd prefix belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// UID of the `kube-system` namespace.
     pub uid: String,
-    /// Who confirmed it; none while it is only proposed.
+    /// User who confirmed it; none while it is only proposed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_by: Option<Who>,
-    /// When it was confirmed, else when it was proposed.
+    /// Time of the confirmation, else of the proposal.
     pub at: Timestamp,
 }
 
-/// `cketerm/engines/<lease>`: one engine, in the transaction and under the lease of its key in `leader/`.
+/// Value of `cketerm/engines/<lease>`: one engine. The transaction that writes its key in `leader/` writes this too,
+/// under the same lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineRegistration {
     /// Host name.
@@ -72,19 +73,20 @@ pub struct EngineRegistration {
     /// Local settings that commands of the definition need and its host lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_settings: Vec<MissingSetting>,
-    /// Why its host can start no program at all.
+    /// Cause, if its host cannot start any program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unable: Option<String>,
-    /// Why it does not campaign yet although it may: it waits for an engine that lacks nothing, and says until when.
+    /// Reason why it does not campaign yet although it may: it waits for a complete engine until the time in the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing_back: Option<String>,
-    /// It has the lock, but does nothing before what an older version wrote is in the form of this one: why it is not yet.
+    /// Reason why the migration from an older version is not done yet. The engine holds the lock but decides nothing
+    /// before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrating: Option<String>,
-    /// Whether it has seen every control plane's probe good.
+    /// Whether it has seen a good probe of every control plane.
     #[serde(default)]
     pub probes_seen: bool,
-    /// Whether it can ask the members of the etcd of Kubernetes, or need not.
+    /// Whether it can query the members of the Kubernetes etcd, or need not.
     #[serde(default)]
     pub etcd_members_seen: bool,
 }
@@ -106,7 +108,7 @@ impl fmt::Display for MissingSetting {
 }
 
 impl EngineRegistration {
-    /// Lacks nothing that campaigning at once asks for (spec/safety.md, Preflight).
+    /// Returns true if the engine lacks nothing that is needed to campaign at once (SAF-5).
     pub fn complete(&self) -> bool {
         self.missing_programs.is_empty()
             && self.missing_settings.is_empty()
@@ -117,56 +119,57 @@ impl EngineRegistration {
     }
 }
 
-/// `cketerm/requests/<queue>/<index>`: who asked for the entry; in the enqueue transaction.
+/// Value of `cketerm/requests/<queue>/<index>`: the user who requested the entry. The transaction that adds the entry
+/// writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Who.
+    /// The user.
     pub who: Who,
-    /// When.
+    /// Time of the request.
     pub at: Timestamp,
     /// Reason or ticket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// UID of the Kubernetes Node at that time, where the program asked Kubernetes.
+    /// UID of the Kubernetes Node at that time, if the program read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
 }
 
-/// `cketerm/progress/<queue>/<index>`: what the leader sees, under its lease, for every console.
+/// Value of `cketerm/progress/<queue>/<index>`: the leader's view of an entry, under its lease, for every console.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// What is being done, in words: `cordoning`, `previewing`, `evicting`, `waiting for pods`, `rebooting` …
+    /// Current phase: `cordoning`, `previewing`, `evicting`, `waiting for pods`, `rebooting` …
     pub phase: String,
-    /// Since when.
+    /// Start of the phase.
     pub since: Timestamp,
-    /// Pods that were there at the start of the drain.
+    /// Number of pods at the start of the drain.
     pub pods_at_start: u32,
-    /// How many of them are gone.
+    /// Number of those pods that are gone.
     pub pods_gone: u32,
-    /// Why it does not move, if it does not.
+    /// Reason why the entry does not move, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// The pods that are left, each with what holds it.
+    /// Remaining pods, each with its blocker.
     #[serde(default)]
     pub blockers: Vec<Blocker>,
-    /// When something happens next, if that is known.
+    /// Time of the next event, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Timestamp>,
-    /// The current step of a repair, counted from 0, and how many there are.
+    /// Current step of a repair, counted from 0, and the number of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<(i64, usize)>,
-    /// What the health check of a repair answers, and since when it has answered that.
+    /// Answer of a repair's health check, and the time since which it is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<(Timestamp, CheckAnswer)>,
 }
 
-/// What a person may order for one entry.
+/// Orders that an operator may give for one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// Keep it from starting.
+    /// Keep the entry from starting.
     Hold,
-    /// Let it start again.
+    /// Let the entry start again.
     Unhold,
     /// Run the command once more.
     Retry,
@@ -191,55 +194,56 @@ impl std::fmt::Display for Verb {
     }
 }
 
-/// `cketerm/orders/<queue>/<index>`.
+/// Value of `cketerm/orders/<queue>/<index>`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// What.
+    /// The order.
     pub verb: Verb,
-    /// Who.
+    /// User who gave it.
     pub who: Who,
-    /// When.
+    /// Time of the order.
     pub at: Timestamp,
-    /// Why.
+    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The entry's ModRevision it was given for: it dies with any later change of the entry.
+    /// ModRevision of the entry for which it was given. Any later change of the entry makes the order void, except
+    /// `hold` and `force` (STO-31).
     pub entry_revision: i64,
 }
 
-/// `cketerm/history/<id>`: one entry that ended.
+/// Value of `cketerm/history/<id>`: one ended entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
     /// The entry.
     pub entry: EntryId,
-    /// The machine.
+    /// Address of the machine.
     pub address: String,
     /// `booted`, `cancelled`, `dequeued: …`, `done by …`.
     pub outcome: String,
-    /// When it ended.
+    /// Time of the end.
     pub at: Timestamp,
-    /// The entry as it was last, in CKE's JSON.
+    /// Last state of the entry, in CKE's JSON.
     pub last: serde_json::Value,
-    /// Who asked for it.
+    /// The request for the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Request>,
-    /// Its attempts: the first one and the newest, see [`Ending::bounded`].
+    /// Attempts of the entry: the first one and the newest, see [`Ending::bounded`].
     #[serde(default)]
     pub attempts: Vec<Attempt>,
-    /// So many others are not kept.
+    /// Number of attempts that are not kept.
     #[serde(default, skip_serializing_if = "super::attempt::none")]
     pub omitted: u32,
 }
 
-/// Attempts that an ending keeps.
+/// Number of attempts that an ending keeps.
 const KEPT_ATTEMPTS: usize = 32;
-/// Bytes that the attempts of an ending take at most, and those that its entry may take.
+/// Maximum number of bytes of an ending's attempts, and of its entry.
 const ATTEMPTS_BYTES: usize = 256 << 10;
 const ENTRY_BYTES: usize = 128 << 10;
 
 impl Ending {
-    /// So that it can always be stored: the first attempt and the newest ones, as many as there is room for, and the number
-    /// of the others. An entry that somebody made huge is left out.
+    /// Returns an ending that can always be stored. It keeps the first attempt and as many of the newest ones as fit,
+    /// and the number of the others. An entry of excessive size is left out.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let size = |value: &serde_json::Value| value.to_string().len();
@@ -249,7 +253,7 @@ impl Ending {
         let before: u32 = self.attempts.iter().map(|a| a.folded).sum();
         let (mut room, mut kept) = (ATTEMPTS_BYTES, std::collections::BTreeSet::new());
         let last = self.attempts.len().saturating_sub(1);
-        // the newest first, which tells how it ended; then the first, then the others backwards
+        // The newest attempt first, which holds the end; then the first one; then the others from new to old.
         for place in (0..self.attempts.len()).rev().take(1).chain([0]).chain((0..last).rev()) {
             let Some(attempt) = self.attempts.get(place).filter(|_| !kept.contains(&place)) else { continue };
             let bytes = serde_json::to_string(attempt).map_or(0, |text| text.len());
@@ -267,104 +271,104 @@ impl Ending {
     }
 }
 
-/// `cketerm/approvals/<digest>`: a person lets one change of the definition pass.
+/// Value of `cketerm/approvals/<digest>`: an operator approves one change of the definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Who.
+    /// The user.
     pub who: Who,
-    /// When.
+    /// Time of the approval.
     pub at: Timestamp,
-    /// It ends then.
+    /// Time at which it expires.
     pub until: Timestamp,
-    /// Why.
+    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// `cketerm/approvals/hold`: nothing is applied while it is there.
+/// Value of `cketerm/approvals/hold`: no change is applied while it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Who.
+    /// The user.
     pub who: Who,
-    /// When.
+    /// Time of the hold.
     pub at: Timestamp,
-    /// Why.
+    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// `cketerm/stopped`: both queues were disabled by `cketerm stop`.
+/// Value of `cketerm/stopped`: `cketerm stop` disabled both queues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopped {
-    /// Who.
+    /// The user.
     pub who: Who,
-    /// When.
+    /// Time of the stop.
     pub at: Timestamp,
-    /// Why.
+    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The queues that were enabled, which `cketerm resume` enables again.
+    /// Queues that were enabled before. `cketerm resume` enables them again.
     pub queues: Vec<QueueKind>,
 }
 
-/// `cketerm/generated`: our last change of the definition, in the transaction that wrote it.
+/// Value of `cketerm/generated`: cketerm's last change of the definition, written in the same transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generated {
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
-    /// What it did, in the seed's words: `replace-control-plane` …
+    /// Kind of change: `replace-control-plane` …
     pub action: String,
-    /// Why.
+    /// Reason.
     pub reason: String,
-    /// Addresses of the control planes that it added: nothing further is changed until they are Ready.
+    /// Addresses of the control planes that it added. No further change is applied until they are Ready.
     pub joining: Vec<String>,
-    /// Who approved it, where somebody had to.
+    /// User who approved it, if that was necessary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<Who>,
 }
 
-/// Tries after the first one that an audit record stands for, too.
+/// Further tries that one audit record covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repeats {
-    /// How many tries there were, the first included.
+    /// Number of tries, including the first.
     pub count: u32,
-    /// When the last of them was.
+    /// Time of the last try.
     pub last: Timestamp,
 }
 
-/// `cketerm/audit/<id>`: who did what on what.
+/// Value of `cketerm/audit/<id>`: one action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
-    /// When; of several tries, the first.
+    /// Time of the action; of several tries, the first.
     pub at: Timestamp,
-    /// Who: a person, or the engine (`engine@host`).
+    /// A user, or the engine (`engine@host`).
     pub who: Who,
-    /// What: `reboot add`, `reboot cancel`, `queue disable`, `cordon`, `power` …
+    /// Action: `reboot add`, `reboot cancel`, `queue disable`, `cordon`, `power` …
     pub what: String,
-    /// On what: entries, nodes, a key.
+    /// Object: entries, nodes, a key.
     pub on: String,
-    /// Why.
+    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What came of it; of several tries, of the last one.
+    /// Result; of several tries, that of the last one.
     pub result: String,
-    /// It was tried again: one record tells of all tries.
+    /// Further tries that this record covers.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repeats>,
 }
 
 impl Audit {
-    /// When it was done last.
+    /// Returns the time of the last try.
     pub fn last(&self) -> Timestamp {
         self.repeats.map_or(self.at, |repeats| repeats.last)
     }
 
-    /// How often it was done.
+    /// Returns the number of tries.
     pub fn count(&self) -> u32 {
         self.repeats.map_or(1, |repeats| repeats.count)
     }
 
-    /// What was done, and how often where it was tried again.
+    /// Returns the action, with the number of tries if there were several.
     pub fn what_and_how_often(&self) -> String {
         match self.count() {
             1 => self.what.clone(),
@@ -372,26 +376,26 @@ impl Audit {
         }
     }
 
-    /// The same record after another try.
+    /// Returns the record after another try.
     #[must_use]
     pub fn again(self, at: Timestamp, reason: Option<String>, result: &str) -> Self {
         let repeats = Some(Repeats { count: self.count().saturating_add(1), last: at.max(self.last()) });
         Self { reason, result: result.to_owned(), repeats, ..self }
     }
 
-    /// An engine did it, no person.
+    /// Returns true if an engine is the author.
     pub fn by_engine(&self) -> bool {
         self.who.user == "engine"
     }
 
-    /// For people: what looks like a secret in what came of it, a command line of old, is left out.
+    /// Returns the record for display: secrets in the result, for example in an old command line, are masked.
     #[must_use]
     pub fn shown(&self) -> Self {
         Self { result: super::secret::masked(&self.result), ..self.clone() }
     }
 }
 
-/// `status`: what the leader is at, in CKE's words, under its lease.
+/// Value of `status`: the leader's phase in CKE's terms, under its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// `uncordon-nodes`, `repair-machines`, `reboot-nodes`, `completed`; CKE has more.

@@ -1,4 +1,4 @@
-//! What a cluster definition can say about a Node – labels, annotations, taints – as it is found and as it is to be.
+//! Labels, annotations and taints that a cluster definition can set on a Node: present and wanted state.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::cluster::Taint;
 
-/// Names with values, sorted by name, in one piece of memory: there are 5,000 Nodes, each with a score of them.
+/// Names with values, sorted by name, in one allocation. There are 5,000 Nodes with about twenty of them each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct Words(Box<str>);
 
 impl Words {
-    /// In the order of the names.
+    /// Returns names and values in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut parts = self.0.split_terminator('\0');
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
-    /// The value of one name.
+    /// Returns the value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
     }
@@ -46,25 +46,25 @@ impl From<Words> for BTreeMap<String, String> {
     }
 }
 
-/// What is found on a Node.
+/// Present labels, annotations and taints of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
     /// All labels.
     pub labels: Words,
-    /// Annotations, but for long ones, which are other programs' data.
+    /// Annotations, except long ones, which are data of other programs.
     pub annotations: Words,
     /// All taints.
     pub taints: Vec<Taint>,
 }
 
-/// What has to change on a Node.
+/// Changes to make on a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Description {
-    /// Values to set; none = remove.
+    /// Values to set; `None` = remove.
     pub labels: BTreeMap<String, Option<String>>,
-    /// Likewise.
+    /// Values to set; `None` = remove.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// The whole list, where it changes.
+    /// The whole new list, if it changes.
     pub taints: Option<Vec<Taint>>,
 }
 

@@ -1,10 +1,10 @@
-//! What names an entry of either queue, and how entries lie in etcd.
+//! Identifiers of entries of either queue, and stored values of etcd.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Which of the two queues.
+/// One of the two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueKind {
@@ -15,7 +15,7 @@ pub enum QueueKind {
 }
 
 impl QueueKind {
-    /// The folder below the prefix: `reboots` or `repairs`.
+    /// Returns the folder below the prefix: `reboots` or `repairs`.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Reboot => "reboots",
@@ -33,22 +33,22 @@ impl fmt::Display for QueueKind {
     }
 }
 
-/// One entry: its queue and its index, written `reboots/12`.
+/// Identifier of an entry: its queue and its index, written `reboots/12`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
     /// The queue that holds it.
     pub queue: QueueKind,
-    /// Its index, counted from 0, never reused.
+    /// Its index, counted from 0 and never reused.
     pub index: u64,
 }
 
 impl EntryId {
-    /// An entry of the reboot queue.
+    /// Returns the identifier of an entry of the reboot queue.
     pub fn reboot(index: u64) -> Self {
         Self { queue: QueueKind::Reboot, index }
     }
 
-    /// An entry of the repair queue.
+    /// Returns the identifier of an entry of the repair queue.
     pub fn repair(index: u64) -> Self {
         Self { queue: QueueKind::Repair, index }
     }
@@ -88,19 +88,19 @@ impl<'de> Deserialize<'de> for EntryId {
     }
 }
 
-/// A value as it lies in etcd: with the revision to compare, and readable or not.
+/// A value of etcd with its revision, readable or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stored<T> {
     /// The whole key.
     pub key: String,
     /// ModRevision, which every write compares.
     pub mod_revision: i64,
-    /// The value, or why it cannot be read (shown; never stops the others).
+    /// The value, or why it cannot be read. An unreadable value is shown and never stops the others.
     pub value: Result<Arc<T>, String>,
 }
 
 impl<T> Stored<T> {
-    /// The value where it can be read.
+    /// Returns the value if it can be read.
     pub fn get(&self) -> Option<&T> {
         self.value.as_ref().ok().map(AsRef::as_ref)
     }

@@ -1,4 +1,4 @@
-//! Members of the etcd of Kubernetes, as an engine saw them: who votes, how far each one is, who leads.
+//! Members of the Kubernetes etcd as an engine saw them: voters, progress and leader.
 
 use std::{
     collections::BTreeMap,
@@ -11,71 +11,72 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// None: nothing to ask with, or nothing was asked yet.
+    /// None: no way to query them, or not queried yet.
     #[default]
     Nothing,
     /// The section `cluster_etcd` of the local configuration.
     Configured,
-    /// cketerm's own store. It counts only where each of its voting members is on a control plane.
+    /// cketerm's own store. It counts only if each of its voting members is on a control plane.
     OwnStore,
 }
 
-/// All members, as they answered last.
+/// All members, with their last answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EtcdView {
     /// Origin of the list.
     pub source: Source,
-    /// By member id; empty until the first list came.
+    /// Members by id; empty until the first list.
     pub members: BTreeMap<u64, Member>,
-    /// The failure of the last list, until one succeeds.
+    /// The error of the last list, until one succeeds.
     pub error: Option<String>,
     /// The raft index that the leader reported first in this round.
     pub reported: Option<Reported>,
-    /// Static Pods of etcd and whether each is Ready (kubeadm): shown where nothing can be asked, never enough.
+    /// Static Pods of etcd and whether each is Ready (kubeadm). They are shown if no member can be queried, and are
+    /// never proof.
     pub static_pods: BTreeMap<String, bool>,
 }
 
 /// One member of the list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its name; empty until it has started for the first time.
+    /// Its name; empty until its first start.
     pub name: String,
-    /// It has no vote.
+    /// Whether it is a learner, which has no vote.
     pub learner: bool,
-    /// URLs that the other members use.
+    /// URLs for the other members.
     pub peer_urls: Vec<String>,
-    /// URLs that clients use.
+    /// URLs for clients.
     pub client_urls: Vec<String>,
-    /// Addresses that the host names in its URLs resolve to.
+    /// Addresses to which the host names in its URLs resolve.
     pub resolved: Vec<String>,
     /// Its last answer.
     pub state: MemberState,
 }
 
-/// The last answer of a member to a request for its status.
+/// Last answer of a member to a request for its status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberState {
-    /// It was not asked yet.
+    /// Not queried yet.
     #[default]
     Unasked,
-    /// It gave none.
+    /// No answer.
     Silent {
-        /// Boot-time seconds at which it was asked.
+        /// Boot time (seconds) of the request.
         asked: f64,
         /// The error.
         why: String,
     },
-    /// It answered.
+    /// An answer.
     Answered(Status),
 }
 
-/// What a member says of itself.
+/// Status that a member reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Boot-time seconds at which it was asked.
+    /// Boot time (seconds) of the request.
     pub asked: f64,
-    /// Boot-time seconds at which the answer came.
+    /// Boot time (seconds) of the answer.
     pub at: f64,
     /// The member that it follows; 0 = none.
     pub leader: u64,
@@ -87,30 +88,30 @@ pub struct Status {
     pub errors: Vec<String>,
 }
 
-/// The raft index to which all voting members are compared in one round.
+/// Raft index with which all voting members are compared in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reported {
     /// The leader that reported it.
     pub leader: u64,
     /// The index.
     pub index: u64,
-    /// Boot-time seconds at which the report came.
+    /// Boot time (seconds) of the report.
     pub at: f64,
 }
 
 impl Member {
-    /// Its name for people; its peer URL until it has started.
+    /// Returns its name for display, or its peer URL until its first start.
     pub fn shown(&self) -> &str {
         if self.name.is_empty() { self.peer_urls.first().map_or("unnamed", String::as_str) } else { &self.name }
     }
 
-    /// Hosts in its URLs and what they resolve to, but for those that every machine has.
+    /// Returns the hosts in its URLs and their resolved addresses, except those that every machine has.
     pub fn hosts(&self) -> impl Iterator<Item = String> {
         let urls = self.peer_urls.iter().chain(&self.client_urls).filter_map(|url| host(url));
         urls.chain(self.resolved.iter().cloned()).filter(|host| !everywhere(host))
     }
 
-    /// Its last answer, if it gave one.
+    /// Returns its last answer, if it gave one.
     pub fn status(&self) -> Option<&Status> {
         match &self.state {
             MemberState::Answered(status) => Some(status),
@@ -119,7 +120,7 @@ impl Member {
     }
 }
 
-/// The host of a URL: an address in its usual form, or a name in small letters.
+/// Returns the host of a URL: an address in its usual form, or a lower-case name.
 pub fn host(url: &str) -> Option<String> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -132,7 +133,7 @@ pub fn host(url: &str) -> Option<String> {
     (!host.is_empty()).then(|| usual(host))
 }
 
-/// An address or a name that says nothing of the machine.
+/// Reports whether an address or name does not identify a machine.
 fn everywhere(host: &str) -> bool {
     let names_nobody = |ip: IpAddr| {
         ip.is_unspecified() || ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V6(Ipv6Addr::LOCALHOST)

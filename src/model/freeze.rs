@@ -1,5 +1,5 @@
-//! A freeze: nothing new starts until then, and why (policy `freeze`; I6, I8). And groups: how many racks, zones or the
-//! like may be in work at once (policy `groups`).
+//! Freezes: no new work starts until a given time (policy `freeze`; REB-52, I6, I8). Also groups: the number of racks,
+//! zones or other groups in progress at once (policy `groups`, REB-18).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use super::{
     labels::{Labels, attribute},
 };
 
-/// Nothing new starts until `until`, in either queue.
+/// A freeze of both queues until `until`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Freeze {
-    /// Its end.
+    /// End of the freeze.
     pub until: Timestamp,
-    /// Why.
+    /// Reason.
     pub reason: String,
-    /// Who asked for it.
+    /// User who set it.
     #[serde(default)]
     pub who: Who,
     /// Fields of a newer cketerm.
@@ -26,18 +26,18 @@ pub struct Freeze {
 }
 
 impl Freeze {
-    /// Whether it is on.
+    /// Returns true while the freeze lasts.
     pub fn holds(&self, now: Timestamp) -> bool {
         now < self.until
     }
 }
 
-/// At most so many groups of machines in work at once, in the reboot queue.
+/// Limit of the groups of machines in progress at once, in the reboot queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Groups {
-    /// The label whose value is the group: a key, or its last part (`rack`).
+    /// Label whose value is the group: a whole key, or its last part (`rack`).
     pub by: String,
-    /// How many groups may be in work at once.
+    /// Maximum number of groups in progress at once.
     #[serde(default = "one")]
     pub limit: u32,
     /// Fields of a newer cketerm.
@@ -50,7 +50,7 @@ fn one() -> u32 {
 }
 
 impl Groups {
-    /// Reads what a person wrote, YAML or JSON.
+    /// Reads a document that a user wrote, YAML or JSON.
     pub fn read(text: &str) -> Result<Self, String> {
         let value = super::cluster::parse(text).map_err(|e| format!("groups: {e}"))?;
         let found: Self = serde_json::from_value(value).map_err(|e| format!("groups: {e}"))?;
@@ -66,7 +66,7 @@ impl Groups {
         Ok(found)
     }
 
-    /// The group of a machine with these labels; machines without the label are a group of their own, named `none`.
+    /// Returns the group of a machine with these labels. Machines without the label belong to the group `none`.
     pub fn of(&self, labels: &Labels) -> String {
         attribute(labels, &self.by).cloned().unwrap_or_else(|| "none".to_owned())
     }

@@ -1,5 +1,4 @@
-//! A BareMetalHost of Metal3, and the annotations of its reboot interface (spec/metal3.md, seed
-//! metal3-reboot-interface.md).
+//! BareMetalHosts of Metal3, and the annotations of its reboot interface (MET-1 to MET-12).
 
 mod proof;
 
@@ -12,36 +11,36 @@ use serde_json::Value;
 pub use self::proof::{By, Seen, Stretch, Watching};
 use super::kube::{KubeView, NodeRow};
 
-/// The annotation that asks for one power cycle; what removes it is the controller.
+/// Annotation that requests one power cycle. The controller removes it.
 pub const REBOOT_ANNOTATION: &str = "reboot.metal3.io";
-/// What the annotations that hold a host off begin with; the rest is the client's key.
+/// Prefix of annotations that hold a host off. The rest is the client's key.
 pub const HOLD_PREFIX: &str = "reboot.metal3.io/";
-/// Stops the operator's work on a host.
+/// Annotation that pauses the baremetal-operator's work on a host.
 pub const PAUSED_ANNOTATION: &str = "baremetalhost.metal3.io/paused";
-/// Takes a host out of the operator's hands.
+/// Annotation that detaches a host from the baremetal-operator.
 pub const DETACHED_ANNOTATION: &str = "baremetalhost.metal3.io/detached";
 
-/// Where our controller role keeps the two timestamps on servers whose resource definition drops them: a JSON object
-/// with `pendingRebootSince` and `lastPoweredOn`.
+/// Annotation in which cketerm's controller keeps the two timestamps if the server's resource definition drops them: a
+/// JSON object with `pendingRebootSince` and `lastPoweredOn`.
 pub const TIMES_ANNOTATION: &str = "cketerm.io/reboot-times";
 
-/// Which Node a host is, where neither its addresses nor its host name say so: the Node's name.
+/// Annotation with the name of the host's Node, for hosts whose addresses and host name do not show it.
 pub const NODE_ANNOTATION: &str = "cketerm.io/node";
 
-/// How a host is turned off.
+/// Ways to turn a host off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The operating system is asked first, and cut off when it does not end in time.
+    /// Ask the operating system to shut down first, then cut the power if that takes too long.
     #[default]
     Soft,
-    /// At once.
+    /// Cut the power at once.
     Hard,
 }
 
 impl Mode {
-    /// The mode that an annotation's value asks for: only a JSON object that says `hard` is hard. "The default reboot
-    /// mode is 'soft'"; garbage and unknown modes mean that too.
+    /// Returns the mode of an annotation's value. Only a JSON object with `"mode": "hard"` means hard. Every other
+    /// value means soft, the default of the interface (MET-5).
     pub fn of(value: &str) -> Self {
         match serde_json::from_str::<Value>(value) {
             Ok(value) if value["mode"] == "hard" => Self::Hard,
@@ -49,7 +48,7 @@ impl Mode {
         }
     }
 
-    /// `soft` or `hard`.
+    /// Returns `soft` or `hard`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Soft => "soft",
@@ -76,17 +75,17 @@ pub struct Times {
     pub last_powered_on: Option<Timestamp>,
 }
 
-/// The annotations of the reboot interface on one host.
+/// Annotations of the reboot interface on one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// The value of the basic annotation.
+    /// Value of the basic annotation.
     pub base: Option<String>,
-    /// The values of those that hold the host off, by the client's key.
+    /// Values of the annotations that hold the host off, by the client's key.
     pub keys: BTreeMap<String, String>,
 }
 
 impl Asked {
-    /// Those among a host's annotations.
+    /// Returns the annotations of the interface among a host's annotations.
     pub fn among<'a>(annotations: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         let mut asked = Self::default();
         for (name, value) in annotations {
@@ -99,18 +98,18 @@ impl Asked {
         asked
     }
 
-    /// Nothing is asked for.
+    /// Returns true if nothing is requested.
     pub fn is_empty(&self) -> bool {
         self.base.is_none() && self.keys.is_empty()
     }
 
-    /// "A hard shutdown request takes priority over a soft shutdown request."
+    /// Returns the mode of the whole request. One hard mode makes it hard (MET-7).
     pub fn mode(&self) -> Mode {
         self.base.iter().chain(self.keys.values()).map(|value| Mode::of(value)).max().unwrap_or_default()
     }
 }
 
-/// What is read of a BareMetalHost.
+/// Fields of a BareMetalHost that cketerm reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(clippy::struct_excessive_bools)] // the fields of the resource
@@ -121,13 +120,13 @@ pub struct HostRow {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Its resourceVersion, which every patch of ours carries.
+    /// Its resourceVersion, which every patch of cketerm carries.
     pub resource_version: String,
-    /// It is being deleted.
+    /// Whether it is being deleted.
     pub deleting: bool,
-    /// `spec.online`: whether it is to be on.
+    /// `spec.online`: whether it should be on.
     pub online: bool,
-    /// `spec.externallyProvisioned`: somebody else put its image on it.
+    /// `spec.externallyProvisioned`: another program installed its image.
     pub externally_provisioned: bool,
     /// `spec.disablePowerOff`.
     pub disable_power_off: bool,
@@ -147,13 +146,14 @@ pub struct HostRow {
     pub powered_on: Option<bool>,
     /// `status.provisioning.state`.
     pub provisioning: String,
-    /// `status.provisioning.lastPoweredOn`, which few resource definitions have, else what our annotation says.
+    /// `status.provisioning.lastPoweredOn`, which few resource definitions have, else the value of cketerm's
+    /// annotation.
     pub last_powered_on: Option<Timestamp>,
-    /// `status.provisioning.pendingRebootSince`, the same.
+    /// `status.provisioning.pendingRebootSince`, else the value of cketerm's annotation.
     pub pending_reboot_since: Option<Timestamp>,
     /// `status.errorType`.
     pub error_type: String,
-    /// `status.errorMessage`: it clears at each try and proves no recovery.
+    /// `status.errorMessage`. It is cleared at each try, so an empty value proves no recovery.
     pub error: String,
     /// Annotation `cketerm.io/node`; empty = none.
     pub node: String,
@@ -161,47 +161,47 @@ pub struct HostRow {
     pub hostname: String,
     /// `status.hardware.nics[].ip`.
     pub addresses: Vec<String>,
-    /// Who wrote `status.poweredOn`, by `managedFields`, and when.
+    /// Field managers that wrote `status.poweredOn`, according to `managedFields`, with the times.
     #[serde(skip)]
     pub power_writers: Vec<(String, Timestamp)>,
-    /// The annotations of the reboot interface.
+    /// Annotations of the reboot interface.
     pub asked: Asked,
 }
 
-/// The state of a host's provisioning in words; one that nobody has registered has none.
+/// Returns the provisioning state for messages. A host without a state is not registered.
 fn provisioning(state: &str) -> &str {
     if state.is_empty() { "not registered" } else { state }
 }
 
-/// Why a request to a host would be refused, kept for later or lost: a reason, not a wait.
+/// Reason why a request to a host would be refused, delayed or lost (MET-17).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 pub enum Hindrance {
-    /// It is being deleted.
+    /// The host is being deleted.
     #[error("the host is being deleted")]
     Deleting,
-    /// The operator does not look at it, keeps the request and acts on it later.
+    /// The baremetal-operator ignores the host for now. It would keep the request and act on it later.
     #[error("the host is paused: the request would be acted on when it is not any more; remove {PAUSED_ANNOTATION}")]
     Paused,
-    /// It was taken out of the operator's hands.
+    /// The host is detached from the baremetal-operator.
     #[error("the host is detached: the request would be acted on when it is attached; remove {DETACHED_ANNOTATION}")]
     Detached,
     /// The interface is for provisioned and externally provisioned hosts.
     #[error("the host is {}, and only provisioned and externally provisioned hosts are rebooted", provisioning(.0))]
     NotProvisioned(String),
-    /// It is to be off: it stays off whatever is asked.
+    /// The host should be off, and stays off whatever is requested.
     #[error("the host is to be off (spec.online is false)")]
     Offline,
-    /// A key on such a host restarts it every few seconds for ever.
+    /// A key on such a host restarts it every few seconds without end.
     #[error("the host's power-off is disabled (spec.disablePowerOff): a key would restart it again and again")]
     PowerOffDisabled,
-    /// The operator cannot reach or command the BMC.
+    /// The baremetal-operator cannot reach or command the BMC.
     #[error("the host has an error ({0}): mend it first")]
     Error(String),
 }
 
 impl HostRow {
-    /// What keeps a reboot or a hold from being carried out now; none = nothing known.
+    /// Returns the reason why a reboot or hold would not be carried out now, or `None` if none is known.
     pub fn hindrance(&self) -> Option<Hindrance> {
         if self.deleting {
             return Some(Hindrance::Deleting);
@@ -221,29 +221,29 @@ impl HostRow {
         if !self.online {
             return Some(Hindrance::Offline);
         }
-        // Errors of the past stay in `errorType` only as long as the operator has not got over them.
+        // `errorType` holds a past error only until the baremetal-operator has recovered from it.
         let power = matches!(self.error_type.as_str(), "power management error" | "registration error");
         power
             .then(|| Hindrance::Error(if self.error.is_empty() { self.error_type.clone() } else { self.error.clone() }))
     }
 
-    /// Provisioned or externally provisioned.
+    /// Returns true if the host is provisioned or externally provisioned.
     pub fn provisioned(&self) -> bool {
         matches!(self.provisioning.as_str(), "provisioned" | "externally provisioned")
     }
 
-    /// Its two timestamps.
+    /// Returns its two timestamps.
     pub fn times(&self) -> Times {
         Times { pending_reboot_since: self.pending_reboot_since, last_powered_on: self.last_powered_on }
     }
 
-    /// A reboot was asked for and is not over: `pendingRebootSince` is later than `lastPoweredOn`.
+    /// Returns true while a requested reboot is not over: `pendingRebootSince` is later than `lastPoweredOn` (MET-38).
     pub fn pending(&self) -> bool {
         self.pending_reboot_since.is_some_and(|since| self.last_powered_on.is_none_or(|last| since > last))
     }
 
-    /// Its Node, and by what it is known: our annotation, an address, the host name, or – for hosts that were never
-    /// inspected – the same name.
+    /// Returns its Node, and the evidence for it: cketerm's annotation, an address, the host name, or the same name for
+    /// hosts that were never inspected (MET-9 to MET-11).
     pub fn node_in<'a>(&self, kube: &'a KubeView) -> Option<(&'a Arc<NodeRow>, &'static str)> {
         if !self.node.is_empty() {
             return Some((kube.by_name.get(&self.node)?, "its annotation"));
@@ -257,7 +257,7 @@ impl HostRow {
             .or_else(|| kube.by_name.get(&self.name).filter(|_| !known).map(|node| (node, "its own name alone")))
     }
 
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

@@ -1,4 +1,5 @@
-//! Typed rows of Kubernetes objects: only what decisions and screens need, so that 5,000 nodes stay small.
+//! Typed rows of Kubernetes objects, with only the fields that decisions and screens need, so that 5,000 nodes stay
+//! small.
 
 use std::sync::Arc;
 
@@ -11,37 +12,37 @@ use super::{entry::EntryId, host::HostRow, selector::Selector};
 
 /// CKE's mark of a node that a queue cordoned, shared with CKE: value `true`.
 pub const CKE_ANNOTATION: &str = "cke.cybozu.com/reboot";
-/// Our record of who cordoned and what was before: JSON of [`Owner`].
+/// cketerm's record of the cordon, its entry and the previous state: JSON of [`Owner`].
 pub const OWNER_ANNOTATION: &str = "cketerm.io/owner";
-/// Makes a cordon of ours the administrator's; any value.
+/// Annotation that hands a cordon of cketerm over to the administrator; any value.
 pub const KEEP_CORDONED_ANNOTATION: &str = "cketerm.io/keep-cordoned";
 
-/// What the watch of BareMetalHosts is called among [`KubeView::sources`].
+/// Name of the watch of BareMetalHosts in [`KubeView::sources`].
 pub const HOSTS_SOURCE: &str = "baremetalhosts";
 
-/// The value of `cketerm.io/owner` (spec/safety.md, Effects and Cordons; I9).
+/// Value of `cketerm.io/owner` (SAF-33, I9).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// The leader's lease: late patches of an older leader fail on the resourceVersion.
+    /// Lease of the leader. Late patches of an older leader fail on the resourceVersion.
     pub lease: i64,
     /// The entry for which the node was cordoned.
     pub entry: EntryId,
-    /// Whether pods could be scheduled before us. `false`: the cordon stays when we go (I11).
+    /// Whether pods could be scheduled before the drain. With `false` the cordon stays afterwards (I11).
     pub schedulable_before: bool,
     /// UID of the Node when the work began.
     pub uid: String,
-    /// The node's boot id before.
+    /// Boot id of the node when the work began.
     pub boot_id: String,
-    /// The machine was already rebooting under another program when this was written.
+    /// Whether the machine was rebooting under another program already when this was written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_over_rebooting: bool,
-    /// A person said that the machine is back (`done`): the node is uncordoned once it is Ready.
+    /// Whether an operator ordered `done`. The node is uncordoned once it is Ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub called_done: bool,
-    /// Since when it was rebooting then: what the boot check is told.
+    /// Start of that reboot, which the boot check needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// How often we cordoned again after somebody uncordoned the node.
+    /// Number of times that cketerm cordoned the node again after somebody uncordoned it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub recordoned: u32,
 }
@@ -51,7 +52,7 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// What we read of a Node.
+/// Fields of a Node that cketerm reads.
 #[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeRow {
@@ -59,15 +60,15 @@ pub struct NodeRow {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// `metadata.resourceVersion`, which every patch of ours carries.
+    /// `metadata.resourceVersion`, which every patch of cketerm carries.
     pub resource_version: String,
     /// `status.addresses[].address`, host names included.
     pub addresses: Vec<String>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// Condition Ready is True.
+    /// Whether the condition Ready is True.
     pub ready: bool,
-    /// When that condition last changed.
+    /// Last change of that condition.
     pub ready_since: Option<Timestamp>,
     /// `status.nodeInfo.bootID`.
     pub boot_id: String,
@@ -75,27 +76,27 @@ pub struct NodeRow {
     pub kubelet: String,
     /// `status.volumesInUse`.
     pub volumes_in_use: Vec<String>,
-    /// It carries CKE's annotation with the value `true`.
+    /// Whether CKE's annotation has the value `true`.
     pub cke_mark: bool,
-    /// Our annotation: none, readable, or why not.
+    /// cketerm's annotation: none, readable, or why not.
     pub owner: Option<Result<Owner, String>>,
-    /// An administrator keeps the cordon.
+    /// Whether an administrator keeps the cordon.
     pub keep_cordoned: bool,
-    /// Labels that screens group by: `topology.kubernetes.io/zone`, `…/rack`, roles. Not all labels.
+    /// Labels by which screens group nodes: `topology.kubernetes.io/zone`, `…/rack`, roles. Not all labels.
     pub shown_labels: Vec<(String, String)>,
-    /// What a definition can say about it.
+    /// Labels, annotations and taints that a definition can set.
     #[serde(default)]
     pub described: Described,
 }
 
 impl NodeRow {
-    /// Our record, if there is a readable one.
+    /// Returns cketerm's record, if there is a readable one.
     pub fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref().and_then(|o| o.as_ref().ok())
     }
 
-    /// Whether a newer row differs in nothing but its version and its annotations, ours excepted: what no decision waits
-    /// for. (Every field is named here, so that a new one is thought of.)
+    /// Returns true if a newer row differs only in its version and in annotations of other programs, on which no
+    /// decision depends. Every field is named here, so that a new field must be considered.
     pub fn says_the_same(&self, newer: &Self) -> bool {
         let Self {
             name,
@@ -123,7 +124,7 @@ impl NodeRow {
     }
 }
 
-/// The controlling owner of a pod.
+/// Controlling owner of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controller {
     /// `DaemonSet`, `Job`, `ReplicaSet`, `Node` …
@@ -134,7 +135,7 @@ pub struct Controller {
     pub uid: String,
 }
 
-/// What we read of a Pod.
+/// Fields of a Pod that cketerm reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodRow {
     /// `metadata.namespace`.
@@ -147,15 +148,15 @@ pub struct PodRow {
     pub node: String,
     /// `status.phase`.
     pub phase: String,
-    /// Condition Ready is True.
+    /// Whether the condition Ready is True.
     pub ready: bool,
-    /// All labels: budgets and job selectors need them.
+    /// All labels, which budgets and job selectors need.
     pub labels: std::collections::BTreeMap<String, String>,
     /// The owner with `controller: true`.
     pub controller: Option<Controller>,
-    /// It carries `kubernetes.io/config.mirror`: a static pod, which never leaves.
+    /// Whether it has `kubernetes.io/config.mirror`: a static pod, which never leaves.
     pub mirror: bool,
-    /// `metadata.deletionTimestamp`, minus the grace period: when its deletion was asked.
+    /// `metadata.deletionTimestamp` minus the grace period: the time of the deletion request.
     pub terminating_since: Option<Timestamp>,
     /// `metadata.deletionTimestamp`: the end of its grace period.
     #[serde(default)]
@@ -163,32 +164,32 @@ pub struct PodRow {
 }
 
 impl PodRow {
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Ended by itself: `Succeeded` or `Failed`.
+    /// Returns true if it ended by itself: `Succeeded` or `Failed`.
     pub fn finished(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// Whether a controller of this kind owns it.
+    /// Returns the controlling owner if it is of this kind.
     pub fn controlled_by(&self, kind: &str) -> Option<&Controller> {
         self.controller.as_ref().filter(|c| c.kind == kind)
     }
 }
 
-/// What we read of a `PodDisruptionBudget`.
+/// Fields of a `PodDisruptionBudget` that cketerm reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BudgetRow {
     /// `metadata.namespace`.
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// `metadata.resourceVersion`: a change of it is what a refused eviction waits for.
+    /// `metadata.resourceVersion`. A refused eviction waits for a change of it.
     pub resource_version: String,
-    /// Which pods; an empty selector selects all, an absent one none (policy/v1).
+    /// Selector of pods. An empty one selects all pods, an absent one none (policy/v1).
     pub selector: Option<Selector>,
     /// `status.disruptionsAllowed`.
     pub allowed: i32,
@@ -199,29 +200,29 @@ pub struct BudgetRow {
 }
 
 impl BudgetRow {
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Whether it selects this pod.
+    /// Reports whether it selects this pod.
     pub fn selects(&self, pod: &PodRow) -> bool {
         self.namespace == pod.namespace && self.selector.as_ref().is_some_and(|s| s.matches(&pod.labels))
     }
 }
 
-/// What we read of a Namespace.
+/// Fields of a Namespace that cketerm reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NamespaceRow {
     /// `metadata.name`.
     pub name: String,
     /// All labels.
     pub labels: std::collections::BTreeMap<String, String>,
-    /// `status.phase` is Terminating.
+    /// Whether `status.phase` is Terminating.
     pub terminating: bool,
 }
 
-/// What we read of a DaemonSet.
+/// Fields of a DaemonSet that cketerm reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DaemonSetRow {
     /// `metadata.namespace`.
@@ -230,11 +231,11 @@ pub struct DaemonSetRow {
     pub name: String,
     /// `metadata.uid`.
     pub uid: String,
-    /// `spec.updateStrategy.type` is `OnDelete`.
+    /// Whether `spec.updateStrategy.type` is `OnDelete`.
     pub on_delete: bool,
 }
 
-/// The addresses behind the API server's service, as far as CKE manages them.
+/// Addresses of the API server's service, as far as CKE manages them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointsRow {
     /// `Endpoints` or `EndpointSlice`.
@@ -249,111 +250,113 @@ pub struct EndpointsRow {
     pub addresses: Vec<String>,
 }
 
-/// The pods of one node that is under work.
+/// Pods of one node in progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodePods {
-    /// Listed completely since the node was added to the watched ones.
+    /// Whether they were listed completely since the watch of the node began.
     pub synced: bool,
-    /// As in [`SourceState::proved`], for this node's watch.
+    /// The same as [`SourceState::proved`], for this node's watch.
     #[serde(default)]
     pub proved: f64,
-    /// By UID.
+    /// Pods by UID.
     pub pods: OrdMap<String, Arc<PodRow>>,
 }
 
-/// How one watch is doing.
+/// State of one watch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceState {
-    /// Listed completely at least once.
+    /// Whether it was listed completely at least once.
     pub synced: bool,
-    /// Boot-time seconds of the last sign of life (event, bookmark, successful list or open connection): for people.
+    /// Boot time (seconds) of the last sign of life: an event, a bookmark, a successful list or an open connection. For
+    /// display only.
     pub heard: f64,
-    /// Boot-time seconds of the last proof by this watch's own connection: the copy is what the server had then, or newer.
-    /// Decisions that start work ask for this one.
+    /// Boot time (seconds) of the last proof on this watch's own connection: the copy is as new as the server was then,
+    /// or newer. Decisions that start work depend on this one (SAF-22).
     #[serde(default)]
     pub proved: f64,
-    /// What went wrong last, until something went right again.
+    /// The last error, until the watch recovers.
     pub error: Option<String>,
 }
 
-/// How the line to the API server is.
+/// State of the link to the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KubeLine {
-    /// Boot-time seconds of the next try, where something has to be tried again. Once that has been, it is being tried.
+    /// Boot time (seconds) of the next try after a failure. Once it has passed, the try is under way.
     pub retry: Option<f64>,
-    /// Whole seconds that its last answer took.
+    /// Whole seconds that the last answer took.
     pub lag: u64,
 }
 
-/// By a name or an address; the hash is one of the quick ones: every entry is looked up in every pass.
+/// Index by name or address. The hasher is a fast one, because every pass looks up every entry.
 pub type Index<V> = imbl::GenericHashMap<String, V, foldhash::fast::RandomState, imbl::shared_ptr::DefaultSharedPtr>;
 
-/// In the order of the keys, so that the same copy is written the same way.
+/// Serializes in the order of the keys, so that the same view always has the same text.
 fn sorted<S: serde::Serializer>(index: &Index<String>, out: S) -> Result<S::Ok, S::Error> {
     out.collect_map(index.iter().collect::<std::collections::BTreeMap<_, _>>())
 }
 
-/// A live copy of what the engine and the screens need of Kubernetes. Cheap to clone.
+/// Live copy of the Kubernetes objects that the engine and the screens need. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KubeView {
-    /// By name.
+    /// Nodes by name.
     pub nodes: OrdMap<String, Arc<NodeRow>>,
     /// Address (or host name in `status.addresses`) → node name.
     #[serde(serialize_with = "sorted")]
     pub by_address: Index<String>,
-    /// The same rows, for looking one up: a hash is several times faster than an ordered map of names.
+    /// The same rows for look-ups: a hash map is several times faster than an ordered map.
     #[serde(skip)]
     pub by_name: Index<Arc<NodeRow>>,
     /// Names of nodes whose Ready condition is not True.
     pub not_ready: OrdSet<String>,
-    /// Names of nodes that carry CKE's or our annotation.
+    /// Names of nodes that have CKE's or cketerm's annotation.
     pub marked: OrdSet<String>,
-    /// By name.
+    /// Namespaces by name.
     pub namespaces: OrdMap<String, Arc<NamespaceRow>>,
-    /// By namespace and name.
+    /// Budgets by namespace and name.
     #[serde(with = "super::pairs")]
     pub budgets: OrdMap<(String, String), Arc<BudgetRow>>,
-    /// By UID.
+    /// DaemonSets by UID.
     pub daemon_sets: OrdMap<String, Arc<DaemonSetRow>>,
-    /// By node name: only nodes under work.
+    /// Pods by node name, only of nodes in progress.
     pub pods: OrdMap<String, NodePods>,
-    /// The API server's endpoints and slices; empty until watched.
+    /// Endpoints and slices of the API server; empty until watched.
     pub endpoints: Vec<EndpointsRow>,
     /// BareMetalHosts by namespace and name; empty until watched.
     #[serde(with = "super::pairs")]
     pub hosts: OrdMap<(String, String), Arc<HostRow>>,
-    /// The watches by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`, `endpoints`,
-    /// `baremetalhosts`.
+    /// State of each watch by resource name: `nodes`, `namespaces`, `poddisruptionbudgets`, `daemonsets`, `pods`,
+    /// `endpoints`, `baremetalhosts`.
     pub sources: OrdMap<String, SourceState>,
-    /// How the line to the server is, for people: nothing is decided by it.
+    /// State of the link to the API server, for display; no decision depends on it.
     #[serde(skip)]
     pub line: KubeLine,
     /// UID of the `kube-system` namespace, once known.
     pub cluster_uid: Option<String>,
-    /// API server's clock minus ours in seconds, once known.
+    /// API server's clock minus the local clock in seconds, once known.
     pub clock_ahead: Option<f64>,
-    /// How far our wall clock was ahead of our boot-time clock when that was measured, in seconds: another number is a clock that
-    /// has been set since.
+    /// Local wall clock minus boot-time clock at that measurement, in seconds. A different value now means that the
+    /// clock was set.
     #[serde(default)]
     pub clock_offset: f64,
-    /// When that was measured, in boot-time seconds.
+    /// Boot time (seconds) of that measurement.
     #[serde(default)]
     pub clock_measured: f64,
-    /// Rights that the queues need and this account lacks, e.g. `create pods/eviction`.
+    /// Rights that the queues need and this account lacks, for example `create pods/eviction`.
     pub missing_rights: Vec<String>,
-    /// Whether the rights were asked.
+    /// Whether the rights were queried.
     pub rights_known: bool,
 }
 
 impl KubeView {
-    /// The four cluster-wide watches that decisions need are complete.
+    /// Returns true if the four cluster-wide watches that decisions need are complete.
     pub fn synced(&self) -> bool {
         ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
             .iter()
             .all(|name| self.sources.get(*name).is_some_and(|s| s.synced))
     }
 
-    /// Puts a node in, keeping the indexes. What stays as it was is not written: it would be copied.
+    /// Inserts or replaces a node and updates the indexes. It does not write unchanged parts, because that would copy
+    /// them.
     pub fn put_node(&mut self, row: NodeRow) {
         if let Some(old) = self.nodes.get(&row.name).cloned() {
             for address in old.addresses.iter().filter(|address| !row.addresses.contains(*address)) {
@@ -372,12 +375,12 @@ impl KubeView {
         self.nodes.insert(row.name.clone(), row);
     }
 
-    /// Makes the index that is not written down anew.
+    /// Rebuilds the index that is not serialized.
     pub fn index_names(&mut self) {
         self.by_name = self.nodes.iter().map(|(name, row)| (name.clone(), Arc::clone(row))).collect();
     }
 
-    /// Takes a node out, keeping the indexes.
+    /// Removes a node and updates the indexes.
     pub fn remove_node(&mut self, name: &str) {
         if let Some(old) = self.nodes.remove(name) {
             for address in &old.addresses {
@@ -389,14 +392,14 @@ impl KubeView {
         self.marked.remove(name);
     }
 
-    /// An address is not this node's any more.
+    /// Removes an address from the index if it is this node's.
     fn forget_address(&mut self, address: &str, name: &str) {
         if self.by_address.get(address).is_some_and(|n| n == name) {
             self.by_address.remove(address);
         }
     }
 
-    /// The budgets that select a pod.
+    /// Returns the budgets that select a pod.
     pub fn budgets_of<'a>(&'a self, pod: &'a PodRow) -> impl Iterator<Item = &'a Arc<BudgetRow>> {
         self.budgets
             .range((pod.namespace.clone(), String::new())..)
@@ -406,7 +409,7 @@ impl KubeView {
     }
 }
 
-/// Whether a name is in a set.
+/// Adds the name to the set or removes it.
 fn keep(names: &mut OrdSet<String>, name: &str, in_it: bool) {
     match (names.contains(name), in_it) {
         (false, true) => drop(names.insert(name.to_owned())),

@@ -1,7 +1,7 @@
-//! The words of the domain as plain data.
+//! Domain types as plain data.
 //!
-//! Everything here can be written down, compared and read back; nothing here does I/O, asks a clock
-//! or knows a client library. Every other room may use these words; this room uses none of theirs.
+//! All of them can be written, compared and read back. Nothing here does I/O, reads a clock or knows a client library.
+//! Every other module may use these types; this module uses no other one.
 
 pub mod acceptance;
 pub mod any;

@@ -1,38 +1,38 @@
-//! What somebody is told, and what lies in etcd about it: `cketerm/notices/<receiver>` (docs/notices.md).
+//! Notices, and the state of a receiver in etcd: `cketerm/notices/<receiver>` (docs/notices.md).
 
 use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What a notice is about.
+/// Subject of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// An entry waits for a person, or a condition that holds a queue does.
+    /// An entry, or a condition that holds a queue, waits for an operator.
     Stuck,
-    /// A command failed, or a repair ended failed.
+    /// A command failed, or a repair ended as failed.
     Failed,
     /// An entry ended otherwise.
     Finished,
     /// Another engine leads.
     Leader,
-    /// A change of the definition waits at the gate.
+    /// A change of the definition waits for approval.
     Approval,
     /// A freeze was set or lifted.
     Freeze,
     /// A key in etcd cannot be read.
     Broken,
-    /// What was stuck, broken or waited for approval is so no longer.
+    /// A condition of the kind stuck, broken or approval has ended.
     Cleared,
     /// Several notices, folded into one.
     Many,
-    /// A person tries the receiver.
+    /// An operator tests the receiver.
     Test,
 }
 
 impl Kind {
-    /// Those that a receiver may choose among; the last two come to everybody.
+    /// Kinds that a receiver may choose. The last two of [`Kind::ALL`] go to every receiver.
     pub const CHOICE: [Self; 8] = [
         Self::Stuck,
         Self::Failed,
@@ -43,7 +43,7 @@ impl Kind {
         Self::Broken,
         Self::Cleared,
     ];
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 10] = [
         Self::Stuck,
         Self::Failed,
@@ -57,7 +57,7 @@ impl Kind {
         Self::Test,
     ];
 
-    /// Its name in files and notices.
+    /// Returns its name in files and notices.
     pub fn word(self) -> &'static str {
         match self {
             Self::Stuck => "stuck",
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// How bad it is, in the words that pagers have.
+    /// Returns its severity in the terms of paging services.
     pub fn severity(self) -> Severity {
         match self {
             Self::Failed | Self::Broken => Severity::Error,
@@ -89,58 +89,58 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How bad something is.
+/// Severity of a notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nobody has to do anything.
+    /// No action is needed.
     #[default]
     Info,
-    /// A person should look.
+    /// An operator should look.
     Warning,
-    /// Something went wrong.
+    /// Something failed.
     Error,
 }
 
-/// One notice, as templates and receivers see it. Every field is always there; what is not known is `null`.
+/// One notice as templates and receivers see it. Every field is present; unknown values are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notice {
-    /// The same whenever it is delivered again, another for every other notice of this receiver and cluster.
+    /// Unique within this receiver and cluster. A repeated delivery has the same id.
     pub id: String,
-    /// What it is about.
+    /// Its subject.
     pub kind: Kind,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// The condition: the same when it is cleared, and when it comes again.
+    /// The condition. The notice that clears it, and a later one of the same condition, have the same key.
     pub key: String,
     /// One line.
     pub title: String,
-    /// What there is to say, in sentences.
+    /// Text in full sentences.
     pub text: String,
-    /// When it was noticed.
+    /// Time at which the condition was noticed.
     pub at: Timestamp,
-    /// Since when it is so.
+    /// Start of the condition.
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// The cluster's name in the definition.
+    /// Name of the cluster in the definition.
     #[serde(default)]
     pub cluster: Option<String>,
     /// UID of its `kube-system` namespace.
     #[serde(default)]
     pub cluster_uid: Option<String>,
-    /// `reboots/12`.
+    /// The entry, such as `reboots/12`.
     #[serde(default)]
     pub entry: Option<String>,
     /// `reboot` or `repair`.
     #[serde(default)]
     pub queue: Option<String>,
-    /// The entry's index.
+    /// Index of the entry.
     #[serde(default)]
     pub index: Option<u64>,
-    /// The machine's address.
+    /// Address of the machine.
     #[serde(default)]
     pub address: Option<String>,
-    /// Its Node's name.
+    /// Name of its Node.
     #[serde(default)]
     pub node: Option<String>,
     /// Its role.
@@ -149,32 +149,32 @@ pub struct Notice {
     /// Its rack, or its zone.
     #[serde(default)]
     pub rack: Option<String>,
-    /// The reason's name.
+    /// Name of the reason.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Who asked for the entry, or for the freeze.
+    /// User who requested the entry or the freeze.
     #[serde(default)]
     pub requested_by: Option<String>,
-    /// Why, or the ticket.
+    /// Reason or ticket of that request.
     #[serde(default)]
     pub request_reason: Option<String>,
-    /// Where the reason is explained.
+    /// Link to the explanation of the reason.
     #[serde(default)]
     pub runbook: Option<String>,
-    /// The host that leads, and tells it.
+    /// Host of the leader, which sends the notice.
     pub leader: String,
-    /// How many notices it stands for.
+    /// Number of notices that it stands for.
     pub count: u64,
-    /// Of a folded one: how many of each kind.
+    /// Number of notices of each kind, if folded.
     #[serde(default)]
     pub counts: BTreeMap<String, u64>,
-    /// Of a folded one: the ids of those folded, as far as they are kept.
+    /// Ids of the folded notices, as far as they are kept.
     #[serde(default)]
     pub ids: Vec<String>,
 }
 
 impl Notice {
-    /// A notice of a condition; the rest is filled in by whoever knows it.
+    /// Returns a notice of a condition. The caller fills in the other fields.
     pub fn new(kind: Kind, key: String, title: String, at: Timestamp) -> Self {
         Self {
             id: String::new(),
@@ -206,27 +206,27 @@ impl Notice {
     }
 }
 
-/// A notice that is not known to be received.
+/// A notice whose receipt is not confirmed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
     /// The notice.
     pub notice: Notice,
-    /// It may have been received: it is delivered again as it is, and never folded.
+    /// Whether it may have been received. It is then delivered again unchanged and never folded.
     #[serde(default)]
     pub begun: bool,
 }
 
-/// A condition that was noticed.
+/// A noticed condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// When.
+    /// Time of the notice.
     pub at: Timestamp,
-    /// The notice's title, for the one that says that it is over.
+    /// Title of the notice, for the one that clears it.
     #[serde(default)]
     pub title: String,
 }
 
-/// A leadership that was noticed.
+/// A noticed leadership.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leadership {
     /// Create revision of its key in `leader/`.
@@ -235,34 +235,34 @@ pub struct Leadership {
     pub host: String,
 }
 
-/// Why a receiver takes nothing.
+/// Failure of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// Since when.
+    /// Start of the failure.
     pub since: Timestamp,
-    /// What it answered then, in a few words.
+    /// Short form of the receiver's answer.
     pub why: String,
 }
 
-/// `cketerm/notices/<receiver>`: what a receiver was told of, and what it still has to be told. Written by the leader alone,
-/// fenced; read by whoever wants to know.
+/// Value of `cketerm/notices/<receiver>`: delivered and pending notices of a receiver. Only the leader writes it,
+/// fenced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NotifierState {
     /// Number of the next notice.
     pub next: u64,
-    /// Create revision of the last ending that was noticed; 0 = this receiver asks for no endings.
+    /// Create revision of the last noticed ending; 0 = this receiver wants no endings.
     pub cursor: i64,
-    /// The leadership that was noticed last.
+    /// The last noticed leadership.
     pub leader: Option<Leadership>,
-    /// The freeze that was noticed, as it stood in the policy.
+    /// The noticed freeze, as stored in the policy.
     pub freeze: Option<serde_json::Value>,
-    /// Conditions that were noticed and have not gone, by their keys.
+    /// Noticed conditions that have not ended, by key.
     pub marks: BTreeMap<String, Mark>,
-    /// What is not known to be received, oldest first.
+    /// Notices whose receipt is not confirmed, oldest first.
     pub pending: Vec<Pending>,
-    /// When the last one was received.
+    /// Time of the last confirmed delivery.
     pub delivered: Option<Timestamp>,
-    /// Why it takes nothing now.
+    /// The present failure.
     pub trouble: Option<Trouble>,
 }

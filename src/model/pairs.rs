@@ -1,4 +1,4 @@
-//! For `#[serde(with = "pairs")]`: a map whose keys are no text, written as a list of keys and values.
+//! For `#[serde(with = "pairs")]`: a map whose keys are not text, serialized as a list of keys and values.
 
 use imbl::OrdMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -13,7 +13,7 @@ where
     out.collect_seq(map.iter())
 }
 
-/// Reads it.
+/// Reads the same form.
 pub fn deserialize<'de, K, V, D>(from: D) -> Result<OrdMap<K, V>, D::Error>
 where
     K: Ord + Clone + Deserialize<'de>,

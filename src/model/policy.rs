@@ -1,4 +1,4 @@
-//! `cketerm/policy`: everything that changes a decision and is not CKE's (spec/safety.md, Policy).
+//! `cketerm/policy`: all settings that change a decision and are not CKE's.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,31 +8,31 @@ use super::{
     window::Windows,
 };
 
-/// Whether our engine campaigns.
+/// Whether cketerm's engine campaigns (SAF-5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineChoice {
-    /// Never; cketerm is the console of CKE's queues.
+    /// Never; cketerm is only a console of CKE's queues.
     Cke,
-    /// Yes, and makes room when a CKE stands behind us.
+    /// Yes, and it resigns for a CKE candidate.
     #[default]
     Cketerm,
-    /// Yes, and stays.
+    /// Yes, and it stays leader.
     Always,
 }
 
-/// When API servers are rebooted, relative to the others.
+/// Order of API servers relative to other machines (REB-13, REB-14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApiServerOrder {
-    /// After all others (newer seed).
+    /// After all others.
     #[default]
     Last,
-    /// Before all others (older seed).
+    /// Before all others.
     First,
 }
 
-/// How unreachable nodes hold the queue back.
+/// Rule for unreachable nodes (REB-17).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnreachableRule {
@@ -45,7 +45,7 @@ pub enum UnreachableRule {
     All,
 }
 
-/// What ends a worker's reboot.
+/// Condition for the end of a worker's reboot (REB-39).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerCompletion {
@@ -56,11 +56,11 @@ pub enum WorkerCompletion {
     BootId,
 }
 
-/// Whether API servers in reboot are taken out of the endpoints.
+/// Whether API servers in reboot are removed from the endpoints (SAF-32).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ManageEndpoints {
-    /// Only where CKE manages them: the `cke-etcd` Endpoints of `kube-system` exist.
+    /// Only if CKE manages them: the `cke-etcd` Endpoints exist in `kube-system`.
     #[default]
     Auto,
     /// Always.
@@ -69,84 +69,86 @@ pub enum ManageEndpoints {
     Off,
 }
 
-/// Whether the members of the etcd of Kubernetes are asked before a machine that hosts one is disrupted.
+/// Whether the members of the Kubernetes etcd are queried before a machine that hosts one is disrupted (SAF-23).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EtcdMembers {
     /// Yes; without an answer control planes wait.
     #[default]
     Check,
-    /// No: a person answers for the quorum.
+    /// No: the operator is responsible for the quorum.
     None,
 }
 
-/// Which strategy generates the cluster definition.
+/// Strategy that generates the cluster definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// The seed's.
+    /// Workers by weighted templates (SAB-31 to SAB-46).
     #[default]
     Weighted,
-    /// Today's CKE.
+    /// All healthy machines, as in current CKE (SAB-47 to SAB-58).
     AllHealthy,
 }
 
-/// Whether large registry changes wait for a person.
+/// Whether large changes from the registry wait for an approval (SAB-68, SAB-69).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Approval {
-    /// Above `gate_percent`, or a control plane.
+    /// Above `gate_percent`, or if a control plane leaves.
     #[default]
     Gate,
-    /// Never: CKE's behaviour.
+    /// Never, as in CKE, except for half of the control planes.
     Never,
 }
 
-/// The whole policy; absent fields have their defaults, unknown ones make an engine observe only.
+/// The whole policy. Absent fields have their defaults. With unknown fields an engine only observes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// Whether our engine campaigns.
+    /// Whether cketerm's engine campaigns.
     pub engine: EngineChoice,
-    /// API servers last or first.
+    /// Order of API servers: last or first.
     pub api_server_order: ApiServerOrder,
-    /// Newer or older rule of the unreachable limit.
+    /// Rule for unreachable nodes.
     pub unreachable_rule: UnreachableRule,
-    /// URL with `{address}`, or `node` for Ready alone.
+    /// URL of the probe with `{address}`, or `node` for Ready alone.
     pub control_plane_probe: String,
     /// Seconds for which a rebooted API server's probe must stay good.
     pub settle_seconds: u64,
-    /// Whether the members of the etcd of Kubernetes are asked.
+    /// Whether the members of the Kubernetes etcd are queried.
     pub etcd_members: EtcdMembers,
-    /// Whether a voting member of etcd may be disrupted although the rest is no quorum: one or two members.
+    /// Whether a voting etcd member may be disrupted although the rest has no quorum, which concerns one or two voting
+    /// members.
     pub allow_quorum_loss: bool,
     /// Whether endpoints are managed.
     pub manage_endpoints: ManageEndpoints,
-    /// What ends a worker's reboot.
+    /// Condition for the end of a worker's reboot.
     pub worker_completion: WorkerCompletion,
     /// Bound in seconds of a command whose timeout is 0.
     pub command_cap_seconds: u64,
-    /// Seconds after which a `rebooting` entry, and what holds an entry up, is called stuck (`engine/trouble`).
+    /// Seconds after which a `rebooting` entry, or a condition that holds an entry up, counts as stuck
+    /// (`engine/trouble`).
     pub stuck_seconds: u64,
-    /// Which strategy generates the definition.
+    /// Strategy that generates the definition.
     pub strategy: Strategy,
-    /// Whether large registry changes wait.
+    /// Whether large changes from the registry wait for an approval.
     pub approval: Approval,
-    /// Percent of the nodes above which they wait.
+    /// Percentage of the nodes above which they wait.
     pub gate_percent: u64,
-    /// Seconds between questions to sabakan.
+    /// Seconds between requests to sabakan.
     pub sabakan_poll_seconds: u64,
     /// Seconds before a machine that vanished is removed.
     pub removal_wait_seconds: u64,
-    /// Whether the engine is the Metal3 controller too.
+    /// Whether the leader runs the Metal3 controller.
     pub metal3_controller: bool,
-    /// When drains may start and power commands may be ordered; none = always.
+    /// Windows in which drains may start and power commands may run; none = always.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
-    /// Nothing new starts until then; none = no freeze.
+    /// Freeze; none = no freeze.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze: Option<Freeze>,
-    /// How many racks or other groups may be in work at once; none = any number.
+    /// Limit of racks or other groups in progress at once; none = any number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
     /// Fields of a newer cketerm.
@@ -183,7 +185,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Fields of a newer cketerm, by their place: an engine that does not know them only observes.
+    /// Returns the fields of a newer cketerm, by place. An engine that does not know them only observes.
     pub fn unknown_fields(&self) -> Vec<String> {
         let below = |at: &str, names: Vec<String>| -> Vec<String> {
             names.into_iter().map(|name| format!("{at}.{name}")).collect()

@@ -1,4 +1,4 @@
-//! Why an entry does not move (spec/invariants.md, Reasons). Each names its object; the wording is an interface.
+//! Reasons why an entry does not move (I32). Each names its object; the wording is an interface.
 
 mod attention;
 mod sentence;
@@ -11,32 +11,32 @@ use serde::{Deserialize, Serialize};
 pub use self::attention::Attention;
 use super::{cketerm_records::Verb, entry::EntryId};
 
-/// How the cause of a backoff begins that only the queue's switch brought about.
+/// Prefix of a backoff's cause if only the queue's switch caused it.
 pub const SWITCHED_OFF: &str = "the queue was disabled";
 
-/// What is said of a command that failed and is run again by itself.
+/// Text for a command that failed and runs again by itself.
 pub const TRIES_AGAIN: &str = "tries again";
 
-/// How many nodes a reason names at most; how many there are is a number beside them.
+/// Maximum number of nodes that a reason names. A number beside them is the total.
 pub const NAMED: usize = 20;
 
-/// A drain that was given up so often is stuck: what blocks it does not go away by itself.
+/// Number of backoffs from which a drain counts as stuck: its blocker does not go away by itself.
 pub const GIVEN_UP: i64 = 3;
 
-/// What keeps one pod on its node.
+/// Blocker that keeps one pod on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
     /// `namespace/name`.
     pub pod: String,
-    /// Why it is still there.
+    /// Reason why it is still there.
     pub why: PodHold,
 }
 
-/// Why a pod is still on its node.
+/// Reason why a pod is still on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PodHold {
-    /// A budget refuses.
+    /// A budget refuses the eviction.
     Budget {
         /// `namespace/name` of the budget.
         budget: String,
@@ -45,17 +45,17 @@ pub enum PodHold {
         /// Healthy pods needed.
         needed: i32,
     },
-    /// Its budget's controller has not caught up (429 with Retry-After).
+    /// The budget's controller lags behind (429 with `Retry-After`).
     BudgetLag {
         /// `namespace/name` of the budget, or `?`.
         budget: String,
     },
-    /// Several budgets select it: the API cannot evict it (500).
+    /// Several budgets select the pod, and the API cannot evict it (500).
     ManyBudgets {
         /// Their `namespace/name`s.
         budgets: Vec<String>,
     },
-    /// A protected Job runs it.
+    /// A protected Job runs the pod.
     Job {
         /// `namespace/name` of the Job.
         job: String,
@@ -74,42 +74,42 @@ pub enum PodHold {
         /// Its message.
         message: String,
     },
-    /// The API server or a webhook failed to decide (5xx, a time-out, 429 without a cause); retried.
+    /// The API server or a webhook failed to decide (5xx, a timeout, 429 without a cause). The request is retried.
     Failing {
         /// The last answer.
         answer: String,
     },
-    /// Its namespace is being deleted (403).
+    /// The pod's namespace is being deleted (403).
     NamespaceTerminating,
-    /// The pod was replaced by another of the same name (409).
+    /// Another pod of the same name replaced it (409).
     Replaced,
-    /// It is terminating.
+    /// The pod is terminating.
     Terminating {
-        /// Since when.
+        /// Start of the termination.
         since: Timestamp,
         /// Whether the node is Ready.
         node_ready: bool,
     },
-    /// Eviction was accepted or it waits to be asked.
+    /// The eviction was accepted, or its request is next.
     Leaving,
-    /// The API answered something else.
+    /// Another answer of the API server.
     Refused {
         /// Status code and message.
         answer: String,
     },
 }
 
-/// The size of a transaction that is more than etcd takes.
+/// Size of a transaction that etcd would refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{operations} operations and {bytes} bytes in one transaction")]
 pub struct TooLarge {
-    /// Operations, or comparisons where these are more.
+    /// Number of operations, or of comparisons if there are more.
     pub operations: usize,
-    /// Bytes, of keys and values.
+    /// Bytes of keys and values.
     pub bytes: usize,
 }
 
-/// Why an entry does not move.
+/// Reason why an entry does not move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "PascalCase")]
 #[allow(missing_docs)] // each variant is its own sentence; `Display` spells it out
@@ -124,7 +124,7 @@ pub enum Reason {
     WaitingForControlPlane {
         other: String,
     },
-    /// The first [`NAMED`] of them by name. Every entry that waits says the same: shared, or an outage would cost nodes
+    /// `names` holds the first [`NAMED`] of them. All waiting entries share it, otherwise an outage would cost nodes
     /// times entries.
     UnreachableGate {
         count: i64,
@@ -135,27 +135,27 @@ pub enum Reason {
         node: String,
         why: String,
     },
-    /// Another voting member of the etcd of Kubernetes is not well: the quorum would hang on it.
+    /// Another voting member of the Kubernetes etcd is unhealthy, so the quorum is at risk.
     EtcdMemberUnhealthy {
         member: String,
         why: String,
     },
-    /// The voting members that would be left are no quorum.
+    /// The remaining voting members would have no quorum.
     EtcdQuorumWouldBeLost {
         member: String,
         voters: usize,
     },
-    /// Nobody knows how the members of the etcd of Kubernetes are.
+    /// The state of the Kubernetes etcd's members is not known.
     EtcdUnchecked {
         why: String,
     },
     OutsideWindow {
         next_open: Option<Timestamp>,
-        /// It is open, and ends too soon for a drain.
+        /// End of the open window, if it is too near for a drain.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         closes: Option<Timestamp>,
     },
-    /// Another group of machines (policy `groups`) is in work.
+    /// Another group of machines (policy `groups`) is in progress.
     WaitingForGroup {
         /// The label.
         by: String,
@@ -203,12 +203,12 @@ pub enum Reason {
         webhook: String,
         message: String,
     },
-    /// The API server or a webhook failed to decide about an eviction (5xx, a time-out, overload): it is retried.
+    /// The API server or a webhook failed to decide about an eviction (5xx, a timeout, overload). It is retried.
     EvictionFailing {
         pod: String,
         answer: String,
     },
-    /// A minute after its grace period has ended (`since`) the pod is still there.
+    /// The pod is still there a minute after its grace period ended (`since`).
     TerminatingStuck {
         pod: String,
         since: Timestamp,
@@ -264,7 +264,7 @@ pub enum Reason {
         who: String,
         why: Option<String>,
     },
-    /// Accepted before CKE took the lead, which does not know it.
+    /// The order was accepted before CKE took the lead, and CKE does not know it.
     OrderIgnored {
         verb: Verb,
         who: String,
@@ -277,11 +277,11 @@ pub enum Reason {
     ProgramMissing {
         path: String,
     },
-    /// The commands speak to the machine's BMC, and the local file neither names it nor allows a network of BMCs, or refuses
-    /// what it names.
+    /// The commands log in to the machine's BMC. The local file neither names it nor allows its network, or its entry
+    /// is refused.
     BmcNotAllowed {
         address: String,
-        /// Why the file cannot be read, or its entry not used.
+        /// Reason why the file cannot be read or its entry cannot be used.
         fault: Option<String>,
     },
     DuplicateOf {
@@ -293,9 +293,9 @@ pub enum Reason {
     MachineInReboot {
         entry: EntryId,
     },
-    /// The command of a repair's step has ended; the health check decides until the watch is over.
+    /// The command of a repair's step has ended. The health check decides until the watch is over.
     WaitingForHealth {
-        /// Counted from 0.
+        /// Step, counted from 0.
         step: i64,
         until: Option<Timestamp>,
         last: String,
@@ -329,27 +329,27 @@ pub enum Reason {
     InvalidEntry {
         why: String,
     },
-    /// An effect failed and is tried again: what, and what was answered.
+    /// An effect failed and is retried: the effect and the answer.
     EffectFailed {
         what: String,
         why: String,
     },
-    /// Its next step does not fit into one transaction of etcd: nothing of it was written.
+    /// The next step does not fit into one transaction of etcd. Nothing was written.
     TransactionTooLarge {
         what: String,
         #[serde(flatten)]
         size: TooLarge,
     },
-    /// It moves: what is being done.
+    /// The entry moves: its present phase.
     Working {
         phase: String,
     },
-    /// Nothing holds it back: the next pass takes it.
+    /// Nothing holds the entry back. The next pass starts it.
     Ready,
 }
 
 impl Reason {
-    /// The reason's name, as metrics and `-o json` have it.
+    /// Returns the name of the reason in metrics and `-o json`.
     pub fn name(&self) -> String {
         match serde_json::to_value(self) {
             Ok(serde_json::Value::Object(fields)) => {

@@ -1,4 +1,4 @@
-//! The reboot queue's entry (spec/reboot.md, Entry JSON; seed `cke-reboot-newer.md`, Data schema).
+//! Entries of the reboot queue (REB-1, REB-2).
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use serde_json::{Map, Value};
 
 use crate::mutation::{Mutation, on};
 
-/// Where an entry stands.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RebootStatus {
-    /// Waits for its turn, or for its backoff to end.
+    /// Waits for its turn, or for the end of its backoff.
     Queued,
     /// The node is cordoned and its pods are leaving.
     Draining,
-    /// The reboot command was, or is about to be, run.
+    /// The reboot command ran, or is about to run.
     Rebooting,
-    /// To be removed at once.
+    /// Is removed at once.
     Cancelled,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for RebootStatus {
     }
 }
 
-/// `reboots/data/%016x`.
+/// Value of `reboots/data/%016x`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RebootEntry {
     /// Its index; a number in a JSON string.
@@ -41,18 +41,18 @@ pub struct RebootEntry {
     pub index: u64,
     /// The node's IP address.
     pub node: String,
-    /// Where it stands.
+    /// Its state.
     pub status: RebootStatus,
-    /// When `status` last changed; none for a fresh entry.
+    /// Last change of `status`; none for a fresh entry.
     #[serde(with = "super::time::go", default)]
     pub last_transition_time: Option<Timestamp>,
-    /// How often its drain was backed off. CKE leaves it out where it is 0.
+    /// Number of drains that backed off. CKE leaves it out if it is 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub drain_backoff_count: i64,
-    /// Until when it is not drained again.
+    /// End of the backoff.
     #[serde(with = "super::time::go", default)]
     pub drain_backoff_expire: Option<Timestamp>,
-    /// Fields that we do not know, kept as they are.
+    /// Fields that cketerm does not know; kept as they are.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -63,7 +63,7 @@ fn is_zero(n: &i64) -> bool {
 }
 
 impl RebootEntry {
-    /// A fresh entry, as `ckecli reboot-queue add` writes it.
+    /// Returns a fresh entry, as `ckecli reboot-queue add` writes it.
     pub fn queued(index: u64, address: &str) -> Self {
         Self {
             index,
@@ -76,7 +76,7 @@ impl RebootEntry {
         }
     }
 
-    /// The same entry in another status since `now`, cut to whole seconds.
+    /// Returns the entry in another state since `now`, in whole seconds.
     #[must_use]
     pub fn moved_to(&self, status: RebootStatus, now: Timestamp) -> Self {
         let unknown = if on(Mutation::StrangeFieldsLost) { Map::new() } else { self.unknown.clone() };

@@ -1,59 +1,59 @@
-//! CKE's operation record, which `ckecli history` prints (spec/etcd.md, Record JSON).
+//! CKE's operation record, which `ckecli history` prints (STO-20, STO-21).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How many records are kept.
+/// Number of records that are kept (STO-14).
 pub const KEPT: u64 = 1000;
 
-/// `records/%016x`.
+/// Value of `records/%016x`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// A number in a JSON string; the first is 1.
+    /// Number in a JSON string; the first is 1.
     #[serde(with = "super::entry::text_number")]
     pub id: u64,
     /// `new`, `running`, `cancelled` or `completed`.
     pub status: String,
-    /// Such as `reboot-drain-start`.
+    /// Operation, such as `reboot-drain-start`.
     pub operation: String,
-    /// What was done on what.
+    /// The action and its object.
     pub command: RecordCommand,
-    /// Addresses.
+    /// Addresses of the machines.
     #[serde(default)]
     pub targets: Option<Vec<String>>,
     /// Free text.
     #[serde(default)]
     pub info: String,
-    /// What went wrong.
+    /// The error, if any.
     #[serde(default)]
     pub error: String,
-    /// With nanoseconds.
+    /// Start, with nanoseconds.
     #[serde(rename = "start-at", with = "super::time::go", default)]
     pub start_at: Option<Timestamp>,
-    /// With nanoseconds; none while it runs.
+    /// End, with nanoseconds; none while it runs.
     #[serde(rename = "end-at", with = "super::time::go", default)]
     pub end_at: Option<Timestamp>,
-    /// Fields that we do not know, kept as they are.
+    /// Fields that cketerm does not know; kept as they are.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
-/// A record's command.
+/// Command of a record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordCommand {
-    /// CKE's name of it.
+    /// CKE's name of the command.
     pub name: String,
-    /// An address or several.
+    /// One or several addresses.
     #[serde(default)]
     pub target: String,
-    /// More about it.
+    /// Further details.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
 
 impl Record {
-    /// A record of something that has been done, as CKE words it.
+    /// Returns a record of a completed action in CKE's wording.
     pub fn completed(id: u64, operation: &str, address: &str, error: &str, start: Timestamp, end: Timestamp) -> Self {
         Self {
             id,

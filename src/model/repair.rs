@@ -1,4 +1,4 @@
-//! The repair queue's entry (spec/repair.md, Entry JSON; seed `cke-repair.md`).
+//! Entries of the repair queue (REP-1 to REP-6, STO-19).
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Where an entry stands.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RepairStatus {
     /// Waits for its turn.
     Queued,
-    /// In work, as `step_status` says.
+    /// In progress, as `step_status` shows.
     Processing,
-    /// Healthy; stays until deleted.
+    /// The machine is healthy. The entry stays until deleted.
     Succeeded,
-    /// Given up; stays until deleted.
+    /// Given up. The entry stays until deleted.
     Failed,
 }
 
@@ -31,16 +31,16 @@ impl fmt::Display for RepairStatus {
     }
 }
 
-/// Where the current step stands.
+/// State of the current step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepStatus {
-    /// Nothing of the step was done.
+    /// Nothing of the step has begun.
     #[default]
     Waiting,
     /// The node is being drained.
     Draining,
-    /// The repair command was run; the health check decides.
+    /// The repair command ran; the health check decides.
     Watching,
 }
 
@@ -54,45 +54,45 @@ impl fmt::Display for StepStatus {
     }
 }
 
-/// `repairs/data/%016x`.
+/// Value of `repairs/data/%016x`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RepairEntry {
     /// Its index; a number in a JSON string.
     #[serde(with = "super::entry::text_number")]
     pub index: u64,
-    /// The machine's address; any text in CKE.
+    /// Address of the machine; any text in CKE.
     pub address: String,
-    /// The node's name in the cluster definition; empty = not a member.
+    /// Name of the node in the cluster definition; empty = not a member.
     #[serde(default)]
     pub nodename: String,
     /// The machine's serial number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// Names the repair procedure.
+    /// Machine type, which selects the repair procedure.
     pub machine_type: String,
-    /// Names the operation of that procedure.
+    /// Operation of that procedure.
     pub operation: String,
-    /// Where it stands.
+    /// Its state.
     pub status: RepairStatus,
     /// The current step, counted from 0.
     #[serde(default)]
     pub step: i64,
-    /// Where that step stands.
+    /// State of that step.
     #[serde(default)]
     pub step_status: StepStatus,
-    /// To be removed at once.
+    /// Whether it is to be removed at once.
     #[serde(default)]
     pub deleted: bool,
-    /// When the status last changed.
+    /// Last change of the state.
     #[serde(with = "super::time::go", default)]
     pub last_transition_time: Option<Timestamp>,
-    /// How often its drain was backed off.
+    /// Number of drains that backed off.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub drain_backoff_count: i64,
-    /// Until when it is not drained again.
+    /// End of the backoff.
     #[serde(with = "super::time::go", default)]
     pub drain_backoff_expire: Option<Timestamp>,
-    /// Fields that we do not know, kept as they are.
+    /// Fields that cketerm does not know; kept as they are.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -103,7 +103,7 @@ fn is_zero(n: &i64) -> bool {
 }
 
 impl RepairEntry {
-    /// A fresh entry, as `ckecli repair-queue add` writes it: the node's name is the leader's to fill in.
+    /// Returns a fresh entry, as `ckecli repair-queue add` writes it. The leader fills in the node's name.
     pub fn queued(index: u64, address: &str, machine_type: &str, operation: &str, serial: Option<&str>) -> Self {
         Self {
             index,
@@ -123,24 +123,24 @@ impl RepairEntry {
         }
     }
 
-    /// Succeeded or failed: it stays until somebody deletes it.
+    /// Returns true if the repair succeeded or failed. The entry stays until somebody deletes it.
     pub fn finished(&self) -> bool {
         matches!(self.status, RepairStatus::Succeeded | RepairStatus::Failed)
     }
 
-    /// Neither succeeded, failed nor deleted.
+    /// Returns true if the entry has neither succeeded nor failed nor been deleted.
     pub fn unfinished(&self) -> bool {
         !self.deleted && matches!(self.status, RepairStatus::Queued | RepairStatus::Processing)
     }
 
-    /// The same entry elsewhere since `now`, cut to whole seconds.
+    /// Returns the entry in another state since `now`, in whole seconds.
     #[must_use]
     pub fn moved_to(&self, status: RepairStatus, step_status: StepStatus, now: Timestamp) -> Self {
         Self { status, step_status, last_transition_time: Some(super::time::whole_seconds(now)), ..self.clone() }
     }
 
-    /// Whether it holds its machine now: draining, or watching after a command (spec/reboot.md, Decisions 6). One that
-    /// is marked as deleted holds it until it is removed.
+    /// Returns true while the entry claims its machine: draining, or watching after a command (REP-4). A deleted entry
+    /// claims it until it is removed.
     pub fn claims_machine(&self) -> bool {
         self.status == RepairStatus::Processing
             && matches!(self.step_status, StepStatus::Draining | StepStatus::Watching)

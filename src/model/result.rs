@@ -1,8 +1,8 @@
-//! Result of a command as its helper writes it down, for the case that the engine that started it is gone.
+//! Result of a command as its helper writes it, for the case that the engine that started it is gone (SAF-20).
 //!
-//! A file in the state directory of the host, then `cketerm/results/<attempt>`: any engine of that host publishes it, and
-//! the leader takes it over into the attempt. Both are foreign input: a result counts only for the attempt whose name,
-//! lease, cluster and command line it carries.
+//! The helper writes a file in the state directory of the host. Any engine of that host publishes it as
+//! `cketerm/results/<attempt>`, and the leader takes it over into the attempt. Both are foreign input: a result counts
+//! only for the attempt whose name, lease, cluster and command line it carries.
 
 use std::fmt::Write as _;
 
@@ -15,53 +15,54 @@ use super::{
 };
 use crate::mutation::{Mutation, on};
 
-/// Bytes of one result, in a file or in etcd; a longer one is refused.
+/// Maximum size of a result in bytes, in a file or in etcd. A larger one is refused.
 pub const MOST_BYTES: usize = 64 * 1024;
-/// Bytes kept of each output and of each sentence.
+/// Bytes kept of each output and of each message.
 const TAIL: usize = 4096;
 
-/// Which attempt a result belongs to.
+/// Identification of the attempt that a result belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultLabel {
-    /// The attempt's name.
+    /// Name of the attempt.
     pub attempt: String,
-    /// UID of the cluster (`cketerm/identity`): a host may serve several, and an etcd that was rebuilt counts anew.
+    /// UID of the cluster (`cketerm/identity`). A host may serve several clusters, and a rebuilt etcd counts attempts
+    /// anew.
     pub cluster: String,
-    /// Lease of the leader that started it: the same attempt of another leadership is another one.
+    /// Lease of the leader that started it. Under another leadership the same name is another attempt.
     pub lease: i64,
 }
 
-/// What the helper found out.
+/// Content of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CommandResult {
-    /// Which attempt it belongs to.
+    /// Identification of its attempt.
     #[serde(flatten)]
     pub label: ResultLabel,
     /// SHA-256 of the command line, in hex.
     pub argv: String,
-    /// How the command ended.
+    /// Outcome of the command.
     pub outcome: Outcome,
 }
 
-/// Why a text is no result.
+/// Reason why a text is not a result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadResult {
-    /// Too long.
+    /// It is too long.
     #[error("{0} bytes; a result has at most {MOST_BYTES}")]
     TooLong(usize),
-    /// Not the JSON of a result.
+    /// It is not the JSON of a result.
     #[error("cannot be read: {0}")]
     Shape(String),
-    /// The attempt's name is none.
+    /// It does not name an attempt.
     #[error("names no attempt")]
     Name,
 }
 
 impl ResultLabel {
-    /// Name of its file.
+    /// Returns the name of its file.
     pub fn file_name(&self) -> String {
         if on(Mutation::ResultOfAnother) {
-            // one file for all
+            // One file for all attempts.
             return "reboots-0-0.0.json".to_owned();
         }
         format!("{}.{:x}.json", self.attempt, self.lease)
@@ -69,7 +70,7 @@ impl ResultLabel {
 }
 
 impl CommandResult {
-    /// Reads one from a file or from etcd: bounded, control characters made visible, secrets masked.
+    /// Reads a result from a file or from etcd: bounded, with control characters made visible and secrets masked.
     pub fn read(bytes: &[u8]) -> Result<Self, BadResult> {
         if bytes.len() > MOST_BYTES {
             return Err(BadResult::TooLong(bytes.len()));
@@ -90,7 +91,7 @@ impl CommandResult {
         Ok(result)
     }
 
-    /// Whether it is the result of this attempt in this cluster.
+    /// Reports whether it is the result of this attempt in this cluster.
     pub fn belongs_to(&self, attempt: &Attempt, cluster: &str) -> bool {
         if on(Mutation::ResultOfAnother) {
             return true;
@@ -98,20 +99,22 @@ impl CommandResult {
         self.label == attempt.label(cluster) && self.argv == argv_digest(&attempt.argv)
     }
 
-    /// What is recorded on the attempt. The host's clock may be wrong: the time lies between the attempt's start and now.
+    /// Returns the outcome to record on the attempt. The host's clock may be wrong, so the time is clamped between the
+    /// attempt's start and now.
     pub fn outcome_of(&self, attempt: &Attempt, now: Timestamp) -> Outcome {
         Outcome { at: self.outcome.at.max(attempt.start).min(now.max(attempt.start)), ..self.outcome.clone() }
     }
 }
 
 impl Attempt {
-    /// The label that its result carries.
+    /// Returns the label that its result carries.
     pub fn label(&self, cluster: &str) -> ResultLabel {
         ResultLabel { attempt: self.id.clone(), cluster: cluster.to_owned(), lease: self.lease }
     }
 }
 
-/// SHA-256 of a command line, in hex. Each argument ends with a NUL, so that no two command lines have the same bytes.
+/// Returns the SHA-256 of a command line, in hex. Each argument ends with a NUL, so that no two command lines have the
+/// same bytes.
 pub fn argv_digest(argv: &[String]) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     for word in argv {

@@ -1,18 +1,19 @@
-//! docs/runbook.md, which the program carries with it: what each reason means, what to check and which key or word helps.
+//! Text of docs/runbook.md, built into the program: meaning of each reason, things to check, and the key or command
+//! that helps.
 
 /// The document.
 const TEXT: &str = include_str!("../../docs/runbook.md");
 
-/// What the document says of one reason.
+/// Section of the document about one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The reason's name, as `-o json` and metrics have it.
+    /// Name of the reason in `-o json` and metrics.
     pub name: &'static str,
     /// Markdown: paragraphs that begin with `**Means:**`, `**Check:**` and `**Helps:**`.
     pub text: &'static str,
 }
 
-/// One for each reason, in the order in which an entry meets them.
+/// Returns a section for each reason, in the order in which an entry meets them.
 pub fn sections() -> impl Iterator<Item = Section> {
     TEXT.split("\n## ").skip(1).filter_map(|part| {
         let (name, text) = part.split_once('\n')?;
@@ -20,13 +21,13 @@ pub fn sections() -> impl Iterator<Item = Section> {
     })
 }
 
-/// The one of a reason, in whatever case its name is written.
+/// Returns the section of a reason; the case of its name does not matter.
 pub fn section(name: &str) -> Option<Section> {
     sections().find(|s| s.name.eq_ignore_ascii_case(name))
 }
 
 impl Section {
-    /// The paragraph that begins with this word, as one line without marks.
+    /// Returns the paragraph that begins with this word, as one line without marks.
     pub fn part(&self, word: &str) -> String {
         let begin = format!("**{word}:**");
         let paragraph = self.text.split("\n\n").find_map(|p| p.strip_prefix(&begin)).unwrap_or_default();
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
     use crate::model::reason::Reason;
 
-    /// The names that serde knows: those of the program.
+    /// Names of the program's reasons, from serde's error message.
     fn reasons() -> Vec<String> {
         let error = serde_json::from_str::<Reason>(r#"{"reason":"no such"}"#).unwrap_err().to_string();
         let known = error.split("expected one of ").nth(1).expect("serde names what it knows");

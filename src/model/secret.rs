@@ -1,21 +1,21 @@
-//! Takes secrets out of what is shown: states, timelines, pictures, logs, messages. The settings' own passwords and keys
-//! are never among what is shown; but a definition may have some in its command lines, a program may print them, and a
-//! URL may have a user part.
+//! Masking of secrets in everything that is shown: states, timelines, screenshots, logs, messages. Passwords and keys
+//! of the settings are never shown at all. But the command lines of a definition may contain secrets, a program may
+//! print them, and a URL may have a user part.
 
 mod words;
 
 use serde_json::Value;
 
-/// What stands in their place: one word, so that what was masked is read back as it is.
+/// Text in place of a secret: one word, so that masked text is stable when it is masked again.
 const MASKED: &str = "***";
 
-/// A text – a command line, the end of an output, a sentence – without what looks like a secret: by the option or the
-/// name before it, or by its own form.
+/// Masks secrets in a text: a command line, the end of an output, or a sentence. A secret is recognised by the option
+/// or name before it, or by its own form.
 pub fn masked(text: &str) -> String {
     if text.contains("PRIVATE KEY-----") || text.contains("client-key-data:") {
         return MASKED.to_owned();
     }
-    // values of etcd that are kept as they were written
+    // Values of etcd in the form in which they were stored.
     if text.starts_with(['{', '['])
         && let Ok(mut value) = serde_json::from_str::<Value>(text)
     {
@@ -26,11 +26,11 @@ pub fn masked(text: &str) -> String {
     words::of_text(text)
 }
 
-/// How much more than what is shown is looked at: what stands before a secret, or what it is in, reaches no farther.
+/// Number of bytes to look at beyond the shown part. The context that marks a secret reaches no farther.
 pub const WINDOW: usize = 4096;
 
-/// The first `most` characters of a text that may be of any length, masked: no more than a window of it is looked at, and the
-/// masked text is cut. What the window cuts off cannot be shown by that: a quote that is left open holds all that follows.
+/// Returns the first `most` characters of a text of any length, masked. Only a window of it is examined, and the masked
+/// text is cut. The window cannot reveal what it cuts off: an open quote masks all that follows.
 pub fn beginning(text: &[u8], most: usize) -> String {
     let window = most.saturating_mul(4).saturating_add(WINDOW);
     let cut = text.len() > window;
@@ -39,10 +39,11 @@ pub fn beginning(text: &[u8], most: usize) -> String {
     masked.chars().take(most).collect()
 }
 
-/// The last `most` bytes of a text of which the last `WINDOW + most` at least are given, masked before the cut. Where
-/// `whole` is false the text began earlier: its first word, which may be the end of a secret, is left out.
+/// Returns the last `most` bytes of a text, masked before the cut. At least the last `WINDOW + most` bytes must be
+/// given. With `whole` false the text began earlier. Its first word is then left out, because it may be the end of a
+/// secret.
 pub fn end(text: &str, most: usize, whole: bool) -> String {
-    // a word that is longer than the window is no secret
+    // A word that is longer than the window is no secret.
     let window = (WINDOW.min(text.len())..=text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(text.len());
     let known = if whole { 0 } else { text[..window].find(char::is_whitespace).unwrap_or(window) };
     let masked = masked(&text[known..]);
@@ -51,7 +52,7 @@ pub fn end(text: &str, most: usize, whole: bool) -> String {
     masked[start..].to_owned()
 }
 
-/// Steps of the search, counted in tests: what masking costs for each byte.
+/// Steps of the search, counted in tests: the cost of masking for each byte.
 mod steps {
     #[cfg(test)]
     thread_local! {
@@ -67,12 +68,12 @@ mod steps {
     pub const fn add(_: usize) {}
 }
 
-/// A command line for people: its words, separated by spaces.
+/// Returns a command line for display: its words, masked, separated by spaces.
 pub fn argv(words: &[String]) -> String {
     words::of_argv(words.iter().map(String::as_str)).join(" ")
 }
 
-/// Masks a document in place; lists of strings are taken for command lines.
+/// Masks a document in place. Lists of strings count as command lines.
 pub fn mask(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -93,7 +94,7 @@ pub fn mask(value: &mut Value) {
     }
 }
 
-/// A URL as messages name it: without user and password.
+/// Returns a URL for messages, without user and password.
 pub fn url(url: &str) -> String {
     match user_part(url) {
         Some((from, to)) => format!("{}{}", &url[..from], &url[to..]),
@@ -101,13 +102,13 @@ pub fn url(url: &str) -> String {
     }
 }
 
-/// Where the user part of the first URL in a word lies, its `@` included.
+/// Returns the range of the user part of the first URL in a word, including its `@`.
 fn user_part(word: &str) -> Option<(usize, usize)> {
     let from = word.find("://")? + 3;
     let rest = &word[from..];
     let authority = rest.find(['/', '?', '#', '"', '\'', ',', ';', ')']).unwrap_or(rest.len());
     let at = rest[..authority].rfind('@').filter(|at| *at > 0);
-    // a password that was not encoded may hold any of these; behind the colon of a host stands a port
+    // A password that is not encoded may contain any of these. A host is followed by a colon and a port.
     let odd = || {
         let before = &rest[..rest.find('@')?];
         let password = before[..authority.min(before.len())].split_once(':')?.1;
@@ -117,7 +118,7 @@ fn user_part(word: &str) -> Option<(usize, usize)> {
     Some((from, from + at + 1))
 }
 
-/// Whether what a field, a variable or an option of this name holds is a secret.
+/// Reports whether a field, a variable or an option of this name holds a secret.
 fn names_a_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let plain: String = lower.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -136,7 +137,7 @@ fn names_a_secret(name: &str) -> bool {
     ];
     let mut parts = lower.rsplit(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
     let last = parts.next().unwrap_or_default();
-    // PWD alone is a folder
+    // `PWD` alone is a directory.
     ends.iter().any(|end| plain.ends_with(end))
         || matches!(last, "pass" | "pw" | "kgkey")
         || (last == "pwd" && parts.next().is_some())

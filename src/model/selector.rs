@@ -1,4 +1,4 @@
-//! Kubernetes label selectors, as the definition and budgets write them.
+//! Kubernetes label selectors of definitions and budgets (CLU-24 to CLU-26).
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -22,9 +22,9 @@ pub struct Selector {
 pub struct Requirement {
     /// The label's key.
     pub key: String,
-    /// How it is compared.
+    /// Operator of the condition.
     pub operator: Operator,
-    /// The values for `In` and `NotIn`.
+    /// Values for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
@@ -36,20 +36,20 @@ pub enum Operator {
     In,
     /// The label is absent or its value is none of these.
     NotIn,
-    /// The label is there.
+    /// The label is present.
     Exists,
     /// The label is absent.
     DoesNotExist,
 }
 
 impl Selector {
-    /// Whether all conditions hold for these labels.
+    /// Returns true if all conditions hold for these labels.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().flatten().all(|r| r.holds(labels))
     }
 
-    /// What is wrong with it, naming the place below `field`; `None` when it is valid.
+    /// Returns the fault with its place below `field`, or `None` if the selector is valid.
     pub fn fault(&self, field: &str) -> Option<String> {
         self.match_expressions.iter().flatten().enumerate().find_map(|(i, r)| {
             let values = r.values.as_ref().map_or(0, Vec::len);
@@ -84,7 +84,7 @@ impl Requirement {
 impl FromStr for Selector {
     type Err = String;
 
-    /// `kubectl`'s way to write it: `a=1,b!=2,c in (x,y),d notin (z),e,!f`.
+    /// Parses `kubectl`'s form: `a=1,b!=2,c in (x,y),d notin (z),e,!f`.
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<String> = split(text).into_iter().map(|part| part.trim().to_owned()).collect();
         if parts.len() > 1 && parts.iter().any(String::is_empty) {
@@ -99,7 +99,7 @@ impl FromStr for Selector {
     }
 }
 
-/// At the commas outside of parentheses.
+/// Splits at the commas outside of parentheses.
 fn split(text: &str) -> Vec<String> {
     let (mut parts, mut depth) = (vec![String::new()], 0_u32);
     for c in text.chars() {

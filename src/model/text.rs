@@ -1,14 +1,14 @@
-//! Text from outside, made safe to show (DESIGN.md, The console; spec/safety.md, Commands).
+//! Text from outside, made safe to show (CLI-4).
 
 use unicode_width::UnicodeWidthChar;
 
-/// Accents on one letter at most.
+/// Maximum number of accents on one letter.
 const MARKS: usize = 4;
 
-/// Replaces control characters (escape sequences, NUL, carriage returns …) by what can be seen, so that a pod's
-/// name or a command's output never steers a terminal. Newlines stay when `lines` says so; tabs become a space.
+/// Replaces control characters (escape sequences, NUL, carriage returns …) by visible ones, so that a pod's name or a
+/// command's output never controls a terminal. Newlines stay if `lines` is true; tabs become a space.
 pub fn visible(text: &str, lines: bool) -> String {
-    // what nearly everything is
+    // The usual case.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return text.to_owned();
     }
@@ -18,11 +18,11 @@ pub fn visible(text: &str, lines: bool) -> String {
         match c {
             '\n' if lines => out.push('\n'),
             '\t' => out.push(' '),
-            // C0: the control pictures
+            // C0: the control pictures.
             '\u{0}'..='\u{1f}' => out.push(char::from_u32(0x2400 + c as u32).unwrap_or('?')),
             '\u{7f}' => out.push('\u{2421}'),
             c if unseen(c) => out.push('\u{fffd}'),
-            // what stands on the letter before it: no name has more than a few of them
+            // A mark on the letter before it: no name has more than a few of them.
             c if !c.is_ascii() && c.width() == Some(0) => {
                 marks += 1;
                 if marks <= MARKS {
@@ -37,8 +37,8 @@ pub fn visible(text: &str, lines: bool) -> String {
     out
 }
 
-/// C1, bidirectional overrides, zero-width joiners, variation selectors, tags: nothing that a reader could see, and much
-/// that a terminal obeys.
+/// Reports whether the character is invisible: C1, bidirectional overrides, zero-width joiners, variation selectors,
+/// tags. Readers do not see these, and many terminals obey them.
 pub fn unseen(c: char) -> bool {
     matches!(c, '\u{80}'..='\u{9f}'
         | '\u{ad}'
@@ -53,27 +53,27 @@ pub fn unseen(c: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// What a document for machines (JSON, YAML) must not print as it is: control characters but line feed and tab, and what is
-/// [`unseen`].
+/// Reports whether a document for machines (JSON, YAML) must escape the character: control characters except line feed
+/// and tab, and all [`unseen`] ones.
 pub fn steers(c: char) -> bool {
     unseen(c) || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// The last `limit` bytes of output as text, cut at a character, control characters made visible.
+/// Returns the last `limit` bytes of output as text, cut at a character, with control characters made visible.
 pub fn tail(bytes: &[u8], limit: usize) -> String {
     let from = bytes.len().saturating_sub(limit);
     let start = (from..bytes.len()).find(|&i| bytes[i] & 0xc0 != 0x80).unwrap_or(bytes.len());
     visible(&String::from_utf8_lossy(&bytes[start..]), true)
 }
 
-/// The name among `known` that was probably meant: at most a third of its letters differ.
+/// Returns the name among `known` that was probably meant: at most a third of its letters differ.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     let scored = known.into_iter().map(|k| (distance(&name, &k.to_lowercase()), k));
     scored.filter(|(d, k)| *d <= k.chars().count().max(3) / 3).min_by_key(|(d, _)| *d).map(|(_, k)| k)
 }
 
-/// Letters to insert, delete, replace or swap (Levenshtein with neighbours swapped).
+/// Returns the number of letters to insert, delete, replace or swap (Levenshtein with swapped neighbours).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];

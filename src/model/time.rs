@@ -1,12 +1,12 @@
-//! Times as Go writes them: RFC 3339 in UTC, with `0001-01-01T00:00:00Z` for "none" (spec/etcd.md, Rules).
+//! Times in Go's form: RFC 3339 in UTC, with `0001-01-01T00:00:00Z` for "none" (STO-5).
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// What Go's zero `time.Time` looks like in JSON.
+/// Go's zero `time.Time` in JSON.
 pub const GO_ZERO: &str = "0001-01-01T00:00:00Z";
 
-/// Reads an RFC 3339 time; Go's zero time and the empty string are "none".
+/// Reads an RFC 3339 time. Go's zero time and the empty string are "none".
 pub fn parse(text: &str) -> Result<Option<Timestamp>, jiff::Error> {
     if text.is_empty() || text == GO_ZERO {
         return Ok(None);
@@ -14,27 +14,27 @@ pub fn parse(text: &str) -> Result<Option<Timestamp>, jiff::Error> {
     text.parse().map(Some)
 }
 
-/// Writes a time as Go does: UTC, fractions only where there are any.
+/// Writes a time as Go does: UTC, with fractions only if there are any.
 pub fn write(time: Option<Timestamp>) -> String {
     time.map_or_else(|| GO_ZERO.to_owned(), |t| t.to_string())
 }
 
-/// Cuts a time to whole seconds, as transitions are written.
+/// Cuts a time to whole seconds, the precision of transitions.
 pub fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// `time + seconds`, saturating at the ends of the calendar.
+/// Returns `time + seconds`, saturating at the ends of the calendar.
 pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
     time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }
 
-/// Whole and fractional seconds from `earlier` to `later`; negative when the order is the other way round.
+/// Returns the seconds from `earlier` to `later`, with fractions; negative if the order is reversed.
 pub fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
     later.duration_since(earlier).as_secs_f64()
 }
 
-/// A span as people write it, `90m`, `1h30m`, `7d`: days, hours, minutes and seconds, each at most once, largest first.
+/// Parses a span such as `90m`, `1h30m` or `7d`: days, hours, minutes and seconds, each at most once, largest first.
 pub fn span(text: &str) -> Option<SignedDuration> {
     let (mut total, mut digits, mut last) = (0_i64, String::new(), i64::MAX);
     for c in text.chars() {
@@ -58,7 +58,7 @@ pub fn span(text: &str) -> Option<SignedDuration> {
     (digits.is_empty() && last < i64::MAX).then(|| SignedDuration::from_secs(total))
 }
 
-/// A moment to come as people write it: RFC 3339, or how long from `now` on. One that has been is refused.
+/// Parses a future time: RFC 3339, or a span from `now` on. A past time is refused.
 pub fn ahead(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     let at = if let Ok(at) = text.parse::<Timestamp>() {
         at
@@ -81,7 +81,7 @@ pub mod go {
         out.serialize_str(&super::write(*time))
     }
 
-    /// Reads the time; absent, `null`, empty and Go's zero are "none".
+    /// Reads the time. Absent, `null`, empty and Go's zero are "none".
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
         let text = Option::<String>::deserialize(from)?.unwrap_or_default();
         super::parse(&text).map_err(|e| serde::de::Error::custom(format!("{text:?} is not an RFC 3339 time: {e}")))

@@ -1,5 +1,5 @@
-//! The story of an entry that ended, in order: who asked, what the engine did, each attempt, how it ended. Made from its
-//! history object and the audit records of the time.
+//! Timeline of an ended entry: its request, the engine's actions, each attempt and the end, in order. It is made from
+//! the history object and the audit records of that time.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -10,36 +10,36 @@ use super::{
     secret,
 };
 
-/// Something that happened to an entry.
+/// An event of an entry's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Moment {
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
-    /// What, in words.
+    /// Description.
     pub what: String,
-    /// Who: a person, or the engine; none where that is the leader that ran an attempt.
+    /// A user or the engine; none for an attempt that the leader ran by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
-    /// Why, where somebody said so.
+    /// Reason, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Audit records that attempts and the ending tell better themselves.
+/// Audit records that are left out, because the attempts and the ending show them better.
 const TOLD_ELSEWHERE: [&str; 5] = ["power", "repair command", "success command", "end", "stamp"];
 
 impl Ending {
-    /// It ended as it was meant to: booted, healthy, or done by a person's word.
+    /// Returns true if the entry ended as intended: booted, healthy, or done by an operator's order.
     pub fn good(&self) -> bool {
         ["booted", "done", "succeeded"].iter().any(|good| self.outcome.starts_with(good))
     }
 
-    /// The earliest moment that audit records of it can have, as far as it is known.
+    /// Returns the earliest possible time of its audit records, as far as known.
     pub fn begins(&self) -> Option<Timestamp> {
         self.request.as_ref().map(|r| r.at)
     }
 
-    /// Its story, oldest first; `audit` may hold records of other entries too.
+    /// Returns its timeline, oldest event first. `audit` may hold records of other entries too.
     pub fn timeline(&self, audit: &[&Audit]) -> Vec<Moment> {
         let entry = self.entry.to_string();
         let mut story = Vec::new();
@@ -70,7 +70,8 @@ impl Ending {
         story
     }
 
-    /// What was done to its Node for it: the cordon names the entry; from there to the end the Node was its own.
+    /// Returns the audit records of its Node on its behalf. The cordon names the entry; from then to the end the Node
+    /// belonged to the entry.
     fn of_its_node<'a>(&self, audit: &[&'a Audit]) -> Vec<&'a Audit> {
         let (for_it, after_it) = (format!("for {}", self.entry), format!("after {}", self.entry));
         let names_it = |a: &Audit, word: &str| a.reason.as_deref() == Some(word);
@@ -86,7 +87,7 @@ impl Ending {
     }
 }
 
-/// To the second, as people read it.
+/// Returns the time in whole seconds, for display.
 fn whole(at: Timestamp) -> String {
     at.strftime("%FT%TZ").to_string()
 }
