@@ -1,4 +1,5 @@
-//! Judges a definition that a person wants to set: every fault with its place, not only the first.
+//! Check of a definition that an operator wants to set. It reports every fault with its place, not only the first
+//! (CLU-31).
 
 use std::fmt;
 
@@ -10,12 +11,12 @@ use super::{
 };
 use crate::model::{constraints::Constraints, text::nearest};
 
-/// One thing that is wrong, at one place.
+/// One fault at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The place: `reboot.command_retries`, `nodes[3].address`.
     pub path: String,
-    /// What is wrong there, and what to write instead.
+    /// The fault and its remedy.
     pub what: String,
 }
 
@@ -25,12 +26,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What came of a check.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checked {
-    /// What bars it.
+    /// Faults that bar the definition.
     pub faults: Vec<Fault>,
-    /// What a person should know.
+    /// Warnings for the operator.
     pub warnings: Vec<Fault>,
 }
 
@@ -44,13 +45,13 @@ impl Checked {
     }
 }
 
-/// Checks a parsed definition; with constraints also the count of control planes.
+/// Checks a parsed definition. With constraints it also checks the number of control planes.
 pub fn check(definition: &Value, constraints: Option<&Constraints>) -> Checked {
     judge(definition, false, constraints)
 }
 
-/// Checks the shape of a parsed template: a definition whose nodes have no addresses, and labels in Go's template syntax.
-/// Whether its nodes make a template is judged by `sabakan::Template`.
+/// Checks the shape of a parsed template: a definition whose nodes have no addresses, and labels in Go's template
+/// syntax. `sabakan::Template` checks whether its nodes make a template.
 pub fn check_template(template: &Value) -> Checked {
     judge(template, true, None)
 }
@@ -62,7 +63,7 @@ fn judge(definition: &Value, template: bool, constraints: Option<&Constraints>) 
         other => found.fault("", format!("the definition is {}, not a map of fields", kind(other))),
     }
     if !found.faults.is_empty() {
-        return found; // the limits are told of what could be read
+        return found; // the limits need a readable definition
     }
     match serde_json::from_value::<Cluster>(definition.clone()) {
         Ok(cluster) => limits::check(&cluster, definition, template, constraints, &mut found),
@@ -71,8 +72,8 @@ fn judge(definition: &Value, template: bool, constraints: Option<&Constraints>) 
     found
 }
 
-/// The faults of a stored definition in the sections that the queues are processed by: it may have been stored by a
-/// program that refuses less.
+/// Returns the faults in the sections of a stored definition that the queues depend on. A program with fewer checks may
+/// have stored it.
 pub fn queue_faults(cluster: &Cluster) -> Vec<Fault> {
     let mut found = Checked::default();
     limits::queues(cluster, &Value::Null, &mut found);
@@ -106,7 +107,7 @@ fn walk(shape: &Shape, value: &Value, at: &str, found: &mut Checked) {
         (Shape::Free, _)
         | (Shape::Text, Value::String(_))
         | (Shape::Flag, Value::Bool(_))
-        // CKE reads null as the zero value
+        // CKE reads null as the zero value.
         | (Shape::List(_) | Shape::Map(_) | Shape::Object(_), Value::Null) => {}
         (Shape::Number, Value::Number(n)) if n.is_i64() => {}
         (Shape::List(inner), Value::Array(items)) => {

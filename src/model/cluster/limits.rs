@@ -1,4 +1,5 @@
-//! The rules beyond shape: addresses, names, positive numbers, selectors, procedures, the count of control planes.
+//! Rules beyond the shape: addresses, names, positive numbers, selectors, procedures, number of control planes (CLU-34
+//! to CLU-36).
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -41,7 +42,7 @@ pub(super) fn check(
     }
 }
 
-/// The `reboot` and `repair` sections. `raw` is asked for the selectors, where it is there.
+/// Checks the `reboot` and `repair` sections. The selectors are checked in `raw`, if it has them.
 pub(super) fn queues(cluster: &Cluster, raw: &Value, found: &mut Checked) {
     reboot(cluster, raw, found);
     repair(&cluster.repair, raw, found);
@@ -76,7 +77,7 @@ fn nodes(nodes: &[Node], template: bool, found: &mut Checked) {
         }
         for (key, value) in node.labels.iter().flatten() {
             qualified(key, &format!("{at}.labels"), found);
-            // values with Go's template syntax are judged where they are filled in
+            // Values with Go's template syntax are checked after they are rendered.
             if !(template && value.contains("{{")) {
                 label_value(value, &format!("{at}.labels[{key}]"), found);
             }
@@ -208,7 +209,7 @@ fn one_step(step: &Step, at: &str, found: &mut Checked) {
     not_negative(step.watch_seconds, &format!("{at}.watch_seconds"), found);
 }
 
-/// A command line that is given names a program.
+/// Checks that a given command line names a program.
 fn command(argv: Option<&[String]>, at: &str, found: &mut Checked) {
     if argv.and_then(<[String]>::first).is_some_and(String::is_empty) {
         found.fault(format!("{at}[0]"), "must name a program");
@@ -232,7 +233,7 @@ fn not_negative(number: Option<i64>, at: &str, found: &mut Checked) {
     }
 }
 
-/// The selectors are read again from the raw text: reading what is stored takes a bad one for "all".
+/// Checks the selectors in the raw text, because reading a stored definition turns an invalid selector into "all".
 fn selectors(raw: &Value, section: &str, found: &mut Checked) {
     for name in ["protected_namespaces", "protected_job_pods"] {
         let at = format!("{section}.{name}");
@@ -260,14 +261,14 @@ fn selectors(raw: &Value, section: &str, found: &mut Checked) {
     }
 }
 
-/// `[DNS-SUBDOMAIN/]NAME`, as Kubernetes wants keys of labels, annotations and taints.
+/// Checks a key of a label, annotation or taint: `[DNS-SUBDOMAIN/]NAME`, as Kubernetes requires.
 fn qualified(key: &str, at: &str, found: &mut Checked) {
     if !is_label_key(key) {
         found.fault(at, format!("{key:?} is not a valid key: [DNS name/]letters, digits, '-', '_', '.'; at most 63"));
     }
 }
 
-/// Whether Kubernetes takes this as the key of a label, an annotation or a taint.
+/// Reports whether Kubernetes accepts this as the key of a label, an annotation or a taint.
 pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(p, n)| (Some(p), n));
     let prefix_good = prefix.is_none_or(|p| {
@@ -279,7 +280,7 @@ pub fn is_label_key(key: &str) -> bool {
     prefix_good && name_like(name)
 }
 
-/// Whether Kubernetes takes this as a label's value.
+/// Reports whether Kubernetes accepts this as the value of a label.
 pub fn is_label_value(value: &str) -> bool {
     value.is_empty() || name_like(value)
 }
@@ -294,7 +295,7 @@ fn name_like(text: &str) -> bool {
     text.len() <= 63 && edged(text, |c| c.is_ascii_alphanumeric(), |c| matches!(c, '-' | '_' | '.'))
 }
 
-/// Begins and ends with `edge` characters, and has only these and `inner` ones.
+/// Reports whether the text begins and ends with `edge` characters, and has only these and `inner` ones.
 fn edged(text: &str, edge: impl Fn(char) -> bool, inner: impl Fn(char) -> bool) -> bool {
     text.starts_with(&edge) && text.ends_with(&edge) && text.chars().all(|c| edge(c) || inner(c))
 }

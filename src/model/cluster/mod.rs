@@ -1,7 +1,7 @@
-//! The cluster definition: CKE's format, of which we use a part and keep the rest (spec/cluster.md).
+//! Cluster definition in CKE's format. cketerm uses a part of it and keeps the rest (`docs/spec/cluster.md`).
 //!
-//! Reading what is stored is lenient: whatever CKE took must not stop an engine. What a person sets is read by
-//! [`parse`], judged by [`check`] and brought into CKE's form by [`written`].
+//! Reading a stored definition is lenient: a value that CKE accepted must not stop an engine (CLU-4). A definition that
+//! an operator sets is read by [`parse`], checked by [`check`] and converted to CKE's form by [`written`].
 
 mod check;
 mod limits;
@@ -27,40 +27,40 @@ use serde_json::{Map, Value};
 
 use super::selector::Selector;
 
-/// What lies under `cluster`, as CKE writes it: `null` and `""` where nothing was given.
+/// Value of `cluster` as CKE writes it: `null` and `""` where nothing was given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cluster {
-    /// Its name.
+    /// Name of the cluster.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
-    /// The members.
+    /// Members of the cluster.
     #[serde(deserialize_with = "null_is_default")]
     pub nodes: Vec<Node>,
-    /// Whether control planes are tainted.
+    /// Whether control planes are tainted; kept for CKE.
     #[serde(deserialize_with = "null_is_default")]
     pub taint_control_plane: bool,
     /// Keys of taints that control planes tolerate.
     pub control_plane_tolerations: Option<Vec<String>>,
-    /// Kept.
+    /// Kept for CKE.
     #[serde(deserialize_with = "null_is_default")]
     pub service_subnet: String,
-    /// Kept.
+    /// Kept for CKE.
     pub dns_servers: Option<Vec<String>>,
-    /// Kept.
+    /// Kept for CKE.
     #[serde(deserialize_with = "null_is_default")]
     pub dns_service: String,
-    /// How nodes are rebooted.
+    /// Rules of reboots.
     #[serde(deserialize_with = "null_is_default")]
     pub reboot: Reboot,
-    /// How machines are repaired.
+    /// Rules of repairs.
     #[serde(deserialize_with = "null_is_default")]
     pub repair: Repair,
-    /// sabakan's own settings; kept.
+    /// Settings of sabakan. cketerm keeps them and uses only the key of the spare taint.
     pub sabakan: Value,
-    /// Options of CKE's programs; kept.
+    /// Options of the programs that CKE runs; kept.
     pub options: Value,
-    /// Everything else; kept.
+    /// All other fields; kept.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -72,13 +72,13 @@ pub struct Node {
     /// IP address; empty in templates.
     #[serde(deserialize_with = "null_is_default")]
     pub address: String,
-    /// The Kubernetes Node's name where it is not the address.
+    /// Name of the Kubernetes Node, if it is not the address.
     #[serde(deserialize_with = "null_is_default")]
     pub hostname: String,
     /// SSH user of CKE.
     #[serde(deserialize_with = "null_is_default")]
     pub user: String,
-    /// Runs an API server.
+    /// Whether it runs an API server.
     #[serde(deserialize_with = "null_is_default")]
     pub control_plane: bool,
     /// Annotations of the Kubernetes Node.
@@ -87,13 +87,13 @@ pub struct Node {
     pub labels: Option<BTreeMap<String, String>>,
     /// Taints of the Kubernetes Node.
     pub taints: Option<Vec<Taint>>,
-    /// Everything else; refused by `cluster set`, kept where it is there already.
+    /// All other fields. `cluster set` refuses them; stored ones are kept.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
 impl Node {
-    /// The Kubernetes Node's name: `hostname`, or the address.
+    /// Returns the name of the Kubernetes Node: `hostname`, or the address.
     pub fn node_name(&self) -> &str {
         if self.hostname.is_empty() { &self.address } else { &self.hostname }
     }
@@ -114,7 +114,7 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// The `reboot` section (spec/reboot.md).
+/// The `reboot` section (CLU-16, CLU-17).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reboot {
@@ -135,38 +135,38 @@ pub struct Reboot {
     pub command_retries: Option<i64>,
     /// Seconds between them.
     pub command_interval: Option<i64>,
-    /// Further previews or first evictions after a refusal.
+    /// Further previews, or further first rounds of evictions, after a refusal.
     pub evict_retries: Option<i64>,
     /// Seconds between them.
     pub evict_interval: Option<i64>,
     /// Namespaces whose pods are never deleted; none = all.
     #[serde(deserialize_with = "selector_or_all", skip_serializing_if = "Option::is_none")]
     pub protected_namespaces: Option<Selector>,
-    /// Running Job-managed pods that hold a drain back; none = all.
+    /// Running pods of Jobs that hold a drain back; none = all.
     #[serde(deserialize_with = "selector_or_all", skip_serializing_if = "Option::is_none")]
     pub protected_job_pods: Option<Selector>,
-    /// Everything else; refused by `cluster set`, kept where it is there already.
+    /// All other fields. `cluster set` refuses them; stored ones are kept.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
 impl Reboot {
-    /// Deadline of one drain in seconds.
+    /// Returns the deadline of one drain in seconds.
     pub fn eviction_timeout(&self) -> i64 {
         self.eviction_timeout_seconds.unwrap_or(600)
     }
 
-    /// How many nodes may be in work at once.
+    /// Returns the maximum number of nodes in progress at once.
     pub fn concurrency(&self) -> i64 {
         self.max_concurrent_reboots.unwrap_or(1)
     }
 
-    /// Tries of the reboot command: 1 + retries.
+    /// Returns the number of tries of the reboot command: 1 + retries.
     pub fn tries(&self) -> u32 {
         1 + u32::try_from(self.command_retries.unwrap_or(0)).unwrap_or(0)
     }
 
-    /// Seconds that a command may run, under the policy's cap where none is set.
+    /// Returns the bound of a command in seconds. `cap` is the policy's bound for commands without a timeout.
     pub fn command_bound(&self, cap: u64) -> u64 {
         match self.command_timeout_seconds {
             Some(n) if n > 0 => n.unsigned_abs(),
@@ -175,11 +175,11 @@ impl Reboot {
     }
 }
 
-/// The `repair` section (spec/repair.md).
+/// The `repair` section (CLU-19).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Repair {
-    /// What to do, by machine type.
+    /// Procedures by machine type.
     pub repair_procedures: Option<Vec<Procedure>>,
     /// Machines in repair at once; default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,25 +199,25 @@ pub struct Repair {
     /// As for reboots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction_timeout_seconds: Option<i64>,
-    /// Everything else; refused by `cluster set`, kept where it is there already.
+    /// All other fields. `cluster set` refuses them; stored ones are kept.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
-/// What to do with machines of some types.
+/// Procedure for machines of some types (CLU-20).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Procedure {
-    /// The types.
+    /// The machine types.
     pub machine_types: Option<Vec<String>>,
     /// The operations.
     pub repair_operations: Option<Vec<Operation>>,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
-/// One operation.
+/// One operation (CLU-21).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Operation {
@@ -231,18 +231,18 @@ pub struct Operation {
     /// Timeout of the health check; default 30, 0 = none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_timeout_seconds: Option<i64>,
-    /// Run once the machine is healthy.
+    /// Command that runs once the machine is healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_command: Option<Vec<String>>,
     /// Its timeout; default 30, 0 = none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_command_timeout: Option<i64>,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
 
-/// One step.
+/// One step (CLU-22).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Step {
@@ -263,7 +263,7 @@ pub struct Step {
     /// Seconds for which the health check is watched afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch_seconds: Option<i64>,
-    /// Everything else.
+    /// All other fields.
     #[serde(flatten)]
     pub unknown: Map<String, Value>,
 }
@@ -276,24 +276,25 @@ where
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
 
-/// A stored selector that cannot be read protects all, like a missing one: that errs on the side of the pods.
+/// Reads a selector. One that cannot be read protects everything, like a missing one, because that is safe for the
+/// pods.
 fn selector_or_all<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Selector>, D::Error> {
     let selector = serde_json::from_value(Value::deserialize(from)?).unwrap_or_default();
     Ok(selector)
 }
 
-/// The members of a definition by address, made once for each definition.
+/// Index of a definition's members by address. It is built once for each definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Members {
     by_address: HashMap<String, usize>,
     by_name: HashMap<String, usize>,
-    /// Places by Node name, in the order of the names.
+    /// Positions in the order of the Node names.
     sorted: Vec<usize>,
     control_planes: Vec<usize>,
 }
 
 impl Members {
-    /// Indexes a definition.
+    /// Builds the index of a definition.
     pub fn of(cluster: &Cluster) -> Self {
         let each = || cluster.nodes.iter().enumerate();
         let mut sorted: Vec<usize> = (0..cluster.nodes.len()).collect();
@@ -306,27 +307,27 @@ impl Members {
         }
     }
 
-    /// The member with this address.
+    /// Returns the member with this address.
     pub fn by_address<'a>(&self, cluster: &'a Cluster, address: &str) -> Option<&'a Node> {
         self.place_of(address).and_then(|i| cluster.nodes.get(i))
     }
 
-    /// The place of the member with this address among the definition's nodes.
+    /// Returns the position of the member with this address among the definition's nodes.
     pub fn place_of(&self, address: &str) -> Option<usize> {
         self.by_address.get(address).copied()
     }
 
-    /// The member whose Kubernetes Node has this name.
+    /// Returns the member whose Kubernetes Node has this name.
     pub fn by_name<'a>(&self, cluster: &'a Cluster, name: &str) -> Option<&'a Node> {
         self.by_name.get(name).and_then(|&i| cluster.nodes.get(i))
     }
 
-    /// All members in the order of their Node names.
+    /// Returns all members in the order of their Node names.
     pub fn by_order_of_name<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Node> {
         self.sorted.iter().filter_map(|&i| cluster.nodes.get(i))
     }
 
-    /// The control-plane nodes in the definition's order.
+    /// Returns the control-plane nodes in the definition's order.
     pub fn control_planes<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Node> {
         self.control_planes.iter().filter_map(|&i| cluster.nodes.get(i))
     }

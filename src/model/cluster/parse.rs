@@ -1,8 +1,9 @@
-//! Reads definitions and other documents into plain JSON: what people write as YAML or JSON, what lies in etcd as JSON alone
-//! (that is how CKE and `ckecli` write it).
+//! Parser of definitions and other documents into plain JSON. Documents of users are YAML or JSON; values of etcd are
+//! JSON only, the form of CKE and `ckecli` (CLU-2).
 //!
-//! The size is limited before anything is parsed. An alias of YAML costs what it expands to: every value is counted as it is
-//! made, so a document never takes more memory than [`MOST_VALUES`] allows, whatever its aliases say.
+//! The size is limited before anything is parsed. A YAML alias costs as much as it expands to: every value is counted
+//! as it is made. A document therefore never takes more memory than [`MOST_VALUES`] allows, whatever its aliases expand
+//! to (CLU-3).
 
 mod yaml;
 
@@ -11,23 +12,23 @@ use std::{cell::Cell, fmt};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Bytes of a document: twice what etcd takes in one request by default.
+/// Maximum size of a document in bytes: twice what etcd takes in one request by default.
 pub const MOST_TEXT: usize = 3 << 20;
-/// Bytes of all texts of a document with its aliases expanded, and [`EACH`] for every value.
+/// Maximum number of bytes of all texts with aliases expanded, plus [`EACH`] for every value.
 const MOST_VALUES: usize = 32 << 20;
-/// What a value counts beside its text.
+/// Bytes that each value counts beside its text.
 const EACH: usize = 16;
-/// Aliases in a document, and values that they stand for.
+/// Maximum number of aliases in a document, and of values that they expand to.
 const MOST_ALIASES: usize = 10_000;
 const MOST_REPLAYED: usize = 500_000;
-/// Levels of nesting, and bytes of stack for them: an unoptimised build takes about 32 KiB a level.
+/// Maximum nesting, and the stack for it in bytes. An unoptimised build takes about 32 KiB a level.
 const MOST_LEVELS: usize = 64;
 const STACK: usize = 16 << 20;
 
-/// Reads one YAML or JSON document that a person wrote. The error is a sentence with line and column where there are any.
+/// Reads one YAML or JSON document of a user. The error is a message with line and column, if known.
 pub fn parse(text: &str) -> Result<Value, String> {
     fits(text)?;
-    // JSON has escapes that YAML lacks
+    // JSON has escapes that YAML lacks.
     if text.trim_start().starts_with(['{', '[']) {
         match of_json(text) {
             Err(e) if e.is_data() => return Err(format!("cannot be read: {e}")),
@@ -38,7 +39,7 @@ pub fn parse(text: &str) -> Result<Value, String> {
     of_yaml(text).map_err(|e| format!("is neither YAML nor JSON: {e}"))
 }
 
-/// Reads one JSON document that lies in etcd.
+/// Reads one JSON document of etcd.
 pub fn stored(text: &str) -> Result<Value, String> {
     fits(text)?;
     of_json(text).map_err(|e| format!("is not JSON: {e}"))
@@ -85,7 +86,8 @@ fn of_yaml(text: &str) -> Result<Value, String> {
     on_a_deep_stack(|| yaml::read(text, limits()))
 }
 
-/// The parser recurses with every level of nesting, and the stack of a caller may be small.
+/// Runs a reader on a large stack. The parser recurses with every level of nesting, and the caller's stack may be
+/// small.
 fn on_a_deep_stack<T: Send>(read: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
@@ -94,7 +96,7 @@ fn on_a_deep_stack<T: Send>(read: impl FnOnce() -> Result<T, String> + Send) -> 
     })
 }
 
-/// Makes values, and counts what they take.
+/// Visitor that makes values and counts their size.
 #[derive(Clone, Copy)]
 struct Bounded<'a>(&'a Cell<usize>);
 

@@ -1,18 +1,18 @@
-//! Which operation of the `repair` section an entry names (seed `cke-repair.md`, Repair procedures).
+//! Look-up of the operation in the `repair` section that an entry names (REP-12, REP-13).
 
 use super::{Operation, Procedure, Repair, Step};
 use crate::model::secret;
 
 impl Repair {
-    /// The operations for a machine type: those of the first procedure that names it, as CKE looks them up; none
-    /// where no procedure does.
+    /// Returns the operations for a machine type: those of the first procedure that names it, as in CKE. Returns `None`
+    /// if no procedure does.
     pub fn operations_for(&self, machine_type: &str) -> Option<&[Operation]> {
         let named = |p: &&Procedure| p.machine_types.iter().flatten().any(|t| t == machine_type);
         let procedure = self.repair_procedures.iter().flatten().find(named)?;
         Some(procedure.repair_operations.as_deref().unwrap_or_default())
     }
 
-    /// The operation of that name for a machine type, or a sentence that names what there is instead.
+    /// Returns the operation of that name for a machine type, or a message that names the known ones.
     pub fn operation(&self, machine_type: &str, operation: &str) -> Result<&Operation, String> {
         let known = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let Some(operations) = self.operations_for(machine_type) else {
@@ -29,7 +29,7 @@ impl Repair {
         })
     }
 
-    /// All machine types that some procedure names, in the definition's order, each once.
+    /// Returns all machine types of the procedures, in the definition's order, each once.
     pub fn machine_types(&self) -> Vec<&str> {
         let mut types: Vec<&str> = Vec::new();
         for name in self.repair_procedures.iter().flatten().flat_map(|p| p.machine_types.iter().flatten()) {
@@ -42,19 +42,19 @@ impl Repair {
 }
 
 impl Operation {
-    /// Its steps in order; empty where the definition has none.
+    /// Returns its steps in order; empty if the definition has none.
     pub fn steps(&self) -> &[Step] {
         self.repair_steps.as_deref().unwrap_or_default()
     }
 
-    /// The step of that number, counted from 0.
+    /// Returns the step with that number, counted from 0.
     pub fn step(&self, number: i64) -> Option<&Step> {
         self.steps().get(usize::try_from(number).ok()?)
     }
 }
 
-/// What each step does to the machine at `address`, for people: `step 1: drain, then power-cycle 10.0.0.1, then watch
-/// its health for 60s`.
+/// Describes the actions of each step on the machine at `address`, for display: `step 1: drain, then power-cycle
+/// 10.0.0.1, then watch its health for 60s`.
 pub fn steps_in_words(steps: &[Step], address: &str) -> Vec<String> {
     let words = |(i, step): (usize, &Step)| {
         let mut words = Vec::new();

@@ -1,6 +1,6 @@
-//! The shape of CKE's cluster definition, as one table: what `check` walks and what `written` fills in.
+//! Shape of CKE's cluster definition as one table, which `check` walks and `written` fills in.
 
-/// What a value may be.
+/// Type of a value.
 #[derive(Debug)]
 pub(super) enum Shape {
     /// A string.
@@ -9,11 +9,11 @@ pub(super) enum Shape {
     Flag,
     /// A whole number.
     Number,
-    /// Anything: handed on as it is.
+    /// Any value, which is kept as it is.
     Free,
-    /// A list of such values.
+    /// A list of values of this type.
     List(&'static Shape),
-    /// A map from names of the site's choice to such values.
+    /// A map from arbitrary names to values of this type.
     Map(&'static Shape),
     /// A structure with known fields.
     Object(&'static Object),
@@ -24,7 +24,7 @@ pub(super) enum Shape {
 pub(super) struct Object {
     /// Whether an unknown field is an error (under `nodes`, `reboot`, `repair`) or kept with a warning.
     pub strict: bool,
-    /// In the order in which CKE writes them.
+    /// Fields in CKE's order.
     pub fields: &'static [Field],
 }
 
@@ -33,20 +33,20 @@ pub(super) struct Object {
 pub(super) struct Field {
     /// Its name.
     pub name: &'static str,
-    /// What it may hold.
+    /// Type of its value.
     pub shape: Shape,
-    /// What CKE writes where nothing was given.
+    /// Value that CKE writes if nothing was given.
     pub absent: Absent,
 }
 
-/// What CKE writes for a field without a value.
+/// Value that CKE writes for a field that was not given.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Absent {
-    /// Nothing: marked optional there.
+    /// No field: CKE marks it as optional.
     Omit,
     /// The zero value: `null` for lists, maps and numbers, `""`, `false`, a structure of zero values.
     Zero,
-    /// This word.
+    /// This text.
     Word(&'static str),
 }
 
@@ -78,7 +78,7 @@ pub(super) static CLUSTER: Object = lenient(&[
     always("taint_control_plane", Flag),
     always("control_plane_tolerations", TEXTS),
     always("service_subnet", Text),
-    // CKE's example has it; its programs keep what stands there and write nothing where nothing was given
+    // It is in CKE's example. CKE's programs keep its value, and write nothing if it was not given.
     optional("pod_subnet", Text),
     always("dns_servers", TEXTS),
     always("dns_service", Text),

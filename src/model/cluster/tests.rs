@@ -25,7 +25,7 @@ options:
   kubelet: {cri_endpoint: /run/containerd/containerd.sock}
 "#;
 
-/// The faults of the good definition after `from` was replaced by `to`.
+/// Returns the faults of the good definition after `from` was replaced by `to`.
 fn after(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     let value = parse(&GOOD.replacen(from, to, 1)).unwrap();

@@ -1,20 +1,20 @@
-//! What the `reboot` and `repair` sections say about one piece of work: how its drain treats pods, what its commands are
-//! and how long and how often they run (spec/reboot.md, spec/repair.md).
+//! Settings of the `reboot` and `repair` sections for one piece of work: treatment of pods, commands, their bounds and
+//! their number of tries (CLU-16 to CLU-23).
 
 use super::{Cluster, Operation, Reboot, Repair, Step};
 use crate::model::{entry::QueueKind, selector::Selector};
 
-/// Seconds that a command of a repair may run where nothing is said.
+/// Default bound of a repair's commands in seconds.
 const REPAIR_COMMAND: i64 = 30;
 
-/// How a drain of either queue treats pods, and how long it may take.
+/// Rules of a drain of either queue: treatment of pods, and deadline.
 #[derive(Clone, Copy, Debug)]
 pub struct Eviction<'a> {
     /// Namespaces whose pods are never deleted; none = all.
     pub protected_namespaces: Option<&'a Selector>,
-    /// Running Job-managed pods that hold the drain back; none = all.
+    /// Running pods of Jobs that hold the drain back; none = all.
     pub protected_job_pods: Option<&'a Selector>,
-    /// Previews or first rounds of evictions that may be refused: 1 + retries.
+    /// Maximum number of refused previews or refused first rounds of evictions: 1 + retries.
     pub tries: u32,
     /// Seconds between them.
     pub interval: i64,
@@ -23,7 +23,7 @@ pub struct Eviction<'a> {
 }
 
 impl Cluster {
-    /// The drains of one queue.
+    /// Returns the rules for drains of one queue.
     pub fn eviction(&self, queue: QueueKind) -> Eviction<'_> {
         match queue {
             QueueKind::Reboot => self.reboot.eviction(),
@@ -33,7 +33,7 @@ impl Cluster {
 }
 
 impl Reboot {
-    /// How reboots drain.
+    /// Returns the rules for drains of reboots.
     pub fn eviction(&self) -> Eviction<'_> {
         Eviction {
             protected_namespaces: self.protected_namespaces.as_ref(),
@@ -46,7 +46,7 @@ impl Reboot {
 }
 
 impl Repair {
-    /// How repairs drain.
+    /// Returns the rules for drains of repairs.
     pub fn eviction(&self) -> Eviction<'_> {
         Eviction {
             protected_namespaces: self.protected_namespaces.as_ref(),
@@ -57,31 +57,31 @@ impl Repair {
         }
     }
 
-    /// How many machines may be in repair at once.
+    /// Returns the maximum number of machines in repair at once.
     pub fn concurrency(&self) -> i64 {
         self.max_concurrent_repairs.unwrap_or(1)
     }
 }
 
 impl Operation {
-    /// Seconds that the health check may run, under the policy's cap where none is set.
+    /// Returns the bound of the health check in seconds; `cap` is the policy's bound for commands without a timeout.
     pub fn health_bound(&self, cap: u64) -> u64 {
         bound(self.command_timeout_seconds, cap)
     }
 
-    /// Seconds that the success command may run.
+    /// Returns the bound of the success command in seconds.
     pub fn success_bound(&self, cap: u64) -> u64 {
         bound(self.success_command_timeout, cap)
     }
 }
 
 impl Step {
-    /// Tries of the repair command: 1 + retries.
+    /// Returns the number of tries of the repair command: 1 + retries.
     pub fn tries(&self) -> u32 {
         tries(self.command_retries)
     }
 
-    /// Seconds that the repair command may run, under the policy's cap where none is set.
+    /// Returns the bound of the repair command in seconds; `cap` is the policy's bound for commands without a timeout.
     pub fn command_bound(&self, cap: u64) -> u64 {
         bound(self.command_timeout_seconds, cap)
     }

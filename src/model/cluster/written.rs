@@ -1,16 +1,16 @@
-//! The form in which CKE writes a definition: every field of its structures, with `null`, `""` and `false` where
-//! nothing was given, so that a definition set by us and one set by `ckecli` are the same JSON (spec/cluster.md).
+//! CKE's written form of a definition: every field of its structures, with `null`, `""` and `false` where nothing was
+//! given. `cluster set` and `ckecli` therefore store the same JSON (CLU-5 to CLU-7).
 
 use serde_json::{Map, Value};
 
 use super::schema::{Absent, CLUSTER, OPTIONS, Object, Shape};
 
-/// A definition in CKE's written form. Unknown fields are kept behind the known ones of their structure.
+/// Returns a definition in CKE's written form. Unknown fields follow the known ones of their structure.
 pub fn written(definition: &Value) -> Value {
     object(&CLUSTER, definition.as_object())
 }
 
-/// Whether `options` says anything beyond what CKE writes where nothing was given.
+/// Reports whether `options` has values beyond those that CKE writes if nothing was given.
 pub(super) fn has_options(definition: &Value) -> bool {
     let options = definition.get("options").and_then(Value::as_object);
     options.is_some() && object(&OPTIONS, options) != object(&OPTIONS, None)
@@ -54,7 +54,7 @@ fn fill(shape: &Shape, value: &Value) -> Value {
     }
 }
 
-/// What Go leaves out under `omitempty`. Numbers and structures are pointers there: they stay.
+/// Reports whether Go leaves the value out under `omitempty`. Numbers and structures are pointers there and stay.
 fn zero(shape: &Shape, value: &Value) -> bool {
     match (shape, value) {
         (Shape::Flag, Value::Bool(false)) => true,

@@ -1,44 +1,44 @@
-//! When a host is proven to be off for a client that holds it under its key: what fencing rests on (spec/metal3.md, How
-//! baremetal-operator really behaves).
+//! Proof that a host is off, for a client that holds it with its key. Fencing depends on it (MET-22 to MET-26).
 
 use std::time::Duration;
 
 use super::HostRow;
 
-/// So many answers of the BMC, all of them "off", are the least.
+/// Minimum number of answers "off" in a row.
 const ANSWERS: u32 = 4;
 
-/// What proved it.
+/// Evidence of the proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// `status.poweredOn` went from true to false after our key was there.
+    /// `status.poweredOn` went from true to false after the client's key was present.
     Change,
-    /// Its BMC, each time that it was asked for a while, and `status.poweredOn` did not speak against it.
+    /// Its BMC answered "off" for long enough, and `status.poweredOn` did not contradict.
     Bmc,
 }
 
-/// What it means.
+/// Conclusion from a host's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Not yet known to be off.
+    /// Not proven off yet.
     Waiting,
-    /// It is off by this proof, and our key is there.
+    /// Proven off by this evidence, and the client's key is present.
     Off(By),
-    /// Our key has gone: an older operator, or somebody, removed it. It may be on at any moment.
+    /// The client's key is gone: an older baremetal-operator or somebody else removed it. The host may power on at any
+    /// moment.
     KeyGone,
 }
 
-/// What the BMC said since our key was there. Off once is no proof either: a power-on that was sent just before our key
-/// came may still be under way, so it has to be off for as long as such a one could take.
+/// Answers of the BMC since the client's key was present. A single "off" proves nothing: a power-on request sent just
+/// before the key may still be under way. So the host must be off for longer than such a request can take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// Since when it says off without a break, and when it said so last, by a clock that only goes on.
+    /// Times of the first and the last "off" without a break, by a monotonic clock.
     off: Option<(Duration, Duration)>,
     answers: u32,
 }
 
 impl Stretch {
-    /// One answer, or none in time, at `now`: whatever is not "off" begins anew.
+    /// Records one answer, or a missing one, at `now`. Anything other than "off" starts the count anew.
     pub fn hear(&mut self, off: bool, now: Duration) {
         if !off {
             *self = Self::default();
@@ -49,23 +49,23 @@ impl Stretch {
         self.answers = self.answers.saturating_add(1);
     }
 
-    /// It said off, often enough and for `long` from its first such word to its last: the silence after that says nothing.
+    /// Returns true if there were enough answers "off", and `long` passed from the first to the last. Silence
+    /// afterwards does not count.
     pub fn proves(&self, long: Duration) -> bool {
         self.answers >= ANSWERS && self.off.is_some_and(|(since, last)| last.saturating_sub(since) >= long)
     }
 }
 
-/// What a client that holds a host off has seen since its key was there. Fencing needs a proof: `poweredOn: false`
-/// alone is none, because a key that is added just after the operator sent power-on leaves it standing while the host
-/// runs.
+/// Observations of a client since its key is present. `poweredOn: false` alone proves nothing: it stays when the key is
+/// added just after a power-on request, while the host starts (MET-22).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watching {
     seen_on: bool,
 }
 
 impl Watching {
-    /// Looks at a host that was read after our key was written, in the order of its versions; `bmc` = its BMC has proven
-    /// it off since then.
+    /// Judges a host that was read after the key was written; calls follow the order of its versions. `bmc`: its BMC
+    /// has proven it off since then.
     pub fn look(&mut self, host: &HostRow, key: &str, bmc: bool) -> Seen {
         if !host.asked.keys.contains_key(key) {
             return Seen::KeyGone;
@@ -76,8 +76,8 @@ impl Watching {
                 Seen::Waiting
             }
             Some(false) if self.seen_on => Seen::Off(By::Change),
-            // Held off by others, or by us before: nothing will change. And the controller and the BMC say the same: a
-            // BMC that is another machine's would not for long.
+            // The host was off before, so no change will follow. Controller and BMC agree; a BMC of another machine
+            // would not agree for long.
             Some(false) if bmc => Seen::Off(By::Bmc),
             _ => Seen::Waiting,
         }
@@ -98,13 +98,13 @@ mod tests {
 
     #[test]
     fn i44_off_is_only_what_went_off_after_our_key_was_there() {
-        // `false` that stood there already is no proof: the operator may just have sent power-on.
+        // A `false` from before is no proof: a power-on request may be under way.
         let mut watching = Watching::default();
         for on in [Some(false), None, Some(true)] {
             assert_eq!(watching.look(&host(on, "mine"), "mine", false), Seen::Waiting);
         }
         assert_eq!(watching.look(&host(Some(false), "mine"), "mine", false), Seen::Off(By::Change));
-        // An older operator that clears keys early: it may be on at any moment.
+        // An older baremetal-operator removes keys early: the host may power on at any moment.
         for on in [Some(true), Some(false)] {
             assert_eq!(watching.look(&host(on, "other"), "mine", true), Seen::KeyGone);
         }
@@ -126,11 +126,11 @@ mod tests {
         for second in [100, 110, 150, 159] {
             stretch.hear(true, at(second));
         }
-        // however long it is silent from here on
+        // Silence from here on does not count.
         assert!(!stretch.proves(long), "59 s");
         stretch.hear(true, at(160));
         assert!(stretch.proves(long));
-        // `On` was under way: it came on for a moment, or did not answer.
+        // A power-on was under way: the host was on for a moment, or its BMC did not answer.
         stretch.hear(false, at(170));
         for second in [171, 240, 241] {
             stretch.hear(true, at(second));

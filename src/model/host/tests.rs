@@ -37,7 +37,7 @@ fn the_default_mode_is_soft_and_hard_takes_priority() {
     for (value, mode) in [
         ("", Mode::Soft),
         ("uid-of-a-machine", Mode::Soft),
-        ("{'mode':'hard'}", Mode::Soft), // no JSON: single quotes
+        ("{'mode':'hard'}", Mode::Soft), // single quotes are not JSON
         (r#"{"mode":"soft"}"#, Mode::Soft),
         (r#"{"mode":"HARD"}"#, Mode::Soft),
         (r#"["hard"]"#, Mode::Soft),

@@ -1,25 +1,25 @@
-//! Which reasons ask for a person, and how soon. One list: the console, the notices and the metrics call the same things stuck
-//! (`engine/trouble`).
+//! Urgency of reasons: whether and how soon an operator must act. The console, the notices and the metrics use this one
+//! list (`engine/trouble`).
 
 use super::{GIVEN_UP, Reason, SWITCHED_OFF, TRIES_AGAIN};
 
-/// How soon a reason asks for a person.
+/// Urgency of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attention {
-    /// Not at all: it moves, or its turn has not come.
+    /// None: the entry moves, or its turn has not come.
     None,
-    /// Once it has lasted: it may be over at the next look, and nobody has done anything.
+    /// Once it has lasted for some time: it may end by itself.
     Later,
-    /// At once: only a person ends it.
+    /// At once: only an operator can end it.
     Now,
 }
 
 impl Reason {
-    /// How soon this asks for a person.
+    /// Returns the urgency of this reason.
     pub fn attention(&self) -> Attention {
         match self {
             Self::CommandFailed { how, .. } if how.contains(TRIES_AGAIN) => Attention::Later,
-            // whom the switch sent back nothing holds up but a timer
+            // An entry that the queue's switch sent back waits only for its backoff.
             Self::Backoff { count, cause, .. } => match cause {
                 Some(why) if why.starts_with(SWITCHED_OFF) => Attention::None,
                 None if *count < GIVEN_UP => Attention::None,
@@ -65,8 +65,8 @@ impl Reason {
         }
     }
 
-    /// Whatever waits in the queue waits for this, and it may be over at the next look; an entry in work that meets it is
-    /// held up by itself.
+    /// Returns true for conditions that hold up every waiting entry and may end by themselves. An entry in progress
+    /// that meets one is held up individually.
     pub fn is_gate(&self) -> bool {
         matches!(
             self,
@@ -79,7 +79,7 @@ impl Reason {
         )
     }
 
-    /// Many entries have it for one cause: notices tell it once.
+    /// Returns true for reasons that many entries share for one cause. Notices report it once.
     pub fn holds_all(&self) -> bool {
         matches!(
             self,

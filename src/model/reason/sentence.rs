@@ -1,4 +1,4 @@
-//! How a reason reads.
+//! Text of each reason.
 
 use std::fmt;
 
@@ -174,7 +174,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The first `n` names and how many more there are of `all`.
+/// Returns the first `n` names, and the number of the others out of `all`.
 fn some(names: &[String], n: usize, all: usize) -> String {
     let shown = names.iter().take(n).cloned().collect::<Vec<_>>().join(", ");
     match all.saturating_sub(n) {
@@ -187,7 +187,7 @@ fn last_line(text: &str) -> &str {
     text.trim_end().lines().last().unwrap_or_default()
 }
 
-/// A time as people read it: whole seconds.
+/// Returns a time in whole seconds, for display.
 fn at(time: Timestamp) -> Timestamp {
     crate::model::time::whole_seconds(time)
 }

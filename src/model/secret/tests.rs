@@ -77,7 +77,7 @@ fn urls_are_named_without_their_user() {
     assert_eq!((url("https://10.0.0.1:6443").as_str(), url("h:1").as_str()), ("https://10.0.0.1:6443", "h:1"));
 }
 
-/// A secret in its usual forms, long enough that a piece of it would be found.
+/// A secret in its usual forms, long enough that any part of it would be found.
 const FORMS: [&str; 12] = [
     "ipmitool -H 10.0.0.1 -P hunter2hunter2 power cycle",
     "PASSWORD='hunter2hunter2 hunter2hunter2' cmd",
@@ -93,7 +93,7 @@ const FORMS: [&str; 12] = [
     "-----BEGIN PRIVATE KEY-----\nhunter2hunter2\n-----END PRIVATE KEY-----\n",
 ];
 
-/// Whatever stands around it, and wherever the window and the cut fall.
+/// Any text around it, and any position of the window and the cut.
 #[test]
 fn a_secret_planted_at_any_offset_never_shows() {
     let around = ["word ", "x", "it's ", "say \"so ", "a='b ", "n=1&", "[\"", "\n", "{\"k\":\"v\"} "];
@@ -104,7 +104,7 @@ fn a_secret_planted_at_any_offset_never_shows() {
             let places = (0..2 * most).step_by(3).chain(window - 90..window + 20).chain([2 * window]);
             for place in places {
                 let filler = around[dice.usize(..around.len())];
-                // a word of its own, as it is when somebody prints it; an open quote before it is text like any other
+                // A word of its own, as programs print it. An open quote before it is ordinary text.
                 let before: String = filler.chars().cycle().take(place).collect::<String>() + " \n";
                 let text = format!("{before}{form} {}", filler.repeat(40));
                 let shown = beginning(text.as_bytes(), most);
@@ -121,7 +121,7 @@ fn a_secret_planted_at_any_offset_never_shows() {
     }
 }
 
-/// Counted and not timed: texts of bytes that open quotes, names and lists without closing them.
+/// Steps are counted, not timed. The texts open quotes, names and lists without closing them.
 #[test]
 fn masking_costs_so_many_steps_a_byte_whatever_the_text() {
     let pieces = [
@@ -164,7 +164,7 @@ fn masking_costs_so_many_steps_a_byte_whatever_the_text() {
         let steps = cost(&text);
         assert!(steps <= 40 * text.len() + 1_000, "{steps} steps for {} bytes of {some:?}", text.len());
     }
-    // an entry of etcd's largest size that cannot be read: a window of it is looked at
+    // An unreadable entry of the largest size that etcd takes: only a window of it is examined.
     let entry = format!("{{\"index\": \"1\", {}", "\"a\":\"b c\",".repeat(110_000));
     steps::COUNTED.set(0);
     assert_eq!(beginning(entry.as_bytes(), 80).chars().count(), 80);

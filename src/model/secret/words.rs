@@ -1,19 +1,19 @@
-//! Word by word through a command line or a text: which word is a secret is said by those before it.
+//! Masking word by word in a command line or a text. The words before a word decide whether it is a secret.
 
 use super::{MASKED, masked, names_a_secret, steps, user_part};
 
-/// What a list of texts begins with, as JSON writes it without spaces.
+/// Beginning of a list of texts, as JSON writes it without spaces.
 const LIST: &str = "[\"";
 
-/// Programs whose `-p` is a password, where that of others is a port.
+/// Programs whose `-p` is a password. In other programs it is a port.
 const SMALL_P: [&str; 5] = ["sshpass", "racadm", "redfishtool", "ipmipower", "mysql"];
 
-/// A text, masked; white space stays as it is.
+/// Returns a text, masked; white space stays as it is.
 pub(super) fn of_text(text: &str) -> String {
     of(text, false)
 }
 
-/// `cut`: the text goes on behind its end, where a quote may close.
+/// Masks a text. With `cut` the text goes on behind its end, where a quote may close.
 fn of(text: &str, cut: bool) -> String {
     let (mut walk, mut out, mut rest) = (Walk::default(), String::with_capacity(text.len()), text);
     while !rest.is_empty() {
@@ -28,7 +28,8 @@ fn of(text: &str, cut: bool) -> String {
     out
 }
 
-/// The beginning of a longer text, masked: what was opened in it and closes behind its end is a secret to the end.
+/// Returns the masked beginning of a longer text. A quote or list that closes behind its end masks everything up to the
+/// end.
 pub(super) fn of_beginning(text: &str) -> String {
     if text.contains("PRIVATE KEY") || text.contains("client-key-data:") {
         return MASKED.to_owned();
@@ -36,14 +37,14 @@ pub(super) fn of_beginning(text: &str) -> String {
     of(text, true)
 }
 
-/// The words of a command line, masked; a word with white space may be a command line itself.
+/// Returns the words of a command line, masked. A word with white space may be a command line itself.
 pub(super) fn of_argv<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut walk = Walk::default();
     words.map(|word| walk.whole(word)).collect()
 }
 
-/// White space, the word behind it, and the rest. A quote at a word's beginning, or behind a name's `=` or `:`, keeps
-/// what it encloses in the word.
+/// Splits a text into white space, the next word, and the rest. A quote at the beginning of a word, or after the `=` or
+/// `:` of a name, keeps its content in the word.
 fn next_word(text: &str, cut: bool) -> (&str, &str, &str) {
     let from = text.len() - text.trim_start().len();
     let (space, rest) = text.split_at(from);
@@ -53,7 +54,7 @@ fn next_word(text: &str, cut: bool) -> (&str, &str, &str) {
         if matches!(c, '"' | '\'') && matches!(before, ' ' | '=' | ':') {
             to += match closing(&rest[to..], c) {
                 Some(inside) => inside + 1,
-                // a secret in quotes that close behind the end of what is looked at
+                // A quoted secret that closes behind the end of the examined part.
                 None if cut && names_one(&rest[..to - 1]) => rest[to..].find('\n').unwrap_or(rest.len() - to),
                 None => 0,
             };
@@ -63,14 +64,14 @@ fn next_word(text: &str, cut: bool) -> (&str, &str, &str) {
     (space, &rest[..to], &rest[to..])
 }
 
-/// Whether what stands before a quote, `NAME=` or `NAME:`, names a secret.
+/// Reports whether the text before a quote, `NAME=` or `NAME:`, names a secret.
 fn names_one(before: &str) -> bool {
     let name = before.strip_suffix(['=', ':']).unwrap_or_default();
     let apart = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
     names_a_secret(name.trim_end_matches(['"', '\'', '\\']).rsplit(apart).next().unwrap_or_default())
 }
 
-/// Where this line's next such quote is that no backslash stands before.
+/// Returns the position of the next closing quote on this line that no backslash precedes.
 fn closing(text: &str, quote: char) -> Option<usize> {
     let mut before = ' ';
     for (at, c) in text.char_indices() {
@@ -84,28 +85,28 @@ fn closing(text: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// What the words before say of the next one.
+/// Expectation for the next word.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Next {
     #[default]
     Plain,
     Secret,
-    /// Behind `Authorization:`: a secret, or its kind and then a secret.
+    /// After `Authorization:`: a secret, or its scheme and then a secret.
     Scheme,
-    /// A user's name, and perhaps a password behind a colon.
+    /// A user name, possibly with a password after a colon.
     User,
 }
 
 #[derive(Default)]
 struct Walk {
     next: Next,
-    /// Its `-p`, or `-P`, is a password.
+    /// Whether its `-p` or `-P` is a password.
     small_p: bool,
     ipmitool: bool,
 }
 
 impl Walk {
-    /// A word of a text, or a list of words as JSON writes it: `["ipmitool","-P","secret"]`, whole or cut off.
+    /// Masks a word of a text, or a list of words in JSON: `["ipmitool","-P","secret"]`, complete or cut off.
     fn put(&mut self, word: &str, out: &mut String) {
         let mut rest = word;
         while let Some(from) = rest.find(LIST) {
@@ -132,18 +133,18 @@ impl Walk {
         }
     }
 
-    /// A word of a text, in its quotes if it has some.
+    /// Masks a word of a text, including its quotes.
     fn word(&mut self, word: &str) -> String {
         let quote = ['"', '\''].into_iter().find(|q| word.starts_with(*q));
         let ends = quote.and_then(|q| closing(&word[1..], q).map(|inside| (q, inside + 1)));
-        // `"name": …` is a name
+        // A quoted text before a colon is a name, as in `"name": …`.
         match ends.filter(|(_, to)| !word[to + 1..].starts_with([':', '='])) {
             Some((quote, to)) => format!("{quote}{}{}", self.whole(&word[1..to]), &word[to..]),
             None => self.one(word),
         }
     }
 
-    /// A word of a command line, or what stood in quotes: it may be a text itself.
+    /// Masks a word of a command line or a quoted part, which may be a text itself.
     fn whole(&mut self, word: &str) -> String {
         if self.next == Next::Plain && word.contains(char::is_whitespace) { masked(word) } else { self.one(word) }
     }
@@ -151,7 +152,7 @@ impl Walk {
     fn one(&mut self, word: &str) -> String {
         match std::mem::take(&mut self.next) {
             Next::Secret | Next::Scheme if word.is_empty() => String::new(),
-            // an option without its value
+            // An option without its value.
             Next::Secret if word.starts_with("--") => self.plain(word),
             Next::Scheme if ["basic", "bearer", "token", "digest"].contains(&word.to_ascii_lowercase().as_str()) => {
                 self.next = Next::Secret;
@@ -180,7 +181,7 @@ impl Walk {
         word.to_owned()
     }
 
-    /// Names and values in one word: `-Psecret`, `NAME=secret`, `--token=secret`, `"password":"secret"`, a URL.
+    /// Masks names and values in one word: `-Psecret`, `NAME=secret`, `--token=secret`, `"password":"secret"`, a URL.
     fn attached(&mut self, word: &str) -> String {
         let short = word.len() > 2 && word.starts_with('-') && !word.starts_with("--");
         if short && ((self.ipmitool && word.starts_with("-P")) || (self.small_p && word.starts_with("-p"))) {
@@ -255,7 +256,7 @@ impl Walk {
     }
 }
 
-/// `name:password` without the password.
+/// Returns `name:password` without the password.
 fn user(word: &str) -> String {
     match word.split_once(':').filter(|(_, password)| !password.is_empty()) {
         Some((name, _)) => format!("{name}:{MASKED}"),

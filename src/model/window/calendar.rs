@@ -1,8 +1,8 @@
-//! When a window is open: by minutes of a named time zone, through clocks that go forth and back.
+//! Opening times of a window, by minutes of a named time zone, across changes of the clock.
 //!
-//! A moment is in when its local minute is: a local minute that is skipped in spring never comes, one that comes twice in
-//! autumn counts both times. So the search goes through the stretches of time between two changes of the clock, in each of
-//! which local time runs evenly.
+//! A moment is in the window if its local minute is. A local minute that spring skips never comes; one that autumn
+//! repeats counts both times. So the search goes through the periods between two changes of the clock. In each of them
+//! local time runs evenly.
 
 use std::sync::OnceLock;
 
@@ -15,20 +15,21 @@ use jiff::{
 use super::expression::Expression;
 use crate::model::text::nearest;
 
-/// How far is looked ahead for an opening: 29 February may be eight years away.
+/// Maximum time ahead to search for an opening: 29 February may be eight years away.
 const HORIZON: SignedDuration = SignedDuration::from_hours(24 * 366 * 9);
-/// How far is looked ahead for an end.
+/// Maximum time ahead to search for an end.
 const YEAR: SignedDuration = SignedDuration::from_hours(24 * 400);
-/// The minutes of an hour.
+/// All minutes of an hour, one bit each.
 const WHOLE: u64 = (1 << 60) - 1;
 
-/// The zone database in the program: the same on every host, whatever lies in its `/usr/share/zoneinfo`.
+/// Returns the time zone database in the program. It is the same on every host, whatever its `/usr/share/zoneinfo`
+/// holds.
 fn zones() -> &'static TimeZoneDatabase {
     static ZONES: OnceLock<TimeZoneDatabase> = OnceLock::new();
     ZONES.get_or_init(TimeZoneDatabase::bundled)
 }
 
-/// A time zone by its IANA name, from the database in the program.
+/// Returns a time zone by its IANA name, from the database in the program.
 pub fn zone(name: &str) -> Result<TimeZone, String> {
     zones().get(name).map_err(|_| {
         let known: Vec<String> = zones().available().map(|n| n.to_string()).collect();
@@ -39,47 +40,48 @@ pub fn zone(name: &str) -> Result<TimeZone, String> {
     })
 }
 
-/// Expressions that let in and expressions that keep out, in one zone.
+/// Expressions that allow and expressions that deny minutes, in one zone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    /// Whose minutes they are.
+    /// Time zone of the expressions.
     pub zone: TimeZone,
-    /// Minutes that are in; empty = all.
+    /// Allowed minutes; empty = all.
     pub allow: Vec<Expression>,
-    /// Minutes that are out, whatever lets them in.
+    /// Denied minutes, which override allowed ones.
     pub deny: Vec<Expression>,
 }
 
-/// How a window stands at one moment.
+/// State of a window at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stands {
-    /// Work may start.
+    /// Whether work may start.
     pub open: bool,
-    /// While it is open: the first moment at which it is not; none = it stays open for a year.
+    /// While it is open: the first moment at which it is closed; none = it stays open for a year.
     pub closes: Option<Timestamp>,
-    /// The next opening, after `closes` where it is open; none = not for years.
+    /// The next opening, after `closes` while it is open; none = not for years.
     pub opens: Option<Timestamp>,
 }
 
 impl Window {
-    /// Whether this moment is in.
+    /// Returns true if the window is open at this moment.
     pub fn open(&self, at: Timestamp) -> bool {
         let local = self.zone.to_offset(at).to_datetime(at);
         let hour = usize::try_from(local.hour()).unwrap_or(0);
         self.day(local.date()).is_some_and(|hours| hours[hour] >> local.minute() & 1 == 1)
     }
 
-    /// The first moment from `at` on that is in: `at` itself, or the beginning of a minute. None = not for years.
+    /// Returns the first moment from `at` on at which the window is open: `at` itself, or the beginning of a minute.
+    /// `None` = not for years.
     pub fn next_open(&self, at: Timestamp) -> Option<Timestamp> {
         self.first(at, true, HORIZON)
     }
 
-    /// The first moment from `at` on that is out; none = it stays open for a year.
+    /// Returns the first moment from `at` on at which the window is closed; `None` = it stays open for a year.
     pub fn closes(&self, at: Timestamp) -> Option<Timestamp> {
         self.first(at, false, YEAR)
     }
 
-    /// How it stands at this moment.
+    /// Returns its state at this moment.
     pub fn stands(&self, at: Timestamp) -> Stands {
         if !self.open(at) {
             return Stands { open: false, closes: None, opens: self.next_open(at) };
@@ -88,7 +90,7 @@ impl Window {
         Stands { open: true, closes, opens: closes.and_then(|closes| self.next_open(closes)) }
     }
 
-    /// The openings from `at` on, each with its end; an opening that `at` lies in begins with `at`.
+    /// Returns the openings from `at` on, each with its end. If `at` lies in an opening, that one begins with `at`.
     pub fn openings(&self, at: Timestamp) -> impl Iterator<Item = (Timestamp, Option<Timestamp>)> {
         let mut from = Some(at);
         std::iter::from_fn(move || {
@@ -98,7 +100,7 @@ impl Window {
         })
     }
 
-    /// The minutes of this local day that are in, a word of bits an hour; none = not one.
+    /// Returns the open minutes of this local day, as one word of bits for each hour, or `None` if there is none.
     fn day(&self, date: Date) -> Option<[u64; 24]> {
         let all = self.allow.is_empty();
         let allow: Vec<&Expression> = self.allow.iter().filter(|e| e.on(date)).collect();
@@ -129,8 +131,8 @@ impl Window {
         None
     }
 
-    /// In a stretch in which local time runs evenly, its end excluded: the beginning of the minute, which may lie before
-    /// the stretch's own.
+    /// Returns the first open or closed minute of a period in which local time runs evenly, its end excluded. The
+    /// beginning of that minute may lie before the period.
     fn first_within(&self, from: DateTime, until: DateTime, open: bool) -> Option<DateTime> {
         let mut date = from.date();
         while date <= until.date() {

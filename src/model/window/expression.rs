@@ -1,12 +1,12 @@
 //! One cron-like expression: five fields that a local minute matches or not.
 //!
-//! A matcher of our own: the crates that read cron (`cron`, `croner`) look for the next time of an event, in chrono's
-//! types; a window asks whether a minute is in, and when the first one comes that is (or is not), for a union of some
-//! expressions less a union of others. One word of bits an hour answers both.
+//! cketerm has its own matcher. The crates for cron (`cron`, `croner`) compute the next time of an event, in chrono's
+//! types. A window needs to know whether a minute matches, and the next minute that does or does not, for a union of
+//! expressions less another union. One word of bits for each hour answers both.
 
 use jiff::civil::Date;
 
-/// A field: its name, its smallest and largest number, and names that stand for numbers from the smallest on.
+/// A field: its name, its smallest and largest number, and names for the numbers from the smallest on.
 struct Field {
     name: &'static str,
     least: u32,
@@ -30,8 +30,8 @@ const WEEKDAY: Field =
 /// Days of each month in a leap year.
 const LONGEST: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/// `minute hour day-of-month month day-of-week`, as cron has them: `*`, numbers, lists, ranges, steps, names of months and
-/// weekdays. Where both kinds of day are named, one of them is enough, as in cron.
+/// `minute hour day-of-month month day-of-week`, as in cron: `*`, numbers, lists, ranges, steps, names of months and
+/// weekdays. If both fields for days are restricted, a match of one is enough, as in cron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expression {
     text: String,
@@ -40,13 +40,13 @@ pub struct Expression {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// The field is `*`: the other kind of day alone decides.
+    /// Whether the field is `*`. Then only the other field for days decides.
     any_day: bool,
     any_weekday: bool,
 }
 
 impl Expression {
-    /// Reads one; the sentence names the field.
+    /// Parses an expression. The error names the field.
     pub fn parse(text: &str) -> Result<Self, String> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields.as_slice() else {
@@ -74,7 +74,7 @@ impl Expression {
         Ok(found)
     }
 
-    /// As it was written.
+    /// Returns the original text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -85,7 +85,7 @@ impl Expression {
             .any(|(month, longest)| self.months >> month & 1 == 1 && (1..=longest).any(|day| self.days >> day & 1 == 1))
     }
 
-    /// Whether minutes of this local day can match.
+    /// Reports whether minutes of this local day can match.
     pub fn on(&self, date: Date) -> bool {
         let bit = |bits: u64, number: i8| bits >> number & 1 == 1;
         let day = bit(self.days, date.day());
@@ -97,7 +97,7 @@ impl Expression {
             }
     }
 
-    /// The minutes of this hour that match, on a day that does; bit 0 is the hour's first.
+    /// Returns the matching minutes of this hour on a matching day; bit 0 is the first minute.
     pub fn minutes(&self, hour: usize) -> u64 {
         if self.hours >> hour & 1 == 1 { self.minutes } else { 0 }
     }
@@ -108,12 +108,12 @@ fn any(field: &str) -> bool {
 }
 
 impl Field {
-    /// The numbers that are named, a bit each.
+    /// Returns the named numbers, one bit each.
     fn bits(&self, text: &str) -> Result<u64, String> {
         text.split(',').try_fold(0, |bits, part| Ok(bits | self.part(part)?))
     }
 
-    /// `*`, `a`, `a-b`, each with `/step`; `a/step` goes on to the end, as in cron.
+    /// Parses `*`, `a` or `a-b`, each with an optional `/step`. `a/step` extends to the end, as in cron.
     fn part(&self, part: &str) -> Result<u64, String> {
         let (range, step) = match part.split_once('/') {
             None => (part, None),
@@ -183,7 +183,7 @@ mod tests {
             ("* * * * 0", "2026-08-02T00:00", true),
             ("* * * * */2", "2026-08-02T00:00", true),
             ("* * ? * 5-7", "2026-08-02T00:00", true),
-            // as in cron: where both kinds of day are named, one is enough
+            // As in cron: if both fields for days are restricted, one match is enough.
             ("* * 15 * 6", "2026-08-01T00:00", true),
             ("* * 1 * 3", "2026-08-01T00:00", true),
             ("* * 2 * 3", "2026-08-01T00:00", false),

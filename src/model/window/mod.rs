@@ -1,10 +1,11 @@
-//! Maintenance windows: when drains may start and power commands may be ordered (policy `windows`; I8).
+//! Maintenance windows: times in which drains may start and power commands may run (policy `windows`; REB-53, I8).
 //!
-//! | file | what |
+//! | module | content |
 //! | --- | --- |
 //! | `expression` | five cron-like fields |
-//! | `calendar` | when a union of them is open, in a time zone |
-//! | here | how they are written, and whose machines they are for |
+//! | `calendar` | opening times of a union of expressions, in a time zone |
+//! | `spoken` | moments and spans for display |
+//! | this one | written form, and the machines of each window |
 
 mod calendar;
 mod expression;
@@ -27,11 +28,11 @@ use super::{
     selector::Selector,
 };
 
-/// Openings that are looked at when windows are judged.
+/// Number of openings that are examined when windows are checked.
 const LOOKED_AT: usize = 100;
 
-/// The policy's windows, read and judged. The general one, and others for machines that are chosen by labels: the first
-/// that chooses a machine is the machine's, and what the general one denies is denied to all.
+/// The policy's windows, parsed and checked. There is a general window, and others for machines that labels select. The
+/// first one that selects a machine is the machine's. A minute that the general window denies is denied to all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct Windows {
@@ -40,7 +41,7 @@ pub struct Windows {
     selectors: Vec<Option<Selector>>,
 }
 
-/// As it is written.
+/// Written form of the windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Written {
     time_zone: String,
@@ -58,12 +59,12 @@ struct Written {
     unknown: Map<String, Value>,
 }
 
-/// Seconds before a window's end in which no drain starts, where nothing else is said: most drains end within them.
+/// Returns the default margin: seconds before a window's end in which no drain starts. Most drains end within it.
 fn margin() -> u32 {
     300
 }
 
-/// Windows of their own for some machines.
+/// A window for some machines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct WrittenFor {
     name: String,
@@ -88,7 +89,7 @@ impl WrittenFor {
 }
 
 impl Windows {
-    /// Reads what a person wrote, YAML or JSON; fields that this version does not know are refused.
+    /// Reads a document of a user, YAML or JSON. Fields that this version does not know are refused.
     pub fn read(text: &str) -> Result<Self, String> {
         let value = parse(text).map_err(|e| format!("windows: {e}"))?;
         let found: Self = serde_json::from_value(value).map_err(|e| format!("windows: {e}"))?;
@@ -101,7 +102,7 @@ impl Windows {
         }
     }
 
-    /// Fields of a newer cketerm, by their place.
+    /// Returns the fields of a newer cketerm, by place.
     pub fn unknown_fields(&self) -> Vec<String> {
         let general = self.written.unknown.keys().cloned();
         let of = |(i, one): (usize, &WrittenFor)| -> Vec<String> {
@@ -110,17 +111,17 @@ impl Windows {
         general.chain(self.written.machines.iter().enumerate().flat_map(of)).collect()
     }
 
-    /// Whether this queue keeps to them; both do where nothing else is said.
+    /// Reports whether the windows bind this queue. Without `queues` they bind both.
     pub fn bind(&self, queue: QueueKind) -> bool {
         self.written.queues.is_empty() || self.written.queues.contains(&queue)
     }
 
-    /// Seconds before a window's end within which no drain starts any more: it would be unwound.
+    /// Returns the seconds before a window's end in which no drain starts, because it would unwind.
     pub fn margin_seconds(&self) -> u32 {
         self.written.margin_seconds
     }
 
-    /// Why nothing would ever start, if that is so: no opening from `now` on is longer than the margin.
+    /// Returns the reason if nothing would ever start: no opening from `now` on is longer than the margin.
     pub fn useless(&self, now: Timestamp) -> Option<String> {
         let margin = i64::from(self.margin_seconds());
         self.all().find_map(|(name, window)| {
@@ -141,29 +142,29 @@ impl Windows {
         })
     }
 
-    /// The name of their time zone.
+    /// Returns the name of their time zone.
     pub fn time_zone(&self) -> &str {
         &self.written.time_zone
     }
 
-    /// A moment as a clock in their zone shows it: `22:00 JST`, `Mon 22:00 JST` on another day of this week, else with
-    /// the date.
+    /// Returns a moment as a clock in their zone shows it: `22:00 JST`, `Mon 22:00 JST` on another day of this week,
+    /// else with the date.
     pub fn clock(&self, at: Timestamp, now: Timestamp) -> String {
         self.all.first().map_or_else(|| at.to_string(), |window| clock(&window.zone, at, now))
     }
 
-    /// All of them: the general one first, then those of chosen machines, with their names.
+    /// Returns all windows with their names: the general one first, then those for selected machines.
     pub fn all(&self) -> impl Iterator<Item = (Option<&str>, &Window)> {
         let names = std::iter::once(None).chain(self.written.machines.iter().map(|m| Some(m.name.as_str())));
         names.zip(&self.all)
     }
 
-    /// Whether some machines have windows of their own.
+    /// Returns true if some machines have windows of their own.
     pub fn by_machine(&self) -> bool {
         !self.written.machines.is_empty()
     }
 
-    /// The place among [`Self::all`] of the window of a machine with these labels.
+    /// Returns the position in [`Self::all`] of the window for a machine with these labels.
     pub fn place_for(&self, labels: &Labels) -> usize {
         let takes = |(one, selector): (&WrittenFor, &Option<Selector>)| {
             one.role.as_ref().is_none_or(|role| attribute(labels, "role") == Some(role))

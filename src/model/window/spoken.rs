@@ -1,9 +1,9 @@
-//! Moments and spans as people say them.
+//! Moments and spans for display.
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
-/// A moment as a clock in this zone shows it: `22:00 JST`, `Mon 22:00 JST` on another day of the next six, else with
-/// the date.
+/// Returns a moment as a clock in this zone shows it: `22:00 JST`, `Mon 22:00 JST` on another day of the next six, else
+/// with the date.
 pub fn clock(zone: &TimeZone, at: Timestamp, now: Timestamp) -> String {
     let (at, now) = (at.to_zoned(zone.clone()), now.to_zoned(zone.clone()));
     let days = at.date().since(now.date()).map_or(i32::MAX, |span| span.get_days());
@@ -15,7 +15,7 @@ pub fn clock(zone: &TimeZone, at: Timestamp, now: Timestamp) -> String {
     at.strftime(form).to_string()
 }
 
-/// A span in its two largest units: `5h`, `1d 2h`, `30m`, `45s`.
+/// Returns a span in its two largest units: `5h`, `1d 2h`, `30m`, `45s`.
 pub fn length(span: SignedDuration) -> String {
     let seconds = span.as_secs().max(0);
     let parts = [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];

@@ -1,4 +1,4 @@
-//! Windows against the calendar, the clock's changes included (I8: "DST and midnight wrap tested").
+//! Windows against the calendar, including midnight and changes of the clock (I8).
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn berlin(time: Option<Timestamp>) -> String {
 #[test]
 fn a_weekday_night_wraps_over_midnight() {
     let nights = window("Europe/Berlin", &["* 22-23 * * 1-5", "* 0-4 * * 2-6"], &[]);
-    // a Friday
+    // A Friday.
     let evening = at("2026-08-07T21:59:59+02:00[Europe/Berlin]");
     assert!(!nights.open(evening));
     assert_eq!(berlin(nights.next_open(evening)), "2026-08-07T22:00:00+02:00[Europe/Berlin]");
@@ -51,13 +51,13 @@ fn a_minute_that_is_skipped_never_comes_and_one_that_comes_twice_counts_twice() 
         let all = half_past_two.openings(at(from)).take(n);
         all.map(|(opens, closes)| format!("{} {}", opens, closes.unwrap())).collect()
     };
-    // the night to 29 March 2026 has no 02:30
+    // The night to 29 March 2026 has no 02:30.
     assert_eq!(
         openings("2026-03-28T12:00:00Z", 1),
         ["2026-03-30T00:30:00Z 2026-03-30T00:35:00Z"],
         "02:30 of the 30th, summer time"
     );
-    // that to 25 October has two
+    // The night to 25 October has two.
     assert_eq!(
         openings("2026-10-24T12:00:00Z", 3),
         [
@@ -66,7 +66,7 @@ fn a_minute_that_is_skipped_never_comes_and_one_that_comes_twice_counts_twice() 
             "2026-10-26T01:30:00Z 2026-10-26T01:35:00Z"
         ]
     );
-    // a window over the gap ends when the clock says so, an hour of real time earlier
+    // A window over the gap ends by local time, an hour of real time earlier.
     let night = window("Europe/Berlin", &["* 1-3 * * *"], &[]);
     assert_eq!(night.closes(at("2026-03-29T00:00:00Z")), Some(at("2026-03-29T02:00:00Z")));
     assert_eq!(night.closes(at("2026-10-25T00:00:00Z")), Some(at("2026-10-25T03:00:00Z")));
@@ -133,7 +133,7 @@ fn windows_in_which_nothing_could_start_are_found() {
     assert!(of.contains("no opening of ss"), "{of}");
 }
 
-/// Expressions as people write them, and as they do not.
+/// Valid and invalid expressions.
 fn expression() -> impl Strategy<Value = String> {
     let minute = prop_oneof![Just("*".to_owned()), (0..60u32).prop_map(|m| m.to_string()), Just("*/17".to_owned())];
     let hour = prop_oneof![
@@ -149,8 +149,8 @@ fn expression() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// By brute force, minute for minute, across both changes of the clock: Berlin's are at 01:00 UTC, Lord Howe's are
-    /// half hours, Tokyo has none.
+    /// Compared minute by minute by brute force, across both changes of the clock. Berlin changes at 01:00 UTC, Lord
+    /// Howe by half an hour, Tokyo never.
     #[test]
     fn next_open_is_the_first_open_minute(
         allow in prop::collection::vec(expression(), 0..3),
@@ -164,7 +164,7 @@ proptest! {
         let w = Window { zone: zone(zone_name).unwrap(), allow: refs(&allow), deny: refs(&deny) };
         let from = at(start) + SignedDuration::from_mins(offset);
         let minute = |i: i64| from + SignedDuration::from_mins(i);
-        // three days by brute force
+        // Three days by brute force.
         let brute = |open: bool| (0..4320).map(minute).find(|t| in_by_hand(&w, *t) == open);
         for open in [true, false] {
             let found = if open { w.next_open(from) } else { w.closes(from) };
@@ -177,7 +177,7 @@ proptest! {
     }
 }
 
-/// What a reader would do: the wall clock's fields against each expression.
+/// The obvious reference: fields of local time against each expression.
 fn in_by_hand(w: &Window, t: Timestamp) -> bool {
     let local = t.to_zoned(w.zone.clone());
     let hit = |e: &Expression| {

@@ -35,7 +35,7 @@ fn what_cannot_be_read_is_said_with_its_line() {
     assert!(parse(&large).unwrap_err().contains("too large") && stored(&large).unwrap_err().contains("too large"));
 }
 
-/// Forty kilobytes that stand for gigabytes.
+/// Returns documents of forty kilobytes that expand to gigabytes.
 fn bombs() -> Vec<(&'static str, String)> {
     let ten = |alias: &str| vec![format!("*{alias}"); 10].join(", ");
     let levels = (1..12).map(|level| format!("a{level}: &a{level} [{}]\n", ten(&format!("a{}", level - 1))));
@@ -52,7 +52,7 @@ fn bombs() -> Vec<(&'static str, String)> {
     vec![("laughs", laughs), ("wide", wide), ("nodes", nodes), ("merges", merges), ("deep", deep)]
 }
 
-/// By construction: what is made is counted while it is made.
+/// Memory is bounded because values are counted while they are made.
 #[test]
 fn an_alias_bomb_is_refused_and_takes_bounded_memory() {
     for (name, text) in bombs() {
@@ -61,29 +61,29 @@ fn an_alias_bomb_is_refused_and_takes_bounded_memory() {
         let took = measure(|| read = parse(&text));
         assert!(read.is_err(), "{name} is read");
         assert!(took.bytes_max < 4 * MOST_VALUES as u64, "{name}: {} bytes at once", took.bytes_max);
-        // in etcd it is no JSON, and nothing is expanded
+        // In etcd such a text is not JSON, and nothing is expanded.
         let mut read = Ok(Value::Null);
         let took = measure(|| read = stored(&text));
         assert!(read.is_err() && took.bytes_max < 1 << 20, "{name}: {} bytes at once", took.bytes_max);
     }
-    // inside JSON an alias is text, and a document of JSON is counted like any other
+    // Inside JSON an alias is text, and a JSON document is counted like any other.
     assert_eq!(stored(r#"{"a": "&a", "b": "*a"}"#).unwrap(), json!({"a": "&a", "b": "*a"}));
     let many = format!("[{}1]", "[],".repeat(1_000_000));
     assert!(stored(&many).is_ok_and(|v| v.as_array().is_some_and(|all| all.len() == 1_000_001)));
 }
 
-/// What the parser that was used before makes of it, which is the maintained one's measure for what people have written.
+/// Reads the text with `serde_yaml`, the reference for documents that users have written so far.
 fn before(text: &str) -> Option<Value> {
     let mut yaml: serde_yaml::Value = serde_yaml::from_str(text).ok()?;
     yaml.apply_merge().ok()?;
     serde_json::to_value(yaml).ok()
 }
 
-/// Scalars that are refused now: what they mean does not change in silence.
+/// Scalars that are refused now, so that their meaning does not change silently.
 const STRICTER: [&str; 2] = ["1e400", "-.inf"];
 
-/// Both parsers over everything that is written by people in this repository, and over generated documents; JSON over what
-/// programs write.
+/// Compares both parsers on all documents of users in this repository and on generated ones, and JSON on texts of
+/// programs.
 #[test]
 fn both_parsers_read_the_same() {
     let mut texts: Vec<String> = Vec::new();
@@ -99,7 +99,7 @@ fn both_parsers_read_the_same() {
     assert!(texts.len() > 10, "{}", texts.len());
     let mut compared = 0;
     for text in &texts {
-        // one document each: rbac.yaml has several
+        // One document each: rbac.yaml has several.
         for text in text.split("\n---\n").filter(|text| text.len() <= MOST_TEXT) {
             if let Some(before) = before(text).filter(|value| !value.is_null()) {
                 assert_eq!(parse(text).as_ref(), Ok(&before), "{text}");
@@ -183,7 +183,7 @@ fn both_parsers_read_the_same() {
     }
 }
 
-/// A document as definitions are: words, addresses, numbers, lists and maps.
+/// Returns a document like a definition: words, addresses, numbers, lists and maps.
 fn document(dice: &mut fastrand::Rng, depth: u32) -> Value {
     let words = [
         "a",

@@ -1,7 +1,7 @@
-//! YAML by the maintained parser, with values counted as they are made.
+//! YAML parser whose values are counted as they are made.
 //!
-//! The parser takes `012` and `1_000` for numbers. People mean serial numbers and labels by them, and the parser that was used
-//! before kept them as texts. So the text that a number was written as is looked at.
+//! The underlying parser reads `012` and `1_000` as numbers. Users mean serial numbers and labels by them, and
+//! `serde_yaml` keeps them as texts. So this module looks at the text of each number.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,9 +16,9 @@ use serde_saphyr::{Options, Spanned};
 use super::{Bounded, MOST_VALUES};
 
 thread_local! {
-    /// Bytes that the values of the document that is being read may still take.
+    /// Bytes that the values of the present document may still take.
     static LEFT: Cell<usize> = const { Cell::new(0) };
-    /// Its text.
+    /// Text of the present document.
     static TEXT: RefCell<Rc<str>> = RefCell::new(Rc::from(""));
 }
 
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str, options: Options) -> Result<Value, String> {
     read.map_err(|e| e.to_string())
 }
 
-/// The value, where its text is a number; else the text.
+/// Returns the value if its text is a number, else the text.
 fn settled(node: Spanned<Node>) -> Value {
     let Node(value) = node.value;
     if !value.is_number() {
@@ -51,7 +51,7 @@ fn settled(node: Spanned<Node>) -> Value {
     }
 }
 
-/// Digits that are no number: `012`, `1_000`.
+/// Reports whether digits are no number: `012`, `1_000`.
 fn looks_like_text(written: &str) -> bool {
     let digits = written.trim_start_matches(['-', '+']);
     let zero = digits.strip_prefix('0').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for Node {
 
 struct Nodes;
 
-/// Makes one value that holds no others, and counts it.
+/// Makes one value without children, and counts it.
 fn scalar<E: Error>(make: impl FnOnce(Bounded<'_>) -> Result<Value, E>) -> Result<Value, E> {
     LEFT.with(|left| make(Bounded(left)))
 }
