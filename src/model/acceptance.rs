@@ -15,9 +15,9 @@ pub enum Lead {
     /// A cketerm engine that finishes its work and then resigns, because a CKE candidate is there or the policy
     /// requires it.
     Yielding,
-    /// CKE; or nobody, while the policy lets no cketerm engine campaign.
+    /// CKE; also no leader at all, while the policy lets no cketerm engine campaign.
     Cke,
-    /// Nobody; a cketerm engine may campaign.
+    /// No leader; a cketerm engine may campaign.
     Nobody,
     /// Unknown: the leading key has the form of neither program, or the policy that would decide cannot be read.
     Unknown,

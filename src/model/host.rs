@@ -114,11 +114,11 @@ impl Asked {
 #[serde(default)]
 #[allow(clippy::struct_excessive_bools)] // the fields of the resource
 pub struct HostRow {
-    /// Its namespace.
+    /// Namespace of the host.
     pub namespace: String,
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// Its UID.
+    /// UID of the host.
     pub uid: String,
     /// Its resourceVersion, which every patch of cketerm carries.
     pub resource_version: String,
@@ -242,8 +242,8 @@ impl HostRow {
         self.pending_reboot_since.is_some_and(|since| self.last_powered_on.is_none_or(|last| since > last))
     }
 
-    /// Returns its Node, and the evidence for it: cketerm's annotation, an address, the host name, or the same name for
-    /// hosts that were never inspected (MET-9 to MET-11).
+    /// Returns its Node and the evidence for it (MET-9 to MET-11): cketerm's annotation, an address, or the host name.
+    /// A host that was never inspected is the Node of the same name.
     pub fn node_in<'a>(&self, kube: &'a KubeView) -> Option<(&'a Arc<NodeRow>, &'static str)> {
         if !self.node.is_empty() {
             return Some((kube.by_name.get(&self.node)?, "its annotation"));

@@ -121,7 +121,7 @@ pub struct Policy {
     /// Whether a voting etcd member may be disrupted although the rest has no quorum, which concerns one or two voting
     /// members.
     pub allow_quorum_loss: bool,
-    /// Whether endpoints are managed.
+    /// Whether API servers in reboot are removed from the endpoints.
     pub manage_endpoints: ManageEndpoints,
     /// Condition for the end of a worker's reboot.
     pub worker_completion: WorkerCompletion,

@@ -26,7 +26,7 @@ pub struct ResultLabel {
     /// Name of the attempt.
     pub attempt: String,
     /// UID of the cluster (`cketerm/identity`). A host may serve several clusters, and a rebuilt etcd counts attempts
-    /// anew.
+    /// from 1 again.
     pub cluster: String,
     /// Lease of the leader that started it. Under another leadership the same name is another attempt.
     pub lease: i64,

@@ -70,10 +70,10 @@ impl<'a> Pass<'a> {
         self.settle_what_is_left();
     }
 
-    /// Reports whether the record may belong to a later leader. A record of another lease that appeared while this
-    /// engine led may be for an entry that the live copy does not show as in progress yet, because this lease may be
-    /// lost without notice. A keep-alive that was sent after the record was seen, and acknowledged, proves that the
-    /// record is older (SAF-34, I24).
+    /// Reports whether the record may belong to a later leader. The record has another lease and appeared while this
+    /// engine led. This lease may be lost without notice, and the record's entry may be in progress under the later
+    /// leader. A keep-alive that was sent after the record was seen, and acknowledged, proves that the record is older
+    /// (SAF-34, I24).
     fn may_be_a_later_leaders(&self, node: &str) -> bool {
         let Some(leading) = &self.snap.engine.leading else { return false };
         self.snap.foreign.get(node).is_some_and(|(_, seen)| *seen > leading.since && leading.acknowledged <= *seen)

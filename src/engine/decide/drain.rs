@@ -1,5 +1,5 @@
-//! Drain of one node, for an entry of either queue: cordon the node, remove its pods ([`super::evictions`]), then run
-//! the command or back off (REB-20 to REB-36, REP-22, REP-40, I16).
+//! Drain of one node, for an entry of either queue (REB-20 to REB-36, REP-22, REP-40, I16). It cordons the node,
+//! removes its pods ([`super::evictions`]), then runs the command or backs off.
 
 use std::sync::Arc;
 

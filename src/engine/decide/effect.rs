@@ -53,7 +53,7 @@ pub struct Guard {
     pub until: Option<Timestamp>,
 }
 
-/// ModRevisions of the keys that allow work to start; 0 = no such key.
+/// `ModRevision`s of the keys that allow work to start; 0 = no such key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Start {
     /// The queue whose switch is compared.
@@ -338,7 +338,7 @@ pub enum Effect {
     },
     /// An action on behalf of the machine registry.
     Registry(super::Registering),
-    /// Replace the addresses of an endpoints object.
+    /// Replaces the addresses of an endpoints object.
     SetEndpoints {
         /// The object before the write.
         row: EndpointsRow,

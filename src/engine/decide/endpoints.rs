@@ -1,5 +1,5 @@
-//! Endpoints of API servers. The leader removes the address of a rebooting API server from the endpoints that CKE
-//! manages, never as the last one, and puts it back after the server has settled (SAF-32).
+//! Endpoints of API servers (SAF-32). The leader removes the address of a rebooting API server from the endpoints that
+//! CKE manages, never as the last one. It puts the address back after the server has settled.
 
 use std::collections::BTreeSet;
 

@@ -252,8 +252,8 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns an operator's order for this entry, if it was given for this revision. `hold` and `force` stay valid
-    /// after changes: an entry that a budget backs off at once is never long enough in one state to receive `force` for
-    /// it.
+    /// after changes. An entry that a budget backs off at once changes its state too quickly to receive `force` for one
+    /// revision.
     pub(super) fn order(&self, id: EntryId, mod_revision: i64, verb: Verb) -> Option<&'a Order> {
         let order = self.snap.store.orders.get(&id)?.get()?;
         let lasting = matches!(verb, Verb::Hold | Verb::Force);

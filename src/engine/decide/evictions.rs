@@ -246,8 +246,8 @@ fn unprotected(leaving: &Leaving<'_>) -> BTreeSet<String> {
     leaving.evict.iter().filter(|(_, protected)| !protected).map(|(pod, _)| pod.uid.clone()).collect()
 }
 
-/// Returns the seconds before a request is sent again, after this number of undecided answers in a row: 1, 2, 4, 8, 10,
-/// or the server's `Retry-After` (REB-31).
+/// Returns the seconds before a request is sent again, after this number of undecided answers in a row (REB-31). They
+/// are 1, 2, 4, 8, 10, or the server's `Retry-After`.
 fn pause(undecided: u32, retry_after: Option<u64>) -> f64 {
     let doubled = f64::from(1_u32 << undecided.saturating_sub(1).min(8)) * AGAIN;
     seconds(retry_after, doubled.min(DEFERRED))

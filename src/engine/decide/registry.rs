@@ -40,7 +40,7 @@ const PROBED_WITHIN: f64 = 60.0;
 pub enum Registering {
     /// Writes the generated definition, in one transaction with the revision of its template.
     Apply(Box<Apply>),
-    /// Deletes approvals that can no longer be used, with their ModRevisions.
+    /// Deletes approvals that can no longer be used, with the `ModRevision` of each.
     DropApprovals(Vec<(String, i64)>),
     /// Adds unhealthy and unreachable machines to the repair queue.
     AddRepairs,
@@ -73,8 +73,8 @@ pub struct Apply {
     pub json: String,
     /// Revisions and machines that the definition was made from.
     pub basis: Basis,
-    /// Entries of API servers and of the machines that the change touches or adds, with their ModRevisions. None of
-    /// them may have started in between.
+    /// Entries of API servers and of the machines that the change touches or adds, with the `ModRevision` of each. None
+    /// of them may have started in between.
     pub waiting: Vec<(EntryId, i64)>,
     /// Revision of etcd at the decision.
     pub revision: i64,

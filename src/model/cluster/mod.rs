@@ -103,10 +103,10 @@ impl Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Taint {
-    /// Its key.
+    /// Key of the taint.
     #[serde(deserialize_with = "null_is_default")]
     pub key: String,
-    /// Its value.
+    /// Value of the taint.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
@@ -125,7 +125,7 @@ pub struct Reboot {
     /// Deadline of one drain in seconds; default 600.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction_timeout_seconds: Option<i64>,
-    /// Timeout in seconds of both commands; 0 = none.
+    /// Timeout of both commands in seconds; 0 = the policy's `command_cap_seconds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_timeout_seconds: Option<i64>,
     /// Nodes in `draining` or `rebooting` at once; default 1.
@@ -133,11 +133,11 @@ pub struct Reboot {
     pub max_concurrent_reboots: Option<i64>,
     /// Further tries of the reboot command.
     pub command_retries: Option<i64>,
-    /// Seconds between them.
+    /// Seconds between tries.
     pub command_interval: Option<i64>,
     /// Further previews, or further first rounds of evictions, after a refusal.
     pub evict_retries: Option<i64>,
-    /// Seconds between them.
+    /// Seconds between tries.
     pub evict_interval: Option<i64>,
     /// Namespaces whose pods are never deleted; none = all.
     #[serde(deserialize_with = "selector_or_all", skip_serializing_if = "Option::is_none")]
@@ -184,19 +184,19 @@ pub struct Repair {
     /// Machines in repair at once; default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_concurrent_repairs: Option<i64>,
-    /// As for reboots.
+    /// Same meaning as in [`Reboot`].
     #[serde(deserialize_with = "selector_or_all", skip_serializing_if = "Option::is_none")]
     pub protected_namespaces: Option<Selector>,
-    /// As for reboots.
+    /// Same meaning as in [`Reboot`].
     #[serde(deserialize_with = "selector_or_all", skip_serializing_if = "Option::is_none")]
     pub protected_job_pods: Option<Selector>,
-    /// As for reboots.
+    /// Same meaning as in [`Reboot`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evict_retries: Option<i64>,
-    /// As for reboots.
+    /// Same meaning as in [`Reboot`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evict_interval: Option<i64>,
-    /// As for reboots.
+    /// Same meaning as in [`Reboot`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction_timeout_seconds: Option<i64>,
     /// All other fields. `cluster set` refuses them; stored ones are kept.
@@ -208,9 +208,9 @@ pub struct Repair {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Procedure {
-    /// The machine types.
+    /// Machine types that the procedure is for.
     pub machine_types: Option<Vec<String>>,
-    /// The operations.
+    /// Operations for these types.
     pub repair_operations: Option<Vec<Operation>>,
     /// All other fields.
     #[serde(flatten)]
@@ -221,20 +221,20 @@ pub struct Procedure {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Operation {
-    /// Its name.
+    /// Name of the operation.
     #[serde(deserialize_with = "null_is_default")]
     pub operation: String,
-    /// Its steps.
+    /// Steps of the operation, in order.
     pub repair_steps: Option<Vec<Step>>,
     /// Command line of the health check; the address is appended.
     pub health_check_command: Option<Vec<String>>,
-    /// Timeout of the health check; default 30, 0 = none.
+    /// Timeout of the health check in seconds; default 30, 0 = the policy's `command_cap_seconds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_timeout_seconds: Option<i64>,
     /// Command that runs once the machine is healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_command: Option<Vec<String>>,
-    /// Its timeout; default 30, 0 = none.
+    /// Timeout of the success command in seconds; default 30, 0 = the policy's `command_cap_seconds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_command_timeout: Option<i64>,
     /// All other fields.
@@ -248,19 +248,19 @@ pub struct Operation {
 pub struct Step {
     /// Command line; the address is appended.
     pub repair_command: Option<Vec<String>>,
-    /// Timeout; default 30, 0 = none.
+    /// Timeout in seconds; default 30, 0 = the policy's `command_cap_seconds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_timeout_seconds: Option<i64>,
-    /// Further tries.
+    /// Further tries of the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_retries: Option<i64>,
-    /// Seconds between them.
+    /// Seconds between tries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_interval: Option<i64>,
     /// Whether the node is drained first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub need_drain: Option<bool>,
-    /// Seconds for which the health check is watched afterwards.
+    /// Seconds after the command in which the machine must become healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch_seconds: Option<i64>,
     /// All other fields.

@@ -53,8 +53,8 @@ impl Operation {
     }
 }
 
-/// Describes the actions of each step on the machine at `address`, for display: `step 1: drain, then power-cycle
-/// 10.0.0.1, then watch its health for 60s`.
+/// Describes the actions of each step on the machine at `address`, for display, for example `step 1: drain, then
+/// power-cycle 10.0.0.1`.
 pub fn steps_in_words(steps: &[Step], address: &str) -> Vec<String> {
     let words = |(i, step): (usize, &Step)| {
         let mut words = Vec::new();
