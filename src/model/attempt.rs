@@ -245,7 +245,7 @@ impl Attempt {
 mod tests {
     use super::*;
 
-    /// Without this, the leader would retry an outcome for ever that etcd refuses as too large.
+    /// Without this, the leader would retry without end an outcome that etcd refuses as too large.
     #[test]
     fn an_outcome_that_is_too_large_goes_without_its_outputs_and_says_so() {
         let large = Outcome {
