@@ -1,4 +1,5 @@
-//! Why an entry waits, for words that ask etcd alone: what the leader has published, else what etcd itself tells.
+//! Reasons why entries wait, for commands that read etcd only: the leader's published progress, else a decision from
+//! etcd's contents.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,15 +20,15 @@ use crate::{
     store::view::StoreView,
 };
 
-/// The reason of one entry; `None` when there is no such entry.
+/// Returns the reason of one entry; `None` if there is no such entry.
 pub fn explain(store: &StoreView, entry: EntryId, now: Now) -> Option<Reason> {
     let snap = Snapshot { store: Arc::new(store.clone()), ..Snapshot::default() };
     let reasons = publish::merged(&snap, decide(&snap, now).reasons);
     reasons.get(&entry).cloned()
 }
 
-/// What a leader would say of every entry now, on this etcd and this Kubernetes. Probes are the leader's alone: an API
-/// server that is Ready counts as well.
+/// Returns the reasons that a leader would give for every entry now, from this etcd and this Kubernetes. Only the
+/// leader has probes, so a Ready API server counts as probed.
 pub fn would(mut store: StoreView, mut kube: KubeView, now: Now) -> BTreeMap<EntryId, Reason> {
     probe_by_readiness(&mut store);
     let heard = now.boot.as_secs_f64();
@@ -48,7 +49,7 @@ fn probe_by_readiness(store: &mut StoreView) {
     store.policy = Some(Stored { key, mod_revision, value: Ok(Arc::new(policy)) });
 }
 
-/// Every source that the rules ask was read just now.
+/// Marks every source that the rules use as read just now.
 fn just_read(kube: &mut KubeView, heard: f64) {
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
         kube.sources.insert(source.to_owned(), SourceState { synced: true, heard, proved: heard, error: None });
@@ -59,13 +60,14 @@ fn leading(heard: f64) -> Leading {
     Leading { key: String::new(), create_revision: 0, since: heard, acknowledged: heard }
 }
 
-/// Where applying a proposal stands, as far as etcd, sabakan's answer and these Nodes tell: what a leader would say, and
-/// that there is none only where a leader would apply it. Probes are the leader's: a new control plane that is Ready counts
-/// as joined, and without Nodes nobody is waited for.
+/// Returns the state of applying a proposal, as far as etcd, sabakan's answer and these Nodes show it. Returns the
+/// state that a leader would report. The state "there is no leader" appears only where a leader would apply the
+/// proposal. Only the leader has probes, so a new control plane that is Ready counts as joined. Without Nodes, nothing
+/// waits for new control planes.
 pub fn standing(store: &StoreView, good: &Good, proposal: Proposal, nodes: Option<&[NodeRow]>, now: Now) -> Applying {
     let mut store = store.clone();
     probe_by_readiness(&mut store);
-    // everything was read just now
+    // Everything was read just now.
     let heard = now.boot.as_secs_f64();
     store.heard = heard;
     let mut kube = KubeView::default();

@@ -1,4 +1,4 @@
-//! Standing for election, winning, losing, resigning: one task that owns the candidacy and reports what happens to it.
+//! Candidacy for the lock: a task that campaigns, leads and resigns, and reports each change.
 
 use std::time::Duration;
 
@@ -11,36 +11,36 @@ use crate::{
     store::{Store, election::Candidacy},
 };
 
-/// What happens to a candidacy.
+/// Event of a candidacy.
 #[derive(Debug)]
 pub(super) enum LeadEvent {
-    /// We stand, with this lease.
+    /// The engine campaigns with this lease.
     Standing(i64),
-    /// The lock is ours, but what an older version wrote is not in our form yet: why.
+    /// The engine holds the lock, but records of an older version are not migrated yet. Holds the reason.
     Migrating(String),
-    /// We lead.
+    /// The engine leads.
     Won(Fence),
-    /// Lease or key is gone: stop acting at once.
+    /// The lease or the leader key is gone: the engine stops acting at once.
     Lost,
-    /// Given up as asked; the lease is revoked.
+    /// The engine resigned as ordered; the lease is revoked.
     Resigned,
-    /// Could not stand.
+    /// The campaign failed. Holds the error.
     Failed(String),
 }
 
-/// What the loop asks of a candidacy.
+/// Order from the main loop to a candidacy.
 #[derive(Debug)]
 pub(super) enum LeadOrder {
-    /// Give it up.
+    /// Resign.
     Resign,
-    /// Register anew: programs or probes have changed.
+    /// Write the registration again, because programs or probes have changed.
     Register(Box<EngineRegistration>),
 }
 
-/// A candidacy under way.
+/// A running candidacy.
 pub(super) struct Standing {
     orders: mpsc::Sender<LeadOrder>,
-    /// What happens to it.
+    /// Events of the candidacy.
     pub events: mpsc::Receiver<LeadEvent>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -52,8 +52,8 @@ impl Drop for Standing {
 }
 
 impl Standing {
-    /// Stands for election, for as long as the heartbeat beats; `migrate` = what an older version wrote is brought into our form
-    /// before anything is decided.
+    /// Starts a campaign. The candidacy lasts while the heartbeat beats. If `migrate` is set, the new leader migrates
+    /// records of an older version before it decides anything (SAF-3).
     pub(super) fn begin(
         store: &Store,
         ttl: Duration,
@@ -76,7 +76,7 @@ impl Standing {
         Self { orders, events, task }
     }
 
-    /// Asks something of it; a full or closed channel means that it is ending anyway.
+    /// Sends an order. A full or closed channel means that the candidacy is ending anyway.
     pub(super) fn ask(&self, order: LeadOrder) {
         let _ = self.orders.try_send(order);
     }
@@ -106,7 +106,7 @@ async fn stand(
             },
         }
     };
-    // done before anything is decided; orders are obeyed meanwhile, however long it takes
+    // The migration ends before anything is decided. Orders are obeyed meanwhile, however long it takes.
     let mut migrated = std::pin::pin!(async {
         if let Some(who) = &migrate {
             let told = |why| drop(outbox.try_send(LeadEvent::Migrating(why)));
@@ -130,7 +130,7 @@ async fn stand(
     }
 }
 
-/// Obeys; false = the place is to be given up.
+/// Carries out an order. Returns false if the candidacy must resign.
 async fn obeyed(candidacy: &Candidacy, order: Option<LeadOrder>) -> bool {
     let Some(LeadOrder::Register(registration)) = order else { return false };
     if let Err(e) = candidacy.register_again(*registration).await {

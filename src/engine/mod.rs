@@ -1,23 +1,23 @@
 //! The controller: observe, decide, act.
 //!
-//! | file | |
+//! | module | contents |
 //! | --- | --- |
-//! | `snapshot` | what is known at one moment |
-//! | `decide/` | the rules: pure, from a snapshot to effects and reasons |
-//! | `act/` | carrying effects out, fenced and compared |
-//! | `run` | the loop that ties them together |
-//! | `lead`, `preflight` | who leads, and what must be so before |
-//! | `memory` | what is remembered between passes: observations only |
+//! | `snapshot` | everything known at one moment |
+//! | `decide/` | the rules: pure functions from a snapshot to effects and reasons |
+//! | `act/` | execution of effects, fenced, with compared revisions |
+//! | `run/` | the main loop that connects these modules |
+//! | `lead`, `preflight` | leader election, and the conditions for a campaign |
+//! | `memory` | state kept between passes: observations only |
 //! | `command` | the definition's commands as child processes |
-//! | `results` | publishes how commands ended that this host ran for a leader that is gone |
-//! | `probe` | is each API server alive |
-//! | `recorder` | says on Nodes, by Kubernetes Events, what is done to them |
-//! | `metal3/` | Metal3's controller role: a task for each host |
-//! | `notices/` | what happens is told to receivers, a task each |
-//! | `registry/` | sabakan's answers and the plan, gathered off the loop |
-//! | `counters` | what was done, counted for metrics |
-//! | `state` | a snapshot written out, without secrets, and read back |
-//! | `publish` | progress and status for everybody who looks on |
+//! | `results` | publishes outcomes of commands that this host ran for a leader that no longer leads |
+//! | `probe` | probes of the API servers |
+//! | `event_recorder` | Kubernetes Events on Nodes |
+//! | `metal3/` | Metal3's controller role, with one task for each host |
+//! | `notices/` | notifications to receivers, with one task for each receiver |
+//! | `registry/` | sabakan's answers and the plan, computed outside the main loop |
+//! | `counters` | counters for metrics |
+//! | `state` | a snapshot exported without secrets, and read back |
+//! | `publish` | progress and status for every observer |
 
 mod act;
 pub mod command;

@@ -1,4 +1,4 @@
-//! Everything that a decision is made from, as one value that can be cloned, compared and written down.
+//! All inputs of a decision as one value that can be cloned, compared and serialized.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,59 +30,61 @@ use crate::{
     store::view::StoreView,
 };
 
-/// What the engine (or an observing console) knows at one moment.
+/// State known to the engine, or to an observing console, at one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The live copy of etcd.
+    /// Live copy of etcd.
     pub store: Arc<StoreView>,
-    /// The live copy of Kubernetes.
+    /// Live copy of Kubernetes.
     pub kube: Arc<KubeView>,
-    /// Who we are and whether we lead.
+    /// Identity of this engine and its leadership.
     pub engine: Engine,
-    /// What we saw of each control plane's probe, by address.
+    /// Results of the control planes' probes, by address.
     pub probes: BTreeMap<String, Probe>,
-    /// The members of the etcd of Kubernetes.
+    /// Members of the Kubernetes etcd.
     #[serde(default)]
     pub etcd: Arc<EtcdView>,
-    /// What we remember of entries in work. A cache of observations: a new leader begins with none.
+    /// Memory of entries in progress. It is a cache of observations: a new leader begins with none.
     pub work: BTreeMap<EntryId, Work>,
-    /// Effects under way, by machine (Node name, else address): at most one each.
+    /// Effects under way, by machine (Node name, else address): at most one for each machine.
     pub in_flight: BTreeMap<String, InFlight>,
-    /// Owner records of other leases, by Node name: the lease, and the boot-time seconds at which we first saw it there.
+    /// Owner records of other leases, by Node name: the lease, and the boot-time seconds at which this engine first saw
+    /// it there.
     pub foreign: BTreeMap<String, (i64, f64)>,
-    /// What sabakan answered and what a plan makes of it.
+    /// Sabakan's answers and the plan made from them.
     pub registry: Arc<Registry>,
-    /// What our Metal3 controller knows.
+    /// State of this engine's Metal3 controller.
     pub metal3: Arc<Metal3>,
-    /// The digest of a plan whose definition etcd refused for its size, and the sentence: not tried again.
+    /// Digest of a plan whose definition etcd refused for its size, and the message. The plan is not tried again.
     pub registry_refused: Option<(String, String)>,
 }
 
-/// Who we are.
+/// Identity and state of this engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Engine {
     /// Host name.
     pub host: String,
-    /// Our lease; 0 = none yet.
+    /// Lease of this engine; 0 = none yet.
     pub lease: i64,
-    /// Set while we lead.
+    /// Set while this engine leads.
     pub leading: Option<Leading>,
-    /// Why we only observe, in words; empty = fit to lead.
+    /// Reasons why this engine only observes, as text; empty = fit to lead.
     pub observing: Vec<String>,
-    /// Why we do not campaign now although we are fit, in words.
+    /// Reason why a fit engine does not campaign now, as text.
     pub standing_back: Option<String>,
-    /// We have the lock, but decide nothing before what an older version wrote is in the form of this one: why it is not yet.
+    /// Set while the engine holds the lock but decides nothing, because records of an older version are not migrated
+    /// yet. Holds the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrating: Option<String>,
-    /// Why this host can start no program at all.
+    /// Reason why this host cannot start any program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unable: Option<String>,
-    /// Programs of the definition that this host lacks: they bar only the entries that need them.
+    /// Programs of the definition that this host lacks. They block only the entries that need them.
     pub missing_programs: Vec<String>,
-    /// Which BMCs the commands of the definition may speak to.
+    /// BMCs that the commands of the definition may log in to.
     #[serde(default)]
     pub bmcs: BmcAccess,
-    /// We resign as soon as nothing is in work: nothing new starts.
+    /// Reason why the engine resigns as soon as nothing is in progress. Until then nothing new starts.
     pub resigning: Option<String>,
     /// TTL of the lease in seconds.
     pub ttl: u64,
@@ -90,28 +92,28 @@ pub struct Engine {
     pub seed: u64,
 }
 
-/// BMCs that the commands of the definition may speak to, by this host's file.
+/// BMCs that the commands of the definition may log in to, by this host's file (SAF-38, SAF-39).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BmcAccess {
-    /// Those of its networks, and all that it names; or the commands speak to none themselves.
+    /// The BMCs in the file's networks and all that the file names; or the commands log in to no BMC themselves.
     #[default]
     Open,
     /// By the address of the machine.
     ByMachine {
-        /// The machines whose BMC the file names, where it allows no network; none = it allows networks.
+        /// Machines whose BMC the file names, if the file allows no network; none = the file allows networks.
         only: Option<BTreeSet<String>>,
-        /// The machines whose BMC it names and refuses, and why.
+        /// Machines whose BMC the file names and refuses, with the reason.
         refused: BTreeMap<String, String>,
-        /// A machine of the definition gets no login.
+        /// Whether some machine of the definition gets no login.
         lacking: bool,
     },
-    /// The file cannot be read: why.
+    /// The file cannot be read. Holds the reason.
     Unreadable(String),
 }
 
 impl BmcAccess {
-    /// Whether a command speaks to BMCs itself: `cketerm power …` with the engine's own configuration.
+    /// Reports whether a command logs in to BMCs itself: `cketerm power …` with the engine's own configuration.
     pub fn concerns(argv: &[String]) -> bool {
         let Some((program, words)) = argv.split_first() else { return false };
         let ours = program.rsplit('/').next() == Some("cketerm");
@@ -119,7 +121,7 @@ impl BmcAccess {
         ours && !own_file && words.iter().any(|word| word == "power")
     }
 
-    /// What the file says of the machines of a definition.
+    /// Access that the file gives to the machines of a definition.
     pub fn by_machine<'a>(
         machines: impl IntoIterator<Item = &'a str>,
         only: Option<BTreeSet<String>>,
@@ -136,7 +138,7 @@ impl BmcAccess {
         access
     }
 
-    /// Why the BMC of the machine with this address gets no login.
+    /// Reason why the BMC of the machine with this address gets no login.
     pub fn refusal(&self, address: &str) -> Option<BmcRefusal<'_>> {
         match self {
             Self::Open => None,
@@ -148,7 +150,7 @@ impl BmcAccess {
         }
     }
 
-    /// A machine of the definition needs more than the file gives.
+    /// Reports whether a machine of the definition needs more than the file gives.
     pub fn lacks_networks(&self) -> bool {
         match self {
             Self::Open => false,
@@ -158,30 +160,30 @@ impl BmcAccess {
     }
 }
 
-/// Why a BMC gets no login.
+/// Reason why a BMC gets no login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BmcRefusal<'a> {
-    /// The file allows no network and does not name it.
+    /// The file allows no network and does not name the BMC.
     NotNamed,
-    /// The file cannot be read, or what it says of it cannot be used: why.
+    /// The file cannot be read, or its entry for the BMC cannot be used. Holds the reason.
     Fault(&'a str),
 }
 
-/// Our leadership.
+/// Leadership of this engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Leading {
-    /// The key in `leader/`.
+    /// The key below `leader/`.
     pub key: String,
-    /// Its create revision, which fences every write.
+    /// Create revision of the key, which fences every write.
     pub create_revision: i64,
-    /// Boot-time seconds of the win: from here the attempts of dead leaders are waited out.
+    /// Boot-time seconds of the win. The wait for attempts of dead leaders counts from here (SAF-16).
     pub since: f64,
-    /// Boot-time seconds of the sending of the last acknowledged keep-alive: we led then.
+    /// Boot-time seconds at which the last acknowledged keep-alive was sent. This engine led at that time.
     #[serde(default)]
     pub acknowledged: f64,
 }
 
-/// What we saw of one control plane's probe.
+/// Observed results of one control plane's probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// Boot-time seconds of the last good answer.
@@ -190,168 +192,169 @@ pub struct Probe {
     pub good_since: Option<f64>,
     /// The last bad answer, until another one.
     pub error: Option<String>,
-    /// Why the last answer said nothing of the server, until another one.
+    /// Reason why the last answer proves nothing about the server, until another answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_known: Option<String>,
-    /// The address probed.
+    /// The URL probed.
     pub url: String,
 }
 
-/// What we remember of an entry in work.
+/// Memory of an entry in progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// The drain, as far as this leader has seen it.
     pub drain: DrainWork,
-    /// The last boot or health check and when it ended (boot-time seconds).
+    /// The last boot or health check, with the boot-time seconds at which it ended.
     pub check: Option<(f64, CheckAnswer)>,
-    /// Boot-time seconds at which its last command ended: what was asked before says nothing.
+    /// Boot-time seconds at which the entry's last command ended. Checks that began earlier do not count.
     #[serde(default)]
     pub commanded: Option<f64>,
     /// Boot-time seconds since which boot check, boot id, Ready and probe have all been good without a break.
     pub sound_since: Option<f64>,
-    /// Boot-time seconds before which the entry is not tried again after an effect failed, and why it failed.
+    /// Boot-time seconds before which the entry is not retried after a failed effect, and the reason of the failure.
     pub pause: Option<(f64, String)>,
-    /// Its last effect was refused for the size of its transaction: what, and the size.
+    /// The effect whose transaction was refused last for its size, and the size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_large: Option<(String, TooLarge)>,
-    /// We have put our lease on its Node in this leadership: another lease there now is a newer leader's.
+    /// Whether this leader has written its lease to the entry's Node. Another lease there is then a newer leader's.
     #[serde(default)]
     pub stamped: bool,
-    /// Why the drain was backed off last (kept while queued, for display).
+    /// Reason of the last drain backoff, kept for display while the entry is queued.
     pub backoff_cause: Option<String>,
-    /// The last fresh read of its machine, made for its next command.
+    /// The last fresh read of the machine, made for its next command (SAF-17).
     #[serde(default)]
     pub fresh: Option<FreshRead>,
-    /// Effects that came to nothing one after the other, since the last that succeeded.
+    /// Effects that came to nothing in a row, since the last success.
     #[serde(default)]
     pub retries: Option<Retries>,
 }
 
-/// What the API server answered about one machine when it was asked for its next command: never from a watch.
+/// Answers of the API server about one machine, requested for its next command. They never come from a watch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FreshRead {
     /// Boot-time seconds at which the last answer came.
     pub at: f64,
-    /// Its Node; none = there is no such Node.
+    /// The machine's Node; none = there is no such Node.
     pub node: Option<Arc<NodeRow>>,
-    /// All pods bound to it; none = they were not asked for.
+    /// All pods bound to the Node; none = they were not requested.
     pub pods: Option<Vec<Arc<PodRow>>>,
 }
 
-/// Effects that came to nothing, one after the other.
+/// Effects that came to nothing, one after the other (SAF-12).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Retries {
-    /// How many.
+    /// Number of such effects.
     pub count: u32,
-    /// Why the last one.
+    /// Reason of the last one.
     pub why: String,
 }
 
 /// A drain, as far as this leader has seen it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DrainWork {
-    /// We took the drain over from another leader: it counts as having evicted (spec/safety.md, Drains).
+    /// Whether this leader took the drain over from another one. Such a drain counts as one with an accepted eviction
+    /// (REB-28).
     pub taken_over: bool,
-    /// Pods to leave when we first saw them all.
+    /// Number of pods to leave when this leader first saw all of them.
     pub pods_at_start: Option<u32>,
-    /// The preview was clean; evictions may be sent.
+    /// Whether the preview was clean, so that evictions may be sent.
     pub previewed: bool,
-    /// UIDs of the pods that have passed the preview; empty again once all have.
+    /// UIDs of the pods that have passed the preview; empty again once all have passed.
     #[serde(default)]
     pub passed: BTreeSet<String>,
-    /// The last round of the preview decided nothing about some pods.
+    /// Set if the last round of the preview decided nothing about some pods.
     #[serde(default)]
     pub undecided: Option<UndecidedPreview>,
-    /// Previews and first rounds of evictions that were refused as a whole.
+    /// Number of refused previews and refused first rounds of evictions (REB-28).
     pub refusals: u32,
-    /// Boot-time seconds of the last refusal, and what refused.
+    /// Boot-time seconds of the last refusal, and its reason.
     pub refused: Option<(f64, Reason)>,
-    /// Some eviction or deletion was accepted.
+    /// Whether an eviction or deletion was accepted.
     pub accepted: bool,
-    /// Last answers to evictions and deletions by pod UID.
+    /// Last answers to evictions and deletions, by pod UID.
     pub answers: BTreeMap<String, Answer>,
-    /// When we first saw that somebody uncordoned the node.
+    /// Time at which this leader first saw that somebody else uncordoned the Node.
     pub uncordoned: Option<Timestamp>,
-    /// Boot-time seconds at which the leader of etcd was asked to hand over, for this machine is next.
+    /// Boot-time seconds at which the leader of etcd was asked to hand over, before this machine's command (SAF-26).
     #[serde(default)]
     pub leader_moved: Option<f64>,
 }
 
-/// A preview of which some answers decided nothing.
+/// Preview round in which some answers decided nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndecidedPreview {
     /// Boot-time seconds of the last such round.
     pub at: f64,
-    /// Such rounds in a row.
+    /// Number of such rounds in a row.
     pub times: u32,
-    /// Seconds to wait, if the server said so.
+    /// Seconds to wait, if the server sent them.
     pub retry_after: Option<u64>,
-    /// What was answered, and about which pod.
+    /// The answer and the pod that it was about.
     pub reason: Reason,
 }
 
 /// An effect under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InFlight {
-    /// What, in a word that screens may show.
+    /// Short name of the effect, for display.
     pub what: String,
-    /// For which entry, where there is one.
+    /// The entry that it belongs to, if any.
     pub entry: Option<EntryId>,
-    /// It begins work on the machine: counts as in progress already.
+    /// Whether it starts work on the machine. The machine then counts as in progress already.
     pub starts: bool,
-    /// The attempt whose command is running under us.
+    /// The attempt whose command this engine is running.
     pub attempt: Option<String>,
-    /// Boot-time seconds since when.
+    /// Boot-time seconds at which it began.
     pub since: f64,
 }
 
-/// Why an effect was not carried out although nothing failed.
+/// Reason why an effect was not carried out although nothing failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaleCause {
     /// Too much time has passed since the decision: servers answer slowly.
     #[error("servers answer too slowly: {0}")]
     TooOld(NoPermit),
-    /// Something was changed after the decision: what.
+    /// Something has changed since the decision. Holds a description.
     #[error("{0}")]
     Changed(String),
-    /// The transaction compares what it was decided from, and etcd had something else under these keys.
+    /// The transaction compares the keys that the decision was made from, and some of them have changed in etcd.
     #[error("changed meanwhile in etcd: {}", .keys.join(", "))]
     Conflict {
-        /// Those of the compared keys.
+        /// The compared keys that may have changed.
         keys: Vec<String>,
     },
-    /// A Kubernetes object has another version, or is gone: which.
+    /// A Kubernetes object has another version, or is gone. Holds its name.
     #[error("{0} was changed meanwhile")]
     Object(String),
 }
 
-/// What came of an effect; the loop puts it into [`Work`].
+/// Result of an effect. The loop records it in [`Work`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum EffectOutcome {
     /// Done.
     Done,
-    /// Not done, nothing changed: why.
+    /// Not done, nothing changed. Holds the reason.
     Failed(String),
-    /// What it was decided from does not hold any more: decided again, a little later each time.
+    /// The decision's inputs have changed. The next pass decides again, a little later each time.
     Stale(StaleCause),
-    /// A fresh read of the machine.
+    /// Fresh read of the machine.
     Rechecked(FreshRead),
-    /// The result of a preview.
+    /// Result of a preview.
     Previewed(Preview),
-    /// Answers to evictions and deletions by pod UID.
+    /// Answers to evictions and deletions, by pod UID.
     Answers(BTreeMap<String, Answer>),
-    /// The boot check's answer.
+    /// Answer of the boot check or the health check.
     Check(CheckAnswer),
     /// A command ended.
     Command(Outcome),
-    /// More than etcd takes in one transaction: nothing was written.
+    /// The transaction exceeds etcd's limits; nothing was written.
     TooLarge(TooLarge),
     /// Leadership is lost.
     Lost,
 }
 
 impl Snapshot {
-    /// The Node of a machine: by the definition's name, else by address.
+    /// Returns the Node of a machine: by the definition's name, else by address.
     pub fn node_of(&self, address: &str) -> Option<&Arc<NodeRow>> {
         let by_name = self.store.definition().and_then(|d| {
             let member = d.members.by_address(&d.cluster, address)?;
@@ -360,12 +363,12 @@ impl Snapshot {
         by_name.or_else(|| self.kube.by_address.get(address).and_then(|name| self.kube.by_name.get(name)))
     }
 
-    /// The name under which a machine's effects are kept apart: its Node's name, else the address.
+    /// Returns the name under which a machine's effects are kept apart: its Node's name, else the address.
     pub fn machine(&self, address: &str) -> String {
         self.machine_ref(address).to_owned()
     }
 
-    /// The same without a copy.
+    /// Returns the same name without a copy.
     pub(super) fn machine_ref<'a>(&'a self, address: &'a str) -> &'a str {
         let member = self.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
         let node = || self.kube.by_address.get(address).map(String::as_str);
@@ -373,28 +376,29 @@ impl Snapshot {
     }
 }
 
-/// Boot time as the seconds that snapshots hold.
+/// Converts boot time to the seconds that snapshots hold.
 pub fn secs(boot: Duration) -> f64 {
     boot.as_secs_f64()
 }
 
-/// What a pass saw and concluded: what screens, words and metrics show. Published after every pass, leading or not.
+/// Inputs and results of a pass, for screens, commands and metrics. The loop publishes it after every pass, whether it
+/// leads or not.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// What the pass saw.
+    /// Snapshot that the pass used.
     pub snapshot: Snapshot,
-    /// The moment it was made for.
+    /// Time of the snapshot.
     pub now: Now,
-    /// Why each unfinished entry does not move, or `Ready`; where another engine leads, its published progress has
-    /// been put in already.
+    /// Reason why each unfinished entry does not move, or `Ready`. If another engine leads, its published progress is
+    /// merged in.
     pub reasons: Arc<BTreeMap<EntryId, Reason>>,
-    /// Nodes that stay cordoned after their entry went, by Node name.
+    /// Nodes that stay cordoned after their entry is gone, by Node name.
     pub orphans: Arc<BTreeMap<String, Reason>>,
-    /// Where applying what is generated from the registry stands.
+    /// State of applying the definition that is generated from the registry.
     pub applying: Arc<Applying>,
-    /// Where automatic repair stands.
+    /// State of automatic repair.
     pub auto_repair: Arc<AutoRepair>,
-    /// What the leader knows of the receivers of notices.
+    /// The leader's state of the receivers of notices.
     pub notices: Arc<Receivers>,
 }
 
