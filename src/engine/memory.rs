@@ -1,4 +1,4 @@
-//! What the engine remembers of entries in work between passes: observations, never the only copy of a decision.
+//! Memory of entries in progress between passes. It holds observations, never the only record of a decision (STO-48).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,18 +19,18 @@ use crate::{
     store::view::StoreView,
 };
 
-/// Seconds before a machine is tried again after an effect on it failed.
+/// Seconds before a machine is retried after an effect on it failed.
 pub(super) const PAUSE: f64 = 2.0;
-/// The same where etcd does not take the transaction: a person has to do something first.
+/// Seconds before a retry if etcd refused the transaction for its size. An operator has to act first.
 pub(super) const REFUSED: f64 = 30.0;
 
-/// Seconds before an effect is decided again after so many in a row found the world changed: 0.1, then twice as long each
-/// time, up to 5.
+/// Returns the seconds before the next decision after `count` stale effects in a row: 0.1, then doubled each time, at
+/// most 5 (SAF-12).
 pub(super) fn stale_pause(count: u32) -> f64 {
     0.1 * f64::from(1_u32 << count.saturating_sub(1).min(6)).min(50.0)
 }
 
-/// Brings the memory up to what the copies show, before a pass.
+/// Updates the memory from the live copies, before a pass.
 pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
     let mut work = std::mem::take(&mut snap.work);
     let store = Arc::clone(&snap.store);
@@ -75,7 +75,8 @@ pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
     note_foreign_records(snap, now);
 }
 
-/// Since when each Node carries the record of another lease: one that came after us is told from those before by it.
+/// Notes since when each Node carries the owner record of another lease. This tells a newer leader's record from an
+/// older one's (SAF-34).
 fn note_foreign_records(snap: &mut Snapshot, now: Now) {
     let before = std::mem::take(&mut snap.foreign);
     let (kube, ours) = (&snap.kube, snap.engine.lease);
@@ -89,7 +90,7 @@ fn note_foreign_records(snap: &mut Snapshot, now: Now) {
         .collect();
 }
 
-/// A drain that we did not start counts as having evicted (spec/safety.md, Drains).
+/// Returns the memory of a drain that another leader began. It counts as one with an accepted eviction (REB-28).
 fn taken_over() -> Work {
     let mut work = Work::default();
     work.drain.taken_over = true;
@@ -112,13 +113,13 @@ fn look_at_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, n
     work.drain.answers.retain(|uid, _| pods.pods.contains_key(uid));
 }
 
-/// Since when somebody else has uncordoned the node, if so.
+/// Notes since when the Node has been uncordoned by somebody else.
 fn note_uncordon(work: &mut Work, id: EntryId, node: Option<&Arc<NodeRow>>, now: Now) {
     let uncordoned = node.is_some_and(|n| !n.unschedulable && n.owner().is_some_and(|o| o.entry == id));
     work.drain.uncordoned = uncordoned.then(|| work.drain.uncordoned.unwrap_or(now.wall));
 }
 
-/// Since when check, boot id, Ready and probe have all been good without a break.
+/// Notes since when check, boot id, Ready and probe have all been good without a break.
 fn look_at_soundness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
     let node = snap.node_of(address);
     note_uncordon(work, id, node, now);
@@ -127,13 +128,13 @@ fn look_at_soundness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &st
     work.sound_since = sound.then(|| work.sound_since.unwrap_or(secs(now.boot)));
 }
 
-/// A repair that has ended and stays in the queue: nothing is remembered of it.
+/// Reports whether a repair has ended and stays in the queue. Nothing is remembered of it.
 fn finished(store: &StoreView, id: EntryId) -> bool {
     let entry = || store.repairs.entries.get(&id.index).and_then(Stored::get);
     id.queue == QueueKind::Repair && entry().is_some_and(crate::model::repair::RepairEntry::finished)
 }
 
-/// Puts what came of an effect into the memory.
+/// Records the outcome of an effect in the memory.
 pub(crate) fn remember(
     work: &mut BTreeMap<EntryId, Work>,
     id: EntryId,
@@ -146,7 +147,7 @@ pub(crate) fn remember(
         work.entry(id).or_default().too_large = Some((effect.word().to_owned(), *size));
         return;
     }
-    // What is asked of the machine meanwhile says nothing of what could not be written.
+    // Checks and fresh reads meanwhile prove nothing about the transaction that was too large.
     if let (Some(work), false) = (
         work.get_mut(&id),
         matches!(came, EffectOutcome::Check(_) | EffectOutcome::Rechecked(_) | EffectOutcome::Stale(_)),
@@ -156,7 +157,7 @@ pub(crate) fn remember(
     match (effect, came) {
         (Effect::StartDrain { .. } | Effect::Unwind { .. }, EffectOutcome::Done) => begin_anew(work, id, None),
         (Effect::BackOff { cause, .. }, EffectOutcome::Done) => {
-            // Shown until the next try: by then the queue may long be enabled again.
+            // This text is shown until the next try. The queue may have been enabled again by then.
             let cause = match cause {
                 Reason::QueueDisabled => format!("{SWITCHED_OFF} (reset-backoff ends the wait)"),
                 cause => cause.to_string(),
@@ -178,12 +179,12 @@ pub(crate) fn remember(
             came_to_nothing(work, why.clone());
             work.pause = Some((at + PAUSE, why.clone()));
         }
-        // A check is asked again all the time.
+        // Checks are repeated all the time anyway.
         (Effect::BootCheck { .. } | Effect::HealthCheck { .. }, EffectOutcome::Stale(_)) => {}
         (_, EffectOutcome::Stale(cause)) => {
             let work = work.entry(id).or_default();
             let count = came_to_nothing(work, cause.to_string());
-            // The first one is an ordinary race: nobody has to be told.
+            // The first one is an ordinary race and is not reported.
             if count > 1 {
                 work.pause = Some((at + stale_pause(count), cause.to_string()));
             }
@@ -204,8 +205,8 @@ pub(crate) fn remember(
                 let undecided = if decided { 0 } else { before.saturating_add(1) };
                 work.drain.answers.insert(uid.clone(), Answer { undecided, ..answer.clone() });
             }
-            // If none was accepted, the whole round counts as refused, once, when all have answered.
-            // What is only a wait, and what is deleted next, is no refusal.
+            // If no eviction was accepted, the whole round counts as one refusal, once all answers are there. A mere
+            // wait is no refusal, and neither is a pod that is deleted next.
             let held = evict.iter().find_map(|(pod, _)| match answers.get(&pod.uid).map(|a| &a.verdict) {
                 Some(Verdict::Held { hold: PodHold::Budget { .. } | PodHold::ManyBudgets { .. }, .. })
                     if unprotected.contains(&pod.uid) =>
@@ -219,11 +220,11 @@ pub(crate) fn remember(
             });
             if let (Some(cause), false, false) = (held, work.drain.accepted, work.drain.taken_over) {
                 refused(work, cause, at);
-                // The next round asks again.
+                // The next round sends them again.
                 work.drain.answers.retain(|_, a| !matches!(a.verdict, Verdict::Held { .. }));
             }
         }
-        // Asked before the last command ended: it says nothing of what that did.
+        // A check that began before the last command ended proves nothing about that command.
         (Effect::HealthCheck { asked, .. }, EffectOutcome::Check(_))
             if work.get(&id).and_then(|w| w.commanded).is_some_and(|ended| *asked < ended) => {}
         (_, EffectOutcome::Check(answer)) => {
@@ -231,7 +232,7 @@ pub(crate) fn remember(
             work.check = Some((at, answer.clone()));
         }
         (_, EffectOutcome::Command(_)) => {
-            // Only a check made after this command says anything.
+            // Only a check made after this command counts.
             let work = work.entry(id).or_default();
             (work.check, work.sound_since, work.commanded) = (None, None, Some(at));
             (work.fresh, work.retries) = (None, None);
@@ -240,14 +241,15 @@ pub(crate) fn remember(
     }
 }
 
-/// Counts an effect that came to nothing; what was read for it is not used again.
+/// Counts an effect that came to nothing, and drops the fresh read made for it.
 fn came_to_nothing(work: &mut Work, why: String) -> u32 {
     let count = work.retries.as_ref().map_or(0, |r| r.count).saturating_add(1);
     (work.fresh, work.retries) = (None, Some(Retries { count, why }));
     count
 }
 
-/// A drain begins, or is given up. A repair's health is asked all the time: what it said last is kept.
+/// Resets the memory when a drain begins or ends early. The last health answer of a repair is kept, because health
+/// checks run all the time.
 fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Option<String>) {
     let before = work.remove(&id).unwrap_or_default();
     let (check, commanded) =
@@ -255,7 +257,7 @@ fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Op
     work.insert(id, Work { check, commanded, backoff_cause, ..Work::default() });
 }
 
-/// Whether an answer refuses, as opposed to asking for a little patience.
+/// Reports whether an answer is a refusal, as opposed to a wait.
 fn refusal(hold: &PodHold) -> bool {
     match hold {
         PodHold::BudgetLag { .. } | PodHold::Replaced | PodHold::NamespaceTerminating | PodHold::Deferred { .. } => {
@@ -298,7 +300,7 @@ fn refused(work: &mut Work, cause: Reason, at: f64) {
     work.drain.refused = Some((at, cause));
 }
 
-/// How many of the pods that were there at the start are gone, and how many there were.
+/// Returns how many of the pods that were there at the start are gone, and how many there were.
 pub(crate) fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u32) {
     let start = snap.work.get(&id).and_then(|w| w.drain.pods_at_start).unwrap_or(0);
     let left = || {

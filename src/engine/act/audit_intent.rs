@@ -1,10 +1,11 @@
-//! What is done to Kubernetes is told first, and what came of it afterwards (I38).
+//! Audit records of effects on Kubernetes: written before the effect, completed with its result afterwards (I38).
 //!
-//! The record is one more fenced write right before the effect: a leader that was deposed without knowing it, because
-//! its line to etcd is silent, cannot tell and so does nothing (I24). Power commands are told by their attempts.
+//! The record is one more fenced write right before the effect. A leader may be deposed without knowing it, because its
+//! connection to etcd is silent. It cannot write the record then, and so does nothing (I24, SAF-11). The attempts of
+//! power commands serve as their records.
 //!
-//! A step that is tried again has one record, which counts its tries: a machine that fails all week fills the audit no more
-//! than one that fails once.
+//! Repeated tries of a step share one record, which counts them. A machine that fails all week adds no more audit
+//! records than one that fails once.
 
 use std::{
     collections::HashMap,
@@ -22,20 +23,20 @@ use crate::{
     store::commit::{Change, CommitError, Put},
 };
 
-/// The result of a record whose effect has no outcome yet; it stays where the leader died in between.
+/// Result in a record whose effect has no outcome yet. It stays if the leader dies in between.
 const BEGUN: &str = "begun";
-/// What is done again after a longer time than this is not another try: it has a record of its own.
+/// Time after which a repetition is no further try of the same step, but gets a record of its own.
 const ANOTHER_TRY: SignedDuration = SignedDuration::from_hours(24);
-/// Steps that are remembered: those tried last.
+/// Number of steps that are remembered, the most recent ones.
 const REMEMBERED: usize = 4096;
 
-/// An effect that was told and is under way.
+/// An effect whose record is written and that is under way.
 pub(in crate::engine) struct AuditIntent {
     step: Step,
     known: Known,
 }
 
-/// What is tried: the same thing on the same object, and for whom or why.
+/// Identity of a step: the same action on the same object, for the same purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) struct Step {
     what: String,
@@ -43,19 +44,19 @@ pub(in crate::engine) struct Step {
     of: Purpose,
 }
 
-/// For whom or why a step is done.
+/// Purpose of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
-    /// A transition: its object is the entry.
+    /// A transition: the object is the entry itself.
     Itself,
-    /// This entry. The reason names the pods of each try, which are others from try to try.
+    /// This entry. The reason names the pods of each try, which differ from try to try.
     Entry(EntryId),
     /// This reason.
     Reason(Option<String>),
 }
 
 impl Step {
-    /// A transition of an entry.
+    /// Returns the step of an entry's transition.
     pub(super) fn new(what: &str, on: &str) -> Self {
         Self { what: what.to_owned(), on: on.to_owned(), of: Purpose::Itself }
     }
@@ -66,7 +67,7 @@ impl Step {
     }
 }
 
-/// The record of a step, as it lies in etcd.
+/// The record of a step, as stored in etcd.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Known {
     pub(super) key: String,
@@ -74,13 +75,13 @@ pub(in crate::engine) struct Known {
     revision: i64,
 }
 
-/// The records of this leadership that another try is added to. Only the audit is told by it: nothing is decided from what is
-/// remembered here, and the next leader begins new records.
+/// Records of this leadership that further tries are added to. Only the audit uses this memory, no decision does. The
+/// next leader begins new records.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Repeated(Arc<Mutex<HashMap<Step, Known>>>);
 
 impl Repeated {
-    /// The record that another try now belongs to, if there is one.
+    /// Returns the record that a try belongs to now, if there is one.
     pub(super) fn known(&self, step: &Step, now: Timestamp) -> Option<Known> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(step).cloned()?;
         (now.duration_since(known.audit.last()) <= ANOTHER_TRY).then_some(known)
@@ -95,7 +96,7 @@ impl Repeated {
         }
     }
 
-    /// A transition was written with this record.
+    /// Notes that a transition was committed with this record.
     pub(super) fn committed(&self, record: Option<&Put>, revision: i64) {
         let Some((put, audit)) = record.and_then(|put| Some((put, serde_json::from_str::<Audit>(&put.value).ok()?)))
         else {
@@ -106,7 +107,8 @@ impl Repeated {
 }
 
 impl Actor {
-    /// Tells, fenced, what is about to be done on what; only then may it be sent, with a permit of its own.
+    /// Writes the fenced record of an action on an object. The action may be sent only afterwards, with a permit of its
+    /// own.
     pub(in crate::engine) async fn tell(
         &self,
         permit: &Permit,
@@ -117,7 +119,7 @@ impl Actor {
         self.tell_for(permit, None, (what, on), reason).await
     }
 
-    /// The same for an entry.
+    /// Writes the record of an action for an entry.
     pub(in crate::engine) async fn tell_for(
         &self,
         permit: &Permit,
@@ -143,13 +145,13 @@ impl Actor {
             }
             Err(CommitError::LostLeadership) => Err(Stop(EffectOutcome::Lost)),
             Err(CommitError::TooLarge(size)) => Err(Stop(EffectOutcome::TooLarge(size))),
-            // Nothing was sent: it is told again, and done, when etcd answers.
+            // Nothing was sent. The step is tried again, record first, when etcd answers.
             Err(e) => Err(Stop(EffectOutcome::Failed(format!("{what} of {on} was not begun: {e}")))),
         }
     }
 
-    /// Adds what came of it, in the background: the story never holds the work up. Where another try was told meanwhile, what
-    /// came of that one counts.
+    /// Adds the result in the background, so that the audit never delays the work. If another try was recorded
+    /// meanwhile, that try's result counts.
     pub(in crate::engine) fn came_of(&self, told: AuditIntent, result: String) {
         let actor = self.clone();
         crate::tasks::spawn(async move {
@@ -171,7 +173,7 @@ impl Actor {
 }
 
 impl Repeated {
-    /// What came of a step, unless it was tried again since.
+    /// Notes the result of a step, unless it was tried again since.
     fn outcome(&self, step: &Step, known: Known) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = all.get_mut(step).filter(|before| before.revision < known.revision) {
@@ -180,7 +182,7 @@ impl Repeated {
     }
 }
 
-/// Names for a record: the first twenty, and how many more.
+/// Joins names for a record: the first twenty, and the number of the others.
 pub(in crate::engine) fn named<'a>(names: impl Iterator<Item = String> + 'a) -> String {
     let all: Vec<String> = names.collect();
     let shown = all.iter().take(20).cloned().collect::<Vec<_>>().join(", ");

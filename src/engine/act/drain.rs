@@ -1,4 +1,4 @@
-//! Steps of a drain on Kubernetes: stamp, preview, evict, release, endpoints.
+//! Steps of a drain on Kubernetes: cordon, preview, evict, release, endpoints.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +27,7 @@ use crate::{
 pub(crate) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 impl Actor {
-    /// Cordons, or re-stamps: one patch, conditioned on resourceVersion (I9).
+    /// Cordons the Node, or writes the owner annotation again: one patch, conditioned on `resourceVersion` (I9).
     pub(super) async fn stamp(
         &self,
         guard: &Guard,
@@ -46,7 +46,8 @@ impl Actor {
         self.node_written(node, written, what, told, Some(owner.entry)).await
     }
 
-    /// Takes our annotations off, and uncordons where it was our cordon; then settles what the entry left.
+    /// Removes cketerm's annotations, and uncordons the Node if the cordon is cketerm's. Then settles the attempts that
+    /// the entry left.
     pub(super) async fn release(
         &self,
         decided: Duration,
@@ -100,7 +101,7 @@ impl Actor {
         }
     }
 
-    /// Asks by dry run what an eviction would be answered (I15).
+    /// Sends evictions as dry runs to learn their answers (I15).
     pub(super) async fn preview(
         &self,
         guard: &Guard,
@@ -112,7 +113,7 @@ impl Actor {
         Ok(EffectOutcome::Previewed(previewed(&pods, unprotected, &answers)))
     }
 
-    /// Evicts and deletes, all together; the result is there when all have answered.
+    /// Sends all evictions and deletions together; returns once all have answered.
     pub(super) async fn evict(
         &self,
         guard: &Guard,
@@ -149,8 +150,8 @@ impl Actor {
         Ok(EffectOutcome::Answers(answers))
     }
 
-    /// Sends one eviction for each pod at the same time. A pod that the live copy no longer has under this UID is
-    /// left out: a wrong UID would spend the budget all the same (spec/kubernetes.md; I17).
+    /// Sends one eviction for each pod at the same time. A pod that the live copy no longer shows with this UID is left
+    /// out, because an eviction with a wrong UID still uses up the budget (REB-29, I17).
     async fn ask(
         &self,
         guard: &Guard,

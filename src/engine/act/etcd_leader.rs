@@ -1,5 +1,6 @@
-//! The leader of etcd hands over before its machine is powered off: the election that would follow costs the API servers
-//! a second or more. Best effort: the work goes on whatever comes of it, for the members are asked again afterwards.
+//! Handover of etcd's leadership before the leader's machine is powered off. Without it, the election costs the API
+//! servers a second or more. It is best effort: the work goes on whatever the answer is, after the members were asked
+//! again (SAF-26).
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::{
 };
 
 impl Actor {
-    /// Announced in a fenced record, then asked for once.
+    /// Writes the fenced audit record, then sends the request once.
     pub(super) async fn move_etcd_leader(
         &self,
         guard: &Guard,
@@ -22,7 +23,7 @@ impl Actor {
         let permit = self.permit(guard, decided)?;
         let on = format!("etcd member {from}");
         let told = self.tell(&permit, "move etcd leader", &on, Some(format!("to member {to_name}"))).await?;
-        // a permit of its own: the record may have taken long
+        // Needs a permit of its own, because writing the record may have taken long.
         self.permit(guard, decided)?;
         let whose = if self.etcd_members.configured() { Whose::Kubernetes } else { Whose::Own };
         let result = match self.etcd_members.move_leader(whose, urls, to).await {

@@ -1,7 +1,8 @@
-//! Carrying out what was decided: one effect, for one machine, re-checked right before each step.
+//! Execution of decisions: one effect for one machine, checked again right before each step.
 //!
-//! Every step asks the fence for a permit and compares the live copy with what it was decided from; every write to
-//! etcd is one fenced transaction; every write to Kubernetes carries a resourceVersion or a UID (I23, I24).
+//! Every step needs a permit of the fence, and compares the live copy with the revisions that the decision was made
+//! from. Every write to etcd is one fenced transaction. Every write to Kubernetes carries a `resourceVersion` or a UID
+//! (I23, I24; SAF-8 to SAF-11).
 
 mod audit_intent;
 pub(super) mod drain;
@@ -47,12 +48,12 @@ use crate::{
     },
 };
 
-/// How long a task waits for the live copies to show what it has just written.
+/// Longest wait for the live copies to show a write of this engine.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
-/// Between two tries to read after a lost reply.
+/// Time between two reads after a lost reply.
 const READ_AGAIN: Duration = Duration::from_millis(200);
 
-/// What one leadership acts with.
+/// Clients and state that one leadership acts with.
 #[derive(Clone)]
 pub(super) struct Actor {
     pub store: Store,
@@ -63,30 +64,30 @@ pub(super) struct Actor {
     pub steady: Steady,
     pub spawner: Spawner,
     pub registry: tokio::sync::watch::Receiver<Arc<Registry>>,
-    /// What etcd's members answered last.
+    /// Last answers of etcd's members.
     pub etcd: tokio::sync::watch::Receiver<Arc<EtcdView>>,
     pub etcd_members: EtcdMembers,
     pub who: Who,
     pub seed: u64,
-    /// A graceful end has begun: nothing new starts, only what has happened is recorded.
+    /// Set once a graceful end has begun: nothing new starts, only outcomes are recorded.
     pub ending: Arc<AtomicBool>,
-    /// Records of CKE's kind are written one at a time.
+    /// Serializes writes of CKE's operation records.
     pub recording: Arc<tokio::sync::Mutex<()>>,
-    /// Says on Nodes what is done to them.
+    /// Records Kubernetes Events on Nodes.
     pub recorder: EventRecorder,
-    /// How many audit records this leadership has written.
+    /// Number of audit records that this leadership has written.
     pub told: Arc<AtomicU64>,
-    /// Those of steps that may be tried again.
+    /// Audit records of steps that may be tried again.
     pub repeats: Repeated,
 }
 
-/// What a command is decided from is as old as the answers about its machine (I24).
+/// Returns the time of a command's decision. It is as old as the answers about the machine (I24).
 fn earlier(decided: Duration, fresh: Option<&FreshRead>) -> Duration {
     let read = fresh.and_then(|fresh| Duration::try_from_secs_f64(fresh.at).ok());
     read.map_or(decided, |read| decided.min(read))
 }
 
-/// Why an effect ended early; becomes a [`EffectOutcome`].
+/// Reason why an effect ended early; becomes an [`EffectOutcome`].
 pub(super) struct Stop(pub EffectOutcome);
 
 impl From<NoPermit> for Stop {
@@ -99,7 +100,7 @@ impl From<NoPermit> for Stop {
 }
 
 impl Actor {
-    /// Carries out one planned effect, decided at `decided` (boot time).
+    /// Executes one planned effect, decided at `decided` (boot time).
     pub(super) async fn carry_out(&self, planned: Planned, decided: Duration) -> EffectOutcome {
         let Planned { entry, guard, effect, machine } = planned;
         tracing::debug!(machine, what = effect.word(), entry = entry.map(|e| e.to_string()), "effect starts");
@@ -147,7 +148,7 @@ impl Actor {
         }
     }
 
-    /// Leave for one step: what it was decided from still holds, and so does the lease.
+    /// Returns a permit for one step, if the decision's inputs are unchanged and enough of the lease is left (SAF-8).
     pub(in crate::engine) fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
         if let Some(why) = self.no_longer(guard) {
             return Err(Stop(EffectOutcome::Stale(StaleCause::Changed(why))));
@@ -155,7 +156,7 @@ impl Actor {
         Ok(self.fence.permit(decided)?)
     }
 
-    /// Why what was decided under this guard may not start any more.
+    /// Returns the reason why an effect with this guard may no longer start.
     fn no_longer(&self, guard: &Guard) -> Option<String> {
         if self.ending.load(Ordering::SeqCst) {
             return Some("this engine ends".to_owned());
@@ -169,12 +170,13 @@ impl Actor {
         changed.or_else(|| over.map(|until| format!("its window ended at {until}")))
     }
 
-    /// Leave for one step that ends what was begun, which a graceful end lets happen: the lease holds.
+    /// Returns a permit for a step that finishes something already begun. A graceful end allows it; the lease must
+    /// still hold.
     pub(in crate::engine) fn permit_to_finish(&self, decided: Duration) -> Result<Permit, Stop> {
         Ok(self.fence.permit(decided)?)
     }
 
-    /// The keys and revisions that a transition compares.
+    /// Returns the keys and revisions that a transition compares.
     fn compares(&self, guard: &Guard) -> Vec<(String, i64)> {
         let keys = self.store.keys();
         let mut compares = Vec::new();
@@ -196,11 +198,12 @@ impl Actor {
         compares
     }
 
-    /// One fenced transaction; returns its revision when the live copy shows it. After a lost reply nothing else happens
-    /// before etcd has been read again: the machine stays in flight, with its slot, until then.
+    /// Commits one fenced transaction; returns its revision once the live copy shows it. After a lost reply, nothing
+    /// else happens before etcd was read again. Until then the machine stays in flight and keeps its slot (SAF-10).
     async fn commit(&self, permit: &Permit, change: impl Into<Ranged>) -> Result<i64, Stop> {
         let ranged: Ranged = change.into();
-        // Every transition carries an audit record: whether it is there as it was to be written tells what happened.
+        // Every transition carries an audit record. After a lost reply, the record shows whether the transaction went
+        // through.
         let proof = self.proof(&ranged);
         let revision = match self.store.commit(permit, ranged).await {
             Ok(revision) => revision,
@@ -220,18 +223,18 @@ impl Actor {
         Ok(revision)
     }
 
-    /// The audit record in a transaction.
+    /// Returns the audit record in a transaction.
     fn proof(&self, ranged: &Ranged) -> Option<Put> {
         let audits = self.store.keys().audit_prefix();
         ranged.change.puts.iter().find(|p| p.key.starts_with(&audits)).cloned()
     }
 
-    /// Asks until etcd answers whether the transaction went through; if so, the live copy shows it before anything else
-    /// happens. Returns the witness's revision if it is there.
+    /// Reads until etcd shows whether the transaction went through. If it did, waits until the live copy shows it.
+    /// Returns the revision of the audit record if the record is there.
     async fn read_again(&self, proof: Option<&Put>) -> Result<Option<i64>, Stop> {
         let asked = async |proof: Option<&Put>| match proof {
             None => self.store.head().await.map(|_| None),
-            // its text says which try it is of and when: that of an earlier one under the same key is another one
+            // The text contains the try and its time, so an earlier record under the same key differs.
             Some(put) => {
                 let raw = self.store.raw(&put.key).await?;
                 Ok(raw.filter(|raw| raw.text == put.value).map(|raw| raw.mod_revision))
@@ -253,7 +256,7 @@ impl Actor {
         }
     }
 
-    /// Waits until the live copy of etcd is at this revision; for as long as we lead.
+    /// Waits until the live copy of etcd has reached this revision, as long as this engine leads.
     async fn shown(&self, revision: i64) -> Result<(), Stop> {
         let mut live = self.live.subscribe();
         loop {
@@ -267,13 +270,13 @@ impl Actor {
         }
     }
 
-    /// An audit record of the engine, to be put into the transaction of what it tells (I38).
+    /// Returns an audit record of the engine, for the transaction that it describes (I38).
     fn audit(&self, what: &str, on: &str, reason: Option<String>, result: &str) -> Put {
         let (key, audit) = self.audit_record(what, on, reason, result);
         Put::json(key, &audit)
     }
 
-    /// The same for a step that may be tried again for this entry: one record tells of all its tries.
+    /// Returns an audit record of a step that may be tried again for this entry. All tries share one record.
     fn audit_again(&self, what: &str, id: EntryId, reason: Option<String>, result: &str) -> Put {
         let (on, at) = (id.to_string(), self.steady.now().wall);
         match self.repeats.known(&Step::new(what, &on), at) {
@@ -293,7 +296,7 @@ impl Actor {
             result: result.to_owned(),
             repeats: None,
         };
-        // Two of one moment are told apart by their number.
+        // The number distinguishes two records of the same instant.
         let number = self.told.fetch_add(1, Ordering::Relaxed);
         let on = on.replace(['/', ' '], "-");
         let id = format!("{:020}-{:x}-{on}-{number}", at.as_nanosecond(), self.fence.lease());

@@ -1,5 +1,5 @@
-//! The power command: a fresh read, the attempt written first, the command, its outcome (spec/safety.md, The right
-//! node, Attempts, Commands; I16, I25, I26).
+//! The power command: a fresh read, the attempt written first, the command, and its outcome (SAF-14 to SAF-18; I16,
+//! I25, I26).
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,23 +24,23 @@ use crate::{
     store::commit::{Change, CommitError, Put},
 };
 
-/// The buffer of [`Mutation::SharedArguments`].
+/// Buffer of [`Mutation::SharedArguments`].
 static SHARED: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
 pub(super) fn unreachable(e: &KubeError) -> Stop {
     Stop(EffectOutcome::Failed(e.to_string()))
 }
 
-/// What is known of the tries before a command.
+/// Tries before a command.
 #[derive(Clone, Copy)]
 pub(super) struct Past<'a> {
-    /// The attempt before, closed as unknown where it has no outcome.
+    /// The attempt before, closed as unknown if it has no outcome.
     pub before: Option<&'a Stored<Attempt>>,
-    /// Attempts that go with this one: nothing is told by them that is needed.
+    /// Attempts that are deleted with this one, because nothing needs them any more (SAF-15).
     pub folded: &'a [Stored<Attempt>],
 }
 
-/// What a command is called in the audit.
+/// Returns the name of a command in the audit.
 fn word(attempt: &Attempt) -> &'static str {
     match attempt.entry.queue {
         QueueKind::Reboot => "power",
@@ -49,7 +49,7 @@ fn word(attempt: &Attempt) -> &'static str {
     }
 }
 
-/// The Kubernetes Event that says that it starts: its reason, and what is at work.
+/// Returns the reason and the action of the Kubernetes Event for the start of a command.
 fn event(attempt: &Attempt) -> (&'static str, &'static str) {
     match attempt.entry.queue {
         QueueKind::Reboot => ("RebootOrdered", "Reboot"),
@@ -59,8 +59,8 @@ fn event(attempt: &Attempt) -> (&'static str, &'static str) {
 }
 
 impl Actor {
-    /// Asks for the Node and its pods at the same time. The answers are evaluated by the rules of the next pass, and the
-    /// command has to begin within TTL/12 of them.
+    /// Reads the Node and its pods from the API server at the same time. The next pass judges the answers. The command
+    /// must begin within TTL/12 of them (SAF-17).
     pub(super) async fn recheck(
         &self,
         guard: &Guard,
@@ -81,8 +81,8 @@ impl Actor {
         Ok(EffectOutcome::Rechecked(FreshRead { at: secs(self.steady.now().boot), node: node.map(Arc::new), pods }))
     }
 
-    /// Into `rebooting` or `watching`: the attempt is written with the transition, the command runs, and its outcome is
-    /// recorded. `fresh` is what it was decided from.
+    /// Moves the entry to `rebooting` or `watching`. Writes the attempt in the same transaction, runs the command, and
+    /// records its outcome. `fresh` is the read that the decision was made from.
     #[allow(clippy::too_many_arguments)] // each is a part of the effect
     pub(super) async fn power(
         &self,
@@ -125,7 +125,7 @@ impl Actor {
         self.run_recorded(guard, (id, revision), attempt, revision).await
     }
 
-    /// A hold that comes in between is honoured: the transaction compares the order that lies there, or that none does.
+    /// Compares the entry's order, or its absence, so that a hold written in between prevents the transition (REB-48).
     fn not_held(&self, id: EntryId, force: Option<&Stored<Order>>, change: &mut Change) -> Result<(), Stop> {
         let view = self.live.borrow();
         let order = view.orders.get(&id);
@@ -141,7 +141,7 @@ impl Actor {
         Ok(())
     }
 
-    /// One more command for an entry that is rebooting or watching already, or a success command.
+    /// Runs one more command for an entry that is already rebooting or watching, or a success command.
     pub(super) async fn run_again(
         &self,
         guard: &Guard,
@@ -177,7 +177,7 @@ impl Actor {
             change.compares.push((stored.key.clone(), stored.mod_revision));
             change.deletes.push(stored.key.clone());
             change.puts.push(Put::json(keys.entry(id), &entry.since(now.wall)));
-            // what a person ordered has a record of its own
+            // An operator's order has an audit record of its own.
             change.puts.push(self.audit(word(&attempt), &id.to_string(), by, &command));
         } else {
             change.puts.push(self.audit_again(word(&attempt), id, by, &command));
@@ -191,8 +191,8 @@ impl Actor {
         self.run_recorded(guard, (id, entry_revision), attempt, revision).await
     }
 
-    /// Pods of DaemonSets with the `OnDelete` strategy, after everything else and at most once (I19): the entry is
-    /// `rebooting` already, so that nothing brings this drain here again. One that cannot be deleted stays as it is.
+    /// Deletes the pods of DaemonSets with the `OnDelete` strategy, after everything else and at most once (I19). The
+    /// entry is `rebooting` already, so this drain does not come here again. A pod that cannot be deleted stays.
     async fn delete_on_delete(&self, pods: &[Arc<PodRow>], daemon_sets: &[String]) {
         let theirs = || {
             pods.iter().filter(|p| {
@@ -219,9 +219,10 @@ impl Actor {
         }
     }
 
-    /// Runs the command of an attempt that is written already, and records how it ended. Right before the start etcd is
-    /// asked whether the entry is still as it was: a cancel that came in between is honoured, shown or not (I27). So is
-    /// what was decided from: after a lost reply the switch may be off, a freeze on, or the window over (I6, I8).
+    /// Runs the command of an attempt that is already written, and records its outcome. Right before the start it reads
+    /// the entry from etcd. A cancel that came in between is honoured, whether the live copy shows it or not (I27). The
+    /// other inputs are checked again too: after a lost reply the switch may be off, a freeze on, or the window over
+    /// (I6, I8; SAF-18).
     async fn run_recorded(
         &self,
         guard: &Guard,
@@ -275,7 +276,7 @@ impl Actor {
         }
         let key = self.store.keys().attempt(attempt.entry, attempt.number);
         let mut recorded = Attempt { outcome: Some(outcome.clone()), ..attempt };
-        // For as long as we lead: the transaction is fenced, so it needs no margin.
+        // Retried as long as this engine leads. The transaction is fenced, so it needs no margin of the lease.
         while let Ok(permit) = self.fence.permit_record() {
             let change = Change {
                 compares: vec![(key.clone(), revision)],
@@ -289,7 +290,7 @@ impl Actor {
                     return Ok(EffectOutcome::Command(outcome));
                 }
                 Err(CommitError::LostLeadership) => return Ok(EffectOutcome::Lost),
-                // Somebody else settled it, or an earlier try of ours went through.
+                // Another writer settled the attempt, or an earlier try of this write went through.
                 Err(CommitError::Conflict { .. }) => {
                     self.forget_result(&recorded);
                     return Ok(EffectOutcome::Command(outcome));
@@ -308,7 +309,7 @@ impl Actor {
         Ok(EffectOutcome::Lost)
     }
 
-    /// What the result of this attempt's command is kept under, until its outcome is recorded.
+    /// Returns the label under which the command's result is stored until its outcome is recorded.
     fn label(&self, attempt: &Attempt) -> Option<ResultLabel> {
         let view = self.live.borrow();
         let identity = view.identity.as_ref().and_then(Stored::get)?;
@@ -321,7 +322,7 @@ impl Actor {
         }
     }
 
-    /// Whether the command of an attempt that is written may still begin; else why not.
+    /// Reports whether the command of a written attempt may still begin, or the reason why not.
     async fn last_look(&self, guard: &Guard, id: EntryId, entry_revision: i64) -> Result<(), String> {
         match self.store.raw(&self.store.keys().entry(id)).await {
             Ok(Some(raw)) if raw.mod_revision == entry_revision => {}
@@ -329,7 +330,7 @@ impl Actor {
             Ok(None) => return Err("the entry is gone".to_owned()),
             Err(e) => return Err(format!("etcd does not say whether the entry is as it was: {e}")),
         }
-        // the entry's own revision is that of the attempt's transaction by now
+        // The entry's own revision is by now that of the attempt's transaction, so it is not compared here.
         let quorum = guard.quorum.clone();
         let allowed = Guard { start: guard.start, until: guard.until, quorum, ..Guard::default() };
         match self.no_longer(&allowed) {
@@ -338,7 +339,7 @@ impl Actor {
         }
     }
 
-    /// Asks a boot or health check.
+    /// Runs a boot or health check.
     pub(super) async fn check(
         &self,
         guard: &Guard,

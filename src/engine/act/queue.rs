@@ -1,4 +1,4 @@
-//! Transitions of entries: start, back off, remove; and what they leave in history.
+//! Transitions of entries (start, back off, remove) and the history records that they leave.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -22,11 +22,11 @@ use crate::{
     },
 };
 
-/// Attempts without an outcome that one transaction closes.
+/// Number of attempts without an outcome that one transaction closes.
 pub(super) const CLOSED_AT_ONCE: usize = 32;
 
 impl Actor {
-    /// Into `draining`.
+    /// Moves the entry to `draining`.
     pub(super) async fn start_drain(
         &self,
         guard: &Guard,
@@ -43,7 +43,7 @@ impl Actor {
             puts: vec![Put::json(keys.entry(id), &next), self.audit_again("drain", id, None, "started")],
             deletes: Vec::new(),
         };
-        // Which machine is meant is noted in etcd: an annotation would go with the Node that it should tell apart.
+        // The Node's UID is stored in etcd. An annotation would disappear with the Node that it identifies.
         let stored = self.live.borrow().requests.get(&id).cloned();
         let request = stored.as_ref().and_then(Stored::get);
         if request.is_none_or(|r| r.node_uid.is_none()) && node_uid.is_some() {
@@ -66,7 +66,8 @@ impl Actor {
         Ok(EffectOutcome::Done)
     }
 
-    /// From `draining` back into the queue, with the count raised and the time until the next try.
+    /// Moves the entry from `draining` back into the queue, with a higher backoff count and the time of the next try
+    /// (REB-46).
     pub(super) async fn back_off(
         &self,
         guard: &Guard,
@@ -101,8 +102,9 @@ impl Actor {
         Ok(EffectOutcome::Done)
     }
 
-    /// Back into the queue with count and wait as they were: its window has ended, a freeze has begun, or it is on hold (I8).
-    /// Its node is uncordoned as after a backoff; attempts that never began go with it; the audit tells of them.
+    /// Moves the entry back into the queue with unchanged count and backoff, because its window has ended, a freeze has
+    /// begun, or it is on hold (I8, REB-47). The Node is uncordoned as after a backoff. Attempts that never began are
+    /// deleted; the audit record mentions them.
     pub(super) async fn unwind(
         &self,
         guard: &Guard,
@@ -113,7 +115,7 @@ impl Actor {
     ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let (now, id) = (self.steady.now().wall, entry.id());
-        // the last one says why; there may be as many as there were tries
+        // The last attempt gives the reason. There may be as many attempts as there were tries.
         let last =
             never_began.last().and_then(Stored::get).and_then(|a| a.outcome.as_ref().map(|o| (a.number, &o.end)));
         let ends = last.map_or_else(String::new, |(number, end)| format!("; attempt {number} never began: {end}"));
@@ -126,7 +128,7 @@ impl Actor {
             ],
             deletes: vec![self.store.keys().progress(id)],
         };
-        // what a person ordered of the entry as it was is honoured first: done, retry (I28)
+        // An order for this revision of the entry, such as `done` or `retry`, is honoured first (I28).
         let (order, shown) = {
             let view = self.live.borrow();
             (view.orders.get(&id).map_or(0, |stored| stored.mod_revision), attempts_until(&view, id))
@@ -134,7 +136,7 @@ impl Actor {
         change.compares.push((self.store.keys().order(id), order));
         let mut ranged = Ranged::from(change);
         if let Some(known) = newest(never_began) {
-            // one that was written since it was decided is not among those that never began
+            // An attempt written after the decision is not one of those that never began.
             let since = shown.filter(|shown| shown.newest == known).map_or(known, |shown| shown.revision);
             self.clear_attempts(&mut ranged, id, since);
         }
@@ -145,9 +147,9 @@ impl Actor {
         Ok(EffectOutcome::Done)
     }
 
-    /// Removes the entry and leaves its story in history. Attempts of one that was not seen to boot stay beside it:
-    /// they bar the machine, and keep its cordon, until they are settled. So do those of one that a person called done, until
-    /// its cordon has gone: the Node may be Ready now, and down before that (I14).
+    /// Removes the entry and writes its history. If the machine was not seen to boot, the attempts stay in etcd. They
+    /// block the machine and keep its cordon until they are settled. After an operator's `done` they stay too, until
+    /// the cordon is gone: the Node may be Ready now, yet go down before that (I14).
     pub(super) async fn remove(
         &self,
         guard: &Guard,
@@ -158,7 +160,7 @@ impl Actor {
     ) -> Result<EffectOutcome, Stop> {
         let Some((id, _)) = guard.entry else { return Ok(gone()) };
         let mut cordoned = false;
-        // our copy may be an old one: a watch that is silent looks like a Node that stays Ready (I14)
+        // The live copy may be old: a silent watch looks like a Node that stays Ready (I14).
         if let Some(name) = ready {
             let fresh = self.kube.node(name).await.map_err(|e| super::power::unreachable(&e))?;
             let Some(node) = fresh.filter(|node| node.ready) else {
@@ -180,7 +182,7 @@ impl Actor {
                 (entry.map(|e| e.address.clone()), entry.map(serde_json::to_value), entry.filter(|e| e.finished()))
             }
         };
-        // A repair that had ended has left its story already.
+        // A finished repair has its history already.
         let settled = ended.is_some() || !matches!(end, End::Cancelled | End::NotMember | End::Deleted);
         let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
         let mut compares = self.compares(guard);
@@ -244,8 +246,8 @@ impl Actor {
         Ok(EffectOutcome::Done)
     }
 
-    /// The same where no Node seems to carry the entry's record; asked afresh, because an orphaned cordon without attempts
-    /// would look like one whose machine was never powered (I14).
+    /// Settles the attempts of an entry whose record no Node seems to carry. It reads the Node afresh first. An
+    /// orphaned cordon without attempts would look like that of a machine that was never powered off (I14).
     pub(super) async fn settle_left(
         &self,
         decided: Duration,
@@ -260,7 +262,7 @@ impl Actor {
         self.settle(decided, id).await
     }
 
-    /// Moves the attempts that an ended entry left behind into its history.
+    /// Moves the attempts that an ended entry left into its history.
     pub(super) async fn settle(&self, decided: Duration, id: EntryId) -> Result<EffectOutcome, Stop> {
         let (keys, view) = (self.store.keys(), self.live.borrow());
         let there = match id.queue {
@@ -268,7 +270,7 @@ impl Actor {
             QueueKind::Repair => view.repairs.entries.contains_key(&id.index),
         };
         if there {
-            // what a person ordered for it stands, and its attempts are its own
+            // The entry exists again, so its orders and attempts are its own.
             return Ok(EffectOutcome::Done);
         }
         let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();
@@ -293,7 +295,8 @@ impl Actor {
         Ok(EffectOutcome::Done)
     }
 
-    /// Deletes all attempts of an entry if none was written after this revision: two operations, however many they are.
+    /// Deletes all attempts of an entry if none was written after this revision. It takes two operations, however many
+    /// attempts there are.
     fn clear_attempts(&self, ranged: &mut Ranged, id: EntryId, since: i64) {
         let span = self.store.keys().attempts_of(id);
         if on(Mutation::TransactionUnbounded) {
@@ -309,13 +312,13 @@ impl Actor {
     }
 }
 
-/// How far a copy shows the attempts of an entry.
+/// State of an entry's attempts in a live copy.
 #[derive(Clone, Copy)]
 struct Shown {
-    /// ModRevision of the one written last.
+    /// ModRevision of the attempt written last.
     newest: i64,
-    /// The copy's own: nothing of the entry's folder was written between the two, save keys that are no attempts. Comparing
-    /// with this one, a key that somebody else put there long ago holds nothing up.
+    /// Revision of the live copy. No attempt of the entry was written between `newest` and this revision. A comparison
+    /// with it ignores keys in the folder that are no attempts and were written long ago.
     revision: i64,
 }
 
@@ -328,7 +331,7 @@ fn newest<'a>(attempts: impl IntoIterator<Item = &'a Stored<Attempt>>) -> Option
     attempts.into_iter().map(|stored| stored.mod_revision).max()
 }
 
-/// CKE's name of what is done, in either queue.
+/// Returns CKE's name of the operation, in either queue.
 fn operation(id: EntryId, reboot: &'static str, repair: &'static str) -> &'static str {
     match id.queue {
         QueueKind::Reboot => reboot,
@@ -336,15 +339,15 @@ fn operation(id: EntryId, reboot: &'static str, repair: &'static str) -> &'stati
     }
 }
 
-/// Which attempts say that a person called their machine back: the last one that did something, which tells it of all before
-/// it; the last of all, for whoever puts the entry back; and those that had no outcome.
+/// Returns the places of the attempts to be marked as done by an operator. They are the last one that began, which
+/// covers all before it; the last of all, in case the entry is put back; and those without an outcome.
 fn told_by_order(attempts: &[Attempt], open: &[u32]) -> BTreeSet<usize> {
     let began = attempts.iter().rposition(|a| a.began() && !a.success);
     let open = attempts.iter().enumerate().rev().filter(|(_, a)| open.contains(&a.number)).map(|(place, _)| place);
     open.take(CLOSED_AT_ONCE).chain(began).chain(attempts.len().checked_sub(1)).collect()
 }
 
-/// Attempts without an outcome get one: nobody will learn it any more.
+/// Gives attempts without an outcome the outcome "unknown": it cannot be learned any more.
 pub(super) fn close(attempts: &mut [Attempt], why: &str, at: jiff::Timestamp) {
     for attempt in attempts.iter_mut().filter(|a| a.open()) {
         let end = Ended::Unknown(why.to_owned());
@@ -352,7 +355,7 @@ pub(super) fn close(attempts: &mut [Attempt], why: &str, at: jiff::Timestamp) {
     }
 }
 
-/// A person said that the machine is back: its Node is uncordoned once it is Ready, whatever its boot id.
+/// Marks attempts as done by an operator. The Node is uncordoned once it is Ready, whatever its boot id is (REB-49).
 pub(super) fn mark_done(attempts: &mut [Attempt], end: &End) {
     let End::DoneBy(order) = end else { return };
     for attempt in attempts.iter_mut().filter(|_| !on(Mutation::DoneForgotten)) {
@@ -360,7 +363,7 @@ pub(super) fn mark_done(attempts: &mut [Attempt], end: &End) {
     }
 }
 
-/// Jitter from the leadership's seed (splitmix64): the same decision twice gives the same wait.
+/// Returns jitter from the leadership's seed (splitmix64), so that repeating a decision gives the same wait.
 fn mix(seed: u64, index: u64, count: i64) -> u64 {
     let mut z = seed
         .wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -370,7 +373,7 @@ fn mix(seed: u64, index: u64, count: i64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The entry that was decided about is not there any more.
+/// Returns the outcome for an entry that no longer exists.
 fn gone() -> EffectOutcome {
     EffectOutcome::Stale(StaleCause::Changed("the entry is gone".to_owned()))
 }

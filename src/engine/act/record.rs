@@ -1,5 +1,4 @@
-//! CKE's operation records of what we do, so that `ckecli history` tells the whole story (spec/etcd.md, Names that
-//! other programs read).
+//! CKE's operation records of the engine's work, so that `ckecli history` is complete (STO-17, STO-20, STO-21).
 
 use jiff::Timestamp;
 
@@ -9,17 +8,17 @@ use crate::{
     store::commit::{Change, CommitError, Put},
 };
 
-/// Another writer of the counter (a CKE that has just led) makes us read it again, so often.
+/// Number of reads of the record counter while another writer, such as a CKE that has just led, changes it.
 const TRIES: usize = 5;
-/// A new leader looks at so many of the newest records.
+/// Number of the newest records that a new leader reads.
 const NEWEST: u32 = 1000;
 
 impl Actor {
-    /// Writes a record of something done just now, in the background: the story never holds the work up.
+    /// Writes a record of a finished operation in the background, so that it never delays the work.
     pub(super) fn record(&self, operation: &'static str, address: &str, error: &str, start: Timestamp) {
         let (actor, address, error) = (self.clone(), address.to_owned(), error.to_owned());
         crate::tasks::spawn(async move {
-            // One at a time: they share a counter.
+            // Records are written one at a time, because they share a counter.
             let _turn = actor.recording.lock().await;
             if let Err(why) = actor.write_record(operation, &address, &error, start).await {
                 tracing::debug!(operation, address, why, "no record written");
@@ -27,7 +26,7 @@ impl Actor {
         });
     }
 
-    /// What another leader was at is at an end: its records that are still `running` become `cancelled`.
+    /// Sets the records of an earlier leader that are still `running` to `cancelled` (STO-15).
     pub(in crate::engine) async fn cancel_running_records(&self) {
         let Ok(records) = self.store.newest::<Record>(&self.store.keys().records_prefix(), NEWEST).await else {
             return;

@@ -1,4 +1,5 @@
-//! Writing what was generated from the registry, and putting it on Nodes.
+//! Writes of the registry module: the generated definition, repair entries, and the Nodes' labels, annotations and
+//! taints.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,9 +22,9 @@ use crate::{
     },
 };
 
-/// Entries in one transaction: etcd takes 128 operations.
+/// Number of repair entries in one transaction: etcd takes 128 operations.
 const REPAIRS_AT_ONCE: usize = 60;
-/// Approvals that one transaction takes away.
+/// Number of approvals that one transaction deletes.
 const APPROVALS_AT_ONCE: usize = 50;
 
 impl Actor {
@@ -31,7 +32,7 @@ impl Actor {
         match what {
             Registering::Apply(apply) => self.apply(decided, *apply).await,
             Registering::DropApprovals(gone) => {
-                // the others go in the next pass
+                // The next pass deletes the others.
                 let gone = &gone[..gone.len().min(APPROVALS_AT_ONCE)];
                 let permit = self.permit(&Guard::default(), decided)?;
                 let keys = self.store.keys();
@@ -55,7 +56,7 @@ impl Actor {
         }
     }
 
-    /// One fenced transaction: the definition, the revision of its template, what is remembered of it.
+    /// Writes the definition, its template's revision and `cketerm/generated` in one fenced transaction (SAB-72).
     async fn apply(&self, decided: Duration, apply: Apply) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let view = self.live.borrow();
@@ -96,7 +97,8 @@ impl Actor {
         Ok(EffectOutcome::Done)
     }
 
-    /// All or nothing below the cap (I42): decided again from a fresh read, in one transaction with the index.
+    /// Adds repair entries, all or none below the cap (I42). The plan is made again from a fresh read, in one
+    /// transaction with the write index.
     async fn add_repairs(&self, decided: Duration) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let Some(good) = self.registry.borrow().broken.good.clone() else {
@@ -105,7 +107,7 @@ impl Actor {
         let failed = |e: crate::store::StoreError| Stop(EffectOutcome::Failed(e.to_string()));
         let keys = self.store.keys();
         let index_key = keys.write_index(QueueKind::Repair);
-        // the index first: whatever is added after this makes the transaction fail
+        // The index is read first. Any entry added after this read makes the transaction fail.
         let index = self.store.raw(&index_key).await.map_err(failed)?.map_or(0, |raw| raw.mod_revision);
         let view = self.store.read_view().await.map_err(failed)?;
         let kube = self.kube_live.borrow();
@@ -155,7 +157,7 @@ impl Actor {
         node: &Arc<NodeRow>,
         description: &Description,
     ) -> Result<EffectOutcome, Stop> {
-        // what the definition says now, not what it said
+        // Compares with the current definition, which may have changed since the decision.
         let (view, kube) = (self.live.borrow(), self.kube_live.borrow());
         let member = view
             .definition()
@@ -186,7 +188,7 @@ impl Actor {
     }
 }
 
-/// Something was changed after the decision.
+/// Returns the outcome for inputs that changed after the decision.
 fn changed(what: &str) -> EffectOutcome {
     EffectOutcome::Stale(StaleCause::Changed(format!("{what} was changed meanwhile")))
 }

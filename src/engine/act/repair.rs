@@ -1,4 +1,4 @@
-//! The end of a repair: the entry stays in the queue as `succeeded` or `failed`, its story goes into history.
+//! End of a repair: the entry stays in the queue as `succeeded` or `failed`, and its history is written.
 
 use std::time::Duration;
 
@@ -21,8 +21,9 @@ use crate::{
 };
 
 impl Actor {
-    /// `succeeded` or `failed`. Its attempts stay beside the entry until it is deleted; one without an outcome gets one:
-    /// the health check, or a person, has settled it – but for one that may still run.
+    /// Sets the entry to `succeeded` or `failed`. Its attempts stay beside it until it is deleted. The health check, or
+    /// an operator, has settled an attempt without an outcome, so it gets the outcome "unknown", unless its command may
+    /// still run.
     pub(super) async fn finish_repair(
         &self,
         guard: &Guard,
@@ -42,7 +43,8 @@ impl Actor {
         let (keys, view) = (self.store.keys(), self.live.borrow());
         let mut change = Change { compares: self.compares(guard), ..Change::default() };
         let mut attempts: Vec<Attempt> = Vec::new();
-        // the last ones first: the last of all tells for those before it that a person called the machine back
+        // The newest attempts come first: the mark on the newest one, that an operator called the machine back, holds
+        // for those before it.
         for stored in view.attempts_of(id).rev() {
             let Some(attempt) = stored.get() else { continue };
             let mut closed = vec![attempt.clone()];

@@ -1,4 +1,4 @@
-//! Takes a published result over into its attempt, or removes one that belongs to no open attempt.
+//! Takes a published result over into its attempt, or removes a result without an open attempt (SAF-20).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Actor {
-    /// One fenced transaction, which compares the result and the open attempt as they were decided from.
+    /// Takes the result over in one fenced transaction, which compares the result and the open attempt.
     pub(super) async fn take_result(
         &self,
         decided: Duration,

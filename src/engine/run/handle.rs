@@ -1,4 +1,4 @@
-//! How an engine is started, what it is given, and the hold that its owner has of it.
+//! Start of an engine: its options, and the handle that its owner keeps.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -30,34 +30,34 @@ use crate::{
     tasks::held,
 };
 
-/// How an engine runs.
+/// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether it campaigns at all; `--observe` does not.
+    /// Whether the engine campaigns at all; with `--observe` it does not.
     pub campaign: bool,
     /// `daemon` or `console`.
     pub mode: &'static str,
-    /// Address of its HTTP endpoint, for its registration.
+    /// Address of the engine's HTTP endpoint, for its registration.
     pub http: Option<String>,
-    /// TTL of its lease.
+    /// TTL of the lease.
     pub ttl: Duration,
-    /// Host name: the value of its key in `leader/`.
+    /// Host name: the value of the engine's key in `leader/`.
     pub host: String,
-    /// Process id, for its registration.
+    /// Process id, for the registration.
     pub pid: u32,
     /// Runs the definition's commands.
     pub spawner: Spawner,
-    /// Asks the control planes whether they live.
+    /// HTTP client for probes of the control planes.
     pub probes: Http,
-    /// Asks the members of the etcd of Kubernetes.
+    /// Client for the members of the Kubernetes etcd.
     pub etcd_members: EtcdMembers,
-    /// Asks sabakan.
+    /// HTTP client for sabakan.
     pub registry: Http,
-    /// Speaks to the BMCs of BareMetalHosts.
+    /// Clients for the BMCs of BareMetalHosts.
     pub bmcs: BmcClients,
-    /// Who is told what happens.
+    /// Receivers of notices.
     pub notices: Arc<Vec<Receiver>>,
-    /// Reaches those of them that are webhooks.
+    /// HTTP client for receivers that are webhooks.
     pub webhooks: Http,
 }
 
@@ -71,23 +71,24 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// What each pass saw and concluded.
+    /// Subscribes to the inputs and results of each pass.
     pub fn seen(&self) -> watch::Receiver<Arc<Seen>> {
         self.seen.clone()
     }
 
-    /// What it has done so far, counted.
+    /// Counters of the effects so far.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 
-    /// Heartbeat of its main loop. Whoever owns the engine waits for [`Heartbeat::stuck`] and then ends the process.
+    /// Heartbeat of the main loop. The engine's owner waits for [`Heartbeat::stuck`] and then ends the process.
     pub fn heartbeat(&self) -> Heartbeat {
         self.heartbeat.clone()
     }
 
-    /// Ends gracefully, within [`LONGEST_END`](super::LONGEST_END): nothing new starts, commands get 10 s, where no other engine is there hosts
-    /// between off and on a minute, what ended is recorded, the lease is revoked.
+    /// Ends the engine gracefully, within [`LONGEST_END`](super::LONGEST_END). Nothing new starts, and commands get 10
+    /// s. Without another engine, hosts between off and on get a minute. Then outcomes are recorded and the lease is
+    /// revoked (SAF-7).
     pub async fn stop(mut self) {
         drop(self.stop.take());
         let _ = (&mut self.task).await;

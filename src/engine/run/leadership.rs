@@ -1,5 +1,5 @@
-//! Who leads, from the loop's side: when to stand, what to do on winning and losing, when to make room (spec/safety.md,
-//! Who leads, Beside CKE, Preflight).
+//! Leader election from the loop's side: when to campaign, how to react to winning and losing, and when to resign
+//! (SAF-1 to SAF-7).
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,15 +28,16 @@ use crate::{
     store::{election::stand_back, migrate},
 };
 
-/// An engine that lacks programs or good probes lets a complete one go first for so long.
+/// Seconds that an incomplete engine waits for a complete one before it campaigns (SAF-5).
 const MODESTY: f64 = 60.0;
-/// It says so to others after so long: an engine that has just been started sees the probes within a moment.
+/// Seconds after which it announces this wait. A freshly started engine sees the probes within a moment and then never
+/// announces it.
 const ANNOUNCED_AFTER: f64 = 5.0;
-/// Between attempts to stand, propose an identity or create the schema.
+/// Seconds between attempts to campaign, to propose an identity, or to create the schema.
 const AGAIN: f64 = 3.0;
 
 impl Loop {
-    /// Stands, resigns, proposes: whatever the policy, the preflight and the others ask for.
+    /// Campaigns, resigns, or writes schema and identity, as policy, preflight and other candidates require.
     pub(super) fn mind_leadership(&mut self, now: Now) {
         let at = secs(now.boot);
         if self.leader.is_some() {
@@ -97,7 +98,8 @@ impl Loop {
         self.standing = Some(Standing::begin(store, ttl, &self.options.host, registration, &self.heartbeat, migrate));
     }
 
-    /// Whether the lock is being given up: until its lease is revoked, or for half a TTL where the candidacy hears nothing.
+    /// Reports whether the engine is resigning. This lasts until its lease is revoked, or half a TTL if the candidacy
+    /// does not react.
     fn gives_up(&mut self, now: Now) -> bool {
         let Some(until) = self.giving_up else { return false };
         if now.boot >= until {
@@ -109,18 +111,18 @@ impl Loop {
         true
     }
 
-    /// Gives the lock up: nothing goes on, and the candidacy stays until its lease is revoked.
+    /// Resigns: all work stops, and the candidacy stays until its lease is revoked.
     pub(super) fn give_up(&mut self, why: &str) {
         self.lead_no_longer(why);
         self.ask(LeadOrder::Resign);
         self.giving_up = self.standing.is_some().then(|| self.clock.boot() + self.options.ttl / 2);
     }
 
-    /// Once for each cause: a log that is silent while nobody leads helps nobody.
+    /// Logs the reason why this engine does not campaign, once for each reason.
     fn log_what_bars(&mut self) {
         let faults = self.snap.engine.observing.iter();
         let why = faults.chain(&self.snap.engine.standing_back).cloned().collect::<Vec<_>>().join("; ");
-        // some count seconds
+        // Digits are removed, because some reasons count seconds.
         let gist = why.replace(|c: char| c.is_ascii_digit(), "");
         if gist != self.barred {
             if !why.is_empty() {
@@ -130,8 +132,8 @@ impl Loop {
         }
     }
 
-    /// Why we do not campaign now: the policy, or a complete engine that may come first. An incomplete engine campaigns
-    /// only when no complete one has been registered for 60 s.
+    /// Returns the reason why this engine does not campaign now: the policy, or a complete engine that may come first.
+    /// An incomplete engine campaigns only after 60 s without a registration of a complete one (SAF-5).
     fn stands_back(&mut self, at: f64, registration: &EngineRegistration) -> Option<String> {
         if let Err(why) = preflight::may_campaign(&self.snap.store) {
             return Some(why);
@@ -160,7 +162,8 @@ impl Loop {
         (left > 0.0).then(|| format!("this engine campaigns in {left:.0} s unless a complete one comes: {lacks}"))
     }
 
-    /// Registers that this engine stands back: whoever asks why nobody leads is not told to start one.
+    /// Registers that this engine stands back. Commands that explain why nobody leads then do not advise to start an
+    /// engine.
     fn announce(&mut self, registration: &EngineRegistration, left: f64, lacks: &str) {
         #[allow(clippy::cast_possible_truncation)] // at most a minute
         let until = after(self.steady.now().wall, left as i64);
@@ -173,7 +176,8 @@ impl Loop {
         crate::tasks::spawn(stand_back(self.store.clone(), ttl, registration, over));
     }
 
-    /// While we lead: a CKE behind us, a changed policy or a fault of the preflight make us finish and resign.
+    /// Decides while leading whether to finish and resign: for a CKE candidate, a changed policy, or a failed preflight
+    /// (SAF-4, SAF-5).
     fn mind_resigning(&mut self) {
         let store = &self.snap.store;
         let lease = self.snap.engine.lease;
@@ -183,7 +187,7 @@ impl Loop {
                 .map(|host| format!("a CKE on {host} waits for the lock: finishes, then resigns")),
             EngineChoice::Always => None,
         };
-        // Stale copies are no fault: nothing new starts while they last, and that is enough.
+        // Stale copies are no reason to resign: they already prevent new starts.
         let mismatch = self.snap.engine.observing.iter().find(|f| f.contains("MISMATCH") || f.contains("newer"));
         self.snap.engine.resigning = why.or_else(|| mismatch.cloned());
         let entries = store.reboots.entries.values().filter_map(Stored::get);
@@ -207,9 +211,9 @@ impl Loop {
         }
     }
 
-    /// A leader that can start no program gives the lock to an engine that lacks nothing, as soon as no command of its own
-    /// runs: the next one goes on from what etcd holds, as after a crash. Without such an engine it keeps the lock and starts
-    /// nothing new.
+    /// Passes the lock to a complete engine if this host can start no program and none of its commands runs (SAF-5).
+    /// The next leader continues from etcd, as after a crash. Without a complete engine, this one keeps the lock and
+    /// starts nothing new.
     fn gives_way(&mut self) -> bool {
         let Some(why) = self.snap.engine.unable.clone() else { return false };
         let commands = self.snap.in_flight.values().any(|flight| flight.attempt.is_some());
@@ -219,7 +223,7 @@ impl Loop {
         }
         tracing::error!(why, "gives the lock to an engine that can start programs");
         self.give_up("this host can start no program");
-        // another one is complete: this one stands back before it campaigns again
+        // The other engine is complete, so this one stands back again before it campaigns.
         self.incomplete_since = None;
         true
     }
@@ -244,8 +248,9 @@ impl Loop {
         }
     }
 
-    /// Nothing is decided before the live copy shows us as the leader: the end of the key before ours comes after all that its
-    /// owner wrote. (Its revision tells less: where etcd is shared, other programs raise etcd's own all the time.)
+    /// Starts leading once the live copy shows this engine as the leader (SAF-3). The deletion of the previous leader's
+    /// key comes after all that its owner wrote. The revision of this engine's own key would not do: in a shared etcd,
+    /// other programs raise the revision all the time.
     pub(super) fn settle_win(&mut self) {
         let Some((fence, until)) = self.won.take() else { return };
         let lease = fence.lease();
@@ -264,7 +269,7 @@ impl Loop {
     fn win(&mut self, fence: Fence) {
         let Some((kube, kube_live)) = self.kube.clone() else { return };
         self.steady = Steady::new(&self.clock);
-        // All of this leadership counts from this moment.
+        // All times of this leadership count from this moment.
         if let Some(why) = preflight::clock_was_set(&kube_live.borrow(), self.steady.now()) {
             tracing::warn!(why, "won, and resigns");
             self.ask(LeadOrder::Resign);
@@ -324,7 +329,7 @@ impl Loop {
         tracing::info!(lease = format!("{lease:x}"), "leads");
     }
 
-    /// The lock is not ours any more.
+    /// Handles the loss of the lock.
     pub(super) fn lose(&mut self, why: &str) {
         self.lead_no_longer(why);
         self.snap.engine.lease = 0;
@@ -335,7 +340,7 @@ impl Loop {
         self.next_try = secs(self.clock.boot()) + 0.5;
     }
 
-    /// Nothing goes on that we may no longer do. Commands of power run to their end by themselves; checks end.
+    /// Stops everything that needs the lock. Power commands run to their end by themselves; checks are aborted.
     fn lead_no_longer(&mut self, why: &str) {
         if self.leader.take().is_some() {
             tracing::warn!(why, "leads no longer");

@@ -1,5 +1,6 @@
-//! The loop: observe, decide, act. Level-triggered: a pass looks at the state, not at the event that woke it; the
-//! watches wake it at once and a tick is the safety net. A slow effect delays only its own machine (I36).
+//! The main loop: observe, decide, act. It is level-triggered: a pass looks at the state, not at the event that caused
+//! it. Changes of the watched state start a pass at once; a tick is the safety net. A slow effect delays only its own
+//! machine (I36).
 
 mod handle;
 mod leadership;
@@ -42,12 +43,12 @@ use crate::{
     tasks::held,
 };
 
-/// The safety net: a pass at least so often.
+/// Longest time between two passes.
 const TICK: Duration = Duration::from_secs(1);
-/// How long the answers of health checks are gathered before a pass is made of them.
+/// Time in which the loop gathers answers of health checks before it starts a pass.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// What one leadership has.
+/// State of one leadership.
 struct Leader {
     actor: Arc<Actor>,
     fence: Fence,
@@ -56,7 +57,7 @@ struct Leader {
 }
 
 struct Loop {
-    /// Beats once a turn. Nothing that the loop awaits may wait for a server: whatever does is a task.
+    /// Heartbeat, which beats once a turn. The loop never awaits a server: every request runs in a task (SAF-6).
     heartbeat: Heartbeat,
     counters: Arc<Counters>,
     store: Store,
@@ -68,41 +69,41 @@ struct Loop {
     keeper: InventoryPoller,
     metal3: Board,
     metal3_seen: watch::Receiver<Arc<Metal3>>,
-    /// What is known of the receivers of notices.
+    /// State of the receivers of notices.
     told: notices::Board,
     steady: Steady,
     snap: Snapshot,
     standing: Option<Standing>,
-    /// The lock is ours; until then (boot time) the copy of etcd has to show it.
+    /// Set after the win. The live copy of etcd must show the leader key before this boot time (SAF-3).
     won: Option<(Fence, Duration)>,
-    /// The lock is being given up; the candidacy is dropped then (boot time) at the latest.
+    /// Set while the engine resigns. The candidacy is dropped at this boot time at the latest.
     giving_up: Option<Duration>,
-    /// What is proposed to etcd before anybody can lead.
+    /// Task that writes the schema or the identity, which must exist before any engine can lead.
     proposing: Option<tokio::task::JoinHandle<()>>,
     leader: Option<Leader>,
     tasks: JoinSet<(String, EffectOutcome)>,
-    /// What each machine's effect under way is.
+    /// The effect under way on each machine.
     effects: BTreeMap<String, (Option<EntryId>, Effect)>,
-    /// Checks under way, by the same name: a graceful end does not wait for them.
+    /// Checks under way, by the same name. A graceful end does not wait for them.
     checks: BTreeMap<String, AbortHandle>,
-    /// Machines that are let alone until then, after an effect failed (boot-time seconds).
+    /// Machines without new effects after a failed one, with the boot-time seconds at which the pause ends.
     paused: BTreeMap<String, f64>,
-    /// How often in a row an effect on a machine found that the world had changed.
+    /// Number of effects in a row that were stale, by machine.
     stale: BTreeMap<String, u32>,
     tell: watch::Sender<Arc<Seen>>,
     next_try: f64,
     next_publish: f64,
     next_prune: f64,
-    /// How far the looks for old records have come, by folder.
+    /// Progress of the searches for old records, by folder.
     walks: Arc<tokio::sync::Mutex<BTreeMap<String, Walk>>>,
     incomplete_since: Option<f64>,
-    /// Held while it is registered that this engine stands back.
+    /// Held while the engine's registration says that it stands back.
     announced: Option<tokio::sync::oneshot::Sender<()>>,
     registered: Option<EngineRegistration>,
     programs_of: (Option<i64>, Option<Version>),
-    /// Why we do not stand for the lock, as it was logged last.
+    /// The last logged reason why this engine does not campaign.
     barred: String,
-    /// Publishes what commands of this host ended with whose leader is gone.
+    /// Publishes the outcomes of this host's commands whose leader is gone.
     _publisher: JoinSet<()>,
     options: Options,
 }
@@ -115,14 +116,14 @@ impl Loop {
             self.heartbeat.beat();
             let wake = self.pass();
             tokio::select! {
-                // in this order, so that nothing of it can be starved by news, and a simulation can be run again
+                // The order is fixed, so that frequent changes starve no branch and a simulation is reproducible.
                 biased;
                 _ = stopped.recv() => break,
                 event = next_event(self.standing.as_mut()) => self.lead_event(event),
                 Some(done) = self.tasks.join_next() => {
                     let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH));
                     self.came(done);
-                    // A thousand of them end in one round: a pass for each would be most of the work.
+                    // A thousand health checks may end at once. A pass for each of them would be most of the work.
                     if health {
                         tokio::time::sleep(GATHER).await;
                     }
@@ -135,7 +136,7 @@ impl Loop {
                 _ = self.metal3_seen.changed() => {}
                 () = tokio::time::sleep(wake) => {}
             }
-            // Whatever else has happened meanwhile belongs to the same pass.
+            // Everything else that has ended meanwhile belongs to the same pass.
             while let Some(done) = self.tasks.try_join_next() {
                 self.came(done);
             }
@@ -145,7 +146,7 @@ impl Loop {
         heartbeat.end();
     }
 
-    /// One pass; returns how long to sleep at most.
+    /// Runs one pass; returns the longest time to sleep.
     fn pass(&mut self) -> Duration {
         self.settle_win();
         let now = self.look();
@@ -174,10 +175,10 @@ impl Loop {
         until_wake.min(until_pause).min(TICK)
     }
 
-    /// Takes the copies as they are now.
+    /// Takes the current live copies into the snapshot.
     fn look(&mut self) -> Now {
         if self.leader.is_none() {
-            // Who does not lead has no deadlines of its own: the clock may be read afresh.
+            // An engine that does not lead has no deadlines of its own, so it may read the wall clock again.
             self.steady = Steady::new(&self.clock);
         }
         let now = self.steady.now();
@@ -202,7 +203,7 @@ impl Loop {
         }
         self.snap.engine.unable = self.options.spawner.unable();
         self.snap.engine.observing = preflight::faults(&self.snap, self.kube.is_some());
-        // Who leads counts from a moment that was right.
+        // The leader counts from its win, when the clock was right.
         if self.leader.is_none() {
             self.snap.engine.observing.extend(preflight::clock_was_set(&self.snap.kube, now));
         }
@@ -215,7 +216,7 @@ impl Loop {
         now
     }
 
-    /// Watches what the decision needs to see.
+    /// Tells the watches, probes and pollers what the decision needs.
     fn aim(&self, decision: &Decision) {
         let leads = self.leader.is_some();
         if let Some((_, live)) = &self.kube {
@@ -224,8 +225,8 @@ impl Loop {
             if leads && decision.prove_watches {
                 live.keep_proving();
             }
-            // Whatever the policies are: a cycle that is under way, a machine that is held off and one that does not boot
-            // are known by their hosts alone.
+            // Hosts are watched whatever the policies are. Only the BareMetalHosts show a power cycle under way, a host
+            // that is held off, and a machine that does not boot.
             live.watch_hosts(leads || self.options.mode == "console");
         }
         let policy = self.snap.store.policy();
@@ -243,7 +244,7 @@ impl Loop {
         }
         self.prober.aim(targets);
         self.etcd.aim(etcd_members::targets(&self.snap, leads, campaigns, decision.ask_etcd));
-        // who leads asks, and a console for whoever looks at it
+        // The leader queries sabakan. A console does so too, for display.
         let (console, again) = (self.options.mode == "console", leads && decision.auto_repair.asks_again);
         let plans = match (leads && self.snap.store.sabakan.enabled(), console) {
             (true, _) => Plans::Applied,
@@ -266,7 +267,7 @@ impl Loop {
         }));
     }
 
-    /// Starts the effects, a task each.
+    /// Starts each effect in a task of its own.
     fn begin(&mut self, effects: Vec<Planned>, now: Now) {
         let Some(leader) = &self.leader else { return };
         for planned in effects {
@@ -295,14 +296,15 @@ impl Loop {
         }
     }
 
-    /// Puts what came of an effect into the memory.
+    /// Records the outcome of an effect in the memory.
     fn came(&mut self, done: Result<(String, EffectOutcome), tokio::task::JoinError>) {
         let (machine, came) = match done {
             Ok(done) => done,
-            // Aborted with a lost leadership: the maps were cleared then.
+            // The task was aborted when leadership was lost; the maps were cleared then.
             Err(e) if e.is_cancelled() => return,
             Err(e) => {
-                // A task of ours died and nobody knows how far it came: another leadership decides from what is stored.
+                // A task panicked, so its progress is unknown. The engine resigns; the next leadership decides from
+                // what is stored.
                 tracing::error!(error = %e, "an effect ended abnormally: resigns");
                 self.give_up("an effect ended abnormally");
                 return;
@@ -378,7 +380,7 @@ async fn next_event(standing: Option<&mut Standing>) -> Option<LeadEvent> {
     }
 }
 
-/// Until there is another view than this one, which was looked at before it was told of.
+/// Waits until the view differs from this one. A pass may take a view before its change is signalled.
 async fn maybe_changed(changed: Option<&mut watch::Receiver<Arc<KubeView>>>, seen: &Arc<KubeView>) {
     let Some(changed) = changed else { return std::future::pending().await };
     loop {
@@ -395,7 +397,7 @@ async fn maybe_changed(changed: Option<&mut watch::Receiver<Arc<KubeView>>>, see
 mod tests {
     use super::*;
 
-    /// Review 10 of the engineer, D2: a quiet change that a pass had taken already woke the engine for another.
+    /// A change that a pass has already taken must not start another pass.
     #[tokio::test(start_paused = true)]
     async fn a_view_that_was_looked_at_already_wakes_nobody() {
         let (tell, mut told) = watch::channel(Arc::new(KubeView::default()));

@@ -1,4 +1,4 @@
-//! What the loop does beside its passes: old records go, progress is told, and in the end it leaves in good order.
+//! Work of the loop beside its passes: it prunes old records, publishes progress, and ends gracefully.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,27 +16,28 @@ use crate::{
     store::{Store, commit::Change, folders::KeptAudit, keys::Folder},
 };
 
-/// Between looks for history and audit records that may go.
+/// Seconds between two searches for history and audit records to prune.
 const PRUNE: f64 = 600.0;
-/// How many endings are kept, and audit records of each author; and how old they get (docs/reliability.md, What is kept).
+/// Number of history records kept, number of audit records kept for engines and for people, and their age
+/// (`docs/reliability.md`, "What is kept and for how long"; I48).
 const KEPT: u64 = 10_000;
 const KEPT_AUDIT: KeptAudit = KeptAudit { engine: 10_000, people: 100_000 };
 const KEPT_DAYS: i64 = 90;
-/// Records that go in one transaction.
+/// Number of records deleted in one transaction.
 const GO_AT_ONCE: usize = 64;
-/// Between writes of progress.
+/// Seconds between two writes of progress.
 const PUBLISH: f64 = 0.5;
-/// How long a graceful end waits for commands (spec/safety.md, Losing the lock, or a graceful end).
+/// Time that a graceful end waits for commands (SAF-7).
 const FAREWELL: Duration = Duration::from_secs(10);
-/// How long one without a successor waits for hosts between off and on.
+/// Time that a graceful end without another engine waits for hosts between off and on (SAF-7).
 const HALVES: Duration = Duration::from_mins(1);
-/// How long one waits for etcd to take the lease back.
+/// Time that a graceful end waits for etcd to revoke the lease (SAF-7).
 const REVOKE: Duration = Duration::from_secs(3);
-/// How long a graceful end takes at most. Whoever waits for one waits longer: the unit file's `TimeoutStopSec`, and a console
-/// that is to be stopped.
+/// Longest duration of a graceful end. Whoever waits for one must wait longer: the unit file's `TimeoutStopSec`, and a
+/// console that is stopped.
 pub const LONGEST_END: Duration = Duration::from_secs(FAREWELL.as_secs() + HALVES.as_secs() + REVOKE.as_secs());
 
-/// Deletes these keys while we lead; false = not all of them.
+/// Deletes these keys while this engine leads. Returns false if some of them are left.
 async fn forget(store: &Store, fence: &Fence, keys: &[String]) -> bool {
     for some in keys.chunks(GO_AT_ONCE) {
         let Ok(permit) = fence.permit_record() else { return false };
@@ -49,7 +50,7 @@ async fn forget(store: &Store, fence: &Fence, keys: &[String]) -> bool {
 }
 
 impl Loop {
-    /// Old history and audit records go; attempts never do (I38).
+    /// Prunes old history and audit records. Attempts are never pruned (I38).
     pub(super) fn prune(&mut self, now: Now) {
         let at = secs(now.boot);
         let Some(leader) = &self.leader else { return };
@@ -89,7 +90,7 @@ impl Loop {
         self.next_publish = at + PUBLISH;
         let Ok(permit) = leader.fence.permit_record() else { return };
         let store = self.store.clone();
-        // Never in the way of the pass: progress is for people.
+        // The pass does not wait for this write: progress is only displayed.
         crate::tasks::spawn(async move {
             if let Err(e) = store.commit(&permit, change).await {
                 tracing::debug!(error = %e, "progress not written");
@@ -97,7 +98,7 @@ impl Loop {
         });
     }
 
-    /// A graceful end: nothing new starts; commands get 10 s; what ended is recorded; the lease is revoked.
+    /// Ends gracefully: nothing new starts, commands get 10 s, outcomes are recorded, and the lease is revoked (SAF-7).
     pub(super) async fn farewell(mut self) {
         if let Some(leader) = &self.leader {
             leader.actor.ending.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -117,7 +118,8 @@ impl Loop {
                     () = tokio::time::sleep(TICK) => self.tell_the_end(),
                 }
             }
-            // With another engine behind us the next leader finishes them, as after a crash, whatever the policy says.
+            // If another engine is there, the next leader finishes these power cycles, as after a crash, whatever the
+            // policy is.
             let lease = self.snap.engine.lease;
             let others = |(other, e): (&i64, &Stored<EngineRegistration>)| {
                 *other != lease && e.get().is_none_or(|e| e.standing_back.is_none())
@@ -143,7 +145,7 @@ impl Loop {
         }
     }
 
-    /// What is seen while nothing is decided any more: whoever asks whether this engine lives learns that it does.
+    /// Publishes a snapshot while nothing is decided any more, so that health probes see a living engine.
     fn tell_the_end(&mut self) {
         self.heartbeat.beat();
         let now = self.look();
