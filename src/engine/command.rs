@@ -1,8 +1,8 @@
-//! Commands of the definition as child processes (spec/safety.md, Commands).
+//! Commands of the definition as child processes (SAF-19).
 //!
-//! An argv list, never a shell, run by a small helper: this program executed again as `cketerm run-command`. The helper
-//! has a session of its own, enforces the timeout by itself, ends the whole process group, and goes on when the engine
-//! is gone: a machine between off and on must not stay off. Checks are ended when the engine goes.
+//! An argv list is run, never a shell, by a small helper: this program executed again as `cketerm run-command`. The
+//! helper has a session of its own, enforces the timeout, and ends the whole process group. It goes on when the engine
+//! is gone, because a machine between off and on must not stay off. Checks end with the engine.
 
 mod helper;
 mod init;
@@ -40,58 +40,58 @@ use crate::{
     },
 };
 
-/// What a command is for: decides what becomes of it when the engine goes.
+/// Purpose of a command, which decides whether it outlives the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Power and repair commands are never killed for the engine's sake.
+    /// Power and repair commands. They are never killed because the engine ends.
     Power,
-    /// Checks are.
+    /// Checks. They end with the engine.
     Check,
 }
 
-/// One command line to run.
+/// A command line to run.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Seconds after which it is ended.
+    /// Seconds after which the command is ended.
     pub bound: u64,
-    /// What it is for.
+    /// Purpose of the command.
     pub purpose: Purpose,
-    /// Boot time before which it must have begun; else it is withheld (spec/safety.md, Lease).
+    /// Boot time before which the command must have begun; else it is withheld (SAF-18).
     pub start_before: Option<Duration>,
     /// `CKETERM_ENTRY`.
     pub entry: String,
     /// `CKETERM_ATTEMPT`; empty for checks.
     pub attempt: String,
-    /// What it reads on its standard input; without it that is empty.
+    /// Standard input of the command; none = empty.
     pub input: Option<String>,
-    /// The attempt whose result is to outlive this engine; none for checks and notices.
+    /// Attempt whose result must outlive this engine; none for checks and notices.
     pub label: Option<ResultLabel>,
 }
 
-/// What answers command lines where they are no processes of this host: the sandbox's machines.
+/// Executor of command lines that are not processes of this host, such as the sandbox's machines.
 pub trait Commands: Send + Sync {
-    /// Whether the program is there.
+    /// Reports whether the program exists.
     fn has(&self, program: &str) -> bool;
-    /// Runs it to its end, like the helper: its bound enforced, checks ended when the future is dropped, power commands
-    /// not.
+    /// Runs the command to its end, like the helper. It enforces the bound. Dropping the future ends a check, but not a
+    /// power command.
     fn run(&self, line: CommandLine) -> BoxFuture<'static, (Ended, String, String)>;
-    /// Whether results are kept until they are recorded.
+    /// Reports whether results are kept until they are recorded.
     fn keeps_results(&self) -> bool {
         false
     }
-    /// The result of an attempt, where one is kept until it is recorded.
+    /// Returns the result of an attempt, if it is kept.
     fn result(&self, _label: &ResultLabel) -> Option<CommandResult> {
         None
     }
-    /// It is recorded elsewhere.
+    /// Deletes the kept result, because it is recorded elsewhere.
     fn forget_result(&self, _label: &ResultLabel) {}
 }
 
-/// Results of power and repair commands, kept where they were run until they are recorded.
+/// Results of power and repair commands, which are kept on the host that ran them until they are recorded.
 impl Spawner {
-    /// Whether any are kept.
+    /// Reports whether results are kept.
     pub fn keeps_results(&self) -> bool {
         match &self.0 {
             Where::Host(host) => host.results.is_some(),
@@ -99,7 +99,8 @@ impl Spawner {
         }
     }
 
-    /// Makes the place where they are kept; none where nothing is kept. The sentence says why it cannot be used.
+    /// Creates the place where results are kept; returns none if no results are kept. The error says why it cannot be
+    /// used.
     pub fn prepare_results(&self) -> Option<Result<(), String>> {
         match &self.0 {
             Where::Host(host) => host.results.as_ref().map(ResultFolder::prepare),
@@ -107,7 +108,7 @@ impl Spawner {
         }
     }
 
-    /// The result of an attempt that this host ran; the sentence says why what is there is none.
+    /// Returns the result of an attempt that this host ran. The error says why the file is not a result.
     pub fn result(&self, label: &ResultLabel) -> Result<Option<CommandResult>, String> {
         match &self.0 {
             Where::Host(host) => host.results.as_ref().map_or(Ok(None), |folder| folder.read(label)),
@@ -115,7 +116,7 @@ impl Spawner {
         }
     }
 
-    /// It is recorded elsewhere.
+    /// Deletes the kept result, because it is recorded elsewhere.
     pub fn forget_result(&self, label: &ResultLabel) {
         match &self.0 {
             Where::Host(host) => host.results.iter().for_each(|folder| folder.forget(label)),
@@ -123,7 +124,7 @@ impl Spawner {
         }
     }
 
-    /// A look at all of them, which removes what is too old.
+    /// Lists all kept results and removes those that are too old.
     pub fn look_at_results(&self, now: SystemTime) -> Option<Look> {
         match &self.0 {
             Where::Host(host) => host.results.as_ref().map(|folder| folder.look(now)),
@@ -132,7 +133,7 @@ impl Spawner {
     }
 }
 
-/// Runs command lines.
+/// Runner of command lines.
 #[derive(Clone)]
 pub struct Spawner(Where);
 
@@ -151,34 +152,35 @@ impl fmt::Debug for Spawner {
     }
 }
 
-/// On this host, by the helper.
+/// Runner on this host, by the helper.
 #[derive(Clone, Debug)]
 struct Host {
     helper: PathBuf,
     environment: Arc<Vec<(String, String)>>,
-    /// Checks that may run at once.
+    /// Limits the checks that run at once.
     checks: Arc<Semaphore>,
-    /// Where results of power and repair commands are kept until they are recorded.
+    /// Folder of results of power and repair commands, which are kept until they are recorded.
     results: Option<ResultFolder>,
-    /// Why helpers could not be started lately.
+    /// Recent failures to start helpers.
     trouble: Arc<Mutex<Trouble>>,
 }
 
-/// Helpers that could not be started, one after the other.
+/// Failures to start a helper, one after the other.
 #[derive(Debug, Default)]
 struct Trouble {
-    /// How many; 0 = the last one was started.
+    /// Number of failures in a row; 0 = the last helper was started.
     failures: u32,
-    /// Why the last one was not.
+    /// Reason of the last failure.
     why: String,
 }
 
-/// So many failures in a row mean that this host can start no program: one may be a moment's lack of memory.
+/// Number of failures in a row after which this host counts as unable to start programs. A single one may be a short
+/// lack of memory.
 const UNABLE: u32 = 3;
 
 impl Spawner {
-    /// Commands get PATH, HOME, LANG, `CKETERM_CONFIG` and the variables named in `also`, and nothing else.
-    /// `helper` is this program.
+    /// Creates a runner on this host. Commands get PATH, HOME, LANG, `CKETERM_CONFIG` and the variables named in
+    /// `also`, and nothing else. `helper` is this program.
     pub fn new(helper: PathBuf, config: Option<&str>, also: &[String]) -> Self {
         let names = ["PATH", "HOME", "LANG"].iter().map(|n| (*n).to_owned()).chain(also.iter().cloned());
         let mut environment: Vec<_> = names.filter_map(|n| std::env::var(&n).ok().map(|v| (n, v))).collect();
@@ -190,7 +192,7 @@ impl Spawner {
         Self(Where::Host(Host { helper, environment, checks, results: None, trouble: Arc::default() }))
     }
 
-    /// Results of power and repair commands are kept in this directory until they are recorded.
+    /// Keeps results of power and repair commands in this directory until they are recorded.
     #[must_use]
     pub fn keeping_results(self, folder: ResultFolder) -> Self {
         match self.0 {
@@ -199,12 +201,12 @@ impl Spawner {
         }
     }
 
-    /// Commands are answered by something else than this host.
+    /// Creates a runner that passes commands to another executor than this host.
     pub fn elsewhere(commands: impl Commands + 'static) -> Self {
         Self(Where::Elsewhere(Arc::new(commands)))
     }
 
-    /// Whether the program is there.
+    /// Reports whether the program exists.
     pub fn has(&self, program: &str) -> bool {
         match &self.0 {
             Where::Host(host) => host.has(program),
@@ -212,16 +214,16 @@ impl Spawner {
         }
     }
 
-    /// Why this host can start no program any more – no memory, no process, no descriptor left, or the helper is gone –, until
-    /// one was started again.
+    /// Returns the reason why this host can start no program: no memory, process or descriptor is left, or the helper
+    /// is gone. It holds until a program was started again.
     pub fn unable(&self) -> Option<String> {
         let Where::Host(host) = &self.0 else { return None };
         let trouble = host.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         (trouble.failures >= UNABLE).then(|| format!("this host can start no program: {}", trouble.why))
     }
 
-    /// Tries again whether a program can be started, where the last one could not: a helper without a command, which ends
-    /// at once.
+    /// Tests whether a program can be started again, if the last start failed. It runs a helper without a command,
+    /// which ends at once.
     pub async fn try_again(&self) {
         let Where::Host(host) = &self.0 else { return };
         if host.trouble.lock().unwrap_or_else(PoisonError::into_inner).failures > 0 {
@@ -233,7 +235,7 @@ impl Spawner {
         }
     }
 
-    /// Runs it to its end. Never fails: what cannot be run is an outcome too.
+    /// Runs the command to its end. It never fails: a command that cannot be run has an outcome too.
     pub async fn run(&self, line: &CommandLine) -> (Ended, String, String) {
         match &self.0 {
             Where::Host(host) => host.run(line).await,
@@ -243,7 +245,7 @@ impl Spawner {
 }
 
 impl Host {
-    /// Whether the program is on this host: an absolute path, or found in PATH, and executable.
+    /// Reports whether the program is on this host: an absolute path, or found in PATH, and executable.
     fn has(&self, program: &str) -> bool {
         use std::os::unix::fs::PermissionsExt;
         let executable =
@@ -256,14 +258,14 @@ impl Host {
     }
 
     async fn run(&self, line: &CommandLine) -> (Ended, String, String) {
-        // a thousand checks at once would leave no file descriptor for the command that a machine waits for
+        // A thousand checks at once would leave no file descriptor for the command that a machine waits for.
         let _turn = match line.purpose {
             Purpose::Check => self.checks.acquire().await.ok(),
             Purpose::Power => None,
         };
         match self.spawn(line).await {
             Ok(report) => (report.end, report.stdout, report.stderr),
-            // Without its helper nothing of the command began: that is no try of it.
+            // Without its helper, nothing of the command began, so this does not count as a try.
             Err(NoReport::NoHelper(why)) => (Ended::Withheld(why), String::new(), String::new()),
             Err(NoReport::Lost(why)) => (Ended::Unknown(why), String::new(), String::new()),
         }
@@ -303,13 +305,14 @@ impl Host {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Dropping the helper's stdin is what ends a check; nothing ends a power command.
+            // Closing the helper's stdin ends a check. Nothing ends a power command.
             .kill_on_drop(false);
         let no_helper = |e| NoReport::NoHelper(format!("helper {}: {e}", self.helper.display()));
         let mut child = self.started(command.spawn()).map_err(no_helper)?;
         let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
         if let (Some(stdin), Some(input)) = (&mut stdin, &line.input) {
-            // The helper takes all of it at once, whatever the command does; one that has died says so below.
+            // The helper reads all of it at once, whatever the command does. If the helper has died, its missing report
+            // shows it below.
             let _ = stdin.write_all(input.as_bytes()).await;
             let _ = stdin.flush().await;
         }
@@ -321,7 +324,7 @@ impl Host {
         let status = child.wait().await.map_err(|e| NoReport::Lost(format!("helper: {e}")))?;
         drop(stdin);
         serde_json::from_str(said.trim()).or_else(|_| {
-            // The helper itself was killed: the command's fate is unknown, which is not the same as "not started".
+            // The helper itself was killed. The fate of the command is unknown, which differs from "not started".
             Ok(Report {
                 end: Ended::Unknown(format!("the helper ended with {status}")),
                 stdout: String::new(),
@@ -331,20 +334,21 @@ impl Host {
     }
 }
 
-/// Why a helper reported nothing.
+/// Reason why a helper reported nothing.
 enum NoReport {
-    /// It could not be started.
+    /// The helper could not be started.
     NoHelper(String),
-    /// It was started, and what it said is lost.
+    /// The helper was started, but its report is lost.
     Lost(String),
 }
 
-/// The outcome that is recorded on an attempt: what looks like a secret in its outputs is not kept.
+/// Returns the outcome to record on an attempt. Text in the outputs that looks like a secret is masked.
 pub fn outcome(at: jiff::Timestamp, (end, stdout, stderr): (Ended, String, String)) -> Outcome {
     Outcome { end, at, stdout: secret::masked(&stdout), stderr: secret::masked(&stderr) }
 }
 
-/// What a check's end means: exit 0 and `true` is yes; what could not be asked is no answer; the rest is no.
+/// Returns the meaning of a check's end (REB-38, REP-30). Exit 0 with `true` is yes. A check that could not run gives
+/// no answer. Everything else is no.
 pub fn check_answer((end, stdout, stderr): (Ended, String, String)) -> CheckAnswer {
     let said = || {
         secret::masked(
@@ -373,7 +377,7 @@ mod tests {
         assert!(matches!(answer(Ended::Exit(0), "TRUE"), CheckAnswer::No(_)));
         assert!(matches!(answer(Ended::Exit(1), "true"), CheckAnswer::No(_)));
         assert!(matches!(answer(Ended::TimedOut(3), ""), CheckAnswer::No(_)));
-        // neither a no, nor a try that failed
+        // Neither a no nor a failed try.
         for end in [Ended::Exit(127), Ended::Exit(126), Ended::Signal(11), Ended::NotStarted("x".to_owned())] {
             assert!(matches!(answer(end, "true"), CheckAnswer::Unavailable(_)));
         }

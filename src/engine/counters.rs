@@ -1,5 +1,5 @@
-//! What an engine has done since it was started, counted: passes, and effects by what came of them. Only metrics read it;
-//! no decision does.
+//! Counters of an engine since its start: passes, and effects by outcome. They are for metrics only; no decision reads
+//! them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::snapshot::EffectOutcome;
 /// Upper bounds of the histogram's buckets, in seconds.
 const PASS_SECONDS: [f64; 8] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.02, 0.1, 1.0];
 
-/// One name of every counter with what it says, for docs/metrics.md.
+/// Name, labels and description of every counter, for `docs/metrics.md`.
 pub const COUNTERS: &[(&str, &[&str], &str)] = &[
     ("cketerm_effects_total", &["what", "outcome"], "Effects that ended, by what came of them"),
     (
@@ -52,10 +52,10 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Makes the counters known.
+    /// Registers the counters.
     pub fn register(&self, registry: &mut Registry) {
         let [effects, notices, passes] = COUNTERS else { return };
-        // OpenMetrics adds `_total` itself
+        // OpenMetrics adds `_total` itself.
         registry.register(effects.0.trim_end_matches("_total"), effects.2, self.effects.clone());
         registry.register(notices.0.trim_end_matches("_total"), notices.2, self.notices.clone());
         registry.register(passes.0, passes.2, self.passes.clone());

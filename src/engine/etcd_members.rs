@@ -1,5 +1,6 @@
-//! Asks the members of the etcd of Kubernetes how they are, in the background. The cost follows the work: their status is
-//! asked while a machine that may host one is in work or next, the list alone while nothing is, to know which machines do.
+//! Background queries of the Kubernetes etcd's members (SAF-24). Their status is queried only while a machine that may
+//! host one is in progress or next. While nothing is in progress, only the member list is read, to know which machines
+//! host members.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,42 +20,42 @@ use crate::{
     store::members::{EtcdMembers, TIMEOUT, Whose},
 };
 
-/// Between two rounds of questions.
+/// Time between two rounds of queries.
 const OFTEN: Duration = Duration::from_millis(1500);
-/// Between two lists while nothing is in work.
+/// Time between two reads of the list while nothing is in progress.
 const SELDOM: Duration = Duration::from_mins(1);
-/// Before a list that failed is asked for again, while nothing is in work.
+/// Time before a failed read of the list is repeated, while nothing is in progress.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Seconds between two looks at static Pods.
+/// Seconds between two reads of the static Pods.
 const PODS: f64 = 15.0;
-/// Before a member that is behind is asked again within a round.
+/// Time before a lagging member is queried again within a round.
 const BEHIND: Duration = Duration::from_millis(200);
 
-/// How much is asked.
+/// Extent of the queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ask {
-    /// Nothing.
+    /// No queries.
     #[default]
     Nothing,
     /// The list, from time to time.
     List,
-    /// The status of every member, all the time.
+    /// The status of every member, continuously.
     Status,
 }
 
-/// What is asked, and whom.
+/// Extent and targets of the queries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
-    /// How much.
+    /// Extent of the queries.
     pub ask: Ask,
-    /// URLs at which members may answer, where the configuration names no endpoints.
+    /// URLs at which members may answer, for a configuration without endpoints.
     pub candidates: Vec<String>,
-    /// Nodes of the control planes: static Pods of etcd may run there.
+    /// Nodes of the control planes, where static Pods of etcd may run.
     pub nodes: Vec<String>,
 }
 
-/// What an engine asks now: nothing where it has no part in the work, where a person answers for the quorum, or where there
-/// are no control planes.
+/// Returns what an engine queries now. It queries nothing if it neither leads nor campaigns, if the policy disables the
+/// check, or if there are no control planes.
 pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bool) -> Targets {
     let store = &snap.store;
     let Some(definition) = store.definition() else { return Targets::default() };
@@ -70,7 +71,7 @@ pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bo
     if ask == Ask::Nothing {
         return Targets::default();
     }
-    // those of CKE first: where it manages etcd, they are what the API servers use
+    // Addresses of CKE's endpoints come first: if CKE manages etcd, the API servers use them.
     let cke = snap.kube.endpoints.iter().filter(|r| r.namespace == "kube-system" && r.name.starts_with("cke-etcd"));
     let mut addresses: Vec<&str> = cke.flat_map(|row| row.addresses.iter().map(String::as_str)).collect();
     addresses.extend(control_planes);
@@ -85,7 +86,7 @@ pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bo
     Targets { ask, candidates, nodes: planes().map(|node| node.node_name().to_owned()).collect() }
 }
 
-/// Asks in the background.
+/// Background task that queries the members.
 pub struct Poller {
     targets: watch::Sender<Targets>,
     seen: watch::Receiver<Arc<EtcdView>>,
@@ -100,7 +101,7 @@ impl Drop for Poller {
 }
 
 impl Poller {
-    /// Starts, asking nothing yet.
+    /// Starts without queries.
     pub fn start(clock: &Clock, members: EtcdMembers, kube: Option<Kube>) -> Self {
         let (targets, inbox) = watch::channel(Targets::default());
         let (tell, seen) = watch::channel(Arc::default());
@@ -110,7 +111,7 @@ impl Poller {
         Self { targets, seen, changed, task: crate::tasks::spawn(asker.run(inbox)) }
     }
 
-    /// Asks exactly this from now on; a change takes effect at once.
+    /// Sets the targets to exactly these; a change takes effect at once.
     pub fn aim(&self, targets: Targets) {
         self.targets.send_if_modified(|now| {
             let new = *now != targets;
@@ -121,12 +122,12 @@ impl Poller {
         });
     }
 
-    /// All that was answered so far.
+    /// Returns all answers so far.
     pub fn seen(&self) -> Arc<EtcdView> {
         Arc::clone(&self.seen.borrow())
     }
 
-    /// The same, for who asks again right before an effect.
+    /// Subscribes to the answers, for the check right before an effect.
     pub fn subscribe(&self) -> watch::Receiver<Arc<EtcdView>> {
         self.seen.clone()
     }
@@ -156,7 +157,7 @@ impl Asker {
                 Ask::Nothing => None,
                 Ask::List => Some(if self.list(&now).await { SELDOM } else { AGAIN }),
                 Ask::Status => {
-                    // where no endpoint has the list, the members that are known still say how they are
+                    // If no endpoint returns the list, the members known so far still report their status.
                     let pods = self.static_pods(&now.nodes);
                     let asked = async {
                         self.list(&now).await;
@@ -193,8 +194,8 @@ impl Asker {
         secs(self.clock.boot())
     }
 
-    /// The list, from the configured endpoints or the candidates, or from our own store. What was known of members that
-    /// are still there is kept.
+    /// Reads the list from the configured endpoints or the candidates, or from cketerm's own etcd. Data of members that
+    /// are still in the list is kept.
     async fn list(&mut self, targets: &Targets) -> bool {
         let (source, whose) = if self.members.configured() {
             (Source::Configured, Whose::Kubernetes)
@@ -215,7 +216,7 @@ impl Asker {
                         let Some(known) = before.members.get(id) else { continue };
                         member.state = known.state.clone();
                         let same = member.peer_urls == known.peer_urls && member.client_urls == known.client_urls;
-                        // a name server that does not answer moves no member to another machine
+                        // A failing name server does not move a member to another machine.
                         if same && member.resolved.is_empty() {
                             member.resolved.clone_from(&known.resolved);
                         }
@@ -233,8 +234,9 @@ impl Asker {
         good
     }
 
-    /// Static Pods of etcd (kubeadm) and whether they are Ready, where no member can be asked: for people, never enough. None
-    /// where it is not their time; a node whose list takes long has none.
+    /// Reads the static Pods of etcd (kubeadm) and whether they are Ready, if no member can be queried. They are only
+    /// displayed, and never prove that a member is well. Returns none if the read is not due. A node whose list takes
+    /// too long has none.
     fn static_pods(&mut self, nodes: &[String]) -> impl Future<Output = Option<BTreeMap<String, bool>>> + Send + use<> {
         let asks = self.view.source != Source::Configured || self.view.members.is_empty();
         let due = self.pods_at.is_none_or(|at| self.boot() - at >= PODS);
@@ -246,7 +248,7 @@ impl Asker {
         async move {
             let kube = kube?;
             let each = nodes.iter().map(|node| tokio::time::timeout(TIMEOUT, kube.pods_on(node)));
-            // who may not list them does not see them here either
+            // Without the right to list pods, none are seen here.
             let lists = futures::future::join_all(each).await.into_iter().filter_map(|list| list.ok()?.ok());
             let etcd = lists.flatten().filter(|pod| {
                 let component = pod.labels.get("component").is_some_and(|component| component == "etcd");
@@ -263,8 +265,8 @@ impl Asker {
         }
     }
 
-    /// One round: every member is asked at once; those that are behind the leader are asked again until they have caught
-    /// up or their time is over.
+    /// Runs one round: queries every member at once, then queries those that lag behind the leader again until they
+    /// have caught up or their time is over.
     async fn round(&mut self) {
         let whose = if self.view.source == Source::OwnStore { Whose::Own } else { Whose::Kubernetes };
         let all: Vec<u64> = self.view.members.keys().copied().collect();

@@ -1,5 +1,6 @@
-//! Says on Nodes, by Kubernetes Events, what is done to them. Best effort and never in the way: a bounded queue that drops
-//! what does not fit, one task a leadership, series instead of floods; without the right it says so once.
+//! Kubernetes Events on Nodes about the engine's actions. Recording is best effort and never delays work: a bounded
+//! queue drops what does not fit, each leadership has one task, and repeated events form a series. If the right to
+//! create Events is missing, one warning is logged.
 
 use std::{
     collections::BTreeMap,
@@ -24,18 +25,18 @@ use crate::{
     },
 };
 
-/// Events that wait to be written.
+/// Number of events that may wait to be written.
 const QUEUE: usize = 512;
-/// What is said again within that time is a series, seconds.
+/// Seconds within which a repeated event belongs to the same series.
 const SERIES: f64 = 1800.0;
-/// A series is written so often at most, seconds.
+/// Seconds between two writes of a series, at least.
 const OFTEN: f64 = 60.0;
-/// Without the right nothing is tried for so long.
+/// Seconds without any write after the right was found missing.
 const WITHOUT: f64 = 600.0;
-/// Series that are remembered.
+/// Number of series that are remembered.
 const REMEMBERED: usize = 2000;
 
-/// Takes what is to be said. Cheap to clone; its task ends with the last of them.
+/// Queue of events to write. It is cheap to clone; its task ends with the last clone.
 #[derive(Clone)]
 pub(super) struct EventRecorder {
     queue: mpsc::Sender<NodeEvent>,
@@ -43,7 +44,7 @@ pub(super) struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// For one leadership, as `host`.
+    /// Starts the task of one leadership, which reports as `host`.
     pub fn start(kube: Kube, fence: Fence, steady: Steady, host: String) -> Self {
         let (queue, events) = mpsc::channel(QUEUE);
         let writer = Writer { kube, fence, steady, host, book: SeriesTable::default(), silent_until: 0.0 };
@@ -51,7 +52,7 @@ impl EventRecorder {
         Self { queue, full: Arc::default() }
     }
 
-    /// Says it, if there is room.
+    /// Queues the event, if there is room.
     pub fn say(&self, event: NodeEvent) {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.queue.try_send(event)
             && !self.full.swap(true, Ordering::Relaxed)
@@ -62,14 +63,14 @@ impl EventRecorder {
 }
 
 impl Actor {
-    /// Says something on the Node of this machine, where it has one.
+    /// Records an event on the Node of this machine, if it has one.
     pub(super) fn say_on(&self, address: &str, what: (&'static str, &'static str), warning: bool, note: String) {
         if let Some(node) = self.node_at(address) {
             self.recorder.say(NodeEvent { warning, ..NodeEvent::on(&node, what, note) });
         }
     }
 
-    /// Who asked for an entry, as a part of a sentence.
+    /// Returns who requested an entry, as a part of a sentence.
     pub(super) fn asked_by(&self, id: EntryId) -> String {
         let view = self.live.borrow();
         let Some(request) = view.requests.get(&id).and_then(Stored::get) else { return String::new() };
@@ -91,7 +92,7 @@ struct Writer {
     steady: Steady,
     host: String,
     book: SeriesTable,
-    /// Boot-time seconds until which nothing is tried: the right is missing.
+    /// Boot-time seconds until which nothing is written, because the right is missing.
     silent_until: f64,
 }
 
@@ -127,21 +128,21 @@ impl Writer {
             Err(e) => {
                 tracing::debug!(node = event.node, reason = event.reason, error = %e, "an Event was not written");
                 self.book.forget(event);
-                // a server that does not answer is not asked at once for each that waits
+                // A server that does not answer gets no immediate request for each waiting event.
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         }
     }
 }
 
-/// What is to be done with something that is said.
+/// Write that an event needs.
 #[derive(Debug, PartialEq, Eq)]
 enum Entered {
-    /// An Event of this name.
+    /// A new Event with this name.
     New(String),
-    /// One more of the series of this name: so many by now.
+    /// An update of the series with this name and the new count.
     Again(String, u32),
-    /// It was written a moment ago; the next one will count it too.
+    /// None: the series was written a moment ago, and the next write includes this one.
     Counted,
 }
 
@@ -152,12 +153,12 @@ struct Series {
     written: f64,
 }
 
-/// What was said, so that the same again is a series.
+/// Events written so far, so that a repetition becomes a series.
 #[derive(Default)]
 struct SeriesTable(BTreeMap<NodeEvent, Series>);
 
 impl SeriesTable {
-    /// Enters it; `mark` tells new Events' names apart.
+    /// Adds the event; `mark` makes the names of new Events unique.
     fn entered(&mut self, event: &NodeEvent, now: f64, mark: i128) -> Entered {
         if self.0.len() >= REMEMBERED {
             self.0.retain(|_, line| now - line.last < SERIES);
@@ -179,7 +180,7 @@ impl SeriesTable {
         Entered::New(name)
     }
 
-    /// It is not there, or nobody knows.
+    /// Forgets the event, because it does not exist or its state is unknown.
     fn forget(&mut self, event: &NodeEvent) {
         self.0.remove(event);
     }
@@ -211,7 +212,7 @@ mod tests {
         }
         assert_eq!(book.entered(&event("a"), 60.0, 19), Entered::Again(name("10"), 61));
         assert_eq!(book.entered(&event("a"), 61.0, 20), Entered::Counted);
-        // long after, it is news again
+        // Long afterwards, it is a new event.
         assert_eq!(book.entered(&event("a"), 61.0 + SERIES, 32), Entered::New(name("20")));
         book.forget(&event("a"));
         assert_eq!(book.entered(&event("a"), 3000.0, 33), Entered::New(name("21")));

@@ -1,4 +1,4 @@
-//! What must be so before this engine campaigns (spec/safety.md, Which cluster and Preflight).
+//! Conditions that an engine must meet before it campaigns (SAF-4, SAF-5).
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,12 @@ use crate::{
     store::view::StoreView,
 };
 
-/// Clocks that differ from the API server's by more than so many seconds are not trusted.
+/// Largest trusted difference in seconds between this host's clock and the API server's.
 const CLOCK_LIMIT: f64 = 5.0;
 
-/// A clock that was set since it was compared with the API server's: what it says now is not believed before it is compared
-/// again. Without this an engine that wins right after would judge windows, freezes and backoffs by it (I8, I37).
+/// Returns a fault if the clock was set since it was compared with the API server's. It is not trusted until it has
+/// been compared again. Otherwise an engine that wins right afterwards would evaluate windows, freezes and backoffs by
+/// a wrong time (I8, I37).
 pub(super) fn clock_was_set(kube: &KubeView, now: Now) -> Option<String> {
     let set = now.offset() - kube.clock_offset;
     let ahead = kube.clock_ahead.filter(|ahead| ahead.abs() <= CLOCK_LIMIT)? - set;
@@ -31,7 +32,7 @@ pub(super) fn clock_was_set(kube: &KubeView, now: Now) -> Option<String> {
     (ahead.abs() > CLOCK_LIMIT).then(|| format!("this host's clock was set by {set:.0} s, {what}"))
 }
 
-/// Why this engine only observes, in words; empty = fit to lead.
+/// Returns the reasons why this engine only observes, as text; empty = fit to lead.
 pub(super) fn faults(snap: &Snapshot, has_kubernetes: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let store = &snap.store;
@@ -76,7 +77,7 @@ pub(super) fn faults(snap: &Snapshot, has_kubernetes: bool) -> Vec<String> {
     faults
 }
 
-/// Whether etcd and Kubernetes belong together.
+/// Returns a fault unless etcd and Kubernetes belong to the same cluster.
 fn identity(store: &StoreView, uid: Option<&str>) -> Option<String> {
     let identity: Option<&Identity> = match store.identity.as_ref().map(|s| &s.value) {
         Some(Err(why)) => return Some(format!("identity: cketerm/identity cannot be read: {why}")),
@@ -98,7 +99,7 @@ fn identity(store: &StoreView, uid: Option<&str>) -> Option<String> {
     }
 }
 
-/// Commands of the definition's reboot and repair sections.
+/// Returns the commands of the definition's reboot and repair sections.
 fn commands(cluster: &Cluster) -> impl Iterator<Item = &Vec<String>> {
     let reboots = [&cluster.reboot.reboot_command, &cluster.reboot.boot_check_command];
     let procedures = cluster.repair.repair_procedures.iter().flatten();
@@ -109,7 +110,7 @@ fn commands(cluster: &Cluster) -> impl Iterator<Item = &Vec<String>> {
     reboots.into_iter().chain(repairs).flatten()
 }
 
-/// Which BMCs the definition's commands may speak to, by this host's file.
+/// Returns the BMCs that the definition's commands may log in to, by this host's file (SAF-38, SAF-39).
 pub(super) fn bmc_access(cluster: &Cluster, bmcs: &BmcClients) -> BmcAccess {
     if !commands(cluster).any(|argv| BmcAccess::concerns(argv)) {
         return BmcAccess::Open;
@@ -123,13 +124,13 @@ pub(super) fn bmc_access(cluster: &Cluster, bmcs: &BmcClients) -> BmcAccess {
     }
 }
 
-/// Programs of the definition's reboot and repair sections that this host lacks.
+/// Returns the programs of the definition's reboot and repair sections that this host lacks.
 pub(super) fn missing_programs(cluster: &Cluster, spawner: &Spawner) -> Vec<String> {
     let programs: BTreeSet<&String> = commands(cluster).filter_map(|argv| argv.first()).collect();
     programs.into_iter().filter(|program| !spawner.has(program)).cloned().collect()
 }
 
-/// Whether we may stand for election now, by policy and by who is there (spec/safety.md, Beside CKE).
+/// Reports whether the engine may campaign now, by policy and by the other candidates (SAF-5).
 pub(super) fn may_campaign(store: &StoreView) -> Result<(), String> {
     match store.policy().engine {
         EngineChoice::Cke => Err("policy engine is `cke`: CKE processes the queues".to_owned()),
@@ -141,12 +142,12 @@ pub(super) fn may_campaign(store: &StoreView) -> Result<(), String> {
     }
 }
 
-/// The host of a CKE candidate other than `ours`, if there is one.
+/// Returns the host of a CKE candidate other than `ours`, if there is one.
 pub(super) fn cke_candidate(store: &StoreView, ours: Option<i64>) -> Option<String> {
     store.candidates.values().find(|c| Some(c.lease) != ours && store.is_cke(c)).map(|c| c.host.clone())
 }
 
-/// Whether another engine that lacks nothing is registered: an incomplete one lets it go first.
+/// Reports whether another complete engine is registered. An incomplete one lets it lead first.
 pub(super) fn complete_one_is_there(store: &StoreView, ours: Option<i64>) -> bool {
     store.engines.iter().any(|(lease, stored)| {
         Some(*lease) != ours
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
     use crate::net::Http;
 
-    /// The registration and every decision about a machine follow what `cketerm power` would say of its BMC.
+    /// The registration and every decision about a machine agree with `cketerm power` about its BMC.
     #[test]
     fn i50_an_engine_judges_each_machines_bmc_as_the_power_command_does() {
         let text = "nodes: [{address: 10.0.0.1}, {address: 10.0.0.2}]\n\
@@ -170,7 +171,7 @@ mod tests {
         let name = "{url: 'https://bmc.example', insecure: true}";
         for (file, refused, said) in [
             (both(good, good), &[][..], ""),
-            // a machine that is not in the definition makes no engine incomplete
+            // A machine outside the definition does not make an engine incomplete.
             (
                 format!(
                     "{}  10.0.0.9: {name}\n",
@@ -211,8 +212,7 @@ mod tests {
         }
     }
 
-    /// Found by a simulation: set half an hour ahead half a second before the lock was won, the clock ended a drain as if its
-    /// window had.
+    /// A clock set half an hour ahead right before the win must not end a drain as if its window had ended.
     #[test]
     fn i37_a_clock_that_was_set_is_not_believed_before_it_is_compared_again() {
         let at =
@@ -230,7 +230,7 @@ mod tests {
         assert!(why.contains("was set by 1805 s"), "{why}");
         assert_eq!(clock_was_set(&kube(-1805.0), set), None, "preflight names what is known");
         assert_eq!(clock_was_set(&KubeView::default(), set), None, "nothing to compare with");
-        // mended by less than what is allowed, in the right direction
+        // Corrected by less than the allowed difference, in the right direction.
         assert_eq!(clock_was_set(&kube(4.5), at(103, "2026-01-01T00:10:07Z")), None);
     }
 }

@@ -1,9 +1,8 @@
-//! Probes of the control planes: is each API server alive, as this engine sees it (spec/safety.md, Policy:
-//! `control_plane_probe`).
+//! Probes of the control planes' API servers, as this engine sees them (SAF-30, policy `control_plane_probe`).
 //!
-//! Our credentials are sent where the server's certificate verifies against the cluster's CA, else the question goes
-//! without any. 2xx is alive; 401, 403 and redirects say nothing of the server: not known, which holds work back as a bad
-//! answer does, and is no proof that the server is down.
+//! The kubeconfig's credentials are sent only if the server's certificate verifies against the cluster's CA. Otherwise
+//! the request goes without credentials. 2xx means alive. 401, 403 and redirects mean "not known": they block work like
+//! a bad answer, but do not prove that the server is down.
 
 use std::{
     collections::BTreeMap,
@@ -20,22 +19,22 @@ use crate::{
     net::Http,
 };
 
-/// Between probes while an API server is in work or next, and else.
+/// Time between probes: `OFTEN` while an API server is in progress or next, else `SELDOM`.
 const OFTEN: Duration = Duration::from_secs(2);
 const SELDOM: Duration = Duration::from_secs(15);
-/// How long one answer is waited for.
+/// Timeout of one probe.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What to probe: URLs by address, and how often.
+/// Targets of the probes: URLs by address, and how often to probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
     /// URL by address.
     pub urls: BTreeMap<String, String>,
-    /// An API server is in work or next.
+    /// Whether an API server is in progress or next.
     pub often: bool,
 }
 
-/// Probes in the background.
+/// Background task that probes.
 pub struct Prober {
     targets: watch::Sender<Targets>,
     seen: Arc<Mutex<BTreeMap<String, Probe>>>,
@@ -50,7 +49,7 @@ impl Drop for Prober {
 }
 
 impl Prober {
-    /// Starts with no targets. `kube`: whose credentials are sent where the certificate is the cluster's.
+    /// Starts without targets. `kube` provides the credentials, which are sent if the certificate is the cluster's.
     pub fn start(clock: &Clock, http: Http, kube: Option<Kube>) -> Self {
         let (targets, inbox) = watch::channel(Targets::default());
         let seen = Arc::new(Mutex::new(BTreeMap::new()));
@@ -60,7 +59,7 @@ impl Prober {
         Self { targets, seen, changed, task }
     }
 
-    /// Probes exactly these from now on; a change takes effect at once.
+    /// Sets the targets to exactly these; a change takes effect at once.
     pub fn aim(&self, targets: Targets) {
         self.targets.send_if_modified(|now| {
             let new = *now != targets;
@@ -71,7 +70,7 @@ impl Prober {
         });
     }
 
-    /// What was seen so far, by address.
+    /// Returns the results so far, by address.
     pub fn seen(&self) -> BTreeMap<String, Probe> {
         self.seen.lock().map(|seen| seen.clone()).unwrap_or_default()
     }
@@ -120,16 +119,16 @@ async fn run(
     }
 }
 
-/// What one answer says of a server.
+/// Meaning of one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Says {
     Alive,
     Bad(String),
-    /// Nothing, why and what helps.
+    /// Proves nothing. Holds the reason and the remedy.
     NotKnown(String),
 }
 
-/// Puts one answer in; says whether good turned bad or bad turned good.
+/// Records one answer; reports whether the probe turned from good to bad or back.
 fn note(probe: &mut Probe, answer: Says, at: f64) -> bool {
     let (error, not_known) = match answer {
         Says::Alive => (None, None),
@@ -169,7 +168,7 @@ async fn ask(http: &Http, kube: Option<&Kube>, url: &str) -> Says {
     }
 }
 
-/// What a status says. `untrusted`: why the question went without our credentials.
+/// Returns the meaning of a status code. `untrusted` is the reason why the request went without credentials.
 fn judge(status: u16, untrusted: Option<&str>) -> Says {
     match (status, untrusted) {
         (200..=299, _) => Says::Alive,
@@ -187,7 +186,7 @@ fn judge(status: u16, untrusted: Option<&str>) -> Says {
     }
 }
 
-/// The URL of one control plane: an IPv6 address gets its brackets.
+/// Returns the URL of one control plane; an IPv6 address gets its brackets.
 pub fn url(pattern: &str, address: &str) -> String {
     let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
     pattern.replace("{address}", &host)

@@ -1,5 +1,5 @@
-//! What the leader tells everybody: progress of entries in work, and `status`, both under its lease; and what those who
-//! look on make of it.
+//! Progress of entries and `status`, which the leader publishes under its lease, and their use by other engines and
+//! consoles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,14 +28,14 @@ use crate::{
     },
 };
 
-/// Waiting entries whose reason only the leader knows are published up to this many.
+/// Largest number of waiting entries whose reason is published, if only the leader knows the reason.
 pub const WAITING: usize = 50;
-/// Blockers named for each entry.
+/// Largest number of blockers named for each entry.
 const BLOCKERS: usize = 50;
-/// Values written in one transaction.
+/// Number of values written in one transaction.
 const BATCH: usize = 60;
 
-/// What is to be written so that all consoles show what the leader knows; `None` when nothing has changed.
+/// Returns the writes after which all consoles show the leader's state; `None` if nothing has changed.
 pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: Now) -> Option<Change> {
     let mut change = Change::default();
     let (mut waiting, mut published) = (0, BTreeSet::new());
@@ -68,7 +68,7 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
         value.leased = true;
         change.puts.push(value);
     }
-    // `true` while the queue is enabled and not empty, as CKE has it.
+    // `true` while the queue is enabled and not empty, as in CKE (STO-7).
     let runs = snap.store.reboots.switch.enabled() && !snap.store.reboots.entries.is_empty();
     let said = snap.store.running.as_deref() == Some(if runs { "true" } else { "false" });
     if !(said || on(Mutation::RunsForEver) && !runs) {
@@ -79,7 +79,7 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
     (!change.puts.is_empty() || !change.deletes.is_empty()).then_some(change)
 }
 
-/// The reasons that entries have by the thousand: everybody who reads etcd sees them for himself.
+/// Reports whether every reader of etcd can derive the reason. Thousands of entries may have such a reason.
 fn etcd_alone_tells(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -93,7 +93,7 @@ fn etcd_alone_tells(reason: &Reason) -> bool {
     )
 }
 
-/// Reasons that come from Kubernetes, probes or the leader's memory, and not from etcd alone.
+/// Reports whether the reason comes from Kubernetes, probes or the leader's memory, and not from etcd alone.
 fn only_leader_knows(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -120,14 +120,14 @@ fn only_leader_knows(reason: &Reason) -> bool {
     )
 }
 
-/// What the progress of an entry of either queue is made from.
+/// Inputs of the progress of an entry of either queue.
 struct Shown {
     address: String,
-    /// In a word, while no effect is under way.
+    /// Short name of the phase while no effect is under way.
     phase: &'static str,
     in_work: bool,
     draining: bool,
-    /// A repair's step, and how many its operation has.
+    /// Step of a repair, and the number of steps of its operation.
     step: Option<(i64, usize)>,
 }
 
@@ -171,7 +171,7 @@ fn progress(
 ) -> Progress {
     let address = shown.address.as_str();
     let phase = match snap.in_flight.get(&snap.machine(address)).filter(|f| f.entry == Some(id)) {
-        // Checks come and go every second: they are not worth a write each.
+        // Checks come and go every second and are not worth a write each.
         Some(f) if !matches!(f.what.as_str(), "checking boot" | "stamping") => f.what.clone(),
         _ => shown.phase.to_owned(),
     };
@@ -200,7 +200,8 @@ fn progress(
     }
 }
 
-/// What a repair's health check answers, and since when: the moment of every single answer is not worth a write.
+/// Returns the health check's answer of a repair and since when it has been the same. The time of each single answer is
+/// not worth a write.
 fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Option<(Timestamp, CheckAnswer)> {
     let (_, answer) = snap.work.get(&id).filter(|_| id.queue == QueueKind::Repair)?.check.as_ref()?;
     let before = old.and_then(|o| o.check.as_ref()).filter(|(_, said)| said == answer);
@@ -208,12 +209,12 @@ fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Opti
     Some((since, answer.clone()))
 }
 
-/// The pods that are left on a node, each with what holds it.
+/// Returns the pods left on a Node, each with the cause that holds it.
 pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return Vec::new() };
     let Some(pods) = snap.kube.pods.get(&node.name) else { return Vec::new() };
     let drain = snap.work.get(&id).map(|w| &w.drain);
-    // before the preview is through nobody has asked a pod to go
+    // Before the preview has passed, no eviction was sent.
     let asked = drain.is_none_or(|d| d.previewed || d.accepted || d.taken_over);
     let answers = drain.map(|d| &d.answers);
     let mut left: Vec<Blocker> = Vec::new();
@@ -229,7 +230,7 @@ pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
                     Some(Verdict::Held { hold, .. }) => hold.clone(),
                     Some(Verdict::Failed(answer)) => PodHold::Refused { answer: answer.clone() },
                     Some(Verdict::Undecided { answer, .. }) => PodHold::Failing { answer: answer.clone() },
-                    // what the preview met is named in the reason, and with its pod
+                    // The reason names what blocked the preview, together with its pod.
                     None if !asked => {
                         let undecided = || drain.and_then(|d| d.undecided.as_ref()).map(|u| &u.reason);
                         let met = drain.and_then(|d| d.refused.as_ref()).map(|(_, why)| why).or_else(undecided);
@@ -247,7 +248,7 @@ pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
     left
 }
 
-/// What holds this pod, where the reason of a refused preview names it.
+/// Returns the cause that holds this pod, if the reason of a refused preview names the pod.
 fn hold_of(reason: &Reason, name: &str) -> Option<PodHold> {
     match reason {
         Reason::BlockedByPdb { pod, pdb, healthy, needed } if pod == name => {
@@ -263,7 +264,7 @@ fn hold_of(reason: &Reason, name: &str) -> Option<PodHold> {
     }
 }
 
-/// Reasons as everybody shows them: while another cketerm leads, what it has published counts.
+/// Returns the reasons for display. While another cketerm engine leads, its published reasons count.
 pub fn merged(snap: &Snapshot, mut reasons: BTreeMap<EntryId, Reason>) -> BTreeMap<EntryId, Reason> {
     let store = &snap.store;
     let another = store.leader().is_some_and(|l| l.lease != snap.engine.lease && !store.is_cke(l));

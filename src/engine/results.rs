@@ -1,7 +1,7 @@
-//! Publishes the results of commands that this host ran for a leader that is gone.
+//! Publisher of the results of commands that this host ran for a leader that is gone (SAF-20).
 //!
-//! Every engine of the host does it that may campaign, leading or not: the leader may be elsewhere and can see neither
-//! the helper nor its file. The leader takes a result over by itself (`decide::results`).
+//! Every engine of the host that may campaign publishes them, leading or not. The leader may be on another host and
+//! then sees neither the helper nor its file. The leader takes a result over by itself (`decide::results`).
 
 use std::{
     collections::BTreeSet,
@@ -21,27 +21,27 @@ use crate::{
     store::{Store, live::Live, view::StoreView},
 };
 
-/// Between two looks for results of open attempts.
+/// Time between two searches for results of open attempts.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looks between two tries whether this host can start programs again.
+/// Number of searches between two tests whether this host can start programs again.
 const RETRY: u32 = 5;
-/// Looks between two walks over the whole directory.
+/// Number of searches between two scans of the whole directory.
 const WALK: u32 = 60;
 
-/// One engine's publisher.
+/// Publisher of one engine.
 pub(super) struct Publisher {
-    /// etcd.
+    /// Client of etcd.
     pub store: Store,
-    /// Its live copy.
+    /// Live copy of etcd.
     pub live: Arc<Live>,
-    /// Whose results.
+    /// Runner that keeps the results.
     pub spawner: Spawner,
-    /// Who writes.
+    /// Author of the writes.
     pub who: Who,
 }
 
 impl Publisher {
-    /// Works until the engine ends.
+    /// Runs until the engine ends.
     pub(super) async fn run(self) {
         let mut named = BTreeSet::new();
         if let Some(Err(why)) = self.spawner.prepare_results() {
@@ -88,7 +88,7 @@ impl Publisher {
         }
     }
 
-    /// Removes what is recorded by now, and what is too old; names what is none of ours.
+    /// Scans the directory: removes results that are recorded by now or too old, and logs foreign files.
     fn walk(&self, view: &StoreView, named: &mut BTreeSet<String>) {
         let Some(look) = self.spawner.look_at_results(SystemTime::now()) else { return };
         for file in &look.foreign {
@@ -106,7 +106,7 @@ impl Publisher {
     }
 }
 
-/// Once for each file.
+/// Logs a warning once for each file.
 fn name(named: &mut BTreeSet<String>, why: &str) {
     if named.insert(why.to_owned()) {
         tracing::warn!(why, "a file among the results of commands is ignored");
@@ -118,7 +118,7 @@ fn cluster_of(view: &StoreView) -> Option<&str> {
     identity.map(|identity| identity.uid.as_str())
 }
 
-/// Open attempts of leaders that lead no more; who leads records what it ran itself.
+/// Returns the open attempts of former leaders. The current leader records its own commands itself.
 fn wanted(view: &StoreView) -> Vec<(&Stored<Attempt>, ResultLabel)> {
     let Some(cluster) = cluster_of(view) else { return Vec::new() };
     let leader = view.leader().map(|leader| leader.lease);

@@ -1,6 +1,6 @@
-//! A snapshot written out and read back whole, so that a decision can be made again elsewhere: `state` and `decide --from`
-//! (spec/cli.md). What is written is the snapshot as serde derives it; what is read must give the same document again,
-//! else it holds something that this version would silently leave out.
+//! Export of a snapshot and its reading, so that a decision can be repeated elsewhere: `state` and `decide --from`
+//! (CLI-5). The document is the snapshot as serde derives it. A document that was read must serialize to the same
+//! document again. Otherwise it holds something that this version would silently ignore.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,38 +11,38 @@ use super::{
 };
 use crate::{clock::Now, model::secret::mask};
 
-/// The number of this form.
+/// Version of the document's form.
 const FORM: u32 = 1;
 
-/// A snapshot and the moment that it is decided for.
+/// A snapshot and the time that it is decided for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// The number of the form: what makes the file one of ours.
+    /// Version of the form. Its key marks the file as a state of cketerm.
     #[serde(rename = "cketerm_state")]
     form: u32,
-    /// Which cketerm wrote it.
+    /// Version of the cketerm that wrote it.
     version: String,
-    /// The moment.
+    /// Time of the snapshot.
     pub now: Now,
-    /// What was seen.
+    /// The snapshot.
     pub snapshot: Snapshot,
 }
 
-/// Why a document cannot be decided on.
+/// Reason why a document cannot be decided on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// Not a state at all.
+    /// Not a state of cketerm.
     #[error("is no state of cketerm: {0}")]
     Shape(String),
-    /// Another version's.
+    /// Written by another version.
     #[error("was written by cketerm {theirs} (form {form}); this is {} (form {FORM}): use the same version", version())]
     Version {
-        /// Its version.
+        /// Version of that cketerm.
         theirs: String,
-        /// Its form.
+        /// Form of the document.
         form: u64,
     },
-    /// Something in it is not this version's.
+    /// The document contains something unknown to this version.
     #[error("differs at {0} from what this cketerm would write: it was changed by hand, or is another build's")]
     Differs(String),
 }
@@ -52,13 +52,13 @@ fn version() -> &'static str {
 }
 
 impl State {
-    /// What a pass saw, for the moment it was made for.
+    /// Creates the state of a pass, for the time of the pass.
     pub fn of(seen: &Seen) -> Self {
         let snapshot = seen.snapshot.clone();
         Self { form: FORM, version: version().to_owned(), now: seen.now, snapshot }
     }
 
-    /// As it is printed: secrets are masked.
+    /// Returns the document to print, with secrets masked.
     pub fn document(&self) -> Result<Value, StateError> {
         let mut value = serde_json::to_value(self).map_err(|e| StateError::Shape(e.to_string()))?;
         mask(&mut value);
@@ -88,7 +88,8 @@ impl State {
         }
     }
 
-    /// The same seen by an engine that leads: what it would do. Its own memory is empty, as a new leader's is.
+    /// Turns the state into that of a leading engine, to show what a leader would do. Its own memory is empty, like a
+    /// new leader's.
     pub fn led(&mut self) {
         let engine = &mut self.snapshot.engine;
         if engine.leading.is_none() {
@@ -99,13 +100,13 @@ impl State {
         engine.observing.clear();
     }
 
-    /// What the rules make of it.
+    /// Applies the rules to the snapshot.
     pub fn decide(&self) -> Decision {
         decide(&self.snapshot, self.now)
     }
 }
 
-/// The first place where two documents differ.
+/// Returns the first place where two documents differ.
 fn difference(one: &Value, other: &Value, place: String) -> Option<String> {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {

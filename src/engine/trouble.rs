@@ -1,7 +1,8 @@
-//! What holds an entry up, and from when on that is called stuck: at once where only a person ends it; where it may pass by
-//! itself, once the entry has stood there for the policy's `stuck_seconds`, or once its drain was given up too often. Before
-//! that it waits on something, which is said, counted nowhere and rung for by nobody. A gate that holds all that
-//! waits is told once and makes none of them stuck. The console, the notices and the metrics go by this.
+//! Classification of entries that do not proceed: waiting or stuck. An entry is stuck at once if only an operator can
+//! help. If the cause may pass by itself, the entry is stuck after the policy's `stuck_seconds`, or after too many
+//! drain backoffs. Before that it waits: the reason is shown, but no metric counts it and no notice is sent. A gate
+//! that holds all waiting entries is notified once and makes none of them stuck. The console, the notices and the
+//! metrics use this classification.
 
 use jiff::Timestamp;
 
@@ -17,16 +18,16 @@ use crate::{
     store::view::StoreView,
 };
 
-/// How an entry stands that does not go on as it should.
+/// Classification of an entry that does not proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// On something that may pass by itself, and not for long.
+    /// It waits for something that may pass by itself, and has not waited long.
     Waits,
-    /// A person should look.
+    /// An operator should look at it.
     Stuck,
 }
 
-/// How this entry stands: it cannot be read, something keeps it, or it is a repair that has failed.
+/// Classifies an entry: it is unreadable, its reason blocks it, or it is a failed repair.
 pub fn of(seen: &Seen, id: EntryId) -> Option<Trouble> {
     let kept = || seen.reasons.get(&id).and_then(|why| by(seen, id, why));
     match id.queue {
@@ -41,12 +42,12 @@ pub fn of(seen: &Seen, id: EntryId) -> Option<Trouble> {
     }
 }
 
-/// How an entry stands that is kept by this.
+/// Classifies an entry with this reason.
 pub fn by(seen: &Seen, id: EntryId, why: &Reason) -> Option<Trouble> {
     kept_by(&seen.snapshot.store, seen.now.wall, id, why)
 }
 
-/// The same, from etcd's copy alone.
+/// Classifies an entry with this reason from the live copy of etcd alone.
 pub fn kept_by(store: &StoreView, now: Timestamp, id: EntryId, why: &Reason) -> Option<Trouble> {
     let given_up = matches!(why, Reason::Backoff { count, .. } if *count >= GIVEN_UP);
     match why.attention() {
@@ -59,13 +60,13 @@ pub fn kept_by(store: &StoreView, now: Timestamp, id: EntryId, why: &Reason) -> 
     }
 }
 
-/// It waits for a gate, with all others of its queue.
+/// Reports whether the entry waits for a gate, with all others of its queue.
 pub fn at_gate(seen: &Seen, id: EntryId, why: &Reason) -> bool {
     why.is_gate() && !in_work(&seen.snapshot.store, id)
 }
 
-/// All that a person should look at, entries of both queues. Looked up is only what is held up: this is asked at all news, and
-/// there may be ten thousand entries that merely wait.
+/// Returns all entries of both queues that an operator should look at. It looks up only entries that are held up: it
+/// runs at every change, and ten thousand entries may merely wait.
 pub fn all_stuck(seen: &Seen) -> impl Iterator<Item = EntryId> {
     let (reboots, repairs) = (&seen.snapshot.store.reboots.entries, &seen.snapshot.store.repairs.entries);
     let broken = reboots.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| EntryId::reboot(*index));
@@ -75,19 +76,19 @@ pub fn all_stuck(seen: &Seen) -> impl Iterator<Item = EntryId> {
     broken.chain(held).chain(repairs)
 }
 
-/// Whether a person should look at this entry.
+/// Reports whether an operator should look at this entry.
 pub fn is_stuck(seen: &Seen, id: EntryId) -> bool {
     of(seen, id) == Some(Trouble::Stuck)
 }
 
-/// It is said of this entry: also when its last drain was held up, and is tried again by itself. That there is no engine and
-/// that sources are stale is said of the whole, by other means.
+/// Reports whether the reason is about this entry. This includes a drain that was held up and is retried by itself. A
+/// missing engine and stale sources concern the whole cluster and are reported elsewhere.
 pub fn own(reason: &Reason) -> bool {
     let whole = matches!(reason, Reason::EngineObserving { .. } | Reason::NoEngine { .. } | Reason::Stale { .. });
     !whole && reason.attention() > Attention::None
 }
 
-/// Since when an entry stands where it stands: its transition, else its request.
+/// Returns since when the entry has been in its state: its transition, else its request.
 pub fn since(seen: &Seen, id: EntryId) -> Option<Timestamp> {
     stands_since(&seen.snapshot.store, id)
 }
@@ -101,7 +102,7 @@ fn stands_since(store: &StoreView, id: EntryId) -> Option<Timestamp> {
     moved.or_else(asked)
 }
 
-/// It has stood there for as long as a reboot may take, or each of its drains ended so.
+/// Reports whether the entry has been in its state for `stuck_seconds`, or has had too many drain backoffs.
 fn for_long(store: &StoreView, now: Timestamp, id: EntryId) -> bool {
     let given_up = match id.queue {
         QueueKind::Reboot => reboot_in(store, id).map_or(0, |e| e.drain_backoff_count),
@@ -112,7 +113,7 @@ fn for_long(store: &StoreView, now: Timestamp, id: EntryId) -> bool {
     given_up >= GIVEN_UP || stands_since(store, id).is_some_and(|since| seconds_between(since, now) >= most())
 }
 
-/// It has a machine in hand: it drains, reboots, or is at a step of its repair.
+/// Reports whether the entry is in progress: draining, rebooting, or at a step of its repair.
 fn in_work(store: &StoreView, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => {
@@ -122,7 +123,7 @@ fn in_work(store: &StoreView, id: EntryId) -> bool {
     }
 }
 
-/// What lies there as this entry cannot be read.
+/// Reports whether the stored value of this entry cannot be read.
 pub fn unreadable(store: &StoreView, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => store.reboots.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),

@@ -1,4 +1,4 @@
-//! The helper that runs one command: `cketerm run-command`, a process of its own between engine and command.
+//! The helper that runs one command: `cketerm run-command`, a process between engine and command.
 
 use std::{
     io::{Read, Write},
@@ -26,12 +26,12 @@ use crate::{
 
 /// Bytes kept of each output.
 pub const TAIL: usize = 4096;
-/// Between SIGTERM and SIGKILL of a group whose time is over.
+/// Time between SIGTERM and SIGKILL of a process group whose time is over.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long output is still read after the command has ended, for children that keep its pipes.
+/// Time in which output is still read after the command has ended, for children that keep its pipes open.
 const DRAINING: Duration = Duration::from_millis(300);
 
-/// What the helper prints when the command has ended.
+/// Report that the helper prints when the command has ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) end: Ended,
@@ -39,11 +39,12 @@ pub(super) struct Report {
     pub(super) stderr: String,
 }
 
-/// `cketerm run-command`: the helper, with the words behind that one. Writes the result where it was asked to, so that it
-/// outlives the engine, and prints one JSON line at the end. So many bytes of its own input are the command's.
+/// Runs the helper, `cketerm run-command`, with the arguments after the subcommand. It writes the result to the given
+/// folder, so that the result outlives the engine. At the end it prints one JSON line. The given number of bytes of its
+/// own input go to the command.
 pub fn helper_main(words: &[String]) -> ExitCode {
     let Some(options) = HelperOptions::read(words) else { return ExitCode::from(2) };
-    // A session of its own: the terminal's signals do not reach it. It fails only where we lead a group already.
+    // A session of its own keeps the terminal's signals away. It fails only if this process leads a group already.
     let _ = setsid();
     if let Some(soft) = options.descriptors {
         descriptors::lower(soft);
@@ -55,7 +56,7 @@ pub fn helper_main(words: &[String]) -> ExitCode {
     });
     let late =
         options.start_before.is_some_and(|at| Clock::Host.boot() >= at).then_some("its time to start had passed");
-    // the engine ended while it wrote
+    // The engine ended while it wrote.
     let cut = input.as_ref().zip(options.input).is_some_and(|(input, bytes)| (input.len() as u64) < bytes);
     let withheld = late.or_else(|| cut.then_some("its input was cut off"));
     let report = if let Some(why) = withheld {
@@ -63,16 +64,16 @@ pub fn helper_main(words: &[String]) -> ExitCode {
     } else {
         supervise(&options.argv, options.timeout, options.end_with_engine, input)
     };
-    // first to the disk: whoever reads the answer may be gone before it has recorded it
+    // The result is written to disk first, because the reader of the answer may be gone before it has recorded it.
     if let Some((folder, label)) = options.result {
         let argv = argv_digest(&options.argv);
         let outcome = outcome(Clock::Host.wall(), (report.end.clone(), report.stdout.clone(), report.stderr.clone()));
-        // Without it the outcome is unknown to the next leader, as it is where this host is gone, too.
+        // Without the file, the outcome is unknown to the next leader, as it is if this host is gone.
         let _ = ResultFolder::at(folder).write(&CommandResult { label, argv, outcome });
     }
     let mut line = serde_json::to_string(&report).unwrap_or_default();
     line.push('\n');
-    // The engine may be gone: nobody reads.
+    // If the engine is gone, nobody reads this.
     let _ = std::io::stdout().write_all(line.as_bytes());
     ExitCode::SUCCESS
 }
@@ -101,7 +102,7 @@ fn supervise(argv: &[String], timeout: u64, end_with_engine: bool, input: Option
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (out, err) = (keep_tail(child.stdout.take()), keep_tail(child.stderr.take()));
     if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-        // It may read nothing of it.
+        // The command may not read its input, so a thread writes it.
         thread::spawn(move || stdin.write_all(&input));
     }
     let (events, inbox) = mpsc::channel();
@@ -114,7 +115,7 @@ fn supervise(argv: &[String], timeout: u64, end_with_engine: bool, input: Option
             events.send(Event::EngineGone)
         });
     }
-    // In boot time: on a host that was suspended the command's time is over too.
+    // The deadline is in boot time, so it also passes while the host is suspended.
     let deadline = Clock::Host.boot() + Duration::from_secs(timeout);
     let end = loop {
         let left = deadline.saturating_sub(Clock::Host.boot());
@@ -145,7 +146,7 @@ fn ended(status: std::io::Result<std::process::ExitStatus>) -> Ended {
     }
 }
 
-/// SIGTERM for the whole group, then SIGKILL.
+/// Sends SIGTERM to the whole group, then SIGKILL.
 fn end_group(group: Option<Pid>, inbox: &mpsc::Receiver<Event>) {
     let Some(group) = group else { return };
     let _ = kill_process_group(group, Signal::TERM);
@@ -156,21 +157,22 @@ fn end_group(group: Option<Pid>, inbox: &mpsc::Receiver<Event>) {
             Ok(Event::EngineGone) => {}
         }
     }
-    // Its children may be there still.
+    // Children of the command may still be there.
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// The tail of one output, read to the end by a thread of its own, so that a command that prints megabytes never waits.
+/// Tail of one output. A thread reads the output to its end, so that a command that prints megabytes never blocks.
 struct Tail {
     bytes: Arc<Mutex<Kept>>,
     done: mpsc::Receiver<()>,
 }
 
-/// More than the tail: what says that a word is a secret may stand before it. It is masked first, and cut then.
+/// Kept output, longer than the tail. Text that marks a secret may stand before the tail, so the output is masked first
+/// and cut then.
 #[derive(Default)]
 struct Kept {
     bytes: Vec<u8>,
-    /// Something stood before them.
+    /// Whether earlier output was dropped.
     cut: bool,
 }
 

@@ -1,10 +1,10 @@
-//! First process of a container: runs the program as its child, forwards signals, reaps orphans, and outlives the engine
-//! until the power and repair commands under way have ended.
+//! First process of a container. It runs the program as its child, forwards signals, and reaps orphans. It outlives the
+//! engine until the power and repair commands under way have ended (SAF-19).
 //!
-//! When PID 1 of a PID namespace ends, the kernel kills every other process in it: a command between power off and power
-//! on would leave its machine off. The helpers that run those commands survive the engine and become children of PID 1,
-//! which waits for them, each within its own bound. SIGKILL for PID 1 itself, and an OOM kill of the whole cgroup, cannot
-//! be outlived.
+//! When PID 1 of a PID namespace ends, the kernel kills every other process in it. A command between power off and
+//! power on would leave its machine off. The helpers that run those commands survive the engine and become children of
+//! PID 1, which waits for each within its own bound. SIGKILL of PID 1 itself, and an OOM kill of the whole cgroup,
+//! cannot be survived.
 
 use std::{
     ffi::OsString,
@@ -23,24 +23,24 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use super::options::{HelperOptions, SUBCOMMAND};
 use crate::model::text::visible;
 
-/// What the helper may need beyond its command's bound to end the whole group.
+/// Time that the helper may need beyond its command's bound to end the whole group.
 const KILLING: Duration = Duration::from_secs(5);
-/// How long a process may take from its fork by the engine to its start as a helper.
+/// Longest time from the fork of a process by the engine to its start as a helper.
 const STARTING: Duration = Duration::from_secs(10);
-/// Bound of a process that cannot be looked at: the default of the policy `command_cap_seconds`.
+/// Bound of a process that cannot be inspected: the default of the policy `command_cap_seconds`.
 const UNKNOWN: Duration = Duration::from_hours(1);
-/// Between two looks at the processes.
+/// Time between two scans of the processes.
 const LOOK: Duration = Duration::from_millis(500);
-/// Bytes of a command line that are looked at: the helper's options come first.
+/// Bytes read of a command line: the helper's options come first.
 const MOST_OF_A_COMMAND_LINE: u64 = 2 << 20;
 
-/// Whether this process is the first of its PID namespace.
+/// Reports whether this process is the first of its PID namespace.
 pub fn is_init() -> bool {
     std::process::id() == 1
 }
 
-/// Runs this program again as a child with the same arguments. Returns the child's status when it and the power and repair
-/// commands of its helpers have ended; 128 + N where signal N ended it.
+/// Runs this program again as a child with the same arguments. Returns once the child, and the power and repair
+/// commands of its helpers, have ended. The result is the child's status, or 128 + N if signal N ended it.
 pub fn init_main(arguments: &[OsString]) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = runtime.and_then(|runtime| runtime.block_on(supervise(arguments)));
@@ -54,7 +54,7 @@ pub fn init_main(arguments: &[OsString]) -> ExitCode {
 }
 
 async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
-    // handlers first: a signal that comes before the child is there waits for it
+    // Handlers are installed first, so that an early signal waits for the child.
     let mut forwarded = Forwarded::new()?;
     let mut children = signal(SignalKind::child())?;
     let mut command = Command::new("/proc/self/exe");
@@ -71,7 +71,7 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
             biased;
             _ = children.recv() => {}
             signal = forwarded.next() => {
-                // one that has ended meanwhile is reaped next
+                // A child that has ended meanwhile is reaped next.
                 let _ = kill_process(pid, signal);
             }
         }
@@ -102,8 +102,8 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
     Ok(code)
 }
 
-/// Collects every child that has ended; the status of the program, where it was among them. A program that stopped itself
-/// is woken again: in a container nobody else could.
+/// Reaps every child that has ended; returns the program's status if the program is among them. A program that stopped
+/// itself is continued, because nobody else in a container could do so.
 fn reap(program: Pid) -> Option<u8> {
     let mut code = None;
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -124,7 +124,7 @@ fn code_of(status: WaitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// The signals that people and container runtimes send.
+/// Signals that users and container runtimes send.
 struct Forwarded([(Signals, Signal); 6]);
 
 impl Forwarded {
@@ -140,7 +140,7 @@ impl Forwarded {
         ]))
     }
 
-    /// The next one that comes.
+    /// Waits for the next signal.
     async fn next(&mut self) -> Signal {
         std::future::poll_fn(|cx| {
             let came = self.0.iter_mut().find_map(|(signals, name)| signals.poll_recv(cx).is_ready().then_some(*name));
@@ -150,30 +150,30 @@ impl Forwarded {
     }
 }
 
-/// A process that has to end first.
+/// A process that must end first.
 #[derive(Clone, Debug, PartialEq)]
 struct Waiting {
-    /// How long it is waited for, from the end of the program.
+    /// Longest wait for it, from the end of the program.
     bound: Duration,
-    /// What it is, for the log.
+    /// Description for the log.
     what: String,
 }
 
-/// Helpers with power or repair commands, and processes that are about to become one.
+/// Returns the helpers with power or repair commands, and the processes that are about to become one.
 fn waiting(own: &[OsString]) -> Vec<Waiting> {
-    // /proc of another PID namespace tells nothing of this one
+    // The /proc of another PID namespace does not show this one.
     if std::fs::read_link("/proc/self").is_ok_and(|to| to == Path::new("1")) {
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         return pids.filter(|pid| *pid != 1).filter_map(|pid| judge(&command_line(pid)?, own)).collect();
     }
     let what = "processes that cannot be told apart: /proc is that of another PID namespace".to_owned();
-    // an error: there is no child any more
+    // An error means that there is no child any more.
     let any = wait(WaitOptions::NOHANG).is_ok();
     any.then_some(Waiting { bound: UNKNOWN, what }).into_iter().collect()
 }
 
-/// The arguments of a process, its name included; none where it has ended.
+/// Returns the arguments of a process, including its name; none if it has ended.
 fn command_line(pid: u32) -> Option<Vec<String>> {
     use std::io::Read;
     let mut bytes = Vec::new();
@@ -193,7 +193,7 @@ fn judge(words: &[String], own: &[OsString]) -> Option<Waiting> {
         let what = format!("{attempt}, bound {} s", helper.timeout);
         return Some(Waiting { bound: Duration::from_secs(helper.timeout) + KILLING, what });
     }
-    // forked by the engine, and killed before the engine's own command line was replaced by the helper's
+    // The engine forked this process and was killed before the helper's command line replaced the engine's.
     let same = rest.iter().map(OsString::from).eq(own.iter().skip(1).cloned());
     same.then(|| Waiting { bound: STARTING, what: "a process that is about to start a command".to_owned() })
 }

@@ -1,34 +1,34 @@
-//! Command line of the helper, `cketerm run-command`: written by the engine, read by the helper itself and by the init of
-//! a container, which waits for helpers that run power or repair commands.
+//! Command line of the helper, `cketerm run-command`. The engine writes it. The helper reads it, and so does the init
+//! of a container, which waits for helpers that run power or repair commands.
 
 use std::{path::PathBuf, time::Duration};
 
 use crate::model::result::ResultLabel;
 
-/// The subcommand that makes this program the helper.
+/// Subcommand that makes this program the helper.
 pub const SUBCOMMAND: &str = "run-command";
 
-/// What the helper is asked for.
+/// Options of the helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HelperOptions {
     /// Seconds after which the command is ended.
     pub timeout: u64,
-    /// A check: it ends with the engine.
+    /// Whether the command is a check, which ends with the engine.
     pub end_with_engine: bool,
     /// Boot time before which the command must begin.
     pub start_before: Option<Duration>,
-    /// Bytes of the helper's own input that are the command's.
+    /// Number of bytes of the helper's own input that go to the command.
     pub input: Option<u64>,
-    /// The soft limit of open files that the command gets.
+    /// Soft limit of open files for the command.
     pub descriptors: Option<u64>,
-    /// Where the result is written, and for which attempt.
+    /// Folder for the result, and the attempt that it belongs to.
     pub result: Option<(PathBuf, ResultLabel)>,
     /// The command.
     pub argv: Vec<String>,
 }
 
 impl HelperOptions {
-    /// The words behind the program's name.
+    /// Returns the arguments after the program's name.
     pub(super) fn words(&self) -> Vec<String> {
         let mut words = vec![SUBCOMMAND.to_owned(), "--timeout".to_owned(), self.timeout.to_string()];
         words.extend(self.end_with_engine.then(|| "--end-with-engine".to_owned()));
@@ -46,7 +46,7 @@ impl HelperOptions {
         words
     }
 
-    /// Reads the words behind [`SUBCOMMAND`]; none where they ask for nothing that could be run.
+    /// Parses the arguments after [`SUBCOMMAND`]; none if they name nothing that could be run.
     pub(super) fn read(words: &[String]) -> Option<Self> {
         let split = words.iter().position(|word| word == "--")?;
         let (options, argv) = (&words[..split], &words[split + 1..]);

@@ -1,8 +1,9 @@
-//! Results of commands in the state directory: written by helpers, read by whichever engine runs on the host later.
+//! Results of commands in the state directory: written by helpers, read by any engine that later runs on the host
+//! (SAF-20).
 //!
-//! The directory belongs to this user alone (mode 0700); a file is written under another name, synced and renamed, so that
-//! it is whole or not there. What is found is foreign input all the same: only regular files of this user, of bounded
-//! size and number, count.
+//! The directory belongs to this user alone (mode 0700). A file is written under another name, synced and renamed, so
+//! it is complete or absent. The contents are untrusted input all the same: only regular files of this user count, of
+//! bounded size and number.
 
 use std::{
     collections::BTreeSet,
@@ -21,56 +22,57 @@ use crate::model::{
     text::visible,
 };
 
-/// Age at which a result that nobody asked for goes.
+/// Age at which a result without an open attempt is removed.
 const ORPHANED: Duration = Duration::from_hours(7 * 24);
-/// Results that are kept at most; the oldest go first.
+/// Largest number of kept results; the oldest are removed first.
 const MOST_FILES: usize = 1000;
-/// Names that are looked at in one look.
+/// Largest number of names read in one scan.
 const MOST_NAMES: usize = 10_000;
-/// What a file begins with that is being written.
+/// Prefix of a file that is being written.
 const UNFINISHED: &str = ".writing-";
 
-/// The directory of the results.
+/// Directory of the results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultFolder(PathBuf);
 
-/// What a look at the whole directory found.
+/// Findings of a scan of the whole directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// Results, by name.
     pub results: BTreeSet<String>,
-    /// Names of files that are none of ours, made visible: they are left alone.
+    /// Names of foreign files, with control characters made visible. These files are left alone.
     pub foreign: BTreeSet<String>,
-    /// What was removed for its age, or because there were too many.
+    /// Results removed for their age or number.
     pub removed: BTreeSet<String>,
 }
 
 impl ResultFolder {
-    /// The one below this state directory.
+    /// Returns the folder below this state directory.
     pub fn below(state: &Path) -> Self {
         Self(state.join("results"))
     }
 
-    /// This very directory.
+    /// Returns this very directory as a folder.
     pub(super) fn at(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Makes the directory, where it is missing, and says why it cannot be used.
+    /// Creates the directory if it is missing; the error says why it cannot be used.
     pub fn prepare(&self) -> Result<(), String> {
         let place = self.0.display();
         DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(|e| format!("{place}: {e}"))?;
         self.private().map_err(|why| format!("{place} {why}"))
     }
 
-    /// Why an engine of this user could keep nothing here. Looks only: an engine makes the directory itself.
+    /// Returns the reason why an engine of this user could keep nothing here. It only looks: an engine creates the
+    /// directory itself.
     ///
-    /// Root looks on behalf of whoever the unit runs as, so that a directory of another user is none of its business.
+    /// Root looks on behalf of the user that the unit runs as, so a directory of another user is no fault.
     pub fn fault(&self) -> Option<String> {
         let place = self.0.display();
         match std::fs::symlink_metadata(&self.0) {
@@ -89,7 +91,7 @@ impl ResultFolder {
         }
     }
 
-    /// A directory of this user that nobody else may enter.
+    /// Checks that this is a directory of this user that no other user may enter.
     fn private(&self) -> Result<(), String> {
         let found = std::fs::symlink_metadata(&self.0).map_err(|e| format!("cannot be looked at: {e}"))?;
         if !found.is_dir() {
@@ -105,7 +107,7 @@ impl ResultFolder {
         Ok(())
     }
 
-    /// Writes a result, whole or not at all, and on the disk when this returns.
+    /// Writes a result completely or not at all. It is synced to disk on return.
     pub fn write(&self, result: &CommandResult) -> Result<(), String> {
         self.private()?;
         let text = serde_json::to_string(result).map_err(|e| e.to_string())?;
@@ -122,7 +124,7 @@ impl ResultFolder {
     }
 
     fn written(&self, beside: &Path, bytes: &[u8], at: &Path) -> io::Result<()> {
-        // left by a process of the same number
+        // Left by a process with the same PID.
         let _ = std::fs::remove_file(beside);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(beside)?;
         file.write_all(bytes)?;
@@ -131,7 +133,7 @@ impl ResultFolder {
         File::open(&self.0)?.sync_all()
     }
 
-    /// The result of an attempt; none where there is none. The sentence says what is wrong with the file.
+    /// Returns the result of an attempt; none if there is no file. The error says what is wrong with the file.
     pub fn read(&self, label: &ResultLabel) -> Result<Option<CommandResult>, String> {
         let name = label.file_name();
         if !is_result(&name) {
@@ -139,7 +141,7 @@ impl ResultFolder {
         }
         let path = self.0.join(&name);
         let wrong = |why: String| format!("{}: {why}", path.display());
-        // neither a link elsewhere nor a pipe that nobody writes to
+        // Neither a symlink nor a pipe without a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -160,7 +162,7 @@ impl ResultFolder {
         Ok(Some(result))
     }
 
-    /// Removes an attempt's result: it is recorded elsewhere.
+    /// Removes an attempt's result, because it is recorded elsewhere.
     pub fn forget(&self, label: &ResultLabel) {
         let name = label.file_name();
         if is_result(&name) {
@@ -168,7 +170,7 @@ impl ResultFolder {
         }
     }
 
-    /// Looks at all of it. What nobody asked for in a week goes, and so does the oldest of too many.
+    /// Scans the whole directory. Removes results older than a week, and the oldest if there are too many.
     pub fn look(&self, now: SystemTime) -> Look {
         let mut look = Look::default();
         if self.private().is_err() {
@@ -189,7 +191,7 @@ impl ResultFolder {
         for (at, (changed, name)) in ours.into_iter().enumerate() {
             let old = now.duration_since(changed).is_ok_and(|age| age > ORPHANED);
             if at < surplus || old {
-                // a directory of that name stays, and is not counted as one of ours
+                // A directory with such a name stays and does not count as a result.
                 if std::fs::remove_file(self.0.join(&name)).is_ok() {
                     look.removed.insert(name);
                 }
@@ -201,7 +203,7 @@ impl ResultFolder {
     }
 }
 
-/// Whether a name is one that [`ResultLabel::file_name`] makes.
+/// Reports whether [`ResultLabel::file_name`] could have made this name.
 fn is_result(name: &str) -> bool {
     let parts = name.strip_suffix(".json").and_then(|name| name.split_once('.'));
     parts.is_some_and(|(attempt, lease)| {

@@ -62,7 +62,7 @@ fn what_keeps_an_engine_from_its_directory_is_said_without_making_it() {
     assert!(why.contains("file/results cannot be looked at"), "{why}");
 }
 
-/// What somebody put there, or a disk made of it: an error that names the file, never a panic, never a result.
+/// A file that a user planted or a disk corrupted gives an error that names it, never a panic, never a result.
 #[test]
 fn hostile_and_corrupt_files_are_named_and_are_no_results() {
     type Make<'a> = Box<dyn Fn(&Path) + 'a>;
